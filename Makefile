@@ -352,6 +352,7 @@ $(B)/tests/test_link_probe: $(OBJ)/runtime/cli/link_probe.o
 $(B)/tests/test_train_curve: $(OBJ)/runtime/cli/train_curve.o
 $(B)/tests/test_size_expr: $(OBJ)/runtime/cli/size_text.o
 $(B)/tests/test_random_inputs: $(OBJ)/runtime/cli/random_inputs.o $(OBJ)/runtime/cli/size_text.o
+$(B)/tests/test_sample_token: $(OBJ)/runtime/cli/sample_token.o $(OBJ)/runtime/cli/token_text.o
 $(B)/tests/test_local_job: $(OBJ)/tests/test_local_job.o $(OBJ)/runtime/cli/local_job.o $(B)/libswitchyard.a
 	$(call say,LD,$@)
 	@mkdir -p $(@D)

@@ -2,6 +2,7 @@
 """Sessions: decoders run token by token, their keys and values kept at the server, against ONNX Runtime step by step.
 
 Prints a line a test, as the C tests do. SY_BINARY: the program."""
+import json
 import os
 import re
 import signal
@@ -286,6 +287,36 @@ def test_unload(server):
     wait(lambda: server.client.sessions() == [])
 
 
+def generate(server, *words):
+    return subprocess.run([BINARY, "generate", "--socket", "unix:" + os.path.join(server.folder, "socket"), *words], capture_output=True,
+                          text=True, timeout=LIMIT_S)
+
+
+def test_generate(server):
+    """The likeliest tokens are ONNX Runtime's; drawn ones go with the seed; text by a vocabulary."""
+    tokens, past, wanted, reference = prompt(15), 0, [], Reference(server.folder, "gpt2")
+    for _ in range(10):
+        scores = reference.step(step(tokens, past))
+        past += tokens.shape[1]
+        tokens = scores[:, -1:].argmax(-1)
+        wanted.append(int(tokens[0, 0]))
+    words = ["gpt2", "--tokens", ",".join(map(str, prompt(15)[0])), "--max-tokens", "10"]
+    done = generate(server, *words)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == " ".join(map(str, wanted)) + "\n", done.stdout
+    assert re.search(r"10 tokens; the first after [0-9.]+ s, then [0-9.]+ tokens/s", done.stderr), done.stderr
+    drawn = [generate(server, *words, "--temperature", "2", "--top-k", "50", "--seed", seed).stdout for seed in ("1", "1", "2")]
+    assert drawn[0] == drawn[1] != drawn[2]
+    path = os.path.join(server.folder, "tokenizer.json")
+    with open(path, "w") as file:
+        json.dump({"model": {"vocab": {("\u0120" if i else "") + f"w{i}": i for i in range(101)} | {"\u0120": 101}}}, file)
+    assert generate(server, *words, "--vocab", path).stdout == "".join(f" w{i}" if i else "w0" for i in wanted) + "\n"
+    done = generate(server, *words, "--stop", str(wanted[4]))
+    assert done.stdout.split() == [str(token) for token in wanted[:wanted.index(wanted[4])]]
+    assert generate(server, "gpt2").returncode == 2 and generate(server, "none", "--tokens", "1").returncode == 1
+    assert server.client.sessions() == []
+
+
 def wait(condition):
     end = time.monotonic() + LIMIT_S
     while not condition():
@@ -329,7 +360,7 @@ def main():
                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         failed = run_tests(Server(folder), [
             test_tokens, test_same_as_whole, test_same_bits, test_interleaved, test_side_by_side, test_wrong_requests, test_tenants,
-            test_restart, test_worker_dies, test_evicted_model, test_triton, test_unload])
+            test_restart, test_worker_dies, test_evicted_model, test_triton, test_generate, test_unload])
         failed += run_tests(Server(folder, "--sessions", "2", "--session-idle", "0.5", "--session-tenant-bytes", "64Ki"), [test_limits])
     return 1 if failed else 0
 

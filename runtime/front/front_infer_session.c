@@ -46,7 +46,8 @@ int sy_front_infer_open_session(struct sy_front_infer *infer)
         return SY_OK;
     }
     if (!infer->front->sessions)
-        return sy_error_set(SY_EUNSUPPORTED, "this server keeps nothing between the requests of a sequence");
+        return sy_error_set(SY_EUNSUPPORTED,
+                            "this server keeps nothing between the requests of a sequence");
     return sy_sessions_take(infer->front->sessions, infer->model, infer->tenant, infer->session_id,
                             infer->session_starts, &infer->session);
 }
@@ -79,7 +80,8 @@ static int begin_state(struct sy_front_infer *infer, int pair, int64_t batch)
     const struct sy_tensor *tensor = input_tensor(infer, input);
     uint64_t bytes = sy_dtype_bytes(tensor->dtype);
 
-    if (infer->inputs[input].is_given) /* the client knows better: a prompt that was computed before */
+    if (infer->inputs[input]
+            .is_given) /* the client knows better: a prompt that was computed before */
         return SY_OK;
     for (int d = 0; d < tensor->shape.rank; d++) {
         struct sy_dim dim = tensor->shape.dims[d];

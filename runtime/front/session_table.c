@@ -8,9 +8,9 @@
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
 
-#define USUAL_SESSIONS  1024
-#define USUAL_IDLE_NS   (60 * SY_NS_PER_S)
-#define MODELS_A_SWEEP  64 /* looked up at the core each second: some 20 us */
+#define USUAL_SESSIONS 1024
+#define USUAL_IDLE_NS  (60 * SY_NS_PER_S)
+#define MODELS_A_SWEEP 64 /* looked up at the core each second: some 20 us */
 
 struct sy_sessions {
     struct sy_front *front;
@@ -54,8 +54,7 @@ static bool has_model(const struct sy_sessions *sessions, const struct sy_sessio
 {
     struct sy_front *front = sessions->front;
     struct sy_core_model_ref *ref;
-    int found =
-        front->handlers->model_acquire(front->core, session->model, session->version, &ref);
+    int found = front->handlers->model_acquire(front->core, session->model, session->version, &ref);
 
     if (found != SY_OK)
         return found != SY_ENOTFOUND;
@@ -90,8 +89,8 @@ static void on_sweep(evutil_socket_t fd, short what, void *ctx)
         next = session->next;
         if (!why)
             continue;
-        sy_log_info("sessions", "event=ended why=%s model=%s id=%s bytes=%llu", why,
-                    session->model, session->id, (unsigned long long)session->bytes);
+        sy_log_info("sessions", "event=ended why=%s model=%s id=%s bytes=%llu", why, session->model,
+                    session->id, (unsigned long long)session->bytes);
         remove_session(sessions, session);
     }
     sessions->next_checked += MODELS_A_SWEEP;
@@ -244,8 +243,9 @@ static int check_id(const char *id, const char *tenant)
     if (n == 0 || n >= SY_SESSION_ID)
         return sy_error_set(SY_EARG, "a session's id of %zu bytes; 1 to %d are possible", n,
                             SY_SESSION_ID - 1);
-    return strlen(tenant) < SY_CORE_TENANT_NAME ? SY_OK
-                                                : sy_error_set(SY_EARG, "the tenant's name is too long");
+    return strlen(tenant) < SY_CORE_TENANT_NAME
+               ? SY_OK
+               : sy_error_set(SY_EARG, "the tenant's name is too long");
 }
 
 static int missing(const struct sy_sessions *sessions, const struct sy_core_model_ref *model,
@@ -253,8 +253,8 @@ static int missing(const struct sy_sessions *sessions, const struct sy_core_mode
 {
     struct sy_state_pair pairs[SY_MAX_ENDS];
 
-    SY_TRY(check_pairs(model, pairs,
-                       sy_state_pairs_find(model->package->graph, pairs, SY_MAX_ENDS)));
+    SY_TRY(
+        check_pairs(model, pairs, sy_state_pairs_find(model->package->graph, pairs, SY_MAX_ENDS)));
     return sy_error_set(SY_ENOTFOUND,
                         "no session %s of model \"%s\": it was not started (sequence_start), "
                         "has ended, or was idle for %.0f s",
@@ -302,13 +302,12 @@ int sy_sessions_check_room(const struct sy_sessions *sessions, const struct sy_s
     uint64_t limit = is_tenants ? sessions->limits.tenant_bytes : sessions->limits.bytes;
     if (!is_tenants && all + bytes <= limit)
         return SY_OK;
-    return sy_error_set(SY_EBUSY,
-                        "session %s wants %llu bytes; %s sessions hold %llu of %llu: end some, or "
-                        "make the slab larger (--slab-bytes)",
-                        session->id, (unsigned long long)bytes,
-                        is_tenants ? "this tenant's other" : "other",
-                        (unsigned long long)(is_tenants ? tenants : all),
-                        (unsigned long long)limit);
+    return sy_error_set(
+        SY_EBUSY,
+        "session %s wants %llu bytes; %s sessions hold %llu of %llu: end some, or "
+        "make the slab larger (--slab-bytes)",
+        session->id, (unsigned long long)bytes, is_tenants ? "this tenant's other" : "other",
+        (unsigned long long)(is_tenants ? tenants : all), (unsigned long long)limit);
 }
 
 bool sy_sessions_store(struct sy_sessions *sessions, struct sy_session *session,
@@ -353,12 +352,12 @@ int sy_sessions_list(const struct sy_sessions *sessions, json_t **out)
     sy_ns now = sy_clock_now();
 
     for (const struct sy_session *s = sessions->first; list && s; s = s->next)
-        json_array_append_new(
-            list, json_pack("{s:s, s:I, s:s, s:s, s:I, s:I, s:f, s:b}", "model", s->model,
-                            "version", (json_int_t)s->version, "tenant", s->tenant, "id", s->id,
-                            "bytes", (json_int_t)s->bytes, "runs", (json_int_t)s->n_runs, "idle_s",
-                            s->is_busy ? 0.0 : (double)(now - s->used_ns) / 1e9, "busy",
-                            s->is_busy));
+        json_array_append_new(list, json_pack("{s:s, s:I, s:s, s:s, s:I, s:I, s:f, s:b}", "model",
+                                              s->model, "version", (json_int_t)s->version, "tenant",
+                                              s->tenant, "id", s->id, "bytes", (json_int_t)s->bytes,
+                                              "runs", (json_int_t)s->n_runs, "idle_s",
+                                              s->is_busy ? 0.0 : (double)(now - s->used_ns) / 1e9,
+                                              "busy", s->is_busy));
     *out = list;
     return list ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for the list of sessions");
 }

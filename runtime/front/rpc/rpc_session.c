@@ -11,8 +11,9 @@ json_t *sy_rpc_session_state(const struct sy_graph *graph)
 
     for (int i = 0; list && i < n; i++)
         json_array_append_new(
-            list, json_pack("{s:s, s:s}", "input", graph->tensors[graph->inputs[pairs[i].input]].name,
-                            "output", graph->tensors[graph->outputs[pairs[i].output]].name));
+            list,
+            json_pack("{s:s, s:s}", "input", graph->tensors[graph->inputs[pairs[i].input]].name,
+                      "output", graph->tensors[graph->outputs[pairs[i].output]].name));
     return list;
 }
 
@@ -20,7 +21,8 @@ static int check_sessions(const struct sy_front *front)
 {
     return front->sessions
                ? SY_OK
-               : sy_error_set(SY_EUNSUPPORTED, "this server keeps nothing between the requests of a sequence");
+               : sy_error_set(SY_EUNSUPPORTED,
+                              "this server keeps nothing between the requests of a sequence");
 }
 
 int sy_rpc_session_list(const struct sy_front *front, json_t **out)
