@@ -1,4 +1,5 @@
-"""Decoders with past keys and values as exporters write them, with random weights: GPT-2's plan and Llama's.
+"""Decoders with past keys and values as exporters write them, with random weights: GPT-2's plan and Llama's, attention written out, as onnxruntime-genai's
+GroupQueryAttention ("genai") or as ONNX's own Attention of opset 23 ("attention").
 
 Inputs input_ids, attention_mask, position_ids, past_key_values.I.key and .value [batch, heads, past, width]; outputs logits and
 present.I.key and .value, the past with the new positions behind it.
@@ -56,7 +57,7 @@ def layer_norm(b, x, hidden):
 
 def rms_norm(b, x, hidden):
     square = b.op("Pow", x, b.scalar(2.0))
-    mean = b.op("ReduceMean", square, axes=[-1], keepdims=1)
+    mean = b.op("Div", b.op("ReduceSum", square, b.ints(-1), keepdims=1), b.scalar(float(hidden)))
     root = b.op("Sqrt", b.op("Add", mean, b.scalar(1e-5)))
     return b.op("Mul", b.op("Div", x, root), b.normal(hidden, mean=1.0))
 
@@ -168,6 +169,55 @@ def llama_layer(b, x, i, d, batch, seq, mask, turn):
     return b.op("Add", x, b.op("MatMul", y, b.normal(d["inner"], hidden)))
 
 
+def node(b, kind, inputs, outputs, **attributes):
+    b.nodes.append(helper.make_node(kind, inputs, outputs, **attributes))
+    return outputs[0]
+
+
+def grouped(b, i, d, q, k, v, lengths, tables):
+    """com.microsoft.GroupQueryAttention: rotation and cache are its own."""
+    b.names += 1
+    past = [f"past_key_values.{i}.{part}" for part in ("key", "value")]
+    outs = [f"grouped_{b.names}", f"present.{i}.key", f"present.{i}.value"]
+    return node(b, "GroupQueryAttention", [q, k, v, *past, *lengths, *tables], outs, domain="com.microsoft", num_heads=d["heads"],
+                kv_num_heads=d["groups"], do_rotary=1)
+
+
+def attention(b, i, d, q, k, v):
+    """ONNX's Attention of opset 23, causal."""
+    b.names += 1
+    past = [f"past_key_values.{i}.{part}" for part in ("key", "value")]
+    outs = [f"attention_{b.names}", f"present.{i}.key", f"present.{i}.value"]
+    return node(b, "Attention", [q, k, v, "", *past], outs, q_num_heads=d["heads"], kv_num_heads=d["groups"], is_causal=1)
+
+
+def fused_layer(b, x, i, d, attend_with):
+    """Llama's layer around one node of attention."""
+    hidden, width = d["hidden"], d["hidden"] // d["heads"]
+    y = rms_norm(b, x, hidden)
+    q, k, v = (b.op("MatMul", y, b.normal(hidden, n)) for n in (hidden, d["groups"] * width, d["groups"] * width))
+    x = b.op("Add", x, b.op("MatMul", attend_with(q, k, v), b.normal(hidden, hidden)))
+    y = rms_norm(b, x, hidden)
+    gate = b.op("MatMul", y, b.normal(hidden, d["inner"]))
+    gate = b.op("Mul", gate, b.op("Sigmoid", gate))
+    y = b.op("Mul", gate, b.op("MatMul", y, b.normal(hidden, d["inner"])))
+    return b.op("Add", x, b.op("MatMul", y, b.normal(d["inner"], hidden)))
+
+
+def fused_layers(b, x, d, positions):
+    width = d["hidden"] // d["heads"]
+    angles = np.arange(positions)[:, None] * 10000.0 ** (-np.arange(0, width, 2) / width)
+    if d["name"] == "genai":
+        sums = b.op("ReduceSum", "attention_mask", b.ints(1), keepdims=0)
+        seqlens = b.op("Cast", b.op("Sub", sums, b.put(np.array([1], np.int64))), to=TensorProto.INT32)
+        total = b.op("Cast", b.size("attention_mask", 1), to=TensorProto.INT32)
+        tables = [b.put(table(angles).astype(np.float32)) for table in (np.cos, np.sin)]
+    for i in range(d["layers"]):
+        x = fused_layer(b, x, i, d, (lambda q, k, v, i=i: grouped(b, i, d, q, k, v, [seqlens, total], tables)) if d["name"] == "genai"
+                        else (lambda q, k, v, i=i: attention(b, i, d, q, k, v)))
+    return x
+
+
 def rotary(b, position_ids, width):
     rates = 10000.0 ** (-np.arange(0, width, 2, dtype=np.float32) / width)
     at = b.op("Cast", unsqueezed(b, position_ids, 2), to=TensorProto.FLOAT)
@@ -186,6 +236,10 @@ def finished(b, d, x, logits):
     ins = [port("input_ids", TensorProto.INT64, "batch", "seq"),
            port("attention_mask", TensorProto.INT64, "batch", "past + seq"),
            port("position_ids", TensorProto.INT64, "batch", "seq")]
+    if d["name"] == "genai":
+        ins.pop(2)
+    if d["name"] == "attention":
+        ins[1:] = []
     outs = [port(logits, TensorProto.FLOAT, "batch", "seq", d["vocabulary"])]
     for i in range(d["layers"]):
         for part in ("key", "value"):
@@ -194,16 +248,23 @@ def finished(b, d, x, logits):
             outs.append(port(f"present.{i}.{part}", TensorProto.FLOAT,
                              "batch", heads, "past + seq", width))
     graph = helper.make_graph(b.nodes, d["name"], ins, outs, b.weights)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=9)
+    opsets = [helper.make_opsetid("", 23 if d["name"] == "attention" else OPSET)]
+    if d["name"] == "genai":
+        opsets.append(helper.make_opsetid("com.microsoft", 1))
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
 
 def decoder(kind, layers=2, hidden=64, heads=4, groups=None, inner=None, vocabulary=101,
             positions=256, seed=1):
-    """kind: "gpt2" or "llama"; groups: heads of keys and values."""
+    """kind: "gpt2", "llama", "genai" or "attention"; groups: heads of keys and values."""
     d = dict(name=kind, layers=layers, hidden=hidden, heads=heads, groups=groups or heads,
              inner=inner or 2 * hidden, vocabulary=vocabulary)
     b = Builder(seed)
     table = b.normal(vocabulary, hidden)
+    if kind in ("genai", "attention"):
+        x = rms_norm(b, fused_layers(b, b.op("Gather", table, "input_ids"), d, positions), hidden)
+        b.op("MatMul", x, b.op("Transpose", table, perm=[1, 0]))
+        return finished(b, d, x, "logits")
     batch, seq = b.size("input_ids", 0), b.size("input_ids", 1)
     mask = mask_of(b, "input_ids", "attention_mask", "past_key_values.0.key")
     x = b.op("Gather", table, "input_ids")
