@@ -35,9 +35,9 @@ NEAR = 2e-5  # sums of 128 products in another order, values near 1: some 100 fl
 
 
 class Server:
-    def __init__(self, folder, *args):
+    def __init__(self, folder, *args, packages=tuple(GROUPS)):
         self.folder, self.log_path = folder, os.path.join(folder, "log")
-        packages = [word for name in GROUPS for word in ("--package", os.path.join(folder, name + ".sypkg"))]
+        packages = [word for name in packages for word in ("--package", os.path.join(folder, name + ".sypkg"))]
         with open(self.log_path, "w") as log:
             self.process = subprocess.Popen(
                 [BINARY, "serve", *packages, "--socket", os.path.join(folder, "socket"), "--threads", "1", "--workers", "3", "--metrics",
@@ -340,6 +340,37 @@ def test_limits(server):
     assert client.sessions() == []
 
 
+def sums(path):
+    """after = before + x, in a repository whose configuration says so; a second one whose configuration is wrong."""
+    port = decoder_models.port
+    nodes = [onnx.helper.make_node("Add", ["before", "x"], ["after"]), onnx.helper.make_node("Mul", ["after", "two"], ["y"])]
+    float32 = onnx.TensorProto.FLOAT
+    graph = onnx.helper.make_graph(nodes, "sums", [port(name, float32, "N", 3) for name in ("x", "before")],
+                                   [port(name, float32, "N", 3) for name in ("after", "y")],
+                                   [onnx.numpy_helper.from_array(np.array(2, np.float32), "two")])
+    for name, state in (("sums", "after"), ("wrong", "none")):
+        os.makedirs(os.path.join(path, name, "1"))
+        onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9),
+                  os.path.join(path, name, "1", "model.onnx"))
+        with open(os.path.join(path, name, "config.pbtxt"), "w") as file:
+            file.write('sequence_batching { max_sequence_idle_microseconds: 500000 state { input_name: "before" output_name: "%s" '
+                       'data_type: TYPE_FP32 dims: [ 3 ] } }' % state)
+
+
+def test_configured(server):
+    """States that the configuration names begin with zeros, and end after the time that it says."""
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    with server.client.session("sums") as session:
+        for i in range(1, 4):
+            result = session.infer({"x": x})
+            assert list(result) == ["y"] and np.array_equal(result["y"], 2 * i * x), result
+        wait(lambda: server.client.sessions() == [])
+        refused(switchyard.NotFound, "idle for 0.5 s", session.infer, {"x": x})
+    rows = {row.name: row for row in server.client.models()}
+    assert rows["sums"].kept == {"after"}
+    assert 'has no output "none"' in rows["wrong"].error, rows["wrong"].error
+
+
 def run_tests(server, tests):
     failed = 0
     for test in tests:
@@ -365,6 +396,8 @@ def main():
             test_tokens, test_same_as_whole, test_same_bits, test_interleaved, test_side_by_side, test_wrong_requests, test_tenants,
             test_restart, test_worker_dies, test_evicted_model, test_triton, test_generate, test_unload])
         failed += run_tests(Server(folder, "--sessions", "2", "--session-idle", "0.5", "--session-tenant-bytes", "64Ki"), [test_limits])
+        sums(os.path.join(folder, "models"))
+        failed += run_tests(Server(folder, "--models", os.path.join(folder, "models"), packages=()), [test_configured])
     return 1 if failed else 0
 
 

@@ -102,7 +102,9 @@ static void test_byte_level(void **state)
 
     (void)state;
     assert_int_equal(
-        open_text("{\"\\u0120\":0,\"\\u0120word\":1,\"\\u00c3\\u00a9\":2,\"\\u010a\":3,\"\\u0143\":4}", &v),
+        open_text(
+            "{\"\\u0120\":0,\"\\u0120word\":1,\"\\u00c3\\u00a9\":2,\"\\u010a\":3,\"\\u0143\":4}",
+            &v),
         SY_OK);
     expect_text(v, 1, " word");
     expect_text(v, 2, "\xc3\xa9"); /* two letters for the two bytes of U+00E9 */
@@ -120,10 +122,11 @@ static void test_pieces(void **state)
     struct sy_vocabulary *v;
 
     (void)state;
-    assert_int_equal(open_text("{\"model\":{\"vocab\":[[\"<0x0A>\",0],[\"\\u2581it\",-1],[\"\\u00e9\",-2]]},"
-                               "\"added_tokens\":[{\"id\":4,\"content\":\"<end>\"}]}",
-                               &v),
-                     SY_OK);
+    assert_int_equal(
+        open_text("{\"model\":{\"vocab\":[[\"<0x0A>\",0],[\"\\u2581it\",-1],[\"\\u00e9\",-2]]},"
+                  "\"added_tokens\":[{\"id\":4,\"content\":\"<end>\"}]}",
+                  &v),
+        SY_OK);
     expect_text(v, 0, "\n");
     expect_text(v, 1, " it");
     expect_text(v, 2, "\xc3\xa9");
@@ -134,7 +137,8 @@ static void test_pieces(void **state)
 
 static void test_bad_vocabularies(void **state)
 {
-    const char *const bad[] = {"", "{", "[]", "{}", "{\"a\":99999999999}", "{\"a\":-1}", "{\"model\":3}"};
+    const char *const bad[] = {
+        "", "{", "[]", "{}", "{\"a\":99999999999}", "{\"a\":-1}", "{\"model\":3}"};
     struct sy_vocabulary *v;
 
     (void)state;

@@ -148,8 +148,8 @@ static int add_input(json_t *model, json_t *entry, const struct step *step,
                             name);
     *has_tokens |= role->value == token_at;
     out->tensors[out->n] = (sy_client_tensor){.name = name, .dtype = dtype};
-    SY_TRY(fill(role, step, json_array_size(json_object_get(entry, "shape")),
-                &out->tensors[out->n]));
+    SY_TRY(
+        fill(role, step, json_array_size(json_object_get(entry, "shape")), &out->tensors[out->n]));
     out->n++;
     return SY_OK;
 }

@@ -1,6 +1,5 @@
 #include "runtime/cli/token_text.h"
 
-
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -10,7 +9,8 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
-#define MOST_TOKENS (1 << 24) /* ids from there on are none: the table would be larger than any vocabulary */
+#define MOST_TOKENS \
+    (1 << 24) /* ids from there on are none: the table would be larger than any vocabulary */
 
 #define BYTE_LEVEL_SPACE "\xc4\xa0"     /* U+0120: the byte 32 */
 #define PIECE_SPACE      "\xe2\x96\x81" /* U+2581 */
@@ -63,7 +63,8 @@ static int take_tokens(struct sy_vocabulary *v, const json_t *vocab, const json_
     json_object_foreach((json_t *)vocab, key, value) note(v, key, value);
     for (i = 0; json_is_array(vocab) && i < json_array_size(vocab); i++)
         v->tokens[i] = json_string_value(json_array_get(json_array_get(vocab, i), 0));
-    v->is_byte_level = json_object_get(vocab, BYTE_LEVEL_SPACE) && !json_object_get(vocab, PIECE_SPACE);
+    v->is_byte_level =
+        json_object_get(vocab, BYTE_LEVEL_SPACE) && !json_object_get(vocab, PIECE_SPACE);
     json_array_foreach(added, i, value)
         note(v, json_string_value(json_object_get(value, "content")), json_object_get(value, "id"));
     return SY_OK;

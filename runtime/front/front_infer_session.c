@@ -16,7 +16,7 @@ int sy_front_infer_set_session(struct sy_front_infer *infer, const char *id)
     if (!*id)
         return SY_OK;
     struct sy_state_pair pairs[SY_MAX_ENDS];
-    int n = sy_state_pairs_find(infer->graph, pairs, SY_MAX_ENDS);
+    int n = sy_session_pairs(infer->model, pairs, SY_MAX_ENDS);
     for (int i = 0; i < n; i++)
         infer->outputs[pairs[i].output].is_kept = true;
     return SY_OK;

@@ -22,6 +22,15 @@ struct sy_sessions {
     int next_checked; /* the model check goes round, MODELS_A_SWEEP at a time */
 };
 
+int sy_session_pairs(const struct sy_core_model_ref *model, struct sy_state_pair *pairs, int most)
+{
+    if (model->n_states == 0)
+        return sy_state_pairs_find(model->package->graph, pairs, most);
+    int n = SY_MIN(model->n_states, most);
+    memcpy(pairs, model->states, (size_t)n * sizeof *pairs);
+    return n;
+}
+
 static struct sy_slab *slab_of(const struct sy_sessions *sessions)
 {
     return sessions->front->handlers->slab(sessions->front->core);
@@ -70,7 +79,7 @@ static const char *why_over(struct sy_sessions *sessions, const struct sy_sessio
 
     if (session->is_busy)
         return NULL;
-    if (now - session->used_ns > sessions->limits.idle_ns)
+    if (now - session->used_ns > session->idle_ns)
         return "idle";
     bool is_due = place >= from && place < from + MODELS_A_SWEEP;
     return is_due && !has_model(sessions, session) ? "model_gone" : NULL;
@@ -195,7 +204,7 @@ static int add_session(struct sy_sessions *sessions, const struct sy_core_model_
                        const char *tenant, const char *id, struct sy_session **out)
 {
     struct sy_state_pair pairs[SY_MAX_ENDS];
-    int n_pairs = sy_state_pairs_find(model->package->graph, pairs, SY_MAX_ENDS);
+    int n_pairs = sy_session_pairs(model, pairs, SY_MAX_ENDS);
 
     SY_TRY(check_pairs(model, pairs, n_pairs));
     if (sessions->n >= sessions->limits.max_sessions)
@@ -212,6 +221,7 @@ static int add_session(struct sy_sessions *sessions, const struct sy_core_model_
     strcpy(session->tenant, tenant);
     strncpy(session->model, model->name, sizeof session->model - 1);
     session->version = model->version;
+    session->idle_ns = model->session_idle_ns ? model->session_idle_ns : sessions->limits.idle_ns;
     session->content = model->package->content_hash;
     session->next = sessions->first;
     sessions->first = session;
@@ -253,12 +263,13 @@ static int missing(const struct sy_sessions *sessions, const struct sy_core_mode
 {
     struct sy_state_pair pairs[SY_MAX_ENDS];
 
-    SY_TRY(
-        check_pairs(model, pairs, sy_state_pairs_find(model->package->graph, pairs, SY_MAX_ENDS)));
-    return sy_error_set(SY_ENOTFOUND,
-                        "no session %s of model \"%s\": it was not started (sequence_start), "
-                        "has ended, or was idle for %.0f s",
-                        id, model->name, (double)sessions->limits.idle_ns / 1e9);
+    SY_TRY(check_pairs(model, pairs, sy_session_pairs(model, pairs, SY_MAX_ENDS)));
+    return sy_error_set(
+        SY_ENOTFOUND,
+        "no session %s of model \"%s\": it was not started (sequence_start), "
+        "has ended, or was idle for %g s",
+        id, model->name,
+        (double)(model->session_idle_ns ? model->session_idle_ns : sessions->limits.idle_ns) / 1e9);
 }
 
 int sy_sessions_take(struct sy_sessions *sessions, const struct sy_core_model_ref *model,

@@ -42,6 +42,7 @@ struct sy_session {
     uint64_t content; /* the package's content_hash */
     bool is_busy, is_stored;
     sy_ns used_ns;
+    sy_ns idle_ns; /* it ends after so long */
     uint64_t bytes, n_runs;
     int n_pairs;
     struct sy_state_pair pairs[SY_MAX_ENDS];
@@ -49,6 +50,9 @@ struct sy_session {
 };
 
 struct sy_sessions;
+
+/* What sessions of the model keep, `most` pairs at most: as its configuration says, else by names. Gives how many. */
+int sy_session_pairs(const struct sy_core_model_ref *model, struct sy_state_pair *pairs, int most);
 
 /* limits: NULL for the usual ones. ENOMEM_HOST. `front` has base, core and handlers set and outlives the table. */
 int sy_sessions_create(struct sy_front *front, const struct sy_session_limits *limits,

@@ -195,7 +195,7 @@ static void describe_ref(const struct sy_core_model_ref *ref, json_t *model)
     json_object_set_new(model, "outputs",
                         describe_tensors(ref->package, graph->outputs, graph->n_outputs));
     json_object_set_new(model, "sizes", describe_sizes(graph));
-    json_object_set_new(model, "state_tensors", sy_rpc_session_state(graph));
+    json_object_set_new(model, "state_tensors", sy_rpc_session_state(ref));
 }
 
 static void describe_model(const struct sy_rpc_request *request, json_t *model)

@@ -3,10 +3,11 @@
 #include "runtime/base/status.h"
 #include "runtime/front/session_table.h"
 
-json_t *sy_rpc_session_state(const struct sy_graph *graph)
+json_t *sy_rpc_session_state(const struct sy_core_model_ref *model)
 {
+    const struct sy_graph *graph = model->package->graph;
     struct sy_state_pair pairs[SY_MAX_ENDS];
-    int n = sy_state_pairs_find(graph, pairs, SY_MAX_ENDS);
+    int n = sy_session_pairs(model, pairs, SY_MAX_ENDS);
     json_t *list = json_array();
 
     for (int i = 0; list && i < n; i++)

@@ -4,11 +4,10 @@
 
 #include <jansson.h>
 
-#include "loader/graph.h"
 #include "runtime/front/front.h"
 
 /* [{"input", "output"}]: what a session of the model keeps; caller decrefs. NULL: no memory. */
-json_t *sy_rpc_session_state(const struct sy_graph *graph);
+json_t *sy_rpc_session_state(const struct sy_core_model_ref *model);
 /* {"sessions": [...]} (session_table.h); caller decrefs. EUNSUPPORTED, ENOMEM_HOST. */
 int sy_rpc_session_list(const struct sy_front *front, json_t **out);
 /* params: model, session, tenant. EARG, ENOTFOUND, EBUSY. */

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Optional
 
-from .errors import SwitchyardError
+from .errors import NotFound, SwitchyardError
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -25,8 +25,12 @@ class Session:
 
     def infer(self, inputs: Mapping[str, ArrayLike], *, end: bool = False, **options: Any) -> Result:
         """As Client.infer, with its class_, deadline, outputs and timeout. end: the session is over with this request."""
-        result = self._client.infer(self._model, inputs, version=self._version, tenant=self._tenant, session=self.id,
-                                    session_start=not self._started, session_end=end, **options)
+        try:
+            result = self._client.infer(self._model, inputs, version=self._version, tenant=self._tenant, session=self.id,
+                                        session_start=not self._started, session_end=end, **options)
+        except NotFound:
+            self._started = False  # the next request begins anew
+            raise
         self._started = not end
         return result
 
