@@ -46,7 +46,7 @@ static void run_create(struct gb_state *state, void *arg)
         struct sy_package *package = NULL;
         struct sy_program *program = NULL;
         dnnl_set_primitive_cache_capacity(0);
-        dnnl_set_primitive_cache_capacity(4096);
+        dnnl_set_primitive_cache_capacity(SY_PRIMITIVES_KEPT);
         sy_ns start = sy_clock_now();
         int status = sy_package_open(flags.path, &package);
         if (status == SY_OK)

@@ -20,6 +20,12 @@
      << 24) /* rows: far more than slab and pool hold, which are the limits; less than overflows anything */
 #define LEAST_LAYER_BYTES 1024u
 
+#define STRINGIZE_(x) #x
+#define STRINGIZE(x)  STRINGIZE_(x)
+
+/* Some 0.3 ms each time, beside the milliseconds that each of these programs took to make. */
+#define DROPS_TO_RETURN 32
+
 #define N_SLOTS (SY_MODEL_MAX_PROGRAMS + SY_MODEL_MAX_KEPT)
 
 struct cached_program {
@@ -39,7 +45,7 @@ struct entry {
 
 struct sy_worker_models {
     const struct sy_engine_ops *engine;
-    uint64_t n_uses, max_bytes;
+    uint64_t n_uses, n_dropped, max_bytes;
     struct entry entries[SY_MAX_MODELS];
 };
 
@@ -134,10 +140,22 @@ int sy_worker_models_regroup(struct sy_worker_models *m, uint64_t id, const uint
     return SY_OK;
 }
 
+/* Programs of new sizes come and go, and the heap keeps the pages that they leave for 10 s, in pieces that the next programs do not fill: a worker that is
+ * sent new sizes only would hold a tenth more than it uses. */
+static void return_pages(struct sy_worker_models *m)
+{
+    if (++m->n_dropped % DROPS_TO_RETURN != 0)
+        return;
+    mallctl("thread.tcache.flush", NULL, NULL, NULL, 0);
+    mallctl("arena." STRINGIZE(MALLCTL_ARENAS_ALL) ".purge", NULL, NULL, NULL, 0);
+}
+
 static void drop_program(struct sy_worker_models *m, struct cached_program *slot)
 {
-    if (slot->program)
+    if (slot->program) {
         m->engine->program_destroy(slot->program);
+        return_pages(m);
+    }
     sy_graph_free(slot->bound);
     *slot = (struct cached_program){0};
 }

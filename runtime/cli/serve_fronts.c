@@ -102,6 +102,7 @@ int sy_serve_fronts_option(struct sy_serve_fronts *fronts, const char *name, con
         {"session-idle", NULL, &fronts->sessions.idle_ns},
         {"session-bytes", &fronts->sessions.bytes, NULL},
         {"session-tenant-bytes", &fronts->sessions.tenant_bytes, NULL},
+        {"string-bytes", &fronts->string_bytes, NULL},
     };
 
     for (size_t i = 0; i < SY_ARRAY_LEN(known); i++)

@@ -21,7 +21,8 @@ struct sy_front_piece {
     bool is_lent;  /* an input that lies in the slab as the session's */
     bool is_state; /* an input that the server makes: the state before a session's first request */
     bool is_kept;  /* an output that goes to the session */
-    uint64_t region, at, bytes;
+    uint64_t region, at, bytes; /* of strings: as announced */
+    int64_t n;                  /* inputs: elements */
 };
 
 struct sy_front_infer {
@@ -64,6 +65,7 @@ int sy_front_infer_close_session(struct sy_front_infer *infer, bool succeeded);
 int sy_front_infer_take_slab(struct sy_front_infer *infer);
 /* Of one output, by the sizes as they are now; or checks that its place in a region has enough bytes. */
 int sy_front_infer_take_output(struct sy_front_infer *infer, int output);
+int sy_front_infer_take_input(struct sy_front_infer *infer, int input);
 void sy_front_infer_give_back(struct sy_front_infer *infer, struct sy_front_piece *pieces, int n);
 /* NULL: it lies in a region. */
 void *sy_front_infer_pointer(const struct sy_front_infer *infer,
@@ -71,6 +73,13 @@ void *sy_front_infer_pointer(const struct sy_front_infer *infer,
 /* With this request's sizes. */
 int sy_front_infer_output_shape(const struct sy_front_infer *infer, int output,
                                 struct sy_shape *shape);
+/* The size of the run's string heap, if the model has one; the strings' heads. */
+void sy_front_infer_size_strings(struct sy_front_infer *infer);
+void sy_front_infer_write_heads(struct sy_front_infer *infer);
+/* After a run that failed with ETOOBIG: its inputs in larger memory; *more: there is a larger heap. */
+int sy_front_infer_grow_strings(struct sy_front_infer *infer, bool *more);
+uint64_t sy_front_infer_string_heap(const struct sy_front_infer *infer); /* bytes, as it is now */
+int64_t sy_front_infer_most_strings(const struct sy_front_infer *infer); /* bytes */
 /* A request begins with the output sizes that its model needed before: else each would run twice. */
 void sy_front_infer_recall_room(struct sy_front_infer *infer);
 /* After a run: sets the sizes that its results need; *more: these are larger than before. ENOMEM_HOST: the model has no size that could grow. */

@@ -60,7 +60,8 @@ static int find_pair(const struct sy_graph *graph, const json_t *state, struct s
                             out->input < 0 ? "input" : "output", out->input < 0 ? input : output);
     const struct sy_tensor *to = &graph->tensors[graph->inputs[out->input]],
                            *from = &graph->tensors[graph->outputs[out->output]];
-    if (to->dtype != from->dtype || to->shape.rank != from->shape.rank)
+    if (to->dtype != from->dtype || to->dtype == SY_DTYPE_STRING ||
+        to->shape.rank != from->shape.rank)
         return sy_error_set(SY_EARG,
                             "sequence_batching: output \"%.200s\" (%s of %d dimensions) cannot be "
                             "input \"%.200s\" (%s of %d)",

@@ -7,6 +7,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "workers/host/at_run_internal.h"
+#include "workers/host/strings.h"
 
 enum { MOST_OPERANDS = 1024 };
 
@@ -71,7 +72,7 @@ static int plan_constants(struct plan *p)
                              .rank = from->shape.rank,
                              .n = sy_shape_elements(&from->shape, 1),
                              .data = from->data};
-        if (!from->data)
+        if (!from->data || from->dtype == SY_DTYPE_STRING) /* those each run takes into its heap */
             continue;
         for (int i = 0; i < a.rank; i++)
             a.dims[i] = from->shape.dims[i].fixed;
@@ -426,14 +427,27 @@ static int step(struct sy_at_state *state, struct plan *p, int n, struct sy_at_v
     return status;
 }
 
+static int take_strings(struct sy_at_state *state, const struct sy_tensor *t,
+                        struct sy_at_value **out)
+{
+    int64_t dims[SY_MAX_RANK];
+    for (int d = 0; d < t->shape.rank; d++)
+        dims[d] = t->shape.dims[d].fixed;
+    SY_TRY(sy_at_value_new(state, t->dtype, t->shape.rank, dims, out));
+    return sy_strings_take(t->name, t->data, t->data_bytes, (*out)->a.n, (*out)->a.data);
+}
+
 static int run_graph(struct sy_at_state *state, struct plan *p, struct sy_at_value *const *inputs,
                      struct sy_at_value **results)
 {
     const struct sy_graph *g = p->graph;
     struct sy_at_value **values = calloc((size_t)g->n_tensors + 1, sizeof *values);
     int status = values ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for a graph's values");
-    for (int t = 0; status == SY_OK && t < g->n_tensors; t++)
+    for (int t = 0; status == SY_OK && t < g->n_tensors; t++) {
         values[t] = p->constants[t] ? sy_at_value_ref(p->constants[t]) : NULL;
+        if (g->tensors[t].data && !values[t])
+            status = take_strings(state, &g->tensors[t], &values[t]);
+    }
     for (int i = 0; status == SY_OK && i < g->n_inputs; i++)
         if (inputs[i] && !values[g->inputs[i]])
             values[g->inputs[i]] = sy_at_value_ref(inputs[i]);

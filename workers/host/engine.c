@@ -84,8 +84,7 @@ static int set_threads(const int *cores, int n)
         return sy_error_set(
             SY_EARG, "cannot pin %d of %d compute threads: are all of these cores this process's?",
             failed, n);
-    /* Programs for many batch sizes share primitives. */
-    dnnl_set_primitive_cache_capacity(4096);
+    dnnl_set_primitive_cache_capacity(SY_PRIMITIVES_KEPT);
     return SY_OK;
 }
 
