@@ -75,6 +75,11 @@ bench-serve: deps ## Measure: HTTP, gRPC, shared memory, a storm, beside baselin
 	$(Q)python3 bench/serve/serve.py --build $(B) $(BENCH_SERVE_ARGS)
 	$(Q)python3 bench/results_md.py $(B)/bench bench/RESULTS.md
 
+# Token time of a decoder in a session beside ONNX Runtime.
+bench-decoder: deps ## Measure: GPT-2 small token by token beside ONNX Runtime: build/bench/decoder.json; BENCH_DECODER_ARGS="--batch 1 --tokens 20"
+	@$(MAKE) --no-print-directory binaries venv
+	$(Q)build/venv/bin/python bench/decoder.py --build $(B) $(BENCH_DECODER_ARGS)
+
 # The models of tests/zoo beside ONNX Runtime: build/bench/zoo.json, zoo.svg, and the zoo's part of bench/RESULTS.md.
 bench-zoo: deps ## Measure: public models beside ONNX Runtime: build/bench/zoo.json; BENCH_ZOO_ARGS="--half look --only densenet --quick"
 	@sh tests/install_deps.sh libonnx-testdata

@@ -41,7 +41,8 @@ static int find_output(const struct sy_graph *graph, const struct sy_tensor *inp
         struct cut_name name;
 
         if (cut(output->name, words, SY_ARRAY_LEN(words), &name) && same_rest(wanted, &name) &&
-            output->dtype == input->dtype && input->dtype != SY_DTYPE_STRING && output->shape.rank == input->shape.rank)
+            output->dtype == input->dtype && input->dtype != SY_DTYPE_STRING &&
+            output->shape.rank == input->shape.rank)
             return o;
     }
     return -1;
