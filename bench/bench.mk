@@ -1,5 +1,5 @@
 # Benches and the goals that run them. Each says in its JSON what it was measured beside.
-.PHONY: benches bench bench-engine bench-train bench-sched bench-serve bench-zoo gpu-bench
+.PHONY: benches bench bench-engine bench-train bench-sched bench-serve bench-zoo bench-decoder gpu-bench
 
 # bench/NAME.c has a main; bench/NAME_*.c belongs to NAME.
 BENCH_SRC := $(sort $(filter-out bench/%_rig.c bench/%_child.c,$(wildcard bench/*.c)))
