@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -252,6 +253,35 @@ def test_evicted_model(server):
         decode(session, reference, *(state[0], 2), state[1])
 
 
+def training_job(folder):
+    """mnist_cnn on 64 random images, without an end."""
+    subprocess.run([os.path.join(os.path.dirname(BINARY), "make-models"), "--out", folder, "mnist_cnn"], check=True,
+                   stdout=subprocess.DEVNULL)
+    images, labels = (os.path.join(folder, name) for name in ("images", "labels"))
+    with open(images, "wb") as file:
+        file.write(struct.pack(">IIII", 0x803, 64, 28, 28) + np.random.default_rng(2).integers(0, 255, (64, 28, 28), np.uint8).tobytes())
+    with open(labels, "wb") as file:
+        file.write(struct.pack(">II", 0x801, 64) + (np.arange(64, dtype=np.uint8) % 10).tobytes())
+    return {"name": "endless", "model": os.path.join(folder, "mnist_cnn/1/model.onnx"), "loss": "softmax_cross_entropy",
+            "optimizer": {"kind": "sgd", "learning_rate": 0.01}, "batch": 16, "epochs": 10**6, "max_steps": 10**9, "seed": 5,
+            "data": {"kind": "idx", "images": images, "labels": labels}}
+
+
+def test_beside_training(server):
+    """Training goes on between tokens and gives way to each; both go on right."""
+    jobs = server.client.jobs
+    job = jobs.submit(training_job(server.folder))
+    with server.client.session("gpt2") as session:
+        reference, state = Reference(server.folder, "gpt2"), (prompt(16), 0)
+        before = server.client.status()["counters"]["preemptions"]
+        for _ in range(4):
+            state = decode(session, reference, state[0], 0, state[1])
+            done = jobs.get(job)["step"]
+            wait(lambda: jobs.get(job)["step"] > done)
+        assert server.client.status()["counters"]["preemptions"] >= before + 4
+    jobs.stop(job)
+
+
 def triton_step(module, tokens, past):
     given = []
     for name, value in step(tokens, past).items():
@@ -394,7 +424,7 @@ def main():
                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         failed = run_tests(Server(folder), [
             test_tokens, test_same_as_whole, test_same_bits, test_interleaved, test_side_by_side, test_wrong_requests, test_tenants,
-            test_restart, test_worker_dies, test_evicted_model, test_triton, test_generate, test_unload])
+            test_restart, test_worker_dies, test_evicted_model, test_beside_training, test_triton, test_generate, test_unload])
         failed += run_tests(Server(folder, "--sessions", "2", "--session-idle", "0.5", "--session-tenant-bytes", "64Ki"), [test_limits])
         sums(os.path.join(folder, "models"))
         failed += run_tests(Server(folder, "--models", os.path.join(folder, "models"), packages=()), [test_configured])

@@ -119,9 +119,11 @@ static void test_orders(void **state)
 
 static void open_world(struct world *w)
 {
-    const char *const inputs[] = {"past.0", "past.1"}, *const outputs[] = {"present.0", "present.1"};
+    const char *const inputs[] = {"past.0", "past.1"}, *const outputs[] = {"present.0",
+                                                                           "present.1"};
 
-    *w = (struct world){.handlers = {.slab = slab_of, .model_acquire = acquire, .model_release = release}};
+    *w = (struct world){
+        .handlers = {.slab = slab_of, .model_acquire = acquire, .model_release = release}};
     assert_int_equal(sy_slab_create(1 << 20, &w->slab), SY_OK);
     w->package.graph = graph_of(inputs, outputs, 2);
     w->package.content_hash = 77;
@@ -209,7 +211,8 @@ static void test_limits(void **state)
     }
     assert_int_equal(sy_sessions_take(sessions, &w.ref, "", "z", true, &s[3]), SY_EBUSY);
     store(&w, sessions, s[0]);
-    assert_int_equal(sy_sessions_check_room(sessions, s[0], 4 * TENSOR_BYTES), SY_OK); /* its own goes */
+    assert_int_equal(sy_sessions_check_room(sessions, s[0], 4 * TENSOR_BYTES),
+                     SY_OK); /* its own goes */
     assert_int_equal(sy_sessions_check_room(sessions, s[1], 2 * TENSOR_BYTES), SY_OK);
     assert_int_equal(sy_sessions_check_room(sessions, s[1], 2 * TENSOR_BYTES + 1), SY_EBUSY);
     assert_int_equal(sy_sessions_check_room(sessions, s[2], 3 * TENSOR_BYTES), SY_OK);
