@@ -210,7 +210,7 @@ static const struct refusal {
     {400, "double",
      "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"INT32\",\"shape\":[1,4],\"data\":[1]}]}",
      "INT32"},
-    {501, "double",
+    {400, "double",
      "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"BYTES\",\"shape\":[1,4],\"data\":[\"a\"]}]}",
      "BYTES"},
     {400, "double",
