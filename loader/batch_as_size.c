@@ -104,13 +104,15 @@ static int replace_batch(struct sy_graph *graph, const char *name)
     return SY_OK;
 }
 
-int sy_batch_copy(const struct sy_graph *graph, struct sy_graph **out)
+int sy_batch_copy(const struct sy_graph *graph, bool is_sized, struct sy_graph **out)
 {
     struct sy_graph *copy;
     const char *name = graph->batch_name ? graph->batch_name : "N";
     SY_TRY(copy_without_data(graph, &copy));
     borrow(graph, copy);
-    int status = replace_batch(copy, name);
+    int status = is_sized ? replace_batch(copy, name) : SY_OK;
+    if (status == SY_OK && graph->batch_name)
+        status = sy_graph_strdup(graph->batch_name, &copy->batch_name);
     if (status < 0) {
         sy_graph_free(copy);
         return status;

@@ -17,8 +17,8 @@ struct sy_lent {
 bool sy_batch_is_open(const struct sy_graph *graph); /* an input grows with N */
 /* The graph's constants become borrowed ones; *lent owns their data. Claim them in every case. */
 int sy_batch_lend(struct sy_graph *graph, struct sy_lent *lent);
-/* A copy as it was read, whose constants borrow the same data, and whose inputs have a symbol for N. EUNSUPPORTED: too many symbols. */
-int sy_batch_copy(const struct sy_graph *graph, struct sy_graph **out);
+/* A copy as it was read, whose constants borrow the same data; is_sized: whose inputs have a symbol for N. EUNSUPPORTED: too many symbols. */
+int sy_batch_copy(const struct sy_graph *graph, bool is_sized, struct sy_graph **out);
 /* The graph owns again what it names of the data; the rest is freed. No other graph may name it any more. */
 void sy_batch_claim(struct sy_lent *lent, struct sy_graph *graph);
 

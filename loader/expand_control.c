@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "loader/expand.h"
+#include "loader/infer_ways.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
@@ -152,16 +153,41 @@ int sy_expand_body(struct sy_expand *e, const struct sy_graph *body, const int *
 
 /* ---- If --------------------------------------------------------------------------------------- */
 
-bool sy_expand_is_decided(const struct sy_infer *in, const struct sy_node *node)
+/* Which branch runs: 1 is `then`. False: that is known at run only. */
+static bool find_branch(const struct sy_infer *in, const struct sy_node *node, int *taken)
 {
     int condition = sy_node_input(node, 0);
     const struct sy_tensor *t = condition < 0 ? NULL : &in->graph->tensors[condition];
-    return t && t->data && t->dtype == SY_DTYPE_BOOL && t->data_bytes == 1;
+    if (!t || !t->data || t->dtype != SY_DTYPE_BOOL || t->data_bytes != 1)
+        return sy_choices_find(in, node, taken);
+    *taken = *(const unsigned char *)t->data != 0;
+    return true;
+}
+
+bool sy_expand_is_decided(const struct sy_infer *in, const struct sy_node *node)
+{
+    int taken;
+    return find_branch(in, node, &taken);
+}
+
+/* Sizes that decide otherwise are not the model's. */
+static int assume_branch(struct sy_expand *e, int taken)
+{
+    const struct sy_dim *truth = e->in->values[e->node->inputs[0]];
+    struct sy_dim given;
+    if (!truth)
+        return SY_OK;
+    given = truth[0];
+    if (!sy_infer_same_size(e->in, e->node, &given, (struct sy_dim){taken, 0}))
+        return sy_expand_fail(e, SY_EUNSUPPORTED, "no sizes take this branch");
+    return SY_OK;
 }
 
 static int expand_if(struct sy_expand *e)
 {
-    bool taken = *(const unsigned char *)sy_expand_tensor(e, 0)->data != 0;
+    int taken = 0;
+    if (find_branch(e->in, e->node, &taken))
+        SY_TRY(assume_branch(e, taken));
     const struct sy_attr *attr = sy_node_attr(e->node, taken ? "then_branch" : "else_branch");
     int formal = (int)sy_node_int(e->node, "formal", 1), *results;
     const struct sy_graph *body = attr && attr->kind == SY_ATTR_GRAPH ? attr->graph : NULL;

@@ -161,20 +161,14 @@ static struct sy_dim dim_of(const struct sy_block *block, const struct sy_block 
     return dim;
 }
 
-/* a - floor(a / b) * b. A number by an open size is taken for less than it. */
-static int open_remainder(struct sy_infer *in, const struct sy_node *node, struct sy_dim a,
-                          struct sy_dim b, struct sy_dim *out)
+/* a - floor(a / b) * b. */
+static int open_remainder(const struct sy_node *node, struct sy_dim a, struct sy_dim b,
+                          struct sy_dim *out)
 {
     int64_t least, most;
-    struct sy_dim more;
     sy_size_bounds(a, &least, &most);
     if (sy_node_int(node, "fmod", 0) != 0 && least < 0)
         return SY_EUNSUPPORTED;
-    if (sy_dim_is_number(a) && a.fixed >= 0 && sy_dim_is_expr(b)) {
-        SY_TRY(sy_size_add(a, (struct sy_dim){1, 0}, &more));
-        *out = a;
-        return sy_infer_at_most(in, node, more, b) ? SY_OK : SY_EUNSUPPORTED;
-    }
     SY_TRY(sy_size_floor_div(a, b, out));
     SY_TRY(sy_size_mul(*out, b, out));
     return sy_size_sub(a, *out, out);
@@ -212,7 +206,7 @@ static int two_dims(struct sy_infer *in, const struct sy_node *node, struct sy_d
         return SY_OK;
     }
     if (node->op == SY_OP_MOD && (sy_dim_is_expr(a) || sy_dim_is_expr(b)))
-        return open_remainder(in, node, a, b, to);
+        return open_remainder(node, a, b, to);
     int status = binary_dims(node->op, a, b, to);
     if (status == SY_EUNSUPPORTED && a.per_batch == 0 && b.per_batch == 0)
         status = remainder_of(node, a.fixed, b.fixed, to);

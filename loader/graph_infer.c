@@ -5,11 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "loader/batch_as_size.h"
 #include "loader/expand.h"
 #include "loader/explain.h"
 #include "loader/graph_bind.h"
-#include "loader/hoist.h"
 #include "loader/one_batch.h"
 #include "loader/put_off.h"
 #include "loader/sequence_ends.h"
@@ -430,9 +428,9 @@ static int check_inputs(const struct sy_graph *graph)
 }
 
 /* With open sizes: what was assumed of them becomes the graph's conditions, and usual sizes that it allows are found. */
-static int infer_open(struct sy_graph *graph)
+static int infer_open(struct sy_graph *graph, struct sy_choices *choices)
 {
-    struct sy_facts facts = {0};
+    struct sy_facts facts = {.choices = choices};
     int status = infer(graph, false, NULL, &facts);
     sy_facts_finish(&facts);
     if (status == SY_OK)
@@ -449,68 +447,16 @@ static int infer_open(struct sy_graph *graph)
     return status;
 }
 
-static int infer_one_way(struct sy_graph *graph)
+int sy_infer_one_way(struct sy_graph *graph, struct sy_choices *choices)
 {
     SY_TRY(check_inputs(graph));
     if (graph->n_symbols > 0) {
-        SY_TRY(infer_open(graph));
+        SY_TRY(infer_open(graph, choices));
     } else {
         SY_TRY(infer(graph, false, NULL, NULL));
         SY_TRY(sy_at_run_open_rooms(graph));
     }
     return sy_graph_open_strings(graph);
-}
-
-/* How many nodes wait for the run. */
-static int64_t count_at_run(const struct sy_graph *graph)
-{
-    int64_t n = 0;
-    for (int i = 0; i < graph->n_nodes; i++) {
-        const struct sy_attr *body = sy_node_attr(&graph->nodes[i], "body");
-        if (graph->nodes[i].op == SY_OP_AT_RUN && body && body->graph)
-            n += body->graph->n_nodes;
-    }
-    return n;
-}
-
-static bool may_be_no_batch(int status, const struct sy_graph *graph)
-{
-    return status == SY_EUNSUPPORTED || status == SY_ECORRUPT ||
-           (status == SY_OK && count_at_run(graph) > 0);
-}
-
-/* `graph` was inferred with this status, `other` is the same without N: the better one is in `graph` then. */
-static int take_better(struct sy_graph *graph, int status, struct sy_graph *other)
-{
-    char text[512];
-    snprintf(text, sizeof text, "%s", sy_error_text());
-    bool better =
-        infer_one_way(other) == SY_OK && (status < 0 || count_at_run(other) < count_at_run(graph));
-    if (better) {
-        struct sy_graph worse = *graph;
-        *graph = *other;
-        *other = worse;
-    }
-    sy_graph_free(other);
-    return better || status == SY_OK ? SY_OK : sy_error_set(status, "%s", text);
-}
-
-int sy_graph_infer(struct sy_graph *graph)
-{
-    struct sy_graph *other = NULL;
-    struct sy_lent lent;
-    SY_TRY(sy_hoist_constants(graph));
-    if (!sy_batch_is_open(graph))
-        return infer_one_way(graph);
-    SY_TRY(sy_batch_lend(graph, &lent));
-    bool has_other = sy_batch_copy(graph, &other) == SY_OK;
-    int status = infer_one_way(graph);
-    if (has_other && may_be_no_batch(status, graph))
-        status = take_better(graph, status, other);
-    else
-        sy_graph_free(other);
-    sy_batch_claim(&lent, graph);
-    return status;
 }
 
 int sy_graph_infer_now(struct sy_graph *graph, bool *needs_values)

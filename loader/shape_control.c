@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "loader/graph_infer.h"
+#include "loader/infer_ways.h"
 #include "loader/loop_trips.h"
 #include "loader/size_expr.h"
 #include "loader/size_facts.h"
@@ -98,8 +99,10 @@ int sy_rule_if(struct sy_infer *in, struct sy_node *node)
         if (a->dtype != b->dtype)
             return sy_infer_fail(node, SY_EUNSUPPORTED, "its branches give result %d other types",
                                  i);
-        if (!sy_infer_same_shape(in, node, &a->shape, &b->shape))
+        if (!sy_infer_same_shape(in, node, &a->shape, &b->shape)) {
+            SY_TRY(sy_choices_offer(in, node));
             return sy_infer_put_off(in, node, "its branches give result %d other shapes", i);
+        }
         if (node->outputs[i] >= 0)
             sy_infer_set(in, node, i, a->dtype, &a->shape);
     }

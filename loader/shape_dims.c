@@ -104,7 +104,7 @@ static void take_for_one(struct sy_infer *in, const struct sy_node *node, struct
                          struct sy_dim beside)
 {
     int64_t least, most;
-    if (!sy_dim_is_expr(*dim) || sy_dim_equal(*dim, beside))
+    if (!sy_dim_is_expr(*dim) || sy_dim_equal(*dim, beside) || sy_dim_is(beside, 1))
         return;
     sy_size_bounds(*dim, &least, &most);
     if (most == 1)

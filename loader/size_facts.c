@@ -344,6 +344,7 @@ static int settle_conditions(struct sy_facts *facts, struct sy_graph *graph)
             i--;
         }
     }
+    free(graph->conditions); /* none, but maybe a list for them */
     graph->conditions = facts->conditions;
     graph->n_conditions = facts->n_conditions;
     facts->conditions = NULL;

@@ -144,6 +144,19 @@ static void plan_draws_packages_and_onnx_files(void **state)
     assert_int_equal(unlink(folder), 0);
 }
 
+static void import_explains_without_a_package(void **state)
+{
+    (void)state;
+    char package[700];
+    snprintf(package, sizeof package, "%s/explained.sypkg", fixture_models());
+    assert_int_equal(
+        run("import %s/tiny_cnn/1/model.onnx --explain -o %s", fixture_models(), package), 0);
+    assert_string_equal(output, "nothing is sized at run\n");
+    assert_int_equal(access(package, F_OK), -1);
+    assert_int_equal(run("import --explain /nonexistent/m.onnx"), 1);
+    assert_non_null(strstr(output, "/nonexistent"));
+}
+
 static json_t *simulated(const char *arguments)
 {
     if (run("simulate --json %s", arguments) != 0)
@@ -444,6 +457,7 @@ int main(void)
         cmocka_unit_test(bad_usage_is_one_line_and_exit_2),
         cmocka_unit_test(failures_are_exit_1_and_name_the_thing),
         cmocka_unit_test(plan_draws_packages_and_onnx_files),
+        cmocka_unit_test(import_explains_without_a_package),
         cmocka_unit_test(simulate_takes_unequal_devices_and_tenants),
         cmocka_unit_test(import_reports_and_keeps_its_precision),
         cmocka_unit_test(bench_link_measures_what_was_asked_for),

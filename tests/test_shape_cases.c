@@ -434,6 +434,68 @@ static void test_taken_apart(void **state)
     sy_graph_free(g);
 }
 
+/* ---- branches that sizes decide on -------------------------------------------------------------- */
+
+/* A squeeze of an open dimension, as PyTorch exports it: whether it is 1 is asked first. What follows may take both results, or one only. */
+static struct sy_graph *squeezed(bool takes_both)
+{
+    static struct ob branches[2];
+    ob_graph(&graph);
+    input("x", FLOAT, DIMS(-1, -2, 4));
+    numbers("one", 1, (const int64_t[]){1});
+    numbers("one_s", 0, (const int64_t[]){1});
+    ob_initializer(&graph, "two", FLOAT, DIMS(4, 4),
+                   (const float[]){2, 0, 0, 0, 0, 2, 0, 0, 0, 0, 2, 0, 0, 0, 0, 2},
+                   16 * sizeof(float));
+    ob_add(&graph, "Shape", NAMES("x"), NAMES("shape"));
+    ob_add(&graph, "Gather", NAMES("shape", "one_s"), NAMES("length"));
+    ob_add(&graph, "Equal", NAMES("length", "one_s"), NAMES("is_one"));
+    for (int i = 0; i < 2; i++) {
+        ob_graph(&branches[i]);
+        if (i)
+            ob_add(&branches[i], "Squeeze", NAMES("x", "one"), NAMES("part"));
+        else
+            ob_add(&branches[i], "Identity", NAMES("x"), NAMES("part"));
+        ob_input(&branches[i], OB_GRAPH_OUTPUT, "part", FLOAT, DIMS(OB_NAMELESS));
+    }
+    ob_node(&node, "If", NAMES("is_one"), NAMES("flat"));
+    ob_attr_graph(&node, "then_branch", &branches[1]);
+    ob_attr_graph(&node, "else_branch", &branches[0]);
+    ob_message(&graph, OB_GRAPH_NODE, &node);
+    ob_add(&graph, takes_both ? "MatMul" : "Gemm", NAMES("flat", "two"), NAMES("y"));
+    output("y", FLOAT, 2);
+    return import();
+}
+
+static void expect_doubled(const struct sy_graph *g, int64_t rows, int64_t length, int rank)
+{
+    const int64_t dims[3] = {rows, rank == 2 ? 4 : length, 4};
+    struct sized_output out = run_floats(g, DIMS(rows, length, 4), rank, dims);
+    for (int64_t i = 0; i < rows * length * 4; i++)
+        assert_true(((float *)out.data)[i] == 2 * data[i]);
+    free(out.data);
+}
+
+static void test_branches_by_size(void **state)
+{
+    (void)state;
+    struct sized_output out;
+    struct sy_graph *g = squeezed(false); /* Gemm takes two dimensions */
+    assert_int_equal(sized_at_run(g), 0);
+    for (int64_t rows = 1; rows <= 3; rows++)
+        expect_doubled(g, rows, 1, 2);
+    const struct sized_input longer = {data, 3, {1, 2, 4}};
+    assert_int_equal(sized_run(g, 1, &longer, &out), SY_EARG);
+    sy_graph_free(g);
+    g = squeezed(true); /* the run decides */
+    assert_int_equal(sized_at_run(g), 2);
+    for (int64_t rows = 1; rows <= 3; rows++) {
+        expect_doubled(g, rows, 1, 2);
+        expect_doubled(g, rows, rows + 1, 3);
+    }
+    sy_graph_free(g);
+}
+
 /* ---- what is told ------------------------------------------------------------------------------- */
 
 static void expect_told(const struct sy_graph *g, const char *const *parts)
@@ -481,6 +543,7 @@ int main(void)
         cmocka_unit_test(test_rows_to_the_end),
         cmocka_unit_test(test_arithmetic),
         cmocka_unit_test(test_taken_apart),
+        cmocka_unit_test(test_branches_by_size),
         cmocka_unit_test(test_explained),
     };
     seed = rig_start();

@@ -1,0 +1,25 @@
+/* The ways to infer a model that has open sizes, of which the best is kept (sy_graph_infer): its first size as the batch N or as a size like
+ * others (batch_as_size.h); and branches of an If that sizes decide on. Where the branches give other shapes, as PyTorch exports a squeeze of an open
+ * dimension, and the rest of the model fits one branch only, all sizes that the model allows take that one. */
+#ifndef SY_LOADER_INFER_WAYS_H
+#define SY_LOADER_INFER_WAYS_H
+
+#include "loader/graph_infer.h"
+
+enum { SY_MOST_CHOICES = 16 };
+
+struct sy_choices {
+    int n;
+    struct sy_choice {
+        char *result; /* the If's first result */
+        enum { SY_LEFT_TO_RUN = -1, SY_ELSE = 0, SY_THEN = 1 } taken;
+    } of[SY_MOST_CHOICES];
+    char *open; /* set by inference: the first such If that no choice was made for; NULL: none */
+};
+
+/* Notes that the node is an If for which there is a choice, if no other is noted yet. */
+int sy_choices_offer(const struct sy_infer *in, const struct sy_node *node);
+/* Whether a branch was chosen for the If: SY_ELSE or SY_THEN. */
+bool sy_choices_find(const struct sy_infer *in, const struct sy_node *node, int *taken);
+
+#endif
