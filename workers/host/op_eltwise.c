@@ -296,37 +296,41 @@ static bool is_channels_last(const struct sy_value *v, int *order)
     return true;
 }
 
-/* Whether `a` lies with the channels last and has the result's shape, and b, which is smaller, can be read along it: then nothing large is reordered. */
-static bool can_run_along(const struct sy_program *p, int a, int b, int *order)
+/* The pair of a value that lies with the channels last and has the result's shape, and of a smaller one that is read along it. */
+struct along {
+    int which; /* of the inputs is the larger */
+    int order[SY_MAX_RANK];
+    int64_t strides[SY_MAX_RANK]; /* of the smaller one, row-major, by the result's dimensions */
+};
+
+/* Whether nothing large is reordered then, and rows of channels run vectorised. */
+static bool can_run_along(const struct sy_program *p, int a, int b, struct along *along)
 {
     const struct sy_value *x = &p->values[a], *y = &p->values[b];
     const struct sy_shape *out = &p->graph->tensors[sy_program_node(p)->outputs[0]].shape;
     if (x->dtype != SY_DTYPE_F32 || y->dtype != SY_DTYPE_F32 || sy_value_is_narrow(x) ||
         sy_value_is_narrow(y) || x->rank != out->rank || y->rank > x->rank ||
-        sy_program_is_plain(x) || !is_channels_last(x, order))
+        sy_program_is_plain(x) || !is_channels_last(x, along->order) ||
+        broadcast_strides(y, x, along->strides) < 0)
         return false;
     for (int i = 0; i < x->rank; i++)
         if (x->dims[i] != sy_dim_at(out->dims[i], p->batch))
             return false;
-    return count(y) < count(x);
+    return count(y) < count(x) && along->strides[1] <= 1;
 }
 
-/* The pair with dimensions in the order that x (input `which`) lies in. */
-static int build_along(struct sy_program *p, enum sy_op op, const int *inputs, int which,
-                       const int *order)
+static int build_along(struct sy_program *p, enum sy_op op, const int *inputs,
+                       const struct along *along)
 {
-    int out, tensor = sy_program_node(p)->outputs[0];
-    dnnl_memory_desc_t md = p->values[inputs[which]].md;
-    struct sy_broadcast b = {.op = op, .n_inputs = 2, .dtype = SY_DTYPE_F32};
+    int out, which = along->which, tensor = sy_program_node(p)->outputs[0];
     const struct sy_value *x = &p->values[inputs[which]];
-    int64_t strides[SY_MAX_RANK], stride = 1;
-    b.rank = x->rank;
-    if (broadcast_strides(&p->values[inputs[1 - which]], x, strides) < 0)
-        return sy_unsupported(sy_program_node(p), "shapes that cannot be broadcast");
+    dnnl_memory_desc_t md = x->md;
+    struct sy_broadcast b = {.op = op, .n_inputs = 2, .rank = x->rank, .dtype = SY_DTYPE_F32};
+    int64_t stride = 1;
     for (int i = x->rank - 1; i >= 0; i--) {
-        b.dims[i] = x->dims[order[i]];
+        b.dims[i] = x->dims[along->order[i]];
         b.strides[which][i] = stride;
-        b.strides[1 - which][i] = strides[order[i]];
+        b.strides[1 - which][i] = along->strides[along->order[i]];
         stride *= b.dims[i];
     }
     SY_TRY(sy_program_new_laid_out(p, tensor, &md, &out));
@@ -337,15 +341,15 @@ static int build_along(struct sy_program *p, enum sy_op op, const int *inputs, i
 /* Input `which` as it lies, the other row-major; *built false: no. */
 static int try_along(struct sy_program *p, enum sy_op op, int which, bool *built)
 {
-    int inputs[2], order[SY_MAX_RANK];
-    *built = false;
+    int inputs[2];
+    struct along along = {.which = which};
     SY_TRY(sy_program_input_native(p, which, &inputs[which]));
     SY_TRY(sy_program_input_native(p, 1 - which, &inputs[1 - which]));
-    if (!can_run_along(p, inputs[which], inputs[1 - which], order))
+    *built = can_run_along(p, inputs[which], inputs[1 - which], &along);
+    if (!*built)
         return SY_OK;
     SY_TRY(sy_program_input_plain(p, 1 - which, &inputs[1 - which]));
-    *built = true;
-    return build_along(p, op, inputs, which, order);
+    return build_along(p, op, inputs, &along);
 }
 
 static int build_pair(struct sy_program *p, enum sy_op op)
