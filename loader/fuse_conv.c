@@ -64,7 +64,7 @@ static int scale_conv(struct sy_fuse *f, struct sy_node *conv, int64_t channels,
 }
 
 /* y = (x - mean) / sqrt(var + eps) * gamma + beta, as x * scale + shift. In double: the rounding happens once. */
-static bool scale_and_shift(const struct sy_fuse *f, const struct sy_node *bn, int64_t n,
+static bool read_batch_norm(const struct sy_fuse *f, const struct sy_node *bn, int64_t n,
                             double *scale, double *shift)
 {
     const float *gamma = constant_floats(f, bn->inputs[1], n),
@@ -72,7 +72,7 @@ static bool scale_and_shift(const struct sy_fuse *f, const struct sy_node *bn, i
     const float *mean = constant_floats(f, bn->inputs[3], n),
                 *var = constant_floats(f, bn->inputs[4], n);
     double epsilon = sy_node_float(bn, "epsilon", 1e-5f);
-    if (!gamma || !beta || !mean || !var)
+    if (!gamma || !beta || !mean || !var || sy_node_int(bn, "training_mode", 0) != 0)
         return false;
     for (int64_t c = 0; c < n; c++) {
         scale[c] = gamma[c] / sqrt(var[c] + epsilon);
@@ -89,10 +89,15 @@ static bool has_constant_weights(const struct sy_fuse *f, const struct sy_node *
            (sy_node_input(conv, 2) < 0 || constant_floats(f, conv->inputs[2], channels));
 }
 
-static int fold_batch_norm(struct sy_fuse *f, struct sy_node *bn)
+/* What a node makes of each channel of a convolution's result, as x * scale + shift; false: something else. */
+typedef bool affine_read(const struct sy_fuse *f, const struct sy_node *node, int64_t channels,
+                         double *scale, double *shift);
+
+/* node(Conv(x)) -> Conv(x). */
+static int fold_affine(struct sy_fuse *f, struct sy_node *node, int input, affine_read *read)
 {
-    struct sy_node *conv = sy_fuse_inner(f, bn->inputs[0], SY_OP_CONV);
-    if (!conv || !is_plain(conv) || sy_node_int(bn, "training_mode", 0) != 0)
+    struct sy_node *conv = sy_fuse_inner(f, node->inputs[input], SY_OP_CONV);
+    if (!conv || !is_plain(conv))
         return SY_OK;
     int64_t channels = sy_fuse_tensor(f, conv->outputs[0])->shape.dims[1].fixed;
     if (channels < 1 || !has_constant_weights(f, conv, channels))
@@ -101,10 +106,10 @@ static int fold_batch_norm(struct sy_fuse *f, struct sy_node *bn)
     SY_TRY(sy_graph_alloc((size_t)channels * 2, sizeof *scale, &scale));
     shift = scale + channels;
     int status = SY_OK;
-    if (scale_and_shift(f, bn, channels, scale, shift)) {
+    if (read(f, node, channels, scale, shift)) {
         status = scale_conv(f, conv, channels, scale, shift);
         if (status == SY_OK)
-            sy_fuse_absorb(f, conv, bn);
+            sy_fuse_absorb(f, conv, node);
     }
     free(scale);
     return status;
@@ -115,7 +120,7 @@ int sy_fuse_batch_norms(struct sy_fuse *f)
 {
     for (int n = 0; n < f->graph->n_nodes; n++)
         if (f->graph->nodes[n].op == SY_OP_BATCH_NORM)
-            SY_TRY(fold_batch_norm(f, &f->graph->nodes[n]));
+            SY_TRY(fold_affine(f, &f->graph->nodes[n], 0, read_batch_norm));
     return SY_OK;
 }
 
@@ -131,6 +136,60 @@ static bool is_per_channel(const struct sy_tensor *t, const struct sy_shape *out
             return false;
     }
     return true;
+}
+
+/* The constant of a sum or product, one number or one for each channel, that leaves the other's shape as it is. */
+static bool read_constant(const struct sy_fuse *f, const struct sy_node *node, int input,
+                          int64_t channels, double *out)
+{
+    const struct sy_tensor *c = sy_fuse_tensor(f, node->inputs[input]);
+    const struct sy_shape *x = &sy_fuse_tensor(f, node->inputs[1 - input])->shape;
+    bool is_number = c->data && c->dtype == SY_DTYPE_F32 && c->shape.rank <= x->rank &&
+                     c->data_bytes == sizeof(float);
+    if (!is_number && !is_per_channel(c, x))
+        return false;
+    const float *from = c->data;
+    for (int64_t i = 0; i < channels; i++)
+        out[i] = from[is_number ? 0 : i];
+    return true;
+}
+
+/* Products, sums, differences and quotients with a constant. */
+static bool read_pair(const struct sy_fuse *f, const struct sy_node *node, int64_t channels,
+                      double *scale, double *shift)
+{
+    bool first = sy_fuse_maker(f, node->inputs[0], SY_OP_CONV);
+    bool is_product = node->op == SY_OP_MUL || node->op == SY_OP_DIV;
+    if ((!first && (node->op == SY_OP_DIV || node->op == SY_OP_SUB)) ||
+        !read_constant(f, node, first, channels, is_product ? scale : shift))
+        return false;
+    for (int64_t c = 0; c < channels; c++) {
+        if (node->op == SY_OP_DIV)
+            scale[c] = 1 / scale[c];
+        if (node->op == SY_OP_SUB)
+            shift[c] = -shift[c];
+        if (!is_product)
+            scale[c] = 1;
+        else
+            shift[c] = 0;
+        if (!isfinite(scale[c]))
+            return false;
+    }
+    return true;
+}
+
+/* Conv(x) times, over, plus or minus a constant -> Conv(x). */
+int sy_fuse_conv_pairs(struct sy_fuse *f)
+{
+    for (int n = 0; n < f->graph->n_nodes; n++) {
+        struct sy_node *node = &f->graph->nodes[n];
+        bool is_pair = node->op == SY_OP_MUL || node->op == SY_OP_DIV || node->op == SY_OP_ADD ||
+                       node->op == SY_OP_SUB;
+        if (is_pair && node->n_inputs == 2)
+            SY_TRY(fold_affine(f, node, sy_fuse_maker(f, node->inputs[0], SY_OP_CONV) ? 0 : 1,
+                               read_pair));
+    }
+    return SY_OK;
 }
 
 static int add_conv_bias(struct sy_fuse *f, struct sy_node *add)

@@ -275,13 +275,72 @@ static void test_transposes(void **state)
     }
 }
 
+/* ---- around convolutions -------------------------------------------------------------------------- */
+
+enum { CHANNELS = 24 };
+static const int64_t image[] = {1, CHANNELS, 5, 6};
+
+static int conv(struct sy_graph *g, int x)
+{
+    int w = gb_constant(g, "w", DIMS(CHANNELS, CHANNELS, 3, 3), &seed, -0.3, 0.3);
+    int y = gb_node(g, SY_OP_CONV, INPUTS(x, w), 4, image);
+    gb_ints(g, "kernel_shape", 2, (int64_t[]){3, 3});
+    gb_ints(g, "pads", 4, (int64_t[]){1, 1, 1, 1});
+    return y;
+}
+
+/* Constants behind a convolution, one number or one for each channel, go into its weights and bias. */
+static void test_conv_constants(void **state)
+{
+    static const enum sy_op ops[] = {SY_OP_MUL, SY_OP_ADD, SY_OP_SUB, SY_OP_DIV};
+    (void)state;
+    for (int i = 0; i < 24; i++) {
+        struct sy_graph *g = gb_new("constants");
+        int x = conv(g, gb_input(g, 4, image)), n = (int)rig_int(&seed, 1, 4);
+        for (int k = 0; k < n; k++) {
+            enum sy_op op = ops[rig_int(&seed, 0, 3)];
+            int c = rig_int(&seed, 0, 1)
+                        ? scalar(g, 0.7)
+                        : gb_constant(g, "each", DIMS(CHANNELS, 1, 1), &seed, 0.5, 1.5);
+            bool first = (op == SY_OP_MUL || op == SY_OP_ADD) && rig_int(&seed, 0, 1);
+            x = gb_node(g, op, INPUTS(first ? c : x, first ? x : c), 4, image);
+        }
+        gb_output(g, gb_node(g, SY_OP_RELU, INPUTS(x), 4, image));
+        for (size_t k = 0; k < sizeof ops / sizeof *ops; k++)
+            assert_int_equal(count(g, ops[k], SY_ACT_NONE), 0);
+        check_one(g, SY_OP_CONV, 1e-4);
+    }
+}
+
+/* What is not a constant for each channel stays: along a line, computed, of a rank that widens the result, the number over the convolution. */
+static void test_conv_other_operands(void **state)
+{
+    static const int64_t shapes[][4] = {
+        {1, 1, 1, 6}, {1, 1, 5, 1}, {1, CHANNELS, 1, 1}, {1, 1, 5, 6}, {1, CHANNELS, 5, 1}};
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        struct sy_graph *g = gb_new("operands");
+        int y = gb_input(g, 4, shapes[i % 5]), x = conv(g, gb_input(g, 4, image));
+        enum sy_op op = i % 2 ? SY_OP_SUB : SY_OP_MUL;
+        x = gb_node(g, op, INPUTS(i % 4 < 2 ? x : y, i % 4 < 2 ? y : x), 4, image);
+        gb_output(g, conv(g, x));
+        assert_int_equal(count(g, op, SY_ACT_NONE), 1);
+        struct engine_case c = {.graph = g, .optimize = true, .tolerance = 1e-4};
+        rig_check(&c, &seed);
+    }
+}
+
 int main(void)
 {
     seed = rig_start();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_curves),     cmocka_unit_test(test_no_curves),
-        cmocka_unit_test(test_rms_norm),   cmocka_unit_test(test_late_layer_norm),
+        cmocka_unit_test(test_curves),
+        cmocka_unit_test(test_no_curves),
+        cmocka_unit_test(test_rms_norm),
+        cmocka_unit_test(test_late_layer_norm),
         cmocka_unit_test(test_transposes),
+        cmocka_unit_test(test_conv_constants),
+        cmocka_unit_test(test_conv_other_operands),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -309,7 +309,7 @@ static bool fast_row(const struct sy_broadcast *b, const void *const *in, const 
     const float *x = (const float *)in[0] + at[0], *y = (const float *)in[1] + at[1];
     bool is_left = b->strides[0][last] == 0 && b->strides[1][last] == 1,
          commutes = b->op == SY_OP_ADD || b->op == SY_OP_MUL;
-    if (b->strides[0][last] != 1 && !is_left)
+    if ((b->strides[0][last] != 1 && !is_left) || b->strides[1][last] > 1)
         return false;
     flat_fn fn = is_left ? (commutes ? scalar_function(b->op) : left_function(b->op))
                  : b->strides[1][last] == 1 ? flat_function(b->op)

@@ -236,6 +236,19 @@ static bool types_agree(const struct sy_program *p, enum sy_op op, const int *in
     return p->values[out].dtype == (sy_elementwise_compares(op) ? SY_DTYPE_BOOL : dtype);
 }
 
+static int add_loop(struct sy_program *p, const struct sy_broadcast *b, const int *inputs, int out)
+{
+    int n = (int)b->n_inputs;
+    struct sy_step *step = sy_program_add_step(p, run_broadcast, n + 1);
+    if (!step)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
+    for (int i = 0; i < n; i++)
+        sy_step_set(p, step, i, 0, inputs[i]);
+    sy_step_set(p, step, n, 0, out);
+    _Static_assert(sizeof *b % sizeof(int64_t) == 0, "stored as numbers");
+    return sy_step_set_numbers(step, (const int64_t *)b, (int)(sizeof *b / sizeof(int64_t)));
+}
+
 static int add_broadcast(struct sy_program *p, enum sy_op op, const int *inputs, int n, int out)
 {
     struct sy_broadcast b = {.op = op,
@@ -250,14 +263,7 @@ static int add_broadcast(struct sy_program *p, enum sy_op op, const int *inputs,
         return sy_unsupported(sy_program_node(p), "inputs of different element types");
     if (!sy_elementwise_supports(&b))
         return sy_unsupported(sy_program_node(p), "this element type");
-    struct sy_step *step = sy_program_add_step(p, run_broadcast, n + 1);
-    if (!step)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
-    for (int i = 0; i < n; i++)
-        sy_step_set(p, step, i, 0, inputs[i]);
-    sy_step_set(p, step, n, 0, out);
-    _Static_assert(sizeof b % sizeof(int64_t) == 0, "stored as numbers");
-    return sy_step_set_numbers(step, (const int64_t *)&b, (int)(sizeof b / sizeof(int64_t)));
+    return add_loop(p, &b, inputs, out);
 }
 
 /* Whether the loops here know the inputs' types. */
@@ -272,13 +278,92 @@ static bool has_loop(const struct sy_program *p)
            (node->op == SY_OP_EQUAL && dtype == SY_DTYPE_BOOL);
 }
 
+/* Channels last, as oneDNN's convolutions like them: *order is the dimensions as they lie, the outermost first. */
+static bool is_channels_last(const struct sy_value *v, int *order)
+{
+    static const dnnl_format_tag_t tags[] = {[3] = dnnl_acb, [4] = dnnl_acdb, [5] = dnnl_acdeb};
+    dnnl_memory_desc_t md;
+    dnnl_dims_t dims = {0};
+    memcpy(dims, v->dims, sizeof v->dims);
+    if (v->rank < 3 || v->rank > 5 ||
+        dnnl_memory_desc_init_by_tag(&md, v->rank, dims, dnnl_f32, tags[v->rank]) != dnnl_success ||
+        !dnnl_memory_desc_equal(&md, &v->md))
+        return false;
+    order[0] = 0;
+    for (int i = 2; i < v->rank; i++)
+        order[i - 1] = i;
+    order[v->rank - 1] = 1;
+    return true;
+}
+
+/* The pair of a value that lies with the channels last and has the result's shape, and of a smaller one that is read along it. */
+struct along {
+    int which; /* of the inputs is the larger */
+    int order[SY_MAX_RANK];
+    int64_t strides[SY_MAX_RANK]; /* of the smaller one, row-major, by the result's dimensions */
+};
+
+/* Whether nothing large is reordered then, and rows of channels run vectorised. */
+static bool can_run_along(const struct sy_program *p, int a, int b, struct along *along)
+{
+    const struct sy_value *x = &p->values[a], *y = &p->values[b];
+    const struct sy_shape *out = &p->graph->tensors[sy_program_node(p)->outputs[0]].shape;
+    if (x->dtype != SY_DTYPE_F32 || y->dtype != SY_DTYPE_F32 || sy_value_is_narrow(x) ||
+        sy_value_is_narrow(y) || x->rank != out->rank || y->rank > x->rank ||
+        sy_program_is_plain(x) || !is_channels_last(x, along->order) ||
+        broadcast_strides(y, x, along->strides) < 0)
+        return false;
+    for (int i = 0; i < x->rank; i++)
+        if (x->dims[i] != sy_dim_at(out->dims[i], p->batch))
+            return false;
+    return count(y) < count(x) && along->strides[1] <= 1;
+}
+
+static int build_along(struct sy_program *p, enum sy_op op, const int *inputs,
+                       const struct along *along)
+{
+    int out, which = along->which, tensor = sy_program_node(p)->outputs[0];
+    const struct sy_value *x = &p->values[inputs[which]];
+    dnnl_memory_desc_t md = x->md;
+    struct sy_broadcast b = {.op = op, .n_inputs = 2, .rank = x->rank, .dtype = SY_DTYPE_F32};
+    int64_t stride = 1;
+    for (int i = x->rank - 1; i >= 0; i--) {
+        b.dims[i] = x->dims[along->order[i]];
+        b.strides[which][i] = stride;
+        b.strides[1 - which][i] = along->strides[along->order[i]];
+        stride *= b.dims[i];
+    }
+    SY_TRY(sy_program_new_laid_out(p, tensor, &md, &out));
+    sy_program_set_output(p, 0, out);
+    return add_loop(p, &b, inputs, out);
+}
+
+/* Input `which` as it lies, the other row-major; *built false: no. */
+static int try_along(struct sy_program *p, enum sy_op op, int which, bool *built)
+{
+    int inputs[2];
+    struct along along = {.which = which};
+    SY_TRY(sy_program_input_native(p, which, &inputs[which]));
+    SY_TRY(sy_program_input_native(p, 1 - which, &inputs[1 - which]));
+    *built = can_run_along(p, inputs[which], inputs[1 - which], &along);
+    if (!*built)
+        return SY_OK;
+    SY_TRY(sy_program_input_plain(p, 1 - which, &inputs[1 - which]));
+    return build_along(p, op, inputs, &along);
+}
+
 static int build_pair(struct sy_program *p, enum sy_op op)
 {
     int inputs[2], out;
+    bool built = false;
     SY_TRY(sy_program_input_native(p, 0, &inputs[0]));
     SY_TRY(sy_program_input_native(p, 1, &inputs[1]));
     if (can_run_flat(p, op, inputs[0], inputs[1]))
         return build_flat(p, op, inputs[0], inputs[1]);
+    for (int which = 0; which < 2 && !built && !sy_elementwise_compares(op); which++)
+        SY_TRY(try_along(p, op, which, &built));
+    if (built)
+        return SY_OK;
     SY_TRY(sy_program_input_plain(p, 0, &inputs[0]));
     SY_TRY(sy_program_input_plain(p, 1, &inputs[1]));
     SY_TRY(sy_program_output_plain(p, 0, &out));

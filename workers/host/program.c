@@ -209,7 +209,8 @@ int sy_program_add_primitive(struct sy_program *p, dnnl_primitive_desc_t pd, con
 
 static int run_reblock(struct sy_program *p, struct sy_step *step)
 {
-    sy_reblock_run(step->state, sy_program_pointer(p, step->args[0].value),
+    sy_reblock_run((const struct sy_reblock *)step->numbers,
+                   sy_program_pointer(p, step->args[0].value),
                    sy_program_pointer(p, step->args[1].value));
     return SY_OK;
 }
@@ -217,22 +218,18 @@ static int run_reblock(struct sy_program *p, struct sy_step *step)
 /* *out: whether it is one of those for which oneDNN has reference loops only. */
 static int add_reblock(struct sy_program *p, int from, int to, bool *out)
 {
-    struct sy_reblock read;
-    *out = sy_reblock_read(&p->values[from].md, &p->values[to].md, &read);
+    struct sy_reblock r;
+    *out = sy_reblock_read(&p->values[from].md, &p->values[to].md, &r);
     if (!*out)
         return SY_OK;
-    struct sy_reblock *own = malloc(sizeof *own);
-    struct sy_step *step = own ? sy_program_add_step(p, run_reblock, 2) : NULL;
-    if (!step) {
-        free(own);
+    struct sy_step *step = sy_program_add_step(p, run_reblock, 2);
+    if (!step)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
-    }
-    *own = read;
-    step->state = own;
-    step->free_state = free;
     sy_step_set(p, step, 0, 0, from);
     sy_step_set(p, step, 1, 0, to);
-    return SY_OK;
+    _Static_assert(sizeof r % sizeof(int64_t) == 0, "stored as numbers");
+    return sy_step_set_numbers(step, (const int64_t *)(const void *)&r,
+                               (int)(sizeof r / sizeof(int64_t)));
 }
 
 int sy_program_add_reorder(struct sy_program *p, int from, int to)

@@ -7,13 +7,13 @@
 enum { LEAST_RUN = 8, PARALLEL_FROM = 1 << 16 };
 
 /* One block, of one dimension, at the offset 0. */
-static bool read_side(const dnnl_memory_desc_t *md, int *blocked, struct sy_reblock_side *side)
+static bool read_side(const dnnl_memory_desc_t *md, int64_t *blocked, struct sy_reblock_side *side)
 {
     const dnnl_blocking_desc_t *b = &md->format_desc.blocking;
     if (md->format_kind != dnnl_blocked || md->data_type != dnnl_f32 || md->offset0 != 0 ||
         md->extra.flags != 0 || b->inner_nblks != 1)
         return false;
-    *blocked = (int)b->inner_idxs[0];
+    *blocked = b->inner_idxs[0];
     side->block = b->inner_blks[0];
     side->padded = md->padded_dims[*blocked];
     memcpy(side->strides, b->strides, (size_t)md->ndims * sizeof side->strides[0]);
@@ -36,7 +36,7 @@ static int64_t common_divisor(int64_t a, int64_t b)
 bool sy_reblock_read(const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to,
                      struct sy_reblock *out)
 {
-    int other;
+    int64_t other;
     *out = (struct sy_reblock){.rank = from->ndims};
     if (from->ndims != to->ndims || from->ndims < 2 ||
         memcmp(from->dims, to->dims, (size_t)from->ndims * sizeof from->dims[0]) != 0 ||
@@ -48,13 +48,13 @@ bool sy_reblock_read(const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *t
     return out->run >= LEAST_RUN;
 }
 
-static int64_t offset_of(const struct sy_reblock_side *side, int blocked, int64_t at)
+static int64_t offset_of(const struct sy_reblock_side *side, int64_t blocked, int64_t at)
 {
     return at / side->block * side->strides[blocked] + at % side->block;
 }
 
 /* The runs of one place of the blocked dimension, from dimension d on. */
-static void move_runs(const struct sy_reblock *r, int d, const float *from, float *to)
+static void move_runs(const struct sy_reblock *r, int64_t d, const float *from, float *to)
 {
     if (d == r->rank) {
         if (from)

@@ -18,7 +18,7 @@ struct sy_reblock_side {
 };
 
 struct sy_reblock {
-    int rank, blocked; /* `blocked`: the dimension */
+    int64_t rank, blocked; /* `blocked`: the dimension */
     int64_t dims[12];
     int64_t run; /* elements that lie side by side in both */
     struct sy_reblock_side from, to;
