@@ -24,7 +24,7 @@ class Net:
 
     def constant(self, array):
         name = f"{self.prefix}c{len(self.constants)}"
-        self.constants.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
+        self.constants.append(numpy_helper.from_array(np.array(array, order="C"), name))
         return name
 
     def weights(self, *shape):
