@@ -48,7 +48,8 @@ static void report(struct gb_state *state, const struct ready_rig *rig, sy_ns *n
     gb_set_iteration_seconds(state, (double)ns[RUNS / 2] / 1e9);
     gb_set_counter(state, "min_ns", (double)ns[0]);
     gb_set_counter(state, "steps", rig->program->n_steps);
-    gb_set_counter(state, "step_ns", (double)ns[0] / (rig->program->n_steps ? rig->program->n_steps : 1));
+    gb_set_counter(state, "step_ns",
+                   (double)ns[0] / (rig->program->n_steps ? rig->program->n_steps : 1));
 }
 
 static void run_model(struct gb_state *state, void *name)
@@ -78,7 +79,8 @@ static void run_model(struct gb_state *state, void *name)
 
 int main(int argc, char **argv)
 {
-    static const char *const all[] = {"steps_add", "steps_move", "steps_gemm", "mlp", "tabular", "recurrent_cell", "keywords", "voice"};
+    static const char *const all[] = {"steps_add", "steps_move",     "steps_gemm", "mlp",
+                                      "tabular",   "recurrent_cell", "keywords",   "voice"};
     int cores[MAX_CORES], named = 0;
     const struct gb_options options = {.manual_time = true, .iterations = 1};
     gb_initialize(&argc, argv);

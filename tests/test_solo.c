@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "loader/engine.h"
 #include "runtime/base/assert.h"
 #include "tests/seed.h"
 #include "workers/solo.h"
@@ -63,10 +64,25 @@ static void small_gains_must_pay_for_waking(void **state)
     assert_int_equal(choose(3, one, team, 11), 0);
 }
 
+/* Bit k is for batches of 2^k to 2^(k+1) - 1; what has no bit is for all threads. */
+static void masks_name_batch_sizes(void **state)
+{
+    const struct sy_layer layer = {.solo_batches = 1u << 3 | 1u << 31};
+    (void)state;
+    assert_false(sy_layer_is_solo(&layer, 7));
+    assert_true(sy_layer_is_solo(&layer, 8));
+    assert_true(sy_layer_is_solo(&layer, 15));
+    assert_false(sy_layer_is_solo(&layer, 16));
+    assert_true(sy_layer_is_solo(&layer, (int64_t)1 << 31));
+    assert_false(sy_layer_is_solo(&layer, (int64_t)1 << 32));
+    assert_false(sy_layer_is_solo(&layer, INT64_MAX));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(no_choice_is_cheaper),
                                        cmocka_unit_test(equal_times_wake_nobody),
-                                       cmocka_unit_test(small_gains_must_pay_for_waking)};
+                                       cmocka_unit_test(small_gains_must_pay_for_waking),
+                                       cmocka_unit_test(masks_name_batch_sizes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -151,9 +151,9 @@ static int measure_batch(struct rig *rig, const struct sy_layer *layers, int64_t
     const struct sy_graph *graph = rig->package->usual;
     int status;
 
-    SY_TRY_GOTO(rig->engine->program_create(graph, layers, rig->package->n_layers, batch,
-                                            &rig->program),
-                done);
+    SY_TRY_GOTO(
+        rig->engine->program_create(graph, layers, rig->package->n_layers, batch, &rig->program),
+        done);
     rig->workspace = take(rig->engine->program_workspace_bytes(rig->program));
     if (!rig->workspace) {
         status = sy_error_set(SY_ENOMEM_HOST, "no memory for the workspace");
@@ -187,7 +187,8 @@ struct both {
 static uint64_t wake_ns(const struct both *both, int n)
 {
     int64_t rested = (int64_t)both->rested_ns[0] - (int64_t)both->rested_ns[1];
-    int64_t in_a_row = (int64_t)sum(both->layer_ns[0][0], n) - (int64_t)sum(both->layer_ns[1][0], n);
+    int64_t in_a_row =
+        (int64_t)sum(both->layer_ns[0][0], n) - (int64_t)sum(both->layer_ns[1][0], n);
     return (uint64_t)SY_MAX(rested - in_a_row, 0);
 }
 

@@ -6,7 +6,7 @@
 void sy_solo_choose(int n, const uint64_t *one_ns, const uint64_t *team_ns, uint64_t wake_ns,
                     unsigned char *solo)
 {
-    int wakes = n;                 /* at this layer; n: at none */
+    int wakes = n;                      /* at this layer; n: at none */
     uint64_t saved = 0, most = wake_ns; /* by waking at layer i */
     for (int i = n - 1; i >= 0; i--) {
         if (team_ns[i] >= one_ns[i])

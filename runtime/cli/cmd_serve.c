@@ -102,7 +102,8 @@ static const struct sy_cli_option options[] = {
     {"strict", NULL, "a model of --models that cannot be loaded ends the server"},
     {"import-limit", "SECONDS", "an import that takes longer is ended; default 3600"},
     {"poll-us", "N",
-     "after a request its worker looks for the next one so long before it sleeps; never while a job trains; default 50, and 0, "
+     "after a request its worker looks for the next one so long before it sleeps; never while a "
+     "job trains; default 50, and 0, "
      "never, on one core"},
     SY_SERVE_FRONT_OPTIONS,
     {NULL, NULL, NULL}};
