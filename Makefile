@@ -85,7 +85,7 @@ HASH     := $(shell echo '$(CC) $(CFLAGS_) $(CPPFLAGS) $(KERNEL_CFLAGS)' | cksum
 OBJ      := build/obj/$(HASH)
 
 LIBS     := $(DNNL_LDFLAGS) -levent -levent_pthreads -lhttp_parser -lnghttp2 -lmsgpackc -ljemalloc -ldnnl -luring -lprotobuf-c -ljansson -lxxhash -lnuma -lz -ljpeg -lpng -lpcre2-8 \
-            -fopenmp -lm -ldl
+            -fopenmp -lm -ldl -Wl,--wrap=GOMP_parallel
 
 ifeq ($(V),0)
 Q := @

@@ -16,6 +16,7 @@
 #define READY_TIMEOUT_MS 30000
 
 static sy_client *client;
+static const char *poll_us = "50"; /* third argument */
 
 static int compare_doubles(const void *a, const void *b)
 {
@@ -59,7 +60,7 @@ static pid_t start_server(const char *program, const char *package, const char *
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         execl(program, program, "serve", "--package", package, "--pool-bytes", "16M", "--http",
               "off", "--grpc", "off", "--metrics", "off", "--socket", socket, "--ready-fd", ready,
-              (char *)NULL);
+              "--poll-us", poll_us, (char *)NULL);
         _exit(127);
     }
     close(fds[1]);
@@ -76,6 +77,7 @@ int main(int argc, char **argv)
     gb_initialize(&argc, argv);
     const char *program = argc > 1 ? argv[1] : "build/switchyard";
     const char *package = argc > 2 ? argv[2] : "build/models/identity/1/model.sypkg";
+    poll_us = argc > 3 ? argv[3] : poll_us;
     snprintf(socket, sizeof socket, "/tmp/switchyard-rpc-%d.sock", (int)getpid());
     snprintf(address, sizeof address, "unix:%s", socket);
     pid_t pid = start_server(program, package, socket);

@@ -29,7 +29,17 @@ struct sy_layer {
     uint64_t
         offset_bytes; /* of its parameters in the package's weights; multiple of SY_LAYER_ALIGN */
     uint64_t bytes;   /* rounded up to SY_LAYER_ALIGN; 0 when there are none */
+    /* Bit k: for batches of 2^k to 2^(k+1) - 1 the calling thread computes this layer by itself. As measured at import and kept in the
+     * package, since where sums are cut depends on it; 0, all threads: not measured. */
+    uint32_t solo_batches;
 };
+
+/* Whether one thread computes it at this batch size, at least 1. */
+static inline bool sy_layer_is_solo(const struct sy_layer *layer, int64_t batch)
+{
+    int k = 63 - __builtin_clzll((unsigned long long)batch);
+    return k < 32 && (layer->solo_batches >> k & 1) != 0;
+}
 
 struct sy_program;
 struct sy_device; /* runtime/device/device.h */

@@ -159,6 +159,7 @@ void sy_package_close(struct sy_package *package)
     for (int b = 0; b < SY_PROFILE_BATCHES; b++)
         free(package->profile.layer_ns[b]);
     free(package->profile.choices);
+    free(package->profile.solo_batches);
     free(package->layers);
     free(package->layer_hash);
     if (package->usual != package->graph)

@@ -26,6 +26,7 @@ struct sy_profile {
     uint64_t storage_bytes_per_s;      /* this file read past the page cache; 0: not measured */
     int64_t batch[SY_PROFILE_BATCHES]; /* 1 and 8 */
     uint64_t *layer_ns[SY_PROFILE_BATCHES]; /* n_layers each */
+    uint32_t *solo_batches;                 /* n_layers (struct sy_layer); NULL: not measured */
     char *choices; /* of the engine (struct sy_engine_ops); NULL or empty: none */
 };
 

@@ -14,7 +14,7 @@
 
 /* meta = [name, packed_for, graph (bin), layers, hashes, profile]
  * layer = [node, offset, bytes, [param...]]   param = [input, offset, bytes, layout (bin)]
- * profile = [n_threads, storage_bytes_per_s, [batch...], [[layer_ns...]...], choices (str; may be missing)] */
+ * profile = [n_threads, storage_bytes_per_s, [batch...], [[layer_ns...]...], choices (str), [solo_batches...]]; the last two may be missing */
 
 static void pack_bin(msgpack_packer *p, const void *bytes, size_t n)
 {
@@ -49,7 +49,7 @@ static void pack_layer(msgpack_packer *p, const struct sy_layer *layer)
 static void pack_profile(msgpack_packer *p, const struct sy_profile *profile, int n_layers)
 {
     const char *choices = profile->choices ? profile->choices : "";
-    msgpack_pack_array(p, 5);
+    msgpack_pack_array(p, 6);
     msgpack_pack_uint64(p, (uint64_t)profile->n_threads);
     msgpack_pack_uint64(p, profile->storage_bytes_per_s);
     msgpack_pack_array(p, SY_PROFILE_BATCHES);
@@ -64,6 +64,9 @@ static void pack_profile(msgpack_packer *p, const struct sy_profile *profile, in
     }
     msgpack_pack_str(p, strlen(choices));
     msgpack_pack_str_body(p, choices, strlen(choices));
+    msgpack_pack_array(p, profile->solo_batches ? (size_t)n_layers : 0);
+    for (int i = 0; profile->solo_batches && i < n_layers; i++)
+        msgpack_pack_uint32(p, profile->solo_batches[i]);
 }
 
 /* A constant stays in the graph unless every use of it is as a packed parameter. */
@@ -233,11 +236,30 @@ static int take_layers(const msgpack_object *layers, const msgpack_object *hashe
     return SY_OK;
 }
 
+/* To the profile, and to the layers, where engines look. */
+static int take_solo(const msgpack_object *o, struct sy_package *package)
+{
+    uint32_t n_layers = (uint32_t)package->n_layers;
+    uint64_t mask = 0;
+    SY_TRY(take_array(o, 0, n_layers, "the profile's thread choices"));
+    if (o->via.array.size == 0)
+        return SY_OK;
+    SY_TRY(take_array(o, n_layers, n_layers, "the profile's thread choices"));
+    package->profile.solo_batches = calloc(n_layers, sizeof *package->profile.solo_batches);
+    if (!package->profile.solo_batches)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for the profile");
+    for (uint32_t i = 0; i < n_layers; i++) {
+        SY_TRY(take_u64(&o->via.array.ptr[i], UINT32_MAX, &mask));
+        package->profile.solo_batches[i] = package->layers[i].solo_batches = (uint32_t)mask;
+    }
+    return SY_OK;
+}
+
 static int take_profile(const msgpack_object *o, struct sy_package *package)
 {
     uint64_t n_threads = 0, batch = 0;
     uint32_t n_layers = (uint32_t)package->n_layers;
-    SY_TRY(take_array(o, 4, 5, "the profile"));
+    SY_TRY(take_array(o, 4, 6, "the profile"));
     const msgpack_object *f = o->via.array.ptr;
     SY_TRY(take_u64(&f[0], 1u << 20, &n_threads));
     SY_TRY(take_u64(&f[1], UINT64_MAX, &package->profile.storage_bytes_per_s));
@@ -258,7 +280,9 @@ static int take_profile(const msgpack_object *o, struct sy_package *package)
         for (uint32_t i = 0; i < n_layers; i++)
             SY_TRY(take_u64(&times->via.array.ptr[i], UINT64_MAX / n_layers, &ns[i]));
     }
-    return o->via.array.size == 5 ? take_str(&f[4], &package->profile.choices) : SY_OK;
+    if (o->via.array.size > 4)
+        SY_TRY(take_str(&f[4], &package->profile.choices));
+    return o->via.array.size > 5 ? take_solo(&f[5], package) : SY_OK;
 }
 
 static int take_meta(const msgpack_object *o, struct sy_package *package)

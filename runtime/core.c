@@ -97,6 +97,7 @@ static int take_config(struct sy_core *core, const struct sy_core_config *config
     int n_warm = config->warm_batches ? config->n_warm_batches : 1;
     core->n_workers = config->n_workers ? config->n_workers : 4;
     core->max_queue = config->max_queue ? config->max_queue : 1024;
+    core->poll_us = config->poll_us;
     core->whole_models = config->whole_models;
     if (core->n_workers < 2 || core->n_workers > SY_CORE_MAX_WORKERS)
         return sy_error_set(SY_EARG,

@@ -31,7 +31,8 @@ struct sy_core_config {
     const char *
         worker_program; /* argv[0] of workers; NULL: /proc/self/exe; run as `PROGRAM worker --fd N --index I`,
                                  * with GOMP_SPINCOUNT=20000 in the environment: a paused worker's threads must not spin */
-    uint64_t hang_timeout_ns;    /* 0: 10 s without a heartbeat kills a worker */
+    uint64_t hang_timeout_ns; /* 0: 10 s without a heartbeat kills a worker */
+    int poll_us; /* workers look for the next request so long before they sleep, unless a job has a worker; 0: never */
     int max_queue;               /* 0: 1024 waiting requests; more are refused with EBUSY */
     const int64_t *warm_batches; /* programs made when a model is added; NULL: {1} */
     int n_warm_batches;

@@ -206,7 +206,7 @@ struct sy_core {
     uint64_t cores[SY_CORE_MAX_CORES];
     size_t n_cores;
     int64_t link_core;
-    int n_workers, max_queue;
+    int n_workers, max_queue, poll_us;
     bool whole_models;
     char *grouping;
     uint64_t warm_batches[SY_CORE_WARM];

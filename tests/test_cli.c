@@ -88,6 +88,8 @@ static void bad_usage_is_one_line_and_exit_2(void **state)
     assert_usage("serve here", "here");
     assert_usage("serve --policy lifo", "lifo");
     assert_usage("serve --hang-timeout 1e300", "1e300");
+    assert_usage("serve --poll-us 10001", "10001");
+    assert_usage("serve --poll-us -1", "-1");
     assert_usage("serve --max-delay-ms inf", "inf");
     assert_usage("policy fifo srtf", "srtf");
     assert_usage("import", "which model");

@@ -24,13 +24,15 @@
 /* ---- profiles -------------------------------------------------------------------------------------------------- */
 
 static uint64_t times[2][4];
+static uint32_t solo[4] = {1, 0, 0xffff, UINT32_MAX};
 
 static struct sy_profile some_profile(uint64_t scale)
 {
     struct sy_profile profile = {.n_threads = 2,
                                  .storage_bytes_per_s = 5 * scale,
                                  .batch = {1, 8},
-                                 .layer_ns = {times[0], times[1]}};
+                                 .layer_ns = {times[0], times[1]},
+                                 .solo_batches = solo};
     for (int i = 0; i < 4; i++) {
         times[0][i] = (uint64_t)(i + 1) * scale;
         times[1][i] = (uint64_t)(i + 1) * scale * 3;
@@ -95,6 +97,9 @@ static void test_profile_round_trip(void **state)
         assert_true(before->content_hash != after->content_hash);
         assert_int_equal(after->weights_offset, before->weights_offset);
         assert_int_equal(after->profile.n_threads, 2);
+        assert_memory_equal(after->profile.solo_batches, solo, sizeof solo);
+        for (int i = 0; i < 4; i++)
+            assert_int_equal(after->layers[i].solo_batches, solo[i]);
         assert_int_equal(after->profile.storage_bytes_per_s, 5 * scales[s]);
         for (int b = 0; b < 2; b++) {
             assert_int_equal(after->profile.batch[b], b ? 8 : 1);

@@ -11,10 +11,15 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/status.h"
 #include "workers/device_profiler.h"
+#include "workers/solo.h"
 
 #define N_RUNS        5
 #define ENOUGH_NS     (10 * SY_NS_PER_S) /* fewer runs of a model that takes longer */
 #define STORAGE_BYTES (256ull << 20)     /* enough for a steady rate */
+#define N_RESTED      7
+#define REST_NS       (10 * SY_NS_PER_MS) /* longer than OpenMP's threads spin: some 3 ms */
+#define SOLO_MOST_NS  (10 * SY_NS_PER_MS) /* above it waking the threads is less than a hundredth */
+#define SOLO_SIZES    16
 
 struct rig {
     const struct sy_package *package;
@@ -81,10 +86,23 @@ static int compare_ns(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+static uint64_t sum(const uint64_t *ns, int n)
+{
+    uint64_t all = 0;
+    for (int i = 0; i < n; i++)
+        all += ns[i];
+    return all;
+}
+
+static struct sy_binding bind(const struct rig *rig)
+{
+    return (struct sy_binding){rig->layer_params, rig->workspace, (const void *const *)rig->inputs,
+                               rig->outputs};
+}
+
 static int time_layers(struct rig *rig, uint64_t *layer_ns)
 {
-    struct sy_binding binding = {rig->layer_params, rig->workspace,
-                                 (const void *const *)rig->inputs, rig->outputs};
+    struct sy_binding binding = bind(rig);
     int n = rig->package->n_layers;
     uint64_t *times = calloc((size_t)n * N_RUNS, sizeof(*times));
     int status = times ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for a profile");
@@ -112,14 +130,30 @@ static int time_layers(struct rig *rig, uint64_t *layer_ns)
     return status;
 }
 
-static int measure_batch(struct rig *rig, int64_t batch, uint64_t *layer_ns)
+/* The least of some runs that begin with all threads asleep, as those of an idle server do. */
+static int time_rested(struct rig *rig, uint64_t *out_ns)
+{
+    struct sy_binding binding = bind(rig);
+    *out_ns = UINT64_MAX;
+    for (int run = 0; run < N_RESTED; run++) {
+        sy_clock_sleep_until(sy_clock_now() + REST_NS);
+        sy_ns start = sy_clock_now();
+        SY_TRY(rig->engine->program_run(rig->program, &binding, 0, rig->package->n_layers));
+        *out_ns = SY_MIN(*out_ns, sy_clock_now() - start);
+    }
+    return SY_OK;
+}
+
+/* Times of a program of `layers`; rested_ns may be NULL, and is of small models only. */
+static int measure_batch(struct rig *rig, const struct sy_layer *layers, int64_t batch,
+                         uint64_t *layer_ns, uint64_t *rested_ns)
 {
     const struct sy_graph *graph = rig->package->usual;
     int status;
 
-    SY_TRY_GOTO(rig->engine->program_create(graph, rig->package->layers, rig->package->n_layers,
-                                            batch, &rig->program),
-                done);
+    SY_TRY_GOTO(
+        rig->engine->program_create(graph, layers, rig->package->n_layers, batch, &rig->program),
+        done);
     rig->workspace = take(rig->engine->program_workspace_bytes(rig->program));
     if (!rig->workspace) {
         status = sy_error_set(SY_ENOMEM_HOST, "no memory for the workspace");
@@ -128,6 +162,8 @@ static int measure_batch(struct rig *rig, int64_t batch, uint64_t *layer_ns)
     SY_TRY_GOTO(take_tensors(graph, graph->inputs, graph->n_inputs, batch, &rig->inputs), done);
     SY_TRY_GOTO(take_tensors(graph, graph->outputs, graph->n_outputs, batch, &rig->outputs), done);
     status = time_layers(rig, layer_ns);
+    if (status == SY_OK && rested_ns && sum(layer_ns, rig->package->n_layers) <= SOLO_MOST_NS)
+        status = time_rested(rig, rested_ns);
 done:
     drop_tensors(&rig->inputs, graph->n_inputs);
     drop_tensors(&rig->outputs, graph->n_outputs);
@@ -137,6 +173,107 @@ done:
         rig->engine->program_destroy(rig->program);
     rig->program = NULL;
     return status;
+}
+
+/* ---- one thread or all ------------------------------------------------------------------------ */
+
+/* Of a whole profile: [0] with all threads, [1] with one. */
+struct both {
+    uint64_t *layer_ns[2][SY_PROFILE_BATCHES];
+    uint64_t rested_ns[2]; /* at the first batch */
+};
+
+/* What waking the threads adds to a run: the difference of rested runs less that of runs in a row. */
+static uint64_t wake_ns(const struct both *both, int n)
+{
+    int64_t rested = (int64_t)both->rested_ns[0] - (int64_t)both->rested_ns[1];
+    int64_t in_a_row =
+        (int64_t)sum(both->layer_ns[0][0], n) - (int64_t)sum(both->layer_ns[1][0], n);
+    return (uint64_t)SY_MAX(rested - in_a_row, 0);
+}
+
+/* In a line through the measured batch sizes. */
+static void times_at(uint64_t *const layer_ns[SY_PROFILE_BATCHES], const int64_t *batches, int n,
+                     int64_t batch, uint64_t *out)
+{
+    double share = (double)(batch - batches[0]) / (double)(batches[1] - batches[0]);
+    for (int i = 0; i < n; i++) {
+        double low = (double)layer_ns[0][i], high = (double)layer_ns[1][i];
+        double ns = low + (high - low) * share;
+        out[i] = ns > 1 ? (uint64_t)ns : 1;
+    }
+}
+
+/* The masks of solo layers for all batch sizes up to 2^(SOLO_SIZES - 1), and the profile's times with them. */
+static int choose_solo(const struct both *both, int n, struct sy_profile *out)
+{
+    uint64_t *one = calloc((size_t)n, sizeof *one), *team = calloc((size_t)n, sizeof *team);
+    unsigned char *solo = calloc((size_t)n, 1);
+    out->solo_batches = calloc((size_t)n, sizeof *out->solo_batches);
+    bool has_memory = one && team && solo && out->solo_batches;
+    for (int k = 0; has_memory && k < SOLO_SIZES; k++) {
+        times_at(both->layer_ns[1], out->batch, n, (int64_t)1 << k, one);
+        times_at(both->layer_ns[0], out->batch, n, (int64_t)1 << k, team);
+        sy_solo_choose(n, one, team, wake_ns(both, n), solo);
+        for (int i = 0; i < n; i++)
+            out->solo_batches[i] |= (uint32_t)solo[i] << k;
+    }
+    for (int b = 0; has_memory && b < SY_PROFILE_BATCHES; b++)
+        for (int i = 0; i < n; i++)
+            if (sy_layer_is_solo(&(struct sy_layer){.solo_batches = out->solo_batches[i]},
+                                 out->batch[b]))
+                out->layer_ns[b][i] = both->layer_ns[1][b][i];
+    free(one);
+    free(team);
+    free(solo);
+    return has_memory ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory to choose threads");
+}
+
+/* The package's layers, all solo; the caller frees the list only. */
+static struct sy_layer *make_solo(const struct sy_package *package)
+{
+    struct sy_layer *layers = calloc((size_t)package->n_layers + 1, sizeof *layers);
+    for (int i = 0; layers && i < package->n_layers; i++) {
+        layers[i] = package->layers[i];
+        layers[i].solo_batches = UINT32_MAX;
+    }
+    return layers;
+}
+
+/* Times the layers with one thread, too, and chooses; `rested_ns` is that of all threads. */
+static int measure_solo(struct rig *rig, uint64_t rested_ns, struct sy_profile *out)
+{
+    int n = rig->package->n_layers, status = SY_OK;
+    struct both both = {.rested_ns = {rested_ns}};
+    struct sy_layer *layers = make_solo(rig->package);
+    if (!layers)
+        status = sy_error_set(SY_ENOMEM_HOST, "no memory for %d layers", n);
+    for (int b = 0; status == SY_OK && b < SY_PROFILE_BATCHES; b++) {
+        both.layer_ns[0][b] = out->layer_ns[b];
+        both.layer_ns[1][b] = calloc((size_t)n, sizeof(uint64_t));
+        status = both.layer_ns[1][b]
+                     ? measure_batch(rig, layers, out->batch[b], both.layer_ns[1][b],
+                                     b == 0 ? &both.rested_ns[1] : NULL)
+                     : sy_error_set(SY_ENOMEM_HOST, "no memory to profile one thread");
+    }
+    if (status == SY_OK)
+        status = choose_solo(&both, n, out);
+    for (int b = 0; b < SY_PROFILE_BATCHES; b++)
+        free(both.layer_ns[1][b]);
+    free(layers);
+    return status;
+}
+
+static int measure_host(struct rig *rig, struct sy_profile *out)
+{
+    int n = rig->package->n_layers;
+    uint64_t rested_ns = 0;
+    for (int b = 0; b < SY_PROFILE_BATCHES; b++)
+        SY_TRY(measure_batch(rig, rig->package->layers, out->batch[b], out->layer_ns[b],
+                             b == 0 ? &rested_ns : NULL));
+    if (out->n_threads < 2 || sum(out->layer_ns[0], n) > SOLO_MOST_NS)
+        return SY_OK;
+    return measure_solo(rig, rested_ns, out);
 }
 
 static int measure_storage(const struct sy_package *package, uint64_t *out_bytes_per_s)
@@ -167,8 +304,8 @@ int sy_profile_measure(const struct sy_package *package, const struct sy_engine_
         rig.layer_params[i] = rig.weights + package->layers[i].offset_bytes;
     if (status == SY_OK && engine->attach)
         status = sy_profile_on_device(package, engine, device, rig.weights, out);
-    for (int i = 0; status == SY_OK && !engine->attach && i < SY_PROFILE_BATCHES; i++)
-        status = measure_batch(&rig, out->batch[i], out->layer_ns[i]);
+    if (status == SY_OK && !engine->attach)
+        status = measure_host(&rig, out);
     if (status == SY_OK)
         status = measure_storage(package, &out->storage_bytes_per_s);
     free(rig.weights);
@@ -185,5 +322,7 @@ void sy_profile_finish(struct sy_profile *profile)
         profile->layer_ns[i] = NULL;
     }
     free(profile->choices);
+    free(profile->solo_batches);
     profile->choices = NULL;
+    profile->solo_batches = NULL;
 }

@@ -34,6 +34,7 @@ struct sy_worker {
     uint64_t run, run_model;
     bool is_running; /* its layers are: between two turns it may be interrupted */
     sy_ns received_ns;
+    sy_ns run_end_ns; /* of the last run, 0: none */
 
     /* The training job between JOB_PREPARE and JOB_ENDED. */
     struct sy_train_run *job;

@@ -365,5 +365,6 @@ int sy_worker_run(struct sy_worker *w, const struct sy_msg_run *msg)
     status = status < 0 ? fail_run_at(w, msg->run, status, times.next_layer)
                         : send_done(w, msg->run, status, &times, spans);
     free(spans.v);
+    w->run_end_ns = sy_clock_now();
     return status;
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include "loader/package.h"
@@ -28,6 +29,8 @@
 #define MAX_JOBS       16
 #define MAX_STARTUP    256
 #define MAX_DELAY_MS   1e6
+#define MAX_POLL_US    10000
+#define POLL_US        50 /* runtime/README.md, "Polling" */
 #define DRAIN_GRACE_NS (20 * SY_NS_PER_S)
 
 struct package_path {
@@ -98,6 +101,10 @@ static const struct sy_cli_option options[] = {
     {"load-model", "NAME", "with explicit: loaded at start; may be given again; '*': all"},
     {"strict", NULL, "a model of --models that cannot be loaded ends the server"},
     {"import-limit", "SECONDS", "an import that takes longer is ended; default 3600"},
+    {"poll-us", "N",
+     "after a request its worker looks for the next one so long before it sleeps; never while a "
+     "job trains; default 50, and 0, "
+     "never, on one core"},
     SY_SERVE_FRONT_OPTIONS,
     {NULL, NULL, NULL}};
 
@@ -154,6 +161,15 @@ static int set_hang_timeout(struct serve *serve, const char *value)
     if (seconds < 0.1 || seconds > 1e6)
         return sy_error_set(SY_EARG, "\"%s\" is no time from 0.1 to 1e6 seconds", value);
     serve->core_config.hang_timeout_ns = (uint64_t)(seconds * 1e9);
+    return SY_OK;
+}
+
+static int set_poll(const char *value, int *out)
+{
+    int64_t us;
+
+    SY_TRY(sy_cli_integer(value, 0, MAX_POLL_US, &us));
+    *out = (int)us;
     return SY_OK;
 }
 
@@ -273,6 +289,8 @@ static int set_option(struct serve *serve, int index, const char *value)
         return SY_OK;
     case 26:
         return set_seconds(value, &serve->repository_config.importer.limit_ns);
+    case 27:
+        return set_poll(value, &core->poll_us);
     default:
         return sy_serve_fronts_option(&serve->fronts, options[index].name, value);
     }
@@ -519,6 +537,7 @@ int sy_cmd_serve(int argc, char **argv)
     serve->ready_fd = -1;
     serve->core_config.fetch_heads = true;
     serve->core_config.device = "host";
+    serve->core_config.poll_us = get_nprocs() > 1 ? POLL_US : 0;
     sy_serve_fronts_init(&serve->fronts);
     serve->rpc_config.socket_path = sy_cli_default_socket();
     while ((got = sy_cli_next(&parser, &value)) >= 0)

@@ -21,6 +21,8 @@ struct sy_control_page {
     _Atomic uint64_t preempt_ns; /* when the epoch was last made odd; relaxed, before the bump */
     /* 1: the job's turn goes on from one iteration to the next; read relaxed between two iterations. */
     _Atomic uint32_t turn_keeps;
+    /* After a run the worker looks at its socket for so long before it sleeps; 0: it sleeps at once. Relaxed, before RUN is sent. */
+    _Atomic uint32_t poll_us;
     _Atomic uint64_t interrupted_run; /* this run is to stop before its next layer; read relaxed */
 
     /* --- written by the worker -------------------------------------------------------------- */

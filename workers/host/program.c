@@ -1,5 +1,6 @@
 #include "workers/host/program.h"
 
+#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -119,7 +120,10 @@ struct sy_step *sy_program_add_step(struct sy_program *p, sy_step_run run, int n
         p->steps_capacity = capacity;
     }
     struct sy_step *step = &p->steps[p->n_steps];
-    *step = (struct sy_step){.run = run, .n_args = n_args, .name = sy_program_node(p)->name};
+    *step = (struct sy_step){.run = run,
+                             .n_args = n_args,
+                             .threads = omp_get_max_threads(),
+                             .name = sy_program_node(p)->name};
     step->args = calloc((size_t)(n_args ? n_args : 1), sizeof *step->args);
     if (!step->args)
         return NULL;
@@ -347,22 +351,35 @@ static int build_layer(struct sy_program *p)
     return sy_node_check_outputs(p->graph, node, p->native);
 }
 
+/* P13: primitives are made for as many threads as they run with. */
+static void set_threads_of_layer(const struct sy_program *p, int layer)
+{
+    omp_set_num_threads(sy_layer_is_solo(&p->layers[layer], p->batch) ? 1 : p->team);
+}
+
+/* Layer p->layer, or a chain that begins with it and leaves p->layer at its last one. */
+static int build_layer_or_chain(struct sy_program *p)
+{
+    bool chained;
+    set_threads_of_layer(p, p->layer);
+    SY_TRY(sy_program_add_chain(p, &chained));
+    if (!chained) {
+        p->layer_steps[p->layer] = p->n_steps;
+        SY_TRY(build_layer(p));
+    }
+    return copy_outputs(p, p->layer);
+}
+
 static int build_layers(struct sy_program *p)
 {
     SY_TRY(sy_program_open_strings(p));
-    SY_TRY(make_inputs(p));
-    for (p->layer = 0; p->layer < p->n_layers; p->layer++) {
-        bool chained;
-        SY_TRY(sy_program_add_chain(p, &chained));
-        if (!chained) {
-            p->layer_steps[p->layer] = p->n_steps;
-            SY_TRY(build_layer(p));
-        }
-        SY_TRY(copy_outputs(p, p->layer));
-    }
+    int status = make_inputs(p);
+    for (p->layer = 0; status == SY_OK && p->layer < p->n_layers; p->layer++)
+        status = build_layer_or_chain(p);
+    omp_set_num_threads(p->team);
     p->layer_steps[0] = 0; /* the inputs' strings are taken first */
     p->layer_steps[p->n_layers] = p->n_steps;
-    return SY_OK;
+    return status;
 }
 
 static int plan_memory(struct sy_program *p)
@@ -424,6 +441,7 @@ static int new_program(const struct sy_graph *graph, const struct sy_layer *laye
     p->n_layers = n_layers;
     p->batch = batch;
     p->strings = -1;
+    p->team = omp_get_max_threads();
     *out = p;
     int status = start(p);
     if (status < 0)
@@ -512,9 +530,16 @@ uint64_t sy_program_workspace_bytes(const struct sy_program *p)
 int sy_program_run(struct sy_program *p, const struct sy_binding *binding, int first, int n)
 {
     assert(first >= 0 && n >= 0 && first + n <= p->n_layers);
+    int threads = omp_get_max_threads(), before = threads, status = SY_OK;
     p->binding = binding;
     sy_program_use_strings(p, first);
-    for (int i = p->layer_steps[first]; i < p->layer_steps[first + n]; i++)
-        SY_TRY(p->steps[i].run(p, &p->steps[i]));
-    return SY_OK;
+    for (int i = p->layer_steps[first]; status == SY_OK && i < p->layer_steps[first + n]; i++) {
+        struct sy_step *step = &p->steps[i];
+        if (step->threads != threads)
+            omp_set_num_threads(threads = step->threads);
+        status = step->run(p, step);
+    }
+    if (threads != before)
+        omp_set_num_threads(before);
+    return status;
 }

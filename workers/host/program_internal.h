@@ -57,6 +57,7 @@ struct sy_step {
     sy_step_run run;
     dnnl_primitive_t primitive; /* NULL: a loop of ours */
     int n_args;
+    int threads; /* that it was made for, and runs with */
     struct sy_step_arg *args;
     int64_t *numbers; /* what a loop needs: dims, strides, ... */
     float *floats;
@@ -72,6 +73,7 @@ struct sy_program {
     const struct sy_layer *layers;
     int n_layers;
     int64_t batch;
+    int team; /* threads of layers that are not solo (P13) */
     dnnl_engine_t engine;
     dnnl_stream_t stream;
     int n_values, values_capacity;
