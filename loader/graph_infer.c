@@ -217,6 +217,8 @@ static int give_constants_makers(struct sy_graph *graph)
                     graph->nodes[n].inputs[k] = constant;
         graph->tensors[constant].data = graph->tensors[out].data;
         graph->tensors[constant].data_bytes = graph->tensors[out].data_bytes;
+        graph->tensors[constant].is_borrowed = graph->tensors[out].is_borrowed;
+        graph->tensors[out].is_borrowed = false;
         graph->tensors[out].data = NULL;
         graph->tensors[out].data_bytes = 0;
     }
@@ -281,7 +283,7 @@ static int infer_or_put_off(struct sy_infer *in, int n)
     int status = infer_node(in, n);
     in->puts_off = NULL;
     if ((status == SY_EUNSUPPORTED && needs_run) ||
-        (in->is_bound && (status == SY_EUNSUPPORTED || status == SY_ECORRUPT))) {
+        ((in->is_bound || in->is_trial) && (status == SY_EUNSUPPORTED || status == SY_ECORRUPT))) {
         return restore(in, n, n_nodes, &was);
     }
     sy_node_finish(&was);
@@ -296,7 +298,7 @@ static int infer_nodes(struct sy_infer *in, bool puts_off)
         if (in->facts && !in->is_body)
             SY_TRY(sy_facts_apply(in));
     }
-    if (in->is_bound)
+    if (in->is_bound || in->is_trial)
         return SY_OK;
     SY_TRY(in->is_body ? refuse_sequence_outputs(in) : sy_sequence_outputs(in));
     if (!in->is_body)
@@ -334,6 +336,21 @@ int sy_infer_bound(struct sy_graph *graph, bool *at_run)
     status = infer_nodes(&in, true);
     for (int i = 0; status == SY_OK && i < graph->n_outputs; i++)
         at_run[i] = in.at_run[graph->outputs[i]] || in.sequences[graph->outputs[i]];
+out:
+    close_infer(&in);
+    return status;
+}
+
+int sy_graph_infer_ready(struct sy_graph *graph, bool **waits)
+{
+    struct sy_infer in;
+    int status, n = graph->n_tensors;
+    SY_TRY_GOTO(open_infer(&in, graph), out);
+    in.is_trial = in.is_body = true;
+    SY_TRY_GOTO(infer_nodes(&in, true), out);
+    SY_TRY_GOTO(sy_graph_alloc((size_t)n, sizeof **waits, waits), out);
+    for (int t = 0; t < n; t++)
+        (*waits)[t] = in.at_run[t] || in.sequences[t];
 out:
     close_infer(&in);
     return status;

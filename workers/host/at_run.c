@@ -7,12 +7,16 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "workers/host/at_run_internal.h"
+#include "workers/host/at_run_stretch.h"
 
 enum { MOST_OPERANDS = 1024 };
 
 struct plan {
     const struct sy_graph *graph;
-    int *last_use; /* per tensor: the last node that reads it; n_nodes for outputs */
+    int *last_use; /* per tensor: the last node that reads it; n_nodes for outputs; -1: nobody */
+    int *uses;     /* per tensor: by nodes that are run, and 1 of an output */
+    bool *is_read; /* per node: it is run */
+    struct sy_at_stretches *stretches;
     struct sy_at_value **constants;
     struct sy_at_node **made;  /* per node */
     struct plan *(*bodies)[2]; /* per node: else and then, or a Loop's body */
@@ -56,7 +60,10 @@ static void plan_destroy(struct plan *p)
         for (int k = 0; p->bodies && k < 2; k++)
             plan_destroy(p->bodies[n][k]);
     }
+    sy_at_stretches_destroy(p->stretches);
     free(p->last_use);
+    free(p->uses);
+    free(p->is_read);
     free(p->constants);
     free(p->made);
     free(p->bodies);
@@ -90,6 +97,16 @@ static void plan_last_uses(struct plan *p)
                 p->last_use[g->nodes[n].inputs[i]] = n;
     for (int i = 0; i < g->n_outputs; i++)
         p->last_use[g->outputs[i]] = g->n_nodes;
+    for (int n = 0; n < g->n_nodes; n++)
+        for (int i = 0; i < g->nodes[n].n_outputs; i++)
+            p->is_read[n] |=
+                g->nodes[n].outputs[i] >= 0 && p->last_use[g->nodes[n].outputs[i]] >= 0;
+    for (int n = 0; n < g->n_nodes; n++)
+        for (int i = 0; p->is_read[n] && i < g->nodes[n].n_inputs; i++)
+            if (g->nodes[n].inputs[i] >= 0)
+                p->uses[g->nodes[n].inputs[i]]++;
+    for (int i = 0; i < g->n_outputs; i++)
+        p->uses[g->outputs[i]]++;
 }
 
 static int plan_create(const struct sy_graph *graph, struct plan **out);
@@ -122,13 +139,16 @@ static int plan_fill(struct plan *p)
 {
     size_t n = (size_t)p->graph->n_nodes + 1, t = (size_t)p->graph->n_tensors + 1;
     p->last_use = malloc(t * sizeof *p->last_use);
+    p->uses = calloc(t, sizeof *p->uses);
+    p->is_read = calloc(n, sizeof *p->is_read);
     p->constants = calloc(t, sizeof *p->constants);
     p->made = calloc(n, sizeof *p->made);
     p->bodies = calloc(n, sizeof *p->bodies);
-    if (!p->last_use || !p->constants || !p->made || !p->bodies)
+    if (!p->last_use || !p->uses || !p->is_read || !p->constants || !p->made || !p->bodies)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a graph of %zu nodes", n);
     memset(p->last_use, 0xff, t * sizeof *p->last_use);
     plan_last_uses(p);
+    SY_TRY(sy_at_stretches_create(p->graph, &p->stretches));
     SY_TRY(plan_constants(p));
     for (int k = 0; k < p->graph->n_nodes; k++)
         SY_TRY(plan_bodies(p, k));
@@ -371,33 +391,23 @@ static int run_node(struct sy_at_state *state, struct plan *p, int n, struct sy_
     return sy_at_node_run(&call, &p->made[n]);
 }
 
-/* Values that nobody reads any more go. */
-static void drop_read(struct sy_at_state *state, const struct plan *p, int n,
-                      struct sy_at_value **values)
+/* An output that nobody reads goes at once. */
+static void take_outputs(struct sy_at_frame *f, const struct sy_node *node,
+                         struct sy_at_value **out, int status)
 {
-    const struct sy_node *node = &p->graph->nodes[n];
-    for (int i = 0; i < node->n_inputs + node->n_outputs; i++) {
-        int t = i < node->n_inputs ? node->inputs[i] : node->outputs[i - node->n_inputs];
-        if (t >= 0 && p->last_use[t] <= n && values[t]) {
-            sy_at_value_drop(state, values[t]);
-            values[t] = NULL;
-        }
+    for (int i = 0; i < node->n_outputs; i++) {
+        int t = node->outputs[i];
+        if (t >= 0 && status == SY_OK && f->uses[t] > 0)
+            f->values[t] = out[i];
+        else
+            sy_at_value_drop(f->state, out[i]);
     }
 }
 
-static bool is_read(const struct plan *p, const struct sy_node *node)
-{
-    for (int i = 0; i < node->n_outputs; i++)
-        if (node->outputs[i] >= 0 && p->last_use[node->outputs[i]] >= 0)
-            return true;
-    return false;
-}
-
-static int step(struct sy_at_state *state, struct plan *p, int n, struct sy_at_value **values)
+static int step(struct sy_at_frame *f, struct plan *p, int n)
 {
     const struct sy_node *node = &p->graph->nodes[n];
-    if (!is_read(p, node))
-        return SY_OK;
+    const struct sy_at_state *state = f->state;
     SY_TRY(sy_at_run_between_turns());
     if (state->n_open > 0 && sy_clock_now() - state->open_since > SY_AT_RUN_NS - state->open_ns)
         return sy_at_fail(node, "its loop is not done after %d s",
@@ -408,48 +418,91 @@ static int step(struct sy_at_state *state, struct plan *p, int n, struct sy_at_v
     struct sy_at_value **out = io + SY_MAX(node->n_inputs, 2);
     int status = SY_OK;
     for (int i = 0; i < node->n_inputs; i++) {
-        io[i] = node->inputs[i] >= 0 ? values[node->inputs[i]] : NULL;
+        io[i] = node->inputs[i] >= 0 ? f->values[node->inputs[i]] : NULL;
         if (node->inputs[i] >= 0 && !io[i])
             status = sy_at_fail(node, "input %d is left out where it is needed", i);
     }
     if (status == SY_OK)
-        status = run_node(state, p, n, io, out);
-    for (int i = 0; i < node->n_outputs; i++) {
-        if (node->outputs[i] >= 0 && status == SY_OK)
-            values[node->outputs[i]] = out[i];
-        else
-            sy_at_value_drop(state, out[i]);
-    }
+        status = run_node(f->state, p, n, io, out);
+    take_outputs(f, node, out, status);
     free(io);
     if (status == SY_OK)
-        drop_read(state, p, n, values);
+        sy_at_frame_done(f, n);
     return status;
+}
+
+static int frame_start(struct sy_at_frame *f, struct plan *p, struct sy_at_value *const *inputs)
+{
+    const struct sy_graph *g = p->graph;
+    size_t n_tensors = (size_t)g->n_tensors + 1;
+    f->values = calloc(n_tensors, sizeof *f->values);
+    f->uses = malloc(n_tensors * sizeof *f->uses);
+    f->done = calloc((size_t)g->n_nodes + 1, sizeof *f->done);
+    if (!f->values || !f->uses || !f->done)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a graph's values");
+    memcpy(f->uses, p->uses, n_tensors * sizeof *f->uses);
+    for (int t = 0; t < g->n_tensors; t++)
+        f->values[t] = p->constants[t] ? sy_at_value_ref(p->constants[t]) : NULL;
+    for (int i = 0; i < g->n_inputs; i++)
+        if (inputs[i] && !f->values[g->inputs[i]])
+            f->values[g->inputs[i]] = sy_at_value_ref(inputs[i]);
+    return SY_OK;
+}
+
+static bool may_step(const struct sy_at_frame *f, const struct plan *p, int n)
+{
+    const struct sy_node *node = &p->graph->nodes[n];
+    bool may = p->is_read[n] && !f->done[n];
+    for (int i = 0; may && i < node->n_inputs; i++)
+        may = node->inputs[i] < 0 || f->values[node->inputs[i]];
+    return may;
+}
+
+/* All that is no part of any stretch and has its inputs, so that the next stretch is as long as can be. */
+static int step_alone(struct sy_at_frame *f, struct plan *p)
+{
+    for (int n = 0; n < p->graph->n_nodes; n++)
+        if (sy_at_stands_alone(&p->graph->nodes[n]) && may_step(f, p, n))
+            SY_TRY(step(f, p, n));
+    return SY_OK;
+}
+
+/* Stretches while there are any, else the first node that is left. */
+static int run_nodes(struct sy_at_frame *f, struct plan *p)
+{
+    for (int n = 0; n < p->graph->n_nodes; n++) {
+        bool ran = p->is_read[n] && !f->done[n];
+        while (ran) {
+            SY_TRY(step_alone(f, p));
+            SY_TRY(sy_at_stretch_run(p->stretches, f, &ran));
+        }
+        if (p->is_read[n] && !f->done[n])
+            SY_TRY(step(f, p, n));
+    }
+    return SY_OK;
 }
 
 static int run_graph(struct sy_at_state *state, struct plan *p, struct sy_at_value *const *inputs,
                      struct sy_at_value **results)
 {
     const struct sy_graph *g = p->graph;
-    struct sy_at_value **values = calloc((size_t)g->n_tensors + 1, sizeof *values);
-    int status = values ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for a graph's values");
-    for (int t = 0; status == SY_OK && t < g->n_tensors; t++)
-        values[t] = p->constants[t] ? sy_at_value_ref(p->constants[t]) : NULL;
-    for (int i = 0; status == SY_OK && i < g->n_inputs; i++)
-        if (inputs[i] && !values[g->inputs[i]])
-            values[g->inputs[i]] = sy_at_value_ref(inputs[i]);
-    for (int n = 0; status == SY_OK && n < g->n_nodes; n++)
-        status = step(state, p, n, values);
+    struct sy_at_frame f = {.state = state, .graph = g, .is_read = p->is_read};
+    int status = frame_start(&f, p, inputs);
+    if (status == SY_OK)
+        status = run_nodes(&f, p);
     for (int i = 0; status == SY_OK && i < g->n_outputs; i++) {
-        struct sy_at_value *v = values[g->outputs[i]];
+        struct sy_at_value *v = f.values[g->outputs[i]];
         if (v)
             results[i] = sy_at_value_ref(v);
         else
             status = sy_error_set(SY_EARG, "nothing makes the result '%.100s'",
                                   g->tensors[g->outputs[i]].name);
     }
-    if (values)
-        drop_all(state, values, g->n_tensors);
-    free(values);
+    if (f.values)
+        drop_all(state, f.values, g->n_tensors);
+    free(f.values);
+    free(f.uses);
+    free(f.done);
     return status;
 }
 
