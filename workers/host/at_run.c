@@ -60,7 +60,7 @@ static void plan_destroy(struct plan *p)
         for (int k = 0; p->bodies && k < 2; k++)
             plan_destroy(p->bodies[n][k]);
     }
-    sy_at_stretches_destroy(p->stretches);
+    sy_at_stretches_release(p->stretches);
     free(p->last_use);
     free(p->uses);
     free(p->is_read);
@@ -109,9 +109,9 @@ static void plan_last_uses(struct plan *p)
         p->uses[g->outputs[i]]++;
 }
 
-static int plan_create(const struct sy_graph *graph, struct plan **out);
+static int plan_create(const struct sy_graph *graph, struct sy_at_identity *who, struct plan **out);
 
-static int plan_bodies(struct plan *p, int n)
+static int plan_bodies(struct plan *p, int n, struct sy_at_identity *who)
 {
     static const char *const names[][2] = {{"else_branch", "then_branch"}, {"body", NULL}};
     const struct sy_node *node = &p->graph->nodes[n];
@@ -130,12 +130,12 @@ static int plan_bodies(struct plan *p, int n)
         if (formal < least || formal > node->n_inputs || attr->graph->n_inputs != n_in ||
             attr->graph->n_outputs != n_out || n_out < formal - 1)
             return sy_at_fail(node, "a body with other inputs or results");
-        SY_TRY(plan_create(attr->graph, &p->bodies[n][k]));
+        SY_TRY(plan_create(attr->graph, who, &p->bodies[n][k]));
     }
     return SY_OK;
 }
 
-static int plan_fill(struct plan *p)
+static int plan_fill(struct plan *p, struct sy_at_identity *who)
 {
     size_t n = (size_t)p->graph->n_nodes + 1, t = (size_t)p->graph->n_tensors + 1;
     p->last_use = malloc(t * sizeof *p->last_use);
@@ -148,20 +148,21 @@ static int plan_fill(struct plan *p)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a graph of %zu nodes", n);
     memset(p->last_use, 0xff, t * sizeof *p->last_use);
     plan_last_uses(p);
-    SY_TRY(sy_at_stretches_create(p->graph, &p->stretches));
+    SY_TRY(sy_at_stretches_acquire(who, &p->stretches));
+    who->graph++;
     SY_TRY(plan_constants(p));
     for (int k = 0; k < p->graph->n_nodes; k++)
-        SY_TRY(plan_bodies(p, k));
+        SY_TRY(plan_bodies(p, k, who));
     return SY_OK;
 }
 
-static int plan_create(const struct sy_graph *graph, struct plan **out)
+static int plan_create(const struct sy_graph *graph, struct sy_at_identity *who, struct plan **out)
 {
     struct plan *p = calloc(1, sizeof *p);
     if (!p)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a graph");
     p->graph = graph;
-    int status = plan_fill(p);
+    int status = plan_fill(p, who);
     if (status < 0) {
         plan_destroy(p);
         return status;
@@ -508,15 +509,17 @@ static int run_graph(struct sy_at_state *state, struct plan *p, struct sy_at_val
 
 /* ---- from outside -------------------------------------------------------------------------------- */
 
-int sy_at_run_create(const struct sy_graph *body, const bool *is_param, struct sy_at_run **out)
+int sy_at_run_create(const struct sy_graph *body, const bool *is_param, const void *model, int node,
+                     struct sy_at_run **out)
 {
+    struct sy_at_identity who = {.model = model, .node = node};
     struct sy_at_run *run = calloc(1, sizeof *run);
     if (!run)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for what is sized at run");
     run->outputs = calloc((size_t)body->n_outputs + 1, sizeof *run->outputs);
     run->is_param = calloc((size_t)body->n_inputs + 1, sizeof *run->is_param);
     int status = run->outputs && run->is_param
-                     ? plan_create(body, &run->plan)
+                     ? plan_create(body, &who, &run->plan)
                      : sy_error_set(SY_ENOMEM_HOST, "no memory for outputs");
     if (status == SY_OK && is_param)
         memcpy(run->is_param, is_param, (size_t)body->n_inputs * sizeof *is_param);

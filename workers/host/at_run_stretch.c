@@ -34,9 +34,13 @@ struct stretch {
 };
 
 struct sy_at_stretches {
-    const struct sy_graph *graph;
+    struct sy_at_identity who;
+    int refs;
+    struct sy_at_stretches *next; /* of all graphs */
     struct stretch *first;
 };
+
+static struct sy_at_stretches *all_graphs;
 
 /* Programs are made and run by one thread at a time. */
 static struct {
@@ -62,12 +66,23 @@ uint64_t sy_at_stretches_bytes(void)
     return cache.bytes;
 }
 
-int sy_at_stretches_create(const struct sy_graph *graph, struct sy_at_stretches **out)
+/* S5 */
+int sy_at_stretches_acquire(const struct sy_at_identity *who, struct sy_at_stretches **out)
 {
-    *out = calloc(1, sizeof **out);
-    if (!*out)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a graph");
-    (*out)->graph = graph;
+    struct sy_at_stretches *s = who->model ? all_graphs : NULL;
+    while (s &&
+           !(s->who.model == who->model && s->who.node == who->node && s->who.graph == who->graph))
+        s = s->next;
+    if (!s) {
+        s = calloc(1, sizeof *s);
+        if (!s)
+            return sy_error_set(SY_ENOMEM_HOST, "no memory for a graph");
+        s->who = *who;
+        s->next = all_graphs;
+        all_graphs = s;
+    }
+    s->refs++;
+    *out = s;
     return SY_OK;
 }
 
@@ -107,10 +122,16 @@ static void drop(struct stretch *s)
     free_stretch(s);
 }
 
-void sy_at_stretches_destroy(struct sy_at_stretches *s)
+void sy_at_stretches_release(struct sy_at_stretches *s)
 {
-    while (s && s->first)
+    struct sy_at_stretches **at = &all_graphs;
+    if (!s || --s->refs > 0)
+        return;
+    while (s->first)
         drop(s->first);
+    while (*at != s)
+        at = &(*at)->next;
+    *at = s->next;
     free(s);
 }
 

@@ -10,7 +10,8 @@
  * S1: which nodes a stretch has follows from the nodes done before it and the sizes it begins with: equal inputs run through equal programs (P9).
  * S2: weights are packed once and shared by the programs of all sizes; who shares a block is counted, the last one frees it.
  * S3: the cache is bounded in number and bytes, the least recently used goes; none goes while it runs.
- * S4: a stretch that cannot be made (an operator that a program refuses, a tensor without elements) is run node by node; the cache remembers so. */
+ * S4: a stretch that cannot be made (an operator that a program refuses, a tensor without elements) is run node by node; the cache remembers so.
+ * S5: the programs of one model for different sizes of requests share its stretches. The model is known by its layer table, which outlives them. */
 #ifndef SY_WORKERS_HOST_AT_RUN_STRETCH_H
 #define SY_WORKERS_HOST_AT_RUN_STRETCH_H
 
@@ -34,10 +35,16 @@ struct sy_at_frame {
 /* Whether the node is always run by itself: it has bodies, lists, or results whose size is counted. */
 bool sy_at_stands_alone(const struct sy_node *node);
 
-/* What was made for one graph. */
+struct sy_at_identity {
+    const void *model; /* NULL: nothing is shared */
+    int node;          /* the AtRun's */
+    int graph;         /* among its bodies */
+};
+
+/* What was made for one graph, perhaps shared. */
 struct sy_at_stretches;
-int sy_at_stretches_create(const struct sy_graph *graph, struct sy_at_stretches **out);
-void sy_at_stretches_destroy(struct sy_at_stretches *s); /* NULL is fine */
+int sy_at_stretches_acquire(const struct sy_at_identity *who, struct sy_at_stretches **out);
+void sy_at_stretches_release(struct sy_at_stretches *s); /* NULL is fine */
 
 /* Runs the stretch that can be run now. *ran false: there is none, the next node is run by itself. EARG names the node. */
 int sy_at_stretch_run(struct sy_at_stretches *s, struct sy_at_frame *frame, bool *ran);
