@@ -212,6 +212,7 @@ struct loop {
     struct sy_at_value **results; /* the body's: condition, carried, scanned */
     struct sy_at_value **scans;   /* lists, one a scanned result */
     int64_t trips;
+    bool grows; /* the last turn made other shapes than it was given */
 };
 
 static int set_number(struct loop *l, int i, enum sy_dtype dtype, int64_t value)
@@ -233,10 +234,18 @@ static int append(struct sy_at_value *list, struct sy_at_value *item)
     return SY_OK;
 }
 
+static bool are_alike(const struct sy_at_value *a, const struct sy_at_value *b)
+{
+    return a->is_list == b->is_list && a->a.dtype == b->a.dtype &&
+           (a->is_list || sy_array_same_dims(&a->a, &b->a));
+}
+
 /* What the turn made is what the next one is given. */
 static int take_results(struct loop *l)
 {
+    l->grows = false;
     for (int i = 0; i < l->n_carried; i++) {
+        l->grows = l->grows || !are_alike(l->given[2 + i], l->results[1 + i]);
         sy_at_value_drop(l->state, l->given[2 + i]);
         l->given[2 + i] = l->results[1 + i];
         l->results[1 + i] = NULL;
@@ -261,6 +270,16 @@ static void close_loop(struct sy_at_state *state)
         state->open_ns += SY_MIN(sy_clock_now() - state->open_since, SY_AT_RUN_NS - state->open_ns);
 }
 
+/* A program for each turn's shapes would be made to run once: such turns are run node by node (S1: which they are follows from the inputs). */
+static int run_turn(struct loop *l)
+{
+    bool by_node = l->state->by_node;
+    l->state->by_node = by_node || l->grows;
+    int status = run_graph(l->state, l->body, l->given, l->results);
+    l->state->by_node = by_node;
+    return status;
+}
+
 static int run_turns(struct loop *l, bool condition)
 {
     for (int64_t turn = 0; condition && (l->trips < 0 || turn < l->trips); turn++) {
@@ -268,7 +287,7 @@ static int run_turns(struct loop *l, bool condition)
             return sy_at_fail(l->node, "not done after %d iterations", SY_AT_RUN_TURNS);
         SY_TRY(set_number(l, 0, SY_DTYPE_I64, turn));
         SY_TRY(set_number(l, 1, SY_DTYPE_BOOL, condition));
-        SY_TRY(run_graph(l->state, l->body, l->given, l->results));
+        SY_TRY(run_turn(l));
         SY_TRY(is_true(l->node, l->results[0], &condition));
         SY_TRY(take_results(l));
         drop_all(l->state, l->results, 1);
@@ -550,6 +569,7 @@ int sy_at_run_run(struct sy_at_run *run, const struct sy_array *inputs, struct s
     struct sy_at_value **given = calloc((size_t)g->n_inputs + 1, sizeof *given);
     int status = given ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for inputs");
     drop_all(&run->state, run->outputs, g->n_outputs);
+    run->state.by_node = false;
     run->state.n_turns = 0;
     run->state.n_open = 0;
     run->state.open_ns = 0;

@@ -19,6 +19,7 @@ struct sy_at_value {
 /* What all nodes of a run share. */
 struct sy_at_state {
     uint64_t bytes;            /* owned by values */
+    bool by_node;              /* no stretches: within a turn of other shapes than the one before */
     int64_t n_turns;           /* of all loops */
     int n_open;                /* loops within each other that only their condition ends */
     sy_ns open_since, open_ns; /* since when the outermost runs; those before it took so long */

@@ -2,9 +2,9 @@
 #include "workers/host/at_run_stretch.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include <jemalloc/jemalloc.h>
+#include <xxhash.h>
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
@@ -26,7 +26,7 @@ struct stretch {
     struct stretch *newer, *older;
     struct sy_at_stretches *owner;
     struct stretch *next; /* of the owner's, newest first */
-    bool *done;           /* per node of the graph: when it begins */
+    uint64_t begins;      /* hash of: per node of the graph, whether it is done */
     int n_keys;
     struct key *keys;
     struct sy_stretch_made made;
@@ -45,15 +45,21 @@ static struct sy_at_stretches *all_graphs;
 /* Programs are made and run by one thread at a time. */
 static struct {
     struct stretch *newest, *oldest;
-    int n;
-    uint64_t bytes;
-} cache;
+    int n, most;
+    uint64_t bytes, most_bytes;
+} cache = {.most = SY_STRETCHES_KEPT, .most_bytes = SY_STRETCHES_MAX_BYTES};
 
 static bool are_off;
 
 void sy_at_stretches_use(bool on)
 {
     are_off = !on;
+}
+
+void sy_at_stretches_limit(int n, uint64_t bytes)
+{
+    cache.most = n;
+    cache.most_bytes = bytes;
 }
 
 int sy_at_stretches_n(void)
@@ -105,7 +111,6 @@ static void link_used(struct stretch *s)
 static void free_stretch(struct stretch *s)
 {
     sy_stretch_made_finish(&s->made);
-    free(s->done);
     free(s->keys);
     free(s);
 }
@@ -138,8 +143,7 @@ void sy_at_stretches_release(struct sy_at_stretches *s)
 /* S3. The newest is about to run. */
 static void keep_within_bounds(void)
 {
-    while (cache.oldest != cache.newest &&
-           (cache.n > SY_STRETCHES_KEPT || cache.bytes > SY_STRETCHES_MAX_BYTES))
+    while (cache.oldest != cache.newest && (cache.n > cache.most || cache.bytes > cache.most_bytes))
         drop(cache.oldest);
 }
 
@@ -165,14 +169,14 @@ static bool is_same(const struct key *key, const struct sy_at_value *v)
     return key->a.dtype == v->a.dtype && sy_array_same_dims(&key->a, &v->a);
 }
 
-static bool begins_alike(const struct stretch *s, const struct sy_at_frame *f)
+static uint64_t hash_done(const struct sy_at_frame *f)
 {
-    return memcmp(s->done, f->done, (size_t)f->graph->n_nodes * sizeof *f->done) == 0;
+    return XXH3_64bits(f->done, (size_t)f->graph->n_nodes * sizeof *f->done);
 }
 
-static bool fits(const struct stretch *s, const struct sy_at_frame *f)
+static bool fits(const struct stretch *s, const struct sy_at_frame *f, uint64_t begins)
 {
-    bool same = begins_alike(s, f);
+    bool same = s->begins == begins;
     for (int i = 0; same && i < s->n_keys; i++)
         same = is_same(&s->keys[i], f->values[s->keys[i].tensor]);
     return same;
@@ -180,8 +184,9 @@ static bool fits(const struct stretch *s, const struct sy_at_frame *f)
 
 static struct stretch *find(struct sy_at_stretches *all, const struct sy_at_frame *f)
 {
+    uint64_t begins = hash_done(f);
     struct stretch *s = all->first;
-    while (s && !fits(s, f))
+    while (s && !fits(s, f, begins))
         s = s->next;
     if (s) {
         unlink_used(s);
@@ -193,8 +198,9 @@ static struct stretch *find(struct sy_at_stretches *all, const struct sy_at_fram
 /* The same stretch with other sizes: its packed weights are shared. */
 static struct stretch *find_like(const struct sy_at_stretches *all, const struct sy_at_frame *f)
 {
+    uint64_t begins = hash_done(f);
     struct stretch *s = all->first;
-    while (s && !(s->made.n > 0 && begins_alike(s, f)))
+    while (s && !(s->made.n > 0 && s->begins == begins))
         s = s->next;
     return s;
 }
@@ -214,12 +220,10 @@ static uint64_t held_bytes(void)
 static int fill(struct stretch *s, const struct sy_at_frame *f,
                 const struct sy_stretch_nodes *nodes)
 {
-    size_t n = (size_t)f->graph->n_nodes;
-    s->done = malloc(n * sizeof *s->done + 1);
     s->keys = calloc((size_t)nodes->n_inputs + 1, sizeof *s->keys);
-    if (!s->done || !s->keys)
+    if (!s->keys)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a stretch of %d nodes", nodes->n);
-    memcpy(s->done, f->done, n * sizeof *s->done);
+    s->begins = hash_done(f);
     s->n_keys = nodes->n_inputs;
     for (int i = 0; i < nodes->n_inputs; i++) {
         const struct sy_at_value *v = f->values[nodes->inputs[i]];
@@ -314,7 +318,8 @@ static int run(struct sy_at_frame *f, struct sy_stretch_made *m)
 int sy_at_stretch_run(struct sy_at_stretches *all, struct sy_at_frame *f, bool *ran)
 {
     *ran = false;
-    if (are_off || sy_at_run_has_helper()) /* a helper takes large nodes one by one */
+    if (are_off || f->state->by_node ||
+        sy_at_run_has_helper()) /* a helper takes large nodes one by one */
         return SY_OK;
     struct stretch *s = find(all, f);
     if (!s) {

@@ -17,9 +17,9 @@
 
 #include "workers/host/at_run_internal.h"
 
-/* Kept in a process. A detector has some ten stretches, and the numbers of its boxes change with each image: room for the last 25 images or sizes. Some
- * 0.2 MB each beside the weights, which SY_AT_RUN_PACKED bounds. */
-#define SY_STRETCHES_KEPT      256
+/* Kept in a process. A detector has some ten stretches, and the numbers of its boxes change with each image: room for the last 25 images or sizes, and as
+ * much for what is run node by node, which is only remembered. Some 0.2 MB each beside the weights, which SY_AT_RUN_PACKED bounds. */
+#define SY_STRETCHES_KEPT      512
 #define SY_STRETCHES_MAX_BYTES (128ull << 20)
 
 /* One run of a graph, as far as it has come. */
@@ -53,6 +53,8 @@ void sy_at_frame_done(struct sy_at_frame *frame, int node);
 
 /* For tests: off, all nodes are run one by one, which is what stretches are compared with. On at first. */
 void sy_at_stretches_use(bool on);
+/* Other bounds than SY_STRETCHES_KEPT and SY_STRETCHES_MAX_BYTES, from the next stretch that is made on. The one that runs stays whatever it takes. */
+void sy_at_stretches_limit(int n, uint64_t bytes);
 /* In the process: how many are kept, and their bytes beside packed weights. */
 int sy_at_stretches_n(void);
 uint64_t sy_at_stretches_bytes(void);
