@@ -1,7 +1,8 @@
-/* Runs a graph whose sizes only the run knows: each node is inferred with the sizes and values that have come so far, made into a program of
- * its own, and run. What was made for a node stays, for runs in which its inputs have the same shapes.
+/* Runs a graph whose sizes only the run knows: nodes whose sizes follow from what has come so far are inferred together, made into one program and run
+ * (at_run_stretch.h); the others one by one.
  *
  *   value    a tensor or a list of values; counted references; dropped after its last reader
+ *   stretch  many nodes as one program, kept by their sizes
  *   node     If, Loop, lists and counting operators (at_run.c, at_run_list.c) or a graph of one node (at_run_node.c)
  *
  * Slower than a program by what inference and making programs cost (some 50 us a node whose shapes are new), so only what must be is run so. One

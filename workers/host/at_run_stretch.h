@@ -17,10 +17,10 @@
 
 #include "workers/host/at_run_internal.h"
 
-/* Kept in a process. A detector has some ten stretches, and the numbers of its boxes change with each image: room for the last 25 images or sizes, and as
- * much for what is run node by node, which is only remembered. Some 0.2 MB each beside the weights, which SY_AT_RUN_PACKED bounds. */
-#define SY_STRETCHES_KEPT      512
-#define SY_STRETCHES_MAX_BYTES (128ull << 20)
+/* Kept in a process. A detector has some ten stretches, and the numbers of its boxes change with each image: room for the last 25 images or sizes. What
+ * is run node by node is remembered among them. Some 0.2 MB each beside the weights, which SY_AT_RUN_PACKED bounds. */
+#define SY_STRETCHES_KEPT      256
+#define SY_STRETCHES_MAX_BYTES (64ull << 20)
 
 /* One run of a graph, as far as it has come. */
 struct sy_at_frame {
