@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
-"""Writes the table of build/bench/serve.json as Markdown: bench/RESULTS.md. Nothing in it is typed by hand.
+"""Writes what `make bench-serve` and `make bench-zoo` left in build/bench as Markdown: bench/RESULTS.md. Nothing in it is typed by hand.
 
-    python3 bench/results_md.py [SERVE.json [RESULTS.md]]
+    python3 bench/results_md.py [FOLDER [RESULTS.md]]
+
+A part whose file is not in FOLDER stays as it stands in RESULTS.md.
 """
 import json
+import os
 import sys
 
 HOLDS = {"<=": lambda value, bar: value <= bar, ">=": lambda value, bar: value >= bar, "==": lambda value, bar: value == bar}
+PARTS = [("serve.json", "Serving: results", "make bench-serve"), ("zoo.json", "The zoo: results", "make bench-zoo")]
 
 
 def cell(text):
@@ -26,18 +30,44 @@ def line(row):
     return f"| {cell(row['what'])} | {row['op']} {number(row['bar'])} | {shown} (n = {row['n']}) | {cell(beside)} | {row.get('measured', '')} |"
 
 
-def main():
-    source, target = (sys.argv[1:] + ["build/bench/serve.json", "bench/RESULTS.md"][len(sys.argv) - 1:])[:2]
-    with open(source, encoding="utf-8") as text:
+def model_lines(models):
+    """Each model of the zoo: ratios, or why there are none."""
+    lines = ["", "## Each model", "", "Ours / ONNX Runtime, run time without RPC.", "", "| model | half | batch 1 | batch 8 | ONNX Runtime, ms |", "|---|---|---|---|---|"]
+    for name, r in sorted(models.items()):
+        told = [ours / theirs for ours, theirs in zip(r.get("ours_ms", []), r.get("ort_ms", []))]
+        cells = [f"{v:.2f}" for v in told] + [""] * (2 - len(told))
+        what = ", ".join(f"{t:.3g}" for t in r.get("ort_ms", [])) or "refused: " * ("refused" in r) + r.get("refused", "") + "wrong: " * ("wrong" in r) + r.get("wrong", "")
+        lines.append(f"| {name} | {r['kind'] or r['half']} | {cells[0]} | {cells[1]} | {cell(what)} |")
+    return lines
+
+
+def part(path, title, command):
+    with open(path, encoding="utf-8") as text:
         told = json.load(text)
     rows = told["rows"]
     met = sum(row["value"] is not None and HOLDS[row["op"]](row["value"], row["bar"]) for row in rows)
-    lines = ["# Serving: results", "", f"Made by `make bench-serve` on {told['cores']} cores of {told['cpu']}; {met} of {len(rows)} bars are met, what is missed is bold.",
+    lines = [f"# {title}", "", f"Made by `{command}` on {told['cores']} cores of {told['cpu']}; {met} of {len(rows)} bars are met, what is missed is bold.",
              "", "| what | bar | measured | beside, in the same run | when |", "|---|---|---|---|---|", *map(line, rows)]
-    if any(row.get("quick") for row in rows):
+    if any(row.get("quick") for row in [*rows, *told.get("models", {}).values()]):
         lines.insert(3, "Rows of a quick run are among them: their numbers say little.")
+    return "\n".join(lines + (model_lines(told["models"]) if "models" in told else [])) + "\n"
+
+
+def as_it_stands(target, title):
+    """The part of that title in the file, or nothing."""
+    if not os.path.exists(target):
+        return ""
+    with open(target, encoding="utf-8") as text:
+        found = ("\n" + text.read()).split("\n# ")
+    return next(("# " + p.rstrip("\n") + "\n" for p in found if p.startswith(title)), "")
+
+
+def main():
+    source, target = (sys.argv[1:] + ["build/bench", "bench/RESULTS.md"][len(sys.argv) - 1:])[:2]
+    parts = [part(f"{source}/{name}", title, command) if os.path.exists(f"{source}/{name}") else as_it_stands(target, title)
+             for name, title, command in PARTS]
     with open(target, "w", encoding="utf-8") as out:
-        out.write("\n".join(lines) + "\n")
+        out.write("\n".join(p for p in parts if p))
     print(target)
 
 

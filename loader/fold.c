@@ -35,6 +35,12 @@ static bool make_block(const struct sy_shape *shape, struct sy_block *block)
     return block->n >= 0;
 }
 
+/* An operand that is left out has no elements. */
+static bool may_lack(enum sy_op op)
+{
+    return op == SY_OP_CLIP || op == SY_OP_RUN_CLIP;
+}
+
 /* Only what is there once: float constants grown by an Expand would cost memory and transfer for nothing. */
 static bool prepare(struct fold *f)
 {
@@ -45,16 +51,23 @@ static bool prepare(struct fold *f)
         return false;
     f->n = node->n_inputs;
     for (int i = 0; i < f->n; i++) {
+        if (i > 0 && node->inputs[i] < 0 && may_lack(node->op)) {
+            f->inputs[i] = (struct sy_block){.rank = 1};
+            f->dtypes[i] = f->dtypes[0];
+            continue;
+        }
         if (!is_known(f->in, node->inputs[i]))
             return false;
         const struct sy_tensor *t = &f->in->graph->tensors[node->inputs[i]];
-        if (!make_block(&t->shape, &f->inputs[i]))
+        if (t->dtype == SY_DTYPE_STRING || !make_block(&t->shape, &f->inputs[i]))
             return false;
         f->inputs[i].data = t->data;
         f->dtypes[i] = t->dtype;
         largest = SY_MAX(largest, f->inputs[i].n);
     }
     f->out_dtype = f->in->graph->tensors[node->outputs[0]].dtype;
+    if (f->out_dtype == SY_DTYPE_STRING)
+        return false; /* the run's: it has the heap */
     return make_block(&f->in->graph->tensors[node->outputs[0]].shape, &f->out) &&
            f->out.n <= largest;
 }
@@ -80,7 +93,8 @@ static int load_dims(struct fold *f)
 {
     for (int i = 0; i < f->n; i++) {
         size_t n = (size_t)f->inputs[i].n;
-        const struct sy_dim *known = f->in->values[f->node->inputs[i]];
+        const struct sy_dim *known =
+            f->node->inputs[i] < 0 ? NULL : f->in->values[f->node->inputs[i]];
         SY_TRY(sy_graph_alloc(n, sizeof(struct sy_dim), &f->dims[i]));
         if (known)
             memcpy(f->dims[i], known, n * sizeof *known);
@@ -92,9 +106,16 @@ static int load_dims(struct fold *f)
     return SY_OK;
 }
 
+/* Its second input says places. */
+static bool has_indices(enum sy_op op)
+{
+    return op == SY_OP_GATHER || op == SY_OP_GATHER_ELEMENTS || op == SY_OP_SCATTER_ELEMENTS ||
+           op == SY_OP_GATHER_ND || op == SY_OP_SCATTER_ND;
+}
+
 static int load_indices(struct fold *f)
 {
-    if (f->node->op != SY_OP_GATHER)
+    if (!has_indices(f->node->op) || f->n < 2)
         return SY_OK;
     SY_TRY(sy_graph_alloc((size_t)f->inputs[1].n, sizeof *f->indices, &f->indices));
     for (int64_t i = 0; i < f->inputs[1].n; i++) {
@@ -147,13 +168,17 @@ static int store_dims(struct fold *f, struct sy_dim *dims)
 static int fold_dims(struct fold *f)
 {
     struct sy_dim *to;
-    if (f->out_dtype == SY_DTYPE_F16 || f->out_dtype == SY_DTYPE_BF16)
+    if (f->out_dtype == SY_DTYPE_F16 || f->out_dtype == SY_DTYPE_BF16 ||
+        f->out_dtype == SY_DTYPE_U64)
         return SY_EUNSUPPORTED;
     SY_TRY(load_dims(f));
     SY_TRY(load_indices(f));
     SY_TRY(sy_graph_alloc((size_t)f->out.n, sizeof *to, &to));
     int status =
         sy_fold_move(f->node, f->inputs, f->indices, sizeof *to, &f->out, (unsigned char *)to);
+    if (status == SY_EUNSUPPORTED)
+        status =
+            sy_fold_index(f->node, f->inputs, f->indices, sizeof *to, &f->out, (unsigned char *)to);
     if (status == SY_EUNSUPPORTED)
         status = sy_fold_dims(f->in, f->node, f->inputs, &f->out, to);
     if (status < 0) {
@@ -194,16 +219,22 @@ static int fold_size(struct sy_infer *in, const struct sy_node *node)
 
 /* ---- on constants ----------------------------------------------------------------------------- */
 
+/* Types whose elements are computed in double: halves round elsewhere, uint64 has more digits than a double. */
+static bool has_doubles(enum sy_dtype dtype)
+{
+    return dtype != SY_DTYPE_F16 && dtype != SY_DTYPE_BF16 && dtype != SY_DTYPE_U64;
+}
+
 /* Much is worked out only where it becomes no larger: whole numbers that are weights stay what they are. */
 static bool is_for_floats(const struct fold *f)
 {
     int64_t bytes = f->out.n * (int64_t)sy_dtype_bytes(f->out_dtype), most = 0;
     for (int i = 0; i < f->n; i++) {
-        if (f->dtypes[i] == SY_DTYPE_F16 || f->dtypes[i] == SY_DTYPE_BF16)
+        if (!has_doubles(f->dtypes[i]))
             return false;
         most = SY_MAX(most, f->inputs[i].n * (int64_t)sy_dtype_bytes(f->dtypes[i]));
     }
-    return f->out_dtype != SY_DTYPE_F16 && f->out_dtype != SY_DTYPE_BF16 &&
+    return has_doubles(f->out_dtype) &&
            (f->out.n <= MAX_FOLDED || (f->out.n <= MAX_COMPUTED && bytes <= most));
 }
 

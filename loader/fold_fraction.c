@@ -159,6 +159,28 @@ static int rounded(struct sy_fraction a, bool up, struct sy_fraction *out)
     return sy_fraction_floor(a, up, &out->over);
 }
 
+/* The smaller or larger of two, neither of them rounded: over a common denominator. */
+static int bounded(struct sy_fraction a, struct sy_fraction b, bool smaller,
+                   struct sy_fraction *out)
+{
+    struct sy_dim left, right;
+    if (a.is_rounded || b.is_rounded)
+        return SY_EUNSUPPORTED;
+    SY_TRY(sy_size_mul(a.over, b.under, &left));
+    SY_TRY(sy_size_mul(b.over, a.under, &right));
+    SY_TRY(smaller ? sy_size_min(left, right, &out->over) : sy_size_max(left, right, &out->over));
+    SY_TRY(sy_size_mul(a.under, b.under, &out->under));
+    out->is_rounded = out->only_down = false;
+    out->is_whole = a.is_whole && b.is_whole;
+    return reduce(out);
+}
+
+static int negated(struct sy_fraction a, struct sy_fraction *out)
+{
+    *out = a;
+    return a.is_rounded ? SY_EUNSUPPORTED : sy_size_sub((struct sy_dim){0, 0}, a.over, &out->over);
+}
+
 static int element(const struct sy_infer *in, const struct sy_node *node,
                    const struct sy_block *blocks, const struct sy_block *out, int64_t i,
                    struct sy_fraction *to)
@@ -179,6 +201,11 @@ static int element(const struct sy_infer *in, const struct sy_node *node,
     case SY_OP_FLOOR:
     case SY_OP_CEIL:
         return rounded(x[0], node->op == SY_OP_CEIL, to);
+    case SY_OP_MIN:
+    case SY_OP_MAX:
+        return bounded(x[0], x[1], node->op == SY_OP_MIN, to);
+    case SY_OP_NEG:
+        return negated(x[0], to);
     default: /* a Cast */
         *to = x[0];
         return SY_OK;
@@ -210,9 +237,12 @@ static bool is_arithmetic(const struct sy_node *node)
     case SY_OP_DIV:
     case SY_OP_ADD:
     case SY_OP_SUB:
+    case SY_OP_MIN:
+    case SY_OP_MAX:
         return node->n_inputs == 2;
     case SY_OP_FLOOR:
     case SY_OP_CEIL:
+    case SY_OP_NEG:
     case SY_OP_CAST:
         return node->n_inputs == 1;
     default:

@@ -7,6 +7,7 @@
 
 #include "loader/graph_internal.h"
 #include "loader/size_expr.h"
+#include "loader/string_tensor.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
@@ -20,6 +21,8 @@ size_t sy_dtype_bytes(enum sy_dtype dtype)
         return bytes;
         SY_DTYPE_TABLE(X)
 #undef X
+    case SY_DTYPE_STRING:
+        return sizeof(struct sy_string);
     default:
         return 0;
     }
@@ -48,6 +51,8 @@ const char *sy_dtype_wire_name(enum sy_dtype dtype)
         return wire;
         SY_DTYPE_TABLE(X)
 #undef X
+    case SY_DTYPE_STRING:
+        return "BYTES";
     default:
         return "NONE";
     }
@@ -60,7 +65,7 @@ enum sy_dtype sy_dtype_from_wire_name(const char *name)
         return SY_DTYPE_##dtype;
     SY_DTYPE_TABLE(X)
 #undef X
-    return SY_DTYPE_NONE;
+    return strcmp(name, "BYTES") == 0 ? SY_DTYPE_STRING : SY_DTYPE_NONE;
 }
 
 /* ---- operators -------------------------------------------------------------------------------- */
@@ -212,6 +217,12 @@ float sy_node_float(const struct sy_node *node, const char *name, float otherwis
     return attr && attr->kind == SY_ATTR_FLOAT ? attr->f : otherwise;
 }
 
+const char *sy_attr_string(const struct sy_attr *attr, int i, size_t *bytes)
+{
+    *bytes = (size_t)(attr->ints[i + 1] - attr->ints[i]) - 1;
+    return attr->s + attr->ints[i];
+}
+
 void sy_attr_finish(struct sy_attr *attr)
 {
     free(attr->name);
@@ -358,6 +369,15 @@ void sy_node_finish(struct sy_node *node)
     *node = (struct sy_node){.bias_input = -1, .residual_input = -1};
 }
 
+void sy_run_reason_finish(struct sy_run_reason *reason)
+{
+    free(reason->result);
+    free(reason->why);
+    free(reason->input);
+    free(reason->maker);
+    *reason = (struct sy_run_reason){0};
+}
+
 void sy_graph_free(struct sy_graph *graph)
 {
     if (!graph)
@@ -373,12 +393,16 @@ void sy_graph_free(struct sy_graph *graph)
         free(graph->symbols[i].name);
     for (int i = 0; i < graph->n_conditions; i++)
         free(graph->conditions[i].where);
+    for (int i = 0; i < graph->n_reasons; i++)
+        sy_run_reason_finish(&graph->reasons[i]);
+    free(graph->reasons);
     free(graph->symbols);
     free(graph->conditions);
     free(graph->nodes);
     free(graph->tensors);
     free(graph->inputs);
     free(graph->outputs);
+    free(graph->batch_name);
     free(graph->name);
     free(graph);
 }

@@ -17,15 +17,19 @@
     (1 << 24) /* of a run's loops together: what does not end is an error, not a hang */
 
 /* X(name, ONNX TensorProto.DataType value, bytes, KServe v2 name, numpy descr) */
-#define SY_DTYPE_TABLE(X)        \
-    X(F32, 1, 4, "FP32", "<f4")  \
-    X(U8, 2, 1, "UINT8", "|u1")  \
-    X(I8, 3, 1, "INT8", "|i1")   \
-    X(I32, 6, 4, "INT32", "<i4") \
-    X(I64, 7, 8, "INT64", "<i8") \
-    X(BOOL, 9, 1, "BOOL", "|b1") \
-    X(F16, 10, 2, "FP16", "<f2") \
-    X(F64, 11, 8, "FP64", "<f8") \
+#define SY_DTYPE_TABLE(X)          \
+    X(F32, 1, 4, "FP32", "<f4")    \
+    X(U8, 2, 1, "UINT8", "|u1")    \
+    X(I8, 3, 1, "INT8", "|i1")     \
+    X(U16, 4, 2, "UINT16", "<u2")  \
+    X(I16, 5, 2, "INT16", "<i2")   \
+    X(I32, 6, 4, "INT32", "<i4")   \
+    X(I64, 7, 8, "INT64", "<i8")   \
+    X(BOOL, 9, 1, "BOOL", "|b1")   \
+    X(F16, 10, 2, "FP16", "<f2")   \
+    X(F64, 11, 8, "FP64", "<f8")   \
+    X(U32, 12, 4, "UINT32", "<u4") \
+    X(U64, 13, 8, "UINT64", "<u8") \
     X(BF16, 16, 2, "BF16", "<V2")
 
 enum sy_dtype {
@@ -33,9 +37,11 @@ enum sy_dtype {
 #define X(name, value, bytes, wire, npy) SY_DTYPE_##name = value,
     SY_DTYPE_TABLE(X)
 #undef X
+        SY_DTYPE_STRING =
+            8, /* "BYTES"; not in the table: its elements are not all of a tensor (string_tensor.h) */
 };
 
-size_t sy_dtype_bytes(enum sy_dtype dtype);              /* 0 for unknown */
+size_t sy_dtype_bytes(enum sy_dtype dtype);              /* 0 for unknown; of a string: its entry */
 const char *sy_dtype_wire_name(enum sy_dtype dtype);     /* "FP32" */
 enum sy_dtype sy_dtype_from_wire_name(const char *name); /* NONE if unknown */
 
@@ -351,7 +357,8 @@ enum sy_attr_kind {
     SY_ATTR_STRING,
     SY_ATTR_TENSOR,
     SY_ATTR_GRAPH,
-    SY_ATTR_SIZES /* numbers that depend on the graph's symbols: INTS once it is bound */
+    SY_ATTR_SIZES, /* numbers that depend on the graph's symbols: INTS once it is bound */
+    SY_ATTR_STRINGS
 };
 
 struct sy_attr {
@@ -359,8 +366,9 @@ struct sy_attr {
     enum sy_attr_kind kind;
     int64_t i;
     float f;
-    char *s;
-    int n; /* of ints, floats or sizes */
+    char *
+        s; /* STRINGS: one behind the other, each ended by a zero; string i begins at ints[i], of n + 1 */
+    int n; /* of ints, floats, sizes or strings */
     int64_t *ints;
     float *floats;
     struct sy_dim *sizes;
@@ -435,13 +443,26 @@ struct sy_condition {
     char *where;  /* the node, for error texts */
 };
 
+/* Why inference put a node off to the run (explain.h). Texts may be "". */
+struct sy_run_reason {
+    char *result; /* the node's first result */
+    char *why;    /* names the node */
+    char *input;  /* the tensor that decides on the size */
+    char *maker;  /* "made by node ...", or what else it is */
+};
+
 struct sy_graph {
     char *name;
+    char *batch_name; /* of N in the file, or INPUT.INDEX; NULL: none. From reading to inference */
     enum sy_precision precision;
     int n_symbols; /* 0: all sizes but N are known */
     struct sy_symbol *symbols;
     int n_conditions;
     struct sy_condition *conditions;
+    int n_reasons; /* from inference on; packages do not keep them */
+    struct sy_run_reason *reasons;
+    uint64_t
+        string_bytes; /* bound graphs with strings: what a run has for them (string_tensor.h) */
     bool
         borrows_data; /* constants' data belongs to the graph that this one was bound from (graph_bind.h) */
     int n_tensors;
@@ -458,6 +479,8 @@ struct sy_graph {
  * told of a result, its room grows with a size of the graph that no input has: a run whose result is larger says SY_NEEDS_ROOM for its rank, and
  * the bytes that it needs for its first dimension; nothing of the result is there. */
 #define SY_NEEDS_ROOM (-1)
+#define SY_SIZED_AT_RUN_BYTES \
+    ((1 + SY_MAX_RANK) * sizeof(int64_t)) /* of the rank and the dimensions */
 /* Index of that size among the graph's symbols; -1: it has none. */
 int sy_graph_room_size(const struct sy_graph *graph);
 /* That size doubled until a room of `has` bytes becomes one of `needs`. False: there is none, or it cannot. */
@@ -484,6 +507,8 @@ bool sy_graph_is_output(const struct sy_graph *graph, int tensor);
 bool sy_graph_is_read(const struct sy_graph *graph, int tensor);
 void sy_graph_free(struct sy_graph *graph);                                       /* NULL is fine */
 const struct sy_attr *sy_node_attr(const struct sy_node *node, const char *name); /* or NULL */
+/* String i of a list; *bytes without its ending zero. */
+const char *sy_attr_string(const struct sy_attr *attr, int i, size_t *bytes);
 int64_t sy_node_int(const struct sy_node *node, const char *name, int64_t otherwise);
 float sy_node_float(const struct sy_node *node, const char *name, float otherwise);
 

@@ -6,6 +6,7 @@
 
 #include "loader/graph_internal.h"
 #include "loader/size_expr.h"
+#include "loader/string_tensor.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
@@ -133,9 +134,9 @@ static int check_sizes(const struct sy_graph *graph, const struct sy_sizes *size
                        const struct sy_size_env *env, enum batches batches)
 {
     for (int i = 0; i < graph->n_symbols; i++)
-        if (sizes->of[i] < 0 || sizes->of[i] > INT32_MAX)
+        if (sizes->of[i] < 0 || sizes->of[i] > SY_SIZE_MOST)
             return sy_error_set(SY_EARG, "size '%.100s' is %lld; 0 to %d", graph->symbols[i].name,
-                                (long long)sizes->of[i], INT32_MAX);
+                                (long long)sizes->of[i], SY_SIZE_MOST);
     for (int i = 0; i < graph->n_conditions; i++)
         SY_TRY(check_condition(&graph->conditions[i], env, batches, 1));
     return SY_OK;
@@ -263,7 +264,10 @@ int sy_graph_bind(const struct sy_graph *graph, const struct sy_sizes *sizes, st
     struct sy_size_env env;
     SY_TRY(make_env(graph, sizes, &env));
     SY_TRY(check_sizes(graph, sizes, &env, FOR_SOME));
-    return bind_graph(graph, &env, out);
+    SY_TRY(bind_graph(graph, &env, out));
+    int strings = sy_graph_string_size(graph);
+    (*out)->string_bytes = strings < 0 ? 0 : (uint64_t)SY_MAX(sizes->of[strings], 1);
+    return SY_OK;
 }
 
 /* ---- sizes of a request ------------------------------------------------------------------------- */
@@ -351,6 +355,9 @@ int sy_graph_solve(const struct sy_graph *graph, int n_given, const struct sy_gi
                 more = true;
     }
     *batch = *batch < 0 ? 1 : *batch;
+    if (*batch > SY_SIZE_MOST)
+        return sy_error_set(SY_EARG, "a batch of %lld; at most %d are possible", (long long)*batch,
+                            SY_SIZE_MOST);
     take_solved(graph, &env, &solved, sizes);
     for (int i = 0; i < n_given; i++)
         SY_TRY(check_given(graph, &given[i], &env, *batch));

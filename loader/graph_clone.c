@@ -40,6 +40,10 @@ static int copy_attr(struct sy_node *to, const struct sy_attr *from)
     attr->f = from->f;
     attr->tensor = from->tensor;
     attr->n = from->n;
+    if (from->kind == SY_ATTR_STRINGS) {
+        SY_TRY(copy_list(from->s, (int)from->ints[from->n], 1, &attr->s));
+        return copy_list(from->ints, from->n + 1, sizeof *from->ints, &attr->ints);
+    }
     if (from->s)
         SY_TRY(sy_graph_strdup(from->s, &attr->s));
     SY_TRY(copy_list(from->ints, from->n, sizeof *from->ints, &attr->ints));

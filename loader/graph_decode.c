@@ -7,6 +7,7 @@
 #include "loader/graph_codec.h"
 #include "loader/graph_internal.h"
 #include "loader/size_expr.h"
+#include "loader/string_tensor.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/msgpack_scan.h"
 #include "runtime/base/status.h"
@@ -166,7 +167,10 @@ static int get_tensor(const msgpack_object *o, struct sy_tensor *t)
         return SY_OK;
     int64_t n = sy_shape_elements(&t->shape, 0);
     if (f[3].type != MSGPACK_OBJECT_BIN || n < 0 || t->dtype == SY_DTYPE_NONE ||
-        (uint64_t)n > UINT32_MAX || (uint64_t)n * sy_dtype_bytes(t->dtype) != f[3].via.bin.size)
+        (uint64_t)n > UINT32_MAX ||
+        (t->dtype == SY_DTYPE_STRING
+             ? !sy_string_block_is_valid(f[3].via.bin.ptr, f[3].via.bin.size, n)
+             : (uint64_t)n * sy_dtype_bytes(t->dtype) != f[3].via.bin.size))
         return corrupt("a constant");
     SY_TRY(sy_graph_alloc(f[3].via.bin.size, 1, &t->data));
     t->data_bytes = f[3].via.bin.size;
@@ -203,6 +207,22 @@ static int get_attr_sizes(const msgpack_object *o, struct sy_attr *attr)
     return SY_OK;
 }
 
+static int get_attr_strings(const msgpack_object *o, struct sy_attr *attr)
+{
+    const msgpack_object *items = get_array(o, -1);
+    struct sy_text_list list = {0};
+    if (!items || o->via.array.size > INT_MAX - 1)
+        return corrupt("a list of strings");
+    for (uint32_t i = 0; i < o->via.array.size; i++) {
+        if (items[i].type != MSGPACK_OBJECT_BIN) {
+            sy_text_list_finish(&list);
+            return corrupt("a string");
+        }
+        SY_TRY(sy_text_list_add(&list, items[i].via.bin.ptr, items[i].via.bin.size));
+    }
+    return sy_text_list_take(&list, attr);
+}
+
 static int get_graph(const msgpack_object *o, struct sy_graph *graph);
 
 static int get_attr(const msgpack_object *o, struct sy_attr *attr)
@@ -213,7 +233,7 @@ static int get_attr(const msgpack_object *o, struct sy_attr *attr)
     if (!f)
         return corrupt("an attribute");
     SY_TRY(get_text(&f[0], &attr->name));
-    SY_TRY(get_int(&f[1], SY_ATTR_INT, SY_ATTR_SIZES, &kind));
+    SY_TRY(get_int(&f[1], SY_ATTR_INT, SY_ATTR_STRINGS, &kind));
     attr->kind = (enum sy_attr_kind)kind;
     switch (attr->kind) {
     case SY_ATTR_INT:
@@ -226,6 +246,8 @@ static int get_attr(const msgpack_object *o, struct sy_attr *attr)
         return get_int(&f[2], 0, INT_MAX, &attr->tensor);
     case SY_ATTR_SIZES:
         return get_attr_sizes(&f[2], attr);
+    case SY_ATTR_STRINGS:
+        return get_attr_strings(&f[2], attr);
     case SY_ATTR_GRAPH: /* as deep as the scan let it be */
         SY_TRY(sy_graph_alloc(1, sizeof *attr->graph, &attr->graph));
         return get_graph(&f[2], attr->graph);

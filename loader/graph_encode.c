@@ -119,6 +119,15 @@ static void put_attr(msgpack_packer *pk, const struct sy_attr *attr)
         for (int i = 0; i < attr->n; i++)
             put_sum(pk, attr->sizes[i]);
         break;
+    case SY_ATTR_STRINGS:
+        msgpack_pack_array(pk, (size_t)attr->n);
+        for (int i = 0; i < attr->n; i++) {
+            size_t n;
+            const char *text = sy_attr_string(attr, i, &n);
+            msgpack_pack_bin(pk, n);
+            msgpack_pack_bin_body(pk, text, n);
+        }
+        break;
     case SY_ATTR_GRAPH:
         put_graph(pk, attr->graph, NULL, true);
         break;

@@ -5,12 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "loader/batch_as_size.h"
 #include "loader/expand.h"
+#include "loader/explain.h"
 #include "loader/graph_bind.h"
+#include "loader/hoist.h"
 #include "loader/one_batch.h"
 #include "loader/put_off.h"
 #include "loader/sequence_ends.h"
 #include "loader/size_facts.h"
+#include "loader/string_tensor.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
@@ -218,9 +222,9 @@ static int give_constants_makers(struct sy_graph *graph)
         graph->tensors[constant].data = graph->tensors[out].data;
         graph->tensors[constant].data_bytes = graph->tensors[out].data_bytes;
         graph->tensors[constant].is_borrowed = graph->tensors[out].is_borrowed;
-        graph->tensors[out].is_borrowed = false;
         graph->tensors[out].data = NULL;
         graph->tensors[out].data_bytes = 0;
+        graph->tensors[out].is_borrowed = false;
     }
     return SY_OK;
 }
@@ -270,24 +274,41 @@ static int restore(struct sy_infer *in, int n, int n_nodes, const struct sy_node
     return sy_expand_grow(in); /* what was begun left tensors */
 }
 
+static bool is_for_run(const struct sy_infer *in, int status, bool needs_run)
+{
+    return (status == SY_EUNSUPPORTED && needs_run) ||
+           ((in->is_bound || in->is_trial) && (status == SY_EUNSUPPORTED || status == SY_ECORRUPT));
+}
+
 /* As infer_node; but a node that needs what only the run knows is left as it was read, and so is what reads its results. */
 static int infer_or_put_off(struct sy_infer *in, int n)
 {
     struct sy_node was;
+    struct sy_facts known = {0};
     bool needs_run = false;
     int n_nodes = in->graph->n_nodes;
     if (reads_at_run(in, &in->graph->nodes[n]))
         return put_off(in, &in->graph->nodes[n]);
-    SY_TRY(sy_node_clone(&in->graph->nodes[n], &was));
-    in->puts_off = &needs_run;
-    int status = infer_node(in, n);
-    in->puts_off = NULL;
-    if ((status == SY_EUNSUPPORTED && needs_run) ||
-        ((in->is_bound || in->is_trial) && (status == SY_EUNSUPPORTED || status == SY_ECORRUPT))) {
-        return restore(in, n, n_nodes, &was);
+    if (in->facts)
+        SY_TRY(sy_facts_save(in->facts, &known));
+    int status = sy_node_clone(&in->graph->nodes[n], &was);
+    if (status < 0) {
+        free(known.rewrites);
+        return status;
     }
-    sy_node_finish(&was);
-    return status;
+    in->puts_off = &needs_run;
+    status = infer_node(in, n);
+    in->puts_off = NULL;
+    if (!is_for_run(in, status, needs_run)) {
+        free(known.rewrites);
+        sy_node_finish(&was);
+        return status;
+    }
+    if (in->facts) /* nothing was computed that they would be for */
+        sy_facts_go_back(in->facts, &known);
+    if (!in->is_bound && !in->is_trial)
+        SY_TRY(sy_explain_note(in, &was));
+    return restore(in, n, n_nodes, &was);
 }
 
 static int infer_nodes(struct sy_infer *in, bool puts_off)
@@ -443,13 +464,68 @@ static int infer_open(struct sy_graph *graph)
     return status;
 }
 
-int sy_graph_infer(struct sy_graph *graph)
+static int infer_one_way(struct sy_graph *graph)
 {
     SY_TRY(check_inputs(graph));
-    if (graph->n_symbols > 0)
-        return infer_open(graph);
-    SY_TRY(infer(graph, false, NULL, NULL));
-    return sy_at_run_open_rooms(graph);
+    if (graph->n_symbols > 0) {
+        SY_TRY(infer_open(graph));
+    } else {
+        SY_TRY(infer(graph, false, NULL, NULL));
+        SY_TRY(sy_at_run_open_rooms(graph));
+    }
+    return sy_graph_open_strings(graph);
+}
+
+/* How many nodes wait for the run. */
+static int64_t count_at_run(const struct sy_graph *graph)
+{
+    int64_t n = 0;
+    for (int i = 0; i < graph->n_nodes; i++) {
+        const struct sy_attr *body = sy_node_attr(&graph->nodes[i], "body");
+        if (graph->nodes[i].op == SY_OP_AT_RUN && body && body->graph)
+            n += body->graph->n_nodes;
+    }
+    return n;
+}
+
+static bool may_be_no_batch(int status, const struct sy_graph *graph)
+{
+    return status == SY_EUNSUPPORTED || status == SY_ECORRUPT ||
+           (status == SY_OK && count_at_run(graph) > 0);
+}
+
+/* `graph` was inferred with this status, `other` is the same without N: the better one is in `graph` then. */
+static int take_better(struct sy_graph *graph, int status, struct sy_graph *other)
+{
+    char text[512];
+    snprintf(text, sizeof text, "%s", sy_error_text());
+    bool better =
+        infer_one_way(other) == SY_OK && (status < 0 || count_at_run(other) < count_at_run(graph));
+    if (better) {
+        struct sy_graph worse = *graph;
+        *graph = *other;
+        *other = worse;
+    }
+    sy_graph_free(other);
+    return better || status == SY_OK ? SY_OK : sy_error_set(status, "%s", text);
+}
+
+int sy_graph_infer(struct sy_graph *graph)
+{
+    struct sy_graph *other = NULL;
+    struct sy_lent lent;
+    SY_TRY(sy_hoist_constants(graph));
+    if (!sy_batch_is_open(graph))
+        return infer_one_way(graph);
+    SY_TRY(sy_batch_lend(graph, &lent));
+    bool has_other = sy_batch_copy(graph, &other) == SY_OK;
+    int status = infer_one_way(graph);
+    if (has_other && may_be_no_batch(status, graph))
+        status = take_better(graph, status, other);
+    else
+        sy_graph_free(other);
+    sy_batch_claim(&lent, graph);
+    return status;
 }
 
 int sy_graph_infer_now(struct sy_graph *graph, bool *needs_values)

@@ -182,9 +182,14 @@ int sy_fraction_div(struct sy_fraction a, struct sy_fraction b, struct sy_fracti
 /* Operators that only move elements of `bytes` each, into to[out->n]; `indices` for Gather. EUNSUPPORTED: not one of them. */
 int sy_fold_move(const struct sy_node *node, const struct sy_block *inputs, const int64_t *indices,
                  size_t bytes, const struct sy_block *out, unsigned char *to);
+/* The same of operators that pick or write at places that `indices` says, and Tile (fold_index.c). */
+int sy_fold_index(const struct sy_node *node, const struct sy_block *inputs, const int64_t *indices,
+                  size_t bytes, const struct sy_block *out, unsigned char *to);
 /* Where element `index` of `out` lies in `block`, which is broadcast to it. */
 int64_t sy_block_offset(const struct sy_block *out, int64_t index, const struct sy_block *block);
-/* Elementwise, numbers linear in N. */
+/* Whether all inputs are broadcast to the result's shape, and each element is made of theirs at its place alone. */
+bool sy_fold_is_elementwise(enum sy_op op);
+/* Elementwise, sizes (fold_sizes.c). */
 int sy_fold_dims(struct sy_infer *in, const struct sy_node *node, const struct sy_block *inputs,
                  const struct sy_block *out, struct sy_dim *to);
 /* Elementwise, floating point: inputs and output of element type F32 or F64. */

@@ -47,6 +47,7 @@ int sy_node_set_sizes(struct sy_node *node, const char *name, int n, const struc
 /* The attribute's slot: there already, emptied, or new. */
 int sy_node_attr_slot(struct sy_node *node, const char *name, struct sy_attr **out);
 void sy_attr_finish(struct sy_attr *attr);
+void sy_run_reason_finish(struct sy_run_reason *reason);
 
 /* ---- looking ---- */
 

@@ -31,17 +31,10 @@ struct cursor {
     const char *path, *at, *end;
 };
 
-/* Whole numbers without a type here are read as wider ones. */
-static const struct {
-    const char *text; /* behind the byte order */
-    enum sy_dtype dtype;
-} wider[] = {
-    {"u2", SY_DTYPE_I32}, {"i2", SY_DTYPE_I32}, {"u4", SY_DTYPE_I64}, {"u8", SY_DTYPE_I64}};
-
 struct header {
     struct sy_npy npy;
     size_t element_bytes; /* in the file */
-    bool is_big_endian, is_signed, is_unsigned_64;
+    bool is_big_endian;
     bool is_column_major;
     unsigned seen; /* a bit for each key */
 };
@@ -99,13 +92,6 @@ static void find_type(const char *text, struct header *h)
         if (strcmp(descriptions[i].text, little) == 0)
             h->npy.dtype = descriptions[i].dtype;
     h->element_bytes = sy_dtype_bytes(h->npy.dtype);
-    for (size_t i = 0; i < SY_ARRAY_LEN(wider); i++)
-        if (little[0] == '<' && strcmp(wider[i].text, little + 1) == 0) {
-            h->npy.dtype = wider[i].dtype;
-            h->element_bytes = (size_t)(little[2] - '0');
-            h->is_signed = little[1] == 'i';
-            h->is_unsigned_64 = h->element_bytes == 8;
-        }
 }
 
 static int read_descr(struct cursor *c, struct header *h)
@@ -242,22 +228,16 @@ static int count_bytes(const char *path, struct sy_npy *npy)
     return SY_OK;
 }
 
-/* False: a number that the wider type does not hold either. */
-static bool take_element(const struct header *h, const unsigned char *from, unsigned char *to)
+static void take_element(const struct header *h, const unsigned char *from, unsigned char *to)
 {
-    size_t bytes = sy_dtype_bytes(h->npy.dtype), n = h->element_bytes;
-    unsigned char little[8];
+    size_t n = h->element_bytes;
 
     for (size_t i = 0; i < n; i++)
-        little[i] = from[h->is_big_endian ? n - 1 - i : i];
-    memcpy(to, little, n);
-    memset(to + n, h->is_signed && little[n - 1] & 0x80 ? 0xff : 0, bytes - n);
-    return !h->is_unsigned_64 || !(little[n - 1] & 0x80);
+        to[i] = from[h->is_big_endian ? n - 1 - i : i];
 }
 
 /* Element by element, column-major to row-major: walks the target in order, keeping the source's index. */
-static int convert(const struct cursor *c, const struct header *h, const unsigned char *from,
-                   struct sy_npy *npy)
+static void convert(const struct header *h, const unsigned char *from, struct sy_npy *npy)
 {
     size_t size = sy_dtype_bytes(npy->dtype), n = npy->bytes / size;
     int64_t index[SY_MAX_RANK] = {0};
@@ -268,12 +248,10 @@ static int convert(const struct cursor *c, const struct header *h, const unsigne
 
         for (int d = npy->rank - 1; h->is_column_major && d >= 0; d--)
             at = at * (size_t)npy->dims[d] + (size_t)index[d];
-        if (!take_element(h, from + at * h->element_bytes, to + i * size))
-            return sy_error_set(SY_EUNSUPPORTED, "%s: element %zu is over 2^63 - 1", c->path, i);
+        take_element(h, from + at * h->element_bytes, to + i * size);
         for (int d = npy->rank - 1; d >= 0 && ++index[d] == npy->dims[d]; d--)
             index[d] = 0;
     }
-    return SY_OK;
 }
 
 static int take_data(const struct cursor *c, const struct header *h, const unsigned char *file,
@@ -281,9 +259,7 @@ static int take_data(const struct cursor *c, const struct header *h, const unsig
 {
     size_t start = (size_t)(c->end - (const char *)file), bytes;
     struct sy_npy npy = h->npy;
-    bool is_as_here = h->element_bytes == sy_dtype_bytes(npy.dtype) && !h->is_big_endian &&
-                      !h->is_unsigned_64 && !(h->is_column_major && npy.rank > 1);
-    int status = SY_OK;
+    bool is_as_here = !h->is_big_endian && !(h->is_column_major && npy.rank > 1);
 
     bytes = npy.bytes / sy_dtype_bytes(npy.dtype) * h->element_bytes;
     if (file_bytes - start != bytes)
@@ -296,12 +272,9 @@ static int take_data(const struct cursor *c, const struct header *h, const unsig
     if (is_as_here)
         memcpy(npy.data, file + start, npy.bytes);
     else
-        status = convert(c, h, file + start, &npy);
-    if (status < 0)
-        free(npy.data);
-    else
-        *out = npy;
-    return status;
+        convert(h, file + start, &npy);
+    *out = npy;
+    return SY_OK;
 }
 
 int sy_npy_read(const char *path, struct sy_npy *out)

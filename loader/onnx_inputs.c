@@ -8,6 +8,13 @@
 
 enum { MAX_NAME = 1024, MAX_SYMBOL_NAME = 256 };
 
+/* A negative number (Paddle writes -1) stands for no number. */
+static bool is_open(const Onnx__TensorShapeProto__Dimension *dim)
+{
+    return dim->value_case != ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE ||
+           dim->dim_value < 0;
+}
+
 /* Whether the caller has a number for dimension i of the input. */
 static bool given_size(const struct sy_onnx_reader *r, const char *input, int i,
                        const Onnx__TensorShapeProto__Dimension *dim, int64_t *size)
@@ -77,11 +84,6 @@ static bool first_is_other(const struct sy_onnx_reader *r, const Onnx__TensorSha
     return false;
 }
 
-static bool is_open(const Onnx__TensorShapeProto__Dimension *dim)
-{
-    return dim->value_case != ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE;
-}
-
 /* Exporters that know no names number every open dimension: each is an open size more. */
 static bool is_numbered(const char *name)
 {
@@ -137,15 +139,16 @@ static int open_dim(const struct sy_onnx_reader *r, const char *input,
     char place[256];
     const char *name = name_of(shape->dim[i]);
     snprintf(place, sizeof place, "%.200s.%d", input, i);
-    if (is_batch(r, input, shape, i)) {
-        out->per_batch = 1;
-        return SY_OK;
-    }
+    bool is_n = is_batch(r, input, shape, i);
     name = name[0] != '\0' ? name : place;
     if (strlen(name) > MAX_SYMBOL_NAME || sy_printable_length(name) != strlen(name))
         return sy_error_set(SY_EUNSUPPORTED,
                             "input '%.120s': the name of dimension %d is not short plain text",
                             input, i);
+    if (is_n) {
+        out->per_batch = 1;
+        return r->graph->batch_name ? SY_OK : sy_graph_strdup(name, &r->graph->batch_name);
+    }
     int n_before = r->graph->n_symbols;
     SY_TRY(sy_graph_add_symbol(r->graph, name, (int)shape->n_dim, i, out));
     bool is_rows = i == 0 && shape->n_dim > 1 && is_other_batch(r, input, name_of(shape->dim[0]));
@@ -167,14 +170,10 @@ static int input_shape(const struct sy_onnx_reader *r, const char *name,
     *shape = (struct sy_shape){.rank = (int)type->shape->n_dim};
     for (int i = 0; i < shape->rank; i++) {
         const Onnx__TensorShapeProto__Dimension *dim = type->shape->dim[i];
-        if (dim->value_case != ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE) {
-            if (!given_size(r, name, i, dim, &shape->dims[i].fixed))
-                SY_TRY(open_dim(r, name, type->shape, i, &shape->dims[i]));
-        } else if (dim->dim_value < 0)
-            return sy_error_set(SY_ECORRUPT, "input '%.120s': dimension %d is %lld", name, i,
-                                (long long)dim->dim_value);
-        else
+        if (!is_open(dim))
             shape->dims[i].fixed = dim->dim_value;
+        else if (!given_size(r, name, i, dim, &shape->dims[i].fixed))
+            SY_TRY(open_dim(r, name, type->shape, i, &shape->dims[i]));
     }
     return SY_OK;
 }

@@ -10,6 +10,7 @@
 #include "loader/name_map.h"
 #include "loader/onnx_internal.h"
 #include "loader/protobuf_nesting.h"
+#include "loader/string_tensor.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
@@ -79,6 +80,17 @@ static int read_strings(const Onnx__AttributeProto *from, char **out)
     return SY_OK;
 }
 
+static int read_string_list(const Onnx__AttributeProto *from, struct sy_attr *attr)
+{
+    struct sy_text_list list = {0};
+    if (from->n_strings > INT_MAX - 1)
+        return sy_error_set(SY_ECORRUPT, "attribute '%.60s' has %zu strings",
+                            sy_onnx_text(from->name), from->n_strings);
+    for (size_t i = 0; i < from->n_strings; i++)
+        SY_TRY(sy_text_list_add(&list, from->strings[i].data, from->strings[i].len));
+    return sy_text_list_take(&list, attr);
+}
+
 static int read_attribute(struct sy_onnx_reader *r, int node, Onnx__AttributeProto *from)
 {
     const char *name = sy_onnx_text(from->name);
@@ -103,8 +115,11 @@ static int read_attribute(struct sy_onnx_reader *r, int node, Onnx__AttributePro
         return read_string(&from->s, &attr->s);
     case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRINGS:
         SY_TRY(sy_node_attr_slot(&r->graph->nodes[node], name, &attr));
-        attr->kind = SY_ATTR_STRING;
-        return read_strings(from, &attr->s);
+        if (strcmp(name, "activations") == 0) {
+            attr->kind = SY_ATTR_STRING;
+            return read_strings(from, &attr->s);
+        }
+        return read_string_list(from, attr);
     case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TENSOR:
         if (!from->t)
             break;
@@ -152,6 +167,14 @@ static int constant_tensor(struct sy_onnx_reader *r, Onnx__AttributeProto *from,
         proto.n_int64_data = proto.n_dims ? from->n_ints : 1;
         proto.int64_data = proto.n_dims ? from->ints : &from->i;
         count = (int64_t)proto.n_int64_data;
+        return sy_onnx_read_tensor(r, &proto, name, out);
+    case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRINGS:
+        proto.n_dims = 1; /* fall through */
+    case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRING:
+        proto.data_type = SY_DTYPE_STRING;
+        proto.n_string_data = proto.n_dims ? from->n_strings : 1;
+        proto.string_data = proto.n_dims ? from->strings : &from->s;
+        count = (int64_t)proto.n_string_data;
         return sy_onnx_read_tensor(r, &proto, name, out);
     default:
         break;

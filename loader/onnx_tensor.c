@@ -7,6 +7,7 @@
 
 #include "loader/file_bytes.h"
 #include "loader/onnx_internal.h"
+#include "loader/string_tensor.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
@@ -54,6 +55,19 @@ static int narrow_field(const Onnx__TensorProto *proto, size_t element_bytes, si
     return SY_OK;
 }
 
+/* uint32 lies in uint64_data, too. */
+static int unsigned_field(const Onnx__TensorProto *proto, size_t want, void **out)
+{
+    if (proto->n_uint64_data != want / sizeof(uint32_t))
+        return sy_error_set(SY_ECORRUPT, "tensor '%.120s' has %zu elements, its shape needs %zu",
+                            sy_onnx_text(proto->name), proto->n_uint64_data,
+                            want / sizeof(uint32_t));
+    SY_TRY(sy_graph_alloc(want, 1, out));
+    for (size_t i = 0; i < proto->n_uint64_data; i++)
+        ((uint32_t *)*out)[i] = (uint32_t)proto->uint64_data[i];
+    return SY_OK;
+}
+
 static int typed_data(const Onnx__TensorProto *proto, enum sy_dtype dtype, size_t want, void **out)
 {
     const char *name = sy_onnx_text(proto->name);
@@ -65,6 +79,11 @@ static int typed_data(const Onnx__TensorProto *proto, enum sy_dtype dtype, size_
                           out);
     case SY_DTYPE_I64:
         return copy_field(name, proto->int64_data, proto->n_int64_data, sizeof(int64_t), want, out);
+    case SY_DTYPE_U64:
+        return copy_field(name, proto->uint64_data, proto->n_uint64_data, sizeof(uint64_t), want,
+                          out);
+    case SY_DTYPE_U32:
+        return unsigned_field(proto, want, out);
     default:
         return narrow_field(proto, sy_dtype_bytes(dtype), want, out);
     }
@@ -185,6 +204,35 @@ static int read_data(const struct sy_onnx_reader *r, Onnx__TensorProto *proto, e
     return typed_data(proto, dtype, bytes, out);
 }
 
+/* As a block (string_tensor.h). */
+static int read_string_block(const Onnx__TensorProto *proto, int64_t n, void **out, size_t *bytes)
+{
+    uint64_t all = 0;
+    if (proto->n_string_data != (size_t)n)
+        return sy_error_set(SY_ECORRUPT, "tensor '%.120s' has %zu strings, its shape needs %lld",
+                            sy_onnx_text(proto->name), proto->n_string_data, (long long)n);
+    for (int64_t i = 0; i < n; i++)
+        all += sizeof(uint32_t) + proto->string_data[i].len;
+    if (all > SY_STRING_MOST)
+        return sy_error_set(SY_EUNSUPPORTED,
+                            "tensor '%.120s' has %llu bytes of strings, at most "
+                            "%lld are supported",
+                            sy_onnx_text(proto->name), (unsigned long long)all,
+                            (long long)SY_STRING_MOST);
+    *bytes = (size_t)(SY_STRING_HEAD + all);
+    SY_TRY(sy_graph_alloc(*bytes, 1, out));
+    char *to = (char *)*out + SY_STRING_HEAD;
+    memcpy(*out, &all, sizeof all);
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t length = (uint32_t)proto->string_data[i].len;
+        memcpy(to, &length, sizeof length);
+        if (length > 0)
+            memcpy(to + sizeof length, proto->string_data[i].data, length);
+        to += sizeof length + length;
+    }
+    return SY_OK;
+}
+
 /* Empties `proto` of its data. */
 int sy_onnx_read_tensor(struct sy_onnx_reader *r, Onnx__TensorProto *proto, const char *name,
                         int *out)
@@ -204,6 +252,10 @@ int sy_onnx_read_tensor(struct sy_onnx_reader *r, Onnx__TensorProto *proto, cons
     if (proto->segment)
         return sy_error_set(SY_EUNSUPPORTED, "tensor '%.120s' is stored in segments", name);
     SY_TRY(tensor_shape(proto, &shape, element_bytes, &bytes));
+    if (dtype == SY_DTYPE_STRING) {
+        SY_TRY(read_string_block(proto, (int64_t)(bytes / element_bytes), &data, &bytes));
+        return sy_graph_add_constant(r->graph, name, dtype, &shape, data, bytes, out);
+    }
     SY_TRY(read_data(r, proto, dtype, fours ? bytes / 2 + bytes % 2 : bytes, &data));
     if (fours)
         SY_TRY(unpack_fours(data, bytes, proto->data_type == INT4, &data));

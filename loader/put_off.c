@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "loader/expand.h"
+#include "loader/string_tensor.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
@@ -30,9 +31,12 @@ uint64_t sy_graph_shaped_room(const struct sy_graph *graph, int tensor,
     if (n < 0 ||
         __builtin_mul_overflow(n, (int64_t)sy_dtype_bytes(graph->tensors[tensor].dtype), &bytes))
         return UINT64_MAX;
+    if (graph->tensors[tensor].dtype == SY_DTYPE_STRING)
+        return sy_graph_string_offset(graph, tensor, shape, batch) +
+               sy_string_block_bytes(n, graph->string_bytes);
     if (!sy_graph_is_sized_at_run(graph, tensor))
         return (uint64_t)bytes;
-    return SY_ALIGN_UP((uint64_t)bytes, sizeof(int64_t)) + (1 + SY_MAX_RANK) * sizeof(int64_t);
+    return SY_ALIGN_UP((uint64_t)bytes, sizeof(int64_t)) + SY_SIZED_AT_RUN_BYTES;
 }
 
 uint64_t sy_graph_tensor_room(const struct sy_graph *graph, int tensor, int64_t batch)

@@ -4,6 +4,7 @@
 #include "loader/graph_infer.h"
 #include "loader/loop_trips.h"
 #include "loader/size_expr.h"
+#include "loader/size_facts.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
@@ -56,6 +57,20 @@ static void drop_attr(struct sy_node *node, const char *name)
         }
 }
 
+/* A branch that may not run, for the sizes of which there are none that fit both, is inferred where it runs. */
+static int infer_branch(struct sy_infer *in, struct sy_node *node, const char *name, bool is_open,
+                        struct sy_graph **body)
+{
+    int64_t before = in->facts ? in->facts->n_misfits : 0;
+    int status = sy_infer_body(in, node, name, 0, NULL, body);
+    bool misfits = in->facts && in->facts->n_misfits > before;
+    if (!is_open || !misfits || !in->puts_off ||
+        (status != SY_ECORRUPT && status != SY_EUNSUPPORTED))
+        return status;
+    *in->puts_off = true;
+    return sy_error_prefix(SY_EUNSUPPORTED, "a branch of other sizes");
+}
+
 /* A condition that is known leaves one branch; else both must give the same types and shapes. */
 int sy_rule_if(struct sy_infer *in, struct sy_node *node)
 {
@@ -71,7 +86,7 @@ int sy_rule_if(struct sy_infer *in, struct sy_node *node)
             drop_attr(node, names[i]);
             continue;
         }
-        SY_TRY(sy_infer_body(in, node, names[i], 0, NULL, &bodies[i]));
+        SY_TRY(infer_branch(in, node, names[i], known < 0, &bodies[i]));
         if (bodies[i]->n_outputs != node->n_outputs)
             return sy_infer_fail(node, SY_ECORRUPT, "'%s' has %d results", names[i],
                                  bodies[i]->n_outputs);

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "loader/graph_infer.h"
+#include "loader/size_expr.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
@@ -213,13 +214,34 @@ int sy_rule_scatter(struct sy_infer *in, struct sy_node *node)
     return sy_infer_same(in, node);
 }
 
+/* OneHot's depth, known: a number of any type, or a size. */
+static int read_depth(struct sy_infer *in, const struct sy_node *node, struct sy_dim *count)
+{
+    struct sy_dim *read;
+    float number;
+    int n;
+    *count = (struct sy_dim){0, 0};
+    if (sy_graph_scalar(in->graph, node->inputs[1], &number)) {
+        count->fixed = number >= 0 && number < 1e9f ? (int64_t)number : 0;
+        return SY_OK;
+    }
+    SY_TRY(sy_infer_dims(in, node, 1, "depth", &n, &read));
+    if (n == 1)
+        *count = read[0];
+    free(read);
+    if (n != 1)
+        return sy_infer_fail(node, SY_ECORRUPT, "depth is not one number");
+    if (sy_size_max(*count, (struct sy_dim){0, 0}, count) < 0)
+        return sy_infer_put_off(in, node, "a depth that is no size");
+    return SY_OK;
+}
+
 /* The depth as an input that is a constant, or the file's word for the shape. */
 int sy_rule_one_hot(struct sy_infer *in, struct sy_node *node)
 {
     const struct sy_tensor *indices, *depth, *values;
-    float number;
-    int axis, n;
-    int64_t count = 0;
+    struct sy_dim count;
+    int axis;
     SY_TRY(sy_infer_need(in, node, 0, &indices));
     SY_TRY(sy_infer_need(in, node, 1, &depth));
     SY_TRY(sy_infer_need(in, node, 2, &values));
@@ -231,13 +253,10 @@ int sy_rule_one_hot(struct sy_infer *in, struct sy_node *node)
     if (!sy_infer_is_known(in, node, 1)) {
         SY_TRY(sy_infer_declared(in, node, 0, &shape));
     } else {
-        if (sy_graph_scalar(in->graph, node->inputs[1], &number))
-            count = number >= 0 && number < 1e9f ? (int64_t)number : 0;
-        else
-            SY_TRY(sy_infer_ints(in, node, 1, "depth", 1, &n, &count));
+        SY_TRY(read_depth(in, node, &count));
         for (int i = shape.rank++; i > axis; i--)
             shape.dims[i] = shape.dims[i - 1];
-        shape.dims[axis] = (struct sy_dim){count, 0};
+        shape.dims[axis] = count;
     }
     SY_TRY(sy_node_set_int(node, "axis", axis));
     sy_infer_set(in, node, 0, dtype, &shape);

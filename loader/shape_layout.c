@@ -314,7 +314,18 @@ static bool count_open_floats(const struct sy_infer *in, const struct sy_node *n
     return least >= 0 || sy_size_max(*count, (struct sy_dim){0, 0}, count) == SY_OK;
 }
 
-/* Whether the length of a Range of known integers grows with N, and is linear in it. */
+/* How many steps there are in a span. False: the step is 0, or they are too large to divide. */
+static bool count_between(int64_t span, int64_t step, int64_t *count)
+{
+    *count = 0;
+    if (step == 0 || step == INT64_MIN || span == INT64_MIN)
+        return false;
+    if ((span > 0) == (step > 0) && span != 0)
+        *count = (span - (step > 0 ? 1 : -1)) / step + 1;
+    return true;
+}
+
+/* Whether the length of a Range of known integers is known beside open limits: it grows with N, and is linear in it. */
 static bool count_with_batch(const struct sy_infer *in, const struct sy_node *node,
                              struct sy_shape *shape)
 {
@@ -332,6 +343,8 @@ static bool count_with_batch(const struct sy_infer *in, const struct sy_node *no
     *shape = (struct sy_shape){.rank = 1};
     if (sy_dim_sub(limit[1], limit[0], &span) < 0 || limit[2].per_batch != 0)
         return false;
+    if (sy_dim_is_number(span) && limit[0].per_batch != 0)
+        return count_between(span.fixed, limit[2].fixed, &shape->dims[0].fixed);
     if (sy_dim_is_expr(span)) {
         struct sy_dim zero = {0, 0}, step = {llabs(limit[2].fixed), 0}, more = {step.fixed - 1, 0};
         if (limit[2].fixed < 0 && sy_size_sub(zero, span, &span) < 0)
@@ -379,12 +392,9 @@ int sy_rule_range(struct sy_infer *in, struct sy_node *node)
         if (n != 1)
             return sy_infer_fail(node, SY_ECORRUPT, "input %d is not one number", i);
     }
-    int64_t span, count = 0;
-    if (limit[2] == 0 || limit[2] == INT64_MIN ||
-        __builtin_sub_overflow(limit[1], limit[0], &span) || span == INT64_MIN)
+    int64_t span, count;
+    if (__builtin_sub_overflow(limit[1], limit[0], &span) || !count_between(span, limit[2], &count))
         return sy_infer_fail(node, SY_ECORRUPT, "step 0, or too long");
-    if ((span > 0) == (limit[2] > 0) && span != 0)
-        count = (span - (limit[2] > 0 ? 1 : -1)) / limit[2] + 1;
     if (count > SY_MAX_VALUES)
         return sy_infer_fail(node, SY_EUNSUPPORTED, "%lld numbers", (long long)count);
     struct sy_shape shape = {.rank = 1, .dims = {{count, 0}}};

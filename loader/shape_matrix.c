@@ -93,6 +93,23 @@ int sy_rule_softmax(struct sy_infer *in, struct sy_node *node)
     return sy_infer_same(in, node);
 }
 
+/* What is open of a scale or bias is as large as what it is for. */
+static int meet_scales(struct sy_infer *in, const struct sy_node *node, const struct sy_shape *x)
+{
+    for (int i = 1; i < node->n_inputs && i < 3; i++) {
+        if (node->inputs[i] < 0)
+            continue;
+        struct sy_shape own = in->graph->tensors[node->inputs[i]].shape;
+        for (int d = 1; d <= own.rank && d <= x->rank; d++) {
+            struct sy_dim *size = &own.dims[own.rank - d];
+            if (!sy_dim_is_number(*size) &&
+                !sy_infer_same_size(in, node, size, x->dims[x->rank - d]))
+                return sy_infer_fail(node, SY_EUNSUPPORTED, "input %d does not fit", i);
+        }
+    }
+    return SY_OK;
+}
+
 int sy_rule_layer_norm(struct sy_infer *in, struct sy_node *node)
 {
     const struct sy_tensor *x;
@@ -101,6 +118,7 @@ int sy_rule_layer_norm(struct sy_infer *in, struct sy_node *node)
     SY_TRY(sy_infer_axis(node, sy_node_int(node, "axis", -1), x->shape.rank, &axis));
     struct sy_shape shape = x->shape;
     bool extra = false;
+    SY_TRY(meet_scales(in, node, &shape));
     for (int i = axis; i < shape.rank; i++)
         shape.dims[i] = (struct sy_dim){1, 0};
     for (int i = 1; i < node->n_outputs; i++) {

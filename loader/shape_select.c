@@ -143,6 +143,18 @@ static int64_t clamp(int64_t value, int64_t low, int64_t high)
     return value < low ? low : value > high ? high : value;
 }
 
+/* "To the end", as exporters write it: no size is larger, which becomes a condition where it cannot be proven. */
+enum { FAR_END = 100000000 };
+
+/* Whether the end lies behind all elements. */
+static bool is_far(struct sy_infer *in, const struct sy_node *node, struct sy_dim size,
+                   struct sy_dim end)
+{
+    return sy_dim_is_number(end) &&
+           (end.fixed >= INT32_MAX ||
+            (end.fixed >= FAR_END && sy_infer_at_most(in, node, size, end)));
+}
+
 /* A bound of a slice as an element's number from 0 to `high`: from the end if it is negative. A difference of sizes is taken for one that is not
  * below 0, minus a size for one that is. */
 static int clamp_open(struct sy_infer *in, const struct sy_node *node, struct sy_dim bound,
@@ -150,6 +162,10 @@ static int clamp_open(struct sy_infer *in, const struct sy_node *node, struct sy
 {
     int64_t least, most;
     sy_size_bounds(bound, &least, &most);
+    if (is_far(in, node, size, bound)) {
+        *out = high;
+        return SY_OK;
+    }
     if (least < 0 && most > 0 && sy_infer_at_most(in, node, (struct sy_dim){0, 0}, bound))
         least = 0;
     if (most == 0 && least < 0 && sy_infer_at_most(in, node, bound, (struct sy_dim){-1, 0}))
@@ -158,10 +174,6 @@ static int clamp_open(struct sy_infer *in, const struct sy_node *node, struct sy
         SY_TRY(most < -INT32_MAX ? (bound = low, SY_OK) : sy_size_add(bound, size, &bound));
     else if (least < 0)
         return SY_EUNSUPPORTED;
-    if (least >= INT32_MAX) {
-        *out = high;
-        return SY_OK;
-    }
     SY_TRY(sy_size_max(bound, low, &bound));
     return sy_size_min(bound, high, out);
 }
@@ -217,7 +229,7 @@ static int slice_axis(struct sy_infer *in, const struct sy_node *node, struct sy
 {
     *out = (struct range){{0, 0}, size, 1};
     bool from_start = sy_dim_is(start, 0),
-         to_end = sy_dim_equal(end, size) || (end.per_batch == 0 && end.fixed >= INT32_MAX);
+         to_end = sy_dim_equal(end, size) || is_far(in, node, size, end);
     if (step == 1 && from_start && to_end)
         return SY_OK;
     if (step == 0 || step == INT64_MIN)

@@ -503,6 +503,16 @@ static int meet_first_states(struct sy_infer *in, const struct sy_node *node,
     return SY_OK;
 }
 
+/* An open number of features is what the weights are for. */
+static int meet_weights(struct sy_infer *in, const struct sy_node *node, struct sy_dim features,
+                        struct sy_dim wanted)
+{
+    bool is_open = sy_dim_is_expr(features) || sy_dim_is_expr(wanted);
+    if (is_open && in->facts && !sy_infer_same_size(in, node, &features, wanted))
+        return sy_infer_fail(node, SY_ECORRUPT, "weights for another number of features");
+    return SY_OK;
+}
+
 /* LSTM, GRU, RNN: y, the last state, and LSTM's last cell. */
 int sy_rule_recurrent(struct sy_infer *in, struct sy_node *node)
 {
@@ -515,6 +525,7 @@ int sy_rule_recurrent(struct sy_infer *in, struct sy_node *node)
         return sy_infer_fail(node, SY_ECORRUPT, "inputs that have not three dimensions");
     SY_TRY(sy_infer_fixed(in, node, &w->shape, 0, &directions));
     SY_TRY(sy_infer_fixed(in, node, &r->shape, 2, &hidden));
+    SY_TRY(meet_weights(in, node, x->shape.dims[2], w->shape.dims[2]));
     bool batch_first = sy_node_int(node, "layout", 0) != 0;
     struct sy_dim steps = x->shape.dims[batch_first], batch = x->shape.dims[!batch_first],
                   d = {directions, 0}, h = {hidden, 0};

@@ -2,8 +2,8 @@
  * model, by its name), floor(sum / sum), or min(0, sum).
  *
  * Expressions are kept once per process in one canonical form, and a struct sy_dim names them, so two that are written differently but can be seen
- * to be the same are equal as structs. The table only grows, up to a bound (EUNSUPPORTED). Symbols stand for numbers from 0 to 2^31 - 1, N for
- * 1 to 2^31 - 1. Everything stays linear in N: N in a product with itself, below a floor or in a min is EUNSUPPORTED, without a text, and so is an
+ * to be the same are equal as structs. The table only grows, up to a bound (EUNSUPPORTED). Symbols stand for numbers from 0 to SY_SIZE_MOST, N
+ * for 1 to SY_SIZE_MOST. Everything stays linear in N: N in a product with itself, below a floor or in a min is EUNSUPPORTED, without a text, and so is an
  * overflow. Any thread. */
 #ifndef SY_LOADER_SIZE_EXPR_H
 #define SY_LOADER_SIZE_EXPR_H
@@ -11,6 +11,9 @@
 #include "loader/graph.h"
 
 enum { SY_SIZE_MAX_TERMS = 24, SY_SIZE_MAX_DEGREE = 8, SY_SIZE_MOST_SYMBOLS = 64 };
+
+/* More than any dimension of a request; exporters write it for "to the end". */
+#define SY_SIZE_MOST 1000000000
 
 /* Atoms by number: 0 is N. */
 enum sy_atom_kind { SY_ATOM_N, SY_ATOM_SYMBOL, SY_ATOM_FLOOR, SY_ATOM_MIN };

@@ -19,6 +19,28 @@ void sy_facts_finish(struct sy_facts *facts)
     *facts = (struct sy_facts){0};
 }
 
+int sy_facts_save(const struct sy_facts *facts, struct sy_facts *to)
+{
+    *to = (struct sy_facts){.n_conditions = facts->n_conditions, .n_rewrites = facts->n_rewrites};
+    if (facts->n_rewrites == 0)
+        return SY_OK;
+    SY_TRY(sy_graph_alloc((size_t)facts->n_rewrites, sizeof *to->rewrites, &to->rewrites));
+    memcpy(to->rewrites, facts->rewrites, (size_t)facts->n_rewrites * sizeof *to->rewrites);
+    return SY_OK;
+}
+
+/* New conditions come last; a new rewrite changes those before it. */
+void sy_facts_go_back(struct sy_facts *facts, struct sy_facts *saved)
+{
+    while (facts->n_conditions > saved->n_conditions)
+        free(facts->conditions[--facts->n_conditions].where);
+    if (saved->n_rewrites > 0)
+        memcpy(facts->rewrites, saved->rewrites,
+               (size_t)saved->n_rewrites * sizeof *saved->rewrites);
+    facts->n_rewrites = saved->n_rewrites;
+    free(saved->rewrites);
+}
+
 static int rewritten(const struct sy_facts *facts, struct sy_dim dim, struct sy_dim *out)
 {
     *out = dim;
@@ -203,7 +225,7 @@ static bool assume_zero(struct sy_infer *in, const struct sy_node *node, struct 
     return assume_side(in->facts, node, zero) || add_condition(in->facts, node, a, b, false);
 }
 
-bool sy_infer_same_size(struct sy_infer *in, const struct sy_node *node, struct sy_dim *a,
+static bool may_be_same(struct sy_infer *in, const struct sy_node *node, struct sy_dim *a,
                         struct sy_dim b)
 {
     struct sy_dim zero, left = *a;
@@ -218,6 +240,15 @@ bool sy_infer_same_size(struct sy_infer *in, const struct sy_node *node, struct 
         !assume_zero(in, node, left, b, zero))
         return false;
     return rewritten(in->facts, *a, a) == SY_OK;
+}
+
+bool sy_infer_same_size(struct sy_infer *in, const struct sy_node *node, struct sy_dim *a,
+                        struct sy_dim b)
+{
+    bool same = may_be_same(in, node, a, b);
+    if (in->facts)
+        in->facts->n_misfits += !same;
+    return same;
 }
 
 bool sy_infer_same_shape(struct sy_infer *in, const struct sy_node *node, const struct sy_shape *a,

@@ -93,9 +93,9 @@ static struct bounds atom_bounds(int atom, int depth)
     struct sy_atom parts = sy_size_atom(atom);
     struct bounds a, out = {INT64_MIN, INT64_MAX};
     if (parts.kind == SY_ATOM_N)
-        return (struct bounds){1, INT32_MAX};
+        return (struct bounds){1, SY_SIZE_MOST};
     if (parts.kind == SY_ATOM_SYMBOL)
-        return (struct bounds){0, INT32_MAX};
+        return (struct bounds){0, SY_SIZE_MOST};
     a = bounds_of(parts.a, depth);
     if (parts.kind == SY_ATOM_MIN)
         return (struct bounds){SY_MIN(0, a.least), SY_MIN(0, a.most)};

@@ -5,7 +5,7 @@ set -eu
 
 packages="gcc g++ make pkg-config git libevent-dev libmsgpack-dev libjemalloc-dev libdnnl-dev liburing-dev
 libprotobuf-c-dev protobuf-c-compiler libonnx-dev libjansson-dev libxxhash-dev libbenchmark-dev libcmocka-dev
-libnuma-dev libhttp-parser-dev libnghttp2-dev zlib1g-dev libjpeg62-turbo-dev libpng-dev"
+libnuma-dev libhttp-parser-dev libnghttp2-dev zlib1g-dev libjpeg62-turbo-dev libpng-dev libpcre2-dev"
 
 missing=""
 for package in $packages "$@"; do
@@ -23,5 +23,7 @@ else
     echo "switchyard: cannot install packages as this user; run: sudo apt-get update && sudo $command" >&2
     exit 1
 fi
-$run apt-get update -qq
-DEBIAN_FRONTEND=noninteractive $run $command -qq
+# Another apt may be at work: up to ten minutes are waited for its lock.
+lock="-o DPkg::Lock::Timeout=600"
+$run apt-get $lock update -qq
+DEBIAN_FRONTEND=noninteractive $run $command $lock -qq

@@ -393,67 +393,6 @@ static void test_lists(void **state)
 
 /* ---- sizes ----------------------------------------------------------------------------------------- */
 
-/* The first half of the batch: not linear in N, so the run's business. */
-static void test_half_of_the_batch(void **state)
-{
-    (void)state;
-    ob_graph(&graph);
-    input("x", FLOAT, DIMS(-1, 2));
-    ob_int64s(&graph, "zero", 1, (const int64_t[]){0});
-    ob_int64s(&graph, "one", 1, (const int64_t[]){1});
-    ob_int64s(&graph, "two", 1, (const int64_t[]){2});
-    ob_add(&graph, "Shape", NAMES("x"), NAMES("shape"));
-    ob_add(&graph, "Slice", NAMES("shape", "zero", "one"), NAMES("n"));
-    ob_add(&graph, "Div", NAMES("n", "two"), NAMES("half"));
-    ob_add(&graph, "Slice", NAMES("x", "zero", "half", "zero"), NAMES("y"));
-    output("y", FLOAT, 2);
-    for (int64_t batch = 1; batch <= 5; batch++) {
-        float x[10];
-        for (int i = 0; i < 10; i++)
-            x[i] = (float)i;
-        struct ran r = run(batch, (const void *[]){x});
-        assert_ran(&r);
-        assert_int_equal(r.dims[0][0], batch / 2);
-        assert_int_equal(r.dims[0][1], 2);
-        assert_memory_equal(r.out.data[0], x, (size_t)(batch / 2) * 8);
-        drop(&r);
-    }
-}
-
-/* Whole numbers, padded by numbers of the run, with a value: the file does not say how large the result is. */
-static void test_padded_integers(void **state)
-{
-    (void)state;
-    ob_graph(&graph);
-    input("x", INT64, DIMS(-1, 3));
-    ob_int64s(&graph, "zero", 1, (const int64_t[]){0});
-    ob_int64s(&graph, "one", 1, (const int64_t[]){1});
-    ob_int64s(&graph, "last", 3, (const int64_t[]){0, 0, 0});
-    ob_int64s(&graph, "value", 0, (const int64_t[]){7});
-    ob_add(&graph, "Shape", NAMES("x"), NAMES("shape"));
-    ob_add(&graph, "Slice", NAMES("shape", "zero", "one"), NAMES("n"));
-    ob_add(&graph, "Mul", NAMES("n", "n"), NAMES("more"));
-    ob_add(&graph, "Sub", NAMES("more", "n"), NAMES("pad")); /* n * n - n */
-    ob_node(&node, "Concat", NAMES("last", "pad"), NAMES("pads"));
-    ob_attr_int(&node, "axis", 0);
-    ob_message(&graph, OB_GRAPH_NODE, &node);
-    ob_add(&graph, "Pad", NAMES("x", "pads", "value"), NAMES("y"));
-    output("y", INT64, 2);
-    for (int64_t batch = 1; batch <= 4; batch++) {
-        int64_t x[12], width = 3 + batch * batch - batch;
-        for (int i = 0; i < 12; i++)
-            x[i] = i;
-        struct ran r = run(batch, (const void *[]){x});
-        assert_ran(&r);
-        assert_int_equal(r.dims[0][0], batch);
-        assert_int_equal(r.dims[0][1], width);
-        for (int64_t i = 0; i < batch * width; i++)
-            assert_int_equal(((int64_t *)r.out.data[0])[i],
-                             i % width < 3 ? i / width * 3 + i % width : 7);
-        drop(&r);
-    }
-}
-
 /* A size that is an input: any up to the room, refused beyond it and where it is no size, and the program goes on. */
 static void test_too_large(void **state)
 {
@@ -560,9 +499,7 @@ int main(void)
         cmocka_unit_test(test_turns_alike),
         cmocka_unit_test(test_growing_loop),
         cmocka_unit_test(test_lists),
-        cmocka_unit_test(test_half_of_the_batch),
         cmocka_unit_test(test_too_large),
-        cmocka_unit_test(test_padded_integers),
         cmocka_unit_test(test_room_grows),
         cmocka_unit_test(test_stopped_between_nodes),
     };

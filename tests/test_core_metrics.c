@@ -11,6 +11,7 @@
 
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
+#include "runtime/base/text_copy.h"
 #include "runtime/core_metrics.h"
 #include "runtime/front/metrics/metrics_body.h"
 #include "runtime/front/metrics/metrics_snapshot.h"
@@ -234,7 +235,7 @@ static char *body(const struct sy_metrics_input *in)
     size_t bytes;
 
     assert_int_equal(sy_metrics_body(in, &text, &bytes), SY_OK);
-    char *copy = strndup(text, bytes);
+    char *copy = sy_text_copy(text, bytes);
     free(text);
     return copy;
 }

@@ -122,13 +122,6 @@ static void test_sequences_stay_inside(void **state)
     ob_add(&graph, "SequenceAt", NAMES("x", "at"), NAMES("y"));
     value(&graph, OB_GRAPH_OUTPUT, "y", FLOAT);
     assert_refused("(SequenceAt, opset 13): input 0 is not a sequence");
-    ob_graph(&graph);
-    ob_input(&graph, OB_GRAPH_INPUT, "x", FLOAT, DIMS(-1, STEPS));
-    ob_node(&node, "SplitToSequence", NAMES("x"), NAMES("s")); /* axis 0: of the batch */
-    ob_message(&graph, OB_GRAPH_NODE, &node);
-    ob_add(&graph, "SequenceLength", NAMES("s"), NAMES("y"));
-    value(&graph, OB_GRAPH_OUTPUT, "y", INT64);
-    assert_refused("(SplitToSequence, opset 13)");
 }
 
 /* h <- h + x[:, t], forwards or backwards; all h, in order or turned, at place 0 or 1. */

@@ -14,6 +14,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/printable.h"
 #include "runtime/base/status.h"
+#include "runtime/base/text_copy.h"
 #include "runtime/metrics/exposition.h"
 #include "tests/seed.h"
 
@@ -25,7 +26,7 @@ static char *written(struct sy_exposition *e)
     size_t bytes;
 
     assert_int_equal(sy_exposition_end(e, &text, &bytes), SY_OK);
-    char *copy = strndup(text, bytes);
+    char *copy = sy_text_copy(text, bytes);
     assert_int_equal(strlen(copy), bytes);
     free(text);
     sy_exposition_finish(e);

@@ -1,4 +1,5 @@
 /* The HTTP server as such, on a fake core: what a request may look like, what it may not, and in which order answers come. */
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -41,12 +42,37 @@ static void test_keep_alive(void **state)
     close(fd);
 }
 
+/* Sends while the test reads. */
+struct sender {
+    pthread_t thread;
+    const char *text;
+    size_t bytes;
+    int fd;
+    bool half_closes; /* at the end */
+};
+
+static void *send_all(void *ctx)
+{
+    struct sender *sender = ctx;
+
+    http_send(sender->fd, sender->text, sender->bytes);
+    if (sender->half_closes)
+        shutdown(sender->fd, SHUT_WR);
+    return NULL;
+}
+
+static void send_beside(struct sender *sender)
+{
+    assert_int_equal(pthread_create(&sender->thread, NULL, send_all, sender), 0);
+}
+
 static void test_pipelining(void **state)
 {
     int fd = http_connect(fake_http_port);
     char *text = NULL, body[200];
     size_t n = 0;
     FILE *all = open_memstream(&text, &n);
+    struct sender sender = {.fd = fd};
 
     (void)state;
     for (int i = 0; i < 2000; i++) { /* more than is held while one is answered */
@@ -62,10 +88,9 @@ static void test_pipelining(void **state)
                     length, body);
     }
     fclose(all);
-    if (fork() == 0) { /* it is sent while we read */
-        http_send(fd, text, n);
-        _exit(0);
-    }
+    sender.text = text;
+    sender.bytes = n;
+    send_beside(&sender); /* it is sent while we read */
     for (int i = 0; i < 2000; i++) {
         struct http_answer answer;
 
@@ -76,6 +101,7 @@ static void test_pipelining(void **state)
             assert_memory_equal(answer.body, body, strlen(body));
         http_forget(&answer);
     }
+    pthread_join(sender.thread, NULL);
     free(text);
     close(fd);
 }
@@ -336,19 +362,18 @@ static void test_half_close_behind_answers(void **state)
     static const char request[] = "GET /v2 HTTP/1.1\r\n\r\n";
     int fd = http_connect(fake_http_port), n = 10000;
     char *text = malloc(sizeof request * (size_t)n);
+    struct sender sender = {
+        .fd = fd, .text = text, .bytes = (sizeof request - 1) * (size_t)n, .half_closes = true};
 
     (void)state;
     for (int i = 0; i < n; i++)
         memcpy(text + (size_t)i * (sizeof request - 1), request, sizeof request);
-    if (fork() == 0) {
-        http_send(fd, text, (size_t)n * (sizeof request - 1));
-        shutdown(fd, SHUT_WR);
-        _exit(0);
-    }
-    free(text);
+    send_beside(&sender);
     usleep(200000);
     for (int i = 0; i < n; i++)
         http_expect(fd, 200);
+    pthread_join(sender.thread, NULL);
+    free(text);
     assert_true(http_is_closed(fd));
     close(fd);
 }

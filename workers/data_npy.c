@@ -49,6 +49,14 @@ static double element(const struct sy_npy *npy, uint64_t i)
         return ((const double *)npy->data)[i];
     case SY_DTYPE_I64:
         return (double)((const int64_t *)npy->data)[i];
+    case SY_DTYPE_U64:
+        return (double)((const uint64_t *)npy->data)[i];
+    case SY_DTYPE_U32:
+        return ((const uint32_t *)npy->data)[i];
+    case SY_DTYPE_U16:
+        return ((const uint16_t *)npy->data)[i];
+    case SY_DTYPE_I16:
+        return ((const int16_t *)npy->data)[i];
     case SY_DTYPE_I32:
         return ((const int32_t *)npy->data)[i];
     case SY_DTYPE_I8:

@@ -13,6 +13,7 @@ struct sy_pair_rules {
     enum sy_op op;
     bool is_c_modulo; /* Mod: the rest has the sign of the first, as C's */
     bool is_left;     /* BitShift */
+    bool is_unsigned; /* of 64 bits: integers are the bits of uint64 */
 };
 
 SY_FORMULA double sy_pair_float_modulo(const struct sy_pair_rules *rules, double a, double b)
@@ -109,8 +110,47 @@ SY_FORMULA int64_t sy_pair_compare(enum sy_op op, int64_t a, int64_t b)
     }
 }
 
+/* What differs from int64 for operands of uint64. */
+SY_FORMULA bool sy_pair_of_unsigned(const struct sy_pair_rules *rules, uint64_t a, uint64_t b,
+                                    uint64_t *out)
+{
+    switch (rules->op) {
+    case SY_OP_DIV:
+        *out = b ? a / b : 0;
+        return true;
+    case SY_OP_MOD:
+        *out = b ? a % b : 0;
+        return true;
+    case SY_OP_MAX:
+        *out = a > b ? a : b;
+        return true;
+    case SY_OP_MIN:
+        *out = a < b ? a : b;
+        return true;
+    case SY_OP_PRELU:
+        *out = a;
+        return true;
+    case SY_OP_BIT_SHIFT:
+        *out = b > 63 ? 0 : rules->is_left ? a << b : a >> b;
+        return true;
+    case SY_OP_EQUAL:
+    case SY_OP_GREATER:
+    case SY_OP_GREATER_OR_EQUAL:
+    case SY_OP_LESS:
+    case SY_OP_LESS_OR_EQUAL: /* 2^63 less, they have the order of int64 */
+        *out = (uint64_t)sy_pair_compare(rules->op, (int64_t)(a ^ (UINT64_C(1) << 63)),
+                                         (int64_t)(b ^ (UINT64_C(1) << 63)));
+        return true;
+    default:
+        return false;
+    }
+}
+
 SY_FORMULA int64_t sy_pair_of_integers(const struct sy_pair_rules *rules, int64_t a, int64_t b)
 {
+    uint64_t result;
+    if (rules->is_unsigned && sy_pair_of_unsigned(rules, (uint64_t)a, (uint64_t)b, &result))
+        return (int64_t)result;
     switch (rules->op) {
     case SY_OP_ADD:
     case SY_OP_SUM:

@@ -6,8 +6,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "loader/explain.h"
 #include "loader/graph_bind.h"
 #include "loader/package.h"
+#include "loader/string_tensor.h"
 #include "runtime/base/status.h"
 #include "runtime/cli/cli.h"
 #include "runtime/cli/import_precision.h"
@@ -232,12 +234,23 @@ static void print_sizes(const char *path)
     if (sy_package_open(path, &package) < 0)
         return; /* whoever uses it says why */
     for (int i = 0; i < package->graph->n_symbols; i++)
-        if (i != sy_graph_room_size(package->graph))
+        if (!sy_graph_is_own_size(package->graph, i))
             fprintf(stderr,
                     "%s: each request chooses its %s, usually %lld; --dim %s=SIZE fixes it\n",
                     package->name, package->graph->symbols[i].name,
                     (long long)package->graph->symbols[i].usual, package->graph->symbols[i].name);
     sy_package_close(package);
+}
+
+static int explain_model(const char *onnx, const struct sy_cli_import *options)
+{
+    struct sy_graph *graph;
+    SY_TRY(sy_onnx_read_sized(onnx, options->dims, options->n_dims, &graph));
+    int status = sy_graph_infer(graph);
+    if (status == SY_OK)
+        status = sy_explain_print(graph, stdout);
+    sy_graph_free(graph);
+    return status;
 }
 
 int sy_cmd_import(int argc, char **argv)
@@ -266,6 +279,10 @@ int sy_cmd_import(int argc, char **argv)
          "with --device cuda: operators that its engine lacks are computed on the host, in "
          "between, "
          "instead of being refused"},
+        {"explain", NULL,
+         "write no package; print which nodes are sized at run (their results' sizes depend on "
+         "data), why, and what decides; or that nothing is. With --dim as the import would have "
+         "it"},
         {NULL, NULL, NULL}};
     struct sy_cli_parser parser = {"import MODEL.onnx [options]\n\nReads the model, infers shapes, "
                                    "fuses, packs the weights for the device and times each layer. "
@@ -276,7 +293,7 @@ int sy_cmd_import(int argc, char **argv)
     const char *value, *onnx = NULL;
     struct sy_cli_import import = {.device = "host", .profile = true};
     int64_t n_threads = 0;
-    bool update = false, has_precision = false;
+    bool update = false, has_precision = false, explain = false;
     int got;
 
     while ((got = sy_cli_next(&parser, &value)) >= 0 || got == SY_CLI_WORD) {
@@ -307,6 +324,8 @@ int sy_cmd_import(int argc, char **argv)
                 return sy_cli_usage("--dim: %s", sy_error_text());
         } else if (got == 9)
             import.allow_host_ops = true;
+        else if (got == 10)
+            explain = true;
         else if (got == 4 && sy_cli_integer(value, 1, 1024, &n_threads) < 0)
             return sy_cli_usage("--threads: %s", sy_error_text());
     }
@@ -315,6 +334,8 @@ int sy_cmd_import(int argc, char **argv)
         return got == SY_CLI_HELP ? 0 : 2;
     if (!onnx || !default_names(onnx, path, sizeof(path), name, sizeof(name)))
         return sy_cli_usage("import which model? see switchyard import --help");
+    if (explain)
+        return explain_model(onnx, &import) < 0 ? sy_cli_fail_status() : 0;
     if (import.n_calibrate > 0 && import.precision == SY_PRECISION_F32 &&
         (has_precision || !update))
         return sy_cli_usage("--calibrate compares another precision with f32: give --precision");

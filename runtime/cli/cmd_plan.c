@@ -8,6 +8,7 @@
 #include "loader/direct_read.h"
 #include "loader/free_prefix.h"
 #include "loader/package.h"
+#include "loader/string_tensor.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/cli/cli.h"
@@ -125,7 +126,7 @@ static int draw_package(const struct sy_package *package, const struct sy_link_c
     if (status == SY_OK) {
         printf("%s, batch %lld", package->name, (long long)batch);
         for (int i = 0; i < package->graph->n_symbols; i++) /* as profiled */
-            if (i != sy_graph_room_size(package->graph))
+            if (!sy_graph_is_own_size(package->graph, i))
                 printf(", %s %lld", package->graph->symbols[i].name,
                        (long long)package->graph->symbols[i].usual);
         printf(": %d layers, %.1f MB, compute %s\n", package->n_layers,

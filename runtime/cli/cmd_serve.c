@@ -433,7 +433,10 @@ static int start(struct serve *serve)
     SY_TRY(measure_link(serve)); /* first: a device that is not there is all there is to say */
     SY_TRY(sy_core_create(serve->base, &serve->core_config, &serve->core));
     serve->fronts.front = (struct sy_front){
-        .base = serve->base, .handlers = &sy_core_own_handlers, .core = serve->core};
+        .base = serve->base,
+        .handlers = &sy_core_own_handlers,
+        .core = serve->core,
+        .string_bytes = (int64_t)SY_MIN(serve->fronts.string_bytes, (uint64_t)INT64_MAX)};
     SY_TRY(sy_serve_fronts_start(&serve->fronts));
     SY_TRY(sy_rpc_server_create(&serve->rpc_config, &serve->fronts.front, &serve->rpc));
     /* Jobs that were there before, or come meanwhile, would take the room that these models are sure to have beside jobs. */

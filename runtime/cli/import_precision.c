@@ -55,6 +55,13 @@ static int64_t bound_of(const struct sy_graph *graph, int tensor)
     return bound;
 }
 
+/* A whole number that the type holds; little-endian: the low bytes come first. */
+static void put_whole(struct sy_npy *to, int64_t i, uint64_t value)
+{
+    size_t bytes = sy_dtype_bytes(to->dtype);
+    memcpy((char *)to->data + (size_t)i * bytes, &value, bytes);
+}
+
 static int make_random(const struct sy_graph *graph, struct samples *s)
 {
     uint64_t state = 1;
@@ -77,12 +84,10 @@ static int make_random(const struct sy_graph *graph, struct samples *s)
                 ((uint16_t *)to->data)[k] = sy_float_to_half(unit);
             else if (t->dtype == SY_DTYPE_BF16)
                 ((uint16_t *)to->data)[k] = sy_float_to_bf16(unit);
-            else if (t->dtype == SY_DTYPE_I64)
-                ((int64_t *)to->data)[k] = (int64_t)(r % (uint64_t)bound);
-            else if (t->dtype == SY_DTYPE_I32)
-                ((int32_t *)to->data)[k] = (int32_t)(r % (uint64_t)bound);
-            else if (t->dtype == SY_DTYPE_BOOL || sy_dtype_bytes(t->dtype) == 1)
+            else if (sy_dtype_bytes(t->dtype) == 1)
                 ((uint8_t *)to->data)[k] = (uint8_t)(r & 1);
+            else if (t->dtype != SY_DTYPE_F64)
+                put_whole(to, k, r % (uint64_t)bound);
         }
     }
     return SY_OK;

@@ -27,6 +27,9 @@ static void fill_random(void *data, size_t bytes, enum sy_dtype dtype, uint64_t 
 
         if (dtype == SY_DTYPE_F32)
             memcpy((char *)data + at, &value, size);
+        else if (dtype == SY_DTYPE_STRING) /* a length of 4, and letters */
+            memcpy((char *)data + at,
+                   (const char[]){4, 0, 0, 0, 'a', 'b', (char)('a' + whole), 'd'}, size);
         else
             memcpy((char *)data + at, &whole, size);
     }

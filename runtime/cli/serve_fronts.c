@@ -98,6 +98,7 @@ int sy_serve_fronts_option(struct sy_serve_fronts *fronts, const char *name, con
         {"grpc-idle", NULL, &grpc->idle_ns},
         {"grpc-header-time", NULL, &grpc->header_ns},
         {"grpc-stall", NULL, &grpc->stall_ns},
+        {"string-bytes", &fronts->string_bytes, NULL},
     };
 
     for (size_t i = 0; i < SY_ARRAY_LEN(known); i++)

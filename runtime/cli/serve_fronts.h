@@ -13,6 +13,7 @@ struct sy_serve_fronts {
     const char *page_token;
     struct sy_otlp_config otlp; /* url NULL: off */
     double otlp_sample;
+    uint64_t string_bytes; /* of a request; 0: SY_FRONT_STRING_BYTES */
     struct sy_http_server *http_server, *metrics_server;
     struct sy_grpc_server *grpc_server;
     struct sy_metrics_routes *metrics_routes;
@@ -29,6 +30,8 @@ struct sy_serve_fronts {
          "what the live page's buttons need; default none: this machine's own pages only"},        \
         {"otlp", "URL", "send each request's spans to this collector: http://HOST:4318"},          \
         {"otlp-sample", "RATIO", "of requests without a traceparent, 0 to 1; default 1"},          \
+        {"string-bytes", "SIZE",                                                                   \
+         "strings of one request, and of its results; default 64Mi, at most 1Gi; more is 413"},    \
         {"http-header-bytes", "SIZE", "request line and header lines; default 32Ki; more is 431"}, \
         {"http-body-bytes", "SIZE", "a request's body, inflated; default 1Gi; more is 413"},       \
         {"http-buffered-bytes", "SIZE", "unfinished requests together; default 2Gi; more is 503"}, \

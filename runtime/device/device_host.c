@@ -17,12 +17,13 @@
  * one is free in a position-independent program. */
 #if defined __SANITIZE_THREAD__
 #define POOL_BASE   0x1000000000ull
-#define POOL_STRIDE 0x100000000ull /* 4 GiB */
+#define POOL_STRIDE 0x480000000ull /* 18 GiB; the range ends at 512 GiB */
+#define POOL_SLOTS  24
 #else
 #define POOL_BASE   0x500000000000ull
 #define POOL_STRIDE 0x10000000000ull /* 1 TiB */
+#define POOL_SLOTS  64
 #endif
-#define POOL_SLOTS 64
 
 struct host_pool {
     struct sy_pool_memory base;

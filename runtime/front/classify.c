@@ -31,6 +31,18 @@ static bool value_at(enum sy_dtype dtype, const void *data, int64_t i, double *o
     case SY_DTYPE_U8:
         *out = ((const uint8_t *)data)[i];
         return true;
+    case SY_DTYPE_I16:
+        *out = ((const int16_t *)data)[i];
+        return true;
+    case SY_DTYPE_U16:
+        *out = ((const uint16_t *)data)[i];
+        return true;
+    case SY_DTYPE_U32:
+        *out = ((const uint32_t *)data)[i];
+        return true;
+    case SY_DTYPE_U64:
+        *out = (double)((const uint64_t *)data)[i];
+        return true;
     case SY_DTYPE_I32:
         *out = ((const int32_t *)data)[i];
         return true;

@@ -38,6 +38,7 @@ struct sy_front {
     struct sy_refusals refused;               /* of requests that never reached the core */
     struct sy_offload *offload; /* threads for what takes longer than a millisecond (http, grpc) */
     struct sy_shared_regions *regions; /* system shared memory of clients; NULL: not served */
+    int64_t string_bytes;              /* most of one request's strings; 0: SY_FRONT_STRING_BYTES */
     bool is_ready; /* what is loaded at start is loaded, and nothing is being drained */
     struct sy_front_room {
         uint64_t content; /* the package's content_hash; 0: none */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "loader/string_tensor.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/front/front_infer_internal.h"
@@ -137,6 +138,9 @@ static int add_input(struct sy_front_infer *infer, const char *name, const char 
         SY_TRY(sy_front_reshape_input(reshape, tensor->name, &rank, infer->dims[index]));
     SY_TRY(sy_front_tensor_check_dims(tensor, rank, infer->dims[index]));
     SY_TRY(sy_front_tensor_bytes(tensor, rank, infer->dims[index], &infer->inputs[index].bytes));
+    infer->inputs[index].n = (int64_t)(infer->inputs[index].bytes / sy_dtype_bytes(tensor->dtype));
+    if (tensor->dtype == SY_DTYPE_STRING)
+        infer->inputs[index].bytes = 0;
     infer->inputs[index].is_given = true;
     *out_input = index;
     return SY_OK;
@@ -290,7 +294,9 @@ int sy_front_infer_prepare(struct sy_front_infer *infer)
 {
     assert(infer->phase == SY_FRONT_SOLVED);
     sy_front_infer_recall_room(infer);
+    sy_front_infer_size_strings(infer);
     SY_TRY(refuse(infer->front, SY_REFUSED_SLAB_FULL, sy_front_infer_take_slab(infer)));
+    sy_front_infer_write_heads(infer);
     infer->phase = SY_FRONT_PREPARED;
     return SY_OK;
 }
@@ -308,7 +314,8 @@ enum sy_dtype sy_front_infer_input_dtype(const struct sy_front_infer *infer, int
 void *sy_front_infer_input_data(struct sy_front_infer *infer, int input)
 {
     assert(infer->phase == SY_FRONT_PREPARED);
-    return sy_front_infer_pointer(infer, &infer->inputs[input]);
+    char *at = sy_front_infer_pointer(infer, &infer->inputs[input]);
+    return at && sy_front_infer_has_strings(infer, input) ? at + SY_STRING_HEAD : at;
 }
 
 /* ---- running --------------------------------------------------------------------------------------------- */
@@ -331,22 +338,24 @@ static int submit(struct sy_front_infer *infer)
                                   &infer->options, core_done, infer, &infer->id);
 }
 
-/* The same request with more room for its results, if this run's do not fit; what is left of its deadline is its deadline. */
-static int run_again(struct sy_front_infer *infer, bool *again)
+/* The same request with more room for its results or strings, if this run's do not fit; what is left of its deadline is its deadline. */
+static int run_again(struct sy_front_infer *infer, bool strings, bool *again)
 {
     const struct sy_request_report *report = &infer->report;
     sy_ns took =
         report->finished_ns > report->arrived_ns ? report->finished_ns - report->arrived_ns : 0;
     bool more;
 
-    SY_TRY(sy_front_infer_grow_room(infer, &more));
+    SY_TRY(strings ? sy_front_infer_grow_strings(infer, &more)
+                   : sy_front_infer_grow_room(infer, &more));
     if (!more)
         return SY_OK;
     sy_front_infer_give_back(infer, infer->outputs, infer->graph->n_outputs);
     for (int i = 0; i < infer->graph->n_outputs; i++)
         SY_TRY(sy_front_infer_take_output(infer, i));
-    sy_front_room_remember(infer->front, infer->model->package->content_hash,
-                           infer->sizes.of[sy_graph_room_size(infer->graph)]);
+    if (!strings)
+        sy_front_room_remember(infer->front, infer->model->package->content_hash,
+                               infer->sizes.of[sy_graph_room_size(infer->graph)]);
     if (infer->options.deadline_ns > 0)
         infer->options.deadline_ns =
             infer->options.deadline_ns > took ? infer->options.deadline_ns - took : 1;
@@ -383,10 +392,12 @@ static void core_done(void *ctx, int status, const char *error,
 
     infer->report = *report;
     infer->has_report = true;
-    if (status == SY_OK && !infer->is_canceled) {
-        status = run_again(infer, &again);
-        snprintf(why, sizeof why, "%s", sy_error_text()); /* others overwrite it */
-        error = why;
+    bool strings = status == SY_ETOOBIG && sy_graph_string_size(infer->graph) >= 0;
+    if ((status == SY_OK || strings) && !infer->is_canceled) {
+        int more = run_again(infer, strings, &again);
+        status = strings && more == SY_OK && !again ? status : more;
+        snprintf(why, sizeof why, "%s", more == status ? sy_error_text() : error);
+        error = why; /* others overwrite it */
     }
     if (!again)
         finish(infer, status, error);
@@ -453,6 +464,28 @@ static int known_output(const struct sy_front_infer *infer, int output, struct s
     return SY_OK;
 }
 
+/* From the block: what lies there was checked by the worker, and is again. */
+static int strings_of(const struct sy_front_infer *infer, int tensor, const struct sy_shape *room,
+                      struct sy_front_tensor *out)
+{
+    uint64_t offset = sy_graph_string_offset(infer->graph, tensor, room, infer->batch), bytes;
+    const char *block = (const char *)out->data + offset;
+    int64_t n = 1;
+
+    for (int d = 0; d < out->rank; d++)
+        n *= out->dims[d];
+    memcpy(&bytes, block, sizeof bytes);
+    if (!sy_string_block_is_valid(block,
+                                  sy_string_block_bytes(sy_shape_elements(room, infer->batch),
+                                                        sy_front_infer_string_heap(infer)),
+                                  n) ||
+        (bytes == 0 && n > 0))
+        return sy_error_set(SY_ECORRUPT, "output '%.100s': its strings are not whole", out->name);
+    out->data = block + SY_STRING_HEAD;
+    out->bytes = bytes;
+    return SY_OK;
+}
+
 int sy_front_infer_output(const struct sy_front_infer *infer, int output,
                           struct sy_front_tensor *out)
 {
@@ -473,6 +506,8 @@ int sy_front_infer_output(const struct sy_front_infer *infer, int output,
     out->rank = shape.rank;
     for (int d = 0; d < shape.rank; d++)
         out->dims[d] = shape.dims[d].fixed;
+    if (out->dtype == SY_DTYPE_STRING && infer->batch > 0)
+        SY_TRY(strings_of(infer, index, &room, out));
     const struct sy_core_reshape *reshape = sy_front_reshape_of(infer->model, true, output);
     if (reshape)
         sy_front_reshape_output(reshape, &out->rank, out->dims);

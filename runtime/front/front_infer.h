@@ -55,7 +55,12 @@ int sy_front_infer_solve(struct sy_front_infer *infer);
 /* Takes the slab memory: the caller has checked that the data of each input is there or announced, so that a claim alone reserves no memory. ENOMEM_HOST: it can never fit
  * into the slab; EBUSY: not now. */
 int sy_front_infer_prepare(struct sy_front_infer *infer);
-/* Bytes that the input has by its shape and dtype. */
+/* Of an input of strings, between solve and prepare: its strings, with their lengths, have at most so many bytes, which are there or announced. EARG: fewer
+ * than its elements need; ETOOBIG: over the front end's limit. Not called: all of them are empty. Whoever writes fewer says so (sy_string_block_end). */
+int sy_front_infer_announce_strings(struct sy_front_infer *infer, int input, uint64_t bytes);
+bool sy_front_infer_has_strings(const struct sy_front_infer *infer, int input);
+int64_t sy_front_infer_elements(const struct sy_front_infer *infer, int input);
+/* Bytes that the input has by its shape and dtype; of strings, as announced. */
 uint64_t sy_front_infer_input_bytes(const struct sy_front_infer *infer, int input);
 enum sy_dtype sy_front_infer_input_dtype(const struct sy_front_infer *infer, int input);
 /* Where the caller writes the input (input_bytes of them), until start. NULL: it was placed in a region. */

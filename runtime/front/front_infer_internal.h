@@ -15,9 +15,10 @@ enum sy_front_phase {
 
 /* A tensor of the request: in the slab, taken by it, or in a region. */
 struct sy_front_piece {
-    bool is_given; /* inputs: it was added */
-    bool in_slab;  /* and is to be given back */
-    uint64_t region, at, bytes;
+    bool is_given;              /* inputs: it was added */
+    bool in_slab;               /* and is to be given back */
+    uint64_t region, at, bytes; /* of strings: as announced */
+    int64_t n;                  /* inputs: elements */
 };
 
 struct sy_front_infer {
@@ -45,6 +46,7 @@ struct sy_front_infer {
 int sy_front_infer_take_slab(struct sy_front_infer *infer);
 /* Of one output, by the sizes as they are now; or checks that its place in a region has enough bytes. */
 int sy_front_infer_take_output(struct sy_front_infer *infer, int output);
+int sy_front_infer_take_input(struct sy_front_infer *infer, int input);
 void sy_front_infer_give_back(struct sy_front_infer *infer, struct sy_front_piece *pieces, int n);
 /* NULL: it lies in a region. */
 void *sy_front_infer_pointer(const struct sy_front_infer *infer,
@@ -52,6 +54,13 @@ void *sy_front_infer_pointer(const struct sy_front_infer *infer,
 /* With this request's sizes. */
 int sy_front_infer_output_shape(const struct sy_front_infer *infer, int output,
                                 struct sy_shape *shape);
+/* The size of the run's string heap, if the model has one; the strings' heads. */
+void sy_front_infer_size_strings(struct sy_front_infer *infer);
+void sy_front_infer_write_heads(struct sy_front_infer *infer);
+/* After a run that failed with ETOOBIG: its inputs in larger memory; *more: there is a larger heap. */
+int sy_front_infer_grow_strings(struct sy_front_infer *infer, bool *more);
+uint64_t sy_front_infer_string_heap(const struct sy_front_infer *infer); /* bytes, as it is now */
+int64_t sy_front_infer_most_strings(const struct sy_front_infer *infer); /* bytes */
 /* A request begins with the output sizes that its model needed before: else each would run twice. */
 void sy_front_infer_recall_room(struct sy_front_infer *infer);
 /* After a run: sets the sizes that its results need; *more: these are larger than before. ENOMEM_HOST: the model has no size that could grow. */

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "loader/string_tensor.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/front/front_infer_internal.h"
@@ -37,6 +38,8 @@ static int output_room(const struct sy_front_infer *infer, int output, uint64_t 
 
     SY_TRY(sy_front_infer_output_shape(infer, output, &shape));
     *bytes = sy_graph_shaped_room(infer->graph, tensor, &shape, infer->batch);
+    if (infer->graph->tensors[tensor].dtype == SY_DTYPE_STRING && *bytes != UINT64_MAX)
+        *bytes += SY_ALIGN_UP(sy_front_infer_string_heap(infer), 16u);
     if (*bytes == UINT64_MAX)
         return sy_error_set(SY_EARG, "output \"%s\" would have more bytes than can be counted",
                             infer->graph->tensors[tensor].name);
@@ -58,7 +61,8 @@ int sy_front_infer_take_output(struct sy_front_infer *infer, int output)
     SY_TRY(output_room(infer, output, &bytes));
     if (piece->region == 0)
         return take_piece(infer, piece, bytes);
-    if (sy_graph_is_sized_at_run(infer->graph, infer->graph->outputs[output]))
+    if (sy_graph_is_sized_at_run(infer->graph, infer->graph->outputs[output]) ||
+        infer->graph->tensors[infer->graph->outputs[output]].dtype == SY_DTYPE_STRING)
         return sy_error_set(SY_EUNSUPPORTED,
                             "output \"%s\" has a size that only a run knows: it cannot be written "
                             "to shared memory; ask for it in the answer",
@@ -70,11 +74,25 @@ int sy_front_infer_take_output(struct sy_front_infer *infer, int output)
     return SY_OK;
 }
 
+static uint64_t input_room(const struct sy_front_infer *infer, int input)
+{
+    const struct sy_front_piece *piece = &infer->inputs[input];
+
+    return sy_front_infer_has_strings(infer, input)
+               ? sy_string_block_bytes(piece->n, sy_front_infer_string_heap(infer))
+               : piece->bytes;
+}
+
+int sy_front_infer_take_input(struct sy_front_infer *infer, int input)
+{
+    return take_piece(infer, &infer->inputs[input], input_room(infer, input));
+}
+
 static int take_tensors(struct sy_front_infer *infer)
 {
     for (int i = 0; i < infer->graph->n_inputs; i++)
         if (infer->inputs[i].region == 0)
-            SY_TRY(take_piece(infer, &infer->inputs[i], infer->inputs[i].bytes));
+            SY_TRY(sy_front_infer_take_input(infer, i));
     for (int i = 0; i < infer->graph->n_outputs; i++)
         SY_TRY(sy_front_infer_take_output(infer, i));
     return SY_OK;
@@ -87,7 +105,7 @@ static int slab_bytes_wanted(const struct sy_front_infer *infer, uint64_t size, 
 
     for (int i = 0; i < infer->graph->n_inputs; i++)
         if (infer->inputs[i].region == 0)
-            wants += SY_MIN(infer->inputs[i].bytes, size);
+            wants += SY_MIN(input_room(infer, i), size);
     for (int i = 0; i < infer->graph->n_outputs && wants <= size; i++) {
         SY_TRY(output_room(infer, i, &bytes));
         if (infer->outputs[i].region == 0)

@@ -242,11 +242,10 @@ static int put_int(struct reader *r, int64_t value)
     static const struct {
         enum sy_dtype dtype;
         int64_t least, most;
-    } ranges[] = {{SY_DTYPE_U8, 0, UINT8_MAX},
-                  {SY_DTYPE_I8, INT8_MIN, INT8_MAX},
-                  {SY_DTYPE_I32, INT32_MIN, INT32_MAX},
-                  {SY_DTYPE_I64, INT64_MIN, INT64_MAX},
-                  {SY_DTYPE_BOOL, 0, 1}};
+    } ranges[] = {{SY_DTYPE_U8, 0, UINT8_MAX},          {SY_DTYPE_I8, INT8_MIN, INT8_MAX},
+                  {SY_DTYPE_U16, 0, UINT16_MAX},        {SY_DTYPE_I16, INT16_MIN, INT16_MAX},
+                  {SY_DTYPE_U32, 0, UINT32_MAX},        {SY_DTYPE_I32, INT32_MIN, INT32_MAX},
+                  {SY_DTYPE_I64, INT64_MIN, INT64_MAX}, {SY_DTYPE_BOOL, 0, 1}};
     size_t bytes = sy_dtype_bytes(r->dtype);
 
     for (size_t k = 0; k < SY_ARRAY_LEN(ranges); k++)
@@ -352,6 +351,8 @@ static int put_whole(struct reader *r, const struct number *number)
 
     if (!number->is_whole)
         return bad_element(r, "is no whole number, as is wanted of");
+    if (r->dtype == SY_DTYPE_U64) /* more than int64 has; of negative numbers only -0 */
+        most = number->is_negative ? 0 : UINT64_MAX;
     if (!number->fits || number->digits > most)
         return bad_element(r, "is out of the range of");
     return put_int(r, (int64_t)(number->is_negative ? 0 - number->digits : number->digits));
@@ -471,12 +472,20 @@ static double float_at(enum sy_dtype dtype, const char *at)
 
 static int64_t int_at(enum sy_dtype dtype, const char *at)
 {
+    int16_t short_;
     int32_t wide;
-    int64_t widest;
+    int64_t widest = 0;
 
     switch (dtype) {
     case SY_DTYPE_I8:
         return *(const int8_t *)at;
+    case SY_DTYPE_I16:
+        memcpy(&short_, at, sizeof(short_));
+        return short_;
+    case SY_DTYPE_U16:
+    case SY_DTYPE_U32: /* little-endian: the low bytes come first */
+        memcpy(&widest, at, sy_dtype_bytes(dtype));
+        return widest;
     case SY_DTYPE_I32:
         memcpy(&wide, at, sizeof(wide));
         return wide;
@@ -486,6 +495,15 @@ static int64_t int_at(enum sy_dtype dtype, const char *at)
     default:
         return *(const uint8_t *)at;
     }
+}
+
+static void add_unsigned(struct sy_text *text, const char *at)
+{
+    uint64_t value;
+    char number[24];
+
+    memcpy(&value, at, sizeof(value));
+    sy_text_add(text, number, (size_t)snprintf(number, sizeof(number), "%" PRIu64, value));
 }
 
 /* Digits that give the same value back; "1.0" and not "1", so that readers take it for a float. */
@@ -521,6 +539,8 @@ int sy_tensor_to_json(struct sy_text *text, const char *name, enum sy_dtype dtyp
             sy_text_add(text, ",", 1);
         if (dtype == SY_DTYPE_BOOL)
             sy_text_add_string(text, *at ? "true" : "false");
+        else if (dtype == SY_DTYPE_U64)
+            add_unsigned(text, at);
         else if (!is_float(dtype))
             sy_text_add_int(text, int_at(dtype, at));
         else if (!add_float(text, float_at(dtype, at), dtype == SY_DTYPE_F64 ? 17 : 9))

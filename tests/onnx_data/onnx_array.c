@@ -38,6 +38,14 @@ static bool fill_typed(const Onnx__TensorProto *proto, struct onnx_array *out)
         if (proto->n_double_data == n && n > 0)
             memcpy(out->data, proto->double_data, out->bytes);
         return proto->n_double_data == n;
+    case SY_DTYPE_U64:
+        if (proto->n_uint64_data == n && n > 0)
+            memcpy(out->data, proto->uint64_data, out->bytes);
+        return proto->n_uint64_data == n;
+    case SY_DTYPE_U32:
+        for (size_t i = 0; i < n && proto->n_uint64_data == n; i++)
+            memcpy((char *)out->data + i * each, &proto->uint64_data[i], each);
+        return proto->n_uint64_data == n;
     case SY_DTYPE_I64:
         if (proto->n_int64_data == n && n > 0)
             memcpy(out->data, proto->int64_data, out->bytes);
@@ -52,9 +60,6 @@ static bool fill_typed(const Onnx__TensorProto *proto, struct onnx_array *out)
 static bool take(const Onnx__TensorProto *proto, struct onnx_array *out)
 {
     *out = (struct onnx_array){.dtype = (enum sy_dtype)proto->data_type};
-    if (proto->data_type ==
-        ONNX__TENSOR_PROTO__DATA_TYPE__UINT16) /* how ONNX 1.12 stored bfloat16 */
-        out->dtype = SY_DTYPE_BF16;
     size_t each = sy_dtype_bytes(out->dtype);
     if (each == 0 || proto->n_dims > SY_MAX_RANK)
         return false;

@@ -185,6 +185,15 @@ static bool fits(const struct sy_tensor *tensor, const struct onnx_array *array,
     return same;
 }
 
+/* ONNX 1.12 stored bfloat16 as uint16. */
+static void take_bfloats(const struct sy_graph *graph, const int *tensors, int n_tensors,
+                         struct onnx_array *arrays, int n)
+{
+    for (int i = 0; i < n && i < n_tensors; i++)
+        if (arrays[i].dtype == SY_DTYPE_U16 && graph->tensors[tensors[i]].dtype == SY_DTYPE_BF16)
+            arrays[i].dtype = SY_DTYPE_BF16;
+}
+
 struct data_set {
     int n_inputs, n_outputs;
     struct onnx_array inputs[MAX_TENSORS], outputs[MAX_TENSORS];
@@ -270,6 +279,9 @@ static enum onnx_verdict run_set(struct loaded *model, const char *set, double s
         return ONNX_FAILED;
     }
     d.batch = model->open->n_symbols > 0 ? model->batch : find_batch(model->graph, d.inputs);
+    take_bfloats(model->graph, model->graph->inputs, model->graph->n_inputs, d.inputs, d.n_inputs);
+    take_bfloats(model->graph, model->graph->outputs, model->graph->n_outputs, d.outputs,
+                 d.n_outputs);
     for (int i = 0; i < d.n_inputs && i < model->graph->n_inputs; i++) {
         const struct sy_tensor *input = &model->graph->tensors[model->graph->inputs[i]];
         if (fits(input, &d.inputs[i], d.batch, why, sizeof why))

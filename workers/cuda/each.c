@@ -175,6 +175,10 @@ static const struct form forms[] = {
     {SY_OP_DET, SY_EACH_DET, sy_each_fill_det, 0},
 };
 
+/* Types that the kernels load and store; the others are the host's. */
+#define SY_ON_DEVICE \
+    (SY_ANY_FLOAT | SY_BIT(I64) | SY_BIT(I32) | SY_BIT(I8) | SY_BIT(U8) | SY_BIT(BOOL))
+
 /* The host kernel's own checks of types and shapes. */
 static int check(const struct sy_node *node, const struct sy_math_each *e)
 {
@@ -189,6 +193,9 @@ static int check(const struct sy_node *node, const struct sy_math_each *e)
         memcpy(to->dims, from->dims, sizeof to->dims);
     }
     SY_TRY(sy_kernel_check_types(kernel, &call));
+    for (int i = 0; i < SY_EACH_ROOM; i++)
+        if (e->at[i].dtype != SY_DTYPE_NONE && !(SY_ON_DEVICE >> e->at[i].dtype & 1))
+            return sy_each_refuse(node, sy_dtype_wire_name(e->at[i].dtype));
     return kernel->check ? kernel->check(&call) : SY_OK;
 }
 

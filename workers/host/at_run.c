@@ -8,6 +8,7 @@
 #include "runtime/base/status.h"
 #include "workers/host/at_run_internal.h"
 #include "workers/host/at_run_stretch.h"
+#include "workers/host/strings.h"
 
 enum { MOST_OPERANDS = 1024 };
 
@@ -78,7 +79,7 @@ static int plan_constants(struct plan *p)
                              .rank = from->shape.rank,
                              .n = sy_shape_elements(&from->shape, 1),
                              .data = from->data};
-        if (!from->data)
+        if (!from->data || from->dtype == SY_DTYPE_STRING) /* those each run takes into its heap */
             continue;
         for (int i = 0; i < a.rank; i++)
             a.dims[i] = from->shape.dims[i].fixed;
@@ -451,6 +452,16 @@ static int step(struct sy_at_frame *f, struct plan *p, int n)
     return status;
 }
 
+static int take_strings(struct sy_at_state *state, const struct sy_tensor *t,
+                        struct sy_at_value **out)
+{
+    int64_t dims[SY_MAX_RANK];
+    for (int d = 0; d < t->shape.rank; d++)
+        dims[d] = t->shape.dims[d].fixed;
+    SY_TRY(sy_at_value_new(state, t->dtype, t->shape.rank, dims, out));
+    return sy_strings_take(t->name, t->data, t->data_bytes, (*out)->a.n, (*out)->a.data);
+}
+
 static int frame_start(struct sy_at_frame *f, struct plan *p, struct sy_at_value *const *inputs)
 {
     const struct sy_graph *g = p->graph;
@@ -461,8 +472,11 @@ static int frame_start(struct sy_at_frame *f, struct plan *p, struct sy_at_value
     if (!f->values || !f->uses || !f->done)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a graph's values");
     memcpy(f->uses, p->uses, n_tensors * sizeof *f->uses);
-    for (int t = 0; t < g->n_tensors; t++)
+    for (int t = 0; t < g->n_tensors; t++) {
         f->values[t] = p->constants[t] ? sy_at_value_ref(p->constants[t]) : NULL;
+        if (g->tensors[t].data && !f->values[t])
+            SY_TRY(take_strings(f->state, &g->tensors[t], &f->values[t]));
+    }
     for (int i = 0; i < g->n_inputs; i++)
         if (inputs[i] && !f->values[g->inputs[i]])
             f->values[g->inputs[i]] = sy_at_value_ref(inputs[i]);

@@ -97,6 +97,8 @@ static bool fits(const struct sy_at_node *made, const struct sy_node *node,
 static bool may_decide(const struct sy_at_value *v)
 {
     size_t bytes = sy_at_value_size(v);
+    if (v->a.dtype == SY_DTYPE_STRING)
+        return false;
     return bytes <= (sy_is_float(v->a.dtype) ? MOST_DECIDING_FLOATS : MOST_DECIDING_BYTES);
 }
 

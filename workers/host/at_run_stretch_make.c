@@ -25,7 +25,8 @@ static bool has_inputs(const struct sy_at_frame *f, const struct sy_node *node, 
     bool has = true;
     for (int i = 0; has && i < node->n_inputs; i++) {
         int t = node->inputs[i];
-        has = t < 0 || makes[t] || (f->values[t] && !f->values[t]->is_list);
+        const struct sy_at_value *v = t < 0 ? NULL : f->values[t];
+        has = t < 0 || makes[t] || (v && !v->is_list && v->a.dtype != SY_DTYPE_STRING);
     }
     return has;
 }
@@ -192,18 +193,22 @@ static bool moves_nothing(enum sy_op op)
            op == SY_OP_UNSQUEEZE || op == SY_OP_IDENTITY || op == SY_OP_SHAPE;
 }
 
-/* Of which all sizes are known, none of them 0. */
+/* Whether the tensor's size is known, and not 0, and no string is in it: those lie in the heap of the program around. */
+static bool is_known(const struct builder *b, int tensor, const bool *waits)
+{
+    int t = tensor < 0 ? -1 : b->map[tensor];
+    const struct sy_tensor *made = t < 0 ? NULL : &b->graph->tensors[t];
+    return !made ||
+           (!waits[t] && made->dtype != SY_DTYPE_STRING && sy_shape_elements(&made->shape, 1) > 0);
+}
+
 static bool is_ready(const struct builder *b, const struct sy_node *node, bool *waits)
 {
     bool ready = true;
-    for (int i = 0; ready && i < node->n_outputs; i++) {
-        int t = node->outputs[i] < 0 ? -1 : b->map[node->outputs[i]];
-        ready = t < 0 || (!waits[t] && sy_shape_elements(&b->graph->tensors[t].shape, 1) > 0);
-    }
-    for (int i = 0; ready && i < node->n_inputs; i++) {
-        int t = node->inputs[i] < 0 ? -1 : b->map[node->inputs[i]];
-        ready = t < 0 || (!waits[t] && sy_shape_elements(&b->graph->tensors[t].shape, 1) > 0);
-    }
+    for (int i = 0; ready && i < node->n_inputs; i++)
+        ready = is_known(b, node->inputs[i], waits);
+    for (int i = 0; ready && i < node->n_outputs; i++)
+        ready = is_known(b, node->outputs[i], waits);
     for (int i = 0; !ready && i < node->n_outputs; i++)
         if (node->outputs[i] >= 0)
             waits[b->map[node->outputs[i]]] = true;

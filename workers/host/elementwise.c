@@ -433,6 +433,14 @@ static int64_t load_integer(enum sy_dtype dtype, const void *in, int64_t i)
         return ((const int64_t *)in)[i];
     case SY_DTYPE_I32:
         return ((const int32_t *)in)[i];
+    case SY_DTYPE_U32:
+        return ((const uint32_t *)in)[i];
+    case SY_DTYPE_I16:
+        return ((const int16_t *)in)[i];
+    case SY_DTYPE_U16:
+        return ((const uint16_t *)in)[i];
+    case SY_DTYPE_I8:
+        return ((const int8_t *)in)[i];
     case SY_DTYPE_F32:
         return to_integer(((const float *)in)[i]);
     default:
@@ -442,26 +450,84 @@ static int64_t load_integer(enum sy_dtype dtype, const void *in, int64_t i)
 
 static bool castable(enum sy_dtype dtype)
 {
-    return dtype == SY_DTYPE_F32 || dtype == SY_DTYPE_I32 || dtype == SY_DTYPE_I64 ||
-           dtype == SY_DTYPE_BOOL;
+    switch (dtype) {
+    case SY_DTYPE_F32:
+    case SY_DTYPE_I64:
+    case SY_DTYPE_I32:
+    case SY_DTYPE_U32:
+    case SY_DTYPE_I16:
+    case SY_DTYPE_U16:
+    case SY_DTYPE_I8:
+    case SY_DTYPE_U8:
+    case SY_DTYPE_BOOL:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* What people send as samples and pixels, in loops of one type. */
+#define WIDEN_TO_FLOAT(name, type)                                             \
+    SY_CLONES static void name(int64_t n, const type *restrict in, float *out) \
+    {                                                                          \
+        for (int64_t i = 0; i < n; i++)                                        \
+            out[i] = (float)in[i];                                             \
+    }
+WIDEN_TO_FLOAT(float_of_i32, int32_t)
+WIDEN_TO_FLOAT(float_of_i16, int16_t)
+WIDEN_TO_FLOAT(float_of_u16, uint16_t)
+WIDEN_TO_FLOAT(float_of_i8, int8_t)
+WIDEN_TO_FLOAT(float_of_u8, uint8_t)
+
+static bool fast_cast(enum sy_dtype from, int64_t n, const void *in, float *out)
+{
+    switch (from) {
+    case SY_DTYPE_I32:
+        float_of_i32(n, in, out);
+        return true;
+    case SY_DTYPE_I16:
+        float_of_i16(n, in, out);
+        return true;
+    case SY_DTYPE_U16:
+        float_of_u16(n, in, out);
+        return true;
+    case SY_DTYPE_I8:
+        float_of_i8(n, in, out);
+        return true;
+    case SY_DTYPE_U8:
+        float_of_u8(n, in, out);
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* Integers keep their low bits. */
+static void cast_block(enum sy_dtype from, enum sy_dtype to, int64_t n, const char *in, char *out)
+{
+    size_t bytes = sy_dtype_bytes(to);
+    bool float_in = from == SY_DTYPE_F32;
+    if (to == SY_DTYPE_F32 && fast_cast(from, n, in, (float *)(void *)out))
+        return;
+    for (int64_t i = 0; i < n; i++) {
+        float x = float_in ? ((const float *)(const void *)in)[i] : 0;
+        int64_t whole = load_integer(from, in, i);
+        float wide = float_in ? x : (float)whole;
+        whole = to != SY_DTYPE_BOOL ? whole : float_in ? x != 0 : whole != 0;
+        memcpy(out + (size_t)i * bytes,
+               to == SY_DTYPE_F32 ? (const void *)&wide : (const void *)&whole, bytes);
+    }
 }
 
 int sy_elementwise_cast(enum sy_dtype from, enum sy_dtype to, int64_t n, const void *in, void *out)
 {
     if (!castable(from) || !castable(to))
         return sy_error_set(SY_EUNSUPPORTED, "no cast between these types");
+    int64_t block = PARALLEL_FROM;
 #pragma omp parallel for schedule(static) if (n > PARALLEL_FROM)
-    for (int64_t i = 0; i < n; i++) {
-        bool float_in = from == SY_DTYPE_F32;
-        float x = float_in ? ((const float *)in)[i] : (float)load_integer(from, in, i);
-        if (to == SY_DTYPE_F32)
-            ((float *)out)[i] = x;
-        else if (to == SY_DTYPE_BOOL)
-            ((uint8_t *)out)[i] = float_in ? x != 0 : load_integer(from, in, i) != 0;
-        else if (to == SY_DTYPE_I32)
-            ((int32_t *)out)[i] = (int32_t)load_integer(from, in, i);
-        else
-            ((int64_t *)out)[i] = load_integer(from, in, i);
-    }
+    for (int64_t i = 0; i < n; i += block)
+        cast_block(from, to, SY_MIN(block, n - i),
+                   (const char *)in + (size_t)i * sy_dtype_bytes(from),
+                   (char *)out + (size_t)i * sy_dtype_bytes(to));
     return SY_OK;
 }

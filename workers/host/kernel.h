@@ -38,11 +38,14 @@ struct sy_call {
 };
 
 /* Element types as bits. */
-#define SY_BIT(name)  (1u << SY_DTYPE_##name)
-#define SY_ANY_FLOAT  (SY_BIT(F32) | SY_BIT(F64) | SY_BIT(F16) | SY_BIT(BF16))
-#define SY_ANY_INT    (SY_BIT(I64) | SY_BIT(I32) | SY_BIT(I8) | SY_BIT(U8))
+#define SY_BIT(name) (1u << SY_DTYPE_##name)
+#define SY_ANY_FLOAT (SY_BIT(F32) | SY_BIT(F64) | SY_BIT(F16) | SY_BIT(BF16))
+#define SY_ANY_INT                                                                      \
+    (SY_BIT(I64) | SY_BIT(I32) | SY_BIT(I16) | SY_BIT(I8) | SY_BIT(U64) | SY_BIT(U32) | \
+     SY_BIT(U16) | SY_BIT(U8))
 #define SY_ANY_NUMBER (SY_ANY_FLOAT | SY_ANY_INT)
 #define SY_ANY_TYPE   (SY_ANY_NUMBER | SY_BIT(BOOL))
+#define SY_ANY_MOVED  (SY_ANY_TYPE | SY_BIT(STRING)) /* of kernels that only move elements */
 #define SY_ANY_INDEX  (SY_BIT(I64) | SY_BIT(I32))
 #define SY_AS_FIRST   (1u << 31) /* the type of input 0 */
 #define SY_NO_OUTPUT  (1u << 30) /* among the first: output 0 may be left out */
@@ -104,13 +107,22 @@ static inline const struct sy_array *sy_call_out(const struct sy_call *call, int
     return i < call->n_out && call->out[i].dtype != SY_DTYPE_NONE ? &call->out[i] : NULL;
 }
 
+/* Of uint64 the same 64 bits: sums, differences and products wrap alike; what orders or divides asks for its type. */
 static inline int64_t sy_get_int(const struct sy_array *a, int64_t i)
 {
     switch (a->dtype) {
     case SY_DTYPE_I64:
         return ((const int64_t *)a->data)[i];
+    case SY_DTYPE_U64:
+        return (int64_t)((const uint64_t *)a->data)[i];
     case SY_DTYPE_I32:
         return ((const int32_t *)a->data)[i];
+    case SY_DTYPE_U32:
+        return ((const uint32_t *)a->data)[i];
+    case SY_DTYPE_I16:
+        return ((const int16_t *)a->data)[i];
+    case SY_DTYPE_U16:
+        return ((const uint16_t *)a->data)[i];
     case SY_DTYPE_I8:
         return ((const int8_t *)a->data)[i];
     default:
@@ -129,9 +141,18 @@ static inline double sy_get(const struct sy_array *a, int64_t i)
         return (double)sy_half_to_float(((const uint16_t *)a->data)[i]);
     case SY_DTYPE_BF16:
         return (double)sy_bf16_to_float(((const uint16_t *)a->data)[i]);
+    case SY_DTYPE_U64:
+        return (double)((const uint64_t *)a->data)[i];
     default:
         return (double)sy_get_int(a, i);
     }
+}
+
+/* A number in the order of the integers: as get_int, uint64 less 2^63. */
+static inline int64_t sy_get_ordered(const struct sy_array *a, int64_t i)
+{
+    int64_t value = sy_get_int(a, i);
+    return a->dtype == SY_DTYPE_U64 ? value ^ INT64_MIN : value;
 }
 
 /* Integers wrap around. */
@@ -139,10 +160,16 @@ static inline void sy_put_int(const struct sy_array *a, int64_t i, int64_t value
 {
     switch (a->dtype) {
     case SY_DTYPE_I64:
+    case SY_DTYPE_U64:
         ((int64_t *)a->data)[i] = value;
         break;
     case SY_DTYPE_I32:
+    case SY_DTYPE_U32:
         ((int32_t *)a->data)[i] = (int32_t)value;
+        break;
+    case SY_DTYPE_I16:
+    case SY_DTYPE_U16:
+        ((int16_t *)a->data)[i] = (int16_t)value;
         break;
     case SY_DTYPE_BOOL:
         ((uint8_t *)a->data)[i] = value != 0;
@@ -153,7 +180,12 @@ static inline void sy_put_int(const struct sy_array *a, int64_t i, int64_t value
     }
 }
 
-/* Toward zero for integers; outside int64 (where nothing is defined) it is 0. */
+static inline int64_t sy_double_to_int(double value)
+{
+    return value > -9.2e18 && value < 9.2e18 ? (int64_t)value : 0;
+}
+
+/* Toward zero for integers; outside int64 and uint64 (where nothing is defined) it is 0. */
 static inline void sy_put(const struct sy_array *a, int64_t i, double value)
 {
     switch (a->dtype) {
@@ -172,8 +204,13 @@ static inline void sy_put(const struct sy_array *a, int64_t i, double value)
     case SY_DTYPE_BOOL:
         ((uint8_t *)a->data)[i] = value != 0;
         break;
+    case SY_DTYPE_U64:
+        ((uint64_t *)a->data)[i] = value >= 9.2e18 && value < 1.8446744073709552e19
+                                       ? (uint64_t)value
+                                       : (uint64_t)sy_double_to_int(value);
+        break;
     default:
-        sy_put_int(a, i, value > -9.2e18 && value < 9.2e18 ? (int64_t)value : 0);
+        sy_put_int(a, i, sy_double_to_int(value));
         break;
     }
 }

@@ -2,6 +2,7 @@
 #include "runtime/base/status.h"
 #include "workers/host/clones.h"
 #include "workers/host/kernel.h"
+#include "workers/host/strings.h"
 #include "workers/pair_formulas.h"
 
 enum { PARALLEL_FROM = 16384 };
@@ -61,6 +62,13 @@ static void apply_row(const struct sy_pair_rules *rules, const struct sy_array *
     bool floats = sy_is_float(a->dtype) || sy_is_float(b->dtype);
     if (fast_row(rules, a, ia, of_a, b, ib, of_b, out, to, n))
         return;
+    if (a->dtype == SY_DTYPE_STRING) { /* Equal */
+        const struct sy_string *x = (const struct sy_string *)a->data + ia,
+                               *y = (const struct sy_string *)b->data + ib;
+        for (int64_t i = 0; i < n; i++)
+            ((uint8_t *)out->data)[to + i] = sy_strings_equal(x[i * of_a], y[i * of_b]);
+        return;
+    }
     if (rules->op == SY_OP_AND || rules->op == SY_OP_OR || rules->op == SY_OP_XOR) {
         logic_row(rules->op, n, (const uint8_t *)a->data + ia, of_a, (const uint8_t *)b->data + ib,
                   of_b, (uint8_t *)out->data + to);
@@ -77,7 +85,8 @@ static void apply(const struct sy_call *call, const struct sy_array *a, const st
 {
     const struct sy_array *out = &call->out[0];
     int64_t sa[SY_MAX_RANK + 1] = {0}, sb[SY_MAX_RANK + 1] = {0};
-    const struct sy_pair_rules rules = rules_of(call->node);
+    struct sy_pair_rules rules = rules_of(call->node);
+    rules.is_unsigned = a->dtype == SY_DTYPE_U64;
     int last = out->rank - 1;
     int64_t n = last < 0 ? 1 : out->dims[last], rows = n > 0 ? out->n / n : 0;
     sy_array_spread(a, out, sa);
@@ -161,7 +170,7 @@ const struct sy_kernel sy_kernels_binary[] = {
     PAIR(SY_OP_DIV, SY_ANY_NUMBER),
     PAIR(SY_OP_MOD, SY_ANY_NUMBER),
     PAIR(SY_OP_PRELU, SY_ANY_NUMBER),
-    PAIR(SY_OP_EQUAL, SY_ANY_TYPE),
+    PAIR(SY_OP_EQUAL, SY_ANY_MOVED),
     PAIR(SY_OP_GREATER, SY_ANY_NUMBER),
     PAIR(SY_OP_GREATER_OR_EQUAL, SY_ANY_NUMBER),
     PAIR(SY_OP_LESS, SY_ANY_NUMBER),
@@ -178,5 +187,5 @@ const struct sy_kernel sy_kernels_binary[] = {
     MANY(SY_OP_MAX, SY_ANY_NUMBER),
     MANY(SY_OP_SUM, SY_ANY_NUMBER),
     MANY(SY_OP_MEAN, SY_ANY_FLOAT),
-    {SY_OP_WHERE, run_where, {SY_BIT(BOOL), SY_ANY_TYPE}, check_where, NULL},
+    {SY_OP_WHERE, run_where, {SY_BIT(BOOL), SY_ANY_MOVED}, check_where, NULL},
     {0}};

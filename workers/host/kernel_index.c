@@ -152,13 +152,14 @@ static void scatter_one(enum reduction how, const struct sy_array *y, int64_t to
                             : fmin(a, b));
     } else {
         int64_t p = sy_get_int(y, to), q = sy_get_int(updates, from);
+        bool is_more = sy_get_ordered(y, to) > sy_get_ordered(updates, from);
         int64_t sum = (int64_t)((uint64_t)p + (uint64_t)q),
                 product = (int64_t)((uint64_t)p * (uint64_t)q);
         sy_put_int(y, to,
                    how == ADD   ? sum
                    : how == MUL ? product
-                   : how == MAX ? (p > q ? p : q)
-                                : (p < q ? p : q));
+                   : how == MAX ? (is_more ? p : q)
+                                : (is_more ? q : p));
     }
 }
 
@@ -274,7 +275,8 @@ static int check_scatter_elements(const struct sy_call *call)
         !indices_fit(x, &call->in[1], axis_of(call, 0, x->rank)) ||
         !sy_array_same_dims(&call->in[1], &call->in[2]) || !sy_array_same_dims(x, &call->out[0]))
         return sy_kernel_refuse(call, "indices or updates that do not fit");
-    if (reduction_of(call->node) == UNKNOWN)
+    if (reduction_of(call->node) == UNKNOWN ||
+        (x->dtype == SY_DTYPE_STRING && reduction_of(call->node) != PUT))
         return sy_kernel_refuse(call, "this reduction");
     return SY_OK;
 }
@@ -358,7 +360,8 @@ static int check_scatter_nd(const struct sy_call *call)
         !sy_array_same_dims(x, &call->out[0]) ||
         call->in[2].n != indices->n / depth * sy_array_extent(x, (int)depth, x->rank))
         return sy_kernel_refuse(call, "indices or updates that do not fit");
-    if (reduction_of(call->node) == UNKNOWN)
+    if (reduction_of(call->node) == UNKNOWN ||
+        (x->dtype == SY_DTYPE_STRING && reduction_of(call->node) != PUT))
         return sy_kernel_refuse(call, "this reduction");
     return SY_OK;
 }
@@ -498,21 +501,21 @@ static int check_reverse_sequence(const struct sy_call *call)
     return SY_OK;
 }
 
-#define INDEXED                                \
-    {                                          \
-        SY_ANY_TYPE, SY_ANY_INDEX, SY_ANY_TYPE \
+#define INDEXED                                  \
+    {                                            \
+        SY_ANY_MOVED, SY_ANY_INDEX, SY_ANY_MOVED \
     }
 const struct sy_kernel sy_kernels_index[] = {
     {SY_OP_GATHER_ELEMENTS, run_gather_elements, INDEXED, check_gather_elements, NULL},
     {SY_OP_SCATTER_ELEMENTS, run_scatter_elements, INDEXED, check_scatter_elements, NULL},
     {SY_OP_GATHER_ND, run_gather_nd, INDEXED, check_gather_nd, NULL},
     {SY_OP_SCATTER_ND, run_scatter_nd, INDEXED, check_scatter_nd, NULL},
-    {SY_OP_ONE_HOT, run_one_hot, {SY_ANY_NUMBER, SY_ANY_NUMBER, SY_ANY_TYPE}, check_one_hot, NULL},
-    {SY_OP_COMPRESS, run_compress, {SY_ANY_TYPE, SY_BIT(BOOL)}, check_compress, NULL},
+    {SY_OP_ONE_HOT, run_one_hot, {SY_ANY_NUMBER, SY_ANY_NUMBER, SY_ANY_MOVED}, check_one_hot, NULL},
+    {SY_OP_COMPRESS, run_compress, {SY_ANY_MOVED, SY_BIT(BOOL)}, check_compress, NULL},
     {SY_OP_NON_ZERO, run_non_zero, {SY_ANY_TYPE}, check_non_zero, NULL},
     {SY_OP_REVERSE_SEQUENCE,
      run_reverse_sequence,
-     {SY_ANY_TYPE, SY_ANY_INDEX},
+     {SY_ANY_MOVED, SY_ANY_INDEX},
      check_reverse_sequence,
      NULL},
     {0}};

@@ -456,9 +456,9 @@ static int check_blocks(const struct sy_call *call)
     return check_any(call);
 }
 
-#define OPERANDS                  \
-    {                             \
-        SY_ANY_TYPE, SY_ANY_INDEX \
+#define OPERANDS                   \
+    {                              \
+        SY_ANY_MOVED, SY_ANY_INDEX \
     }
 const struct sy_kernel sy_kernels_move[] = {
     {SY_OP_RUN_RESHAPE, run_reshape, OPERANDS, check_view, NULL},
@@ -469,7 +469,7 @@ const struct sy_kernel sy_kernels_move[] = {
     {SY_OP_RUN_SPLIT, run_split, OPERANDS, check_split, NULL},
     {SY_OP_RUN_PAD,
      run_pad,
-     {SY_ANY_TYPE, SY_ANY_INDEX, SY_ANY_TYPE, SY_ANY_INDEX},
+     {SY_ANY_MOVED, SY_ANY_INDEX, SY_ANY_MOVED, SY_ANY_INDEX},
      check_pad,
      scratch_pick},
     {SY_OP_PAD, run_pad, {SY_ANY_TYPE}, check_pad, scratch_pick},

@@ -4,6 +4,7 @@
 #include "workers/fold_formulas.h"
 #include "workers/host/kernel.h"
 #include "workers/host/scan_rows.h"
+#include "workers/host/strings.h"
 #include "workers/host/top_rows.h"
 
 /* ---- reductions ----------------------------------------------------------------------------------- */
@@ -79,18 +80,33 @@ static void reduce_floats(const struct sy_call *call, const int64_t *strides, do
         sy_put(y, i, sy_fold_finish(op, sums[i], y->n ? x->n / y->n : 0));
 }
 
+/* A sum of n elements, as the result has it. */
+static int64_t finish_integer(enum sy_op op, const struct sy_array *x, int64_t sum, int64_t n)
+{
+    bool is_unsigned = x->dtype == SY_DTYPE_U64;
+    if (is_unsigned && (op == SY_OP_REDUCE_MAX || op == SY_OP_REDUCE_MIN))
+        return n > 0 ? sum ^ INT64_MIN : sum; /* they were collected in order */
+    if (op != SY_OP_REDUCE_MEAN || n == 0)
+        return sum;
+    return is_unsigned ? (int64_t)((uint64_t)sum / (uint64_t)n) : sum / n;
+}
+
 static void reduce_integers(const struct sy_call *call, const int64_t *strides, int64_t *sums)
 {
     const struct sy_array *x = &call->in[0], *y = &call->out[0];
-    enum sy_op op = call->node->op;
+    enum sy_op op = call->node->op, how = op;
+    bool ordered = op == SY_OP_REDUCE_MAX || op == SY_OP_REDUCE_MIN;
     int64_t *seen = sums + y->n, count = y->n ? x->n / y->n : 0;
+    if (op == SY_OP_REDUCE_L1 && x->dtype == SY_DTYPE_U64)
+        how = SY_OP_REDUCE_SUM; /* nothing is below 0 */
     memset(sums, 0, 2 * (size_t)y->n * sizeof *sums);
     for (int64_t i = 0; i < x->n; i++) {
         int64_t k = sy_array_offset(x, i, strides);
-        sums[k] = sy_fold_collect_integer(op, sums[k], sy_get_int(x, i), seen[k]++ == 0);
+        int64_t value = ordered ? sy_get_ordered(x, i) : sy_get_int(x, i);
+        sums[k] = sy_fold_collect_integer(how, sums[k], value, seen[k]++ == 0);
     }
     for (int64_t i = 0; i < y->n; i++)
-        sy_put_int(y, i, op == SY_OP_REDUCE_MEAN && count ? sums[i] / count : sums[i]);
+        sy_put_int(y, i, finish_integer(op, x, sums[i], count));
 }
 
 static int run_reduce(const struct sy_call *call)
@@ -156,18 +172,28 @@ static int axis_of(const struct sy_call *call)
     return axis >= 0 && axis < rank ? (int)axis : -1;
 }
 
+/* Below 0: element b of the type goes before element a; 0: they are equal. */
+static int arg_order(const struct sy_array *x, bool largest, int64_t a, int64_t b)
+{
+    if (!sy_is_float(x->dtype)) {
+        int64_t p = sy_get_ordered(x, a), q = sy_get_ordered(x, b);
+        return p == q ? 0 : (p > q) == largest ? 1 : -1;
+    }
+    double p = sy_get(x, a), q = sy_get(x, b);
+    return p == q ? 0 : (largest ? p > q : p < q) ? 1 : -1;
+}
+
 static int run_arg(const struct sy_call *call)
 {
     const struct sy_array *x = &call->in[0];
     struct lines l = lines_of(x, axis_of(call));
-    double sign = call->node->op == SY_OP_ARG_MAX ? 1 : -1;
+    bool largest = call->node->op == SY_OP_ARG_MAX;
     bool last = sy_node_int(call->node, "select_last_index", 0) != 0;
     for (int64_t k = 0; k < l.count; k++) {
         int64_t start = line_start(&l, k), best = 0;
         for (int64_t i = 1; i < l.length; i++) {
-            double a = sign * sy_get(x, start + i * l.step),
-                   b = sign * sy_get(x, start + best * l.step);
-            if (a > b || (last && a == b))
+            int order = arg_order(x, largest, start + i * l.step, start + best * l.step);
+            if (order > 0 || (last && order == 0))
                 best = i;
         }
         sy_put_int(&call->out[0], k, best);
@@ -245,7 +271,7 @@ static bool before(const struct sy_array *x, double sign, int64_t start, int64_t
                    int64_t b)
 {
     if (!sy_is_float(x->dtype)) {
-        int64_t p = sy_get_int(x, start + a * step), q = sy_get_int(x, start + b * step);
+        int64_t p = sy_get_ordered(x, start + a * step), q = sy_get_ordered(x, start + b * step);
         return p != q ? (p > q) == (sign > 0) : a < b;
     }
     double p = sign * sy_get(x, start + a * step), q = sign * sy_get(x, start + b * step);
@@ -325,8 +351,11 @@ struct slices {
 /* What is no number comes last, and is one value. */
 static int compare_elements(const struct sy_array *x, int64_t i, int64_t k)
 {
+    if (x->dtype == SY_DTYPE_STRING)
+        return sy_strings_compare(((const struct sy_string *)x->data)[i],
+                                  ((const struct sy_string *)x->data)[k]);
     if (!sy_is_float(x->dtype)) {
-        int64_t p = sy_get_int(x, i), q = sy_get_int(x, k);
+        int64_t p = sy_get_ordered(x, i), q = sy_get_ordered(x, k);
         return p < q ? -1 : p > q;
     }
     double p = sy_get(x, i), q = sy_get(x, k);
@@ -485,5 +514,5 @@ const struct sy_kernel sy_kernels_reduce[] = {
     {SY_OP_ARG_MIN, run_arg, {SY_ANY_NUMBER}, check_arg, NULL},
     {SY_OP_CUM_SUM, run_cum_sum, {SY_ANY_NUMBER, SY_ANY_INDEX}, check_cum_sum, NULL},
     {SY_OP_TOP_K, run_top_k, {SY_ANY_NUMBER, SY_ANY_INDEX}, check_top_k, scratch_top_k},
-    {SY_OP_UNIQUE, run_unique, {SY_ANY_NUMBER}, check_unique, scratch_unique},
+    {SY_OP_UNIQUE, run_unique, {SY_ANY_MOVED}, check_unique, scratch_unique},
     {0}};

@@ -21,14 +21,24 @@ static int run_floats(const struct sy_call *call)
     return SY_OK;
 }
 
+/* Of uint64, which is never below 0. */
+static int64_t of_unsigned(enum sy_op op, int64_t x)
+{
+    if (op == SY_OP_ABS || op == SY_OP_RELU)
+        return x;
+    return op == SY_OP_SIGN ? x != 0 : sy_curve_of_integer(op, x);
+}
+
 static int run_number(const struct sy_call *call)
 {
+    bool is_unsigned = call->in[0].dtype == SY_DTYPE_U64;
     if (sy_is_float(call->in[0].dtype))
         return run_floats(call);
 #pragma omp parallel for schedule(static) if (call->in[0].n > IS_BLOCK)
     for (int64_t i = 0; i < call->in[0].n; i++)
         sy_put_int(&call->out[0], i,
-                   sy_curve_of_integer(call->node->op, sy_get_int(&call->in[0], i)));
+                   is_unsigned ? of_unsigned(call->node->op, sy_get_int(&call->in[0], i))
+                               : sy_curve_of_integer(call->node->op, sy_get_int(&call->in[0], i)));
     return SY_OK;
 }
 
@@ -72,9 +82,10 @@ static int run_clip(const struct sy_call *call)
             sy_put(&call->out[0], i, high && v > sy_get(high, 0) ? sy_get(high, 0) : v);
             continue;
         }
-        int64_t v = sy_get_int(x, i);
-        v = low && v < sy_get_int(low, 0) ? sy_get_int(low, 0) : v;
-        sy_put_int(&call->out[0], i, high && v > sy_get_int(high, 0) ? sy_get_int(high, 0) : v);
+        int64_t v = sy_get_ordered(x, i), bias = x->dtype == SY_DTYPE_U64 ? INT64_MIN : 0;
+        v = low && v < sy_get_ordered(low, 0) ? sy_get_ordered(low, 0) : v;
+        v = high && v > sy_get_ordered(high, 0) ? sy_get_ordered(high, 0) : v;
+        sy_put_int(&call->out[0], i, v ^ bias);
     }
     return SY_OK;
 }
@@ -104,7 +115,7 @@ static int run_cast(const struct sy_call *call)
         if (sy_is_float(x->dtype) || sy_is_float(y->dtype))
             sy_put(y, i, sy_get(x, i));
         else
-            sy_put_int(y, i, sy_get_int(x, i));
+            sy_put_int(y, i, sy_get_int(x, i)); /* wider to narrower: the low bits */
     }
     return SY_OK;
 }

@@ -7,6 +7,7 @@
 #include "runtime/base/status.h"
 #include "workers/host/conv_chain.h"
 #include "workers/host/program_internal.h"
+#include "workers/host/reblock.h"
 #include "workers/host/workspace_plan.h"
 
 int sy_dnnl_check(dnnl_status_t status, const char *what, const char *name)
@@ -206,11 +207,43 @@ int sy_program_add_primitive(struct sy_program *p, dnnl_primitive_desc_t pd, con
     return status;
 }
 
+static int run_reblock(struct sy_program *p, struct sy_step *step)
+{
+    sy_reblock_run(step->state, sy_program_pointer(p, step->args[0].value),
+                   sy_program_pointer(p, step->args[1].value));
+    return SY_OK;
+}
+
+/* *out: whether it is one of those for which oneDNN has reference loops only. */
+static int add_reblock(struct sy_program *p, int from, int to, bool *out)
+{
+    struct sy_reblock read;
+    *out = sy_reblock_read(&p->values[from].md, &p->values[to].md, &read);
+    if (!*out)
+        return SY_OK;
+    struct sy_reblock *own = malloc(sizeof *own);
+    struct sy_step *step = own ? sy_program_add_step(p, run_reblock, 2) : NULL;
+    if (!step) {
+        free(own);
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
+    }
+    *own = read;
+    step->state = own;
+    step->free_state = free;
+    sy_step_set(p, step, 0, 0, from);
+    sy_step_set(p, step, 1, 0, to);
+    return SY_OK;
+}
+
 int sy_program_add_reorder(struct sy_program *p, int from, int to)
 {
+    bool added;
     dnnl_primitive_desc_t pd;
     dnnl_primitive_attr_t attr;
     const char *name = sy_program_node(p)->name;
+    SY_TRY(add_reblock(p, from, to, &added));
+    if (added)
+        return SY_OK;
     SY_DNNL(dnnl_primitive_attr_create(&attr), name);
     dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
     dnnl_status_t made = dnnl_reorder_primitive_desc_create(&pd, &p->values[from].md, p->engine,
@@ -230,6 +263,8 @@ static int make_inputs(struct sy_program *p)
         SY_TRY(sy_program_new_of(p, p->graph->inputs[i], &value));
         p->values[value].place = SY_IN_INPUT;
         p->values[value].index = i;
+        if (p->strings >= 0 && p->values[value].dtype == SY_DTYPE_STRING)
+            SY_TRY(sy_program_take_strings(p, value, p->graph->inputs[i], &value));
         p->native[p->graph->inputs[i]] = value;
     }
     return SY_OK;
@@ -269,12 +304,20 @@ static int copy_outputs(struct sy_program *p, int layer)
         int tensor = p->graph->outputs[i], to, from = p->native[tensor];
         bool here = sy_node_makes(node, tensor);
         bool passed_through = from < 0 || p->values[from].place == SY_IN_INPUT;
-        if (from >= 0 && p->values[from].place == SY_IN_OUTPUT && p->values[from].index == i)
+        bool strings = p->strings >= 0 && p->graph->tensors[tensor].dtype == SY_DTYPE_STRING;
+        if (from >= 0 && p->values[from].place == SY_IN_OUTPUT && p->values[from].index == i) {
+            if (strings && here)
+                SY_TRY(sy_program_give_strings(p, from, i));
             continue; /* it is made there (AtRun) */
+        }
         if (!here && !(passed_through && layer == p->n_layers - 1))
             continue;
         if (from < 0)
             SY_TRY(sy_program_constant(p, tensor, &from));
+        if (strings) {
+            SY_TRY(sy_program_give_strings(p, from, i));
+            continue;
+        }
         if (may_move(p, from)) {
             p->values[from].place = SY_IN_OUTPUT;
             p->values[from].index = i;
@@ -309,6 +352,7 @@ static int build_layer(struct sy_program *p)
 
 static int build_layers(struct sy_program *p)
 {
+    SY_TRY(sy_program_open_strings(p));
     SY_TRY(make_inputs(p));
     for (p->layer = 0; p->layer < p->n_layers; p->layer++) {
         bool chained;
@@ -319,6 +363,7 @@ static int build_layers(struct sy_program *p)
         }
         SY_TRY(copy_outputs(p, p->layer));
     }
+    p->layer_steps[0] = 0; /* the inputs' strings are taken first */
     p->layer_steps[p->n_layers] = p->n_steps;
     return SY_OK;
 }
@@ -381,6 +426,7 @@ static int new_program(const struct sy_graph *graph, const struct sy_layer *laye
     p->layers = layers;
     p->n_layers = n_layers;
     p->batch = batch;
+    p->strings = -1;
     *out = p;
     int status = start(p);
     if (status < 0)
@@ -470,6 +516,7 @@ int sy_program_run(struct sy_program *p, const struct sy_binding *binding, int f
 {
     assert(first >= 0 && n >= 0 && first + n <= p->n_layers);
     p->binding = binding;
+    sy_program_use_strings(p, first);
     for (int i = p->layer_steps[first]; i < p->layer_steps[first + n]; i++)
         SY_TRY(p->steps[i].run(p, &p->steps[i]));
     return SY_OK;

@@ -84,7 +84,8 @@ struct sy_program {
     struct sy_step *steps;
     int *layer_steps; /* first step of each layer, n_layers + 1 entries */
     uint64_t workspace_bytes, scratch_bytes, scratch_offset;
-    int layer;                        /* being built */
+    int strings; /* the value that is the run's string heap; -1: of a body, or none */
+    int layer;   /* being built */
     const struct sy_binding *binding; /* of the run that is on */
 };
 
@@ -108,6 +109,14 @@ bool sy_program_is_param(const struct sy_program *p, int input);
 int sy_program_constant(struct sy_program *p, int tensor, int *out);
 bool sy_program_is_plain(const struct sy_value *value);          /* row-major */
 void *sy_program_pointer(const struct sy_program *p, int value); /* during a run */
+/* Strings (program_strings.c): entries of a block, made in the layer being built; a graph output's block from a value's entries; of one whose
+ * entries lie where the output begins (AtRun). */
+int sy_program_take_strings(struct sy_program *p, int block, int tensor, int *out);
+int sy_program_give_strings(struct sy_program *p, int from, int output);
+/* The heap, where the graph is to have one. */
+int sy_program_open_strings(struct sy_program *p);
+/* Before the layers from `first` on are run. */
+void sy_program_use_strings(const struct sy_program *p, int first);
 void sy_program_touch(struct sy_program *p, int value); /* the layer being built names it */
 
 /* Node input `input` of the layer being built, row-major; a reorder is added if it is not. Constants and parameters too. */

@@ -157,6 +157,11 @@ int sy_program_constant(struct sy_program *p, int tensor, int *out)
     SY_TRY(sy_program_new_of(p, tensor, out));
     p->values[*out].place = SY_IN_CONSTANT;
     p->values[*out].constant = t->data;
+    if (t->dtype != SY_DTYPE_STRING)
+        return SY_OK;
+    int block = *out;
+    SY_TRY(sy_program_take_strings(p, block, tensor, out));
+    p->native[tensor] = *out;
     return SY_OK;
 }
 

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "loader/string_tensor.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/front/grpc/grpc_infer_message.h"
@@ -158,5 +159,43 @@ int sy_grpc_contents_read(struct sy_grpc_bytes contents, const char *input, enum
                             "input \"%s\" has %" PRIu64 " elements in its contents; its shape has "
                             "%" PRIu64,
                             input, filler.filled, n);
+    return SY_OK;
+}
+
+uint64_t sy_grpc_contents_string_bytes(struct sy_grpc_bytes contents, uint64_t n)
+{
+    return contents.n + n * sizeof(uint32_t);
+}
+
+int sy_grpc_contents_strings(struct sy_grpc_bytes contents, const char *input, uint64_t n, void *to)
+{
+    struct filler filler = {.input = input, .list = BYTES_LIST, .n = n, .to = to};
+    struct sy_grpc_field field;
+    uint8_t *at = to;
+    int got;
+
+    while ((got = sy_grpc_wire_next(&contents, &field)) == SY_GRPC_FIELD) {
+        uint32_t bytes = (uint32_t)field.bytes.n;
+
+        if (field.number != BYTES_LIST || field.type != SY_GRPC_BYTES)
+            return sy_error_set(SY_EARG,
+                                "input \"%s\" has contents of another type (field %" PRIu32
+                                " of InferTensorContents; its datatype has field %d)",
+                                input, field.number, (int)BYTES_LIST);
+        if (filler.filled++ == n)
+            return too_many(&filler);
+        memcpy(at, &bytes, sizeof bytes);
+        if (bytes > 0)
+            memcpy(at + sizeof bytes, field.bytes.data, bytes);
+        at += sizeof bytes + bytes;
+    }
+    if (got != SY_GRPC_END)
+        return bad_list(&filler);
+    if (filler.filled < n)
+        return sy_error_set(SY_EARG,
+                            "input \"%s\" has %" PRIu64 " elements in its contents; its shape has "
+                            "%" PRIu64,
+                            input, filler.filled, n);
+    sy_string_block_end(to, (uint64_t)(at - (uint8_t *)to));
     return SY_OK;
 }

@@ -57,8 +57,13 @@ int sy_grpc_request_parameters(struct sy_grpc_bytes message, json_t **out);
 bool sy_grpc_request_head(struct sy_grpc_bytes begun, size_t *at);
 
 /* Elements of an InferTensorContents to `to`, row-major: exactly n of dtype. EARG names the input: too few or too many, of another type's field, out
- * of the range of dtype; EUNSUPPORTED: bytes_contents, or a dtype that has no field (FP16, BF16). */
+ * of the range of dtype; EUNSUPPORTED: a dtype that has no field (FP16, BF16). */
 int sy_grpc_contents_read(struct sy_grpc_bytes contents, const char *input, enum sy_dtype dtype,
                           uint64_t n, void *to);
+/* Bytes that n strings of an InferTensorContents can take at most, as BYTES are laid out. */
+uint64_t sy_grpc_contents_string_bytes(struct sy_grpc_bytes contents, uint64_t n);
+/* Exactly n of them to `to`, the text of a block (loader/string_tensor.h), whose head is written, too. EARG as above. */
+int sy_grpc_contents_strings(struct sy_grpc_bytes contents, const char *input, uint64_t n,
+                             void *to);
 
 #endif

@@ -119,9 +119,6 @@ static int read_input(struct sy_grpc_infer *infer, const struct sy_grpc_input_vi
                             view->name.n, TENSOR_NAME - 1);
     if (!sy_grpc_bytes_copy(view->datatype, datatype, sizeof datatype))
         return sy_error_set(SY_EARG, "input \"%.200s\" has a datatype that is none", name);
-    if (strcmp(datatype, "BYTES") == 0)
-        return sy_error_set(SY_EUNSUPPORTED,
-                            "input \"%.200s\" is BYTES: strings are not supported as inputs", name);
     SY_TRY(sy_front_infer_add_input(infer->request, name, datatype, view->rank, view->dims,
                                     &input->index));
     input->name = graph->tensors[graph->inputs[input->index]].name;
@@ -232,12 +229,26 @@ static int read_options(struct sy_grpc_infer *infer, const struct sy_grpc_reques
 /* ---- bytes ------------------------------------------------------------------------------------------------------- */
 
 /* What is there, or announced, against what shape and datatype say. */
+static int announce_strings(struct sy_grpc_infer *infer, struct sy_grpc_infer_input *input)
+{
+    uint64_t n = (uint64_t)sy_front_infer_elements(infer->request, input->index);
+
+    input->bytes = input->source == SY_GRPC_REGION ? input->place.bytes : input->from.n;
+    if (input->source == SY_GRPC_CONTENTS)
+        input->bytes = sy_grpc_contents_string_bytes(input->from, n);
+    return sy_front_infer_announce_strings(infer->request, input->index, input->bytes);
+}
+
 static int check_bytes(struct sy_grpc_infer *infer, uint64_t announced)
 {
     uint64_t raw_bytes = 0;
 
     for (int i = 0; i < infer->n_inputs; i++) {
         struct sy_grpc_infer_input *input = &infer->inputs[i];
+        if (input->dtype == SY_DTYPE_STRING) {
+            SY_TRY(announce_strings(infer, input));
+            continue;
+        }
         uint64_t has = input->from.n;
         bool good = true;
 
@@ -265,6 +276,15 @@ static int check_bytes(struct sy_grpc_infer *infer, uint64_t announced)
     return SY_OK;
 }
 
+/* Strings that come behind the head: how many bytes they have is not known before they are there. */
+static bool waits_for_strings(const struct sy_grpc_infer *infer)
+{
+    for (int i = 0; i < infer->n_inputs; i++)
+        if (infer->inputs[i].dtype == SY_DTYPE_STRING && infer->inputs[i].source == SY_GRPC_RAW)
+            return true;
+    return false;
+}
+
 static void take_places(struct sy_grpc_infer *infer)
 {
     for (int i = 0; i < infer->n_inputs; i++)
@@ -286,6 +306,8 @@ int sy_grpc_infer_read(struct sy_grpc_infer *infer, uint64_t announced)
     SY_TRY(read_outputs(infer, view.n_outputs));
     SY_TRY(read_options(infer, &view));
     SY_TRY(sy_front_infer_solve(infer->request));
+    if (announced != UINT64_MAX && waits_for_strings(infer))
+        return SY_REPOSITORY_LOADS; /* the message is collected, and read again once it is whole */
     SY_TRY(check_bytes(infer, announced));
     SY_TRY(sy_front_infer_prepare(infer->request));
     take_places(infer);
@@ -317,7 +339,11 @@ int sy_grpc_infer_fill(struct sy_grpc_infer *infer)
             memcpy(input->to, input->from.data, input->bytes);
         if (input->place.is_copied)
             SY_TRY(sy_infer_region_read(&input->place, input->to, input->bytes));
-        if (input->source == SY_GRPC_CONTENTS)
+        if (input->source == SY_GRPC_CONTENTS && input->dtype == SY_DTYPE_STRING)
+            SY_TRY(sy_grpc_contents_strings(
+                input->from, input->name,
+                (uint64_t)sy_front_infer_elements(infer->request, input->index), input->to));
+        else if (input->source == SY_GRPC_CONTENTS)
             SY_TRY(sy_grpc_contents_read(input->from, input->name, input->dtype,
                                          input->bytes / sy_dtype_bytes(input->dtype), input->to));
     }

@@ -5,6 +5,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/front/classify.h"
+#include "runtime/front/front_strings.h"
 #include "runtime/front/http/http_infer_internal.h"
 
 uint64_t sy_http_infer_answer_bytes(const struct sy_http_infer *infer)
@@ -128,6 +129,10 @@ static int add_output(struct sy_http_infer *infer, struct sy_http_infer_output *
     } else if (output->binary) {
         add_binary_size(text, tensor.bytes);
         add_segment(infer, tensor.data, tensor.bytes);
+    } else if (tensor.dtype == SY_DTYPE_STRING) {
+        sy_text_add_string(text, ",\"data\":");
+        SY_TRY(sy_strings_to_json(text, &tensor));
+        sy_text_add(text, "}", 1);
     } else {
         n = tensor.bytes / sy_dtype_bytes(tensor.dtype);
         sy_text_add_string(text, ",\"data\":");

@@ -4,6 +4,7 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "runtime/front/front_strings.h"
 #include "runtime/front/http/http_infer_internal.h"
 #include "runtime/front/infer_parameters.h"
 
@@ -173,9 +174,6 @@ static int read_input(struct sy_http_infer *infer, const json_t *json)
         return sy_error_set(SY_EARG, "an element of \"inputs\" is no object");
     SY_TRY(need_string(json, "name", "an input", &name));
     SY_TRY(need_string(json, "datatype", name, &dtype));
-    if (strcmp(dtype, "BYTES") == 0)
-        return sy_error_set(SY_EUNSUPPORTED,
-                            "input \"%s\" is BYTES: strings are not supported as inputs", name);
     SY_TRY(read_shape(json, name, dims, &rank));
     SY_TRY(sy_front_infer_add_input(infer->request, name, dtype, rank, dims, &input->index));
     input->name = graph->tensors[graph->inputs[input->index]].name;
@@ -184,10 +182,24 @@ static int read_input(struct sy_http_infer *infer, const json_t *json)
 }
 
 /* What came, or is announced, against what the shape says. */
+static int announce_strings(struct sy_http_infer *infer, struct sy_http_infer_input *input)
+{
+    uint64_t n = (uint64_t)sy_front_infer_elements(infer->request, input->index);
+
+    if (input->source == SY_HTTP_JSON)
+        input->bytes = sy_strings_json_bytes(&infer->json.cuts[input->cut], n);
+    return sy_front_infer_announce_strings(infer->request, input->index, input->bytes);
+}
+
 static int check_bytes(struct sy_http_infer *infer)
 {
     for (int i = 0; i < infer->n_inputs; i++) {
         struct sy_http_infer_input *input = &infer->inputs[i];
+        if (sy_front_infer_has_strings(infer->request, input->index)) {
+            input->dtype = SY_DTYPE_STRING;
+            SY_TRY(announce_strings(infer, input));
+            continue;
+        }
         uint64_t wanted = sy_front_infer_input_bytes(infer->request, input->index);
         bool is_short =
             input->source == SY_HTTP_REGION ? input->bytes < wanted : input->bytes != wanted;
@@ -277,7 +289,9 @@ static int read_raw(struct sy_http_infer *infer)
     struct sy_http_infer_input *input = &infer->inputs[0];
     const struct sy_tensor *tensor = &graph->tensors[graph->inputs[0]];
     int64_t dims[SY_MAX_RANK];
-    uint64_t each = graph->n_inputs == 1 ? sy_dtype_bytes(tensor->dtype) : 0;
+    uint64_t each = graph->n_inputs == 1 && tensor->dtype != SY_DTYPE_STRING
+                        ? sy_dtype_bytes(tensor->dtype)
+                        : 0;
     int open = -1;
 
     for (int d = 0; each > 0 && d < tensor->shape.rank; d++) {
@@ -370,7 +384,11 @@ int sy_http_infer_convert(struct sy_http_infer *infer)
     for (int i = 0; i < infer->n_inputs; i++) {
         const struct sy_http_infer_input *input = &infer->inputs[i];
 
-        if (input->source == SY_HTTP_JSON)
+        if (input->source == SY_HTTP_JSON && input->dtype == SY_DTYPE_STRING)
+            SY_TRY(sy_strings_from_json(
+                &infer->json.cuts[input->cut], input->name,
+                (uint64_t)sy_front_infer_elements(infer->request, input->index), input->to));
+        else if (input->source == SY_HTTP_JSON)
             SY_TRY(sy_tensor_from_json(&infer->json.cuts[input->cut], input->name, input->dtype,
                                        input->bytes / sy_dtype_bytes(input->dtype), input->to));
         if (input->place.is_copied)

@@ -51,6 +51,8 @@ static int check_data(const struct sy_rpc_infer *infer, int input, const msgpack
     uint64_t needs = sy_front_infer_input_bytes(infer->request, input);
     uint64_t bytes = data ? data->via.bin.size : infer->places[input].bytes;
 
+    if (sy_front_infer_has_strings(infer->request, input))
+        return sy_front_infer_announce_strings(infer->request, input, bytes);
     if (bytes == needs)
         return SY_OK;
     return sy_error_set(
@@ -71,6 +73,10 @@ static int add_input(struct sy_rpc_infer *infer, const msgpack_object *map,
     SY_TRY(read_shape(map, name, dims, &rank));
     SY_TRY(sy_front_infer_add_input(infer->request, name, dtype, rank, dims, &input));
     by_input[input] = NULL;
+    if (sy_rpc_get(map, "region") && sy_front_infer_has_strings(infer->request, input))
+        return sy_error_set(SY_EUNSUPPORTED,
+                            "input \"%s\": strings cannot lie in shared memory; send them as data",
+                            name);
     if (sy_rpc_get(map, "region"))
         return sy_rpc_infer_place_input(infer, input, map);
     if (!data || data->type != MSGPACK_OBJECT_BIN)

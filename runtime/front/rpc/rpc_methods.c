@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "loader/string_tensor.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
@@ -179,7 +180,7 @@ static json_t *describe_sizes(const struct sy_graph *graph)
     json_t *list = json_array();
 
     for (int i = 0; list && i < graph->n_symbols; i++)
-        if (i != sy_graph_room_size(graph)) /* no input has it */
+        if (!sy_graph_is_own_size(graph, i)) /* no input has it */
             json_array_append_new(list, json_pack("{s:s, s:I}", "name", graph->symbols[i].name,
                                                   "usual", (json_int_t)graph->symbols[i].usual));
     return list;

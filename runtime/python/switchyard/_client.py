@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from ._jobs import Jobs
 from ._memory import Pool
 from ._models import Model, Shape, Shapes, read_model
-from ._tensors import Array, as_array, as_bytes, n_bytes, numpy_dtype, typed, wire_dtype
+from ._tensors import Array, as_array, as_bytes, is_strings, n_bytes, numpy_dtype, pack_strings, typed, unpack_strings, wire_dtype
 from ._wire import CUT_BYTES, Connection
 from .errors import Busy, InvalidArgument, NotFound, OutOfMemory, TooLarge, Unsupported
 
@@ -256,6 +256,9 @@ class Client:
 
     def _input(self, name: str, array: Array, expected: Optional[str], keep: list[Array]) -> dict[str, Any]:
         row: dict[str, Any] = {"name": name, "dtype": wire_dtype(name, array.dtype, expected), "shape": list(array.shape)}
+        if is_strings(array.dtype):
+            row["data"] = pack_strings(array)
+            return row
         at = self._share(array, keep) if self._wire.is_local and array.nbytes >= SHARED_BYTES else None
         if at:
             row.update(region=at[0], offset=at[1], bytes=array.nbytes)
@@ -283,6 +286,8 @@ class Client:
         places = {}
         dtypes = {port.name: numpy_dtype(port.dtype) for port in known.outputs}
         for name, shape in (self._shapes.predict(known, shapes) if self._wire.is_local else {}).items():
+            if is_strings(dtypes[name]):
+                continue
             size = n_bytes(dtypes[name], shape)
             memory: Optional[Array] = None
             if name in into and into[name].shape == shape and into[name].nbytes == size and into[name].flags.c_contiguous:
@@ -299,11 +304,22 @@ class Client:
 
     def _output(self, row: dict[str, Any], places: Mapping[str, tuple[Array, tuple[int, int]]], into: Mapping[str, Array]) -> Array:
         name, dtype, shape = row["name"], numpy_dtype(row["dtype"]), tuple(row["shape"])
+        if row["dtype"] == "BYTES":
+            return self._write_strings(name, unpack_strings(name, row["data"], shape), into)
         if name in into:
             return self._write_into(row, dtype, shape, into[name], name in places)
         if "region" in row:
             return typed(places[name][0], dtype, shape)
         return np.frombuffer(row["data"], dtype).reshape(shape).copy()
+
+    @staticmethod
+    def _write_strings(name: str, strings: Array, into: Mapping[str, Array]) -> Array:
+        if name not in into:
+            return strings
+        if into[name].shape != strings.shape or into[name].dtype != strings.dtype:
+            raise InvalidArgument(f'output "{name}" is strings {list(strings.shape)}; the array for it is {into[name].dtype}{list(into[name].shape)}')
+        into[name][...] = strings
+        return into[name]
 
     @staticmethod
     def _write_into(row: dict[str, Any], dtype: np.dtype[Any], shape: Shape, array: Array, is_there: bool) -> Array:

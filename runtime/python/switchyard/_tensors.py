@@ -14,7 +14,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 _DTYPES: dict[str, np.dtype[Any]] = {
     "FP64": np.dtype("<f8"), "FP32": np.dtype("<f4"), "FP16": np.dtype("<f2"), "BF16": np.dtype("<u2"), "INT64": np.dtype("<i8"),
     "INT32": np.dtype("<i4"), "INT16": np.dtype("<i2"), "INT8": np.dtype("i1"), "UINT64": np.dtype("<u8"), "UINT32": np.dtype("<u4"),
-    "UINT16": np.dtype("<u2"), "UINT8": np.dtype("u1"), "BOOL": np.dtype("?"),
+    "UINT16": np.dtype("<u2"), "UINT8": np.dtype("u1"), "BOOL": np.dtype("?"), "BYTES": np.dtype(object),
 }
 try:
     import ml_dtypes
@@ -22,7 +22,7 @@ try:
 except ImportError:
     pass  # their bits, as uint16
 
-_NAMES = {dtype.newbyteorder("=") if dtype.kind != "V" else dtype: name for name, dtype in _DTYPES.items() if name != "BF16"}
+_NAMES = {dtype.newbyteorder("=") if dtype.kind != "V" else dtype: name for name, dtype in _DTYPES.items() if name not in ("BF16", "BYTES")}
 if _DTYPES["BF16"].kind == "V":
     _NAMES[_DTYPES["BF16"]] = "BF16"
 
@@ -31,6 +31,8 @@ def wire_dtype(name: str, dtype: np.dtype[Any], expected: str | None) -> str:
     """The protocol's name of an array's dtype. uint16 stands for BF16 where the model takes that."""
     if expected == "BF16" and dtype == np.uint16:
         return "BF16"
+    if is_strings(dtype):
+        return "BYTES"
     known = _NAMES.get(dtype.newbyteorder("=") if dtype.kind != "V" else dtype)
     if known is None:
         raise InvalidArgument(f'"{name}" is an array of {dtype}; there are {", ".join(_DTYPES)}')
@@ -48,8 +50,36 @@ def as_array(name: str, value: object) -> Array:
     if array.dtype.byteorder == ">":
         array = array.astype(array.dtype.newbyteorder("<"))
     if array.dtype.hasobject:
-        raise InvalidArgument(f'"{name}" is an array of objects')
+        for item in array.reshape(-1) if array.dtype == np.dtype(object) else [None]:
+            if not isinstance(item, (str, bytes)):
+                raise InvalidArgument(f'"{name}" is an array of objects other than str and bytes')
     return array
+
+
+def is_strings(dtype: np.dtype[Any]) -> bool:
+    return dtype.kind in "OUS"
+
+
+def pack_strings(array: Array) -> memoryview:
+    """Each behind its length, text as UTF-8."""
+    parts = []
+    for item in array.reshape(-1):
+        text = item.encode() if isinstance(item, str) else bytes(item)
+        parts += [len(text).to_bytes(4, "little"), text]
+    return memoryview(b"".join(parts))
+
+
+def unpack_strings(name: str, data: bytes, shape: tuple[int, ...]) -> Array:
+    """As an array of bytes objects."""
+    array = np.empty(math.prod(shape), object)
+    at = 0
+    for i in range(array.size):
+        size = int.from_bytes(data[at:at + 4], "little")
+        array[i] = bytes(data[at + 4:at + 4 + size])
+        at += 4 + size
+    if at != len(data):
+        raise ProtocolError(f'the strings of output "{name}" do not fit its shape')
+    return array.reshape(shape)
 
 
 def as_bytes(array: Array) -> memoryview:

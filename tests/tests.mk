@@ -1,0 +1,219 @@
+# Test binaries, fuzz targets, checks with stock clients, and the goals that run them.
+.PHONY: venv tests test test-engine test-onnx test-zoo zoo test-train fuzz gpu-tests gpu-check dist lint check
+
+TEST_SRC  := $(sort $(wildcard tests/test_*.c))
+TEST_LIB_SRC := $(sort $(filter-out $(TEST_SRC),$(wildcard tests/*.c)))
+TEST_LIB_OBJ := $(TEST_LIB_SRC:%.c=$(OBJ)/%.o)
+
+# The kernels one by one, with as many threads a block as on a GPU.
+KERNEL_TEST_BIN := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/test_cuda_kernels*.c))
+KERNEL_TEST_OBJ := $(CUDA_KERNEL_SRC:%.cu=$(OBJ)/on_cpu/256/%.o) $(OBJ)/tests/on_cpu/cpu_launch.o $(OBJ)/tests/on_cpu/kernel_rig.o $(OBJ)/tests/on_cpu/each_trial.o $(patsubst %.c,$(OBJ)/%.o,$(wildcard workers/cuda/each*.c))
+# The host engine's and trainer's tests once more, of the CUDA engine's on the CPU.
+FAKE_CUDA_BIN := $(patsubst tests/test_%.c,$(B)/tests/fake_cuda_%,$(wildcard tests/test_engine*.c tests/test_at_run*.c) tests/test_trainer.c \
+                   tests/test_train_run.c $(wildcard tests/test_train_gradients*.c))
+
+# And on a GPU, through the plugin: made for gpu-check and dist only.
+GPU_BIN := $(patsubst tests/test_%.c,$(B)/tests/test_gpu_%,$(wildcard tests/test_engine*.c) tests/test_trainer.c \
+             $(wildcard tests/test_train_gradients*.c))
+
+CUDA_TEST_BIN := $(addprefix $(B)/tests/test_cuda_,parts in_flight device pinned failing_calls)
+
+TEST_BIN  := $(TEST_SRC:tests/%.c=$(B)/tests/%) $(FAKE_CUDA_BIN)
+# tests/fuzz/fuzz_NAME.c is a target; fuzz_main.c drives each.
+FUZZ_LIB_SRC := tests/fuzz/fuzz_main.c tests/fuzz/fuzz_support.c tests/fuzz/fuzz_feedback.c
+FUZZ_SRC  := $(sort $(filter-out $(FUZZ_LIB_SRC),$(wildcard tests/fuzz/fuzz_*.c)))
+FUZZ_LIB_OBJ := $(FUZZ_LIB_SRC:%.c=$(OBJ)/%.o)
+FUZZ_BIN  := $(FUZZ_SRC:tests/fuzz/%.c=$(B)/fuzz/%)
+FUZZ_SECONDS ?= 60
+# The thread sanitizer runs what has threads, or processes that have some. These have none but OpenMP's, which it cannot see into: they
+# would take most of its time and show nothing.
+ONE_THREAD := test_engine% fake_cuda_engine% fake_cuda_at_run% fake_cuda_train_gradients% fake_cuda_trainer test_train_gradients% test_train_split test_recurrence \
+              test_cuda_kernels% test_cuda_engine test_cuda_trainer test_cuda_beside_host test_fusions test_folding test_control test_expand test_at_run% \
+              test_open_sizes test_open_batches test_graph test_onnx_reader test_onnx_functions test_package test_package_changes test_safetensors test_bad_models test_bad_graphs \
+              test_mutated_models test_sim% test_sched% test_lanes test_residency
+TEST_RUN  := $(TEST_BIN)
+# With the address sanitizer the tests end with a short run of each fuzz target, always the same inputs.
+ifneq ($(findstring address,$(SAN)),)
+TEST_RUN  += $(FUZZ_BIN)
+endif
+ifneq ($(findstring thread,$(SAN)),)
+TEST_RUN  := $(filter-out $(ONE_THREAD:%=$(B)/tests/%),$(TEST_BIN))
+endif
+
+$(B)/tests/%: $(OBJ)/tests/%.o $(TEST_LIB_OBJ) $(B)/libswitchyard.a
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDSAN) -o $@ $^ $(LIBS) -lcmocka -pthread
+
+$(B)/fuzz/%: $(OBJ)/tests/fuzz/%.o $(FUZZ_LIB_OBJ) $(TEST_LIB_OBJ) $(B)/libswitchyard.a
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDSAN) -o $@ $^ $(LIBS) -lcmocka -pthread
+
+$(B)/tests/test_link_probe: $(OBJ)/runtime/cli/link_probe.o
+$(B)/tests/test_train_curve: $(OBJ)/runtime/cli/train_curve.o
+$(B)/tests/test_size_expr: $(OBJ)/runtime/cli/size_text.o
+$(B)/tests/test_random_inputs: $(OBJ)/runtime/cli/random_inputs.o $(OBJ)/runtime/cli/size_text.o
+$(B)/tests/test_local_job: $(OBJ)/tests/test_local_job.o $(OBJ)/runtime/cli/local_job.o $(B)/libswitchyard.a
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDSAN) -o $@ $^ $(LIBS) -lcmocka -pthread
+
+# What the CUDA device does is tested against a table of calls that records them, and behind the plugin's seam.
+$(CUDA_TEST_BIN): $(CUDA_PART_OBJ)
+$(addprefix $(B)/tests/test_cuda_,engine candidates trainer beside_host operators control node_help): $(B)/tests/%: $(OBJ)/tests/%.o $(CUDA_ON_CPU_OBJ) $(CUDA_PART_OBJ) $(TEST_LIB_OBJ) $(B)/libswitchyard.a
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDSAN) -o $@ $^ $(LIBS) -lcmocka -pthread
+$(KERNEL_TEST_BIN): $(KERNEL_TEST_OBJ)
+$(B)/tests/fake_cuda_%: $(OBJ)/tests/test_%.o $(OBJ)/tests/on_cpu/choose_fake_cuda.o $(CUDA_ON_CPU_OBJ) $(CUDA_PART_OBJ) \
+        $(TEST_LIB_OBJ) $(B)/libswitchyard.a
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDSAN) -o $@ $^ $(LIBS) -lcmocka -pthread
+$(GPU_BIN): $(B)/tests/test_gpu_%: $(OBJ)/tests/test_%.o $(OBJ)/tests/on_gpu/choose_gpu.o $(TEST_LIB_OBJ) $(B)/libswitchyard.a
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDSAN) -o $@ $^ $(LIBS) -lcmocka -pthread
+$(B)/tests/libswitchyard-cuda-fake.so: $(OBJ)/tests/fake_cuda.o $(OBJ)/tests/fake_cuda_streams.o $(OBJ)/$(CUDA_ENTRY:.c=.o) $(CUDA_PART_OBJ) $(B)/libswitchyard.a
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDSAN) -shared -o $@ $^ -pthread -ldl
+ifneq ($(and $(WITH_CUDA),$(wildcard $(NVCC))),)
+GPU_FAULT := $(B)/tests/libgpu_fault.so
+endif
+$(B)/tests/libgpu_fault.so: tests/gpu_fault.cu
+	$(call say,NVCC,$@)
+	@mkdir -p $(@D)
+	$(Q)$(NVCC) $(NVCCFLAGS) -shared -cudart static -o $@ /proc/self/cwd/$<
+$(B)/tests/test_cuda_plugin: | $(B)/tests/libswitchyard-cuda-fake.so $(B)/tests/test_device $(B)/tests/test_cuda_device $(B)/switchyard $(CUDA_BIN)
+
+tests: $(TEST_RUN) $(GPU_FAULT)
+
+# Sanitizer builds: one thread for OpenMP, whose runtime the thread sanitizer cannot see into.
+ifneq ($(SAN),)
+TEST_ENV := ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1 UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 \
+            LSAN_OPTIONS=suppressions=$(CURDIR)/tests/lsan.supp:print_suppressions=0 \
+            TSAN_OPTIONS=suppressions=$(CURDIR)/tests/tsan.supp:halt_on_error=1:second_deadlock_stack=1
+ifneq ($(findstring thread,$(SAN)),)
+TEST_ENV += OMP_NUM_THREADS=1
+endif
+endif
+
+# Reference libraries for the tests, from PyPI; made once for each list of versions.
+VENV_STAMP := build/venv/made-with-$(shell cksum < tests/requirements.txt | cut -d' ' -f1)
+venv: $(VENV_STAMP)
+$(VENV_STAMP): tests/requirements.txt
+	@sh tests/install_deps.sh python3 python3-venv
+	$(call say,VENV,build/venv)
+	$(Q)[ -x build/venv/bin/python ] || python3 -m venv build/venv
+	$(Q)build/venv/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@rm -f build/venv/made-with-*; touch $@
+
+# Stock clients against a real server. A sanitizer's build is run by those that reach the most of it.
+CLIENT_CHECKS := tests/metrics_check.py
+ifeq ($(SAN),)
+CLIENT_CHECKS += tests/schemathesis_check.py tests/gpu_bench_check.py tests/python_client_check.py tests/page_check.py tests/datatypes_check.py tests/grpc_client_check.py tests/http_client_check.py
+else ifeq ($(findstring thread,$(SAN)),)
+CLIENT_CHECKS += tests/datatypes_check.py tests/grpc_client_check.py tests/http_client_check.py
+endif
+
+test: deps ## Test: builds and runs all tests; SAN=address,undefined or SAN=thread for sanitizers
+	@sh tests/install_deps.sh libonnx-testdata prometheus chromium
+	@$(MAKE) --no-print-directory venv binaries tests
+	@$(TEST_ENV) SY_BINARY=$(B)/switchyard bash tests/run.sh $(TEST_RUN) $(CLIENT_CHECKS)
+ifeq ($(SAN),)
+	@$(MAKE) --no-print-directory models
+	@build/venv/bin/python tests/engine_vs_onnxruntime.py $(B) build/models $(MODELS)
+	$(Q)$(B)/make-models --out build/compare-models mobilenet_v2 lstm_text
+	@build/venv/bin/python tests/engine_vs_onnxruntime.py $(B) build/compare-models mobilenet_v2 lstm_text
+endif
+
+# The engine's and the trainer's tests alone; with DNNL= for another oneDNN.
+ENGINE_TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/test_engine*.c) tests/test_recurrence.c tests/test_trainer.c tests/test_train_step.c)
+test-engine: deps ## Test: the tests of the host engine and trainer alone; DNNL=pypi with oneDNN 3.x
+	@$(MAKE) --no-print-directory binaries $(ENGINE_TESTS)
+	@$(TEST_ENV) SY_BINARY=$(B)/switchyard bash tests/run.sh $(ENGINE_TESTS)
+
+# ONNX's own test data, each case in a process of its own. ONNX_DATA=FOLDER... for other folders than Debian's, ONNX_ARGS='--only NAME'.
+ONNX_DATA ?= /usr/share/libonnx-testdata/data
+ONNX_SUITE_OBJ := $(patsubst %.c,$(OBJ)/%.o,$(sort $(wildcard tests/onnx_data/*.c)))
+$(B)/tests/onnx_suite: $(ONNX_SUITE_OBJ) $(B)/libswitchyard.a
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDSAN) -o $@ $^ $(LIBS) -pthread
+
+# The same cases of the CUDA engine, its kernels on the CPU; and on a GPU.
+$(B)/tests/fake_cuda_onnx_suite: $(ONNX_SUITE_OBJ) $(OBJ)/tests/on_cpu/choose_fake_cuda.o $(CUDA_ON_CPU_OBJ) $(CUDA_PART_OBJ) \
+        $(TEST_LIB_OBJ) $(B)/libswitchyard.a
+$(B)/tests/gpu_onnx_suite: $(ONNX_SUITE_OBJ) $(OBJ)/tests/on_gpu/choose_gpu.o $(TEST_LIB_OBJ) $(B)/libswitchyard.a
+$(B)/tests/fake_cuda_onnx_suite $(B)/tests/gpu_onnx_suite:
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDSAN) -o $@ $^ $(LIBS) -lcmocka -pthread
+
+test-onnx: deps ## Test: the test data of the ONNX project through both engines: passed, refused and why, failed; ONNX_ARGS="--only NAME"
+	@sh tests/install_deps.sh libonnx-testdata
+	@$(MAKE) --no-print-directory $(B)/tests/onnx_suite $(B)/tests/fake_cuda_onnx_suite
+	@$(B)/tests/onnx_suite $(ONNX_ARGS) $(ONNX_DATA)
+	@echo 'the CUDA engine, its kernels on the CPU; then all that it lacks by the host engine (--allow-host-ops):'
+	@$(B)/tests/fake_cuda_onnx_suite $(ONNX_ARGS) $(ONNX_DATA)
+	@SY_FAKE_HOST_OPS=1 $(B)/tests/fake_cuda_onnx_suite $(ONNX_ARGS) $(ONNX_DATA)
+
+# What makes the zoo: PyTorch, Keras, scikit-learn and their exporters. Big, and never part of the tests.
+ZOO_PYTHON := build/zoo-venv/bin/python
+build/zoo-venv/made: tests/zoo/requirements.txt
+	@sh tests/install_deps.sh python3 python3-venv
+	$(call say,VENV,build/zoo-venv)
+	$(Q)[ -x build/zoo-venv/bin/pip ] || python3 -m venv build/zoo-venv
+	$(Q)build/zoo-venv/bin/pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
+# Models that PyTorch's exporters write, random weights, against ONNX Runtime.
+test-zoo: deps ## Test: models as PyTorch exports them, against ONNX Runtime (exports some 200: an hour); ZOO_ARGS="--only NAME --keep"
+	@$(MAKE) --no-print-directory $(B)/tests/onnx_suite build/zoo-venv/made
+	@$(ZOO_PYTHON) tests/zoo.py $(ZOO_ARGS) $(B) build/zoo
+
+# Made once each, under build/zoo/models.
+zoo: deps build/zoo-venv/made ## Build: the public models of tests/zoo
+	$(Q)$(ZOO_PYTHON) tests/zoo/zoo_make.py build/zoo/models
+
+# FUZZ_SEED=N replays a run; without it each is another.
+ifneq ($(FUZZ),1)
+fuzz: deps ## Test: each fuzz target for FUZZ_SECONDS=60 under the address sanitizer; FUZZ_SEED=N replays a run
+	@$(MAKE) --no-print-directory fuzz SAN=address,undefined FUZZ=1
+else
+fuzz: $(FUZZ_BIN)
+	$(Q)for f in $(FUZZ_BIN); do \
+	    $(TEST_ENV) $$f --seconds $(FUZZ_SECONDS) --seed $${FUZZ_SEED:-$$(date +%s)} || exit 1; done
+endif
+
+# Gradients and the loss after 100 steps against PyTorch. TEST_TRAIN_ARGS='bilstm --steps 20'.
+test-train: deps ## Test: gradients and losses against PyTorch; TEST_TRAIN_ARGS="bilstm --steps 20"
+	@sh tests/install_deps.sh python3 python3-venv
+	@$(MAKE) --no-print-directory binaries
+	$(Q)$(B)/make-models --out build/models fashion_mlp mnist_cnn text_bilstm text_transformer bert_tiny_sequence
+	@if $(MAKE) --no-print-directory build/venv-bench/made; then \
+	    build/venv-bench/bin/python bench/train/compare.py $(B)/switchyard build/models $(TEST_TRAIN_ARGS); \
+	else echo 'test-train: skipped: PyTorch cannot be installed here, as said above'; fi
+
+# On a machine with a GPU, or in what `make dist` made: the same script.
+gpu-tests: $(GPU_BIN) $(addprefix $(B)/tests/,test_device test_cuda_plugin test_gpu_device test_gpu_models test_end_to_end gpu_onnx_suite) $(GPU_FAULT)
+
+gpu-check: deps ## Test: the tests that need a GPU, on cuda:0; SY_TEST_DEVICE=cuda:N for another, PART="device engine" for some
+	@$(MAKE) --no-print-directory CUDA=1 binaries gpu-tests
+	@sh tests/gpu_check.sh $(B) $(B)/tests
+
+dist: deps ## Build: build/dist: program, plugin, tests and their shared libraries, to run elsewhere
+	@$(MAKE) --no-print-directory CUDA=1 binaries gpu-tests $(B)/bench/swap $(B)/carried/libswitchyard-cuda.so
+	$(Q)sh tests/make_dist.sh $(B) build/dist
+
+lint: ## Test: style, include edges, clang-format, clang-tidy
+	@sh tests/install_deps.sh clang-format clang-tidy
+	@$(MAKE) --no-print-directory $(GEN_HDR)
+	@bash tests/lint.sh
+
+check: lint ## Test: lint, test, and test under both sanitizers
+	@$(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory test SAN=address,undefined
+	@$(MAKE) --no-print-directory test SAN=thread
