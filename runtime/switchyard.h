@@ -26,7 +26,8 @@ typedef struct {
     const char *dtype; /* "FP32", "INT64", ... (Open Inference Protocol names) */
     int rank;
     int64_t shape[SWITCHYARD_MAX_RANK];
-    const void *data; /* row-major, little-endian; of BYTES each string behind its length, a uint32 */
+    const void
+        *data; /* row-major, little-endian; of BYTES each string behind its length, a uint32 */
     size_t bytes;
 } sy_client_tensor;
 
