@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """A worker's private memory while it is sent sizes that it has never seen: the number that must not grow.
 
-Two small models, made here: convolutions over images of any height and width, and an LSTM over texts of any length. `switchyard serve` on one of
+Three small models, made here: convolutions over images of any height and width, an LSTM over texts of any length, and products of rows whose number
+only the run knows. `switchyard serve` on one of
 them at a time; every request has another size, in random order. The private memory of the server's child
 processes is read after --first sizes and after --sizes.
 
@@ -61,6 +62,20 @@ def make_texts(rng):
                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 64])], constants)
 
 
+def make_chosen(rng):
+    """Rows that the run chooses (those that do not begin with 0), through two products with biases and activations and a residual."""
+    constants = [weights(rng, "w0", 32, 64), weights(rng, "b0", 64), weights(rng, "w1", 64, 32), weights(rng, "b1", 32),
+                 numpy_helper.from_array(np.array(0, np.int64), "zero"), numpy_helper.from_array(np.array([-1], np.int64), "line")]
+    nodes = [helper.make_node("Gather", ["x", "zero"], ["column"], axis=1), helper.make_node("NonZero", ["column"], ["at"]),
+             helper.make_node("Reshape", ["at", "line"], ["which"]), helper.make_node("Gather", ["x", "which"], ["rows"]),
+             helper.make_node("MatMul", ["rows", "w0"], ["m0"]), helper.make_node("Add", ["m0", "b0"], ["a0"]),
+             helper.make_node("Relu", ["a0"], ["r0"]), helper.make_node("MatMul", ["r0", "w1"], ["m1"]),
+             helper.make_node("Add", ["m1", "b1"], ["a1"]), helper.make_node("Add", ["a1", "rows"], ["s"]),
+             helper.make_node("ReduceMean", ["s"], ["y"], axes=[0], keepdims=0)]
+    return helper.make_graph(nodes, "chosen", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [6000, 32])],
+                             [helper.make_tensor_value_info("y", TensorProto.FLOAT, [32])], constants)
+
+
 def image_feeds(rng, n):
     side = int(np.ceil(np.sqrt(n)))
     for k in rng.permutation(side * side)[:n]:
@@ -70,6 +85,13 @@ def image_feeds(rng, n):
 def text_feeds(rng, n):
     for k in rng.permutation(n):
         yield {"x": rng.integers(0, 1000, (1, k + 1)).astype(np.int64)}
+
+
+def chosen_feeds(rng, n):
+    for k in rng.permutation(n):
+        x = np.ones((6000, 32), np.float32)
+        x[k + 1:, 0] = 0
+        yield {"x": x}
 
 
 def children_of(pid):
@@ -115,13 +137,14 @@ def main():
     parser.add_argument("build")
     parser.add_argument("--sizes", type=int, default=5000)
     parser.add_argument("--first", type=int, default=500)
-    parser.add_argument("--only", choices=["images", "texts"])
+    parser.add_argument("--only", choices=["images", "texts", "chosen"])
     parser.add_argument("--output")
     a = parser.parse_args()
     rows = []
     seed = int(os.environ.get("SY_SEED", "1"))
     print(f"SY_SEED={seed}")
-    for name, make, make_feeds in (("images", make_images, image_feeds), ("texts", make_texts, text_feeds)):
+    for name, make, make_feeds in (("images", make_images, image_feeds), ("texts", make_texts, text_feeds),
+                                   ("chosen", make_chosen, chosen_feeds)):
         if a.only not in (None, name):
             continue
         rng = np.random.default_rng(seed)

@@ -275,7 +275,7 @@ static int restore(struct sy_infer *in, int n, int n_nodes, const struct sy_node
 static bool is_for_run(const struct sy_infer *in, int status, bool needs_run)
 {
     return (status == SY_EUNSUPPORTED && needs_run) ||
-           (in->is_bound && (status == SY_EUNSUPPORTED || status == SY_ECORRUPT));
+           ((in->is_bound || in->is_trial) && (status == SY_EUNSUPPORTED || status == SY_ECORRUPT));
 }
 
 /* As infer_node; but a node that needs what only the run knows is left as it was read, and so is what reads its results. */
@@ -304,7 +304,7 @@ static int infer_or_put_off(struct sy_infer *in, int n)
     }
     if (in->facts) /* nothing was computed that they would be for */
         sy_facts_go_back(in->facts, &known);
-    if (!in->is_bound)
+    if (!in->is_bound && !in->is_trial)
         SY_TRY(sy_explain_note(in, &was));
     return restore(in, n, n_nodes, &was);
 }
@@ -317,7 +317,7 @@ static int infer_nodes(struct sy_infer *in, bool puts_off)
         if (in->facts && !in->is_body)
             SY_TRY(sy_facts_apply(in));
     }
-    if (in->is_bound)
+    if (in->is_bound || in->is_trial)
         return SY_OK;
     SY_TRY(in->is_body ? refuse_sequence_outputs(in) : sy_sequence_outputs(in));
     if (!in->is_body)
@@ -355,6 +355,21 @@ int sy_infer_bound(struct sy_graph *graph, bool *at_run)
     status = infer_nodes(&in, true);
     for (int i = 0; status == SY_OK && i < graph->n_outputs; i++)
         at_run[i] = in.at_run[graph->outputs[i]] || in.sequences[graph->outputs[i]];
+out:
+    close_infer(&in);
+    return status;
+}
+
+int sy_graph_infer_ready(struct sy_graph *graph, bool **waits)
+{
+    struct sy_infer in;
+    int status, n = graph->n_tensors;
+    SY_TRY_GOTO(open_infer(&in, graph), out);
+    in.is_trial = in.is_body = true;
+    SY_TRY_GOTO(infer_nodes(&in, true), out);
+    SY_TRY_GOTO(sy_graph_alloc((size_t)n, sizeof **waits, waits), out);
+    for (int t = 0; t < n; t++)
+        (*waits)[t] = in.at_run[t] || in.sequences[t];
 out:
     close_infer(&in);
     return status;

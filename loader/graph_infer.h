@@ -35,6 +35,7 @@ struct sy_infer {
     bool is_body;      /* of an If, a Loop: the outermost graph is another */
     bool for_training; /* parameters are not folded, Dropout and training modes stay */
     bool is_bound;     /* sizes that depend on data are the largest that they can be (put_off.c) */
+    bool is_trial;     /* asked is only what can be inferred (sy_graph_infer_ready) */
     struct sy_facts
         *facts;     /* about open sizes, of the outermost graph; NULL: all sizes are numbers */
     bool *puts_off; /* set when a rule fails for what only the run knows; of the outermost graph */

@@ -7,13 +7,17 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "workers/host/at_run_internal.h"
+#include "workers/host/at_run_stretch.h"
 #include "workers/host/strings.h"
 
 enum { MOST_OPERANDS = 1024 };
 
 struct plan {
     const struct sy_graph *graph;
-    int *last_use; /* per tensor: the last node that reads it; n_nodes for outputs */
+    int *last_use; /* per tensor: the last node that reads it; n_nodes for outputs; -1: nobody */
+    int *uses;     /* per tensor: by nodes that are run, and 1 of an output */
+    bool *is_read; /* per node: it is run */
+    struct sy_at_stretches *stretches;
     struct sy_at_value **constants;
     struct sy_at_node **made;  /* per node */
     struct plan *(*bodies)[2]; /* per node: else and then, or a Loop's body */
@@ -57,7 +61,10 @@ static void plan_destroy(struct plan *p)
         for (int k = 0; p->bodies && k < 2; k++)
             plan_destroy(p->bodies[n][k]);
     }
+    sy_at_stretches_release(p->stretches);
     free(p->last_use);
+    free(p->uses);
+    free(p->is_read);
     free(p->constants);
     free(p->made);
     free(p->bodies);
@@ -91,11 +98,21 @@ static void plan_last_uses(struct plan *p)
                 p->last_use[g->nodes[n].inputs[i]] = n;
     for (int i = 0; i < g->n_outputs; i++)
         p->last_use[g->outputs[i]] = g->n_nodes;
+    for (int n = 0; n < g->n_nodes; n++)
+        for (int i = 0; i < g->nodes[n].n_outputs; i++)
+            p->is_read[n] |=
+                g->nodes[n].outputs[i] >= 0 && p->last_use[g->nodes[n].outputs[i]] >= 0;
+    for (int n = 0; n < g->n_nodes; n++)
+        for (int i = 0; p->is_read[n] && i < g->nodes[n].n_inputs; i++)
+            if (g->nodes[n].inputs[i] >= 0)
+                p->uses[g->nodes[n].inputs[i]]++;
+    for (int i = 0; i < g->n_outputs; i++)
+        p->uses[g->outputs[i]]++;
 }
 
-static int plan_create(const struct sy_graph *graph, struct plan **out);
+static int plan_create(const struct sy_graph *graph, struct sy_at_identity *who, struct plan **out);
 
-static int plan_bodies(struct plan *p, int n)
+static int plan_bodies(struct plan *p, int n, struct sy_at_identity *who)
 {
     static const char *const names[][2] = {{"else_branch", "then_branch"}, {"body", NULL}};
     const struct sy_node *node = &p->graph->nodes[n];
@@ -114,35 +131,39 @@ static int plan_bodies(struct plan *p, int n)
         if (formal < least || formal > node->n_inputs || attr->graph->n_inputs != n_in ||
             attr->graph->n_outputs != n_out || n_out < formal - 1)
             return sy_at_fail(node, "a body with other inputs or results");
-        SY_TRY(plan_create(attr->graph, &p->bodies[n][k]));
+        SY_TRY(plan_create(attr->graph, who, &p->bodies[n][k]));
     }
     return SY_OK;
 }
 
-static int plan_fill(struct plan *p)
+static int plan_fill(struct plan *p, struct sy_at_identity *who)
 {
     size_t n = (size_t)p->graph->n_nodes + 1, t = (size_t)p->graph->n_tensors + 1;
     p->last_use = malloc(t * sizeof *p->last_use);
+    p->uses = calloc(t, sizeof *p->uses);
+    p->is_read = calloc(n, sizeof *p->is_read);
     p->constants = calloc(t, sizeof *p->constants);
     p->made = calloc(n, sizeof *p->made);
     p->bodies = calloc(n, sizeof *p->bodies);
-    if (!p->last_use || !p->constants || !p->made || !p->bodies)
+    if (!p->last_use || !p->uses || !p->is_read || !p->constants || !p->made || !p->bodies)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a graph of %zu nodes", n);
     memset(p->last_use, 0xff, t * sizeof *p->last_use);
     plan_last_uses(p);
+    SY_TRY(sy_at_stretches_acquire(who, &p->stretches));
+    who->graph++;
     SY_TRY(plan_constants(p));
     for (int k = 0; k < p->graph->n_nodes; k++)
-        SY_TRY(plan_bodies(p, k));
+        SY_TRY(plan_bodies(p, k, who));
     return SY_OK;
 }
 
-static int plan_create(const struct sy_graph *graph, struct plan **out)
+static int plan_create(const struct sy_graph *graph, struct sy_at_identity *who, struct plan **out)
 {
     struct plan *p = calloc(1, sizeof *p);
     if (!p)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a graph");
     p->graph = graph;
-    int status = plan_fill(p);
+    int status = plan_fill(p, who);
     if (status < 0) {
         plan_destroy(p);
         return status;
@@ -192,6 +213,7 @@ struct loop {
     struct sy_at_value **results; /* the body's: condition, carried, scanned */
     struct sy_at_value **scans;   /* lists, one a scanned result */
     int64_t trips;
+    bool grows; /* the last turn made other shapes than it was given */
 };
 
 static int set_number(struct loop *l, int i, enum sy_dtype dtype, int64_t value)
@@ -213,10 +235,18 @@ static int append(struct sy_at_value *list, struct sy_at_value *item)
     return SY_OK;
 }
 
+static bool are_alike(const struct sy_at_value *a, const struct sy_at_value *b)
+{
+    return a->is_list == b->is_list && a->a.dtype == b->a.dtype &&
+           (a->is_list || sy_array_same_dims(&a->a, &b->a));
+}
+
 /* What the turn made is what the next one is given. */
 static int take_results(struct loop *l)
 {
+    l->grows = false;
     for (int i = 0; i < l->n_carried; i++) {
+        l->grows = l->grows || !are_alike(l->given[2 + i], l->results[1 + i]);
         sy_at_value_drop(l->state, l->given[2 + i]);
         l->given[2 + i] = l->results[1 + i];
         l->results[1 + i] = NULL;
@@ -241,6 +271,16 @@ static void close_loop(struct sy_at_state *state)
         state->open_ns += SY_MIN(sy_clock_now() - state->open_since, SY_AT_RUN_NS - state->open_ns);
 }
 
+/* A program for each turn's shapes would be made to run once: such turns are run node by node (S1: which they are follows from the inputs). */
+static int run_turn(struct loop *l)
+{
+    bool by_node = l->state->by_node;
+    l->state->by_node = by_node || l->grows;
+    int status = run_graph(l->state, l->body, l->given, l->results);
+    l->state->by_node = by_node;
+    return status;
+}
+
 static int run_turns(struct loop *l, bool condition)
 {
     for (int64_t turn = 0; condition && (l->trips < 0 || turn < l->trips); turn++) {
@@ -248,7 +288,7 @@ static int run_turns(struct loop *l, bool condition)
             return sy_at_fail(l->node, "not done after %d iterations", SY_AT_RUN_TURNS);
         SY_TRY(set_number(l, 0, SY_DTYPE_I64, turn));
         SY_TRY(set_number(l, 1, SY_DTYPE_BOOL, condition));
-        SY_TRY(run_graph(l->state, l->body, l->given, l->results));
+        SY_TRY(run_turn(l));
         SY_TRY(is_true(l->node, l->results[0], &condition));
         SY_TRY(take_results(l));
         drop_all(l->state, l->results, 1);
@@ -372,33 +412,23 @@ static int run_node(struct sy_at_state *state, struct plan *p, int n, struct sy_
     return sy_at_node_run(&call, &p->made[n]);
 }
 
-/* Values that nobody reads any more go. */
-static void drop_read(struct sy_at_state *state, const struct plan *p, int n,
-                      struct sy_at_value **values)
+/* An output that nobody reads goes at once. */
+static void take_outputs(struct sy_at_frame *f, const struct sy_node *node,
+                         struct sy_at_value **out, int status)
 {
-    const struct sy_node *node = &p->graph->nodes[n];
-    for (int i = 0; i < node->n_inputs + node->n_outputs; i++) {
-        int t = i < node->n_inputs ? node->inputs[i] : node->outputs[i - node->n_inputs];
-        if (t >= 0 && p->last_use[t] <= n && values[t]) {
-            sy_at_value_drop(state, values[t]);
-            values[t] = NULL;
-        }
+    for (int i = 0; i < node->n_outputs; i++) {
+        int t = node->outputs[i];
+        if (t >= 0 && status == SY_OK && f->uses[t] > 0)
+            f->values[t] = out[i];
+        else
+            sy_at_value_drop(f->state, out[i]);
     }
 }
 
-static bool is_read(const struct plan *p, const struct sy_node *node)
-{
-    for (int i = 0; i < node->n_outputs; i++)
-        if (node->outputs[i] >= 0 && p->last_use[node->outputs[i]] >= 0)
-            return true;
-    return false;
-}
-
-static int step(struct sy_at_state *state, struct plan *p, int n, struct sy_at_value **values)
+static int step(struct sy_at_frame *f, struct plan *p, int n)
 {
     const struct sy_node *node = &p->graph->nodes[n];
-    if (!is_read(p, node))
-        return SY_OK;
+    const struct sy_at_state *state = f->state;
     SY_TRY(sy_at_run_between_turns());
     if (state->n_open > 0 && sy_clock_now() - state->open_since > SY_AT_RUN_NS - state->open_ns)
         return sy_at_fail(node, "its loop is not done after %d s",
@@ -409,21 +439,16 @@ static int step(struct sy_at_state *state, struct plan *p, int n, struct sy_at_v
     struct sy_at_value **out = io + SY_MAX(node->n_inputs, 2);
     int status = SY_OK;
     for (int i = 0; i < node->n_inputs; i++) {
-        io[i] = node->inputs[i] >= 0 ? values[node->inputs[i]] : NULL;
+        io[i] = node->inputs[i] >= 0 ? f->values[node->inputs[i]] : NULL;
         if (node->inputs[i] >= 0 && !io[i])
             status = sy_at_fail(node, "input %d is left out where it is needed", i);
     }
     if (status == SY_OK)
-        status = run_node(state, p, n, io, out);
-    for (int i = 0; i < node->n_outputs; i++) {
-        if (node->outputs[i] >= 0 && status == SY_OK)
-            values[node->outputs[i]] = out[i];
-        else
-            sy_at_value_drop(state, out[i]);
-    }
+        status = run_node(f->state, p, n, io, out);
+    take_outputs(f, node, out, status);
     free(io);
     if (status == SY_OK)
-        drop_read(state, p, n, values);
+        sy_at_frame_done(f, n);
     return status;
 }
 
@@ -437,47 +462,97 @@ static int take_strings(struct sy_at_state *state, const struct sy_tensor *t,
     return sy_strings_take(t->name, t->data, t->data_bytes, (*out)->a.n, (*out)->a.data);
 }
 
+static int frame_start(struct sy_at_frame *f, struct plan *p, struct sy_at_value *const *inputs)
+{
+    const struct sy_graph *g = p->graph;
+    size_t n_tensors = (size_t)g->n_tensors + 1;
+    f->values = calloc(n_tensors, sizeof *f->values);
+    f->uses = malloc(n_tensors * sizeof *f->uses);
+    f->done = calloc((size_t)g->n_nodes + 1, sizeof *f->done);
+    if (!f->values || !f->uses || !f->done)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a graph's values");
+    memcpy(f->uses, p->uses, n_tensors * sizeof *f->uses);
+    for (int t = 0; t < g->n_tensors; t++) {
+        f->values[t] = p->constants[t] ? sy_at_value_ref(p->constants[t]) : NULL;
+        if (g->tensors[t].data && !f->values[t])
+            SY_TRY(take_strings(f->state, &g->tensors[t], &f->values[t]));
+    }
+    for (int i = 0; i < g->n_inputs; i++)
+        if (inputs[i] && !f->values[g->inputs[i]])
+            f->values[g->inputs[i]] = sy_at_value_ref(inputs[i]);
+    return SY_OK;
+}
+
+static bool may_step(const struct sy_at_frame *f, const struct plan *p, int n)
+{
+    const struct sy_node *node = &p->graph->nodes[n];
+    bool may = p->is_read[n] && !f->done[n];
+    for (int i = 0; may && i < node->n_inputs; i++)
+        may = node->inputs[i] < 0 || f->values[node->inputs[i]];
+    return may;
+}
+
+/* All that is no part of any stretch and has its inputs, so that the next stretch is as long as can be. */
+static int step_alone(struct sy_at_frame *f, struct plan *p)
+{
+    for (int n = 0; n < p->graph->n_nodes; n++)
+        if (sy_at_stands_alone(&p->graph->nodes[n]) && may_step(f, p, n))
+            SY_TRY(step(f, p, n));
+    return SY_OK;
+}
+
+/* Stretches while there are any, else the first node that is left. */
+static int run_nodes(struct sy_at_frame *f, struct plan *p)
+{
+    for (int n = 0; n < p->graph->n_nodes; n++) {
+        bool ran = p->is_read[n] && !f->done[n];
+        while (ran) {
+            SY_TRY(step_alone(f, p));
+            SY_TRY(sy_at_stretch_run(p->stretches, f, &ran));
+        }
+        if (p->is_read[n] && !f->done[n])
+            SY_TRY(step(f, p, n));
+    }
+    return SY_OK;
+}
+
 static int run_graph(struct sy_at_state *state, struct plan *p, struct sy_at_value *const *inputs,
                      struct sy_at_value **results)
 {
     const struct sy_graph *g = p->graph;
-    struct sy_at_value **values = calloc((size_t)g->n_tensors + 1, sizeof *values);
-    int status = values ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for a graph's values");
-    for (int t = 0; status == SY_OK && t < g->n_tensors; t++) {
-        values[t] = p->constants[t] ? sy_at_value_ref(p->constants[t]) : NULL;
-        if (g->tensors[t].data && !values[t])
-            status = take_strings(state, &g->tensors[t], &values[t]);
-    }
-    for (int i = 0; status == SY_OK && i < g->n_inputs; i++)
-        if (inputs[i] && !values[g->inputs[i]])
-            values[g->inputs[i]] = sy_at_value_ref(inputs[i]);
-    for (int n = 0; status == SY_OK && n < g->n_nodes; n++)
-        status = step(state, p, n, values);
+    struct sy_at_frame f = {.state = state, .graph = g, .is_read = p->is_read};
+    int status = frame_start(&f, p, inputs);
+    if (status == SY_OK)
+        status = run_nodes(&f, p);
     for (int i = 0; status == SY_OK && i < g->n_outputs; i++) {
-        struct sy_at_value *v = values[g->outputs[i]];
+        struct sy_at_value *v = f.values[g->outputs[i]];
         if (v)
             results[i] = sy_at_value_ref(v);
         else
             status = sy_error_set(SY_EARG, "nothing makes the result '%.100s'",
                                   g->tensors[g->outputs[i]].name);
     }
-    if (values)
-        drop_all(state, values, g->n_tensors);
-    free(values);
+    if (f.values)
+        drop_all(state, f.values, g->n_tensors);
+    free(f.values);
+    free(f.uses);
+    free(f.done);
     return status;
 }
 
 /* ---- from outside -------------------------------------------------------------------------------- */
 
-int sy_at_run_create(const struct sy_graph *body, const bool *is_param, struct sy_at_run **out)
+int sy_at_run_create(const struct sy_graph *body, const bool *is_param, const void *model, int node,
+                     struct sy_at_run **out)
 {
+    struct sy_at_identity who = {.model = model, .node = node};
     struct sy_at_run *run = calloc(1, sizeof *run);
     if (!run)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for what is sized at run");
     run->outputs = calloc((size_t)body->n_outputs + 1, sizeof *run->outputs);
     run->is_param = calloc((size_t)body->n_inputs + 1, sizeof *run->is_param);
     int status = run->outputs && run->is_param
-                     ? plan_create(body, &run->plan)
+                     ? plan_create(body, &who, &run->plan)
                      : sy_error_set(SY_ENOMEM_HOST, "no memory for outputs");
     if (status == SY_OK && is_param)
         memcpy(run->is_param, is_param, (size_t)body->n_inputs * sizeof *is_param);
@@ -508,6 +583,7 @@ int sy_at_run_run(struct sy_at_run *run, const struct sy_array *inputs, struct s
     struct sy_at_value **given = calloc((size_t)g->n_inputs + 1, sizeof *given);
     int status = given ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for inputs");
     drop_all(&run->state, run->outputs, g->n_outputs);
+    run->state.by_node = false;
     run->state.n_turns = 0;
     run->state.n_open = 0;
     run->state.open_ns = 0;

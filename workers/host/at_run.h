@@ -1,7 +1,8 @@
-/* Runs a graph whose sizes only the run knows: each node is inferred with the sizes and values that have come so far, made into a program of
- * its own, and run. What was made for a node stays, for runs in which its inputs have the same shapes.
+/* Runs a graph whose sizes only the run knows: nodes whose sizes follow from what has come so far are inferred together, made into one program and run
+ * (at_run_stretch.h); the others one by one.
  *
  *   value    a tensor or a list of values; counted references; dropped after its last reader
+ *   stretch  many nodes as one program, kept by their sizes
  *   node     If, Loop, lists and counting operators (at_run.c, at_run_list.c) or a graph of one node (at_run_node.c)
  *
  * Slower than a program by what inference and making programs cost (some 50 us a node whose shapes are new), so only what must be is run so. One
@@ -33,9 +34,12 @@ void sy_at_run_on_turn(int (*turn)(void *ctx), void *ctx);
 /* Between two turns of any Loop of this engine: a status below 0 ends the run. */
 int sy_at_run_between_turns(void);
 
-/* `body`: of an AtRun node (loader/put_off.h); borrowed. is_param[i]: its input i has the same elements in all runs, so that nodes may keep what they
+/* model, node: runs of the same AtRun node of a model, with other sizes of requests, share what is made for them, see at_run_stretch.h; model NULL:
+ * nothing is shared.
+ * `body`: of an AtRun node (loader/put_off.h); borrowed. is_param[i]: its input i has the same elements in all runs, so that nodes may keep what they
  * pack of it; NULL: none has. EUNSUPPORTED: an operator that the engine does not have. */
-int sy_at_run_create(const struct sy_graph *body, const bool *is_param, struct sy_at_run **out);
+int sy_at_run_create(const struct sy_graph *body, const bool *is_param, const void *model, int node,
+                     struct sy_at_run **out);
 void sy_at_run_destroy(struct sy_at_run *run); /* NULL is fine */
 /* inputs: one a body's input, read until the call ends. outputs[i]: filled in; valid until the next run, or destroy. EARG, EUNSUPPORTED name the node. */
 int sy_at_run_run(struct sy_at_run *run, const struct sy_array *inputs, struct sy_array *outputs);

@@ -12,6 +12,11 @@ void sy_at_run_use_helper(const struct sy_node_helper *helper)
     the_helper = helper;
 }
 
+bool sy_at_run_has_helper(void)
+{
+    return the_helper != NULL;
+}
+
 static double elements(const struct sy_graph *graph, int tensor)
 {
     return tensor < 0 ? 0 : (double)sy_shape_elements(&graph->tensors[tensor].shape, 1);

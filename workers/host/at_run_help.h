@@ -8,5 +8,6 @@
 void sy_at_run_use_helper(const struct sy_node_helper *helper);
 /* The helper for a graph of one node, all sizes known; NULL: none, or the node is not worth it. */
 const struct sy_node_helper *sy_at_run_helper(const struct sy_graph *graph);
+bool sy_at_run_has_helper(void);
 
 #endif

@@ -19,6 +19,7 @@ struct sy_at_value {
 /* What all nodes of a run share. */
 struct sy_at_state {
     uint64_t bytes;            /* owned by values */
+    bool by_node;              /* no stretches: within a turn of other shapes than the one before */
     int64_t n_turns;           /* of all loops */
     int n_open;                /* loops within each other that only their condition ends */
     sy_ns open_since, open_ns; /* since when the outermost runs; those before it took so long */
@@ -62,6 +63,15 @@ struct sy_at_call {
     struct sy_at_value *const *inputs;
     struct sy_at_value **outputs;
 };
+/* Whether input i is weights that are worth packing, and the operator packs them. */
+bool sy_at_node_packs(const struct sy_node *node, int i, const struct sy_at_value *v);
+/* ---- a graph of numbers, made of nodes of another ---- */
+struct sy_shape sy_at_shape_of(const struct sy_array *a);
+/* A copy of `bytes` elements. */
+int sy_at_add_constant(struct sy_graph *graph, const struct sy_array *a, size_t bytes, int *out);
+/* The constants that attributes of the copied node name, out of `from`. */
+int sy_at_add_attributes(struct sy_graph *graph, const struct sy_graph *from, struct sy_node *node);
+
 bool sy_at_wants(const struct sy_at_call *call, int output);
 /* Any node without a body. *made: what was made for it before, or NULL; replaced. */
 int sy_at_node_run(const struct sy_at_call *call, struct sy_at_node **made);

@@ -36,8 +36,7 @@ struct sy_at_node {
 /* Kept by all nodes of the process; programs are made and run by one thread at a time. */
 static uint64_t all_packed_bytes;
 
-/* Weights that are worth packing, where the operator packs them. */
-static bool is_packed(const struct sy_node *node, int i, const struct sy_at_value *v)
+bool sy_at_node_packs(const struct sy_node *node, int i, const struct sy_at_value *v)
 {
     bool packs = node->op == SY_OP_CONV || node->op == SY_OP_CONV_TRANSPOSE ||
                  node->op == SY_OP_GEMM || node->op == SY_OP_MATMUL || node->op == SY_OP_LSTM ||
@@ -50,7 +49,7 @@ static uint64_t packed_size(const struct sy_node *node, struct sy_at_value *cons
 {
     uint64_t bytes = 0;
     for (int i = 0; i < node->n_inputs; i++)
-        bytes += is_packed(node, i, inputs[i]) ? sy_at_value_size(inputs[i]) : 0;
+        bytes += sy_at_node_packs(node, i, inputs[i]) ? sy_at_value_size(inputs[i]) : 0;
     return bytes;
 }
 
@@ -118,7 +117,7 @@ static int set_keys(struct sy_at_node *m, const struct sy_node *node,
             continue;
         key->a = v->a;
         key->is_constant = v->is_constant;
-        key->param = m->packed_bytes > 0 && is_packed(node, i, v) ? v->param : 0;
+        key->param = m->packed_bytes > 0 && sy_at_node_packs(node, i, v) ? v->param : 0;
         if (v->is_constant || key->param > 0 || !by_value || !may_decide(v))
             continue;
         SY_TRY(sy_graph_alloc(sy_at_value_size(v) + 1, 1, &key->elements));
@@ -129,7 +128,7 @@ static int set_keys(struct sy_at_node *m, const struct sy_node *node,
 
 /* ---- the graph ----------------------------------------------------------------------------------- */
 
-static struct sy_shape shape_of(const struct sy_array *a)
+struct sy_shape sy_at_shape_of(const struct sy_array *a)
 {
     struct sy_shape shape = {.rank = a->rank};
     for (int i = 0; i < a->rank; i++)
@@ -137,9 +136,9 @@ static struct sy_shape shape_of(const struct sy_array *a)
     return shape;
 }
 
-static int add_constant(struct sy_graph *graph, const struct sy_array *a, size_t bytes, int *out)
+int sy_at_add_constant(struct sy_graph *graph, const struct sy_array *a, size_t bytes, int *out)
 {
-    struct sy_shape shape = shape_of(a);
+    struct sy_shape shape = sy_at_shape_of(a);
     void *data;
     SY_TRY(sy_graph_alloc(bytes, 1, &data));
     if (bytes > 0)
@@ -150,7 +149,7 @@ static int add_constant(struct sy_graph *graph, const struct sy_array *a, size_t
 /* Read until the node is made ready. */
 static int add_borrowed(struct sy_graph *graph, const struct sy_at_value *v, int *out)
 {
-    struct sy_shape shape = shape_of(&v->a);
+    struct sy_shape shape = sy_at_shape_of(&v->a);
     SY_TRY(sy_graph_add_tensor(graph, "weights", v->a.dtype, &shape, out));
     struct sy_tensor *t = &graph->tensors[*out];
     t->is_borrowed = true;
@@ -169,17 +168,17 @@ static void give_back(struct sy_graph *graph)
 static int add_input(struct sy_graph *graph, const struct sy_at_value *v, bool by_value, int i,
                      int *out)
 {
-    struct sy_shape shape = shape_of(&v->a);
+    struct sy_shape shape = sy_at_shape_of(&v->a);
     char name[32];
     if (v->is_constant || (by_value && may_decide(v)))
-        return add_constant(graph, &v->a, sy_at_value_size(v), out);
+        return sy_at_add_constant(graph, &v->a, sy_at_value_size(v), out);
     snprintf(name, sizeof name, "input %d", i);
     SY_TRY(sy_graph_add_tensor(graph, name, v->a.dtype, &shape, out));
     graph->inputs[graph->n_inputs++] = *out;
     return SY_OK;
 }
 
-static int add_attributes(struct sy_graph *graph, const struct sy_graph *from, struct sy_node *node)
+int sy_at_add_attributes(struct sy_graph *graph, const struct sy_graph *from, struct sy_node *node)
 {
     for (int i = 0; i < node->n_attrs; i++) {
         struct sy_attr *attr = &node->attrs[i];
@@ -209,7 +208,7 @@ static int add_node(struct sy_graph *graph, const struct sy_at_call *call, bool 
     SY_TRY(sy_node_clone(node, to));
     for (int i = 0; i < to->n_inputs; i++) {
         to->inputs[i] = -1;
-        if (packs && is_packed(node, i, inputs[i]))
+        if (packs && sy_at_node_packs(node, i, inputs[i]))
             SY_TRY(add_borrowed(graph, inputs[i], &to->inputs[i]));
         else if (inputs[i])
             SY_TRY(add_input(graph, inputs[i], by_value, i, &to->inputs[i]));
@@ -222,7 +221,7 @@ static int add_node(struct sy_graph *graph, const struct sy_at_call *call, bool 
         if (sy_at_wants(call, i))
             graph->outputs[graph->n_outputs++] = to->outputs[i];
     }
-    return add_attributes(graph, from, to);
+    return sy_at_add_attributes(graph, from, to);
 }
 
 static int make_graph(const struct sy_at_call *call, bool by_value, bool packs,

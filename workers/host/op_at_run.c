@@ -103,7 +103,8 @@ static int fill(struct sy_program *p, struct at_run_step *s)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
     for (int i = 0; i < s->n_in; i++)
         is_param[i] = node->inputs[i] >= 0 && sy_program_is_param(p, i);
-    int status = sy_at_run_create(attr->graph, is_param, &s->run);
+    int status =
+        sy_at_run_create(attr->graph, is_param, p->layers, p->layers[p->layer].node, &s->run);
     free(is_param);
     return status;
 }
