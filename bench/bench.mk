@@ -1,5 +1,5 @@
 # Benches and the goals that run them. Each says in its JSON what it was measured beside.
-.PHONY: benches bench bench-engine bench-train bench-sched bench-serve bench-zoo gpu-bench
+.PHONY: benches bench bench-engine bench-train bench-sched bench-serve bench-zoo bench-decoder gpu-bench
 
 # bench/NAME.c has a main; bench/NAME_*.c belongs to NAME.
 BENCH_SRC := $(sort $(filter-out bench/%_rig.c bench/%_child.c,$(wildcard bench/*.c)))
@@ -74,6 +74,11 @@ bench-serve: deps ## Measure: HTTP, gRPC, shared memory, a storm, beside baselin
 	@$(MAKE) --no-print-directory binaries $(SERVE_LOADS) $(B)/bench/ready
 	$(Q)python3 bench/serve/serve.py --build $(B) $(BENCH_SERVE_ARGS)
 	$(Q)python3 bench/results_md.py $(B)/bench bench/RESULTS.md
+
+# Token time of a decoder in a session beside ONNX Runtime.
+bench-decoder: deps ## Measure: GPT-2 small token by token beside ONNX Runtime: build/bench/decoder.json; BENCH_DECODER_ARGS="--batch 1 --tokens 20"
+	@$(MAKE) --no-print-directory binaries venv
+	$(Q)build/venv/bin/python bench/decoder.py --build $(B) $(BENCH_DECODER_ARGS)
 
 # The models of tests/zoo beside ONNX Runtime: build/bench/zoo.json, zoo.svg, and the zoo's part of bench/RESULTS.md.
 bench-zoo: deps ## Measure: public models beside ONNX Runtime: build/bench/zoo.json; BENCH_ZOO_ARGS="--half look --only densenet --quick"

@@ -75,6 +75,21 @@ static int check_inputs(const sy_client_tensor *inputs, int n_inputs)
     return SY_OK;
 }
 
+static void pack_switch(msgpack_packer *packer, const char *key, int on)
+{
+    sy_client_pack_text(packer, key);
+    on ? msgpack_pack_true(packer) : msgpack_pack_false(packer);
+}
+
+/* Three entries of a map. */
+static void pack_session(msgpack_packer *packer, const sy_client_options *options)
+{
+    sy_client_pack_text(packer, "session");
+    sy_client_pack_text(packer, options->session);
+    pack_switch(packer, "session_start", options->session_start);
+    pack_switch(packer, "session_end", options->session_end);
+}
+
 static void pack_options(msgpack_packer *packer, const sy_client_options *options)
 {
     if (options->urgency_class != SWITCHYARD_MODEL_CLASS) {
@@ -90,10 +105,12 @@ static void pack_options(msgpack_packer *packer, const sy_client_options *option
         msgpack_pack_double(packer, options->deadline_ms);
     else
         msgpack_pack_nil(packer);
-    if (!options->tenant)
-        return;
-    sy_client_pack_text(packer, "tenant");
-    sy_client_pack_text(packer, options->tenant);
+    if (options->tenant) {
+        sy_client_pack_text(packer, "tenant");
+        sy_client_pack_text(packer, options->tenant);
+    }
+    if (options->session)
+        pack_session(packer, options);
 }
 
 /* What pack_options packs. */
@@ -102,7 +119,7 @@ static uint32_t n_options(const sy_client_options *options)
     if (!options)
         return 0;
     return 1u + (options->urgency_class != SWITCHYARD_MODEL_CLASS) + (options->version != 0) +
-           (options->tenant != NULL);
+           (options->tenant != NULL) + (options->session ? 3u : 0u);
 }
 
 static int pack_outputs(msgpack_packer *packer, const sy_client *client,

@@ -12,6 +12,7 @@
 #include "allocator/slab.h"
 #include "loader/package.h"
 #include "loader/plan.h"
+#include "loader/state_pairs.h"
 #include "runtime/base/clock.h"
 
 struct event_base;
@@ -87,6 +88,9 @@ struct sy_core_model_ref {
     struct sy_core_model_defaults defaults;
     int n_reshapes;
     const struct sy_core_reshape *reshapes;
+    int n_states; /* what a session keeps, as it was said; 0: as names say it */
+    const struct sy_state_pair *states;
+    sy_ns session_idle_ns; /* a session that nothing used ends; 0: as the front ends say */
     const struct sy_class_labels *labels; /* class_labels.h; NULL: none */
 };
 
@@ -102,6 +106,9 @@ struct sy_core_model_options {
     struct sy_core_model_defaults defaults;
     int n_reshapes; /* copied */
     const struct sy_core_reshape *reshapes;
+    int n_states; /* copied */
+    const struct sy_state_pair *states;
+    sy_ns session_idle_ns;
     struct sy_package *
         package; /* what lies at `path`, opened already: taken over unless add fails; NULL: it is opened */
     struct sy_class_labels *labels; /* taken over unless add fails; NULL: none */

@@ -19,6 +19,7 @@ static void free_model(struct sy_core_model *m)
     free(m->name);
     free(m->path);
     free((void *)(uintptr_t)m->ref.reshapes);
+    free((void *)(uintptr_t)m->ref.states);
     sy_class_labels_free(m->labels);
     free(m->groups);
     free(m->group_layers);
@@ -192,18 +193,35 @@ static int refuse_model(struct sy_core_model *m, const struct sy_core_model_opti
     return status;
 }
 
-static int copy_reshapes(const struct sy_core_model_options *options,
-                         const struct sy_core_reshape **out)
+/* A list of the options that the model keeps; NULL of none. */
+static int copy_list(const void *list, int n, size_t each, const void **out)
 {
-    size_t bytes = (size_t)options->n_reshapes * sizeof **out;
-    if (options->n_reshapes == 0)
-        return SY_OK;
-    struct sy_core_reshape *copy = malloc(bytes);
-    if (!copy)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for %d reshapes", options->n_reshapes);
-    memcpy(copy, options->reshapes, bytes);
+    void *copy = n > 0 ? malloc((size_t)n * each) : NULL;
+    if (n > 0 && !copy)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a list of %d", n);
+    if (n > 0)
+        memcpy(copy, list, (size_t)n * each);
     *out = copy;
     return SY_OK;
+}
+
+static int take_options(struct sy_core_model *m, const struct sy_core_model_options *options)
+{
+    const void *reshapes = NULL, *states = NULL;
+    int status =
+        copy_list(options->reshapes, options->n_reshapes, sizeof *options->reshapes, &reshapes);
+    if (status == SY_OK)
+        status = copy_list(options->states, options->n_states, sizeof *options->states, &states);
+    m->ref = (struct sy_core_model_ref){.n_reshapes = options->n_reshapes,
+                                        .reshapes = reshapes,
+                                        .n_states = options->n_states,
+                                        .states = states,
+                                        .session_idle_ns = options->session_idle_ns,
+                                        .package = m->package,
+                                        .name = m->name,
+                                        .version = options->version ? options->version : 1,
+                                        .defaults = options->defaults};
+    return status;
 }
 
 static int open_model(struct sy_core *core, const char *path,
@@ -239,15 +257,9 @@ static int open_model(struct sy_core *core, const char *path,
     if (status == SY_OK)
         m->rows_are_apart = sy_graph_rows_are_apart(m->package->graph, m->package->usual);
     if (status == SY_OK)
-        status = copy_reshapes(options, &m->ref.reshapes);
+        status = take_options(m, options);
     if (status < 0)
         return refuse_model(m, options, status);
-    m->ref = (struct sy_core_model_ref){.n_reshapes = options->n_reshapes,
-                                        .reshapes = m->ref.reshapes,
-                                        .package = m->package,
-                                        .name = m->name,
-                                        .version = options->version ? options->version : 1,
-                                        .defaults = options->defaults};
     *out = id;
     return SY_OK;
 }

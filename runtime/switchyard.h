@@ -66,6 +66,12 @@ typedef struct {
     const sy_client_place *places; /* outputs that are written to shared memory; NULL: none */
     int n_places;
     long long version; /* of the model; 0: as its version policy says, the highest that is served */
+    /* One of a sequence of requests whose model keeps tensors at the server in between, as a decoder its keys and values: what the server has
+     * (inputs "past...") is not sent, what it keeps (outputs "present...") is not answered. An id that this client's tenant chooses, at most 127 bytes;
+     * NULL: no session. A request that fails leaves the session as it was. SY_ENOTFOUND: there is none, or it was idle for too long. */
+    const char *session;
+    int session_start; /* a new session; one of this id that is idle is dropped */
+    int session_end;   /* it is over with this request */
 } sy_client_options;
 #define SWITCHYARD_MODEL_CLASS (-1)
 #define SWITCHYARD_USUAL_CLASS 1

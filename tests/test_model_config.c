@@ -168,7 +168,9 @@ static void what_is_not_served_is_refused(void **state)
     refused("backend: \"python\"", SY_EUNSUPPORTED, "'python' is not served");
     refused("platform: \"ensemble\"", SY_EUNSUPPORTED, "ensembles");
     refused("ensemble_scheduling { }", SY_EUNSUPPORTED, "ensembles");
-    refused("sequence_batching { }", SY_EUNSUPPORTED, "state");
+    refused("sequence_batching { control_input { name: \"START\" } }", SY_EUNSUPPORTED,
+            "makes of a sequence");
+    refused("sequence_batching { state { input_name: \"a\" } }", SY_EARG, "output_name is missing");
     refused("model_transaction_policy { decoupled: true }", SY_EUNSUPPORTED, "decoupled");
     refused("max_batch_size: 1 max_batch_size: 2", SY_EARG, "given twice");
     refused("max_batch_size: -1", SY_EARG, "max_batch_size");

@@ -53,6 +53,7 @@ $(B)/fuzz/%: $(OBJ)/tests/fuzz/%.o $(FUZZ_LIB_OBJ) $(TEST_LIB_OBJ) $(B)/libswitc
 $(B)/tests/test_link_probe: $(OBJ)/runtime/cli/link_probe.o
 $(B)/tests/test_train_curve: $(OBJ)/runtime/cli/train_curve.o
 $(B)/tests/test_size_expr: $(OBJ)/runtime/cli/size_text.o
+$(B)/tests/test_sample_token: $(OBJ)/runtime/cli/sample_token.o $(OBJ)/runtime/cli/token_text.o
 $(B)/tests/test_random_inputs: $(OBJ)/runtime/cli/random_inputs.o $(OBJ)/runtime/cli/size_text.o
 $(B)/tests/test_local_job: $(OBJ)/tests/test_local_job.o $(OBJ)/runtime/cli/local_job.o $(B)/libswitchyard.a
 	$(call say,LD,$@)
@@ -113,7 +114,7 @@ $(VENV_STAMP): tests/requirements.txt
 # Stock clients against a real server. A sanitizer's build is run by those that reach the most of it.
 CLIENT_CHECKS := tests/metrics_check.py
 ifeq ($(SAN),)
-CLIENT_CHECKS += tests/schemathesis_check.py tests/gpu_bench_check.py tests/python_client_check.py tests/page_check.py tests/datatypes_check.py tests/grpc_client_check.py tests/http_client_check.py
+CLIENT_CHECKS += tests/schemathesis_check.py tests/gpu_bench_check.py tests/python_client_check.py tests/page_check.py tests/datatypes_check.py tests/grpc_client_check.py tests/http_client_check.py tests/decoder_check.py
 else ifeq ($(findstring thread,$(SAN)),)
 CLIENT_CHECKS += tests/datatypes_check.py tests/grpc_client_check.py tests/http_client_check.py
 endif

@@ -12,6 +12,7 @@
 #include "runtime/front/metrics/metrics_routes.h"
 #include "runtime/front/offload.h"
 #include "runtime/front/page/page.h"
+#include "runtime/front/session_table.h"
 #include "runtime/front/shared_regions.h"
 #include "runtime/front/trace_settings.h"
 
@@ -98,6 +99,9 @@ int sy_serve_fronts_option(struct sy_serve_fronts *fronts, const char *name, con
         {"grpc-idle", NULL, &grpc->idle_ns},
         {"grpc-header-time", NULL, &grpc->header_ns},
         {"grpc-stall", NULL, &grpc->stall_ns},
+        {"session-idle", NULL, &fronts->sessions.idle_ns},
+        {"session-bytes", &fronts->sessions.bytes, NULL},
+        {"session-tenant-bytes", &fronts->sessions.tenant_bytes, NULL},
         {"string-bytes", &fronts->string_bytes, NULL},
     };
 
@@ -129,6 +133,8 @@ int sy_serve_fronts_option(struct sy_serve_fronts *fronts, const char *name, con
         return set_number(&grpc->max_outstanding, value, 1 << 16);
     if (strcmp(name, "grpc-pings") == 0)
         return set_number(&grpc->pings_per_s, value, 1 << 30);
+    if (strcmp(name, "sessions") == 0)
+        return set_number(&fronts->sessions.max_sessions, value, 1 << 16);
     return sy_error_set(SY_ENOTFOUND, "no option --%s", name);
 }
 
@@ -190,6 +196,7 @@ int sy_serve_fronts_start(struct sy_serve_fronts *fronts)
 
     SY_TRY(sy_front_stats_create(&front->stats));
     SY_TRY(sy_offload_create(front->base, OFFLOAD_THREADS, MOST_OFFLOADED, &front->offload));
+    SY_TRY(sy_sessions_create(front, &fronts->sessions, &front->sessions));
     if (front->handlers->region_add)
         SY_TRY(sy_shared_regions_create(front, &front->regions));
     SY_TRY(start_tracing(fronts));
@@ -214,6 +221,7 @@ void sy_serve_fronts_stop(struct sy_serve_fronts *fronts)
     sy_metrics_routes_destroy(fronts->metrics_routes);
     if (fronts->front.otlp)
         sy_otlp_drain(fronts->front.otlp, OTLP_DRAIN_NS);
+    sy_sessions_close(fronts->front.sessions);
     sy_shared_regions_destroy(fronts->front.regions);
     fronts->front.regions = NULL;
 }
@@ -221,6 +229,7 @@ void sy_serve_fronts_stop(struct sy_serve_fronts *fronts)
 void sy_serve_fronts_finish(struct sy_serve_fronts *fronts)
 {
     sy_otlp_destroy(fronts->front.otlp);
+    sy_sessions_destroy(fronts->front.sessions);
     sy_trace_settings_destroy(fronts->front.trace_settings);
     sy_front_stats_destroy(fronts->front.stats);
 }

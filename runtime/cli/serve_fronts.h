@@ -4,6 +4,7 @@
 
 #include "runtime/front/grpc/grpc_server.h"
 #include "runtime/front/http/http_server.h"
+#include "runtime/front/session_table.h"
 #include "runtime/telemetry/otlp.h"
 
 struct sy_serve_fronts {
@@ -13,6 +14,7 @@ struct sy_serve_fronts {
     const char *page_token;
     struct sy_otlp_config otlp; /* url NULL: off */
     double otlp_sample;
+    struct sy_session_limits sessions;
     uint64_t string_bytes; /* of a request; 0: SY_FRONT_STRING_BYTES */
     struct sy_http_server *http_server, *metrics_server;
     struct sy_grpc_server *grpc_server;
@@ -50,6 +52,10 @@ struct sy_serve_fronts {
         {"grpc-pings", "N", "PING, SETTINGS, resets of one connection a second; default 1000"},    \
         {"grpc-idle", "SECONDS", "a connection without a call gets GOAWAY; default 1800"},         \
         {"grpc-header-time", "SECONDS", "for HTTP/2's preface; default 10"},                       \
+        {"sessions", "N", "sessions of decoders at a time; default 1024"},                         \
+        {"session-idle", "SECONDS", "a session that nothing used ends; default 60"},               \
+        {"session-bytes", "SIZE", "of all sessions, in the slab; default three quarters of it"},   \
+        {"session-tenant-bytes", "SIZE", "of one tenant's sessions; default half of the slab"},    \
     {                                                                                              \
         "grpc-stall", "SECONDS", "a message or an answer that does not move; default 30"           \
     }

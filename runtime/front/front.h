@@ -25,6 +25,7 @@ struct sy_offload;
 struct sy_shared_regions;
 struct sy_otlp;
 struct sy_trace_settings;
+struct sy_sessions;
 
 /* The caller's memory, zeroed but for what the caller sets; outlives the front ends. */
 struct sy_front {
@@ -38,6 +39,7 @@ struct sy_front {
     struct sy_refusals refused;               /* of requests that never reached the core */
     struct sy_offload *offload; /* threads for what takes longer than a millisecond (http, grpc) */
     struct sy_shared_regions *regions; /* system shared memory of clients; NULL: not served */
+    struct sy_sessions *sessions;      /* what models keep between requests; NULL: nothing */
     int64_t string_bytes;              /* most of one request's strings; 0: SY_FRONT_STRING_BYTES */
     bool is_ready; /* what is loaded at start is loaded, and nothing is being drained */
     struct sy_front_room {

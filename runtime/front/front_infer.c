@@ -8,6 +8,7 @@
 
 #include "loader/string_tensor.h"
 #include "runtime/base/assert.h"
+#include "runtime/base/log.h"
 #include "runtime/base/status.h"
 #include "runtime/front/front_infer_internal.h"
 #include "runtime/front/front_reshape.h"
@@ -92,6 +93,7 @@ void sy_front_infer_destroy(struct sy_front_infer *infer)
     if (!infer)
         return;
     assert(infer->phase != SY_FRONT_RUNNING);
+    SY_CLEANUP(sy_front_infer_close_session(infer, false));
     sy_front_infer_give_back(infer, infer->inputs, infer->graph->n_inputs);
     sy_front_infer_give_back(infer, infer->outputs, infer->graph->n_outputs);
     infer->front->handlers->model_release(infer->front->core, infer->model);
@@ -160,6 +162,9 @@ int sy_front_infer_find_output(const struct sy_front_infer *infer, const char *n
     char names[300];
 
     *out_output = sy_front_tensor_find(graph, graph->outputs, graph->n_outputs, name);
+    if (*out_output >= 0 && infer->outputs[*out_output].is_kept)
+        return sy_error_set(SY_EARG, "output \"%s\" stays in session %s: it is not answered", name,
+                            infer->session_id);
     if (*out_output >= 0)
         return SY_OK;
     sy_front_tensor_names(graph, graph->outputs, graph->n_outputs, names, sizeof names);
@@ -270,6 +275,9 @@ static int check_rows(const struct sy_front_infer *infer)
 {
     int64_t most = infer->model->defaults.most_rows;
 
+    if (infer->batch == 0 && infer->session)
+        return sy_error_set(SY_EARG, "a batch of 0 rows in session %s; send 1 or more",
+                            infer->session_id);
     if (infer->batch == 0)
         return check_empty(infer);
     if (most > 0 && infer->batch > most)
@@ -283,6 +291,8 @@ static int check_rows(const struct sy_front_infer *infer)
 int sy_front_infer_solve(struct sy_front_infer *infer)
 {
     assert(infer->phase == SY_FRONT_ADDING);
+    SY_TRY(refuse(infer->front, SY_REFUSED_INPUT, sy_front_infer_open_session(infer)));
+    SY_TRY(refuse(infer->front, SY_REFUSED_INPUT, sy_front_infer_add_state(infer)));
     SY_TRY(refuse(infer->front, SY_REFUSED_INPUT, check_all_given(infer)));
     SY_TRY(refuse(infer->front, SY_REFUSED_SHAPE, solve_sizes(infer)));
     SY_TRY(refuse(infer->front, SY_REFUSED_SHAPE, check_rows(infer)));
@@ -295,7 +305,9 @@ int sy_front_infer_prepare(struct sy_front_infer *infer)
     assert(infer->phase == SY_FRONT_SOLVED);
     sy_front_infer_recall_room(infer);
     sy_front_infer_size_strings(infer);
+    SY_TRY(refuse(infer->front, SY_REFUSED_SLAB_FULL, sy_front_infer_check_state_room(infer)));
     SY_TRY(refuse(infer->front, SY_REFUSED_SLAB_FULL, sy_front_infer_take_slab(infer)));
+    sy_front_infer_zero_state(infer);
     sy_front_infer_write_heads(infer);
     infer->phase = SY_FRONT_PREPARED;
     return SY_OK;
@@ -376,7 +388,15 @@ static void note_end(struct sy_front_infer *infer, int status, const char *error
 
 static void finish(struct sy_front_infer *infer, int status, const char *error)
 {
+    char why[512];
+
     infer->phase = SY_FRONT_DONE;
+    int closed = sy_front_infer_close_session(infer, status == SY_OK && !infer->is_canceled);
+    if (closed < 0 && status == SY_OK) {
+        status = closed;
+        snprintf(why, sizeof why, "%s", sy_error_text());
+        error = why;
+    }
     sy_front_infer_give_back(infer, infer->inputs,
                              infer->graph->n_inputs); /* only the outputs are still needed */
     note_end(infer, status, error);

@@ -50,6 +50,16 @@ void sy_front_infer_set_trace(struct sy_front_infer *infer, const char *protocol
                               const char *traceparent, const char *tracestate);
 int sy_front_infer_set_tenant(struct sy_front_infer *infer, const char *tenant);
 
+/* The request is one of a session (session_table.h): inputs that the session has are left out, outputs that it keeps are neither asked for nor answered. After the
+ * inputs, before outputs are named. id "": of none. starts: a new session; ends: it is over with this request, if that succeeds. A request that fails
+ * leaves its session as it was. EARG: the id is too long. */
+int sy_front_infer_set_session(struct sy_front_infer *infer, const char *id);
+void sy_front_infer_set_session_ends(struct sy_front_infer *infer, bool starts, bool ends);
+/* The output stays in the session. */
+bool sy_front_infer_is_kept(const struct sy_front_infer *infer, int output);
+/* After solve: the client sends this input, the server has not got it from the session. */
+bool sy_front_infer_is_sent(const struct sy_front_infer *infer, int input);
+
 /* All inputs were added: works out batch and sizes from their shapes. EARG: one is missing, or shapes contradict each other. */
 int sy_front_infer_solve(struct sy_front_infer *infer);
 /* Takes the slab memory: the caller has checked that the data of each input is there or announced, so that a claim alone reserves no memory. ENOMEM_HOST: it can never fit

@@ -4,6 +4,7 @@
 
 #include "runtime/front/front_infer.h"
 #include "runtime/front/front_trace.h"
+#include "runtime/front/session_table.h"
 
 enum sy_front_phase {
     SY_FRONT_ADDING,
@@ -15,8 +16,11 @@ enum sy_front_phase {
 
 /* A tensor of the request: in the slab, taken by it, or in a region. */
 struct sy_front_piece {
-    bool is_given;              /* inputs: it was added */
-    bool in_slab;               /* and is to be given back */
+    bool is_given; /* inputs: it was added */
+    bool in_slab;  /* and is to be given back */
+    bool is_lent;  /* an input that lies in the slab as the session's */
+    bool is_state; /* an input that the server makes: the state before a session's first request */
+    bool is_kept;  /* an output that goes to the session */
     uint64_t region, at, bytes; /* of strings: as announced */
     int64_t n;                  /* inputs: elements */
 };
@@ -30,7 +34,10 @@ struct sy_front_infer {
     struct sy_sizes sizes; /* of the model's open dimensions */
     struct sy_core_infer_options options;
     char tenant[SY_CORE_TENANT_NAME];
-    uint64_t id; /* at the core */
+    char session_id[SY_SESSION_ID]; /* "": none */
+    bool session_starts, session_ends;
+    struct sy_session *session; /* taken, from solve to the end of the run */
+    uint64_t id;                /* at the core */
     sy_front_infer_done done;
     void *ctx;
     struct event *empty_event; /* answers a batch of 0 */
@@ -40,6 +47,18 @@ struct sy_front_infer {
     int64_t (*dims)[SY_MAX_RANK]; /* of inputs, n_inputs */
     struct sy_front_piece *inputs, *outputs;
 };
+
+/* ---- front_infer_session.c: nothing where the request names no session ---- */
+/* EARG, ENOTFOUND, EBUSY, EUNSUPPORTED: as sy_sessions_take. */
+int sy_front_infer_open_session(struct sy_front_infer *infer);
+/* The inputs that the session has, or the state before its first request. EARG: one of them was sent. */
+int sy_front_infer_add_state(struct sy_front_infer *infer);
+/* After their memory was taken. */
+void sy_front_infer_zero_state(struct sy_front_infer *infer);
+/* EBUSY: the session may not keep as much. */
+int sy_front_infer_check_state_room(const struct sy_front_infer *infer);
+/* The run is over, or there was none: what it left is the session's if it succeeded. */
+int sy_front_infer_close_session(struct sy_front_infer *infer, bool succeeded);
 
 /* ---- front_infer_slab.c ---- */
 /* Takes all that the request needs of the slab. ENOMEM_HOST: it can never fit; EBUSY: not now. What was taken before a failure goes with the request. */

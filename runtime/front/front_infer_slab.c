@@ -91,7 +91,7 @@ int sy_front_infer_take_input(struct sy_front_infer *infer, int input)
 static int take_tensors(struct sy_front_infer *infer)
 {
     for (int i = 0; i < infer->graph->n_inputs; i++)
-        if (infer->inputs[i].region == 0)
+        if (infer->inputs[i].region == 0 && !infer->inputs[i].is_lent)
             SY_TRY(sy_front_infer_take_input(infer, i));
     for (int i = 0; i < infer->graph->n_outputs; i++)
         SY_TRY(sy_front_infer_take_output(infer, i));
@@ -104,7 +104,7 @@ static int slab_bytes_wanted(const struct sy_front_infer *infer, uint64_t size, 
     uint64_t wants = 0, bytes;
 
     for (int i = 0; i < infer->graph->n_inputs; i++)
-        if (infer->inputs[i].region == 0)
+        if (infer->inputs[i].region == 0 && !infer->inputs[i].is_lent)
             wants += SY_MIN(input_room(infer, i), size);
     for (int i = 0; i < infer->graph->n_outputs && wants <= size; i++) {
         SY_TRY(output_room(infer, i, &bytes));

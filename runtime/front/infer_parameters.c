@@ -1,5 +1,6 @@
 #include "runtime/front/infer_parameters.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "runtime/base/assert.h"
@@ -69,15 +70,44 @@ static int set_deadline(struct sy_front_infer *request, const json_t *value)
     return sy_front_infer_set_deadline(request, (sy_ns)(ms * 1e6));
 }
 
-static int refuse_sequence(struct sy_front_infer *request, const json_t *value)
+/* A number, 0 for none, or a text, "" for none. */
+static int set_sequence(struct sy_front_infer *request, const json_t *value)
 {
-    (void)request;
-    if (json_is_false(value) || (json_is_integer(value) && json_integer_value(value) == 0) ||
-        (json_is_string(value) && !*json_string_value(value)))
-        return SY_OK;
-    return sy_error_set(
-        SY_EUNSUPPORTED,
-        "the request is part of a sequence: no model here keeps state between requests");
+    char number[24] = "";
+
+    if (json_is_string(value))
+        return sy_front_infer_set_session(request, json_string_value(value));
+    if (!json_is_integer(value))
+        return sy_error_set(SY_EARG, "the parameter \"sequence_id\": a whole number or a string");
+    if (json_integer_value(value) != 0)
+        snprintf(number, sizeof number, "%llu", (unsigned long long)json_integer_value(value));
+    return sy_front_infer_set_session(request, number);
+}
+
+static int read_switch(const json_t *value, const char *name, bool *out)
+{
+    *out = json_is_true(value) || (json_is_integer(value) && json_integer_value(value) != 0);
+    return json_is_boolean(value) || json_is_integer(value)
+               ? SY_OK
+               : sy_error_set(SY_EARG, "the parameter \"%s\" is neither true nor false", name);
+}
+
+static int set_start(struct sy_front_infer *request, const json_t *value)
+{
+    bool starts;
+
+    SY_TRY(read_switch(value, "sequence_start", &starts));
+    sy_front_infer_set_session_ends(request, starts, false);
+    return SY_OK;
+}
+
+static int set_end(struct sy_front_infer *request, const json_t *value)
+{
+    bool ends;
+
+    SY_TRY(read_switch(value, "sequence_end", &ends));
+    sy_front_infer_set_session_ends(request, false, ends);
+    return SY_OK;
 }
 
 int sy_infer_parameters_set(struct sy_front_infer *request, const json_t *parameters)
@@ -86,14 +116,9 @@ int sy_infer_parameters_set(struct sy_front_infer *request, const json_t *parame
         const char *name;
         int (*set)(struct sy_front_infer *request, const json_t *value);
     } known[] = {
-        {"priority", set_priority},
-        {"timeout", set_timeout},
-        {"tenant", set_tenant},
-        {"class", set_class},
-        {"deadline_ms", set_deadline},
-        {"sequence_id", refuse_sequence},
-        {"sequence_start", refuse_sequence},
-        {"sequence_end", refuse_sequence},
+        {"priority", set_priority},    {"timeout", set_timeout},      {"tenant", set_tenant},
+        {"class", set_class},          {"deadline_ms", set_deadline}, {"sequence_id", set_sequence},
+        {"sequence_start", set_start}, {"sequence_end", set_end},
     };
 
     if (!json_is_object(parameters))

@@ -5,7 +5,8 @@
  * | timeout                     | microseconds from now: the deadline; 0: none                                               |
  * | tenant                      | the tenant that the request counts for                                                     |
  * | class, deadline_ms          | as the native protocol has them                                                            |
- * | sequence_id, _start, _end   | refused unless they say "no sequence" (0, "", false): no model here keeps state            |
+ * | sequence_id                 | the session (session_table.h): a number or a string; 0, "": none                           |
+ * | sequence_start, _end        | it begins, or is over, with this request                                                   |
  *
  * Others are a backend's own, and mean nothing here. */
 #ifndef SY_RUNTIME_FRONT_INFER_PARAMETERS_H

@@ -91,6 +91,24 @@ static const struct sy_config_field dynamic_batching[] = {
     MAP("priority_queue_policy", queue_policy),
     END};
 
+static const struct sy_config_field state[] = {
+    ONE("input_name", STRING),
+    ONE("output_name", STRING),
+    ENUM("data_type", data_types),
+    MANY("dims", INTEGER),
+    REFUSED("initial_state", "a session begins with no positions, or zeros"),
+    ONE("use_same_buffer_for_input_output", BOOL),
+    ONE("use_growable_memory", BOOL),
+    END};
+static const struct sy_config_field sequence_batching[] = {
+    UNUSED("direct"),
+    UNUSED("oldest"),
+    ONE("max_sequence_idle_microseconds", COUNT),
+    REFUSED("control_input", "inputs that the server makes of a sequence are not supported"),
+    MESSAGES("state", state),
+    ONE("iterative_sequence", BOOL),
+    END};
+
 static const struct sy_config_field warmup_input[] = {
     ENUM("data_type", data_types), MANY("dims", INTEGER),          ONE("zero_data", BOOL),
     ONE("random_data", BOOL),      ONE("input_data_file", STRING), END};
@@ -114,7 +132,7 @@ const struct sy_config_field sy_config_message[] = {
     REFUSED("batch_output", "outputs that are split by an input are not supported"),
     UNUSED("optimization"),
     MESSAGE("dynamic_batching", dynamic_batching),
-    REFUSED("sequence_batching", "sequences with a state are not supported"),
+    MESSAGE("sequence_batching", sequence_batching),
     REFUSED("ensemble_scheduling", "ensembles are not supported"),
     UNUSED("instance_group"),
     ONE("default_model_filename", STRING),

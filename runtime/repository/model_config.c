@@ -269,6 +269,7 @@ static int read_config(struct sy_model_config *config, const char *name)
                         &config->n_outputs));
     SY_TRY(read_versions(config));
     SY_TRY(sy_config_read_batching(config));
+    SY_TRY(sy_config_read_sequences(config));
     SY_TRY(sy_config_read_parameters(config));
     return sy_config_read_warmups(config);
 }

@@ -66,8 +66,9 @@ struct sy_model_config {
     bool has_precision;
     enum sy_precision precision;
     struct sy_core_model_defaults defaults;
-    sy_ns max_delay_ns;   /* of gathering; 0: as the server does */
-    int64_t max_gathered; /* rows; 0: likewise */
+    sy_ns max_delay_ns;    /* of gathering; 0: as the server does */
+    int64_t max_gathered;  /* rows; 0: likewise */
+    sy_ns session_idle_ns; /* of a session that nothing uses; 0: as the server does */
 };
 
 /* EARG, EUNSUPPORTED: with the field's name and place. `text` may be NULL: nothing is said. name: the model's folder. */
@@ -84,6 +85,9 @@ int sy_model_config_check(const struct sy_model_config *config, const struct sy_
 /* Its reshapes, of a model that it fits: malloc'd, *n of them. ENOMEM_HOST. */
 int sy_model_config_reshapes(const struct sy_model_config *config, const struct sy_graph *graph,
                              struct sy_core_reshape **out, int *n);
+/* What its sessions keep, of a model that it fits: malloc'd, *n of them; 0: as the names of the model's tensors say. EARG: a state that the model cannot have. ENOMEM_HOST. */
+int sy_model_config_states(const struct sy_model_config *config, const struct sy_graph *graph,
+                           struct sy_state_pair **out, int *n);
 /* Triton's ModelConfig in JSON, completed from the model. ENOMEM_HOST. */
 int sy_model_config_complete(const struct sy_model_config *config, const char *name,
                              const struct sy_graph *graph, json_t **out);

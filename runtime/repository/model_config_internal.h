@@ -12,6 +12,9 @@ int sy_config_read_dims(const json_t *list, const char *what, int64_t dims[SY_MA
 int sy_config_read_batching(struct sy_model_config *config);
 int sy_config_read_parameters(struct sy_model_config *config);
 
+/* ---- config_states.c ---- */
+int sy_config_read_sequences(struct sy_model_config *config);
+
 /* ---- config_warmup.c ---- */
 int sy_config_read_warmups(struct sy_model_config *config);
 void sy_config_free_warmups(struct sy_model_config *config);

@@ -294,9 +294,15 @@ static int add_to_core(struct sy_repository_version *v)
 {
     struct sy_repository *r = v->model->repository;
     struct sy_core_reshape *reshapes;
-    int n_reshapes, status;
+    struct sy_state_pair *states;
+    int n_reshapes, n_states, status;
 
-    SY_TRY(sy_model_config_reshapes(v->config, v->package->graph, &reshapes, &n_reshapes));
+    SY_TRY(sy_model_config_states(v->config, v->package->graph, &states, &n_states));
+    status = sy_model_config_reshapes(v->config, v->package->graph, &reshapes, &n_reshapes);
+    if (status < 0) {
+        free(states);
+        return status;
+    }
     struct sy_core_model_options options = {
         .name = v->model->name,
         .version = v->version,
@@ -307,11 +313,15 @@ static int add_to_core(struct sy_repository_version *v)
         .defaults = v->config->defaults,
         .n_reshapes = n_reshapes,
         .reshapes = reshapes,
+        .n_states = n_states,
+        .states = states,
+        .session_idle_ns = v->config->session_idle_ns,
         .package = v->package,
         .labels = v->labels,
     };
     status = r->handlers->model_add(r->core, v->package->path, &options, added, v);
     free(reshapes);
+    free(states);
     if (status < 0)
         return status;
     v->package = NULL; /* both are the core's now */

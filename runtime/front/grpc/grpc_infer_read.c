@@ -180,9 +180,9 @@ static int read_outputs(struct sy_grpc_infer *infer, int n)
     int got;
 
     if (n == 0) { /* all */
-        infer->n_outputs = graph_of(infer)->n_outputs;
-        for (int i = 0; i < infer->n_outputs; i++)
-            infer->outputs[i].index = i;
+        for (int i = 0; i < graph_of(infer)->n_outputs; i++)
+            if (!sy_front_infer_is_kept(infer->request, i))
+                infer->outputs[infer->n_outputs++].index = i;
         return SY_OK;
     }
     while ((got = sy_grpc_request_next_output(&at, &view)) == SY_GRPC_FIELD)
@@ -303,8 +303,8 @@ int sy_grpc_infer_read(struct sy_grpc_infer *infer, uint64_t announced)
     infer->wants_final = view.wants_final;
     SY_TRY(take_arrays(infer, &view));
     SY_TRY(read_inputs(infer, view.n_raw > 0 || announced != UINT64_MAX, announced != UINT64_MAX));
-    SY_TRY(read_outputs(infer, view.n_outputs));
     SY_TRY(read_options(infer, &view));
+    SY_TRY(read_outputs(infer, view.n_outputs));
     SY_TRY(sy_front_infer_solve(infer->request));
     if (announced != UINT64_MAX && waits_for_strings(infer))
         return SY_REPOSITORY_LOADS; /* the message is collected, and read again once it is whole */

@@ -274,9 +274,11 @@ static int read_outputs(struct sy_http_infer *infer, const json_t *root)
         return sy_error_set(SY_EARG, "\"outputs\" is no array");
     if (infer->n_outputs > 0)
         return SY_OK;
-    infer->n_outputs = sy_front_infer_n_outputs(infer->request);
-    for (int o = 0; o < infer->n_outputs; o++)
-        infer->outputs[o] = (struct sy_http_infer_output){.index = o, .binary = binary};
+    infer->n_outputs = 0;
+    for (int o = 0; o < sy_front_infer_n_outputs(infer->request); o++)
+        if (!sy_front_infer_is_kept(infer->request, o))
+            infer->outputs[infer->n_outputs++] =
+                (struct sy_http_infer_output){.index = o, .binary = binary};
     return SY_OK;
 }
 
@@ -360,8 +362,8 @@ int sy_http_infer_read(struct sy_http_infer *infer)
 
     SY_TRY(take_arrays(infer));
     SY_TRY(infer->is_raw ? read_raw(infer) : read_inputs(infer, root));
-    SY_TRY(read_outputs(infer, root));
     SY_TRY(read_options(infer, root));
+    SY_TRY(read_outputs(infer, root));
     SY_TRY(sy_front_infer_solve(infer->request));
     SY_TRY(check_bytes(infer));
     SY_TRY(prepare(infer));

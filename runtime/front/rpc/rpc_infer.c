@@ -108,7 +108,7 @@ static void pack_timing(msgpack_packer *packer, const struct sy_request_report *
 static void answer_outputs(struct sy_rpc_infer *infer)
 {
     struct sy_rpc_reply *reply = sy_rpc_reply_create();
-    int n_outputs = sy_front_infer_n_outputs(infer->request);
+    int n_outputs = sy_front_infer_n_outputs(infer->request), n_kept = 0;
     msgpack_packer packer;
 
     if (!reply) {
@@ -129,9 +129,11 @@ static void answer_outputs(struct sy_rpc_infer *infer)
     pack_text(&packer, "timing");
     pack_timing(&packer, sy_front_infer_report(infer->request));
     pack_text(&packer, "outputs");
-    msgpack_pack_array(&packer, (size_t)n_outputs);
     for (int i = 0; i < n_outputs; i++)
-        if (pack_output(reply, &packer, i) < 0) {
+        n_kept += sy_front_infer_is_kept(infer->request, i);
+    msgpack_pack_array(&packer, (size_t)(n_outputs - n_kept));
+    for (int i = 0; i < n_outputs; i++)
+        if (!sy_front_infer_is_kept(infer->request, i) && pack_output(reply, &packer, i) < 0) {
             sy_rpc_answer_error(infer->connection, infer->answers, infer->message_id, SY_ECORRUPT,
                                 sy_error_text());
             sy_rpc_reply_free(reply);

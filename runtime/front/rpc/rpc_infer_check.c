@@ -6,6 +6,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/front/rpc/rpc_infer_internal.h"
+#include "runtime/front/session_table.h"
 #include "runtime/switchyard.h"
 
 int sy_rpc_infer_read_text(const msgpack_object *map, const char *key, char *to, size_t bytes)
@@ -96,7 +97,8 @@ static void write_inputs(struct sy_front_infer *request, const msgpack_object *c
 
 int sy_rpc_infer_read_tensors(struct sy_rpc_infer *infer, const msgpack_object *params)
 {
-    const msgpack_object *list = sy_rpc_get(params, "inputs"), *by_input[SY_RPC_MAX_TENSORS];
+    const msgpack_object *list = sy_rpc_get(params, "inputs"),
+                         *by_input[SY_RPC_MAX_TENSORS] = {NULL};
     int n_inputs = sy_front_infer_model(infer->request)->package->graph->n_inputs;
 
     if (!list || list->type != MSGPACK_OBJECT_ARRAY)
@@ -105,7 +107,8 @@ int sy_rpc_infer_read_tensors(struct sy_rpc_infer *infer, const msgpack_object *
         SY_TRY(add_input(infer, &list->via.array.ptr[i], by_input));
     SY_TRY(sy_front_infer_solve(infer->request));
     for (int i = 0; i < n_inputs; i++)
-        SY_TRY(check_data(infer, i, by_input[i]));
+        if (sy_front_infer_is_sent(infer->request, i))
+            SY_TRY(check_data(infer, i, by_input[i]));
     SY_TRY(sy_rpc_infer_place_outputs(infer, params));
     SY_TRY(sy_front_infer_prepare(infer->request));
     write_inputs(infer->request, by_input, n_inputs);
@@ -142,6 +145,29 @@ static int read_deadline(struct sy_front_infer *request, const msgpack_object *d
     return sy_front_infer_set_deadline(request, (sy_ns)(ms * 1e6));
 }
 
+static int read_switch(const msgpack_object *params, const char *key, bool *out)
+{
+    const msgpack_object *value = sy_rpc_get(params, key);
+
+    *out = value && value->type == MSGPACK_OBJECT_BOOLEAN && value->via.boolean;
+    return !value || value->type == MSGPACK_OBJECT_BOOLEAN
+               ? SY_OK
+               : sy_error_set(SY_EARG, "\"%s\" is true or false", key);
+}
+
+static int read_session(struct sy_front_infer *request, const msgpack_object *params)
+{
+    char id[SY_SESSION_ID] = "";
+    bool starts, ends;
+
+    if (sy_rpc_get(params, "session"))
+        SY_TRY(sy_rpc_infer_read_text(params, "session", id, sizeof(id)));
+    SY_TRY(read_switch(params, "session_start", &starts));
+    SY_TRY(read_switch(params, "session_end", &ends));
+    sy_front_infer_set_session_ends(request, starts, ends);
+    return sy_front_infer_set_session(request, id);
+}
+
 int sy_rpc_infer_read_options(struct sy_front_infer *request, const msgpack_object *params)
 {
     const msgpack_object *class_ = sy_rpc_get(params, "class");
@@ -152,6 +178,7 @@ int sy_rpc_infer_read_options(struct sy_front_infer *request, const msgpack_obje
     if (class_)
         SY_TRY(sy_front_infer_set_class(request, (int64_t)class_->via.u64));
     SY_TRY(read_deadline(request, sy_rpc_get(params, "deadline_ms")));
+    SY_TRY(read_session(request, params));
     if (!sy_rpc_get(params, "tenant"))
         return SY_OK;
     SY_TRY(sy_rpc_infer_read_text(params, "tenant", tenant, sizeof(tenant)));
@@ -166,8 +193,9 @@ static bool is_word(const msgpack_object *key, const char *word)
 
 int sy_rpc_infer_check_keys(const msgpack_object *params)
 {
-    static const char *const known[] = {"model", "version",     "inputs", "outputs",
-                                        "class", "deadline_ms", "tenant", NULL};
+    static const char *const known[] = {"model",         "version",     "inputs", "outputs",
+                                        "class",         "deadline_ms", "tenant", "session",
+                                        "session_start", "session_end", NULL};
 
     for (uint32_t i = 0; params->type == MSGPACK_OBJECT_MAP && i < params->via.map.size; i++) {
         const msgpack_object *key = &params->via.map.ptr[i].key;
@@ -179,7 +207,8 @@ int sy_rpc_infer_check_keys(const msgpack_object *params)
         if (!known[k])
             return sy_error_set(SY_EARG,
                                 "infer has no parameter \"%.*s\"; it has model, version, inputs, "
-                                "outputs, class, deadline_ms and tenant",
+                                "outputs, class, deadline_ms, tenant, session, session_start and "
+                                "session_end",
                                 is_text ? (int)SY_MIN(key->via.str.size, 60u) : 0,
                                 is_text ? key->via.str.ptr : "");
     }

@@ -10,6 +10,7 @@
 #include "runtime/base/status.h"
 #include "runtime/front/rpc/rpc_internal.h"
 #include "runtime/front/rpc/rpc_region.h"
+#include "runtime/front/rpc/rpc_session.h"
 #include "runtime/json_msgpack.h"
 
 #define DRAIN_GRACE_NS (30 * SY_NS_PER_S)
@@ -195,6 +196,7 @@ static void describe_ref(const struct sy_core_model_ref *ref, json_t *model)
     json_object_set_new(model, "outputs",
                         describe_tensors(ref->package, graph->outputs, graph->n_outputs));
     json_object_set_new(model, "sizes", describe_sizes(graph));
+    json_object_set_new(model, "state_tensors", sy_rpc_session_state(ref));
 }
 
 static void describe_model(const struct sy_rpc_request *request, json_t *model)
@@ -515,6 +517,21 @@ static int do_trace(const struct sy_rpc_request *request, json_t *params)
     return answer(request, trace);
 }
 
+static int do_sessions(const struct sy_rpc_request *request, json_t *params)
+{
+    json_t *list;
+
+    (void)params;
+    SY_TRY(sy_rpc_session_list(request->connection->server->front, &list));
+    return answer(request, list);
+}
+
+static int do_session_end(const struct sy_rpc_request *request, json_t *params)
+{
+    SY_TRY(sy_rpc_session_end(request->connection->server->front, params));
+    return answer(request, json_object());
+}
+
 static int do_drain(const struct sy_rpc_request *request, json_t *params)
 {
     struct later *later = NULL;
@@ -537,6 +554,8 @@ static const struct {
     {"evict", do_evict},
     {"region_create", do_region_create},
     {"region_drop", do_region_drop},
+    {"sessions", do_sessions},
+    {"session_end", do_session_end},
     {"train", do_train},
     {"train_stop", do_train_stop},
     {"job_pause", do_job_pause},

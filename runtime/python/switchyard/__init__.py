@@ -14,6 +14,7 @@ from . import errors
 from ._client import Client, Result, Timing, default_address
 from ._jobs import Jobs
 from ._models import Model, Port
+from ._session import Session
 from .errors import (Busy, Canceled, ConnectionLost, Corrupt, Deadline, DeviceFailed, InputOutput, InternalError, InvalidArgument, JobFailed,
                      NoAnswer, NoDevice, NotFound, OutOfDeviceMemory, OutOfMemory, PeerGone, ProtocolError, SwitchyardError, TooLarge,
                      Unsupported)
@@ -26,5 +27,5 @@ except metadata.PackageNotFoundError:  # the sources, not installed
 __all__ = [
     "Busy", "Canceled", "Client", "ConnectionLost", "Corrupt", "Deadline", "DeviceFailed", "InputOutput", "InternalError", "InvalidArgument",
     "JobFailed", "Jobs", "Model", "NoAnswer", "NoDevice", "NotFound", "OutOfDeviceMemory", "OutOfMemory", "PeerGone", "Port",
-    "ProtocolError", "Result", "SwitchyardError", "Timing", "TooLarge", "Unsupported", "default_address", "errors",
+    "ProtocolError", "Result", "Session", "SwitchyardError", "Timing", "TooLarge", "Unsupported", "default_address", "errors",
 ]

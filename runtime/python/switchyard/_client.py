@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from ._jobs import Jobs
 from ._memory import Pool
 from ._models import Model, Shape, Shapes, read_model
+from ._session import Session
 from ._tensors import Array, as_array, as_bytes, is_strings, n_bytes, numpy_dtype, pack_strings, typed, unpack_strings, wire_dtype
 from ._wire import CUT_BYTES, Connection
 from .errors import Busy, InvalidArgument, NotFound, OutOfMemory, TooLarge, Unsupported
@@ -119,7 +120,8 @@ class Client:
 
     def infer(self, model: str, inputs: Mapping[str, ArrayLike], *, version: Optional[int] = None, class_: Optional[int] = None,
               deadline: Optional[float] = None, tenant: Optional[str] = None,
-              outputs: Union[Sequence[str], Mapping[str, Array], None] = None, timeout: Optional[float] = None) -> Result:
+              outputs: Union[Sequence[str], Mapping[str, Array], None] = None, timeout: Optional[float] = None,
+              session: Optional[str] = None, session_start: bool = False, session_end: bool = False) -> Result:
         """Runs one batch.
 
         inputs: an array for each input, of the dtype and shape that the model takes (see models()). Nothing is converted, but the order of
@@ -128,15 +130,28 @@ class Client:
         class_: 0, the most urgent, to 9. deadline: seconds; a request that would be late by prediction is refused at once (Deadline).
         outputs: names of those that are wanted, or arrays to write them to (without a copy if empty() made them). Default: all.
         timeout: seconds that this call waits; after NoAnswer the request may still run.
+        session: an id, of a sequence of requests; see session(), which does this.
         """
         given = {name: as_array(name, value) for name, value in inputs.items()}
         known = self._describe(model, version)
+        extra = _given(session=session, session_start=session_start or None, session_end=session_end or None)
         try:
-            return self._infer(model, given, known, version, class_, deadline, tenant, outputs, timeout)
+            return self._infer(model, given, known, version, class_, deadline, tenant, outputs, timeout, extra)
         except InvalidArgument:
             if not self._has_changed(model, version, known):
                 raise
-        return self._infer(model, given, self._describe(model, version), version, class_, deadline, tenant, outputs, timeout)
+        return self._infer(model, given, self._describe(model, version), version, class_, deadline, tenant, outputs, timeout, extra)
+
+    def session(self, model: str, *, version: Optional[int] = None, tenant: Optional[str] = None) -> Session:
+        """A sequence of requests between which the server keeps what the model's outputs "present..." hold, as a decoder's keys and values."""
+        return Session(self, model, version=version, tenant=tenant)
+
+    def end_session(self, model: str, session: str, *, tenant: Optional[str] = None) -> None:
+        self._call("session_end", _given(model=model, session=session, tenant=tenant))
+
+    def sessions(self) -> list[dict[str, Any]]:
+        """Those that are open: model, version, tenant, id, bytes, runs, idle_s, busy."""
+        return list(self._call("sessions", {})["sessions"])
 
     def empty(self, shape: Union[int, Sequence[int]], dtype: DTypeLike = np.float32) -> Array:
         """An array in memory that is shared with the server: infer sends it without a copy. Its memory is used again when nothing refers to
@@ -231,14 +246,16 @@ class Client:
 
     def _infer(self, model: str, given: dict[str, Array], known: Optional[Model], version: Optional[int], class_: Optional[int],
                deadline: Optional[float], tenant: Optional[str], outputs: Union[Sequence[str], Mapping[str, Array], None],
-               timeout: Optional[float]) -> Result:
+               timeout: Optional[float], extra: Mapping[str, Any]) -> Result:
         into = outputs if isinstance(outputs, Mapping) else {}
         dtypes = {port.name: port.dtype for port in known.inputs} if known else {}
         shapes = {name: array.shape for name, array in given.items()}
         keep: list[Array] = []
         params = _given(model=model, version=version, tenant=tenant, deadline_ms=None if deadline is None else deadline * 1e3)
+        params.update(extra)
+        kept = known.kept if known and "session" in extra else frozenset()
         params["inputs"] = [self._input(name, array, dtypes.get(name), keep) for name, array in given.items()]
-        places = self._place_outputs(known, shapes, into) if known else {}
+        places = self._place_outputs(known, shapes, into, kept) if known else {}
         if places:
             params["outputs"] = [{"name": name, "region": at[0], "offset": at[1], "bytes": memory.nbytes}
                                  for name, (memory, at) in places.items()]
@@ -248,7 +265,7 @@ class Client:
         has_long = any("data" in row and row["data"].nbytes >= CUT_BYTES for row in params["inputs"])
         answer = self._wire.call("infer", params, self.timeout if timeout is None else timeout, keep, has_long)
         results = {row["name"]: self._output(row, places, into) for row in answer["outputs"]}
-        if known:
+        if known and not kept:
             self._shapes.remember(known, shapes, {name: array.shape for name, array in results.items()})
         if outputs is not None:
             results = _choose(model, results, outputs)
@@ -281,12 +298,12 @@ class Client:
         return self._pool.find(copy)
 
     def _place_outputs(self, known: Model, shapes: Mapping[str, Shape],
-                       into: Mapping[str, Array]) -> dict[str, tuple[Array, tuple[int, int]]]:
+                       into: Mapping[str, Array], kept: frozenset[str]) -> dict[str, tuple[Array, tuple[int, int]]]:
         """Memory for the outputs that are large and of known size."""
         places = {}
         dtypes = {port.name: numpy_dtype(port.dtype) for port in known.outputs}
         for name, shape in (self._shapes.predict(known, shapes) if self._wire.is_local else {}).items():
-            if is_strings(dtypes[name]):
+            if name in kept or is_strings(dtypes[name]):
                 continue
             size = n_bytes(dtypes[name], shape)
             memory: Optional[Array] = None

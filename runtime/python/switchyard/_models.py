@@ -39,6 +39,11 @@ class Model:
         return int(self.status.get("version", 1))
 
     @property
+    def kept(self) -> frozenset[str]:
+        """Outputs that a session keeps at the server."""
+        return frozenset(pair["output"] for pair in self.status.get("state_tensors", ()))
+
+    @property
     def error(self) -> Optional[str]:
         """Why it is unavailable."""
         return self.status.get("error") or None

@@ -1,0 +1,50 @@
+#include "runtime/front/rpc/rpc_session.h"
+
+#include "runtime/base/status.h"
+#include "runtime/front/session_table.h"
+
+json_t *sy_rpc_session_state(const struct sy_core_model_ref *model)
+{
+    const struct sy_graph *graph = model->package->graph;
+    struct sy_state_pair pairs[SY_MAX_ENDS];
+    int n = sy_session_pairs(model, pairs, SY_MAX_ENDS);
+    json_t *list = json_array();
+
+    for (int i = 0; list && i < n; i++)
+        json_array_append_new(
+            list,
+            json_pack("{s:s, s:s}", "input", graph->tensors[graph->inputs[pairs[i].input]].name,
+                      "output", graph->tensors[graph->outputs[pairs[i].output]].name));
+    return list;
+}
+
+static int check_sessions(const struct sy_front *front)
+{
+    return front->sessions
+               ? SY_OK
+               : sy_error_set(SY_EUNSUPPORTED,
+                              "this server keeps nothing between the requests of a sequence");
+}
+
+int sy_rpc_session_list(const struct sy_front *front, json_t **out)
+{
+    json_t *list;
+
+    SY_TRY(check_sessions(front));
+    SY_TRY(sy_sessions_list(front->sessions, &list));
+    *out = json_pack("{s:o}", "sessions", list);
+    return *out ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for the answer");
+}
+
+int sy_rpc_session_end(const struct sy_front *front, const json_t *params)
+{
+    const char *model = json_string_value(json_object_get(params, "model")),
+               *id = json_string_value(json_object_get(params, "session")),
+               *tenant = json_string_value(json_object_get(params, "tenant"));
+
+    SY_TRY(check_sessions(front));
+    if (!model || !id)
+        return sy_error_set(SY_EARG, "the parameter \"%s\" is missing or no string",
+                            model ? "session" : "model");
+    return sy_sessions_end(front->sessions, model, tenant ? tenant : "", id);
+}

@@ -1,0 +1,16 @@
+/* Sessions over RPC, besides infer: what a model keeps, which sessions there are, ending one. */
+#ifndef SY_RPC_SESSION_H
+#define SY_RPC_SESSION_H
+
+#include <jansson.h>
+
+#include "runtime/front/front.h"
+
+/* [{"input", "output"}]: what a session of the model keeps; caller decrefs. NULL: no memory. */
+json_t *sy_rpc_session_state(const struct sy_core_model_ref *model);
+/* {"sessions": [...]} (session_table.h); caller decrefs. EUNSUPPORTED, ENOMEM_HOST. */
+int sy_rpc_session_list(const struct sy_front *front, json_t **out);
+/* params: model, session, tenant. EARG, ENOTFOUND, EBUSY. */
+int sy_rpc_session_end(const struct sy_front *front, const json_t *params);
+
+#endif
