@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "loader/expand_learn.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
@@ -16,7 +17,8 @@ enum { MAX_EXPANDED = 20000 }; /* each moves the nodes behind it */
 static const struct sy_expander_line *const families[] = {
     sy_expanders_microsoft, sy_expanders_attention, sy_expanders_attend,   sy_expanders_decoder,
     sy_expanders_resize,    sy_expanders_quantized, sy_expanders_sequence, sy_expanders_control,
-    sy_expanders_learn,     sy_expanders_various,   sy_expanders_sizes};
+    sy_expanders_learn,     sy_expanders_various,   sy_expanders_sizes,    sy_expanders_trees,
+    sy_expanders_svm};
 
 static sy_expander *find(enum sy_op op)
 {

@@ -253,6 +253,16 @@ const char *sy_shape_text(const struct sy_shape *shape, char *buffer, size_t byt
     X(HANN_WINDOW, "HannWindow") \
     X(DFT, "DFT") \
     X(TF_IDF, "TfIdfVectorizer") \
+    X(STRING_NORMALIZER, "StringNormalizer") \
+    X(STRING_CONCAT, "StringConcat") \
+    X(STRING_SPLIT, "StringSplit") \
+    X(REGEX_FULL_MATCH, "RegexFullMatch") \
+    X(MS_TOKENIZER, "com.microsoft.Tokenizer") \
+    X(ML_LABEL_ENCODER, "ai.onnx.ml.LabelEncoder") \
+    X(ML_CATEGORY_MAPPER, "ai.onnx.ml.CategoryMapper") \
+    X(ML_ONE_HOT, "ai.onnx.ml.OneHotEncoder") \
+    X(COUPLE, "switchyard.Couple") /* probabilities of classes from those of their pairs */ \
+    X(TREES, "switchyard.Trees") /* ensembles of ai.onnx.ml, as they are walked (loader/expand_trees.c) */ \
     X(IF, "If") \
     X(LOOP, "Loop") \
     X(NUMBERS, "switchyard.Numbers") /* integers `fixed + per_batch * N`: sizes that somebody computes with */ \
@@ -336,7 +346,13 @@ const char *sy_shape_text(const struct sy_shape *shape, char *buffer, size_t byt
     X(ML_LINEAR_CLASSIFIER, "ai.onnx.ml.LinearClassifier") \
     X(ML_NORMALIZER, "ai.onnx.ml.Normalizer") \
     X(ML_FEATURE_VECTORIZER, "ai.onnx.ml.FeatureVectorizer") \
-    X(ML_LABEL_ENCODER, "ai.onnx.ml.LabelEncoder")
+    X(ML_IMPUTER, "ai.onnx.ml.Imputer") \
+    X(ML_ZIP_MAP, "ai.onnx.ml.ZipMap") \
+    X(ML_TREE_REGRESSOR, "ai.onnx.ml.TreeEnsembleRegressor") \
+    X(ML_TREE_CLASSIFIER, "ai.onnx.ml.TreeEnsembleClassifier") \
+    X(ML_TREE_ENSEMBLE, "ai.onnx.ml.TreeEnsemble") \
+    X(ML_SVM_REGRESSOR, "ai.onnx.ml.SVMRegressor") \
+    X(ML_SVM_CLASSIFIER, "ai.onnx.ml.SVMClassifier")
 /* clang-format on */
 
 enum sy_op {

@@ -51,6 +51,28 @@ static int copy_attr(struct sy_node *to, const struct sy_attr *from)
     return copy_list(from->sizes, from->n, sizeof *from->sizes, &attr->sizes);
 }
 
+int sy_node_set_strings(struct sy_node *node, const char *name, const struct sy_attr *from)
+{
+    struct sy_attr *attr;
+    char *texts = NULL;
+    int64_t *offsets = NULL;
+    int n = from->n; /* `from` may be in the list that grows */
+    size_t bytes = n > 0 ? (size_t)from->ints[n] : 0;
+    SY_TRY(copy_list(from->s, (int)bytes, 1, &texts));
+    int status = copy_list(from->ints, n + 1, sizeof *offsets, &offsets);
+    if (status == SY_OK && (status = sy_node_attr_slot(node, name, &attr)) < 0)
+        free(offsets);
+    if (status < 0) {
+        free(texts);
+        return status;
+    }
+    attr->kind = SY_ATTR_STRINGS;
+    attr->n = n;
+    attr->s = texts;
+    attr->ints = offsets;
+    return SY_OK;
+}
+
 static int copy_node(const struct sy_node *from, struct sy_node *to)
 {
     SY_TRY(sy_graph_strdup(from->name, &to->name));

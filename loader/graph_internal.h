@@ -40,6 +40,8 @@ int sy_node_add_input(struct sy_node *node, int tensor);
 /* Sets or replaces an attribute. */
 int sy_node_set_int(struct sy_node *node, const char *name, int64_t value);
 int sy_node_set_float(struct sy_node *node, const char *name, float value);
+/* A copy of a list of strings. */
+int sy_node_set_strings(struct sy_node *node, const char *name, const struct sy_attr *from);
 int sy_node_set_ints(struct sy_node *node, const char *name, int n, const int64_t *values);
 int sy_node_set_floats(struct sy_node *node, const char *name, int n, const float *values);
 /* SIZES, or INTS if all are numbers. They must not be linear in N alone, but for attributes that say so (Numbers). */

@@ -234,6 +234,12 @@ static const struct schema schemas[SY_OP_COUNT] = {
     [SY_OP_TF_IDF] = {1, 1, 1,
                       "max_gram_length=i max_skip_count=i min_gram_length=i mode=s ngram_counts=I "
                       "ngram_indexes=I pool_int64s=I pool_strings=S weights=F"},
+    [SY_OP_STRING_NORMALIZER] = {1, 1, 1,
+                                 "case_change_action=s is_case_sensitive=i locale=s stopwords=S"},
+    [SY_OP_STRING_CONCAT] = {2, 2, 1, ""},
+    [SY_OP_STRING_SPLIT] = {1, 1, 2, "delimiter=s maxsplit=i"},
+    [SY_OP_REGEX_FULL_MATCH] = {1, 1, 1, "pattern=s"},
+    [SY_OP_MS_TOKENIZER] = {1, 1, 1, "mark=i mincharnum=i pad_value=s separators=S tokenexp=s"},
     [SY_OP_IF] = {1, 1, MANY, "else_branch=g then_branch=g"},
     [SY_OP_LOOP] = {2, MANY, MANY, "body=g"},
     /* ONNX Runtime's and scikit-learn's: as ONNX Runtime 1.31 declares them */
@@ -315,6 +321,42 @@ static const struct schema schemas[SY_OP_COUNT] = {
          "classlabels_ints=I classlabels_strings=S coefficients=F intercepts=F multi_class=i "
          "post_transform=s"},
     [SY_OP_ML_NORMALIZER] = {1, 1, 1, "norm=s"},
+    [SY_OP_ML_IMPUTER] = {1, 1, 1,
+                          "imputed_value_floats=F imputed_value_int64s=I replaced_value_float=f "
+                          "replaced_value_int64=i"},
+    [SY_OP_ML_ZIP_MAP] = {1, 1, 1, "classlabels_int64s=I classlabels_strings=S"},
+    [SY_OP_ML_CATEGORY_MAPPER] = {1, 1, 1,
+                                  "cats_int64s=I cats_strings=S default_int64=i default_string=s"},
+    [SY_OP_ML_ONE_HOT] = {1, 1, 1, "cats_int64s=I cats_strings=S zeros=i"},
+    [SY_OP_ML_TREE_REGRESSOR] =
+        {1, 1, 1,
+         "aggregate_function=s base_values=F base_values_as_tensor=t n_targets=i "
+         "nodes_falsenodeids=I nodes_featureids=I nodes_hitrates=F nodes_hitrates_as_tensor=t "
+         "nodes_missing_value_tracks_true=I nodes_modes=S nodes_nodeids=I nodes_treeids=I "
+         "nodes_truenodeids=I nodes_values=F nodes_values_as_tensor=t post_transform=s "
+         "target_ids=I target_nodeids=I target_treeids=I target_weights=F "
+         "target_weights_as_tensor=t"},
+    [SY_OP_ML_TREE_CLASSIFIER] =
+        {1, 1, 2,
+         "base_values=F base_values_as_tensor=t class_ids=I class_nodeids=I class_treeids=I "
+         "class_weights=F class_weights_as_tensor=t classlabels_int64s=I classlabels_strings=S "
+         "nodes_falsenodeids=I nodes_featureids=I nodes_hitrates=F nodes_hitrates_as_tensor=t "
+         "nodes_missing_value_tracks_true=I nodes_modes=S nodes_nodeids=I nodes_treeids=I "
+         "nodes_truenodeids=I nodes_values=F nodes_values_as_tensor=t post_transform=s"},
+    [SY_OP_ML_TREE_ENSEMBLE] =
+        {1, 1, 1,
+         "aggregate_function=i leaf_targetids=I leaf_weights=t membership_values=t n_targets=i "
+         "nodes_falseleafs=I nodes_falsenodeids=I nodes_featureids=I nodes_hitrates=t "
+         "nodes_missing_value_tracks_true=I nodes_modes=t nodes_splits=t nodes_trueleafs=I "
+         "nodes_truenodeids=I post_transform=i tree_roots=I"},
+    [SY_OP_ML_SVM_REGRESSOR] =
+        {1, 1, 1,
+         "coefficients=F kernel_params=F kernel_type=s n_supports=i one_class=i post_transform=s "
+         "rho=F support_vectors=F"},
+    [SY_OP_ML_SVM_CLASSIFIER] =
+        {1, 1, 2,
+         "classlabels_ints=I classlabels_strings=S coefficients=F kernel_params=F kernel_type=s "
+         "post_transform=s prob_a=F prob_b=F rho=F support_vectors=F vectors_per_class=I"},
     [SY_OP_ML_FEATURE_VECTORIZER] = {1, MANY, 1, "inputdimensions=I"},
     [SY_OP_ML_LABEL_ENCODER] =
         {1, 1, 1,

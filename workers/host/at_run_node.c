@@ -443,7 +443,8 @@ int sy_at_node_run(const struct sy_at_call *call, struct sy_at_node **made)
 bool sy_at_node_counts(enum sy_op op)
 {
     return op == SY_OP_NON_ZERO || op == SY_OP_COMPRESS || op == SY_OP_UNIQUE ||
-           op == SY_OP_NON_MAX_SUPPRESSION;
+           op == SY_OP_NON_MAX_SUPPRESSION || op == SY_OP_STRING_NORMALIZER ||
+           op == SY_OP_STRING_SPLIT || op == SY_OP_MS_TOKENIZER;
 }
 
 static int64_t axis_of(const struct sy_node *node, const struct sy_array *x)
@@ -452,11 +453,32 @@ static int64_t axis_of(const struct sy_node *node, const struct sy_array *x)
     return axis < 0 ? axis + x->rank : axis;
 }
 
+static bool counts_parts(enum sy_op op)
+{
+    return op == SY_OP_STRING_NORMALIZER || op == SY_OP_STRING_SPLIT || op == SY_OP_MS_TOKENIZER;
+}
+
+/* Of operators on strings: the words that are left, or the most parts of a string; output 1 has the number of each. */
+static void parts_shape(const struct sy_call *call, int i, int64_t n, struct sy_array *out)
+{
+    const struct sy_array *x = &call->in[0];
+    *out = (struct sy_array){.dtype = i == 0 ? SY_DTYPE_STRING : SY_DTYPE_I64, .rank = x->rank};
+    memcpy(out->dims, x->dims, sizeof out->dims);
+    if (call->node->op == SY_OP_STRING_NORMALIZER)
+        out->dims[x->rank - 1] = n;
+    else if (i == 0)
+        out->dims[out->rank++] = n;
+}
+
 /* Shape of output i with n of what the kernel counts. */
 static void counted_shape(const struct sy_call *call, int i, int64_t n, struct sy_array *out)
 {
     const struct sy_array *x = &call->in[0];
     enum sy_op op = call->node->op;
+    if (counts_parts(op)) {
+        parts_shape(call, i, n, out);
+        return;
+    }
     bool as_input = op == SY_OP_COMPRESS || op == SY_OP_UNIQUE;
     *out = (struct sy_array){
         .dtype = as_input && i == 0 ? x->dtype : SY_DTYPE_I64, .rank = 1, .dims = {n}};
@@ -524,5 +546,5 @@ int sy_at_node_count(struct sy_at_state *state, const struct sy_node *node,
         SY_TRY(sy_at_value_new(state, a.dtype, a.rank, a.dims, &outputs[i]));
         call.out[i] = outputs[i]->a;
     }
-    return n > 0 ? run_counted(kernel, &call) : SY_OK;
+    return n > 0 || node->op == SY_OP_STRING_SPLIT ? run_counted(kernel, &call) : SY_OK;
 }

@@ -33,6 +33,7 @@ struct sy_call {
     struct sy_array in[SY_KERNEL_INPUTS], out[SY_KERNEL_OUTPUTS];
     bool channels_last; /* input 0 and output 0 are [batch, ..., channels]: axis 1 comes last */
     void *scratch;
+    void *state; /* what sy_kernel_state made, of kernels that have one */
     int64_t *
         counted; /* (optional) where a kernel whose result's size depends on data says that size; what does not fit is not written */
 };
@@ -61,12 +62,20 @@ struct sy_kernel {
     int64_t (*scratch)(const struct sy_call *call); /* (optional) bytes */
 };
 
+/* Of kernels that make something with the program that all its runs use, and only read. */
+struct sy_kernel_state {
+    enum sy_op op;
+    int (*prepare)(const struct sy_call *call, void **state); /* after `check`; no data is there */
+    void (*drop)(void *state);
+};
+extern const struct sy_kernel_state sy_kernel_states[]; /* ends with prepare NULL */
+
 /* Each ends with run NULL. */
 extern const struct sy_kernel sy_kernels_unary[], sy_kernels_binary[], sy_kernels_reduce[],
     sy_kernels_index[], sy_kernels_move[], sy_kernels_window[], sy_kernels_norm[],
     sy_kernels_resize[], sy_kernels_recurrent[], sy_kernels_loss[], sy_kernels_detect[],
     sy_kernels_regions[], sy_kernels_quantize[], sy_kernels_matrix[], sy_kernels_signal[],
-    sy_kernels_random[];
+    sy_kernels_random[], sy_kernels_labels[], sy_kernels_text[], sy_kernels_trees[];
 
 /* EUNSUPPORTED names an input whose type the kernel does not take. */
 int sy_kernel_check_types(const struct sy_kernel *kernel, const struct sy_call *call);

@@ -125,108 +125,6 @@ static int check_dft(const struct sy_call *call)
     return fits ? SY_OK : sy_kernel_refuse(call, "an axis or a result that does not fit");
 }
 
-/* ---- TfIdfVectorizer ------------------------------------------------------------------------------ */
-
-struct grams {
-    const struct sy_attr *counts, *indexes, *pool, *weights;
-    int64_t shortest, longest, skips;
-    char mode; /* '1' TF, 'i' IDF, 'b' both */
-};
-
-static bool read_grams(const struct sy_call *call, struct grams *g)
-{
-    const struct sy_node *node = call->node;
-    const struct sy_attr *mode = sy_node_attr(node, "mode");
-    *g = (struct grams){.counts = sy_node_attr(node, "ngram_counts"),
-                        .indexes = sy_node_attr(node, "ngram_indexes"),
-                        .pool = sy_node_attr(node, "pool_int64s"),
-                        .weights = sy_node_attr(node, "weights"),
-                        .shortest = sy_node_int(node, "min_gram_length", 1),
-                        .longest = sy_node_int(node, "max_gram_length", 1),
-                        .skips = sy_node_int(node, "max_skip_count", 0)};
-    const char *text = mode && mode->s ? mode->s : "";
-    g->mode = strcmp(text, "TF") == 0      ? '1'
-              : strcmp(text, "IDF") == 0   ? 'i'
-              : strcmp(text, "TFIDF") == 0 ? 'b'
-                                           : 0;
-    return g->counts && g->indexes && g->pool && g->counts->kind == SY_ATTR_INTS &&
-           g->indexes->kind == SY_ATTR_INTS && g->pool->kind == SY_ATTR_INTS && g->mode != 0 &&
-           (!g->weights || g->weights->kind == SY_ATTR_FLOATS);
-}
-
-/* How often the gram of `length` at `pool` occurs in the row with `step` between its items. */
-static int64_t occurrences(const struct sy_array *x, int64_t first, int64_t n, const int64_t *pool,
-                           int64_t length, int64_t step)
-{
-    int64_t count = 0;
-    for (int64_t i = 0; i + (length - 1) * step < n; i++) {
-        int64_t k = 0;
-        while (k < length && sy_get_int(x, first + i + k * step) == pool[k])
-            k++;
-        count += k == length;
-    }
-    return count;
-}
-
-/* Grams of each length lie one after the other in the pool; counts[length - 1] is where those start. */
-static void count_row(const struct sy_call *call, const struct grams *g, int64_t row, int64_t n)
-{
-    const struct sy_array *x = &call->in[0], *y = &call->out[0];
-    int64_t columns = y->dims[y->rank - 1], gram = 0;
-    for (int64_t length = 1; length <= g->counts->n; length++) {
-        int64_t start = g->counts->ints[length - 1],
-                end = length < g->counts->n ? g->counts->ints[length] : g->pool->n;
-        for (int64_t p = start; p + length <= end; p += length, gram++) {
-            if (length < g->shortest || length > g->longest)
-                continue;
-            int64_t count = 0, most = length == 1 ? 0 : g->skips;
-            for (int64_t skip = 0; skip <= most; skip++)
-                count += occurrences(x, row * n, n, g->pool->ints + p, length, skip + 1);
-            double weight = g->weights ? (double)g->weights->floats[gram] : 1;
-            double value = g->mode == '1'   ? (double)count
-                           : g->mode == 'i' ? (count > 0 ? weight : 0)
-                                            : (double)count * weight;
-            int64_t to = row * columns + g->indexes->ints[gram];
-            sy_put(y, to, sy_get(y, to) + value);
-        }
-    }
-}
-
-static int run_tf_idf(const struct sy_call *call)
-{
-    const struct sy_array *x = &call->in[0];
-    struct grams g;
-    int64_t n = x->dims[x->rank - 1], rows = x->rank == 2 ? x->dims[0] : 1;
-    read_grams(call, &g);
-    memset(call->out[0].data, 0, (size_t)call->out[0].n * sizeof(float));
-    for (int64_t row = 0; row < rows; row++)
-        count_row(call, &g, row, n);
-    return SY_OK;
-}
-
-static int check_tf_idf(const struct sy_call *call)
-{
-    const struct sy_array *x = &call->in[0], *y = &call->out[0];
-    struct grams g;
-    int64_t grams = 0;
-    if (!read_grams(call, &g) || x->rank < 1 || x->rank > 2 || y->rank != x->rank ||
-        y->dtype != SY_DTYPE_F32 || (x->rank == 2 && x->dims[0] != y->dims[0]))
-        return sy_kernel_refuse(call, "this mode, or attributes that are missing");
-    if (g.counts->n > 64 || g.skips < 0 || g.skips > x->dims[x->rank - 1])
-        return sy_kernel_refuse(call, "grams or skips that are too long");
-    for (int i = 0; i < g.counts->n; i++) {
-        int64_t start = g.counts->ints[i],
-                end = i + 1 < g.counts->n ? g.counts->ints[i + 1] : g.pool->n;
-        if (start < 0 || end < start || end > g.pool->n)
-            return sy_kernel_refuse(call, "ngram_counts that do not fit the pool");
-        grams += (end - start) / (i + 1);
-    }
-    bool fits = grams <= g.indexes->n && (!g.weights || grams <= g.weights->n);
-    for (int i = 0; fits && i < g.indexes->n; i++)
-        fits = g.indexes->ints[i] >= 0 && g.indexes->ints[i] < y->dims[y->rank - 1];
-    return fits ? SY_OK : sy_kernel_refuse(call, "ngram_indexes or weights that do not fit");
-}
-
 #define WINDOW(op)                                         \
     {                                                      \
         op, run_window, {SY_ANY_INDEX}, check_window, NULL \
@@ -236,5 +134,4 @@ const struct sy_kernel sy_kernels_signal[] = {
     WINDOW(SY_OP_HAMMING_WINDOW),
     WINDOW(SY_OP_BLACKMAN_WINDOW),
     {SY_OP_DFT, run_dft, {SY_ANY_FLOAT, SY_ANY_INDEX}, check_dft, scratch_dft},
-    {SY_OP_TF_IDF, run_tf_idf, {SY_ANY_INDEX}, check_tf_idf, NULL},
     {0}};

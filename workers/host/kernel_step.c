@@ -66,7 +66,8 @@ static int run_kernel(struct sy_program *p, struct sy_step *step)
     struct sy_call call = {.node = step->node,
                            .n_in = (int)step->numbers[0],
                            .n_out = (int)step->numbers[1],
-                           .channels_last = step->numbers[2] != 0};
+                           .channels_last = step->numbers[2] != 0,
+                           .state = step->state};
     const struct sy_step_arg *args = step->args;
     for (int i = 0; i < call.n_in; i++)
         call.in[i] = describe(p, args[i].value, true);
@@ -182,5 +183,10 @@ int sy_program_add_kernel(struct sy_program *p)
         sy_step_set(p, step, i, 0, ids[i]);
     step->kernel = kernel;
     step->node = node;
+    for (const struct sy_kernel_state *s = sy_kernel_states; s->prepare; s++)
+        if (s->op == node->op) {
+            SY_TRY(s->prepare(&call, &step->state));
+            step->free_state = s->drop;
+        }
     return sy_step_set_numbers(step, (int64_t[]){call.n_in, call.n_out, call.channels_last}, 3);
 }
