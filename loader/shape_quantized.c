@@ -50,7 +50,7 @@ int sy_rule_quantize(struct sy_infer *in, struct sy_node *node)
     enum sy_dtype to = (enum sy_dtype)sy_node_int(node, "output_dtype", 0);
     if (to == SY_DTYPE_NONE)
         to = type_of(in, node, 2, SY_DTYPE_U8);
-    if (to != SY_DTYPE_U8 && to != SY_DTYPE_I8)
+    if (to != SY_DTYPE_U8 && to != SY_DTYPE_I8 && to != SY_DTYPE_U16 && to != SY_DTYPE_I16)
         return sy_infer_fail(node, SY_EUNSUPPORTED, "results of element type %d", (int)to);
     return like_first(in, node, to);
 }

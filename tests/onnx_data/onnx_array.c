@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "loader/file_bytes.h"
+#include "loader/string_tensor.h"
 #include "onnx.pb-c.h"
 #include "tests/onnx_data/onnx_case.h"
 
@@ -57,6 +58,27 @@ static bool fill_typed(const Onnx__TensorProto *proto, struct onnx_array *out)
     }
 }
 
+/* As a block (loader/string_tensor.h). */
+static bool take_strings(const Onnx__TensorProto *proto, int64_t n, struct onnx_array *out)
+{
+    uint64_t at = 0;
+    out->bytes = SY_STRING_HEAD;
+    for (size_t i = 0; i < proto->n_string_data; i++)
+        out->bytes += sizeof(uint32_t) + proto->string_data[i].len;
+    out->data = calloc(out->bytes + 1, 1);
+    for (size_t i = 0; out->data && i < proto->n_string_data; i++) {
+        uint32_t length = (uint32_t)proto->string_data[i].len;
+        char *to = (char *)out->data + SY_STRING_HEAD + at;
+        memcpy(to, &length, sizeof length);
+        if (length > 0)
+            memcpy(to + sizeof length, proto->string_data[i].data, length);
+        at += sizeof length + length;
+    }
+    if (out->data)
+        sy_string_block_end((char *)out->data + SY_STRING_HEAD, at);
+    return out->data && proto->n_string_data == (size_t)n;
+}
+
 static bool take(const Onnx__TensorProto *proto, struct onnx_array *out)
 {
     *out = (struct onnx_array){.dtype = (enum sy_dtype)proto->data_type};
@@ -69,6 +91,8 @@ static bool take(const Onnx__TensorProto *proto, struct onnx_array *out)
     int64_t n = sy_shape_elements(&out->shape, 0);
     if (n < 0 || n > 1 << 28)
         return false;
+    if (out->dtype == SY_DTYPE_STRING)
+        return take_strings(proto, n, out);
     out->bytes = (size_t)n * each;
     out->data = calloc(out->bytes + 1, 1);
     if (!out->data)
@@ -191,11 +215,33 @@ static double size_of(const struct onnx_array *array)
     return largest;
 }
 
+/* Blocks of as many strings. */
+static bool strings_match(const struct onnx_array *want, const void *got, char *text,
+                          size_t text_bytes)
+{
+    uint64_t bytes, at = 0, own = 0;
+    const char *a, *b;
+    uint32_t n, m;
+    memcpy(&bytes, want->data, sizeof bytes);
+    for (int i = 0; at < bytes; i++) {
+        bool both = sy_string_block_next(want->data, want->bytes, &at, &a, &n) &&
+                    sy_string_block_next(got, UINT64_MAX, &own, &b, &m);
+        if (both && n == m && memcmp(a, b, n) == 0)
+            continue;
+        snprintf(text, text_bytes, "string %d is '%.*s', not '%.*s'", i, both ? (int)m : 0, b,
+                 (int)n, a);
+        return false;
+    }
+    return true;
+}
+
 bool onnx_array_matches(const struct onnx_array *want, const void *got, double slack, char *text,
                         size_t text_bytes)
 {
     size_t each = sy_dtype_bytes(want->dtype);
     bool rough = slack > 0;
+    if (want->dtype == SY_DTYPE_STRING)
+        return strings_match(want, got, text, text_bytes);
     slack = rough ? slack * size_of(want) : 0;
     for (size_t i = 0; i < want->bytes / each; i++) {
         double a, b;

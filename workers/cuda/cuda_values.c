@@ -26,6 +26,8 @@ void sy_cuda_dims(const struct sy_program *p, int tensor, int64_t *dims)
 int sy_cuda_new_value(struct sy_program *p, enum sy_dtype dtype, int rank, const int64_t *dims,
                       bool channels_last, int *out)
 {
+    if (dtype == SY_DTYPE_STRING)
+        return sy_unsupported(sy_cuda_node(p), "strings, which are computed on the host alone");
     if (p->n_values == p->values_capacity) {
         int capacity = p->values_capacity ? 2 * p->values_capacity : 256;
         struct sy_cuda_value *grown = realloc(p->values, (size_t)capacity * sizeof *grown);

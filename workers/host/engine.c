@@ -99,7 +99,8 @@ static bool is_param(const struct sy_graph *graph, const struct sy_node *node, i
     bool table = input == 0 && node->op == SY_OP_GATHER && t->data_bytes >= SY_LAYER_ALIGN &&
                  (t->dtype == SY_DTYPE_I8 || t->dtype == SY_DTYPE_U8);
     bool trees = node->op == SY_OP_TREES && input > 0;
-    return t->data && (t->dtype == SY_DTYPE_F32 || trees || (t->dtype == SY_DTYPE_I8 && weights) || table);
+    return t->data &&
+           (t->dtype == SY_DTYPE_F32 || trees || (t->dtype == SY_DTYPE_I8 && weights) || table);
 }
 
 /* Weights that no primitive asks for in a layout of its own, but that are many: half the bytes move. Short rows may be coordinates,

@@ -5,7 +5,9 @@
 
 static void put_saturated(const struct sy_array *y, int64_t i, double value)
 {
-    double low = y->dtype == SY_DTYPE_I8 ? -128 : 0, high = y->dtype == SY_DTYPE_I8 ? 127 : 255;
+    double bits = sy_dtype_bytes(y->dtype) == 1 ? 255 : 65535;
+    bool is_signed = y->dtype == SY_DTYPE_I8 || y->dtype == SY_DTYPE_I16;
+    double low = is_signed ? -(bits + 1) / 2 : 0, high = low + bits;
     sy_put_int(y, i, (int64_t)(value > high ? high : value >= low ? value : low));
 }
 
@@ -252,16 +254,17 @@ static int check_conv(const struct sy_call *call)
     return check_parameters(call, 1, w->dims[0]);
 }
 
+#define WORDS (SY_BIT(U16) | SY_BIT(I16))
 #define BYTES (SY_BIT(I8) | SY_BIT(U8))
 const struct sy_kernel sy_kernels_quantize[] = {
     {SY_OP_QUANTIZE_LINEAR,
      run_quantize,
-     {SY_ANY_FLOAT | SY_BIT(I32), SY_ANY_FLOAT, BYTES},
+     {SY_ANY_FLOAT | SY_BIT(I32), SY_ANY_FLOAT, BYTES | WORDS},
      check_scale,
      NULL},
     {SY_OP_DEQUANTIZE_LINEAR,
      run_dequantize,
-     {BYTES | SY_BIT(I32), SY_ANY_FLOAT, SY_AS_FIRST},
+     {BYTES | WORDS | SY_BIT(I32), SY_ANY_FLOAT, SY_AS_FIRST},
      check_scale,
      NULL},
     {SY_OP_DYNAMIC_QUANTIZE_LINEAR, run_dynamic, {SY_BIT(F32)}, check_dynamic, NULL},

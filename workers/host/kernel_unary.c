@@ -110,6 +110,8 @@ static int check_same(const struct sy_call *call)
 static int run_cast(const struct sy_call *call)
 {
     const struct sy_array *x = &call->in[0], *y = &call->out[0];
+    if (x->dtype == SY_DTYPE_STRING || y->dtype == SY_DTYPE_STRING)
+        return sy_cast_strings(call);
 #pragma omp parallel for schedule(static) if (x->n > 16384)
     for (int64_t i = 0; i < x->n; i++) {
         if (sy_is_float(x->dtype) || sy_is_float(y->dtype))
@@ -184,6 +186,6 @@ const struct sy_kernel sy_kernels_unary[] = {
     {SY_OP_IS_NAN, run_is, {SY_ANY_FLOAT}, check_same, NULL},
     {SY_OP_IS_INF, run_is, {SY_ANY_FLOAT}, check_same, NULL},
     {SY_OP_RUN_CLIP, run_clip, {SY_ANY_NUMBER, SY_AS_FIRST}, check_clip, NULL},
-    {SY_OP_CAST, run_cast, {SY_ANY_TYPE}, check_same, NULL},
+    {SY_OP_CAST, run_cast, {SY_ANY_MOVED}, check_same, NULL},
     {SY_OP_DROPOUT, run_dropout, {SY_ANY_TYPE}, check_same, NULL},
     {0}};
