@@ -10,267 +10,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "loader/expand_learn.h"
+#include "loader/expand_trees.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
-enum { MOST_NODES = 1 << 26, MOST_DEPTH = 10000, MOST_TARGETS = 1 << 16 };
-
-enum mode { LEQ, LT, GTE, GT, EQ, NEQ, MEMBER, LEAF };
-
-/* A node as the file has it. */
-struct branch {
-    enum mode mode;
-    bool nan_is_yes, seen;
-    int64_t feature;
-    double value;
-    int yes, no;
-    int first_weight, n_weights; /* leaves: in `weights` */
-    int first_member, n_members; /* MEMBER */
-};
-
-struct weight {
-    int64_t tree, node; /* of the file, before they are found */
-    int target;
-    float value;
-};
+enum { MOST_TARGETS = 1 << 16 };
 
 struct place {
     int64_t tree, node;
     int index;
 };
-
-struct ensemble {
-    struct sy_expand *e;
-    int n, n_trees, n_weights;
-    struct branch *branches;
-    struct weight *weights;
-    int *roots;
-    const double *members;
-    /* what is made */
-    int n_out, n_leaves, room;
-    int32_t *nodes, *leaves, *trees;
-    double *thresholds;
-    bool is_double, is_single;
-    int64_t n_targets;
-};
-
-static int no_memory(struct sy_expand *e)
-{
-    return sy_expand_fail(e, SY_ENOMEM_HOST, "no memory for its trees");
-}
-
-/* ---- writing --------------------------------------------------------------------------------------- */
-
-static int new_node(struct ensemble *t, int *out)
-{
-    if (t->n_out == t->room)
-        return sy_expand_fail(t->e, SY_ECORRUPT, "a node that is reached twice");
-    *out = t->n_out++;
-    return SY_OK;
-}
-
-static void put_node(struct ensemble *t, int at, double threshold, int64_t feature, bool nan_is_yes,
-                     int yes, int no)
-{
-    float narrow = (float)threshold;
-    int32_t *to = t->nodes + 4 * (size_t)at;
-    memcpy(to, &narrow, sizeof narrow);
-    to[1] = (int32_t)(feature * 2 + nan_is_yes);
-    to[2] = yes;
-    to[3] = no;
-    t->thresholds[at] = threshold;
-}
-
-static void put_leaf(struct ensemble *t, int at, const struct branch *b)
-{
-    int32_t *to = t->nodes + 4 * (size_t)at;
-    to[0] = t->n_leaves;
-    if (t->is_single)
-        memcpy(to, &t->weights[b->first_weight].value, sizeof *to);
-    to[1] = 1;
-    to[2] = to[3] = at;
-    t->thresholds[at] = 0;
-    if (t->is_single)
-        return;
-    t->leaves[t->n_leaves++] = b->n_weights;
-    for (int i = 0; i < b->n_weights; i++) {
-        const struct weight *w = &t->weights[b->first_weight + i];
-        t->leaves[t->n_leaves++] = w->target;
-        memcpy(&t->leaves[t->n_leaves++], &w->value, sizeof w->value);
-    }
-}
-
-static double before(const struct ensemble *t, double value)
-{
-    return t->is_double ? nextafter(value, -INFINITY) : (double)nextafterf((float)value, -INFINITY);
-}
-
-/* yes where x == value: at most it, and not at most the number before it. NaN as `nan_is_yes` says. */
-static int put_equal(struct ensemble *t, int at, double value, const struct branch *b, int yes,
-                     int no)
-{
-    int second = 0;
-    SY_TRY(new_node(t, &second));
-    put_node(t, at, value, b->feature, b->nan_is_yes, second, no);
-    put_node(t, second, before(t, value), b->feature, false, no, yes);
-    return SY_OK;
-}
-
-static int put_members(struct ensemble *t, int at, const struct branch *b, int yes, int no)
-{
-    for (int i = 0; i < b->n_members; i++) {
-        int next = no;
-        if (i + 1 < b->n_members)
-            SY_TRY(new_node(t, &next));
-        SY_TRY(put_equal(t, at, t->members[b->first_member + i], b, yes, next));
-        at = next;
-    }
-    if (b->n_members == 0)
-        put_node(t, at, 0, b->feature, false, no, no);
-    return SY_OK;
-}
-
-static int write_branch(struct ensemble *t, int index, int depth, int *at, int *deepest);
-
-static int write_sides(struct ensemble *t, const struct branch *b, int at, int depth, int *deepest)
-{
-    int yes = 0, no = 0;
-    bool nan = b->nan_is_yes;
-    int more = b->mode == MEMBER ? 2 * b->n_members : b->mode == EQ || b->mode == NEQ ? 2 : 1;
-    SY_TRY(write_branch(t, b->yes, depth + more, &yes, deepest));
-    SY_TRY(write_branch(t, b->no, depth + more, &no, deepest));
-    switch (b->mode) {
-    case LT:
-        put_node(t, at, before(t, b->value), b->feature, nan, yes, no);
-        return SY_OK;
-    case GTE:
-        put_node(t, at, before(t, b->value), b->feature, !nan, no, yes);
-        return SY_OK;
-    case GT:
-        put_node(t, at, b->value, b->feature, !nan, no, yes);
-        return SY_OK;
-    case EQ:
-        return put_equal(t, at, b->value, b, yes, no);
-    case NEQ: { /* its sides exchanged, NaN too */
-        struct branch other = *b;
-        other.nan_is_yes = !nan;
-        return put_equal(t, at, b->value, &other, no, yes);
-    }
-    case MEMBER:
-        return put_members(t, at, b, yes, no);
-    default:
-        put_node(t, at, b->value, b->feature, nan, yes, no);
-        return SY_OK;
-    }
-}
-
-/* Node first, then its `yes` side: a walk goes forward in memory. */
-static int write_branch(struct ensemble *t, int index, int depth, int *at, int *deepest)
-{
-    if (index < 0 || index >= t->n || t->branches[index].seen)
-        return sy_expand_fail(t->e, SY_ECORRUPT, "a node that is not there, or reached twice");
-    struct branch *b = &t->branches[index];
-    if (depth > MOST_DEPTH)
-        return sy_expand_fail(t->e, SY_EUNSUPPORTED, "a tree deeper than %d", MOST_DEPTH);
-    if (b->mode != LEAF && (b->feature < 0 || b->feature > INT32_MAX / 2 - 1))
-        return sy_expand_fail(t->e, SY_ECORRUPT, "feature %lld", (long long)b->feature);
-    b->seen = true;
-    *deepest = SY_MAX(*deepest, depth);
-    SY_TRY(new_node(t, at));
-    if (b->mode != LEAF)
-        return write_sides(t, b, *at, depth, deepest);
-    put_leaf(t, *at, b);
-    return SY_OK;
-}
-
-static bool has_single_weights(const struct ensemble *t)
-{
-    bool single = t->n_targets == 1;
-    for (int i = 0; i < t->n && single; i++)
-        single = t->branches[i].mode != LEAF || t->branches[i].n_weights == 1;
-    return single;
-}
-
-static int write_trees(struct ensemble *t)
-{
-    int64_t room = 0;
-    for (int i = 0; i < t->n; i++)
-        room += t->branches[i].mode == MEMBER ? 2 * (int64_t)SY_MAX(t->branches[i].n_members, 1)
-                : t->branches[i].mode == EQ || t->branches[i].mode == NEQ ? 2
-                                                                          : 1;
-    if (room > MOST_NODES)
-        return sy_expand_fail(t->e, SY_EUNSUPPORTED, "%lld nodes", (long long)room);
-    t->room = (int)room;
-    t->is_single = has_single_weights(t);
-    t->nodes = calloc((size_t)room * 4 + 1, sizeof *t->nodes);
-    t->thresholds = calloc((size_t)room + 1, sizeof *t->thresholds);
-    t->trees = calloc((size_t)t->n_trees * 2 + 1, sizeof *t->trees);
-    t->leaves = calloc((size_t)t->n_weights * 2 + (size_t)t->n + 1, sizeof *t->leaves);
-    if (!t->nodes || !t->thresholds || !t->trees || !t->leaves)
-        return no_memory(t->e);
-    for (int i = 0; i < t->n_trees; i++) {
-        int deepest = 0;
-        SY_TRY(write_branch(t, t->roots[i], 0, &t->trees[2 * i], &deepest));
-        t->trees[2 * i + 1] = deepest;
-    }
-    return SY_OK;
-}
-
-static int constant(struct sy_expand *e, enum sy_dtype dtype, const void *data, int64_t n)
-{
-    struct sy_shape shape = {.rank = 1, .dims = {{n, 0}}};
-    size_t bytes = (size_t)n * sy_dtype_bytes(dtype);
-    void *copy;
-    int out = -1;
-    if (e->status == SY_OK && (e->status = sy_graph_alloc(bytes + 1, 1, &copy)) == SY_OK) {
-        memcpy(copy, data, bytes);
-        e->status = sy_graph_add_constant(e->graph, "trees", dtype, &shape, copy, bytes, &out);
-    }
-    if (e->status == SY_OK)
-        e->status = sy_expand_grow(e->in);
-    return out;
-}
-
-/* How many a row must have. */
-static int64_t features_of(const struct ensemble *t)
-{
-    int64_t most = 1;
-    for (int i = 0; i < t->n_out; i++)
-        most = SY_MAX(most, (t->nodes[4 * (size_t)i + 1] >> 1) + 1);
-    return most;
-}
-
-/* The scores: [rows, targets]. */
-static int add_trees(struct ensemble *t, const char *aggregate)
-{
-    struct sy_expand *e = t->e;
-    int x = sy_expand_input(e, 0);
-    enum sy_dtype dtype = sy_expand_dtype(e, 0);
-    if (dtype != SY_DTYPE_F32 && dtype != SY_DTYPE_F64)
-        x = sy_expand_cast(e, x, SY_DTYPE_F32);
-    const int inputs[] = {x, constant(e, SY_DTYPE_I32, t->nodes, 4 * (int64_t)t->n_out),
-                          constant(e, SY_DTYPE_I32, t->trees, 2 * (int64_t)t->n_trees),
-                          constant(e, SY_DTYPE_I32, t->leaves, SY_MAX(t->n_leaves, 1)),
-                          constant(e, SY_DTYPE_F64, t->thresholds, t->is_double ? t->n_out : 1)};
-    int scores = sy_expand_op(e, SY_OP_TREES, inputs, 5);
-    sy_expand_set_int(e, "targets", t->n_targets);
-    sy_expand_set_int(e, "single", t->is_single);
-    sy_expand_set_int(e, "features", features_of(t));
-    sy_expand_set_text(e, "aggregate", aggregate);
-    return scores;
-}
-
-static void finish(struct ensemble *t)
-{
-    free(t->branches);
-    free(t->weights);
-    free(t->roots);
-    free(t->nodes);
-    free(t->leaves);
-    free(t->trees);
-    free(t->thresholds);
-}
 
 /* ---- reading: versions 1 and 3 ------------------------------------------------------------------------ */
 
@@ -298,7 +47,7 @@ static int numbers(struct sy_expand *e, const char *name, int *n, double **out, 
     *n = t ? (int)(t->data_bytes / each) : attr->n;
     *out = calloc((size_t)*n + 1, sizeof **out);
     if (!*out)
-        return no_memory(e);
+        return sy_trees_no_memory(e);
     for (int i = 0; i < *n; i++)
         (*out)[i] = t ? sy_load_double(t->dtype, (const char *)t->data + (size_t)i * each)
                       : (double)attr->floats[i];
@@ -322,13 +71,13 @@ static int find(const struct place *places, int n, int64_t tree, int64_t node)
     return p ? p->index : -1;
 }
 
-static int mode_of(const char *text, size_t n, enum mode *out)
+static int mode_of(const char *text, size_t n, enum sy_branch_mode *out)
 {
     static const char *const names[] = {"BRANCH_LEQ", "BRANCH_LT",  "BRANCH_GTE",    "BRANCH_GT",
                                         "BRANCH_EQ",  "BRANCH_NEQ", "BRANCH_MEMBER", "LEAF"};
     for (int i = 0; i < (int)SY_ARRAY_LEN(names); i++)
-        if (i != MEMBER && strlen(names[i]) == n && memcmp(names[i], text, n) == 0) {
-            *out = (enum mode)i;
+        if (i != SY_BRANCH_MEMBER && strlen(names[i]) == n && memcmp(names[i], text, n) == 0) {
+            *out = (enum sy_branch_mode)i;
             return SY_OK;
         }
     return SY_ECORRUPT;
@@ -336,14 +85,14 @@ static int mode_of(const char *text, size_t n, enum mode *out)
 
 static int compare_weights(const void *a, const void *b)
 {
-    const struct weight *p = a, *q = b;
+    const struct sy_leaf_weight *p = a, *q = b;
     if (p->tree != q->tree)
         return p->tree < q->tree ? -1 : 1;
     return p->node < q->node ? -1 : p->node > q->node;
 }
 
 /* Those of a leaf together; of equal leaves in the order of the file (the sort is of few a leaf: index breaks ties by target). */
-static int read_weights(struct ensemble *t, const char *prefix, const struct place *places)
+static int read_weights(struct sy_trees *t, const char *prefix, const struct place *places)
 {
     char name[4][40];
     static const char *const parts[] = {"treeids", "nodeids", "ids", "weights"};
@@ -359,8 +108,8 @@ static int read_weights(struct ensemble *t, const char *prefix, const struct pla
     t->weights = fits ? calloc((size_t)n + 1, sizeof *t->weights) : NULL;
     t->n_weights = n;
     for (int i = 0; t->weights && i < n; i++) {
-        t->weights[i] =
-            (struct weight){of[0]->ints[i], of[1]->ints[i], (int)of[2]->ints[i], (float)values[i]};
+        t->weights[i] = (struct sy_leaf_weight){of[0]->ints[i], of[1]->ints[i], (int)of[2]->ints[i],
+                                                (float)values[i]};
         fits = fits && of[2]->ints[i] >= 0 && of[2]->ints[i] < t->n_targets;
     }
     free(values);
@@ -369,7 +118,7 @@ static int read_weights(struct ensemble *t, const char *prefix, const struct pla
     qsort(t->weights, (size_t)n, sizeof *t->weights, compare_weights);
     for (int i = 0; i < n; i++) {
         int at = find(places, t->n, t->weights[i].tree, t->weights[i].node);
-        struct branch *b = at < 0 ? NULL : &t->branches[at];
+        struct sy_branch *b = at < 0 ? NULL : &t->branches[at];
         if (!b)
             return sy_expand_fail(t->e, SY_ECORRUPT, "a weight of a node that is not there");
         b->first_weight = b->n_weights++ == 0 ? i : b->first_weight;
@@ -383,11 +132,11 @@ struct lists {
     int n_values;
 };
 
-static int read_branch(struct ensemble *t, const struct lists *l, int i, const struct place *places)
+static int read_branch(struct sy_trees *t, const struct lists *l, int i, const struct place *places)
 {
     size_t n;
     const char *mode = sy_attr_string(l->mode, i, &n);
-    struct branch *b = &t->branches[i];
+    struct sy_branch *b = &t->branches[i];
     int64_t tree = l->tree->ints[i];
     if (mode_of(mode, n, &b->mode) < 0)
         return sy_expand_fail(t->e, SY_EUNSUPPORTED, "mode '%.40s'", mode);
@@ -395,7 +144,7 @@ static int read_branch(struct ensemble *t, const struct lists *l, int i, const s
     b->value = l->values[i];
     b->nan_is_yes = l->nan && l->nan->ints[i] != 0;
     b->yes = b->no = -1;
-    if (b->mode == LEAF)
+    if (b->mode == SY_BRANCH_LEAF)
         return SY_OK;
     b->yes = find(places, t->n, tree, l->yes->ints[i]);
     b->no = find(places, t->n, tree, l->no->ints[i]);
@@ -403,16 +152,16 @@ static int read_branch(struct ensemble *t, const struct lists *l, int i, const s
 }
 
 /* A root is a node that no other leads to: the first of its tree, as ONNX Runtime has it. */
-static int find_roots(struct ensemble *t, const struct lists *l)
+static int find_roots(struct sy_trees *t, const struct lists *l)
 {
     t->roots = calloc((size_t)t->n + 1, sizeof *t->roots);
     bool *led = calloc((size_t)t->n + 1, sizeof *led);
     if (!t->roots || !led) {
         free(led);
-        return no_memory(t->e);
+        return sy_trees_no_memory(t->e);
     }
     for (int i = 0; i < t->n; i++)
-        for (int k = 0; k < 2 && t->branches[i].mode != LEAF; k++) {
+        for (int k = 0; k < 2 && t->branches[i].mode != SY_BRANCH_LEAF; k++) {
             int to = k ? t->branches[i].yes : t->branches[i].no;
             if (to >= 0)
                 led[to] = true;
@@ -424,11 +173,11 @@ static int find_roots(struct ensemble *t, const struct lists *l)
     return SY_OK;
 }
 
-static int read_lists(struct ensemble *t, const char *prefix, const struct lists *l)
+static int read_lists(struct sy_trees *t, const char *prefix, const struct lists *l)
 {
     struct place *places = calloc((size_t)t->n + 1, sizeof *places);
     t->branches = calloc((size_t)t->n + 1, sizeof *t->branches);
-    int status = places && t->branches ? SY_OK : no_memory(t->e);
+    int status = places && t->branches ? SY_OK : sy_trees_no_memory(t->e);
     for (int i = 0; status == SY_OK && i < t->n; i++)
         places[i] = (struct place){l->tree->ints[i], l->node->ints[i], i};
     if (status == SY_OK)
@@ -443,7 +192,7 @@ static int read_lists(struct ensemble *t, const char *prefix, const struct lists
     return status;
 }
 
-static int read_old(struct ensemble *t, const char *prefix)
+static int read_old(struct sy_trees *t, const char *prefix)
 {
     struct sy_expand *e = t->e;
     struct lists l = {.tree = list(e, "nodes_treeids", SY_ATTR_INTS),
@@ -483,7 +232,7 @@ static int with_base(struct sy_expand *e, int scores, int64_t n_targets)
     if (n != n_targets && n != 1)
         sy_expand_fail(e, SY_ECORRUPT, "%d base values for %lld results", n, (long long)n_targets);
     else if (!narrow)
-        no_memory(e);
+        sy_trees_no_memory(e);
     else
         out = SY_EXPAND(e, ADD, scores, sy_expand_floats(e, narrow, n));
     free(base);
@@ -493,20 +242,20 @@ static int with_base(struct sy_expand *e, int scores, int64_t n_targets)
 
 static int expand_tree_regressor(struct sy_expand *e)
 {
-    struct ensemble t = {.e = e, .n_targets = sy_node_int(e->node, "n_targets", 1)};
+    struct sy_trees t = {.e = e, .n_targets = sy_node_int(e->node, "n_targets", 1)};
     int scores = -1;
     if (t.n_targets < 1 || t.n_targets > MOST_TARGETS)
         return sy_expand_fail(e, SY_ECORRUPT, "%lld targets", (long long)t.n_targets);
-    if (read_old(&t, "target") == SY_OK && write_trees(&t) == SY_OK)
-        scores = add_trees(&t, sy_infer_text(e->node, "aggregate_function", "SUM"));
-    finish(&t);
+    if (read_old(&t, "target") == SY_OK && sy_trees_write(&t) == SY_OK)
+        scores = sy_trees_add(&t, sy_infer_text(e->node, "aggregate_function", "SUM"));
+    sy_trees_finish(&t);
     if (e->status == SY_OK)
         sy_expand_result(e, 0, sy_learn_transform(e, with_base(e, scores, t.n_targets)));
     return e->status;
 }
 
 /* Of two classes only one has weights. */
-static bool has_one_class(const struct ensemble *t)
+static bool has_one_class(const struct sy_trees *t)
 {
     for (int i = 1; i < t->n_weights; i++)
         if (t->weights[i].target != t->weights[0].target)
@@ -514,7 +263,7 @@ static bool has_one_class(const struct ensemble *t)
     return t->n_weights > 0;
 }
 
-static bool are_positive(const struct ensemble *t)
+static bool are_positive(const struct sy_trees *t)
 {
     for (int i = 0; i < t->n_weights; i++)
         if (t->weights[i].value < 0)
@@ -555,7 +304,7 @@ static int base_of_one(struct sy_expand *e, int score)
 
 static int expand_tree_classifier(struct sy_expand *e)
 {
-    struct ensemble t = {.e = e, .n_targets = sy_learn_labels(e)};
+    struct sy_trees t = {.e = e, .n_targets = sy_learn_labels(e)};
     int scores = -1;
     bool one = false, positive = false;
     if (t.n_targets < 1 || t.n_targets > MOST_TARGETS)
@@ -566,10 +315,10 @@ static int expand_tree_classifier(struct sy_expand *e)
         for (int i = 0; one && i < t.n_weights; i++)
             t.weights[i].target = 0;
         t.n_targets = one ? 1 : t.n_targets;
-        if (write_trees(&t) == SY_OK)
-            scores = add_trees(&t, "SUM");
+        if (sy_trees_write(&t) == SY_OK)
+            scores = sy_trees_add(&t, "SUM");
     }
-    finish(&t);
+    sy_trees_finish(&t);
     if (e->status == SY_OK && one)
         classify_one(e, base_of_one(e, scores), positive);
     else if (e->status == SY_OK)
@@ -591,7 +340,7 @@ static int side(int64_t to, int64_t is_leaf, int n)
 }
 
 /* Sets of members lie one behind the other, each ended by NaN, in the order of the nodes that ask. */
-static int take_members(struct ensemble *t, struct branch *b, int n_members, int *at)
+static int take_members(struct sy_trees *t, struct sy_branch *b, int n_members, int *at)
 {
     b->first_member = *at;
     while (*at < n_members && !isnan(t->members[*at]))
@@ -602,10 +351,12 @@ static int take_members(struct ensemble *t, struct branch *b, int n_members, int
                             : sy_expand_fail(t->e, SY_ECORRUPT, "membership_values are too few");
 }
 
-static int read_new(struct ensemble *t, const double *splits, const double *modes, int n_members,
+static int read_new(struct sy_trees *t, const double *splits, const double *modes, int n_members,
                     int n_nodes)
 {
-    static const enum mode of[] = {LEQ, LT, GTE, GT, EQ, NEQ, MEMBER};
+    static const enum sy_branch_mode of[] = {SY_BRANCH_LEQ,   SY_BRANCH_LT, SY_BRANCH_GTE,
+                                             SY_BRANCH_GT,    SY_BRANCH_EQ, SY_BRANCH_NEQ,
+                                             SY_BRANCH_MEMBER};
     struct sy_expand *e = t->e;
     const struct sy_attr *feature = list(e, "nodes_featureids", SY_ATTR_INTS),
                          *yes = list(e, "nodes_truenodeids", SY_ATTR_INTS),
@@ -618,22 +369,22 @@ static int read_new(struct ensemble *t, const double *splits, const double *mode
         !needs(yes_leaf, n_nodes) || !needs(no_leaf, n_nodes))
         return sy_expand_fail(e, SY_ECORRUPT, "lists of nodes that do not fit");
     for (int i = 0; i < n_nodes; i++) {
-        struct branch *b = &t->branches[i];
+        struct sy_branch *b = &t->branches[i];
         if (!(modes[i] >= 0 && modes[i] <= 6))
             return sy_expand_fail(e, SY_ECORRUPT, "mode %g", modes[i]);
-        *b = (struct branch){.mode = of[(int)modes[i]],
-                             .nan_is_yes = needs(nan, n_nodes) && nan->ints[i] != 0,
-                             .feature = feature->ints[i],
-                             .value = splits[i],
-                             .yes = side(yes->ints[i], yes_leaf->ints[i], n_nodes),
-                             .no = side(no->ints[i], no_leaf->ints[i], n_nodes)};
-        if (b->mode == MEMBER)
+        *b = (struct sy_branch){.mode = of[(int)modes[i]],
+                                .nan_is_yes = needs(nan, n_nodes) && nan->ints[i] != 0,
+                                .feature = feature->ints[i],
+                                .value = splits[i],
+                                .yes = side(yes->ints[i], yes_leaf->ints[i], n_nodes),
+                                .no = side(no->ints[i], no_leaf->ints[i], n_nodes)};
+        if (b->mode == SY_BRANCH_MEMBER)
             SY_TRY(take_members(t, b, n_members, &member));
     }
     return SY_OK;
 }
 
-static int read_leaves(struct ensemble *t, const double *weights, int n_nodes, int n_leaves)
+static int read_leaves(struct sy_trees *t, const double *weights, int n_nodes, int n_leaves)
 {
     const struct sy_attr *target = list(t->e, "leaf_targetids", SY_ATTR_INTS),
                          *roots = list(t->e, "tree_roots", SY_ATTR_INTS);
@@ -642,7 +393,7 @@ static int read_leaves(struct ensemble *t, const double *weights, int n_nodes, i
     t->roots = calloc((size_t)roots->n + 1, sizeof *t->roots);
     t->weights = calloc((size_t)n_leaves + 1, sizeof *t->weights);
     if (!t->roots || !t->weights)
-        return no_memory(t->e);
+        return sy_trees_no_memory(t->e);
     t->n_trees = roots->n;
     t->n_weights = n_leaves;
     for (int i = 0; i < roots->n; i++)
@@ -650,18 +401,19 @@ static int read_leaves(struct ensemble *t, const double *weights, int n_nodes, i
     for (int i = 0; i < n_leaves; i++) {
         if (target->ints[i] < 0 || target->ints[i] >= t->n_targets)
             return sy_expand_fail(t->e, SY_ECORRUPT, "target %lld", (long long)target->ints[i]);
-        t->weights[i] = (struct weight){.target = (int)target->ints[i], .value = (float)weights[i]};
-        t->branches[n_nodes + i] =
-            (struct branch){.mode = LEAF, .yes = -1, .no = -1, .first_weight = i, .n_weights = 1};
+        t->weights[i] =
+            (struct sy_leaf_weight){.target = (int)target->ints[i], .value = (float)weights[i]};
+        t->branches[n_nodes + i] = (struct sy_branch){
+            .mode = SY_BRANCH_LEAF, .yes = -1, .no = -1, .first_weight = i, .n_weights = 1};
     }
     return SY_OK;
 }
 
 /* A root whose two sides are one leaf stands for a tree of that leaf: its second side would be reached twice. */
-static void join_sides(struct ensemble *t, int n_nodes)
+static void join_sides(struct sy_trees *t, int n_nodes)
 {
     for (int i = 0; i < n_nodes; i++) {
-        struct branch *b = &t->branches[i];
+        struct sy_branch *b = &t->branches[i];
         if (b->yes == b->no && b->yes >= n_nodes && b->yes < t->n)
             *b = t->branches[b->yes];
     }
@@ -673,30 +425,30 @@ static int expand_tree_ensemble(struct sy_expand *e)
     static const char *const names[] = {"nodes_splits", "nodes_modes", "leaf_weights",
                                         "membership_values"};
     int64_t aggregate = sy_node_int(e->node, "aggregate_function", 1);
-    struct ensemble t = {.e = e, .n_targets = sy_node_int(e->node, "n_targets", 1)};
+    struct sy_trees t = {.e = e, .n_targets = sy_node_int(e->node, "n_targets", 1)};
     double *lists[4] = {NULL};
     int n[4], scores = -1, status = SY_OK;
     for (int i = 0; i < 4 && status == SY_OK; i++)
         status = numbers(e, names[i], &n[i], &lists[i], i == 0 ? &t.is_double : NULL);
-    if (status == SY_OK &&
-        (n[0] < 0 || n[0] != n[1] || n[2] < 1 || aggregate < 0 || aggregate > 3 ||
-         t.n_targets < 1 || t.n_targets > MOST_TARGETS || (int64_t)n[0] + n[2] > MOST_NODES))
+    if (status == SY_OK && (n[0] < 0 || n[0] != n[1] || n[2] < 1 || aggregate < 0 ||
+                            aggregate > 3 || t.n_targets < 1 || t.n_targets > MOST_TARGETS ||
+                            (int64_t)n[0] + n[2] > SY_TREES_MOST_NODES))
         status = sy_expand_fail(e, SY_ECORRUPT, "lists of nodes that do not fit");
     t.n = status == SY_OK ? n[0] + n[2] : 0;
     t.members = lists[3];
     t.branches = calloc((size_t)t.n + 1, sizeof *t.branches);
     if (status == SY_OK && !t.branches)
-        status = no_memory(e);
+        status = sy_trees_no_memory(e);
     if (status == SY_OK)
         status = read_new(&t, lists[0], lists[1], SY_MAX(n[3], 0), n[0]);
     if (status == SY_OK)
         status = read_leaves(&t, lists[2], n[0], n[2]);
     if (status == SY_OK) {
         join_sides(&t, n[0]);
-        if (write_trees(&t) == SY_OK)
-            scores = add_trees(&t, aggregates[aggregate]);
+        if (sy_trees_write(&t) == SY_OK)
+            scores = sy_trees_add(&t, aggregates[aggregate]);
     }
-    finish(&t);
+    sy_trees_finish(&t);
     for (int i = 0; i < 4; i++)
         free(lists[i]);
     if (e->status == SY_OK && status == SY_OK) {

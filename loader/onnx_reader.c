@@ -266,7 +266,8 @@ static int check_age(const struct sy_onnx_reader *r, enum sy_op op)
     for (size_t i = 0; r->opset < MIN_OPSET && i < SY_ARRAY_LEN(unchanged); i++)
         if (unchanged[i] == op)
             return SY_OK;
-    if (r->opset >= MIN_OPSET || strchr(sy_op_name(op), '.')) /* other domains count for themselves */
+    if (r->opset >= MIN_OPSET ||
+        strchr(sy_op_name(op), '.')) /* other domains count for themselves */
         return SY_OK;
     return sy_error_set(SY_EUNSUPPORTED, "opsets below %d are not supported, export it again",
                         MIN_OPSET);

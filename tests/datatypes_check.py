@@ -38,6 +38,7 @@ LIST = {"INT8": "int_contents", "INT16": "int_contents", "INT32": "int_contents"
 
 class Server:
     def __init__(self, folder, *args):
+        self.folder = folder
         self.log_path = os.path.join(folder, "log")
         self.socket = os.path.join(folder, "socket")
         with open(self.log_path, "w") as log:
@@ -281,11 +282,68 @@ def test_strings_refused(server):
         assert error.code == 400 and b"UTF-8" in error.read()
 
 
+# ---- words, labels, trees: against ONNX Runtime -----------------------------------------------------------------
+
+
+def learn_models(folder):
+    words = ["dog", "fox", "lazy", "quick", "the"]
+    ml = [("ai.onnx.ml", 3), ("com.microsoft", 1)]
+    nodes = [h.make_node("StringNormalizer", ["t"], ["low"], case_change_action="LOWER", locale="C.UTF-8"),
+             h.make_node("Tokenizer", ["low"], ["tokens"], domain="com.microsoft", mark=0, pad_value="#", mincharnum=1, tokenexp="[a-zA-Z0-9_]+"),
+             h.make_node("TfIdfVectorizer", ["tokens"], ["counts"], mode="TF", min_gram_length=1, max_gram_length=2, max_skip_count=0, ngram_counts=[0, 5],
+                         ngram_indexes=[0, 1, 2, 3, 4, 5], pool_strings=words + ["quick", "fox"]),
+             h.make_node("TreeEnsembleClassifier", ["counts"], ["label", "scores"], domain="ai.onnx.ml", nodes_treeids=[0] * 5, nodes_nodeids=[0, 1, 2, 3, 4],
+                         nodes_featureids=[1, 0, 0, 0, 0], nodes_values=[0.5, 0.5, 0.0, 0.0, 0.0], nodes_modes=["BRANCH_LEQ", "BRANCH_GT", "LEAF", "LEAF", "LEAF"],
+                         nodes_truenodeids=[1, 2, 0, 0, 0], nodes_falsenodeids=[4, 3, 0, 0, 0], nodes_hitrates=[1.0] * 5, class_treeids=[0] * 3, class_nodeids=[2, 3, 4],
+                         class_ids=[0, 1, 2], class_weights=[1.0, 1.0, 1.0], classlabels_strings=["a dog", "neither", "\u00e9 fox"], post_transform="NONE")]
+    write_model(folder, "words", nodes, [("t", T.STRING, ["n"])], [("counts", T.FLOAT, ["n", 6]), ("label", T.STRING, ["n"]), ("scores", T.FLOAT, ["n", 3])], domains=ml)
+    nodes = [h.make_node("LabelEncoder", ["t"], ["code"], domain="ai.onnx.ml", keys_strings=["x", "y"], values_int64s=[7, -9], default_int64=3),
+             h.make_node("LabelEncoder", ["code"], ["back"], domain="ai.onnx.ml", keys_int64s=[7, -9], values_strings=["seven", "nine"], default_string="none"),
+             h.make_node("OneHotEncoder", ["t"], ["hot"], domain="ai.onnx.ml", cats_strings=["y", "z"], zeros=1)]
+    write_model(folder, "labels", nodes, [("t", T.STRING, ["n"])], [("code", T.INT64, ["n"]), ("back", T.STRING, ["n"]), ("hot", T.FLOAT, ["n", 2])], domains=ml)
+    nodes = [h.make_node("StringConcat", ["t" if i == 0 else f"t{i}"] * 2, [f"t{i + 1}"]) for i in range(9)]
+    write_model(folder, "doubled", nodes, [("t", T.STRING, ["n"])], [("t9", T.STRING, ["n"])], opset=20)
+
+
+def check_learned(server, model, x):
+    import onnxruntime
+    path = os.path.join(server.folder, "models", model, "1", "model.onnx")
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    with switchyard.Client("unix:" + server.socket) as client:
+        got = client.infer(model, {"t": x})
+    for output, want in zip(session.get_outputs(), session.run(None, {"t": x})):
+        want = of_bytes(want) if want.dtype == object else want
+        assert got[output.name].shape == want.shape and (got[output.name] == want).all(), (output.name, got[output.name], want)
+
+
+def test_learned_words(server):
+    texts = ["The QUICK fox jumps", "lazy dog, lazy dog", "", "nothing here", "the quick fox and the dog"]
+    for n in (1, 2, 5):
+        check_learned(server, "words", np.array(texts[:n], object))
+
+
+def test_learned_labels(server):
+    check_learned(server, "labels", np.array(["x", "y", "z", "", "x"], object))
+
+
+def test_strings_that_grow(server):
+    with switchyard.Client("unix:" + server.socket) as client:
+        for text in ("ab", "abcdefgh" * 40):  # the second needs more than what it is given at first
+            assert client.infer("doubled", {"t": np.array([text], object)})["t9"][0] == text.encode() * 512
+        try:
+            client.infer("doubled", {"t": np.array(["abcdefgh" * 4000], object)})
+            raise AssertionError("not refused")
+        except switchyard.SwitchyardError as error:
+            assert error.status == "ETOOBIG", error
+        assert client.infer("doubled", {"t": np.array(["z"], object)})["t9"][0] == b"z" * 512
+
+
 def main():
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
         integers_model(folder)
         strings_models(folder)
+        learn_models(folder)
         server = Server(folder, "--string-bytes", "2M")
         try:
             for name, test in sorted(globals().items()):

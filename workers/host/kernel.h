@@ -104,7 +104,7 @@ void sy_array_at(const struct sy_array *a, int64_t i, int64_t *at);
 int64_t sy_array_offset(const struct sy_array *shape, int64_t i, const int64_t *strides);
 void sy_array_copy(const struct sy_array *to, int64_t i, const struct sy_array *from, int64_t k);
 bool sy_is_float(enum sy_dtype dtype);
-/* Cast from or to strings (kernel_text_cast.c). */
+/* Cast from or to strings (kernel_casts.c). */
 int sy_cast_strings(const struct sy_call *call);
 
 /* The i-th input, or NULL if it is left out. */

@@ -3,19 +3,20 @@
 #include "runtime/base/status.h"
 #include "workers/host/kernel.h"
 
-enum { LANES = 8, ROWS_A_BLOCK = 64 };
+enum { LANES = 8, LEAST_ROWS = 64, MOST_ROWS = 512, PIECES = 8 };
 enum { X, NODES, TREES, LEAVES, THRESHOLDS }; /* inputs */
 
 struct node {
     float threshold;
     int32_t feature; /* times 2, and whether NaN goes to `yes` */
-    int32_t yes, no;
+    int32_t side[2]; /* yes, no */
 };
 
-/* From each lane's node to its leaf; a leaf leads to itself. */
+/* From each lane's node to its leaf; a leaf leads to itself. Inlined where `lanes` is a constant. */
 #define WALK(name, type, threshold)                                                          \
-    static void name(const struct node *nodes, const double *wide, int32_t depth, int lanes, \
-                     const type *const *x, int32_t *at)                                      \
+    static inline __attribute__((always_inline)) void name##_lanes(                          \
+        const struct node *nodes, const double *wide, int32_t depth, int lanes,              \
+        const type *const *x, int32_t *at)                                                   \
     {                                                                                        \
         (void)wide;                                                                          \
         for (int32_t step = 0; step < depth; step++) {                                       \
@@ -23,14 +24,22 @@ struct node {
             for (int l = 0; l < lanes; l++) {                                                \
                 const struct node *n = &nodes[at[l]];                                        \
                 type v = x[l][n->feature >> 1];                                              \
-                bool yes = (v <= (threshold)) | ((n->feature & 1) & (v != v));               \
-                int32_t next = yes ? n->yes : n->no;                                         \
+                int32_t yes = (v <= (threshold)) | ((n->feature & 1) & (v != v));            \
+                int32_t next = n->side[1 - yes];                                             \
                 moved |= next ^ at[l];                                                       \
                 at[l] = next;                                                                \
             }                                                                                \
             if (moved == 0)                                                                  \
                 break;                                                                       \
         }                                                                                    \
+    }                                                                                        \
+    static void name(const struct node *nodes, const double *wide, int32_t depth, int lanes, \
+                     const type *const *x, int32_t *at)                                      \
+    {                                                                                        \
+        if (lanes == LANES)                                                                  \
+            name##_lanes(nodes, wide, depth, LANES, x, at);                                  \
+        else                                                                                 \
+            name##_lanes(nodes, wide, depth, lanes, x, at);                                  \
     }
 WALK(walk_floats, float, n->threshold)
 WALK(walk_doubles, double, (double)n->threshold)
@@ -164,9 +173,11 @@ static int run_trees(const struct sy_call *call)
     int64_t rows = e.targets ? call->out[0].n / e.targets : 0;
     for (int64_t i = 0; i < call->out[0].n; i++)
         scores[i] = e.how == MIN || e.how == MAX ? NAN : 0;
+    /* A tree serves a whole block while it is in the cache; threads share the blocks. */
+    int64_t block = SY_MIN(SY_MAX(rows / PIECES, LEAST_ROWS), MOST_ROWS) / LANES * LANES;
 #pragma omp parallel for schedule(static) if (rows * e.n_trees > 2048)
-    for (int64_t first = 0; first < rows; first += ROWS_A_BLOCK) {
-        int64_t n = SY_MIN(ROWS_A_BLOCK, rows - first);
+    for (int64_t first = 0; first < rows; first += block) {
+        int64_t n = SY_MIN(block, rows - first);
         if (n < LANES)
             for (int64_t i = 0; i < n; i++)
                 run_row(&e, first + i, scores + (first + i) * e.targets);
