@@ -1,4 +1,5 @@
 /* A graph's inputs with their shapes, which dimension of them is the batch and which stay open, and its outputs. */
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -15,16 +16,27 @@ static bool is_open(const Onnx__TensorShapeProto__Dimension *dim)
            dim->dim_value < 0;
 }
 
+/* "" if it has none, or one without a letter: "?" (Paddle's) or "-1" of two dimensions does not say that they are equal. */
+static const char *name_of(const Onnx__TensorShapeProto__Dimension *dim)
+{
+    const char *name = dim->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM
+                           ? sy_onnx_text(dim->dim_param)
+                           : "";
+    for (const char *c = name; *c; c++)
+        if (isalpha((unsigned char)*c) || (unsigned char)*c >= 0x80)
+            return name;
+    return "";
+}
+
 /* Whether the caller has a number for dimension i of the input. */
 static bool given_size(const struct sy_onnx_reader *r, const char *input, int i,
                        const Onnx__TensorShapeProto__Dimension *dim, int64_t *size)
 {
-    bool named = dim->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM;
+    const char *name = name_of(dim);
     char place[256];
     snprintf(place, sizeof place, "%.200s.%d", input, i);
     for (int k = 0; k < r->n_dims; k++) {
-        if (strcmp(r->dims[k].name, place) != 0 &&
-            (!named || strcmp(r->dims[k].name, sy_onnx_text(dim->dim_param)) != 0))
+        if (strcmp(r->dims[k].name, place) != 0 && (!*name || strcmp(r->dims[k].name, name) != 0))
             continue;
         r->dims_used[k] = true;
         *size = r->dims[k].size;
@@ -39,14 +51,6 @@ static const Onnx__TensorShapeProto *shape_of(const Onnx__ValueInfoProto *info)
                    info->type->tensor_type
                ? info->type->tensor_type->shape
                : NULL;
-}
-
-/* "" if it has none. */
-static const char *name_of(const Onnx__TensorShapeProto__Dimension *dim)
-{
-    return dim->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM
-               ? sy_onnx_text(dim->dim_param)
-               : "";
 }
 
 static bool says_batch(const char *name)

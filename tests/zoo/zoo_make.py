@@ -65,6 +65,12 @@ def settle(module):
         if isinstance(part, torch.nn.modules.batchnorm._BatchNorm):
             part.running_mean.uniform_(-0.1, 0.1)
             part.running_var.uniform_(0.8, 1.2)
+    if hasattr(module, "SETTLED_BY"):
+        for part in module.modules():
+            if isinstance(part, torch.nn.modules.batchnorm._BatchNorm):
+                part.momentum = 1.0
+        with torch.no_grad():
+            module.train()(torch.randn(module.SETTLED_BY))
     return module.eval()
 
 
