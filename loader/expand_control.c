@@ -159,7 +159,7 @@ static bool find_branch(const struct sy_infer *in, const struct sy_node *node, i
     int condition = sy_node_input(node, 0);
     const struct sy_tensor *t = condition < 0 ? NULL : &in->graph->tensors[condition];
     if (!t || !t->data || t->dtype != SY_DTYPE_BOOL || t->data_bytes != 1)
-        return sy_choices_find(in, node, taken);
+        return sy_branches_find(in, node, taken);
     *taken = *(const unsigned char *)t->data != 0;
     return true;
 }

@@ -443,7 +443,7 @@ static int check_inputs(const struct sy_graph *graph)
 }
 
 /* With open sizes: what was assumed of them becomes the graph's conditions, and usual sizes that it allows are found. */
-static int infer_open(struct sy_graph *graph, struct sy_choices *choices)
+static int infer_open(struct sy_graph *graph, struct sy_branches *choices)
 {
     struct sy_facts facts = {.choices = choices};
     int status = infer(graph, false, NULL, &facts);
@@ -462,7 +462,7 @@ static int infer_open(struct sy_graph *graph, struct sy_choices *choices)
     return status;
 }
 
-int sy_infer_one_way(struct sy_graph *graph, struct sy_choices *choices)
+int sy_infer_one_way(struct sy_graph *graph, struct sy_branches *choices)
 {
     SY_TRY(check_inputs(graph));
     if (graph->n_symbols > 0) {

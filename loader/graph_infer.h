@@ -12,7 +12,7 @@
 
 struct sy_sequence; /* expand.h */
 struct sy_facts;    /* size_facts.h */
-struct sy_choices;  /* infer_ways.h */
+struct sy_branches;  /* infer_ways.h */
 
 /* A float: a quotient of sizes. */
 struct sy_fraction {
@@ -126,7 +126,7 @@ int sy_infer_body(struct sy_infer *in, struct sy_node *node, const char *name, i
  * are to be sorted afterwards. */
 int sy_infer_hand_down(const struct sy_infer *in, int outer, struct sy_graph *body, int input);
 /* Inference of a graph as it was read, in the way that `choices` say (infer_ways.h). */
-int sy_infer_one_way(struct sy_graph *graph, struct sy_choices *choices);
+int sy_infer_one_way(struct sy_graph *graph, struct sy_branches *choices);
 /* Inference of `graph` with the largest sizes that its data can lead to; is_unknown[i]: none follows for output i. The graph is good for nothing else
  * afterwards. */
 int sy_infer_bound(struct sy_graph *graph, bool *is_unknown);

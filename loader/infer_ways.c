@@ -12,14 +12,14 @@
 /* ---- choices ------------------------------------------------------------------------------------ */
 
 /* NULL: there are none. What a body needs of sizes is no condition of the whole model: it may not run. */
-static struct sy_choices *choices_of(const struct sy_infer *in)
+static struct sy_branches *choices_of(const struct sy_infer *in)
 {
     return in->facts && !in->is_body ? in->facts->choices : NULL;
 }
 
 static const struct sy_choice *find_choice(const struct sy_infer *in, const struct sy_node *node)
 {
-    const struct sy_choices *c = choices_of(in);
+    const struct sy_branches *c = choices_of(in);
     const char *result = node->n_outputs > 0 && node->outputs[0] >= 0
                              ? in->graph->tensors[node->outputs[0]].name
                              : "";
@@ -29,9 +29,9 @@ static const struct sy_choice *find_choice(const struct sy_infer *in, const stru
     return NULL;
 }
 
-int sy_choices_offer(const struct sy_infer *in, const struct sy_node *node)
+int sy_branches_offer(const struct sy_infer *in, const struct sy_node *node)
 {
-    struct sy_choices *c = choices_of(in);
+    struct sy_branches *c = choices_of(in);
     int condition = sy_node_input(node, 0);
     if (!c || c->open || c->n == SY_MOST_CHOICES || condition < 0 || !in->values[condition] ||
         node->outputs[0] < 0 || find_choice(in, node))
@@ -39,7 +39,7 @@ int sy_choices_offer(const struct sy_infer *in, const struct sy_node *node)
     return sy_graph_strdup(in->graph->tensors[node->outputs[0]].name, &c->open);
 }
 
-bool sy_choices_find(const struct sy_infer *in, const struct sy_node *node, int *taken)
+bool sy_branches_find(const struct sy_infer *in, const struct sy_node *node, int *taken)
 {
     const struct sy_choice *choice = find_choice(in, node);
     int condition = sy_node_input(node, 0);
@@ -61,7 +61,7 @@ struct way {
 struct ways {
     const struct sy_graph *as_read; /* its constants are borrowed */
     bool is_sized;                  /* a symbol stands for N */
-    struct sy_choices choices;      /* without `open` */
+    struct sy_branches choices;      /* without `open` */
     struct way best;
 };
 
@@ -83,16 +83,16 @@ static void drop(struct way *way)
     *way = (struct way){0};
 }
 
-static void infer_way(struct way *way, const struct sy_choices *choices)
+static void infer_way(struct way *way, const struct sy_branches *choices)
 {
-    struct sy_choices own = *choices;
+    struct sy_branches own = *choices;
     own.open = NULL;
     way->status = sy_infer_one_way(way->graph, &own);
     way->open = own.open;
 }
 
 /* A copy of what was read, inferred. Its failure is in way->status; what is returned is that of copying. */
-static int try_way(const struct ways *w, bool is_sized, const struct sy_choices *choices,
+static int try_way(const struct ways *w, bool is_sized, const struct sy_branches *choices,
                    struct way *way)
 {
     *way = (struct way){0};

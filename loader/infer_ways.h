@@ -8,7 +8,7 @@
 
 enum { SY_MOST_CHOICES = 16 };
 
-struct sy_choices {
+struct sy_branches {
     int n;
     struct sy_choice {
         char *result; /* the If's first result */
@@ -18,8 +18,8 @@ struct sy_choices {
 };
 
 /* Notes that the node is an If for which there is a choice, if no other is noted yet. */
-int sy_choices_offer(const struct sy_infer *in, const struct sy_node *node);
+int sy_branches_offer(const struct sy_infer *in, const struct sy_node *node);
 /* Whether a branch was chosen for the If: SY_ELSE or SY_THEN. */
-bool sy_choices_find(const struct sy_infer *in, const struct sy_node *node, int *taken);
+bool sy_branches_find(const struct sy_infer *in, const struct sy_node *node, int *taken);
 
 #endif
