@@ -12,7 +12,7 @@
 
 struct sy_sequence; /* expand.h */
 struct sy_facts;    /* size_facts.h */
-struct sy_branches;  /* infer_ways.h */
+struct sy_branches; /* infer_ways.h */
 
 /* A float: a quotient of sizes. */
 struct sy_fraction {

@@ -61,7 +61,7 @@ struct way {
 struct ways {
     const struct sy_graph *as_read; /* its constants are borrowed */
     bool is_sized;                  /* a symbol stands for N */
-    struct sy_branches choices;      /* without `open` */
+    struct sy_branches choices;     /* without `open` */
     struct way best;
 };
 

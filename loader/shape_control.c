@@ -100,7 +100,7 @@ int sy_rule_if(struct sy_infer *in, struct sy_node *node)
             return sy_infer_fail(node, SY_EUNSUPPORTED, "its branches give result %d other types",
                                  i);
         if (!sy_infer_same_shape(in, node, &a->shape, &b->shape)) {
-            SY_TRY(sy_choices_offer(in, node));
+            SY_TRY(sy_branches_offer(in, node));
             return sy_infer_put_off(in, node, "its branches give result %d other shapes", i);
         }
         if (node->outputs[i] >= 0)

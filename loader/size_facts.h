@@ -12,8 +12,8 @@ struct sy_facts {
         int atom; /* size_expr.h */
         struct sy_dim to;
     } * rewrites;
-    struct sy_choices *choices; /* of branches; the caller's */
-    int64_t n_misfits;          /* of sizes that were to be the same, and cannot be */
+    struct sy_branches *choices; /* of branches; the caller's */
+    int64_t n_misfits;           /* of sizes that were to be the same, and cannot be */
 };
 
 void sy_facts_finish(struct sy_facts *facts);
