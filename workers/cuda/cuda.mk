@@ -38,7 +38,7 @@ $(OBJ)/%.o: %.cu | $(GEN_HDR)
 	$(Q)$(NVCC) -I/proc/self/cwd $(NVCCFLAGS) $(CPPFLAGS) -MMD -MP -MF $(@:.o=.d) -c /proc/self/cwd/$< -o $@
 $(OBJ)/workers/cuda/%.o: CPPFLAGS += -isystem $(CUDA_HOME)/include
 ifneq ($(CUDA_ENGINE_OBJ),)
-CUDA_PLUGIN_LIBS := -L$(dir $(CUDART)) $(CUDA_ENGINE_LIBS) -lstdc++ -lmsgpackc -lxxhash -lm
+CUDA_PLUGIN_LIBS := -L$(dir $(CUDART)) $(CUDA_ENGINE_LIBS) -lstdc++ -lmsgpackc -lxxhash -lpcre2-8 -lm
 CUDA_PLUGIN_RPATH := -Wl,-rpath,$(patsubst %/,%,$(dir $(CUDART)))
 endif
 
