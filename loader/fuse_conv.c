@@ -178,16 +178,24 @@ static bool read_pair(const struct sy_fuse *f, const struct sy_node *node, int64
     return true;
 }
 
+/* Its weights are whole numbers, or such times steps: products of 8 bits (fuse_int8.h). */
+static bool is_quantized(const struct sy_node *conv)
+{
+    return sy_node_int(conv, "whole", 0) || sy_node_attr(conv, "steps");
+}
+
 /* Conv(x) times, over, plus or minus a constant -> Conv(x). */
 int sy_fuse_conv_pairs(struct sy_fuse *f)
 {
     for (int n = 0; n < f->graph->n_nodes; n++) {
         struct sy_node *node = &f->graph->nodes[n];
-        bool is_pair = node->op == SY_OP_MUL || node->op == SY_OP_DIV || node->op == SY_OP_ADD ||
-                       node->op == SY_OP_SUB;
-        if (is_pair && node->n_inputs == 2)
-            SY_TRY(fold_affine(f, node, sy_fuse_maker(f, node->inputs[0], SY_OP_CONV) ? 0 : 1,
-                               read_pair));
+        bool scales = node->op == SY_OP_MUL || node->op == SY_OP_DIV;
+        if ((!scales && node->op != SY_OP_ADD && node->op != SY_OP_SUB) || node->n_inputs != 2)
+            continue;
+        int input = sy_fuse_maker(f, node->inputs[0], SY_OP_CONV) ? 0 : 1;
+        const struct sy_node *conv = sy_fuse_maker(f, node->inputs[input], SY_OP_CONV);
+        if (conv && !(scales && is_quantized(conv)))
+            SY_TRY(fold_affine(f, node, input, read_pair));
     }
     return SY_OK;
 }

@@ -162,9 +162,13 @@ static int empty_body(const struct place *p, const bool *known_inputs)
     bool *known;
     SY_TRY(find_known(p->body, known_inputs, &known));
     int status = SY_OK;
-    for (int k = 0; k < p->body->n_nodes && status == SY_OK; k++)
+    for (int k = 0; k < p->body->n_nodes && status == SY_OK; k++) {
+        const struct sy_node *node = &p->body->nodes[k];
         if (leaves(p, k, known))
             status = move_out(p, k);
+        else if (may_leave(node))
+            known[node->outputs[0]] = false; /* so what reads it stays, too */
+    }
     free(known);
     sy_graph_compact(p->body);
     return status;

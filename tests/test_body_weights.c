@@ -168,6 +168,45 @@ static void test_either_branch(void **state)
     sy_graph_free(g);
 }
 
+/* o = x (c + c) with c = w + w: c is also what the body hands out, so it is made there, and so is what reads it. */
+static void add_handing_out(struct ob *body)
+{
+    ob_graph(body);
+    ob_add(body, "Add", NAMES("w3", "w3"), NAMES("c"));
+    ob_add(body, "Add", NAMES("c", "c"), NAMES("d"));
+    ob_add(body, "Mul", NAMES("x", "d"), NAMES("o"));
+    ob_input(body, OB_GRAPH_OUTPUT, "o", FLOAT, DIMS(-1, 3));
+    ob_input(body, OB_GRAPH_OUTPUT, "c", FLOAT, DIMS(3));
+}
+
+static void test_constant_handed_out(void **state)
+{
+    (void)state;
+    float w3[] = {1, 2, 3}, x[] = {1, 1, 1, 2, 2, 2};
+    unsigned char flag = 1;
+    struct sized_output out;
+    ob_graph(&graph);
+    ob_initializer(&graph, "w3", FLOAT, DIMS(3), w3, sizeof w3);
+    ob_input(&graph, OB_GRAPH_INPUT, "x", FLOAT, DIMS(-1, 3));
+    ob_input(&graph, OB_GRAPH_INPUT, "flag", BOOL, 0, NULL);
+    add_handing_out(&inner[0]);
+    add_handing_out(&inner[1]);
+    ob_node(&node, "If", NAMES("flag"), NAMES("y", "z"));
+    ob_attr_graph(&node, "then_branch", &inner[0]);
+    ob_attr_graph(&node, "else_branch", &inner[1]);
+    ob_message(&graph, OB_GRAPH_NODE, &node);
+    ob_input(&graph, OB_GRAPH_OUTPUT, "y", FLOAT, DIMS(-1, 3));
+    ob_input(&graph, OB_GRAPH_OUTPUT, "z", FLOAT, DIMS(3));
+    ob_save(ob_path, &graph, 14);
+    struct sy_graph *g = sized_import(ob_path);
+    if (sized_run(g, 2, (struct sized_input[]){{x, 2, {2, 3}}, {&flag, 0, {0}}}, &out) < 0)
+        fail_msg("%s", sy_error_text());
+    for (int k = 0; k < 6; k++)
+        assert_true(((float *)out.data)[k] == 4 * w3[k % 3] * x[k]);
+    free(out.data);
+    sy_graph_free(g);
+}
+
 /* Two levels of If: the inner condition is a constant, the outer one the request's. The other branch gives another shape, and takes any number of
  * features: what the first one needs of x must not be asked of it. */
 static void open_levels(void)
@@ -222,6 +261,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_either_branch),
+        cmocka_unit_test(test_constant_handed_out),
         cmocka_unit_test(test_two_levels),
     };
     seed = rig_start();

@@ -222,7 +222,7 @@ static void test_qlinear_conv(void **state)
     }
 }
 
-/* DequantizeLinear -> Conv -> Relu, Clip, Sigmoid or nothing -> QuantizeLinear or nothing. */
+/* DequantizeLinear -> Conv -> Relu, Clip, Sigmoid, times a constant or nothing -> QuantizeLinear or nothing. */
 static void test_conv_between(void **state)
 {
     (void)state;
@@ -230,7 +230,7 @@ static void test_conv_between(void **state)
         struct conv c = random_conv();
         struct sy_graph *g = gb_new("conv between");
         static const enum sy_op after[] = {SY_OP_RELU, SY_OP_CLIP, SY_OP_SIGMOID};
-        int n = c.spatial + 2, kind = (int)rig_int(&seed, 0, 3);
+        int n = c.spatial + 2, kind = (int)rig_int(&seed, 0, 4);
         int64_t each = rig_int(&seed, 0, 1) ? c.out : 1;
         int x8 = gb_input_of(g, c.x, n, c.x_dims),
             x = dequantize(g, x8, scalar_scale(g, 0.01, 0.05), scalar_zero(g, c.x), n, c.x_dims, 1);
@@ -246,6 +246,8 @@ static void test_conv_between(void **state)
             gb_float(g, "min", -0.5f);
             gb_float(g, "max", 3);
         }
+        if (kind == 4)
+            y = gb_node(g, SY_OP_MUL, 2, (const int[]){y, scalar_scale(g, 0.3, 3)}, n, c.y_dims);
         if (rig_int(&seed, 0, 3))
             y = quantize(g, y, c.y, scalar_scale(g, 0.02, 0.2), scalar_zero(g, c.y), n, c.y_dims);
         gb_output(g, y);

@@ -19,7 +19,11 @@
 #define N_RESTED      7
 #define REST_NS       (10 * SY_NS_PER_MS) /* longer than OpenMP's threads spin: some 3 ms */
 #define SOLO_MOST_NS  (10 * SY_NS_PER_MS) /* above it waking the threads is less than a hundredth */
-#define SOLO_SIZES    16
+/* One thread saves some 10 to 100 us of a layer. A wrong choice, of times measured on a busy machine or at other sizes than a request's, costs the
+ * layer's time once more: such layers are all threads'. */
+#define SOLO_LAYER_NS      (200 * SY_NS_PER_US)
+#define SOLO_LAYER_OPEN_NS (20 * SY_NS_PER_US) /* where requests choose sizes */
+#define SOLO_SIZES         16
 
 struct rig {
     const struct sy_package *package;
@@ -204,9 +208,18 @@ static void times_at(uint64_t *const layer_ns[SY_PROFILE_BATCHES], const int64_t
     }
 }
 
-/* The masks of solo layers for all batch sizes up to 2^(SOLO_SIZES - 1), and the profile's times with them. */
-static int choose_solo(const struct both *both, int n, struct sy_profile *out)
+/* What is sized at run takes the time that the run's data takes, not the profile's. */
+static bool may_be_solo(const struct sy_package *package, int layer)
 {
+    return package->graph->nodes[package->layers[layer].node].op != SY_OP_AT_RUN;
+}
+
+/* The masks of solo layers for all batch sizes up to 2^(SOLO_SIZES - 1), and the profile's times with them. */
+static int choose_solo(const struct sy_package *package, const struct both *both,
+                       struct sy_profile *out)
+{
+    int n = package->n_layers;
+    uint64_t most = package->graph->n_symbols > 0 ? SOLO_LAYER_OPEN_NS : SOLO_LAYER_NS;
     uint64_t *one = calloc((size_t)n, sizeof *one), *team = calloc((size_t)n, sizeof *team);
     unsigned char *solo = calloc((size_t)n, 1);
     out->solo_batches = calloc((size_t)n, sizeof *out->solo_batches);
@@ -216,7 +229,8 @@ static int choose_solo(const struct both *both, int n, struct sy_profile *out)
         times_at(both->layer_ns[0], out->batch, n, (int64_t)1 << k, team);
         sy_solo_choose(n, one, team, wake_ns(both, n), solo);
         for (int i = 0; i < n; i++)
-            out->solo_batches[i] |= (uint32_t)solo[i] << k;
+            out->solo_batches[i] |= (uint32_t)(solo[i] && one[i] <= most && may_be_solo(package, i))
+                                    << k;
     }
     for (int b = 0; has_memory && b < SY_PROFILE_BATCHES; b++)
         for (int i = 0; i < n; i++)
@@ -256,8 +270,8 @@ static int measure_solo(struct rig *rig, uint64_t rested_ns, struct sy_profile *
                                      b == 0 ? &both.rested_ns[1] : NULL)
                      : sy_error_set(SY_ENOMEM_HOST, "no memory to profile one thread");
     }
-    if (status == SY_OK)
-        status = choose_solo(&both, n, out);
+    if (status == SY_OK && both.rested_ns[1] > 0) /* else waking is less than a hundredth */
+        status = choose_solo(rig->package, &both, out);
     for (int b = 0; b < SY_PROFILE_BATCHES; b++)
         free(both.layer_ns[1][b]);
     free(layers);

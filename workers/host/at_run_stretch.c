@@ -242,7 +242,7 @@ static int make(struct sy_at_stretches *all, const struct sy_at_frame *f,
     uint64_t held = held_bytes(), packed = sy_body_packed_bytes();
     int status = s ? fill(s, f, nodes) : sy_error_set(SY_ENOMEM_HOST, "no memory for a stretch");
     if (status == SY_OK)
-        status = sy_stretch_make(f, nodes, like ? &like->made.body : NULL, &s->made);
+        status = sy_stretch_make(f, nodes, like ? &like->made : NULL, &s->made);
     if (status < 0) {
         if (s)
             free_stretch(s);

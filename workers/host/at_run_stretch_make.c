@@ -318,18 +318,18 @@ static bool is_out_of_memory(int status)
 }
 
 int sy_stretch_make(const struct sy_at_frame *f, const struct sy_stretch_nodes *from,
-                    struct sy_body *like, struct sy_stretch_made *out)
+                    struct sy_stretch_made *like, struct sy_stretch_made *out)
 {
-    bool worth = false,
-         room = like || weight_bytes(f, from) <=
-                            SY_AT_RUN_PACKED - SY_MIN(sy_body_packed_bytes(), SY_AT_RUN_PACKED);
+    bool worth = false;
     int n = from->n, *nodes;
-    *out = (struct sy_stretch_made){0};
+    /* By the stretch alone: bits must not depend on what else the worker has. */
+    *out = (struct sy_stretch_made){.packs = like ? like->packs
+                                                  : weight_bytes(f, from) <= SY_AT_RUN_PACKED};
     SY_TRY(sy_graph_alloc((size_t)n, sizeof *nodes, &nodes));
     memcpy(nodes, from->nodes, (size_t)n * sizeof *nodes);
     int status = choose(f, nodes, &n, &worth);
     if (status == SY_OK && worth)
-        status = make(f, nodes, n, room, like, out);
+        status = make(f, nodes, n, out->packs, like ? &like->body : NULL, out);
     if (status == SY_OK && worth) {
         out->n = n;
         out->nodes = nodes;

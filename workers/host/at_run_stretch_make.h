@@ -14,6 +14,7 @@ struct sy_stretch_nodes {
 /* A stretch made ready. */
 struct sy_stretch_made {
     int n, *nodes;          /* that it runs, ascending; 0: nothing worth it */
+    bool packs;             /* weights are packed once, for all sizes of the stretch */
     struct sy_graph *graph; /* optimised */
     struct sy_body body;    /* of the graph */
     int *given;             /* per input of the graph: the frame's tensor */
@@ -22,9 +23,9 @@ struct sy_stretch_made {
 
 int sy_stretch_find_nodes(const struct sy_at_frame *frame, struct sy_stretch_nodes *out);
 void sy_stretch_nodes_finish(struct sy_stretch_nodes *nodes);
-/* like: of another size of the same stretch, whose packed weights are shared; NULL: none. ENOMEM only: what cannot be made has n 0. */
+/* like: of another size of the same stretch, whose packed weights are shared and whose choice to pack is kept; NULL: none. ENOMEM only: what cannot be made has n 0. */
 int sy_stretch_make(const struct sy_at_frame *frame, const struct sy_stretch_nodes *from,
-                    struct sy_body *like, struct sy_stretch_made *out);
+                    struct sy_stretch_made *like, struct sy_stretch_made *out);
 void sy_stretch_made_finish(struct sy_stretch_made *made);
 
 #endif

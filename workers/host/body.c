@@ -76,6 +76,9 @@ static uint64_t hash_layer(const struct sy_graph *graph, const struct sy_layer *
     uint64_t hash = XXH3_64bits(&node->op, sizeof node->op);
     for (int i = 0; i < node->n_attrs; i++) {
         const struct sy_attr *a = &node->attrs[i];
+        hash = XXH3_64bits_withSeed(a->name, strlen(a->name), hash);
+        if (a->kind == SY_ATTR_INTS)
+            hash = XXH3_64bits_withSeed(a->ints, (size_t)a->n * sizeof *a->ints, hash);
         if (a->kind == SY_ATTR_INT || a->kind == SY_ATTR_FLOAT)
             hash = XXH3_64bits_withSeed(a->kind == SY_ATTR_INT ? (const void *)&a->i : &a->f,
                                         a->kind == SY_ATTR_INT ? sizeof a->i : sizeof a->f, hash);
