@@ -90,7 +90,7 @@ static int write_sides(struct sy_trees *t, const struct sy_branch *b, int at, in
 {
     int yes = 0, no = 0;
     bool nan = b->nan_is_yes;
-    int more = b->mode == SY_BRANCH_MEMBER                           ? 2 * b->n_members
+    int more = b->mode == SY_BRANCH_MEMBER                           ? 2 * SY_MAX(b->n_members, 1)
                : b->mode == SY_BRANCH_EQ || b->mode == SY_BRANCH_NEQ ? 2
                                                                      : 1;
     SY_TRY(write_branch(t, b->yes, depth + more, &yes, deepest));

@@ -152,8 +152,9 @@ def test_options(server):
     client = server.client(verbose=False)
     x = numbers(2)
     got = client.infer("identity", [tensor(x)], model_version="1", priority=1, timeout=60 * 10**6, headers={"Switchyard-Tenant": "someone"},
-                       query_params={"a": "b c"}, parameters={"mine": "yes", "tenant": "other"})
+                       query_params={"a": "b c"}, parameters={"mine": "yes", "tenant": "someone"})
     assert np.array_equal(got.as_numpy("output"), x)
+    assert "other" in refused(400, client.infer, "identity", [tensor(x)], headers={"Switchyard-Tenant": "someone"}, parameters={"tenant": "other"})
     refused(404, client.infer, "identity", [tensor(x)], model_version="2")
     refused(404, client.infer, "nobody", [tensor(x)])
     assert "sequence" in refused(501, client.infer, "identity", [tensor(x)], sequence_id=5, sequence_start=True)

@@ -222,7 +222,7 @@ static void end_session(const struct generate *g)
 
     if (params && g->options.tenant)
         json_object_set_new(params, "tenant", json_string(g->options.tenant));
-    text = params && *g->session && !g->options.session_end ? json_dumps(params, 0) : NULL;
+    text = params && *g->session ? json_dumps(params, 0) : NULL;
     if (text && sy_client_call(g->client, "session_end", text, &answer) == SY_OK)
         free(answer);
     free(text);

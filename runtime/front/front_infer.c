@@ -226,6 +226,9 @@ int sy_front_infer_set_tenant(struct sy_front_infer *infer, const char *tenant)
     if (strlen(tenant) >= sizeof infer->tenant)
         return sy_error_set(SY_EARG, "a tenant's name of %zu bytes; at most %zu", strlen(tenant),
                             sizeof infer->tenant - 1);
+    if (infer->has_tenant && strcmp(infer->tenant, tenant) != 0)
+        return sy_error_set(SY_EARG, "two tenants, \"%s\" and \"%s\"", infer->tenant, tenant);
+    infer->has_tenant = true;
     strcpy(infer->tenant, tenant);
     infer->options.tenant = *infer->tenant ? infer->tenant : NULL;
     return SY_OK;
@@ -399,6 +402,8 @@ static void finish(struct sy_front_infer *infer, int status, const char *error)
     }
     sy_front_infer_give_back(infer, infer->inputs,
                              infer->graph->n_inputs); /* only the outputs are still needed */
+    if (status == SY_OK)
+        sy_front_infer_remember_strings(infer);
     note_end(infer, status, error);
     infer->done(infer->ctx, status, error);
 }

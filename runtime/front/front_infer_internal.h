@@ -32,8 +32,10 @@ struct sy_front_infer {
     enum sy_front_phase phase;
     int64_t batch;
     struct sy_sizes sizes; /* of the model's open dimensions */
+    int64_t string_base;   /* the heap for the strings that were sent; 0: none */
     struct sy_core_infer_options options;
     char tenant[SY_CORE_TENANT_NAME];
+    bool has_tenant;                /* the request's; else it is the model's */
     char session_id[SY_SESSION_ID]; /* "": none */
     bool session_starts, session_ends;
     struct sy_session *session; /* taken, from solve to the end of the run */
@@ -75,6 +77,8 @@ int sy_front_infer_output_shape(const struct sy_front_infer *infer, int output,
                                 struct sy_shape *shape);
 /* The size of the run's string heap, if the model has one; the strings' heads. */
 void sy_front_infer_size_strings(struct sy_front_infer *infer);
+/* After a run that was answered: the model's next requests begin with as much more than their own strings take as this one needed. */
+void sy_front_infer_remember_strings(struct sy_front_infer *infer);
 void sy_front_infer_write_heads(struct sy_front_infer *infer);
 /* After a run that failed with ETOOBIG: its inputs in larger memory; *more: there is a larger heap. */
 int sy_front_infer_grow_strings(struct sy_front_infer *infer, bool *more);

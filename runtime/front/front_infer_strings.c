@@ -57,10 +57,16 @@ int sy_front_infer_announce_strings(struct sy_front_infer *infer, int input, uin
     return SY_OK;
 }
 
-/* Rooms are remembered by content; strings' under another number. */
+/* Rooms are remembered by content; strings' under another number: how many times what the request's own strings take. */
 static uint64_t key_of(const struct sy_front_infer *infer)
 {
     return ~infer->model->package->content_hash;
+}
+
+/* The most bytes of strings that a run may have. */
+static int64_t most_heap(const struct sy_front_infer *infer)
+{
+    return sy_graph_string_heap(infer->graph, (uint64_t)sy_front_infer_most_strings(infer));
 }
 
 void sy_front_infer_size_strings(struct sy_front_infer *infer)
@@ -73,8 +79,21 @@ void sy_front_infer_size_strings(struct sy_front_infer *infer)
     for (int i = 0; i < infer->graph->n_inputs; i++)
         if (sy_front_infer_has_strings(infer, i))
             bytes += infer->inputs[i].bytes;
-    infer->sizes.of[size] = SY_MAX(sy_graph_string_heap(infer->graph, bytes),
-                                   sy_front_room_recall(infer->front, key_of(infer)));
+    int64_t most = most_heap(infer), times = sy_front_room_recall(infer->front, key_of(infer));
+    infer->string_base = sy_graph_string_heap(infer->graph, bytes);
+    infer->sizes.of[size] = infer->string_base < most / SY_MAX(times, 1)
+                                ? infer->string_base * SY_MAX(times, 1)
+                                : SY_MAX(infer->string_base, most);
+}
+
+void sy_front_infer_remember_strings(struct sy_front_infer *infer)
+{
+    int size = sy_graph_string_size(infer->graph);
+
+    if (size >= 0 && infer->string_base > 0 && infer->sizes.of[size] > infer->string_base)
+        sy_front_room_remember(infer->front, key_of(infer),
+                               (infer->sizes.of[size] + infer->string_base - 1) /
+                                   infer->string_base);
 }
 
 void sy_front_infer_write_heads(struct sy_front_infer *infer)
@@ -103,7 +122,7 @@ static int move_input(struct sy_front_infer *infer, int input)
 int sy_front_infer_grow_strings(struct sy_front_infer *infer, bool *more)
 {
     int64_t *heap = &infer->sizes.of[sy_graph_string_size(infer->graph)];
-    int64_t most = sy_graph_string_heap(infer->graph, (uint64_t)sy_front_infer_most_strings(infer));
+    int64_t most = most_heap(infer);
 
     *more = *heap < most;
     if (!*more)
@@ -112,6 +131,5 @@ int sy_front_infer_grow_strings(struct sy_front_infer *infer, bool *more)
     for (int i = 0; i < infer->graph->n_inputs; i++)
         if (sy_front_infer_has_strings(infer, i) && infer->inputs[i].in_slab)
             SY_TRY(move_input(infer, i));
-    sy_front_room_remember(infer->front, key_of(infer), *heap);
     return SY_OK;
 }

@@ -300,19 +300,23 @@ int sy_sessions_take(struct sy_sessions *sessions, const struct sy_core_model_re
 
 /* ---- storing --------------------------------------------------------------------------------------------------- */
 
-int sy_sessions_check_room(const struct sy_sessions *sessions, const struct sy_session *session,
+int sy_sessions_check_room(const struct sy_sessions *sessions, struct sy_session *session,
                            uint64_t bytes)
 {
     uint64_t all = 0, tenants = 0;
 
     for (const struct sy_session *s = sessions->first; s; s = s->next) {
-        all += s == session ? 0 : s->bytes;
-        tenants += s == session || strcmp(s->tenant, session->tenant) != 0 ? 0 : s->bytes;
+        uint64_t has = s == session ? 0 : SY_MAX(s->bytes, s->wants);
+
+        all += has;
+        tenants += strcmp(s->tenant, session->tenant) == 0 ? has : 0;
     }
     bool is_tenants = tenants + bytes > sessions->limits.tenant_bytes;
     uint64_t limit = is_tenants ? sessions->limits.tenant_bytes : sessions->limits.bytes;
-    if (!is_tenants && all + bytes <= limit)
+    if (!is_tenants && all + bytes <= limit) {
+        session->wants = bytes;
         return SY_OK;
+    }
     return sy_error_set(
         SY_EBUSY,
         "session %s wants %llu bytes; %s sessions hold %llu of %llu: end some, or "
@@ -339,6 +343,7 @@ bool sy_sessions_store(struct sy_sessions *sessions, struct sy_session *session,
 void sy_sessions_give(struct sy_sessions *sessions, struct sy_session *session, bool ends)
 {
     session->is_busy = false;
+    session->wants = 0;
     session->used_ns = sy_clock_now();
     if (ends || !session->is_stored)
         remove_session(sessions, session);

@@ -44,6 +44,7 @@ struct sy_session {
     sy_ns used_ns;
     sy_ns idle_ns; /* it ends after so long */
     uint64_t bytes, n_runs;
+    uint64_t wants; /* what the request under way will leave */
     int n_pairs;
     struct sy_state_pair pairs[SY_MAX_ENDS];
     struct sy_session_tensor tensors[SY_MAX_ENDS]; /* one a pair, once is_stored */
@@ -67,7 +68,7 @@ void sy_sessions_destroy(struct sy_sessions *sessions);
 int sy_sessions_take(struct sy_sessions *sessions, const struct sy_core_model_ref *model,
                      const char *tenant, const char *id, bool start, struct sy_session **out);
 /* Whether it may store so many bytes. EBUSY: with what others have, and the limit. */
-int sy_sessions_check_room(const struct sy_sessions *sessions, const struct sy_session *session,
+int sy_sessions_check_room(const struct sy_sessions *sessions, struct sy_session *session,
                            uint64_t bytes);
 /* The run's results, n_pairs of them, are the session's now, with their slab memory; what it had is released. False: the table is closed, nothing was taken. */
 bool sy_sessions_store(struct sy_sessions *sessions, struct sy_session *session,

@@ -516,6 +516,17 @@ static int run_counted(const struct sy_kernel *kernel, struct sy_call *call)
     return status;
 }
 
+/* Ranks that the run decides: parts_shape needs a last dimension, or room for one more. */
+static int check_parts(const struct sy_node *node, const struct sy_array *x)
+{
+    bool fits = node->op == SY_OP_STRING_NORMALIZER
+                    ? x->rank == 1 || (x->rank == 2 && x->dims[0] == 1)
+                    : x->rank < SY_MAX_RANK;
+
+    return !counts_parts(node->op) || fits ? SY_OK
+                                           : sy_at_fail(node, "strings of %d dimensions", x->rank);
+}
+
 /* Counts first, with results of no size, then makes them. */
 int sy_at_node_count(struct sy_at_state *state, const struct sy_node *node,
                      struct sy_at_value *const *inputs, struct sy_at_value **outputs)
@@ -531,6 +542,7 @@ int sy_at_node_count(struct sy_at_state *state, const struct sy_node *node,
         if (inputs[i])
             call.in[i] = inputs[i]->a;
     }
+    SY_TRY(check_parts(node, &call.in[0]));
     for (int i = 0; i < call.n_out; i++)
         if (node->outputs[i] >= 0)
             counted_shape(&call, i, 0, &call.out[i]);

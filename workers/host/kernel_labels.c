@@ -334,7 +334,7 @@ static int run_grams(const struct sy_call *call)
             const void *key = key_of(x, row * n + i, &number, &bytes);
             items[i] = sy_key_map_find(g->items, key, bytes);
         }
-        for (int64_t skip = 0; skip <= g->skips; skip++)
+        for (int64_t skip = 0; skip <= SY_MIN(g->skips, n); skip++)
             for (int64_t i = 0; i < n; i++)
                 count_from(g, items, n, i, skip + 1, to);
         weigh(g, columns, to);

@@ -57,7 +57,9 @@ void sy_pattern_destroy(struct sy_pattern *p)
 int sy_pattern_find(struct sy_pattern *p, const char *text, size_t bytes, size_t from, bool *found,
                     size_t *start, size_t *end)
 {
-    int n = pcre2_match(p->code, (PCRE2_SPTR)text, bytes, from, 0, p->match, p->limits);
+    /* The match from the beginning has looked at all of the text: once is enough, or long texts take the square of their time. */
+    int n = pcre2_match(p->code, (PCRE2_SPTR)text, bytes, from, from > 0 ? PCRE2_NO_UTF_CHECK : 0,
+                        p->match, p->limits);
     *found = n >= 0;
     if (n == PCRE2_ERROR_NOMATCH)
         return SY_OK;

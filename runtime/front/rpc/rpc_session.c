@@ -1,5 +1,7 @@
 #include "runtime/front/rpc/rpc_session.h"
 
+#include <string.h>
+
 #include "runtime/base/status.h"
 #include "runtime/front/session_table.h"
 
@@ -36,6 +38,19 @@ int sy_rpc_session_list(const struct sy_front *front, json_t **out)
     return *out ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for the answer");
 }
 
+/* The tenant that requests without one get: the model's. */
+static void usual_tenant(const struct sy_front *front, const char *model,
+                         char tenant[SY_CORE_TENANT_NAME])
+{
+    struct sy_core_model_ref *ref;
+
+    *tenant = '\0';
+    if (front->handlers->model_acquire(front->core, model, 0, &ref) < 0)
+        return;
+    memcpy(tenant, ref->defaults.tenant, SY_CORE_TENANT_NAME);
+    front->handlers->model_release(front->core, ref);
+}
+
 int sy_rpc_session_end(const struct sy_front *front, const json_t *params)
 {
     const char *model = json_string_value(json_object_get(params, "model")),
@@ -46,5 +61,7 @@ int sy_rpc_session_end(const struct sy_front *front, const json_t *params)
     if (!model || !id)
         return sy_error_set(SY_EARG, "the parameter \"%s\" is missing or no string",
                             model ? "session" : "model");
-    return sy_sessions_end(front->sessions, model, tenant ? tenant : "", id);
+    char usual[SY_CORE_TENANT_NAME];
+    usual_tenant(front, model, usual);
+    return sy_sessions_end(front->sessions, model, tenant ? tenant : usual, id);
 }
