@@ -190,9 +190,21 @@ void sy_cuda_host_say(const struct sy_graph *graph, int node, const char *why)
         sy_op_name(first->op));
 }
 
+/* What goes in and out of the node crosses the link, and strings do not. */
+static int check_no_strings(const struct sy_graph *graph, const struct sy_node *node)
+{
+    bool has = false;
+    for (int i = 0; i < node->n_inputs; i++)
+        has |= node->inputs[i] >= 0 && graph->tensors[node->inputs[i]].dtype == SY_DTYPE_STRING;
+    for (int i = 0; i < node->n_outputs; i++)
+        has |= node->outputs[i] >= 0 && graph->tensors[node->outputs[i]].dtype == SY_DTYPE_STRING;
+    return has ? sy_unsupported(node, "strings, which are computed on the host alone") : SY_OK;
+}
+
 int sy_cuda_host_layout_layer(const struct sy_graph *graph, struct sy_layer *layer)
 {
     struct one_node one;
+    SY_TRY(check_no_strings(graph, &graph->nodes[layer->node]));
     SY_TRY(one_init(&one, graph, layer->node, NULL));
     int status = host.engine->layout_layer(&one.graph, &one.layer);
     for (int i = 0; status == SY_OK && i < one.layer.n_params; i++)
