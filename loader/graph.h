@@ -503,6 +503,9 @@ int sy_graph_room_size(const struct sy_graph *graph);
 bool sy_graph_grow_room(const struct sy_graph *graph, uint64_t has, uint64_t needs,
                         struct sy_sizes *sizes);
 bool sy_graph_is_sized_at_run(const struct sy_graph *graph, int tensor);
+/* Of those: the run decides one dimension only, by counting elements (NonZero, NonMaxSuppression), so where there is room for none the room's shape is
+ * the result's. */
+bool sy_graph_is_counted(const struct sy_graph *graph, int tensor);
 /* Room of any input or output in memory; what follows from its shape, and the dimensions behind it where a run says them. */
 uint64_t sy_graph_tensor_room(const struct sy_graph *graph, int tensor, int64_t batch);
 /* The same of a tensor of this shape, that it has with certain sizes (graph_bind.h). UINT64_MAX: more than can be counted. */

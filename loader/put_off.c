@@ -19,6 +19,36 @@ bool sy_graph_is_sized_at_run(const struct sy_graph *graph, int tensor)
     return false;
 }
 
+/* The node of the body that makes what it hands out at `place`, behind nodes that keep the elements; NULL: it makes none. */
+static const struct sy_node *body_maker(const struct sy_graph *body, int place)
+{
+    int tensor = body->outputs[place];
+    for (int n = body->n_nodes - 1; n >= 0; n--) {
+        const struct sy_node *node = &body->nodes[n];
+        if (node->n_outputs < 1 || node->outputs[0] != tensor)
+            continue;
+        if (node->op != SY_OP_CAST && node->op != SY_OP_IDENTITY && node->op != SY_OP_TRANSPOSE)
+            return node;
+        tensor = node->inputs[0];
+    }
+    return NULL;
+}
+
+bool sy_graph_is_counted(const struct sy_graph *graph, int tensor)
+{
+    for (int n = graph->n_nodes - 1; n >= 0; n--) {
+        const struct sy_node *node = &graph->nodes[n];
+        const struct sy_attr *body = node->op == SY_OP_AT_RUN ? sy_node_attr(node, "body") : NULL;
+        for (int i = 0; body && body->graph && i < node->n_outputs; i++) {
+            if (node->outputs[i] != tensor)
+                continue;
+            const struct sy_node *maker = body_maker(body->graph, i);
+            return maker && (maker->op == SY_OP_NON_ZERO || maker->op == SY_OP_NON_MAX_SUPPRESSION);
+        }
+    }
+    return false;
+}
+
 static uint64_t room_for_elements(const struct sy_tensor *t, int64_t batch)
 {
     return (uint64_t)sy_shape_elements(&t->shape, batch) * sy_dtype_bytes(t->dtype);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every datatype through every front end of `switchyard serve`: whole numbers of all widths, to their last bit, and strings.
+"""Every datatype through every front end of `switchyard serve`: whole numbers of all widths, to their last bit, strings, and no rows at all.
 
 Prints a line a test, as the C tests do. SY_BINARY: the program."""
 import json
@@ -338,12 +338,33 @@ def test_strings_that_grow(server):
         assert client.infer("doubled", {"t": np.array(["z"], object)})["t9"][0] == b"z" * 512
 
 
+# ---- no rows ---------------------------------------------------------------------------------------------------
+
+
+def empty_models(folder):
+    """What only a run can size, of no rows: places counted (known to be none), and a mean of them (which is not)."""
+    rows = [("x", T.FLOAT, ["b", 4])]
+    write_model(folder, "places", [h.make_node("NonZero", ["x"], ["n"]), h.make_node("Transpose", ["n"], ["t"], perm=[1, 0])], rows,
+                [("n", T.INT64, [2, "k"]), ("t", T.INT64, ["k", 2])])
+    write_model(folder, "mean_place", [h.make_node("NonZero", ["x"], ["n"]), h.make_node("ReduceSum", ["n"], ["s"], keepdims=0)], rows, [("s", T.INT64, [])])
+
+
+def test_no_rows(server):
+    none = np.zeros((0, 4), np.float32)
+    for get in (lambda m: over_triton(triton_http, server.http, m, {"x": none}, {"x": "FP32"}), lambda m: over_triton(triton_grpc, server.grpc, m, {"x": none}, {"x": "FP32"})):
+        got = get("places")
+        assert got["n"].shape == (2, 0) and got["t"].shape == (0, 2) and got["n"].dtype == np.int64
+    code, why = post(server, "mean_place", {"inputs": [{"name": "x", "shape": [0, 4], "datatype": "FP32", "data": []}]})
+    assert code == 400 and '"s"' in why, why
+
+
 def main():
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
         integers_model(folder)
         strings_models(folder)
         learn_models(folder)
+        empty_models(folder)
         server = Server(folder, "--string-bytes", "2M")
         try:
             for name, test in sorted(globals().items()):
