@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "loader/expand.h"
-#include "loader/infer_ways.h"
+#include "loader/branch_choices.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 

@@ -12,7 +12,7 @@
 
 struct sy_sequence; /* expand.h */
 struct sy_facts;    /* size_facts.h */
-struct sy_branches; /* infer_ways.h */
+struct sy_branches; /* branch_choices.h */
 
 /* A float: a quotient of sizes. */
 struct sy_fraction {
@@ -125,7 +125,7 @@ int sy_infer_body(struct sy_infer *in, struct sy_node *node, const char *name, i
 /* What a body captures as `input`, if it is a list of integers that is known, becomes the body's own, so that its shapes can depend on it. Nodes
  * are to be sorted afterwards. */
 int sy_infer_hand_down(const struct sy_infer *in, int outer, struct sy_graph *body, int input);
-/* Inference of a graph as it was read, in the way that `choices` say (infer_ways.h). */
+/* Inference of a graph as it was read, in the way that `choices` say (branch_choices.h). */
 int sy_infer_one_way(struct sy_graph *graph, struct sy_branches *choices);
 /* Inference of `graph` with the largest sizes that its data can lead to; is_unknown[i]: none follows for output i. The graph is good for nothing else
  * afterwards. */

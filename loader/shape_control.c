@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "loader/graph_infer.h"
-#include "loader/infer_ways.h"
+#include "loader/branch_choices.h"
 #include "loader/loop_trips.h"
 #include "loader/size_expr.h"
 #include "loader/size_facts.h"

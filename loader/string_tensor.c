@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "loader/graph_internal.h"
-#include "loader/put_off.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 

@@ -54,23 +54,11 @@ static int refuse(struct sy_front *front, enum sy_refusal reason, int status)
     return sy_refusals_note(&front->refused, reason, status);
 }
 
-static enum sy_refusal why_not_acquired(int status)
+int sy_front_infer_create(struct sy_front *front, struct sy_core_model_ref *ref,
+                          struct sy_front_infer **out)
 {
-    return status == SY_ENOTFOUND ? SY_REFUSED_NOT_FOUND : SY_REFUSED_UNAVAILABLE;
-}
+    struct sy_front_infer *infer = allocate(ref->package->graph);
 
-int sy_front_infer_create(struct sy_front *front, const char *model, int64_t version,
-                          struct sy_repository_wait *wait, struct sy_front_infer **out)
-{
-    struct sy_core_model_ref *ref;
-    struct sy_front_infer *infer;
-    int found = front->repository
-                    ? sy_repository_acquire(front->repository, model, version, wait, &ref)
-                    : front->handlers->model_acquire(front->core, model, version, &ref);
-
-    if (found != SY_OK)
-        return refuse(front, why_not_acquired(found), found);
-    infer = allocate(ref->package->graph);
     if (!infer) {
         front->handlers->model_release(front->core, ref);
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a request");

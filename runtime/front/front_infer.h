@@ -1,6 +1,6 @@
 /* One inference request, whatever protocol it came by: checked against its model, its tensors placed, run, answered from where they lie.
  *
- *   create ─> add_input, place_input, place_output, options ─> solve ─> prepare ─> write the inputs at input_data ─> start ─> done ─> output ─> destroy
+ *   create (acquire) ─> add_input, place_input, place_output, options ─> solve ─> prepare ─> write the inputs at input_data ─> start ─> done ─> output ─> destroy
  *                                                                                                            └ cancel ┘
  *
  * I1: the model's version is held from create to destroy: what is loaded or unloaded meanwhile does not touch the request.
@@ -15,14 +15,13 @@
 
 #include "loader/graph_bind.h"
 #include "runtime/front/front.h"
-#include "runtime/repository/repository.h"
 
 struct sy_front_infer;
 
-/* ENOTFOUND, EBUSY (it is loading), EIO/ECORRUPT (unavailable), ENOMEM_HOST, EUNSUPPORTED (more than SY_MAX_ENDS tensors). version 0: none named.
- * SY_REPOSITORY_LOADS: the repository loads it now, and `wait` says when to ask again. The model's defaults (class, tenant, deadline) are set. */
-int sy_front_infer_create(struct sy_front *front, const char *model, int64_t version,
-                          struct sy_repository_wait *wait, struct sy_front_infer **out);
+/* On this version, which the request holds from now on, or gives back where it fails: ENOMEM_HOST, EUNSUPPORTED (more than SY_MAX_ENDS tensors).
+ * The model's defaults (class, tenant, deadline) are set. By name: front_acquire.h. */
+int sy_front_infer_create(struct sy_front *front, struct sy_core_model_ref *model,
+                          struct sy_front_infer **out);
 void sy_front_infer_destroy(struct sy_front_infer *infer); /* NULL is fine */
 const struct sy_core_model_ref *sy_front_infer_model(const struct sy_front_infer *infer);
 

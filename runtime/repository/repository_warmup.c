@@ -109,11 +109,13 @@ static void run_done(void *ctx, int status, const char *error);
 static int run(struct sy_warmup *w)
 {
     const struct sy_config_warmup *warmup = &w->config->warmups[w->at];
+    struct sy_core_model_ref *held;
     int indices[SY_MAX_ENDS];
 
     if (warmup->n_inputs > SY_MAX_ENDS)
         return sy_error_set(SY_EARG, "%d inputs", warmup->n_inputs);
-    SY_TRY(sy_front_infer_create(&w->front, w->ref->name, w->ref->version, NULL, &w->infer));
+    SY_TRY(w->front.handlers->model_acquire(w->front.core, w->ref->name, w->ref->version, &held));
+    SY_TRY(sy_front_infer_create(&w->front, held, &w->infer));
     for (int i = 0; i < warmup->n_inputs; i++)
         SY_TRY(add_input(w, warmup, &warmup->inputs[i], &indices[i]));
     SY_TRY(sy_front_infer_solve(w->infer));

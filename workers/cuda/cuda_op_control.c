@@ -1,11 +1,17 @@
-#include "workers/cuda/cuda_op_control.h"
-
+/* If and Loop whose turns import could not write out: the step waits for the device, reads the condition, runs a body.
+ *
+ *   Loop   constants, what is carried, the counts ──> place;  wait
+ *          turn:  the body's program, which copies what it carries and gives back ──> place;  rows of results ──> results;  wait, look
+ *          what was carried ──> results
+ *
+ * At most one turn is in flight. How large everything is was known when the program was made. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "workers/cuda/cuda_body.h"
+#include "workers/cuda/cuda_program.h"
 
 /* Of the outermost Loop that is run, and of those within: one thread runs programs. */
 static struct {

@@ -8,7 +8,6 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "workers/cuda/cuda_candidates.h"
-#include "workers/cuda/cuda_op_control.h"
 #include "workers/cuda/device_math_library.h"
 #include "workers/cuda/host_ops.h"
 #include "workers/host/workspace_plan.h"

@@ -300,4 +300,7 @@ extern const struct sy_cuda_op sy_cuda_ops_conv[], sy_cuda_ops_matmul[], sy_cuda
     sy_cuda_ops_deconv[], sy_cuda_ops_movement[], sy_cuda_ops_lists[], sy_cuda_ops_attention[],
     sy_cuda_ops_control[]; /* each ends with build NULL */
 
+/* An If's or Loop's own (cuda_op_control.c). program: whose step has it. NULL is fine. */
+void sy_cuda_control_destroy(const struct sy_program *program, struct sy_cuda_control *control);
+
 #endif

@@ -1,12 +1,10 @@
-/* The table of device mathematics on CUDA, and what the plugin exports of the engine. */
+/* What the plugin exports of the engine. */
 #ifndef SY_WORKERS_CUDA_MATH_CUDA_H
 #define SY_WORKERS_CUDA_MATH_CUDA_H
 
 #include "runtime/device/cuda/plugin_entry.h"
 #include "workers/cuda/device_math.h"
 #include "workers/engines.h"
-
-extern const struct sy_math_ops sy_cuda_math;
 
 /* workers/engines.h says what it is. */
 SY_PLUGIN_EXPORT const struct sy_engine_ops *sy_cuda_engine_v1(uint32_t layout_bytes,

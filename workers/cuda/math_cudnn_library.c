@@ -6,7 +6,6 @@
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
 #include "runtime/device/cuda/cuda_device.h"
-#include "workers/cuda/math_cuda.h"
 #include "workers/cuda/math_internal.h"
 
 #define N_LAUNCHES 5 /* of a recorded trial */

@@ -34,6 +34,8 @@ struct sy_math {
     bool marked[SY_MATH_MARKS]; /* once, at least */
 };
 
+extern const struct sy_math_ops sy_cuda_math; /* math_cuda.c */
+
 enum sy_math_way {
     SY_WAY_FUSED,  /* cudnnConvolutionBiasActivationForward */
     SY_WAY_CUDNN,  /* cudnnConvolutionForward, then a chain */

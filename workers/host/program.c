@@ -6,7 +6,6 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
-#include "workers/host/conv_chain.h"
 #include "workers/host/program_internal.h"
 #include "workers/host/reblock.h"
 #include "workers/host/workspace_plan.h"

@@ -230,4 +230,9 @@ extern const struct sy_host_op sy_host_ops_conv[], sy_host_ops_deconv[], sy_host
 int sy_program_add_kernel(struct sy_program *p);
 int sy_build_quantized_sum(struct sy_program *p); /* op_int8_sum.c */
 
+/* ---- conv_chain.c ---- */
+/* Adds the steps of the chain that begins with layer p->layer, fills layer_steps of its layers, and leaves p->layer at its last one. *built
+ * false: there is none, and nothing was added. */
+int sy_program_add_chain(struct sy_program *p, bool *built);
+
 #endif

@@ -76,7 +76,7 @@ void sy_grpc_infer_set_error(struct sy_grpc_infer *infer, int status);
 
 /* ---- grpc_infer_read.c ---- */
 /* infer->message to infer->request: inputs, outputs, options; solved and prepared, so that inputs have their places. announced: bytes of raw contents that
- * are to come and are not in the message; UINT64_MAX: all of it is there. SY_REPOSITORY_LOADS: see sy_front_infer_create. */
+ * are to come and are not in the message; UINT64_MAX: all of it is there. SY_REPOSITORY_LOADS: see sy_front_acquire. */
 int sy_grpc_infer_read(struct sy_grpc_infer *infer, uint64_t announced);
 /* Nanoseconds that sy_grpc_infer_fill takes, roughly. */
 uint64_t sy_grpc_infer_fill_ns(const struct sy_grpc_infer *infer);

@@ -29,7 +29,7 @@ static int find_model(struct sy_grpc_infer *infer, const struct sy_grpc_request_
                             (int)SY_MIN(view->model.n, (size_t)100),
                             (const char *)view->model.data);
     SY_TRY(sy_grpc_read_version(view->version, &version));
-    return sy_front_infer_create(infer->server->front, model, version, &infer->wait,
+    return sy_front_acquire(infer->server->front, model, version, &infer->wait,
                                  &infer->request);
 }
 

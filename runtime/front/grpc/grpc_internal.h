@@ -8,7 +8,7 @@
 #include <protobuf-c/protobuf-c.h>
 #include <stdbool.h>
 
-#include "runtime/front/front_infer.h"
+#include "runtime/front/front_acquire.h"
 #include "runtime/front/grpc/grpc_block.h"
 #include "runtime/front/grpc/grpc_server.h"
 #include "runtime/front/grpc/grpc_status.h"

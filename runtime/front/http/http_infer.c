@@ -264,7 +264,7 @@ static void on_loaded(void *ctx)
 /* The JSON is read: the model, then the inputs' places. */
 static void go(struct sy_http_infer *infer)
 {
-    int status = sy_front_infer_create(infer->server->front, infer->model, infer->version,
+    int status = sy_front_acquire(infer->server->front, infer->model, infer->version,
                                        &infer->wait, &infer->request);
 
     infer->phase = SY_HTTP_LOADING;

@@ -4,7 +4,7 @@
 
 #include "runtime/base/text_builder.h"
 #include "runtime/front/body_buffer.h"
-#include "runtime/front/front_infer.h"
+#include "runtime/front/front_acquire.h"
 #include "runtime/front/http/http_deflate.h"
 #include "runtime/front/http/http_internal.h"
 #include "runtime/front/infer_region.h"

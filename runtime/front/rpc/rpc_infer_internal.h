@@ -2,7 +2,7 @@
 #ifndef SY_RPC_INFER_INTERNAL_H
 #define SY_RPC_INFER_INTERNAL_H
 
-#include "runtime/front/front_infer.h"
+#include "runtime/front/front_acquire.h"
 #include "runtime/front/rpc/rpc_internal.h"
 #include "runtime/front/rpc/rpc_region.h"
 

@@ -1,8 +1,6 @@
-/* The ways to infer a model that has open sizes, of which the best is kept (sy_graph_infer): its first size as the batch N or as a size like
- * others (batch_as_size.h); and branches of an If that sizes decide on. Where the branches give other shapes, as PyTorch exports a squeeze of an open
- * dimension, and the rest of the model fits one branch only, all sizes that the model allows take that one. */
-#ifndef SY_LOADER_INFER_WAYS_H
-#define SY_LOADER_INFER_WAYS_H
+/* Branches of an If that open sizes decide on, as chosen for one way to infer a model (infer_ways.c). */
+#ifndef SY_LOADER_BRANCH_CHOICES_H
+#define SY_LOADER_BRANCH_CHOICES_H
 
 #include "loader/graph_infer.h"
 
