@@ -96,13 +96,12 @@ say = @:
 endif
 
 # ---- sources ----------------------------------------------------------------------------------
-LIB_SRC   := $(sort $(wildcard runtime/base/*.c runtime/device/*.c runtime/wire/*.c runtime/sched/*.c runtime/sim/*.c runtime/metrics/*.c runtime/telemetry/*.c runtime/repository/*.c runtime/doctor/*.c runtime/front/*.c runtime/front/*/*.c runtime/*.c \
-               allocator/*.c loader/*.c workers/*.c workers/host/*.c))
-CLI_SRC   := $(sort $(wildcard runtime/cli/*.c))
+LIB_SRC   := $(sort $(shell find allocator loader runtime workers -name '*.c' ! -path 'runtime/cli/*' ! -path 'runtime/device/cuda/*' ! -path 'workers/cuda/*'))
+CLI_SRC   := $(sort $(wildcard runtime/cli/*.c runtime/cli/*/*.c))
 include runtime/front/front.mk
 GEN_HDR   := $(GEN)/onnx.pb-c.h $(patsubst %.c,%.h,$(filter %.pb-c.c,$(GRPC_GEN)))
 LIB_OBJ   := $(LIB_SRC:%.c=$(OBJ)/%.o) $(patsubst $(GEN)/%.c,$(OBJ)/gen/%.o,$(GEN)/onnx.pb-c.c $(GRPC_GEN))
-CLIENT_OBJ := $(patsubst %.c,$(OBJ)/%.o,$(sort $(wildcard runtime/client*.c)) runtime/json_msgpack.c $(sort $(wildcard runtime/base/*.c)))
+CLIENT_OBJ := $(patsubst %.c,$(OBJ)/%.o,$(sort $(wildcard runtime/client/*.c runtime/base/*.c)))
 CLI_OBJ   := $(CLI_SRC:%.c=$(OBJ)/%.o)
 
 # ---- goals ------------------------------------------------------------------------------------
@@ -167,7 +166,7 @@ $(B)/libswitchyard.a: $(LIB_OBJ)
 	@mkdir -p $(@D)
 	$(Q)rm -f $@.$$$$ && ar rcs $@.$$$$ $^ && mv $@.$$$$ $@
 
-# For programs that talk to a server: runtime/switchyard.h and what it stands on. Not the engines: with oneDNN and jemalloc a program
+# For programs that talk to a server: runtime/client/switchyard.h and what it stands on. Not the engines: with oneDNN and jemalloc a program
 # that does not link these itself would have two allocators.
 $(B)/libswitchyard.so: $(CLIENT_OBJ) Makefile
 	$(call say,LD,$@)
@@ -191,7 +190,7 @@ install: binaries ## Build: PREFIX=/usr/local DESTDIR=
 	install -m 644 $(B)/libswitchyard.a $(DESTDIR)$(PREFIX)/lib/
 	install -m 755 $(B)/libswitchyard.so $(DESTDIR)$(PREFIX)/lib/libswitchyard.so.0
 	ln -sf libswitchyard.so.0 $(DESTDIR)$(PREFIX)/lib/libswitchyard.so
-	install -m 644 runtime/switchyard.h $(DESTDIR)$(PREFIX)/include/
+	install -m 644 runtime/client/switchyard.h $(DESTDIR)$(PREFIX)/include/
 ifneq ($(WITH_CUDA),)
 	install -m 755 $(B)/libswitchyard-cuda.so $(B)/switchyard-cuda-keeper $(DESTDIR)$(PREFIX)/lib/
 endif
@@ -206,7 +205,7 @@ help:
 	@echo "  CUDA=auto|0|1  CUDA_HOME=  SAN=address,undefined|thread  V=1  WERROR=0  CC=  CFLAGS="
 	@echo "  DNNL=PATH of another oneDNN than the system's; DNNL=pypi fetches 3.x"
 
--include $(wildcard $(OBJ)/*/*.d $(OBJ)/*/*/*.d $(OBJ)/*/*/*/*.d $(OBJ)/*/*/*/*/*.d)
+-include $(shell find $(OBJ) -name '*.d' 2>/dev/null)
 
 clean: ## Build: removes build/
 	rm -rf build

@@ -19,7 +19,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 VENV = os.path.join(ROOT, "build/venv/bin/python")
 if os.path.exists(VENV) and os.path.realpath(sys.prefix) != os.path.realpath(os.path.join(ROOT, "build/venv")):
     os.execv(VENV, [VENV] + sys.argv)
-sys.path[:0] = [os.path.join(ROOT, "tests"), os.path.join(ROOT, "runtime/python")]
+sys.path[:0] = [os.path.join(ROOT, "tests/peers"), os.path.join(ROOT, "runtime/python")]
 
 import numpy as np  # noqa: E402
 import onnx  # noqa: E402

@@ -20,7 +20,7 @@ import time
 import numpy as np
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(os.path.dirname(HERE), "tests"))
+sys.path.insert(0, os.path.join(os.path.dirname(HERE), "tests", "peers"))
 NAMES = ["resnet50", "resnet152", "inception_v3", "mobilenet_v2", "bert_base", "lstm_text"]
 WARM_UP = 3
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "bench/gbench.h"
-#include "loader/plan.h"
+#include "loader/plan/plan.h"
 #include "runtime/base/status.h"
 
 /* Layers like those of a deep residual network: bytes grow and compute stays about the same. */

@@ -2,7 +2,7 @@
 #ifndef SY_BENCH_READY_RIG_H
 #define SY_BENCH_READY_RIG_H
 
-#include "loader/package.h"
+#include "loader/package/package.h"
 
 struct ready_rig {
     struct sy_package *package;

@@ -10,7 +10,7 @@
 
 #include "bench/gbench.h"
 #include "runtime/base/clock.h"
-#include "runtime/switchyard.h"
+#include "runtime/client/switchyard.h"
 
 #define MAX_SAMPLES      100000
 #define READY_TIMEOUT_MS 30000

@@ -15,8 +15,8 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/device/device.h"
-#include "workers/spill.h"
-#include "workers/transfer.h"
+#include "workers/infer/transfer.h"
+#include "workers/train/spill.h"
 
 #define MAX_SAMPLES 256
 #define SWAP_GROUPS 4

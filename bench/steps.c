@@ -9,7 +9,7 @@
 #include "bench/ready_rig.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/status.h"
-#include "workers/host/program_internal.h"
+#include "workers/host/program/program_internal.h"
 
 enum { MAX_CORES = 64, RUNS = 2000, WARM_UP = 50 };
 

@@ -12,13 +12,13 @@
 #include <unistd.h>
 
 #include "bench/swap_rig.h"
-#include "loader/engine.h"
+#include "loader/graph/engine.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
 #include "runtime/device/device.h"
-#include "workers/engines.h"
-#include "workers/train_run.h"
+#include "workers/engine/engines.h"
+#include "workers/train/train_run.h"
 
 #define DATA             "/usr/share/datasets/fashion-mnist/"
 #define START_TIMEOUT_NS (20 * SY_NS_PER_S)

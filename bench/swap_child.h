@@ -7,7 +7,7 @@
 #include <sys/types.h>
 
 #include "allocator/shared_memory.h"
-#include "loader/graph.h"
+#include "loader/graph/graph.h"
 #include "runtime/base/clock.h"
 #include "runtime/wire/control_page.h"
 

@@ -8,11 +8,11 @@
 
 #include "bench/swap_child.h"
 #include "bench/swap_rig_internal.h"
-#include "loader/direct_read.h"
-#include "loader/free_prefix.h"
-#include "loader/storage.h"
+#include "loader/plan/free_prefix.h"
+#include "loader/storage/direct_read.h"
+#include "loader/storage/storage.h"
 #include "runtime/base/assert.h"
-#include "workers/infer_run.h"
+#include "workers/infer/infer_run.h"
 
 #define VICTIM_WARM_NS (60 * SY_NS_PER_MS) /* it trains this long in front of each swap */
 

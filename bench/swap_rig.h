@@ -9,20 +9,20 @@
 #include "runtime/base/clock.h"
 
 /* X(NAME, "name", what it does) */
-#define SWAP_MODE_TABLE(X)                                                                      \
-    X(READY, "ready", "wholly resident, nothing to preempt: the baseline")                      \
-    X(PIPELINED, "pipelined", "preempt, copy the planned groups, compute behind them")          \
-    X(PREFIX, "prefix", "as pipelined, the free prefix (loader/free_prefix.h) already there")   \
-    X(RESIDENT, "resident", "preempt, everything is in the pool already")                       \
-    X(PER_LAYER, "per_layer", "as pipelined, one copy a layer")                                 \
-    X(WHOLE, "whole", "one copy of everything, then compute")                                   \
-    X(SEQUENTIAL, "sequential", "copy a layer, compute it, copy the next")                      \
-    X(NO_POOL, "no_pool", "as pipelined, device memory taken and given back around each swap")  \
-    X(ONE_PROCESS, "one_process", "no standby: the model is prepared after the preemption")     \
-    X(RESTART, "restart", "stop and start: a fresh process")                                    \
-    X(NO_PIN, "no_pin", "cuda: as pipelined, from host memory that is not pinned")              \
-    X(NO_IPC, "no_ipc", "cuda: as pipelined, the pool's handle opened and mapped in each swap") \
-    X(MANAGED, "managed", "cuda: unified memory, which the driver moves page by page")          \
+#define SWAP_MODE_TABLE(X)                                                                         \
+    X(READY, "ready", "wholly resident, nothing to preempt: the baseline")                         \
+    X(PIPELINED, "pipelined", "preempt, copy the planned groups, compute behind them")             \
+    X(PREFIX, "prefix", "as pipelined, the free prefix (loader/plan/free_prefix.h) already there") \
+    X(RESIDENT, "resident", "preempt, everything is in the pool already")                          \
+    X(PER_LAYER, "per_layer", "as pipelined, one copy a layer")                                    \
+    X(WHOLE, "whole", "one copy of everything, then compute")                                      \
+    X(SEQUENTIAL, "sequential", "copy a layer, compute it, copy the next")                         \
+    X(NO_POOL, "no_pool", "as pipelined, device memory taken and given back around each swap")     \
+    X(ONE_PROCESS, "one_process", "no standby: the model is prepared after the preemption")        \
+    X(RESTART, "restart", "stop and start: a fresh process")                                       \
+    X(NO_PIN, "no_pin", "cuda: as pipelined, from host memory that is not pinned")                 \
+    X(NO_IPC, "no_ipc", "cuda: as pipelined, the pool's handle opened and mapped in each swap")    \
+    X(MANAGED, "managed", "cuda: unified memory, which the driver moves page by page")             \
     X(IN_IMAGE, "in_image", "host only: preempt, everything is in the image already")
 
 enum swap_mode {

@@ -7,10 +7,10 @@
 #include "allocator/shared_memory.h"
 #include "bench/swap_child.h"
 #include "bench/swap_rig.h"
-#include "loader/package.h"
-#include "loader/plan.h"
-#include "workers/engines.h"
-#include "workers/infer_run.h"
+#include "loader/package/package.h"
+#include "loader/plan/plan.h"
+#include "workers/engine/engines.h"
+#include "workers/infer/infer_run.h"
 
 struct swap_rig {
     const char *program_path;

@@ -8,12 +8,12 @@
 #include "allocator/shared_memory.h"
 #include "bench/swap_child.h"
 #include "bench/swap_rig_internal.h"
-#include "loader/direct_read.h"
-#include "loader/storage.h"
+#include "loader/storage/direct_read.h"
+#include "loader/storage/storage.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
 #include "runtime/device/link_cost.h"
-#include "workers/engines.h"
+#include "workers/engine/engines.h"
 
 #define PROFILE_RUNS 5
 #define SIGMA_NS     5000.0 /* storage: one arrival seen by the computing thread */

@@ -20,7 +20,7 @@ for file in "$build"/tests/test_gpu_* "$build"/tests/test_device "$build"/tests/
     "$build"/tests/gpu_onnx_suite "$build"/tests/libgpu_fault.so; do
     if [ -f "$file" ] && [ -x "$file" ]; then cp "$file" "$out/tests/"; fi
 done
-cp "$here"/*.sh "$here"/*.py "$out/tests/"
+cp "$here"/on_gpu/*.sh "$out/tests/"
 cp "$build/bench/swap" "$out/bin/bench/"
 cp "$here"/../bench/gpu_*.py "$here"/../bench/sched/rpc.py "$here"/../bench/sched/server.py "$out/bench/"
 if [ -d /usr/share/libonnx-testdata/data ]; then cp -r /usr/share/libonnx-testdata/data "$out/tests/onnx_cases"; fi

@@ -1,24 +1,28 @@
 # Test binaries, fuzz targets, checks with stock clients, and the goals that run them.
 .PHONY: venv tests test test-engine test-onnx test-zoo zoo test-train fuzz gpu-tests gpu-check dist lint check
 
-TEST_SRC  := $(sort $(wildcard tests/test_*.c))
-TEST_LIB_SRC := $(sort $(filter-out $(TEST_SRC),$(wildcard tests/*.c)))
+# tests/FOLDER/test_NAME.c is build/tests/test_NAME: names are unique. What several tests share lies in fakes, nets and rigs.
+TEST_SRC  := $(sort $(wildcard tests/*/test_*.c tests/*/*/test_*.c))
+TEST_NAMES := $(basename $(notdir $(TEST_SRC)))
+TEST_LIB_SRC := $(sort $(wildcard tests/fakes/*.c tests/nets/*.c tests/rigs/*.c))
+vpath test_%.c $(sort $(dir $(TEST_SRC)))
+# Of the engines alone: once more of the CUDA engine's on the CPU, and on a GPU.
+ENGINE_NAMES := $(filter test_engine%,$(TEST_NAMES))
+GRADIENT_NAMES := $(filter test_train_gradients%,$(TEST_NAMES))
 TEST_LIB_OBJ := $(TEST_LIB_SRC:%.c=$(OBJ)/%.o)
 
 # The kernels one by one, with as many threads a block as on a GPU.
-KERNEL_TEST_BIN := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/test_cuda_kernels*.c))
-KERNEL_TEST_OBJ := $(CUDA_KERNEL_SRC:%.cu=$(OBJ)/on_cpu/256/%.o) $(OBJ)/tests/on_cpu/cpu_launch.o $(OBJ)/tests/on_cpu/kernel_rig.o $(OBJ)/tests/on_cpu/each_trial.o $(patsubst %.c,$(OBJ)/%.o,$(wildcard workers/cuda/each*.c))
+KERNEL_TEST_BIN := $(addprefix $(B)/tests/,$(filter test_cuda_kernels%,$(TEST_NAMES)))
+KERNEL_TEST_OBJ := $(CUDA_KERNEL_SRC:%.cu=$(OBJ)/on_cpu/256/%.o) $(OBJ)/tests/on_cpu/cpu_launch.o $(OBJ)/tests/on_cpu/kernel_rig.o $(OBJ)/tests/on_cpu/each_trial.o $(patsubst %.c,$(OBJ)/%.o,$(wildcard workers/cuda/math/each*.c))
 # The host engine's and trainer's tests once more, of the CUDA engine's on the CPU.
-FAKE_CUDA_BIN := $(patsubst tests/test_%.c,$(B)/tests/fake_cuda_%,$(wildcard tests/test_engine*.c tests/test_at_run*.c) tests/test_trainer.c \
-                   tests/test_train_run.c $(wildcard tests/test_train_gradients*.c))
+FAKE_CUDA_BIN := $(patsubst test_%,$(B)/tests/fake_cuda_%,$(ENGINE_NAMES) $(filter test_at_run%,$(TEST_NAMES)) test_trainer test_train_run $(GRADIENT_NAMES))
 
 # And on a GPU, through the plugin: made for gpu-check and dist only.
-GPU_BIN := $(patsubst tests/test_%.c,$(B)/tests/test_gpu_%,$(wildcard tests/test_engine*.c) tests/test_trainer.c \
-             $(wildcard tests/test_train_gradients*.c))
+GPU_BIN := $(patsubst test_%,$(B)/tests/test_gpu_%,$(ENGINE_NAMES) test_trainer $(GRADIENT_NAMES))
 
 CUDA_TEST_BIN := $(addprefix $(B)/tests/test_cuda_,parts in_flight device pinned failing_calls)
 
-TEST_BIN  := $(TEST_SRC:tests/%.c=$(B)/tests/%) $(FAKE_CUDA_BIN)
+TEST_BIN  := $(addprefix $(B)/tests/,$(TEST_NAMES)) $(FAKE_CUDA_BIN)
 # tests/fuzz/fuzz_NAME.c is a target; fuzz_main.c drives each.
 FUZZ_LIB_SRC := tests/fuzz/fuzz_main.c tests/fuzz/fuzz_support.c tests/fuzz/fuzz_feedback.c
 FUZZ_SRC  := $(sort $(filter-out $(FUZZ_LIB_SRC),$(wildcard tests/fuzz/fuzz_*.c)))
@@ -39,6 +43,11 @@ endif
 ifneq ($(findstring thread,$(SAN)),)
 TEST_RUN  := $(filter-out $(ONE_THREAD:%=$(B)/tests/%),$(TEST_BIN))
 endif
+
+$(OBJ)/tests/test_%.o: test_%.c | $(GEN_HDR)
+	$(call say,CC,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS_) -MMD -MP -c $< -o $@
 
 $(B)/tests/%: $(OBJ)/tests/%.o $(TEST_LIB_OBJ) $(B)/libswitchyard.a
 	$(call say,LD,$@)
@@ -76,14 +85,14 @@ $(GPU_BIN): $(B)/tests/test_gpu_%: $(OBJ)/tests/test_%.o $(OBJ)/tests/on_gpu/cho
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDSAN) -o $@ $^ $(LIBS) -lcmocka -pthread
-$(B)/tests/libswitchyard-cuda-fake.so: $(OBJ)/tests/fake_cuda.o $(OBJ)/tests/fake_cuda_streams.o $(OBJ)/$(CUDA_ENTRY:.c=.o) $(CUDA_PART_OBJ) $(B)/libswitchyard.a
+$(B)/tests/libswitchyard-cuda-fake.so: $(OBJ)/tests/fakes/fake_cuda.o $(OBJ)/tests/fakes/fake_cuda_streams.o $(OBJ)/$(CUDA_ENTRY:.c=.o) $(CUDA_PART_OBJ) $(B)/libswitchyard.a
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDSAN) -shared -o $@ $^ -pthread -ldl
 ifneq ($(and $(WITH_CUDA),$(wildcard $(NVCC))),)
 GPU_FAULT := $(B)/tests/libgpu_fault.so
 endif
-$(B)/tests/libgpu_fault.so: tests/gpu_fault.cu
+$(B)/tests/libgpu_fault.so: tests/on_gpu/gpu_fault.cu
 	$(call say,NVCC,$@)
 	@mkdir -p $(@D)
 	$(Q)$(NVCC) $(NVCCFLAGS) -shared -cudart static -o $@ /proc/self/cwd/$<
@@ -112,11 +121,11 @@ $(VENV_STAMP): tests/requirements.txt
 	@rm -f build/venv/made-with-*; touch $@
 
 # Stock clients against a real server. A sanitizer's build is run by those that reach the most of it.
-CLIENT_CHECKS := tests/metrics_check.py
+CLIENT_CHECKS := tests/peers/metrics_check.py
 ifeq ($(SAN),)
-CLIENT_CHECKS += tests/schemathesis_check.py tests/gpu_bench_check.py tests/python_client_check.py tests/page_check.py tests/datatypes_check.py tests/grpc_client_check.py tests/http_client_check.py tests/decoder_check.py
+CLIENT_CHECKS += tests/peers/schemathesis_check.py tests/peers/gpu_bench_check.py tests/peers/python_client_check.py tests/peers/page_check.py tests/peers/datatypes_check.py tests/peers/grpc_client_check.py tests/peers/http_client_check.py tests/peers/decoder_check.py
 else ifeq ($(findstring thread,$(SAN)),)
-CLIENT_CHECKS += tests/datatypes_check.py tests/grpc_client_check.py tests/http_client_check.py
+CLIENT_CHECKS += tests/peers/datatypes_check.py tests/peers/grpc_client_check.py tests/peers/http_client_check.py
 endif
 
 test: deps ## Test: builds and runs all tests; SAN=address,undefined or SAN=thread for sanitizers
@@ -125,13 +134,13 @@ test: deps ## Test: builds and runs all tests; SAN=address,undefined or SAN=thre
 	@$(TEST_ENV) SY_BINARY=$(B)/switchyard bash tests/run.sh $(TEST_RUN) $(CLIENT_CHECKS)
 ifeq ($(SAN),)
 	@$(MAKE) --no-print-directory models
-	@build/venv/bin/python tests/engine_vs_onnxruntime.py $(B) build/models $(MODELS)
+	@build/venv/bin/python tests/peers/engine_vs_onnxruntime.py $(B) build/models $(MODELS)
 	$(Q)$(B)/make-models --out build/compare-models mobilenet_v2 lstm_text
-	@build/venv/bin/python tests/engine_vs_onnxruntime.py $(B) build/compare-models mobilenet_v2 lstm_text
+	@build/venv/bin/python tests/peers/engine_vs_onnxruntime.py $(B) build/compare-models mobilenet_v2 lstm_text
 endif
 
 # The engine's and the trainer's tests alone; with DNNL= for another oneDNN.
-ENGINE_TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/test_engine*.c) tests/test_recurrence.c tests/test_trainer.c tests/test_train_step.c)
+ENGINE_TESTS := $(addprefix $(B)/tests/,$(ENGINE_NAMES) test_recurrence test_trainer test_train_step)
 test-engine: deps ## Test: the tests of the host engine and trainer alone; DNNL=pypi with oneDNN 3.x
 	@$(MAKE) --no-print-directory binaries $(ENGINE_TESTS)
 	@$(TEST_ENV) SY_BINARY=$(B)/switchyard bash tests/run.sh $(ENGINE_TESTS)
@@ -173,7 +182,7 @@ build/zoo-venv/made: tests/zoo/requirements.txt
 # Models that PyTorch's exporters write, random weights, against ONNX Runtime.
 test-zoo: deps ## Test: models as PyTorch exports them, against ONNX Runtime (exports some 200: an hour); ZOO_ARGS="--only NAME --keep"
 	@$(MAKE) --no-print-directory $(B)/tests/onnx_suite build/zoo-venv/made
-	@$(ZOO_PYTHON) tests/zoo.py $(ZOO_ARGS) $(B) build/zoo
+	@$(ZOO_PYTHON) tests/exports/zoo.py $(ZOO_ARGS) $(B) build/zoo
 
 # Made once each, under build/zoo/models.
 zoo: deps build/zoo-venv/made ## Build: the public models of tests/zoo
@@ -203,7 +212,7 @@ gpu-tests: $(GPU_BIN) $(addprefix $(B)/tests/,test_device test_cuda_plugin test_
 
 gpu-check: deps ## Test: the tests that need a GPU, on cuda:0; SY_TEST_DEVICE=cuda:N for another, PART="device engine" for some
 	@$(MAKE) --no-print-directory CUDA=1 binaries gpu-tests
-	@sh tests/gpu_check.sh $(B) $(B)/tests
+	@sh tests/on_gpu/gpu_check.sh $(B) $(B)/tests
 
 dist: deps ## Build: build/dist: program, plugin, tests and their shared libraries, to run elsewhere
 	@$(MAKE) --no-print-directory CUDA=1 binaries gpu-tests $(B)/bench/swap $(B)/carried/libswitchyard-cuda.so
@@ -212,7 +221,7 @@ dist: deps ## Build: build/dist: program, plugin, tests and their shared librari
 lint: ## Test: style, include edges, clang-format, clang-tidy
 	@sh tests/install_deps.sh clang-format clang-tidy
 	@$(MAKE) --no-print-directory $(GEN_HDR)
-	@bash tests/lint.sh
+	@bash tests/lint/lint.sh
 
 check: lint ## Test: lint, test, and test under both sanitizers
 	@$(MAKE) --no-print-directory test

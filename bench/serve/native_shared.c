@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "runtime/base/clock.h"
-#include "runtime/switchyard.h"
+#include "runtime/client/switchyard.h"
 
 #define MAX_REQUESTS 10000
 #define WARM_UP      3

@@ -14,7 +14,7 @@
 #include <sys/types.h>
 
 #include "runtime/base/clock.h"
-#include "runtime/switchyard.h"
+#include "runtime/client/switchyard.h"
 
 #define DEMO_MODELS      3
 #define DEMO_VARIANTS    4 /* different inputs a model */

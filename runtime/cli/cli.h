@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "loader/graph.h"
-#include "runtime/switchyard.h"
+#include "loader/graph/graph.h"
+#include "runtime/client/switchyard.h"
 
 int sy_cmd_serve(int argc, char **argv);
 int sy_cmd_import(int argc, char **argv);

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "loader/graph.h"
+#include "loader/graph/graph.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 

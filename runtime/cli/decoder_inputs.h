@@ -5,7 +5,7 @@
 #include <jansson.h>
 #include <stdint.h>
 
-#include "runtime/switchyard.h"
+#include "runtime/client/switchyard.h"
 
 struct sy_decoder_inputs {
     int n;

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "loader/package.h"
+#include "loader/package/package.h"
 #include "runtime/base/status.h"
 
 #define PATH_BYTES 4096

@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "loader/npy.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/half.h"
 #include "runtime/base/status.h"
-#include "workers/precision.h"
+#include "workers/data/npy.h"
+#include "workers/infer/precision.h"
 
 #define RANDOM_SAMPLES 4
 #define CHUNK          8 /* samples at once: any number of them can be given */

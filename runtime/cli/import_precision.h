@@ -2,7 +2,7 @@
 #ifndef SY_CLI_IMPORT_PRECISION_H
 #define SY_CLI_IMPORT_PRECISION_H
 
-#include "loader/engine.h"
+#include "loader/graph/engine.h"
 
 /* words: n of "FILE.npy" (a model with one input) or "NAME=FILE.npy", one for each input; or none: four random samples. Prints a
  * line per float32 output on stderr. What random inputs cannot do (a model that wants valid indices) is said and no failure. */

@@ -3,7 +3,7 @@
 #ifndef SY_CLI_LINK_PROBE_H
 #define SY_CLI_LINK_PROBE_H
 
-#include "loader/plan.h"
+#include "loader/plan/plan.h"
 
 /* Runs `switchyard bench-link --device SPEC --json` and reads its answer. Blocks for about half a second, at most ten. EIO with
  * the reason when it fails or says nothing sensible. */

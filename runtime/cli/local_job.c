@@ -11,7 +11,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
-#include "workers/engines.h"
+#include "workers/engine/engines.h"
 
 #define HUGE_PAGE (2ull << 20)
 

@@ -2,7 +2,7 @@
 #ifndef SY_CLI_LOCAL_JOB_H
 #define SY_CLI_LOCAL_JOB_H
 
-#include "workers/train_run.h"
+#include "workers/train/train_run.h"
 
 enum sy_huge_pages { SY_HUGE_AS_IS, SY_HUGE_ALWAYS, SY_HUGE_NEVER };
 

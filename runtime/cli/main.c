@@ -6,7 +6,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
 #include "runtime/cli/cli.h"
-#include "workers/worker.h"
+#include "workers/process/worker.h"
 
 static const struct {
     const char *name;

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "loader/direct_read.h"
-#include "loader/package.h"
+#include "loader/package/package.h"
+#include "loader/storage/direct_read.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 

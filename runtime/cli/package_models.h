@@ -2,7 +2,7 @@
 #ifndef SY_CLI_PACKAGE_MODELS_H
 #define SY_CLI_PACKAGE_MODELS_H
 
-#include "loader/plan.h"
+#include "loader/plan/plan.h"
 #include "runtime/sim/sim.h"
 
 /* All packages under `folder`, by name: FILE.sypkg, or NAME/VERSION/model.sypkg with the highest VERSION. Groups are those into which a

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "loader/graph.h"
+#include "loader/graph/graph.h"
 #include "runtime/base/status.h"
 #include "runtime/cli/size_text.h"
 #include "runtime/front/rpc/rpc_server.h"

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "runtime/cli/cli.h"
-#include "runtime/switchyard.h"
+#include "runtime/client/switchyard.h"
 
 /* Open sizes by their names (cli.h). */
 struct sy_cli_sizes {

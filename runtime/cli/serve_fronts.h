@@ -4,7 +4,7 @@
 
 #include "runtime/front/grpc/grpc_server.h"
 #include "runtime/front/http/http_server.h"
-#include "runtime/front/session_table.h"
+#include "runtime/front/request/session_table.h"
 #include "runtime/telemetry/otlp.h"
 
 struct sy_serve_fronts {

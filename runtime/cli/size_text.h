@@ -1,4 +1,4 @@
-/* Sizes as a server writes them ("seq+past", "floor((H+1) / (2))": loader/size_expr.h), worked out for given numbers. */
+/* Sizes as a server writes them ("seq+past", "floor((H+1) / (2))": loader/graph/size_expr.h), worked out for given numbers. */
 #ifndef SY_CLI_SIZE_TEXT_H
 #define SY_CLI_SIZE_TEXT_H
 

@@ -5,7 +5,7 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
-#include "runtime/core.h"
+#include "runtime/core/core.h"
 #include "runtime/device/device.h"
 #include "runtime/doctor/probe.h"
 #include "runtime/doctor/probe_child.h"

@@ -9,7 +9,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "loader/storage.h"
+#include "loader/storage/storage.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/doctor/probe.h"

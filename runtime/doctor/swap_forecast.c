@@ -3,13 +3,13 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "loader/direct_read.h"
-#include "loader/free_prefix.h"
+#include "loader/plan/free_prefix.h"
+#include "loader/storage/direct_read.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/status.h"
 
 #define AMPLE_POOL       UINT64_MAX /* as a server cuts a model whose pool holds many such */
-#define STORAGE_ALPHA_NS 5000.0     /* as runtime/core.c: one read of a deep queue */
+#define STORAGE_ALPHA_NS 5000.0     /* as runtime/core/core.c: one read of a deep queue */
 #define STORAGE_SIGMA_NS 5000.0     /* and one wake-up of the thread that waits */
 
 const char *sy_swap_bound_name(enum sy_swap_bound bound)

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "loader/plan.h"
+#include "loader/plan/plan.h"
 #include "runtime/doctor/doctor_facts.h"
 
 enum sy_swap_bound { SY_BOUND_UNKNOWN, SY_BOUND_STORAGE, SY_BOUND_LINK, SY_BOUND_COMPUTE };

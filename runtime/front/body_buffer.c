@@ -7,7 +7,7 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
-#include "runtime/front/offload.h"
+#include "runtime/front/request/offload.h"
 
 #define MAPPED_BYTES (256ull << 10) /* from here on it is a mapping */
 #define PAGE         4096ull

@@ -8,7 +8,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/half.h"
 #include "runtime/base/status.h"
-#include "runtime/class_labels.h"
+#include "runtime/core/class_labels.h"
 
 static bool value_at(enum sy_dtype dtype, const void *data, int64_t i, double *out)
 {

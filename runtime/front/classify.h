@@ -2,7 +2,7 @@
 #ifndef SY_RUNTIME_FRONT_CLASSIFY_H
 #define SY_RUNTIME_FRONT_CLASSIFY_H
 
-#include "runtime/front/front_infer.h"
+#include "runtime/front/request/front_infer.h"
 
 #define SY_CLASSIFY_TEXT 192 /* bytes of one, with its end; a longer label is cut */
 

@@ -11,9 +11,8 @@ int sy_front_acquire(struct sy_front *front, const char *model, int64_t version,
                     : front->handlers->model_acquire(front->core, model, version, &ref);
 
     if (found != SY_OK)
-        return sy_refusals_note(&front->refused,
-                                found == SY_ENOTFOUND ? SY_REFUSED_NOT_FOUND
-                                                      : SY_REFUSED_UNAVAILABLE,
-                                found);
+        return sy_refusals_note(
+            &front->refused, found == SY_ENOTFOUND ? SY_REFUSED_NOT_FOUND : SY_REFUSED_UNAVAILABLE,
+            found);
     return sy_front_infer_create(front, ref, out);
 }

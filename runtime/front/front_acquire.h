@@ -2,7 +2,7 @@
 #ifndef SY_RUNTIME_FRONT_FRONT_ACQUIRE_H
 #define SY_RUNTIME_FRONT_FRONT_ACQUIRE_H
 
-#include "runtime/front/front_infer.h"
+#include "runtime/front/request/front_infer.h"
 #include "runtime/repository/repository.h"
 
 /* A request (front_infer.h) on the model of this name. version 0: none named. SY_REPOSITORY_LOADS: the repository loads it now, and `wait` says

@@ -5,7 +5,7 @@
 #ifndef SY_RUNTIME_FRONT_INFER_REGION_H
 #define SY_RUNTIME_FRONT_INFER_REGION_H
 
-#include "runtime/front/front_infer.h"
+#include "runtime/front/request/front_infer.h"
 #include "runtime/front/shared_regions.h"
 
 /* Zeroed before use. */

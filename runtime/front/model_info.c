@@ -3,14 +3,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "loader/graph.h"
+#include "loader/graph/graph.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
-#include "runtime/front/front_reshape.h"
-#include "runtime/front/front_stats.h"
+#include "runtime/client/switchyard.h"
+#include "runtime/front/request/front_reshape.h"
+#include "runtime/front/request/front_stats.h"
 #include "runtime/repository/model_config.h"
 #include "runtime/repository/repository.h"
-#include "runtime/switchyard.h"
 
 #define MOST_VERSIONS 256
 

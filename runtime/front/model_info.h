@@ -7,7 +7,7 @@
 
 #include <jansson.h>
 
-#include "runtime/front/front.h"
+#include "runtime/front/request/front.h"
 
 /* {"name", "version", "extensions"} */
 int sy_model_info_server(struct sy_front *front, json_t **out);

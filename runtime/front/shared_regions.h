@@ -11,7 +11,7 @@
 #include <jansson.h>
 #include <stdint.h>
 
-#include "runtime/front/front.h"
+#include "runtime/front/request/front.h"
 
 #define SY_SHARED_REGIONS_MOST 512
 

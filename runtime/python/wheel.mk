@@ -2,8 +2,8 @@
 .PHONY: wheel
 
 # Its version is the C library's.
-PYTHON_SRC := $(wildcard runtime/python/switchyard/*) runtime/python/pyproject.toml runtime/python/README.md runtime/switchyard.h
-WHEEL    := build/wheel/switchyard-$(shell sed -n 's/^.define SWITCHYARD_VERSION *"\(.*\)"/\1/p' runtime/switchyard.h)-py3-none-any.whl
+PYTHON_SRC := $(wildcard runtime/python/switchyard/*) runtime/python/pyproject.toml runtime/python/README.md runtime/client/switchyard.h
+WHEEL    := build/wheel/switchyard-$(shell sed -n 's/^.define SWITCHYARD_VERSION *"\(.*\)"/\1/p' runtime/client/switchyard.h)-py3-none-any.whl
 wheel: venv ## Build: the Python package: build/wheel/switchyard-VERSION-py3-none-any.whl
 	@$(MAKE) --no-print-directory $(WHEEL)
 $(WHEEL): $(PYTHON_SRC)

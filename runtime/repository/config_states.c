@@ -1,5 +1,5 @@
 /* The field sequence_batching: which outputs a session keeps for which inputs, and for how long. Sessions need no configuration where names
- * say it (loader/state_pairs.h); what the configuration says goes before names. How Triton batches sequences (direct, oldest) has no effect here. */
+ * say it (loader/graph/state_pairs.h); what the configuration says goes before names. How Triton batches sequences (direct, oldest) has no effect here. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -14,8 +14,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "loader/graph.h"
-#include "runtime/core.h"
+#include "loader/graph/graph.h"
+#include "runtime/core/core.h"
 #include "runtime/repository/version_policy.h"
 
 #define SY_CONFIG_OPEN_BATCH   1024

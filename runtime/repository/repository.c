@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "loader/package.h"
+#include "loader/package/package.h"
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
-#include "runtime/front/offload.h"
+#include "runtime/front/request/offload.h"
 #include "runtime/repository/repository_internal.h"
 
 #define USUAL_POLL_NS (15 * SY_NS_PER_S)

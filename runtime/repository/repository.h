@@ -22,8 +22,8 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-#include "loader/graph.h"
-#include "runtime/core_handlers.h"
+#include "loader/graph/graph.h"
+#include "runtime/core/core_handlers.h"
 
 struct event_base;
 struct sy_repository;

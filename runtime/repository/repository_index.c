@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "loader/package.h"
+#include "loader/package/package.h"
 #include "runtime/base/status.h"
 #include "runtime/repository/repository_internal.h"
 

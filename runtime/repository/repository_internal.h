@@ -13,7 +13,7 @@
 #include <limits.h>
 
 #include "runtime/base/clock.h"
-#include "runtime/front/front.h"
+#include "runtime/front/request/front.h"
 #include "runtime/repository/import_process.h"
 #include "runtime/repository/model_config.h"
 #include "runtime/repository/repository.h"

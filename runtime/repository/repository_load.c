@@ -9,7 +9,7 @@
 
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
-#include "runtime/front/offload.h"
+#include "runtime/front/request/offload.h"
 #include "runtime/repository/repository_internal.h"
 
 enum reason { AT_START, BY_POLL, BY_LOAD };

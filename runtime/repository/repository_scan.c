@@ -11,7 +11,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "loader/package.h"
+#include "loader/package/package.h"
 #include "runtime/base/durable_file.h"
 #include "runtime/base/printable.h"
 #include "runtime/base/status.h"

@@ -5,10 +5,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "loader/package.h"
+#include "loader/package/package.h"
 #include "runtime/base/status.h"
-#include "runtime/class_labels.h"
-#include "runtime/front/offload.h"
+#include "runtime/core/class_labels.h"
+#include "runtime/front/request/offload.h"
 #include "runtime/repository/repository_internal.h"
 
 struct task {

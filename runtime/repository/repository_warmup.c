@@ -6,7 +6,7 @@
 
 #include "runtime/base/half.h"
 #include "runtime/base/status.h"
-#include "runtime/front/front_infer.h"
+#include "runtime/front/request/front_infer.h"
 #include "runtime/repository/repository_internal.h"
 
 struct sy_warmup {

@@ -12,7 +12,7 @@
 #ifndef SY_TELEMETRY_OTLP_H
 #define SY_TELEMETRY_OTLP_H
 
-#include "runtime/core.h"
+#include "runtime/core/core.h"
 #include "runtime/telemetry/trace_context.h"
 
 #define SY_OTLP_WAITING 4096

@@ -8,7 +8,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/base/text_builder.h"
-#include "runtime/metrics/phases.h"
+#include "runtime/core/phases.h"
 
 #define KIND_INTERNAL 1
 #define KIND_SERVER   2

@@ -5,14 +5,14 @@
  *                                          ├─ wait
  *                                          └─ compute
  *
- * J1: a child lies within its parent; it begins when runtime/metrics/phases.h says so.
+ * J1: a child lies within its parent; it begins when runtime/core/phases.h says so.
  * J2: the ids of a request's spans follow from its own: the same records make the same text. */
 #ifndef SY_TELEMETRY_OTLP_JSON_H
 #define SY_TELEMETRY_OTLP_JSON_H
 
 #include <stddef.h>
 
-#include "runtime/core.h"
+#include "runtime/core/core.h"
 #include "runtime/telemetry/trace_context.h"
 
 #define SY_OTLP_ERROR_BYTES 160

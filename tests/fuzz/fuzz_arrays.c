@@ -3,10 +3,10 @@
 #include <string.h>
 #include <zlib.h>
 
-#include "loader/idx_reader.h"
-#include "loader/npy.h"
 #include "runtime/base/status.h"
 #include "tests/fuzz/fuzz.h"
+#include "workers/data/idx_reader.h"
+#include "workers/data/npy.h"
 
 /* Every byte that a reader says is there is there. */
 static unsigned sum_of(const void *data, size_t n)

@@ -1,4 +1,4 @@
-/* Well-formed models that are wrong: an input is which model, and the choices of some edits of it (tests/model_edit.h). Whatever comes out is
+/* Well-formed models that are wrong: an input is which model, and the choices of some edits of it (tests/nets/model_edit.h). Whatever comes out is
  * refused, or imported and run. */
 #include <ftw.h>
 #include <stdio.h>
@@ -8,9 +8,9 @@
 
 #include "runtime/base/status.h"
 #include "tests/fuzz/fuzz.h"
-#include "tests/model_edit.h"
-#include "tests/model_lines.h"
-#include "tests/whole_import.h"
+#include "tests/nets/model_edit.h"
+#include "tests/nets/model_lines.h"
+#include "tests/rigs/whole_import.h"
 
 #define MAX_MODELS 2000
 #define MAX_BYTES  16384

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "loader/engine.h"
-#include "loader/graph.h"
+#include "loader/graph/engine.h"
+#include "loader/graph/graph.h"
 #include "runtime/base/status.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -15,7 +15,7 @@
 #include "runtime/base/status.h"
 #include "runtime/front/http/http_internal.h"
 #include "runtime/front/http/http_protocol.h"
-#include "runtime/front/offload.h"
+#include "runtime/front/request/offload.h"
 #include "runtime/front/shared_regions.h"
 #include "tests/fuzz/fuzz.h"
 

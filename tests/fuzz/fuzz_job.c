@@ -4,7 +4,7 @@
 
 #include "runtime/base/status.h"
 #include "tests/fuzz/fuzz.h"
-#include "workers/job.h"
+#include "workers/job/job.h"
 
 static void check_load(const uint8_t *data, size_t size, const struct sy_job *parsed)
 {

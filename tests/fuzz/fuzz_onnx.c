@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "loader/graph.h"
-#include "loader/graph_internal.h"
+#include "loader/graph/graph.h"
+#include "loader/graph/graph_internal.h"
 #include "runtime/base/status.h"
 #include "tests/fuzz/fuzz.h"
-#include "tests/onnx_bytes.h"
+#include "tests/nets/onnx_bytes.h"
 
 static void check_codec(const struct sy_graph *graph)
 {

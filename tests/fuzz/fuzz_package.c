@@ -9,12 +9,12 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "loader/package.h"
-#include "loader/package_header.h"
-#include "loader/package_meta.h"
+#include "loader/package/package.h"
+#include "loader/package/package_header.h"
+#include "loader/package/package_meta.h"
 #include "runtime/base/status.h"
 #include "tests/fuzz/fuzz.h"
-#include "tests/graph_builder.h"
+#include "tests/nets/graph_builder.h"
 
 enum mode { MODE_FILE, MODE_HEADER_HASH, MODE_ALL_HASHES, MODE_META, MODE_GRAPH, N_MODES };
 

@@ -11,13 +11,13 @@
 #include <unistd.h>
 
 #include "allocator/slab.h"
-#include "loader/graph_bind.h"
-#include "loader/size_expr.h"
+#include "loader/graph/graph_bind.h"
+#include "loader/graph/size_expr.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/msgpack_scan.h"
 #include "runtime/base/status.h"
+#include "runtime/client/json_msgpack.h"
 #include "runtime/front/rpc/rpc_internal.h"
-#include "runtime/json_msgpack.h"
 #include "tests/fuzz/fuzz.h"
 
 enum { FLAG_GOES = 8, FLAG_AT_ONCE = 16, FLAG_REFUSES = 32, FLAG_TWO = 64, FLAG_REMOTE = 128 };

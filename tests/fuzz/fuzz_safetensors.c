@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "loader/safetensors.h"
+#include "loader/package/safetensors.h"
 #include "runtime/base/status.h"
 #include "tests/fuzz/fuzz.h"
 

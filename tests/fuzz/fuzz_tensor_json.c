@@ -5,7 +5,7 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
-#include "runtime/front/tensor_json.h"
+#include "runtime/front/request/tensor_json.h"
 #include "tests/fuzz/fuzz.h"
 
 #define DEPTH 16

@@ -13,9 +13,9 @@
 
 #include "runtime/base/status.h"
 #include "tests/on_cpu/fake_math.h"
-#include "workers/cuda/cuda_engine.h"
-#include "workers/host/program_internal.h"
-#include "workers/host/train_internal.h"
+#include "workers/cuda/program/cuda_engine.h"
+#include "workers/host/program/program_internal.h"
+#include "workers/host/train/train_internal.h"
 
 const struct rig_engine beside_host = {.ops = &sy_host_engine};
 const struct rig_engine beside_cuda = {

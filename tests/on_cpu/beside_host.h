@@ -2,7 +2,7 @@
 #ifndef SY_TESTS_BESIDE_HOST_H
 #define SY_TESTS_BESIDE_HOST_H
 
-#include "tests/engine_rig.h"
+#include "tests/rigs/engine_rig.h"
 
 extern const struct rig_engine beside_host, beside_cuda;
 

@@ -1,11 +1,11 @@
 /* Linked to the engine's tests, makes them those of the CUDA engine, its kernels on the CPU. */
 #include <stdlib.h>
 
-#include "tests/engine_rig.h"
 #include "tests/on_cpu/fake_math.h"
-#include "workers/cuda/cuda_engine.h"
-#include "workers/cuda/cuda_trainer.h"
-#include "workers/cuda/host_ops.h"
+#include "tests/rigs/engine_rig.h"
+#include "workers/cuda/program/cuda_engine.h"
+#include "workers/cuda/program/host_ops.h"
+#include "workers/cuda/train/cuda_trainer.h"
 
 /* SY_FAKE_HOST_OPS: all that the engine lacks is computed by the host engine, not only what only a run can size, so that nothing is passed
  * over. */

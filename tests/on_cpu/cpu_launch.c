@@ -1,5 +1,5 @@
 #include "tests/on_cpu/cpu_launch.h"
-#include "tests/seed.h"
+#include "tests/rigs/seed.h"
 
 #include <stdio.h>
 #include <stdlib.h>

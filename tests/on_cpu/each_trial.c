@@ -10,8 +10,8 @@
 #include <cmocka.h>
 
 #include "runtime/base/status.h"
-#include "tests/engine_rig.h"
-#include "workers/cuda/kernels_each.h"
+#include "tests/rigs/engine_rig.h"
+#include "workers/cuda/kernels/kernels_each.h"
 
 const enum sy_dtype trial_types[TRIAL_TYPES] = {SY_DTYPE_F32,  SY_DTYPE_F64, SY_DTYPE_F16,
                                                 SY_DTYPE_BF16, SY_DTYPE_I64, SY_DTYPE_I32,

@@ -1,14 +1,14 @@
-/* A node by formula (workers/cuda/each.h): its operands in the kernel's memory, the kernel beside the host engine's loops for the same node. */
+/* A node by formula (workers/cuda/math/each.h): its operands in the kernel's memory, the kernel beside the host engine's loops for the same node. */
 #ifndef SY_TESTS_ON_CPU_EACH_TRIAL_H
 #define SY_TESTS_ON_CPU_EACH_TRIAL_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "tests/graph_builder.h"
+#include "tests/nets/graph_builder.h"
 #include "tests/on_cpu/kernel_rig.h"
-#include "workers/cuda/each.h"
-#include "workers/host/kernel.h"
+#include "workers/cuda/math/each.h"
+#include "workers/host/reference/kernel.h"
 
 #define TRIAL_TYPES 8
 

@@ -7,9 +7,9 @@
 #include "runtime/base/half.h"
 #include "runtime/base/status.h"
 #include "tests/on_cpu/fake_math_internal.h"
-#include "workers/cuda/kernel_ops.h"
-#include "workers/cuda/library_pool.h"
-#include "workers/cuda/library_recurrence.h"
+#include "workers/cuda/kernels/kernel_ops.h"
+#include "workers/cuda/math/library_pool.h"
+#include "workers/cuda/math/library_recurrence.h"
 
 #define WORK_BYTES 300 /* that a recurrence is said to want */
 

@@ -8,8 +8,8 @@
 #include "runtime/base/half.h"
 #include "runtime/base/status.h"
 #include "tests/on_cpu/cpu_launch.h"
-#include "workers/cuda/kernel_ops.h"
-#include "workers/cuda/kernels.h"
+#include "workers/cuda/kernels/kernel_ops.h"
+#include "workers/cuda/kernels/kernels.h"
 
 #define MAX_QUEUED         (1 << 20)
 #define SCRATCH_BYTES      (64 << 10)

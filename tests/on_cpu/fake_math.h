@@ -8,7 +8,7 @@
 
 #include <stdbool.h>
 
-#include "workers/cuda/device_math.h"
+#include "workers/cuda/math/device_math.h"
 
 extern const struct sy_math_ops fake_math;
 

@@ -5,7 +5,7 @@
 #include <stddef.h>
 
 #include "tests/on_cpu/fake_math.h"
-#include "workers/cuda/device_math_library.h"
+#include "workers/cuda/math/device_math_library.h"
 
 extern const struct sy_math_library_ops fake_library; /* fake_library.c */
 

@@ -12,7 +12,7 @@
 
 #include "runtime/base/half.h"
 #include "tests/on_cpu/cpu_launch.h"
-#include "tests/seed.h"
+#include "tests/rigs/seed.h"
 
 #define MAX_TENSORS 32
 #ifdef __SANITIZE_ADDRESS__

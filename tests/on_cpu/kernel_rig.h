@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "loader/graph.h"
+#include "loader/graph/graph.h"
 
 /* What kernels are launched into. */
 extern struct CUstream_st *const kernel_stream;

@@ -1,4 +1,4 @@
-/* What workers/cuda/warp.cuh has of a warp, for the CPU, by the same definitions: lanes leave their operands in a table, meet, and each takes what
+/* What workers/cuda/kernels/warp.cuh has of a warp, for the CPU, by the same definitions: lanes leave their operands in a table, meet, and each takes what
  * it needs of the others'. A copy that CUDA may do later is done as late as it may: when it is waited for. */
 #ifndef SY_TESTS_WARP_ON_CPU_CUH
 #define SY_TESTS_WARP_ON_CPU_CUH

@@ -6,8 +6,8 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/device/device.h"
-#include "tests/engine_rig.h"
-#include "workers/engines.h"
+#include "tests/rigs/engine_rig.h"
+#include "workers/engine/engines.h"
 
 #define ARENA_BYTES (1ull << 30)
 

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "loader/file_bytes.h"
-#include "loader/string_tensor.h"
+#include "loader/graph/string_tensor.h"
+#include "loader/package/file_bytes.h"
 #include "onnx.pb-c.h"
 #include "tests/onnx_data/onnx_case.h"
 
@@ -58,7 +58,7 @@ static bool fill_typed(const Onnx__TensorProto *proto, struct onnx_array *out)
     }
 }
 
-/* As a block (loader/string_tensor.h). */
+/* As a block (loader/graph/string_tensor.h). */
 static bool take_strings(const Onnx__TensorProto *proto, int64_t n, struct onnx_array *out)
 {
     uint64_t at = 0;

@@ -7,11 +7,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "loader/engine.h"
-#include "loader/graph_bind.h"
-#include "loader/string_tensor.h"
+#include "loader/graph/engine.h"
+#include "loader/graph/graph_bind.h"
+#include "loader/graph/string_tensor.h"
 #include "runtime/base/status.h"
-#include "tests/engine_rig.h"
+#include "tests/rigs/engine_rig.h"
 
 enum { MAX_TENSORS = SY_MAX_ENDS, MAX_TAKEN = 4096 };
 

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "loader/graph.h"
+#include "loader/graph/graph.h"
 
 enum onnx_verdict { ONNX_PASSED, ONNX_REFUSED, ONNX_FAILED };
 

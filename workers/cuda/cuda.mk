@@ -5,15 +5,17 @@ CUDA_SRC  := $(sort $(wildcard runtime/device/cuda/*.c))
 CUDA_MAIN := runtime/device/cuda/pool_keeper_main.c
 CUDA_API  := runtime/device/cuda/cuda_api.c
 CUDA_ENTRY := runtime/device/cuda/plugin_entry.c
+CUDA_C_SRC := $(sort $(wildcard workers/cuda/*.c workers/cuda/*/*.c))
+CUDA_KERNEL_SRC := $(sort $(wildcard workers/cuda/kernels/*.cu))
+CUDA_SEES_CUDA := workers/cuda/math_%.c workers/cuda/library/math_%.c
 # What else goes into the plugin where there are cuDNN and nvcc: the compute engine. Only math_* and *.cu see CUDA's headers; the
 # rest is compiled everywhere, for the tests.
 ifneq ($(and $(WITH_CUDA),$(wildcard $(CUDA_HOME)/include/cudnn.h),$(wildcard $(CUDA_HOME)/bin/nvcc)),)
-CUDA_ENGINE_SRC := $(sort $(wildcard workers/cuda/*.c workers/cuda/*.cu))
+CUDA_ENGINE_SRC := $(CUDA_C_SRC) $(CUDA_KERNEL_SRC)
 endif
 CUDA_ENGINE_LIBS := -lcublasLt -lcudnn -lgomp
-CUDA_ENGINE_PART_OBJ := $(patsubst %.c,$(OBJ)/%.o,$(filter-out workers/cuda/math_%.c,$(sort $(wildcard workers/cuda/*.c))))
+CUDA_ENGINE_PART_OBJ := $(patsubst %.c,$(OBJ)/%.o,$(filter-out $(CUDA_SEES_CUDA),$(CUDA_C_SRC)))
 # The engine without a GPU: its own kernels, compiled for the CPU, and loops in the place of CUDA's libraries.
-CUDA_KERNEL_SRC := $(sort $(wildcard workers/cuda/*.cu))
 CUDA_ON_CPU_OBJ := $(CUDA_ENGINE_PART_OBJ) $(CUDA_KERNEL_SRC:%.cu=$(OBJ)/on_cpu/32/%.o) $(patsubst %,$(OBJ)/tests/on_cpu/%.o,cpu_launch fake_math fake_library beside_host)
 
 CUDA_PART_OBJ := $(patsubst %.c,$(OBJ)/%.o,$(filter-out $(CUDA_MAIN) $(CUDA_API) $(CUDA_ENTRY),$(CUDA_SRC)))

@@ -9,12 +9,12 @@
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
 #include "runtime/device/cuda/cuda_device.h"
-#include "workers/cuda/cuda_engine.h"
-#include "workers/cuda/cuda_trainer.h"
-#include "workers/cuda/host_ops.h"
-#include "workers/cuda/kernel_ops.h"
-#include "workers/cuda/kernels.h"
-#include "workers/cuda/math_internal.h"
+#include "workers/cuda/kernels/kernel_ops.h"
+#include "workers/cuda/kernels/kernels.h"
+#include "workers/cuda/library/math_internal.h"
+#include "workers/cuda/program/cuda_engine.h"
+#include "workers/cuda/program/host_ops.h"
+#include "workers/cuda/train/cuda_trainer.h"
 
 #define N_TIMED          3
 #define CUDNN_TEXT_BYTES 360

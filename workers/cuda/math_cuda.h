@@ -3,10 +3,10 @@
 #define SY_WORKERS_CUDA_MATH_CUDA_H
 
 #include "runtime/device/cuda/plugin_entry.h"
-#include "workers/cuda/device_math.h"
-#include "workers/engines.h"
+#include "workers/cuda/math/device_math.h"
+#include "workers/engine/engines.h"
 
-/* workers/engines.h says what it is. */
+/* workers/engine/engines.h says what it is. */
 SY_PLUGIN_EXPORT const struct sy_engine_ops *sy_cuda_engine_v1(uint32_t layout_bytes,
                                                                const struct sy_engine_ops *host);
 SY_PLUGIN_EXPORT const struct sy_trainer_ops *sy_cuda_trainer_v1(uint32_t layout_bytes);

@@ -6,12 +6,12 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
-#include "workers/host/at_run.h"
-#include "workers/host/at_run_help.h"
-#include "workers/host/elementwise.h"
-#include "workers/host/kernel.h"
-#include "workers/host/program.h"
-#include "workers/host/program_internal.h"
+#include "workers/host/at_run/at_run.h"
+#include "workers/host/at_run/at_run_help.h"
+#include "workers/host/program/program.h"
+#include "workers/host/program/program_internal.h"
+#include "workers/host/reference/kernel.h"
+#include "workers/host/rows/elementwise.h"
 
 /* Raised when parameters are packed in another order than before on the same CPU with the same oneDNN. */
 #define PACKING 3

@@ -5,8 +5,8 @@
 #include "runtime/front/grpc/grpc_internal.h"
 #include "runtime/front/log_settings.h"
 #include "runtime/front/model_info.h"
+#include "runtime/front/request/trace_settings.h"
 #include "runtime/front/shared_regions.h"
-#include "runtime/front/trace_settings.h"
 
 static struct sy_front *front_of(const struct sy_grpc_stream *stream)
 {

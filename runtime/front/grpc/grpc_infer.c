@@ -10,7 +10,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/front/grpc/grpc_infer_internal.h"
-#include "runtime/front/offload.h"
+#include "runtime/front/request/offload.h"
 
 #define ON_LOOP_NS 300000u
 

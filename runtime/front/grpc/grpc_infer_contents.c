@@ -2,7 +2,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "loader/string_tensor.h"
+#include "loader/graph/string_tensor.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/front/grpc/grpc_infer_message.h"

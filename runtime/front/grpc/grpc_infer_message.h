@@ -11,7 +11,7 @@
 
 #include <jansson.h>
 
-#include "loader/graph.h"
+#include "loader/graph/graph.h"
 #include "runtime/front/grpc/grpc_wire.h"
 
 #define SY_GRPC_RAW_INPUT 7 /* the field's number */
@@ -62,7 +62,7 @@ int sy_grpc_contents_read(struct sy_grpc_bytes contents, const char *input, enum
                           uint64_t n, void *to);
 /* Bytes that n strings of an InferTensorContents can take at most, as BYTES are laid out. */
 uint64_t sy_grpc_contents_string_bytes(struct sy_grpc_bytes contents, uint64_t n);
-/* Exactly n of them to `to`, the text of a block (loader/string_tensor.h), whose head is written, too. EARG as above. */
+/* Exactly n of them to `to`, the text of a block (loader/graph/string_tensor.h), whose head is written, too. EARG as above. */
 int sy_grpc_contents_strings(struct sy_grpc_bytes contents, const char *input, uint64_t n,
                              void *to);
 

@@ -6,9 +6,9 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/base/text_copy.h"
+#include "runtime/client/switchyard.h"
 #include "runtime/front/grpc/grpc_infer_internal.h"
-#include "runtime/front/infer_parameters.h"
-#include "runtime/switchyard.h"
+#include "runtime/front/request/infer_parameters.h"
 
 #define TENSOR_NAME 512 /* bytes of a name that is looked up */
 
@@ -29,8 +29,7 @@ static int find_model(struct sy_grpc_infer *infer, const struct sy_grpc_request_
                             (int)SY_MIN(view->model.n, (size_t)100),
                             (const char *)view->model.data);
     SY_TRY(sy_grpc_read_version(view->version, &version));
-    return sy_front_acquire(infer->server->front, model, version, &infer->wait,
-                                 &infer->request);
+    return sy_front_acquire(infer->server->front, model, version, &infer->wait, &infer->request);
 }
 
 /* For the answer, also one that is an error. */

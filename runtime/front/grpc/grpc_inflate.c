@@ -6,7 +6,7 @@
 #include "runtime/base/status.h"
 #include "runtime/front/grpc/grpc_gzip.h"
 #include "runtime/front/grpc/grpc_internal.h"
-#include "runtime/front/offload.h"
+#include "runtime/front/request/offload.h"
 
 /* A millisecond inflates some 300 KB. */
 #define HERE_COMPRESSED ((size_t)16 << 10)

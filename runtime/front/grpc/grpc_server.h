@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#include "runtime/front/front.h"
+#include "runtime/front/request/front.h"
 
 struct sy_grpc_limits {
     uint64_t

@@ -6,8 +6,8 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/front/http/http_internal.h"
-#include "runtime/front/json_limits.h"
-#include "runtime/front/offload.h"
+#include "runtime/front/request/json_limits.h"
+#include "runtime/front/request/offload.h"
 
 #define INFLATE_BYTES (64u << 10) /* a piece given to the sink */
 #define GZIP_OR_ZLIB  (15 + 32)

@@ -10,7 +10,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/front/http/http_internal.h"
-#include "runtime/front/json_limits.h"
+#include "runtime/front/request/json_limits.h"
 
 #define FIRST_TEXT 1024u
 

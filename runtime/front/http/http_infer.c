@@ -14,7 +14,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/front/http/http_infer_internal.h"
-#include "runtime/front/offload.h"
+#include "runtime/front/request/offload.h"
 
 static void go(struct sy_http_infer *infer);
 
@@ -264,8 +264,8 @@ static void on_loaded(void *ctx)
 /* The JSON is read: the model, then the inputs' places. */
 static void go(struct sy_http_infer *infer)
 {
-    int status = sy_front_acquire(infer->server->front, infer->model, infer->version,
-                                       &infer->wait, &infer->request);
+    int status = sy_front_acquire(infer->server->front, infer->model, infer->version, &infer->wait,
+                                  &infer->request);
 
     infer->phase = SY_HTTP_LOADING;
     if (status == SY_REPOSITORY_LOADS)

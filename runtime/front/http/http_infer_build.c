@@ -5,8 +5,8 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/front/classify.h"
-#include "runtime/front/front_strings.h"
 #include "runtime/front/http/http_infer_internal.h"
+#include "runtime/front/request/front_strings.h"
 
 uint64_t sy_http_infer_answer_bytes(const struct sy_http_infer *infer)
 {

@@ -8,7 +8,7 @@
 #include "runtime/front/http/http_deflate.h"
 #include "runtime/front/http/http_internal.h"
 #include "runtime/front/infer_region.h"
-#include "runtime/front/tensor_json.h"
+#include "runtime/front/request/tensor_json.h"
 
 enum sy_http_infer_phase {
     SY_HTTP_COLLECTING, /* waits for: the JSON's last byte */

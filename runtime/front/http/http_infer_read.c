@@ -4,9 +4,9 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
-#include "runtime/front/front_strings.h"
 #include "runtime/front/http/http_infer_internal.h"
-#include "runtime/front/infer_parameters.h"
+#include "runtime/front/request/front_strings.h"
+#include "runtime/front/request/infer_parameters.h"
 
 int sy_http_read_version(const char *text, int64_t *out)
 {

@@ -11,7 +11,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
 #include "runtime/front/http/http_internal.h"
-#include "runtime/front/offload.h"
+#include "runtime/front/request/offload.h"
 
 #define MAX_PARTS 64
 int sy_http_status_code(int status)

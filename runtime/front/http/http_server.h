@@ -8,8 +8,8 @@
 
 #include <stdint.h>
 
-#include "runtime/front/front.h"
 #include "runtime/front/http/http_route.h"
+#include "runtime/front/request/front.h"
 
 struct sy_http_limits {
     uint64_t header_bytes; /* request line and header lines; 0: 32 KiB; more is 431 */

@@ -3,7 +3,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/front/log_settings.h"
-#include "runtime/front/trace_settings.h"
+#include "runtime/front/request/trace_settings.h"
 
 static void reply(struct sy_http_call *call, int status, json_t *settings)
 {

@@ -5,8 +5,8 @@
 #ifndef SY_FRONT_METRICS_BODY_H
 #define SY_FRONT_METRICS_BODY_H
 
-#include "runtime/core_metrics.h"
-#include "runtime/front/front_stats.h"
+#include "runtime/core/core_metrics.h"
+#include "runtime/front/request/front_stats.h"
 #include "runtime/metrics/exposition.h"
 #include "runtime/metrics/host_usage.h"
 #include "runtime/telemetry/otlp.h"

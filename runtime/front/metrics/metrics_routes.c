@@ -6,7 +6,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/front/metrics/metrics_snapshot.h"
-#include "runtime/front/offload.h"
+#include "runtime/front/request/offload.h"
 
 /* A pending scrape. */
 struct ask {

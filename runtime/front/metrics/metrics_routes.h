@@ -6,8 +6,8 @@
 #ifndef SY_FRONT_METRICS_ROUTES_H
 #define SY_FRONT_METRICS_ROUTES_H
 
-#include "runtime/front/front.h"
 #include "runtime/front/http/http_route.h"
+#include "runtime/front/request/front.h"
 
 #define SY_METRICS_MOST_WAITING 64
 

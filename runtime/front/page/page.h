@@ -13,7 +13,7 @@
 #ifndef SY_FRONT_PAGE_H
 #define SY_FRONT_PAGE_H
 
-#include "runtime/front/front.h"
+#include "runtime/front/request/front.h"
 
 #define SY_PAGE_LISTENERS 64
 #define SY_PAGE_TICK_MS   250

@@ -5,10 +5,10 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
-#include "runtime/front/front_stats.h"
 #include "runtime/front/model_info.h"
 #include "runtime/front/page/page_files.h"
 #include "runtime/front/page/page_internal.h"
+#include "runtime/front/request/front_stats.h"
 
 #define MAP_PARTS        1024 /* of the pool's map: more than a screen has columns */
 #define REPOSITORY_TICKS 8    /* its index comes every so many ticks */

@@ -193,7 +193,7 @@ static int prepare(struct sy_rpc_infer *infer, const msgpack_object *params)
     SY_TRY(sy_rpc_infer_read_text(params, "model", model, sizeof(model)));
     SY_TRY(sy_rpc_infer_read_version(params, &version));
     int found = sy_front_acquire(infer->connection->server->front, model, version,
-                                      &infer->connection->wait, &infer->request);
+                                 &infer->connection->wait, &infer->request);
     if (found != SY_OK)
         return found;
     SY_TRY(sy_rpc_infer_read_options(infer->request, params));

@@ -5,9 +5,9 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "runtime/client/switchyard.h"
+#include "runtime/front/request/session_table.h"
 #include "runtime/front/rpc/rpc_infer_internal.h"
-#include "runtime/front/session_table.h"
-#include "runtime/switchyard.h"
 
 int sy_rpc_infer_read_text(const msgpack_object *map, const char *key, char *to, size_t bytes)
 {

@@ -5,7 +5,7 @@
 #include <event2/event.h>
 #include <msgpack.h>
 
-#include "loader/graph.h"
+#include "loader/graph/graph.h"
 #include "runtime/base/msgpack_scan.h"
 #include "runtime/front/rpc/rpc_server.h"
 #include "runtime/repository/repository.h"

@@ -4,14 +4,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "loader/string_tensor.h"
+#include "loader/graph/string_tensor.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
+#include "runtime/client/json_msgpack.h"
 #include "runtime/front/rpc/rpc_internal.h"
 #include "runtime/front/rpc/rpc_region.h"
 #include "runtime/front/rpc/rpc_session.h"
-#include "runtime/json_msgpack.h"
 
 #define DRAIN_GRACE_NS (30 * SY_NS_PER_S)
 #define MOST_PRIORITY  1000

@@ -9,8 +9,8 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
+#include "runtime/client/json_msgpack.h"
 #include "runtime/front/rpc/rpc_internal.h"
-#include "runtime/json_msgpack.h"
 
 #define MAX_PARTS      (2 * SY_RPC_MAX_TENSORS + 1)
 #define TOGETHER_BYTES (16u * 1024u) /* larger ones: the call is little beside their copy */

@@ -20,7 +20,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "runtime/front/front.h"
+#include "runtime/front/request/front.h"
 
 #define SY_RPC_MESSAGE_BYTES    (256ull << 20)
 #define SY_RPC_REGION_BYTES     (1ull << 30)

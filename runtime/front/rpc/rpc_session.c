@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "runtime/base/status.h"
-#include "runtime/front/session_table.h"
+#include "runtime/front/request/session_table.h"
 
 json_t *sy_rpc_session_state(const struct sy_core_model_ref *model)
 {

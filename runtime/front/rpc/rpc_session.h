@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "runtime/front/front.h"
+#include "runtime/front/request/front.h"
 
 /* [{"input", "output"}]: what a session of the model keeps; caller decrefs. NULL: no memory. */
 json_t *sy_rpc_session_state(const struct sy_core_model_ref *model);

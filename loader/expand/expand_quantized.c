@@ -1,0 +1,284 @@
+/* Quantised operators of ONNX Runtime: what goes in as numbers, the operator in float32, and back. The passes bring products of
+ * constant weights together again (fuse_quantized.c). */
+#include "loader/expand/expand.h"
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
+
+static int dequantized(struct sy_expand *e, int x, int scale, int zero)
+{
+    return SY_EXPAND(e, DEQUANTIZE_LINEAR, sy_expand_input(e, x), sy_expand_input(e, scale),
+                     sy_expand_input(e, zero));
+}
+
+static void quantized_result(struct sy_expand *e, int y, int scale, int zero)
+{
+    sy_expand_result(
+        e, 0,
+        SY_EXPAND(e, QUANTIZE_LINEAR, y, sy_expand_input(e, scale), sy_expand_input(e, zero)));
+}
+
+/* Inputs: a and its scale and zero point, the same of b, then of the result. */
+static int expand_binary(struct sy_expand *e)
+{
+    int a = dequantized(e, 0, 1, 2), b = dequantized(e, 3, 4, 5);
+    enum sy_op op = e->node->op == SY_OP_MS_QLINEAR_ADD ? SY_OP_ADD : SY_OP_MUL;
+    quantized_result(e, sy_expand_op(e, op, (const int[]){a, b}, 2), 6, 7);
+    return e->status;
+}
+
+static int expand_unary(struct sy_expand *e)
+{
+    int x = dequantized(e, 0, 1, 2), y;
+    bool sigmoid = e->node->op == SY_OP_MS_QLINEAR_SIGMOID;
+    y = sy_expand_op(e, sigmoid ? SY_OP_SIGMOID : SY_OP_LEAKY_RELU, &x, 1);
+    sy_expand_pass(e, "alpha");
+    quantized_result(e, y, 3, 4);
+    return e->status;
+}
+
+static int expand_softmax(struct sy_expand *e)
+{
+    int y = SY_EXPAND(e, SOFTMAX, dequantized(e, 0, 1, 2));
+    if (sy_node_int(e->node, "opset", 13) < 13)
+        return sy_expand_fail(e, SY_EUNSUPPORTED, "a softmax of before opset 13");
+    sy_expand_set_int(e, "axis", sy_node_int(e->node, "axis", -1));
+    quantized_result(e, y, 3, 4);
+    return e->status;
+}
+
+static int expand_pool(struct sy_expand *e)
+{
+    const char *const names[] = {"auto_pad", "ceil_mode",    "count_include_pad",
+                                 "pads",     "kernel_shape", "strides"};
+    bool global = e->node->op == SY_OP_MS_QLINEAR_GLOBAL_POOL;
+    if (sy_node_int(e->node, "channels_last", 0) != 0)
+        return sy_expand_fail(e, SY_EUNSUPPORTED, "channels that come last");
+    int x = dequantized(e, 0, 1, 2);
+    int y = sy_expand_op(e, global ? SY_OP_GLOBAL_AVERAGE_POOL : SY_OP_AVERAGE_POOL, &x, 1);
+    for (size_t i = 0; !global && i < SY_ARRAY_LEN(names); i++)
+        sy_expand_pass(e, names[i]);
+    quantized_result(e, y, 3, 4);
+    return e->status;
+}
+
+/* Inputs: scale and zero point of the result, then three for each part. */
+static int expand_concat(struct sy_expand *e)
+{
+    enum { MAX_PARTS = 64 };
+    int parts[MAX_PARTS], n = (e->node->n_inputs - 2) / 3;
+    if (n < 1 || n > MAX_PARTS || e->node->n_inputs != 2 + 3 * n)
+        return sy_expand_fail(e, SY_EUNSUPPORTED, "%d inputs", e->node->n_inputs);
+    for (int i = 0; i < n; i++)
+        parts[i] = dequantized(e, 2 + 3 * i, 3 + 3 * i, 4 + 3 * i);
+    int y = sy_expand_op(e, SY_OP_CONCAT, parts, n);
+    sy_expand_pass(e, "axis");
+    quantized_result(e, y, 0, 1);
+    return e->status;
+}
+
+/* Inputs: condition, x and its two, y and its two, then the result's. */
+static int expand_where(struct sy_expand *e)
+{
+    int x = dequantized(e, 1, 2, 3), y = dequantized(e, 4, 5, 6);
+    quantized_result(e, SY_EXPAND(e, WHERE, sy_expand_input(e, 0), x, y), 7, 8);
+    return e->status;
+}
+
+/* Inputs: a, b (each with two), c of int32, the result's two, or none for a float result. */
+static int expand_gemm(struct sy_expand *e)
+{
+    const struct sy_tensor *b_scale = sy_expand_tensor(e, 4);
+    bool columns = b_scale && b_scale->shape.rank == 1; /* before tensors move */
+    int a = dequantized(e, 0, 1, 2), b = dequantized(e, 3, 4, 5), c = sy_expand_input(e, 6), ids[3];
+    float alpha = sy_node_float(e->node, "alpha", 1);
+    if (columns)
+        sy_expand_set_int(e, "axis", sy_node_int(e->node, "transB", 0) != 0 ? 0 : 1);
+    if (c >= 0) { /* its scale is that of the product */
+        int scale = SY_EXPAND(e, MUL, sy_expand_input(e, 1), sy_expand_input(e, 4));
+        c = SY_EXPAND(e, MUL, sy_expand_cast(e, c, SY_DTYPE_F32), scale);
+        if (alpha != 1)
+            c = SY_EXPAND(e, MUL, c, sy_expand_number(e, SY_DTYPE_F32, (double)alpha));
+    }
+    ids[0] = a;
+    ids[1] = b;
+    ids[2] = c;
+    int y = sy_expand_op(e, SY_OP_GEMM, ids, c < 0 ? 2 : 3);
+    sy_expand_set_float(e, "alpha", alpha);
+    sy_expand_pass(e, "transA");
+    sy_expand_pass(e, "transB");
+    if (sy_expand_input(e, 7) >= 0)
+        quantized_result(e, y, 7, 8);
+    else
+        sy_expand_result(e, 0, y);
+    return e->status;
+}
+
+/* (a - zero) times (b - zero) as whole numbers, times both scales, plus bias. */
+int sy_expand_integer_product(struct sy_expand *e, const struct sy_whole_product *p)
+{
+    int product = SY_EXPAND(e, MATMUL_INTEGER, p->a, p->b, p->a_zero, p->b_zero);
+    int scale = SY_EXPAND(e, MUL, p->a_scale, p->b_scale);
+    int y = SY_EXPAND(e, MUL, sy_expand_cast(e, product, SY_DTYPE_F32), scale);
+    return p->bias < 0 ? y : SY_EXPAND(e, ADD, y, p->bias);
+}
+
+static int expand_dynamic_matmul(struct sy_expand *e)
+{
+    int a[3], x = sy_expand_input(e, 0);
+    sy_expand_op_many(e, SY_OP_DYNAMIC_QUANTIZE_LINEAR, &x, 1, a, 3);
+    struct sy_whole_product p = {.a = a[0],
+                                 .a_scale = a[1],
+                                 .a_zero = a[2],
+                                 .b = sy_expand_input(e, 1),
+                                 .b_scale = sy_expand_input(e, 2),
+                                 .b_zero = sy_expand_input(e, 3),
+                                 .bias = sy_expand_input(e, 4)};
+    sy_expand_result(e, 0, sy_expand_integer_product(e, &p));
+    return e->status;
+}
+
+static int expand_matmul_to_float(struct sy_expand *e)
+{
+    struct sy_whole_product p = {.a = sy_expand_input(e, 0),
+                                 .a_scale = sy_expand_input(e, 2),
+                                 .a_zero = sy_expand_input(e, 4),
+                                 .b = sy_expand_input(e, 1),
+                                 .b_scale = sy_expand_input(e, 3),
+                                 .b_zero = sy_expand_input(e, 5),
+                                 .bias = sy_expand_input(e, 6)};
+    sy_expand_result(e, 0, sy_expand_integer_product(e, &p));
+    return e->status;
+}
+
+/* Weights of whole numbers, per direction [directions, input, gates]: as the float form wants them. */
+static int recurrent_weights(struct sy_expand *e, int x, int scale, int zero)
+{
+    static const int64_t perm[] = {0, 2, 1};
+    const struct sy_tensor *s = sy_expand_tensor(e, scale);
+    if (!s || s->shape.rank != 1) {
+        sy_expand_fail(e, SY_EUNSUPPORTED, "scales for each column");
+        return -1;
+    }
+    /* Turned first, as whole numbers are folded at import. */
+    int turned = sy_expand_transpose(e, sy_expand_input(e, x), perm, 3);
+    int wide = SY_EXPAND(e, DEQUANTIZE_LINEAR, turned, sy_expand_input(e, scale),
+                         sy_expand_input(e, zero));
+    sy_expand_set_int(e, "axis", 0);
+    return wide;
+}
+
+/* DynamicQuantizeLSTM: x, w, r, bias, lengths, states, peepholes, then scales and zero points of w and r. Computed with the weights' numbers
+ * and x as it is, so closer to the unquantised model than 8 bits are. */
+static int expand_lstm(struct sy_expand *e)
+{
+    const char *const names[] = {"activations", "activation_alpha", "activation_beta", "clip",
+                                 "direction",   "hidden_size",      "input_forget"};
+    int ids[8], out[3], n = SY_MIN(e->node->n_outputs, 3);
+    for (int i = 0; i < 8; i++)
+        ids[i] = sy_expand_input(e, i);
+    ids[1] = recurrent_weights(e, 1, 8, 9);
+    ids[2] = recurrent_weights(e, 2, 10, 11);
+    sy_expand_op_many(e, SY_OP_LSTM, ids, 8, out, n);
+    for (size_t i = 0; i < SY_ARRAY_LEN(names); i++)
+        sy_expand_pass(e, names[i]);
+    for (int i = 0; i < n; i++)
+        if (sy_expand_wanted(e, i))
+            sy_expand_result(e, i, out[i]);
+    return e->status;
+}
+
+/* ---- blocks: a scale for each `block_size` neighbours along the axis --------------------------- */
+
+struct blocked {
+    int rank, axis;
+    int64_t size, cut[SY_MAX_RANK + 1],
+        flat[SY_MAX_RANK]; /* of x with the axis in two, and as it is */
+};
+
+static int measure_blocks(struct sy_expand *e, struct blocked *b)
+{
+    const struct sy_tensor *x = sy_expand_tensor(e, 0), *scale = sy_expand_tensor(e, 1);
+    b->size = sy_node_int(e->node, "block_size", 0);
+    SY_TRY(sy_infer_quantized_types(e->in, e->node));
+    if (!x || !scale || scale->shape.rank != x->shape.rank || x->shape.rank >= SY_MAX_RANK)
+        return sy_expand_fail(e, SY_EUNSUPPORTED, "scales of blocks with other dimensions");
+    b->rank = x->shape.rank;
+    SY_TRY(sy_infer_axis(e->node, sy_node_int(e->node, "axis", 1), b->rank, &b->axis));
+    int64_t n = x->shape.dims[b->axis].fixed;
+    if (x->shape.dims[b->axis].per_batch != 0 || b->size < 1 || n % b->size != 0 ||
+        !sy_dim_is(scale->shape.dims[b->axis], n / b->size))
+        return sy_expand_fail(e, SY_EUNSUPPORTED, "blocks of %lld in a dimension of %lld",
+                              (long long)b->size, (long long)n);
+    for (int i = 0, k = 0; i < b->rank; i++, k++) {
+        b->flat[i] = i == b->axis ? n : 0;
+        b->cut[k] = i == b->axis ? n / b->size : i < b->axis ? 0 : x->shape.dims[i].fixed;
+        if (i > b->axis && x->shape.dims[i].per_batch != 0)
+            return sy_expand_fail(e, SY_EUNSUPPORTED, "a batch behind the blocks");
+        if (i > b->axis)
+            b->flat[i] = x->shape.dims[i].fixed;
+        if (i == b->axis)
+            b->cut[++k] = b->size;
+    }
+    return SY_OK;
+}
+
+/* Input i, a scale or zero point, in front of its block. */
+static int of_block(struct sy_expand *e, const struct blocked *b, int i)
+{
+    const int64_t axis = b->axis + 1;
+    return SY_EXPAND(e, UNSQUEEZE, sy_expand_input(e, i), sy_expand_ints(e, &axis, 1));
+}
+
+static int expand_blocked_dequantize(struct sy_expand *e)
+{
+    struct blocked b;
+    SY_TRY(measure_blocks(e, &b));
+    enum sy_dtype dtype = sy_expand_dtype(e, 1);
+    int x =
+        sy_expand_cast(e, sy_expand_reshape(e, sy_expand_input(e, 0), b.cut, b.rank + 1), dtype);
+    if (sy_expand_input(e, 2) >= 0)
+        x = SY_EXPAND(e, SUB, x, sy_expand_cast(e, of_block(e, &b, 2), dtype));
+    x = SY_EXPAND(e, MUL, x, of_block(e, &b, 1));
+    sy_expand_result(e, 0, sy_expand_reshape(e, x, b.flat, b.rank));
+    return e->status;
+}
+
+static int expand_blocked_quantize(struct sy_expand *e)
+{
+    struct blocked b;
+    SY_TRY(measure_blocks(e, &b));
+    enum sy_dtype dtype = sy_expand_dtype(e, 0),
+                  to = sy_expand_input(e, 2) >= 0
+                           ? sy_expand_dtype(e, 2)
+                           : (enum sy_dtype)sy_node_int(e->node, "output_dtype", SY_DTYPE_U8);
+    if ((to != SY_DTYPE_U8 && to != SY_DTYPE_I8) ||
+        (sy_expand_tensor(e, 2) && sy_expand_tensor(e, 2)->is_four_bits))
+        return sy_expand_fail(e, SY_EUNSUPPORTED, "results of element type %d, or 4 bits", (int)to);
+    int x = sy_expand_reshape(e, sy_expand_input(e, 0), b.cut, b.rank + 1);
+    x = SY_EXPAND(e, ROUND, SY_EXPAND(e, DIV, x, of_block(e, &b, 1)));
+    if (sy_expand_input(e, 2) >= 0)
+        x = SY_EXPAND(e, ADD, x, sy_expand_cast(e, of_block(e, &b, 2), dtype));
+    int low = sy_expand_number(e, dtype, to == SY_DTYPE_I8 ? -128 : 0),
+        high = sy_expand_number(e, dtype, to == SY_DTYPE_I8 ? 127 : 255);
+    x = sy_expand_cast(e, SY_EXPAND(e, CLIP, x, low, high), to);
+    sy_expand_result(e, 0, sy_expand_reshape(e, x, b.flat, b.rank));
+    return e->status;
+}
+
+const struct sy_expander_line sy_expanders_quantized[] = {
+    {SY_OP_QUANTIZE_LINEAR, expand_blocked_quantize},
+    {SY_OP_DEQUANTIZE_LINEAR, expand_blocked_dequantize},
+    {SY_OP_MS_QLINEAR_ADD, expand_binary},
+    {SY_OP_MS_QLINEAR_MUL, expand_binary},
+    {SY_OP_MS_QLINEAR_SIGMOID, expand_unary},
+    {SY_OP_MS_QLINEAR_LEAKY_RELU, expand_unary},
+    {SY_OP_MS_QLINEAR_SOFTMAX, expand_softmax},
+    {SY_OP_MS_QLINEAR_POOL, expand_pool},
+    {SY_OP_MS_QLINEAR_GLOBAL_POOL, expand_pool},
+    {SY_OP_MS_QLINEAR_CONCAT, expand_concat},
+    {SY_OP_MS_QLINEAR_WHERE, expand_where},
+    {SY_OP_MS_QGEMM, expand_gemm},
+    {SY_OP_MS_DYNAMIC_QUANTIZE_MATMUL, expand_dynamic_matmul},
+    {SY_OP_MS_MATMUL_INTEGER_TO_FLOAT, expand_matmul_to_float},
+    {SY_OP_MS_DYNAMIC_QUANTIZE_LSTM, expand_lstm},
+    {0}};

@@ -1,0 +1,72 @@
+/* The passes of sy_graph_optimize, and what they share. Each pass reads a graph whose shapes are known, keeps every graph
+ * output (name, type, shape, value up to rounding), and leaves nodes that became useless to be removed as dead.
+ *
+ * A fused node takes the place of the last node of its pattern: there all inputs of the pattern have been computed, so the
+ * order stays right without sorting. That needs every inner result to have one reader only. */
+#ifndef SY_LOADER_FUSE_FUSE_H
+#define SY_LOADER_FUSE_FUSE_H
+
+#include "loader/graph/graph_internal.h"
+
+struct sy_fuse {
+    struct sy_graph *graph;
+    int n_tensors; /* at the start of the pass; later ones are constants that it made */
+    int *producer, *uses;
+    bool (*has)(enum sy_op op, int64_t size); /* of sy_graph_fuse; NULL in other passes */
+    bool *learns; /* by tensor: it may depend on what is trained; NULL: nothing is */
+};
+
+int sy_fuse_open(struct sy_fuse *f, struct sy_graph *graph);
+void sy_fuse_close(struct sy_fuse *f);
+
+/* Finds what may depend on a parameter: a float tensor of the file of more than one number. */
+int sy_fuse_find_learning(struct sy_fuse *f);
+
+/* The node that makes `tensor`, if it is one of operator `op`; NULL otherwise. */
+struct sy_node *sy_fuse_maker(const struct sy_fuse *f, int tensor, enum sy_op op);
+/* The same, if nobody else reads `tensor`. */
+struct sy_node *sy_fuse_inner(const struct sy_fuse *f, int tensor, enum sy_op op);
+const struct sy_tensor *sy_fuse_tensor(const struct sy_fuse *f, int tensor);
+/* Of a node with two inputs: the constant float of one element among them, and the other. */
+bool sy_fuse_split_scalar(const struct sy_fuse *f, const struct sy_node *node, float *scalar,
+                          int *other);
+/* Of a node with two inputs: the constant float vector of n elements among them, and the other. NULL has none. */
+bool sy_fuse_split_vector(const struct sy_fuse *f, const struct sy_node *node, int64_t n,
+                          int *vector, int *other);
+/* The ReduceMean over the last axis, which stays as 1, that makes `tensor`; or NULL. */
+const struct sy_node *sy_fuse_last_axis_mean(const struct sy_fuse *f, int tensor);
+/* Puts `early`, changed as the pass likes, into the place of `late`, with late's output; `early` is left empty. */
+void sy_fuse_absorb(struct sy_fuse *f, struct sy_node *early, struct sy_node *late);
+/* Makes `node` into another one with the same output and these inputs. */
+int sy_fuse_become(struct sy_fuse *f, struct sy_node *node, enum sy_op op, int n_inputs,
+                   const int *inputs);
+/* Constant F32 tensor of this shape; data uninitialised, borrowed. */
+int sy_fuse_constant(struct sy_fuse *f, const char *name, const struct sy_shape *shape, int *tensor,
+                     float **data);
+
+/* What fusing this node into a product makes of it; NONE: it is no activation. */
+enum sy_activation sy_fuse_activation_of(const struct sy_node *node);
+
+typedef int sy_fuse_pass(struct sy_fuse *f);
+
+sy_fuse_pass sy_fuse_halves;                         /* fuse_halves.c */
+sy_fuse_pass sy_fuse_dequantized, sy_fuse_quantized; /* fuse_quantized.c */
+sy_fuse_pass sy_fuse_einsum_pairs, sy_fuse_einsums;  /* fuse_einsum.c */
+sy_fuse_pass sy_fuse_noops, sy_fuse_transposes, sy_fuse_reshapes, sy_fuse_pads; /* fuse_clean.c */
+sy_fuse_pass sy_fuse_batch_norms, sy_fuse_conv_pairs, sy_fuse_conv_biases,
+    sy_fuse_residuals;                                                          /* fuse_conv.c */
+sy_fuse_pass sy_fuse_matmul_scales, sy_fuse_matmul_biases, sy_fuse_activations; /* fuse_matmul.c */
+sy_fuse_pass sy_fuse_gelus, sy_fuse_layer_norms, sy_fuse_skip_norms;            /* fuse_norm.c */
+sy_fuse_pass sy_fuse_rms_norms, sy_fuse_late_layer_norms;                       /* fuse_rms.c */
+sy_fuse_pass sy_fuse_curves, sy_fuse_swishes;                                   /* fuse_curves.c */
+/* fuse_depthwise.c: Conv [N, C, L] of C groups -> Reshape, Conv [N, C, L, 1], Reshape. oneDNN has its fast loops for two dimensions only, along the
+ * first of them (256 channels of 400 with kernels of 31: 0.3 ms beside 3.3). */
+sy_fuse_pass sy_fuse_depthwise_lines;
+sy_fuse_pass sy_fuse_gated_activations;                                    /* fuse_matmul.c */
+sy_fuse_pass sy_fuse_int8_products, sy_fuse_int8_sums, sy_fuse_int8_moves; /* fuse_int8*.c */
+sy_fuse_pass sy_fuse_attention;                                            /* fuse_attention.c */
+
+/* write_out.c: If and Loop become other nodes where that can be done, those in bodies too; *changed is set if one did. */
+int sy_graph_write_out(struct sy_graph *graph, bool *changed);
+
+#endif

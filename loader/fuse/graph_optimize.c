@@ -1,0 +1,228 @@
+/* Passes for inference: the list, and what they share. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "loader/fuse/fuse.h"
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
+
+int sy_fuse_open(struct sy_fuse *f, struct sy_graph *graph)
+{
+    *f = (struct sy_fuse){.graph = graph, .n_tensors = graph->n_tensors};
+    SY_TRY(sy_graph_producers(graph, &f->producer));
+    int status = sy_graph_use_counts(graph, &f->uses);
+    if (status < 0)
+        sy_fuse_close(f);
+    return status;
+}
+
+void sy_fuse_close(struct sy_fuse *f)
+{
+    free(f->producer);
+    free(f->uses);
+    free(f->learns);
+    f->producer = f->uses = NULL;
+    f->learns = NULL;
+}
+
+struct sy_node *sy_fuse_maker(const struct sy_fuse *f, int tensor, enum sy_op op)
+{
+    if (tensor < 0 || tensor >= f->n_tensors || f->producer[tensor] < 0)
+        return NULL;
+    struct sy_node *node = &f->graph->nodes[f->producer[tensor]];
+    return node->n_outputs == 1 && node->op == op ? node : NULL;
+}
+
+struct sy_node *sy_fuse_inner(const struct sy_fuse *f, int tensor, enum sy_op op)
+{
+    struct sy_node *node = sy_fuse_maker(f, tensor, op);
+    return node && f->uses[tensor] == 1 ? node : NULL;
+}
+
+const struct sy_tensor *sy_fuse_tensor(const struct sy_fuse *f, int tensor)
+{
+    return &f->graph->tensors[tensor];
+}
+
+bool sy_fuse_split_scalar(const struct sy_fuse *f, const struct sy_node *node, float *scalar,
+                          int *other)
+{
+    if (node->n_inputs != 2)
+        return false;
+    for (int i = 1; i >= 0; i--) {
+        if (sy_graph_scalar(f->graph, node->inputs[i], scalar) && node->inputs[1 - i] >= 0) {
+            *other = node->inputs[1 - i];
+            return true;
+        }
+    }
+    return false;
+}
+
+void sy_fuse_absorb(struct sy_fuse *f, struct sy_node *early, struct sy_node *late)
+{
+    int out = late->outputs[0];
+    struct sy_node fused = *early;
+    *early = (struct sy_node){.bias_input = -1, .residual_input = -1};
+    f->producer[fused.outputs[0]] = -1;
+    fused.outputs[0] = out;
+    sy_node_finish(late);
+    *late = fused;
+    f->producer[out] = (int)(late - f->graph->nodes);
+}
+
+int sy_fuse_become(struct sy_fuse *f, struct sy_node *node, enum sy_op op, int n_inputs,
+                   const int *inputs)
+{
+    int *copy;
+    SY_TRY(sy_graph_alloc((size_t)n_inputs, sizeof *copy, &copy));
+    memcpy(copy, inputs, (size_t)n_inputs * sizeof *copy);
+    for (int i = 0; i < n_inputs; i++)
+        if (copy[i] >= 0 && copy[i] < f->n_tensors)
+            f->uses[copy[i]]++;
+    for (int i = 0; i < node->n_inputs; i++)
+        if (node->inputs[i] >= 0 && node->inputs[i] < f->n_tensors)
+            f->uses[node->inputs[i]]--;
+    for (int i = 0; i < node->n_attrs; i++)
+        sy_attr_finish(&node->attrs[i]);
+    node->n_attrs = 0;
+    free(node->inputs);
+    node->inputs = copy;
+    node->n_inputs = n_inputs;
+    node->op = op;
+    node->bias_input = node->residual_input = -1;
+    return SY_OK;
+}
+
+int sy_fuse_constant(struct sy_fuse *f, const char *name, const struct sy_shape *shape, int *tensor,
+                     float **data)
+{
+    int64_t n = sy_shape_elements(shape, 0);
+    if (n < 0)
+        return sy_error_set(SY_EBUG, "constant '%.100s' has no size", name);
+    SY_TRY(sy_graph_alloc((size_t)n, sizeof **data, data));
+    return sy_graph_add_constant(f->graph, name, SY_DTYPE_F32, shape, *data,
+                                 (size_t)n * sizeof **data, tensor);
+}
+
+/* The order matters: types before all that asks for float32, scales before biases (x*W*s + b), patterns of many nodes before activations
+ * take their parts, residuals before activations (relu(conv + x)). */
+static sy_fuse_pass *const passes[] = {
+    sy_fuse_halves,       sy_fuse_dequantized,   sy_fuse_quantized,
+    sy_fuse_einsum_pairs, sy_fuse_einsums,       sy_fuse_noops,
+    sy_fuse_transposes,   sy_fuse_noops,         sy_fuse_reshapes,
+    sy_fuse_pads,         sy_fuse_batch_norms,   sy_fuse_conv_pairs,
+    sy_fuse_batch_norms,  sy_fuse_conv_biases,   sy_fuse_gelus,
+    sy_fuse_curves,       sy_fuse_layer_norms,   sy_fuse_late_layer_norms,
+    sy_fuse_skip_norms,   sy_fuse_matmul_scales, sy_fuse_matmul_biases,
+    sy_fuse_residuals,    sy_fuse_activations,
+};
+
+/* Of sy_graph_fuse: passes, and what the engine must have. */
+static const struct {
+    sy_fuse_pass *pass;
+    enum sy_op op;
+} fusions[] = {{sy_fuse_attention, SY_OP_ATTENTION},
+               {sy_fuse_rms_norms, SY_OP_RMS_NORM},
+               {sy_fuse_swishes, SY_OP_SWISH},
+               {sy_fuse_gated_activations, SY_OP_SWISH},
+               {sy_fuse_int8_products, SY_OP_QUANTIZED_CONV},
+               {sy_fuse_int8_sums, SY_OP_QUANTIZED_SUM},
+               {sy_fuse_int8_moves, SY_OP_QUANTIZED_SUM}};
+
+typedef bool op_test(enum sy_op op, int64_t size);
+
+/* has: NULL, sy_graph_optimize of each body; else sy_graph_fuse. Not of what waits for the run: nothing is known of it. */
+static int rewrite_bodies(struct sy_graph *graph, op_test *has)
+{
+    for (int n = 0; n < graph->n_nodes; n++) {
+        for (int i = 0; i < graph->nodes[n].n_attrs; i++) {
+            struct sy_graph *body = graph->nodes[n].attrs[i].graph;
+            if (graph->nodes[n].op != SY_OP_AT_RUN &&
+                graph->nodes[n].attrs[i].kind == SY_ATTR_GRAPH)
+                SY_TRY(has ? sy_graph_fuse(body, has) : sy_graph_optimize(body));
+        }
+    }
+    return SY_OK;
+}
+
+/* Nothing here makes a new constant out of a parameter. */
+static sy_fuse_pass *const training_passes[] = {
+    sy_fuse_noops, sy_fuse_reshapes, sy_fuse_gelus, sy_fuse_layer_norms, sy_fuse_matmul_biases,
+};
+
+int sy_fuse_find_learning(struct sy_fuse *f)
+{
+    const struct sy_graph *g = f->graph;
+    SY_TRY(sy_graph_alloc((size_t)g->n_tensors, sizeof *f->learns, &f->learns));
+    for (int t = 0; t < g->n_tensors; t++)
+        f->learns[t] = g->tensors[t].data && !g->tensors[t].is_derived &&
+                       g->tensors[t].dtype == SY_DTYPE_F32 &&
+                       g->tensors[t].data_bytes > sizeof(float);
+    for (int n = 0; n < g->n_nodes; n++)
+        for (int i = 0; i < g->nodes[n].n_inputs; i++)
+            for (int o = 0; o < g->nodes[n].n_outputs; o++)
+                if (g->nodes[n].inputs[i] >= 0 && g->nodes[n].outputs[o] >= 0)
+                    f->learns[g->nodes[n].outputs[o]] |= f->learns[g->nodes[n].inputs[i]];
+    return SY_OK;
+}
+
+static int attention_in_training(struct sy_fuse *f)
+{
+    SY_TRY(sy_fuse_find_learning(f));
+    return sy_fuse_attention(f);
+}
+
+static int run_passes(struct sy_graph *graph, sy_fuse_pass *const *list, size_t n, op_test *has)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct sy_fuse f;
+        SY_TRY(sy_fuse_open(&f, graph));
+        f.has = has;
+        int status = list[i](&f);
+        sy_fuse_close(&f);
+        SY_TRY(status);
+        sy_graph_compact(graph);
+        SY_TRY(sy_graph_remove_dead(graph));
+    }
+    return sy_graph_check(graph);
+}
+
+int sy_graph_optimize(struct sy_graph *graph)
+{
+    SY_TRY(rewrite_bodies(graph, NULL));
+    return run_passes(graph, passes, SY_ARRAY_LEN(passes), NULL);
+}
+
+/* Bodies become nodes like others for an engine that has none; what they are then part of is looked at once more. */
+static int write_out(struct sy_graph *graph, op_test *has)
+{
+    bool changed = false;
+    if (has(SY_OP_IF, 0) && has(SY_OP_LOOP, 0))
+        return SY_OK;
+    SY_TRY(sy_graph_write_out(graph, &changed));
+    return changed ? run_passes(graph, passes, SY_ARRAY_LEN(passes), NULL) : SY_OK;
+}
+
+int sy_graph_fuse(struct sy_graph *graph, bool (*has)(enum sy_op op, int64_t size))
+{
+    SY_TRY(write_out(graph, has));
+    SY_TRY(rewrite_bodies(graph, has));
+    for (size_t i = 0; i < SY_ARRAY_LEN(fusions); i++)
+        if (has(fusions[i].op, 0))
+            SY_TRY(run_passes(graph, (sy_fuse_pass *const[]){fusions[i].pass}, 1, has));
+    /* Last: products of 8 bits are found by what stands right before and behind them, and take lines as they are. */
+    return run_passes(graph, (sy_fuse_pass *const[]){sy_fuse_depthwise_lines}, 1, has);
+}
+
+int sy_graph_optimize_training(struct sy_graph *graph)
+{
+    return run_passes(graph, training_passes, SY_ARRAY_LEN(training_passes), NULL);
+}
+
+int sy_graph_fuse_training(struct sy_graph *graph, bool (*has)(enum sy_op op, int64_t size))
+{
+    for (int n = 0; n < graph->n_nodes; n++)
+        if (graph->nodes[n].op == SY_OP_DROPOUT)
+            SY_TRY(sy_node_set_int(&graph->nodes[n], "number", n));
+    return run_passes(graph, (sy_fuse_pass *const[]){attention_in_training}, 1, has);
+}

@@ -1,0 +1,63 @@
+/* What the parts of the ONNX reader share: the only header that knows ONNX's protobuf messages. */
+#ifndef SY_LOADER_ONNX_ONNX_INTERNAL_H
+#define SY_LOADER_ONNX_ONNX_INTERNAL_H
+
+#include "loader/graph/graph_internal.h"
+#include "loader/onnx/name_map.h"
+#include "onnx.pb-c.h"
+
+enum { SY_ONNX_MAX_BODIES = 2 };
+
+/* What the bodies of one node read of the graph around it: tensors of that graph, in the order of the node's last inputs. */
+struct sy_onnx_captures {
+    int n, *outer;
+    int *local
+        [SY_ONNX_MAX_BODIES]; /* per body: the same as tensors of the body; -1: it does not read it */
+};
+
+/* One graph being read: the model's, or the body of one of its nodes. */
+struct sy_onnx_reader {
+    const char *path;
+    Onnx__ModelProto *model;
+    const Onnx__GraphProto *proto;
+    struct sy_graph *graph;
+    struct sy_name_map map; /* tensors */
+    struct sy_name_map
+        declared; /* results that the file gives a type: index into value_info, then into outputs */
+    int opset;
+    const struct sy_onnx_dim
+        *dims; /* numbers for symbolic dimensions, and whether an input has them */
+    bool *dims_used;
+    int n_dims;
+    /* of a body: */
+    struct sy_onnx_reader *outer;
+    struct sy_onnx_captures *captures;
+    int body, depth;
+};
+
+/* "" for absent and for NULL alike. */
+static inline const char *sy_onnx_text(const char *s)
+{
+    return s ? s : "";
+}
+
+/* A constant of the graph, called `name`. Empties `proto` of its data. (onnx_tensor.c) */
+int sy_onnx_read_tensor(struct sy_onnx_reader *r, Onnx__TensorProto *proto, const char *name,
+                        int *out);
+/* The tensor of that name, here or in the graphs around; -1 if there is none. (onnx_body.c) */
+int sy_onnx_find_tensor(struct sy_onnx_reader *r, const char *name, int *out);
+/* The node has as many inputs and outputs as its operator may have, and its attributes, each once and of its kind. (onnx_schema.c) */
+int sy_onnx_check_node(enum sy_op op, const Onnx__NodeProto *node);
+/* The node's attributes that are graphs; `node` has its own inputs already, what the bodies capture is added to them. (onnx_body.c) */
+int sy_onnx_read_bodies(struct sy_onnx_reader *r, const Onnx__NodeProto *from,
+                        struct sy_node *node);
+/* Calls of the model's own functions become their nodes. EUNSUPPORTED: too deep, too many, of another opset. (onnx_functions.c) */
+int sy_onnx_inline_functions(Onnx__ModelProto *model);
+/* An input of the graph. (onnx_inputs.c) */
+int sy_onnx_read_input(struct sy_onnx_reader *r, const Onnx__ValueInfoProto *info);
+/* The graph's outputs, when all nodes were read. (onnx_inputs.c) */
+int sy_onnx_read_outputs(struct sy_onnx_reader *r);
+/* Fills r->graph from r->proto. (onnx_reader.c) */
+int sy_onnx_read_graph(struct sy_onnx_reader *r);
+
+#endif

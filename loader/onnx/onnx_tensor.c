@@ -1,0 +1,265 @@
+/* Constants of ONNX files, external ones too: every size is checked against what is there. */
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "loader/graph/string_tensor.h"
+#include "loader/onnx/onnx_internal.h"
+#include "loader/package/file_bytes.h"
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
+
+static int tensor_shape(const Onnx__TensorProto *proto, struct sy_shape *shape,
+                        size_t element_bytes, size_t *bytes)
+{
+    if (proto->n_dims > SY_MAX_RANK)
+        return sy_error_set(SY_EUNSUPPORTED,
+                            "tensor '%.120s' has %zu dimensions, at most %d are supported",
+                            sy_onnx_text(proto->name), proto->n_dims, SY_MAX_RANK);
+    *shape = (struct sy_shape){.rank = (int)proto->n_dims};
+    for (size_t i = 0; i < proto->n_dims; i++)
+        shape->dims[i].fixed = proto->dims[i];
+    int64_t n = sy_shape_elements(shape, 0);
+    if (n < 0 || (uint64_t)n > PTRDIFF_MAX / element_bytes)
+        return sy_error_set(SY_ECORRUPT, "tensor '%.120s' has a negative or too large dimension",
+                            sy_onnx_text(proto->name));
+    *bytes = (size_t)n * element_bytes;
+    return SY_OK;
+}
+
+static int copy_field(const char *name, const void *from, size_t n, size_t bytes_each, size_t want,
+                      void **out)
+{
+    if (n * bytes_each != want)
+        return sy_error_set(SY_ECORRUPT,
+                            "tensor '%.120s' has %zu bytes of data, its shape needs %zu", name,
+                            n * bytes_each, want);
+    SY_TRY(sy_graph_alloc(want, 1, out));
+    if (want > 0)
+        memcpy(*out, from, want);
+    return SY_OK;
+}
+
+/* int32_data holds all types up to 32 bits, one an element. */
+static int narrow_field(const Onnx__TensorProto *proto, size_t element_bytes, size_t want,
+                        void **out)
+{
+    if (proto->n_int32_data != want / element_bytes)
+        return sy_error_set(SY_ECORRUPT, "tensor '%.120s' has %zu elements, its shape needs %zu",
+                            sy_onnx_text(proto->name), proto->n_int32_data, want / element_bytes);
+    SY_TRY(sy_graph_alloc(want, 1, out));
+    for (size_t i = 0; i < proto->n_int32_data; i++) /* little-endian: the low bytes come first */
+        memcpy((char *)*out + i * element_bytes, &proto->int32_data[i], element_bytes);
+    return SY_OK;
+}
+
+/* uint32 lies in uint64_data, too. */
+static int unsigned_field(const Onnx__TensorProto *proto, size_t want, void **out)
+{
+    if (proto->n_uint64_data != want / sizeof(uint32_t))
+        return sy_error_set(SY_ECORRUPT, "tensor '%.120s' has %zu elements, its shape needs %zu",
+                            sy_onnx_text(proto->name), proto->n_uint64_data,
+                            want / sizeof(uint32_t));
+    SY_TRY(sy_graph_alloc(want, 1, out));
+    for (size_t i = 0; i < proto->n_uint64_data; i++)
+        ((uint32_t *)*out)[i] = (uint32_t)proto->uint64_data[i];
+    return SY_OK;
+}
+
+static int typed_data(const Onnx__TensorProto *proto, enum sy_dtype dtype, size_t want, void **out)
+{
+    const char *name = sy_onnx_text(proto->name);
+    switch (dtype) {
+    case SY_DTYPE_F32:
+        return copy_field(name, proto->float_data, proto->n_float_data, sizeof(float), want, out);
+    case SY_DTYPE_F64:
+        return copy_field(name, proto->double_data, proto->n_double_data, sizeof(double), want,
+                          out);
+    case SY_DTYPE_I64:
+        return copy_field(name, proto->int64_data, proto->n_int64_data, sizeof(int64_t), want, out);
+    case SY_DTYPE_U64:
+        return copy_field(name, proto->uint64_data, proto->n_uint64_data, sizeof(uint64_t), want,
+                          out);
+    case SY_DTYPE_U32:
+        return unsigned_field(proto, want, out);
+    default:
+        return narrow_field(proto, sy_dtype_bytes(dtype), want, out);
+    }
+}
+
+/* Takes the buffer that protobuf-c allocated, so that large weights are not copied once more. */
+static int raw_data(Onnx__TensorProto *proto, size_t want, void **out)
+{
+    if (proto->raw_data.len != want)
+        return sy_error_set(SY_ECORRUPT,
+                            "tensor '%.120s' has %zu bytes of raw data, its shape needs %zu",
+                            sy_onnx_text(proto->name), proto->raw_data.len, want);
+    if (want == 0)
+        return sy_graph_alloc(1, 1, out);
+    *out = proto->raw_data.data;
+    proto->raw_data = (ProtobufCBinaryData){0};
+    return SY_OK;
+}
+
+static int parse_number(const char *tensor, const char *value, uint64_t *out)
+{
+    char *end;
+    errno = 0;
+    unsigned long long number = strtoull(value, &end, 10);
+    if (errno || end == value || *end || *value == '-')
+        return sy_error_set(SY_ECORRUPT, "tensor '%.100s': external data: '%.60s' is not a number",
+                            tensor, value);
+    *out = number;
+    return SY_OK;
+}
+
+/* Names below the model's folder only: a model file must not be able to read /etc/shadow. */
+static bool is_inside(const char *location)
+{
+    if (!*location || *location == '/')
+        return false;
+    for (const char *part = location; part; part = strchr(part, '/') ? strchr(part, '/') + 1 : NULL)
+        if (strncmp(part, "..", 2) == 0 && (part[2] == '/' || part[2] == '\0'))
+            return false;
+    return true;
+}
+
+/* The file beside the model that `location` names, links followed: they must not lead outside either. `path` has PATH_MAX bytes. */
+static int external_path(const struct sy_onnx_reader *r, const Onnx__TensorProto *proto,
+                         const char *location, char *path)
+{
+    char folder[PATH_MAX], joined[PATH_MAX];
+    const char *slash = strrchr(r->path, '/');
+    int length = slash ? (int)(slash - r->path) + 1 : 0;
+    if (snprintf(joined, sizeof joined, "%.*s%s", length, r->path, location) >=
+            (int)sizeof joined ||
+        snprintf(folder, sizeof folder, "%.*s.", length, r->path) >= (int)sizeof folder)
+        return sy_error_set(SY_EARG, "tensor '%.100s': the path of its external data is too long",
+                            sy_onnx_text(proto->name));
+    char whole[PATH_MAX];
+    if (!realpath(folder, whole) || !realpath(joined, path))
+        return sy_error_set(errno == ENOENT ? SY_ENOTFOUND : SY_EIO,
+                            "tensor '%.100s': external data %s: %s", sy_onnx_text(proto->name),
+                            joined, strerror(errno));
+    size_t n = strlen(whole);
+    if (n > 1 && (strncmp(path, whole, n) != 0 || path[n] != '/'))
+        return sy_error_set(SY_ECORRUPT,
+                            "tensor '%.100s': external data %s is a link out of the model's folder",
+                            sy_onnx_text(proto->name), joined);
+    return SY_OK;
+}
+
+static int external_data(const struct sy_onnx_reader *r, const Onnx__TensorProto *proto,
+                         size_t want, void **out)
+{
+    const char *name = sy_onnx_text(proto->name), *location = "";
+    uint64_t offset = 0, length = want;
+    for (size_t i = 0; i < proto->n_external_data; i++) {
+        const char *key = sy_onnx_text(proto->external_data[i]->key),
+                   *value = sy_onnx_text(proto->external_data[i]->value);
+        if (strcmp(key, "location") == 0)
+            location = value;
+        else if (strcmp(key, "offset") == 0)
+            SY_TRY(parse_number(name, value, &offset));
+        else if (strcmp(key, "length") == 0)
+            SY_TRY(parse_number(name, value, &length));
+    }
+    if (length != want || !is_inside(location))
+        return sy_error_set(
+            SY_ECORRUPT,
+            "tensor '%.100s': external data '%.100s' of %llu bytes, %zu are needed, from "
+            "a file next to the model",
+            name, location, (unsigned long long)length, want);
+    char path[PATH_MAX];
+    size_t n;
+    SY_TRY(external_path(r, proto, location, path));
+    int status = sy_file_read_range(path, offset, want, (unsigned char **)out, &n);
+    return status < 0 ? sy_error_prefix(status, "tensor '%.100s': external data", name) : SY_OK;
+}
+
+/* Two numbers of 4 bits a byte, the lower bits first, as one a byte. Takes `packed`. */
+static int unpack_fours(unsigned char *packed, size_t n, bool is_signed, void **out)
+{
+    unsigned char *to;
+    int status = sy_graph_alloc(n, 1, out);
+    to = *out;
+    for (size_t i = 0; status == SY_OK && i < n; i++) {
+        unsigned char four = packed[i / 2] >> (i % 2 * 4) & 0xf;
+        to[i] = is_signed && four > 7 ? (unsigned char)(four | 0xf0) : four;
+    }
+    free(packed);
+    return status;
+}
+
+static int read_data(const struct sy_onnx_reader *r, Onnx__TensorProto *proto, enum sy_dtype dtype,
+                     size_t bytes, void **out)
+{
+    if (proto->has_data_location &&
+        proto->data_location == ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL)
+        return external_data(r, proto, bytes, out);
+    if (proto->has_raw_data)
+        return raw_data(proto, bytes, out);
+    return typed_data(proto, dtype, bytes, out);
+}
+
+/* As a block (string_tensor.h). */
+static int read_string_block(const Onnx__TensorProto *proto, int64_t n, void **out, size_t *bytes)
+{
+    uint64_t all = 0;
+    if (proto->n_string_data != (size_t)n)
+        return sy_error_set(SY_ECORRUPT, "tensor '%.120s' has %zu strings, its shape needs %lld",
+                            sy_onnx_text(proto->name), proto->n_string_data, (long long)n);
+    for (int64_t i = 0; i < n; i++)
+        all += sizeof(uint32_t) + proto->string_data[i].len;
+    if (all > SY_STRING_MOST)
+        return sy_error_set(SY_EUNSUPPORTED,
+                            "tensor '%.120s' has %llu bytes of strings, at most "
+                            "%lld are supported",
+                            sy_onnx_text(proto->name), (unsigned long long)all,
+                            (long long)SY_STRING_MOST);
+    *bytes = (size_t)(SY_STRING_HEAD + all);
+    SY_TRY(sy_graph_alloc(*bytes, 1, out));
+    char *to = (char *)*out + SY_STRING_HEAD;
+    memcpy(*out, &all, sizeof all);
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t length = (uint32_t)proto->string_data[i].len;
+        memcpy(to, &length, sizeof length);
+        if (length > 0)
+            memcpy(to + sizeof length, proto->string_data[i].data, length);
+        to += sizeof length + length;
+    }
+    return SY_OK;
+}
+
+/* Empties `proto` of its data. */
+int sy_onnx_read_tensor(struct sy_onnx_reader *r, Onnx__TensorProto *proto, const char *name,
+                        int *out)
+{
+    enum { UINT4 = 21, INT4 = 22 };
+    bool fours = proto->data_type == UINT4 || proto->data_type == INT4;
+    enum sy_dtype dtype = proto->data_type == UINT4  ? SY_DTYPE_U8
+                          : proto->data_type == INT4 ? SY_DTYPE_I8
+                                                     : (enum sy_dtype)proto->data_type;
+    struct sy_shape shape;
+    size_t element_bytes = sy_dtype_bytes(dtype), bytes;
+    void *data = NULL;
+    if (element_bytes == 0)
+        return sy_error_set(SY_EUNSUPPORTED,
+                            "tensor '%.120s' has element type %d, which is not supported", name,
+                            proto->data_type);
+    if (proto->segment)
+        return sy_error_set(SY_EUNSUPPORTED, "tensor '%.120s' is stored in segments", name);
+    SY_TRY(tensor_shape(proto, &shape, element_bytes, &bytes));
+    if (dtype == SY_DTYPE_STRING) {
+        SY_TRY(read_string_block(proto, (int64_t)(bytes / element_bytes), &data, &bytes));
+        return sy_graph_add_constant(r->graph, name, dtype, &shape, data, bytes, out);
+    }
+    SY_TRY(read_data(r, proto, dtype, fours ? bytes / 2 + bytes % 2 : bytes, &data));
+    if (fours)
+        SY_TRY(unpack_fours(data, bytes, proto->data_type == INT4, &data));
+    SY_TRY(sy_graph_add_constant(r->graph, name, dtype, &shape, data, bytes, out));
+    r->graph->tensors[*out].is_four_bits = fours;
+    return SY_OK;
+}

@@ -1,0 +1,39 @@
+/* What a resident head of a model is worth: pure.
+ *
+ *   link      | - - | g2 | g3 | g4 |            groups 0 and 1 are there
+ *   compute   | g0 | g1 | g2 | g3 | g4 |        a swap costs nothing: 2 is the free prefix
+ *
+ * The more of the head is there, the sooner the run ends (never later), until the link keeps ahead of the computation and what moves holds
+ * it up no more than that is worth (sy_compute_beside). Tables that are read in the host image are read over the link, whatever is there. */
+#ifndef SY_LOADER_PLAN_FREE_PREFIX_H
+#define SY_LOADER_PLAN_FREE_PREFIX_H
+
+#include <stdint.h>
+
+#include "loader/plan/plan.h"
+
+#define SY_FREE_PREFIX_SLACK_PART 125 /* sy_free_prefix_slack */
+
+struct sy_run_group {
+    uint64_t bytes; /* to copy when it is not there; 0: nothing (no parameters, or read directly) */
+    uint64_t compute_ns;
+    uint64_t
+        read_bytes; /* of a table that stays in the host image: read over the link in each run */
+};
+
+/* Groups of a plan with the compute time of their layers, as they are with all in the pool. read_bytes[i]: what a run reads of layer i where
+ * its group is direct; NULL: there are none. `out` has n_groups entries. */
+void sy_run_groups(const struct sy_plan_layer *layers, const uint64_t *read_bytes,
+                   const struct sy_group *groups, int n_groups, struct sy_run_group *out);
+/* From "this model is to run" to its end with groups 0..n_there-1 in the pool, on a link of its own. */
+uint64_t sy_swap_predict(const struct sy_run_group *groups, int n_groups,
+                         const struct sy_link_cost *cost, int n_there);
+/* The shortest head with which a run takes, on the careful link (sy_link_careful), at most slack_ns longer than with everything, tables too, in
+ * the pool; where the tables' reading alone takes about as long or longer, the shortest that takes at most a quarter of slack_ns longer there than the longest. */
+int sy_free_prefix(const struct sy_run_group *groups, int n_groups, const struct sy_link_cost *cost,
+                   uint64_t slack_ns);
+/* "Costs nothing" as switchyard means it: 0.8 percent of the computation, so that a prediction that is off by a fifth stays below one. */
+uint64_t sy_free_prefix_slack(const struct sy_run_group *groups, int n_groups);
+uint64_t sy_prefix_bytes(const struct sy_run_group *groups, int n_there);
+
+#endif

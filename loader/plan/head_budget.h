@@ -1,0 +1,23 @@
+/* Which heads the pool's room is spent on: by latency saved per byte at the rates at which models are asked for. Pure.
+ *
+ * Each model has a curve: with its first k groups there, a request for it ends saved_ns[k] earlier than with none. The curve need not
+ * be concave, so steps are taken along its upper hull, the steepest first over all models. That is the best there is but for at most one
+ * step (the one that did not fit), and the best outright when all steps up to some slope fit. */
+#ifndef SY_LOADER_PLAN_HEAD_BUDGET_H
+#define SY_LOADER_PLAN_HEAD_BUDGET_H
+
+#include <stdint.h>
+
+struct sy_head_curve {
+    double rate;            /* requests a second, or any weight */
+    int n;                  /* at most this many groups are of any use: the free prefix */
+    const uint64_t *bytes;  /* [0..n], of the first k groups: never falls */
+    const double *saved_ns; /* [0..n], never falls */
+};
+
+/* heads[i]: groups of model i's head; worth[i]: time saved per second and byte of its last step taken, 0 without one (for the order in
+ * which heads are given up). Sum of bytes <= room_bytes. */
+void sy_head_budget(const struct sy_head_curve *models, int n_models, uint64_t room_bytes,
+                    int *heads, double *worth);
+
+#endif

@@ -1,0 +1,16 @@
+/* How often a Loop runs whose condition is made of counters, as Keras' and TensorFlow's loops have it. */
+#ifndef SY_LOADER_SHAPE_LOOP_TRIPS_H
+#define SY_LOADER_SHAPE_LOOP_TRIPS_H
+
+#include "loader/graph/graph.h"
+
+#define SY_MOST_TURNS_WRITTEN 512 /* turns that loader/fuse/write_out.c makes nodes of */
+
+/* Of a Loop whose body is inferred and has as many inputs and outputs as it should. -1: not known. Pure. */
+int64_t sy_loop_trips(const struct sy_graph *graph, const struct sy_node *node,
+                      const struct sy_graph *body);
+/* The same, at most: data may end it before. -1: no counter ends it, or after more turns than are written out. Pure. */
+int64_t sy_loop_most_trips(const struct sy_graph *graph, const struct sy_node *node,
+                           const struct sy_graph *body);
+
+#endif

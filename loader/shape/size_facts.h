@@ -1,0 +1,28 @@
+/* What inference takes for granted of open sizes: conditions, and what follows from them for other sizes. */
+#ifndef SY_LOADER_SHAPE_SIZE_FACTS_H
+#define SY_LOADER_SHAPE_SIZE_FACTS_H
+
+#include "loader/shape/graph_infer.h"
+
+struct sy_facts {
+    int n_conditions;
+    struct sy_condition *conditions;
+    int n_rewrites, n_applied;
+    struct sy_rewrite {
+        int atom; /* size_expr.h */
+        struct sy_dim to;
+    } * rewrites;
+    struct sy_branches *choices; /* of branches; the caller's */
+    int64_t n_misfits;           /* of sizes that were to be the same, and cannot be */
+};
+
+void sy_facts_finish(struct sy_facts *facts);
+/* What is known so far, to go back to where what followed turns out not to be computed at all: a node that is put off. Free `to`, or go back. */
+int sy_facts_save(const struct sy_facts *facts, struct sy_facts *to);
+void sy_facts_go_back(struct sy_facts *facts, struct sy_facts *saved); /* takes `saved` */
+/* Puts in place of sizes what new facts say that they are, everywhere in the outermost graph. Between nodes. */
+int sy_facts_apply(struct sy_infer *in);
+/* At the end: the conditions become the graph's; symbols that no input has any more go. */
+int sy_facts_settle(struct sy_infer *in);
+
+#endif

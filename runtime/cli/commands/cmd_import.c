@@ -1,0 +1,348 @@
+#include <limits.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "loader/graph/graph_bind.h"
+#include "loader/graph/string_tensor.h"
+#include "loader/infer/explain.h"
+#include "loader/package/package.h"
+#include "runtime/base/status.h"
+#include "runtime/cli/cli.h"
+#include "runtime/cli/import_precision.h"
+#include "runtime/device/device.h"
+#include "workers/engine/engines.h"
+#include "workers/infer/profiler.h"
+
+static int set_threads(const struct sy_engine_ops *engine, int *n_threads)
+{
+    int cores[CPU_SETSIZE], n = 0;
+    cpu_set_t set;
+
+    CPU_ZERO(&set);
+    sched_getaffinity(0, sizeof(set), &set);
+    for (int core = 0; core < CPU_SETSIZE; core++)
+        if (CPU_ISSET(core, &set) && (*n_threads == 0 || n < *n_threads))
+            cores[n++] = core;
+    *n_threads = n;
+    return engine->set_threads(cores, n);
+}
+
+static int engine_of(const char *device, const struct sy_engine_ops **out)
+{
+    struct sy_device_spec spec;
+
+    SY_TRY(sy_device_spec_parse(device ? device : "host", &spec));
+    return sy_engine_for_device(spec.kind, out);
+}
+
+/* A GPU that is not there is told before the minutes of packing. */
+static int check_device(const struct sy_cli_import *options, const struct sy_engine_ops *engine)
+{
+    struct sy_device_spec spec;
+    struct sy_device *device;
+
+    if (!options->profile || !engine->attach)
+        return SY_OK;
+    SY_TRY(sy_device_spec_parse(options->device, &spec));
+    SY_TRY(sy_device_open(&spec, &device));
+    sy_device_close(device);
+    return SY_OK;
+}
+
+static void show_progress(void *ctx, uint64_t done_bytes, uint64_t total_bytes)
+{
+    fprintf(stderr, "\r%s: packed %.1f of %.1f MB", (const char *)ctx, (double)done_bytes / 1e6,
+            (double)total_bytes / 1e6);
+    if (done_bytes == total_bytes)
+        fputc('\n', stderr);
+}
+
+static int profile_package(const char *path, const struct sy_engine_ops *engine, const char *device,
+                           int n_threads)
+{
+    struct sy_profile profile;
+    struct sy_package *package;
+    int status;
+
+    SY_TRY(sy_package_open(path, &package));
+    status = sy_profile_measure(package, engine, device, n_threads, &profile);
+    sy_package_close(package);
+    if (status ==
+        SY_EARG) { /* sizes that inputs of zeros lead to may be none that the model can have */
+        fprintf(stderr, "not timed, it does not run on zeros: %s\n", sy_error_text());
+        return SY_OK;
+    }
+    if (status == SY_EUNSUPPORTED) /* what is sized at run was tried here first */
+        unlink(path);
+    SY_TRY(status);
+    status = sy_package_set_profile(path, &profile);
+    sy_profile_finish(&profile);
+    return status;
+}
+
+/* With the usual sizes. */
+static int report_precision(const struct sy_graph *graph, const struct sy_engine_ops *engine,
+                            const struct sy_cli_import *options)
+{
+    struct sy_graph *bound;
+    struct sy_sizes sizes;
+    sy_graph_usual_sizes(graph, &sizes);
+    SY_TRY(sy_graph_bind(graph, &sizes, &bound));
+    int status = sy_cli_report_precision(bound, engine, options->calibrate, options->n_calibrate);
+    sy_graph_free(bound);
+    return status;
+}
+
+int sy_cli_import(const char *onnx, const char *package, const char *name,
+                  const struct sy_cli_import *options)
+{
+    const struct sy_engine_ops *engine;
+    struct sy_graph *graph = NULL;
+    int status, n_threads = options->n_threads;
+
+    SY_TRY(engine_of(options->device, &engine));
+    SY_TRY(check_device(options, engine));
+    if (engine->allow_host_ops)
+        engine->allow_host_ops(options->allow_host_ops);
+    SY_TRY(set_threads(engine, &n_threads));
+    SY_TRY_GOTO(sy_onnx_read_sized(onnx, options->dims, options->n_dims, &graph), done);
+    SY_TRY_GOTO(sy_graph_infer(graph), done);
+    SY_TRY_GOTO(sy_graph_optimize(graph), done);
+    SY_TRY_GOTO(engine->fuses ? sy_graph_fuse(graph, engine->fuses) : SY_OK, done);
+    graph->precision = options->precision;
+    status = sy_package_write(package, name, graph, engine, isatty(2) ? show_progress : NULL,
+                              (void *)name);
+    if (status == SY_OK && options->precision != SY_PRECISION_F32)
+        status = report_precision(graph, engine, options);
+done:
+    sy_graph_free(graph);
+    if (status < 0 || !options->profile)
+        return status;
+    return profile_package(package, engine, options->device, n_threads);
+}
+
+static bool older_than(const struct stat *a, const struct stat *b)
+{
+    return a->st_mtim.tv_sec != b->st_mtim.tv_sec ? a->st_mtim.tv_sec < b->st_mtim.tv_sec
+                                                  : a->st_mtim.tv_nsec < b->st_mtim.tv_nsec;
+}
+
+bool sy_cli_is_imported(const char *onnx, const char *package, const char *device)
+{
+    const struct sy_engine_ops *engine;
+    struct sy_package *opened;
+    struct stat source, made;
+    int status;
+
+    if (engine_of(device, &engine) < 0)
+        return false;
+    if (stat(package, &made) < 0) {
+        sy_error_set(SY_ENOTFOUND, "it has no package yet");
+        return false;
+    }
+    if (stat(onnx, &source) == 0 && older_than(&made, &source)) {
+        sy_error_set(SY_EUNSUPPORTED, "it is newer than %s", package);
+        return false;
+    }
+    status = sy_package_open(package, &opened);
+    if (status < 0)
+        return status != SY_EUNSUPPORTED;
+    status = sy_package_check_engine(opened, engine);
+    sy_package_close(opened);
+    return status == SY_OK;
+}
+
+enum sy_precision sy_cli_kept_precision(const char *package, const char *device)
+{
+    const struct sy_engine_ops *engine;
+    struct sy_package *opened;
+    enum sy_precision there;
+    char text[256];
+
+    if (access(package, F_OK) < 0 || engine_of(device, &engine) < 0 ||
+        sy_package_open(package, &opened) < 0)
+        return SY_PRECISION_F32;
+    there = opened->graph->precision;
+    sy_package_close(opened);
+    if (sy_package_packed_for(engine, there, text, sizeof(text)) == SY_OK)
+        return there;
+    fprintf(stderr, "switchyard: %s was in %s, it becomes f32: %s\n", package,
+            sy_precision_name(there), sy_error_text());
+    return SY_PRECISION_F32;
+}
+
+/* An update keeps the precision of the package that is there, unless another is asked for. */
+static bool needs_import(const char *onnx, const char *package, bool has_precision,
+                         struct sy_cli_import *import)
+{
+    enum sy_precision kept;
+
+    if (!sy_cli_is_imported(onnx, package, import->device)) {
+        if (!has_precision)
+            import->precision = sy_cli_kept_precision(package, import->device);
+        return true;
+    }
+    kept = sy_cli_kept_precision(package, import->device);
+    return has_precision && import->precision != kept;
+}
+
+/* Of NAME/VERSION/model.onnx, the layout of `serve --models`: NAME; else the file's name without its ending. */
+static void default_model_name(const char *onnx, const char *base, int stem, char *name,
+                               size_t name_bytes)
+{
+    char whole[PATH_MAX];
+    char *version, *folder;
+    if (stem == 5 && strncmp(base, "model", 5) == 0 && realpath(onnx, whole)) {
+        *strrchr(whole, '/') = '\0';
+        version = strrchr(whole, '/');
+        if (version && version[1] && strspn(version + 1, "0123456789") == strlen(version + 1)) {
+            *version = '\0';
+            folder = strrchr(whole, '/');
+            if (folder && folder[1]) {
+                snprintf(name, name_bytes, "%s", folder + 1);
+                return;
+            }
+        }
+    }
+    snprintf(name, name_bytes, "%.*s", stem, base);
+}
+
+/* dir/model.onnx -> dir/model.sypkg, and the model's name, where they are not given. */
+static int default_names(const char *onnx, char *path, size_t path_bytes, char *name,
+                         size_t name_bytes)
+{
+    const char *slash = strrchr(onnx, '/'), *base = slash ? slash + 1 : onnx,
+               *dot = strrchr(base, '.');
+    int stem = dot ? (int)(dot - base) : (int)strlen(base);
+
+    if (!*path)
+        snprintf(path, path_bytes, "%.*s%.*s" SY_PACKAGE_SUFFIX, (int)(base - onnx), onnx, stem,
+                 base);
+    if (!*name)
+        default_model_name(onnx, base, stem, name, name_bytes);
+    return stem > 0;
+}
+
+static void print_sizes(const char *path)
+{
+    struct sy_package *package;
+
+    if (sy_package_open(path, &package) < 0)
+        return; /* whoever uses it says why */
+    for (int i = 0; i < package->graph->n_symbols; i++)
+        if (!sy_graph_is_own_size(package->graph, i))
+            fprintf(stderr,
+                    "%s: each request chooses its %s, usually %lld; --dim %s=SIZE fixes it\n",
+                    package->name, package->graph->symbols[i].name,
+                    (long long)package->graph->symbols[i].usual, package->graph->symbols[i].name);
+    sy_package_close(package);
+}
+
+static int explain_model(const char *onnx, const struct sy_cli_import *options)
+{
+    struct sy_graph *graph;
+    SY_TRY(sy_onnx_read_sized(onnx, options->dims, options->n_dims, &graph));
+    int status = sy_graph_infer(graph);
+    if (status == SY_OK)
+        status = sy_explain_print(graph, stdout);
+    sy_graph_free(graph);
+    return status;
+}
+
+int sy_cmd_import(int argc, char **argv)
+{
+    static const struct sy_cli_option options[] = {
+        {"output", "FILE.sypkg", "where to; default: beside the model (also -o)"},
+        {"name", "NAME", "the model's name; default: the file's, or NAME of NAME/1/model.onnx"},
+        {"no-profile", NULL, "do not time the layers: groups are then planned from sizes alone"},
+        {"update", NULL, "do nothing if an up-to-date package is there"},
+        {"threads", "N", "compute threads of the profile; default: all cores that may be used"},
+        {"device", "SPEC",
+         "whose engine packs, and is timed: host (default), emulated, cuda[:N]. With --no-profile "
+         "a "
+         "package for a GPU is made without one"},
+        {"precision", "f32|bf16|f16",
+         "bf16, f16: weights take half the bytes and products are computed in it, summed in f32; "
+         "on the host bf16 only, and a CPU without AVX512_BF16 or AMX computes in f32 with such "
+         "weights. Default: f32; with --update, that of the package"},
+        {"calibrate", "[NAME=]FILE.npy",
+         "samples of an input, on which the error against f32 is reported, instead of random ones; "
+         "once for each input"},
+        {"dim", "NAME=SIZE",
+         "a number for a dimension that requests could choose, as a sequence's length: by its name "
+         "in the file, or as INPUT.INDEX; once for each. It is then the same for all requests"},
+        {"allow-host-ops", NULL,
+         "with --device cuda: operators that its engine lacks are computed on the host, in "
+         "between, "
+         "instead of being refused"},
+        {"explain", NULL,
+         "write no package; print which nodes are sized at run (their results' sizes depend on "
+         "data), why, and what decides; or that nothing is. With --dim as the import would have "
+         "it"},
+        {NULL, NULL, NULL}};
+    struct sy_cli_parser parser = {"import MODEL.onnx [options]\n\nReads the model, infers shapes, "
+                                   "fuses, packs the weights for the device and times each layer. "
+                                   "Dimensions that the file leaves open stay open: each request "
+                                   "chooses them.",
+                                   options, argc, argv, 0};
+    char path[4096] = "", name[256] = "";
+    const char *value, *onnx = NULL;
+    struct sy_cli_import import = {.device = "host", .profile = true};
+    int64_t n_threads = 0;
+    bool update = false, has_precision = false, explain = false;
+    int got;
+
+    while ((got = sy_cli_next(&parser, &value)) >= 0 || got == SY_CLI_WORD) {
+        if (got == SY_CLI_WORD && onnx)
+            return sy_cli_usage("import takes one model, not also %s", value);
+        if (got == SY_CLI_WORD)
+            onnx = value;
+        else if (got == 0)
+            snprintf(path, sizeof(path), "%s", value);
+        else if (got == 1)
+            snprintf(name, sizeof(name), "%s", value);
+        else if (got == 2)
+            import.profile = false;
+        else if (got == 3)
+            update = true;
+        else if (got == 5)
+            import.device = value;
+        else if (got == 6 && sy_precision_from_name(value, &import.precision) < 0)
+            return sy_cli_usage("--precision: %s", sy_error_text());
+        else if (got == 6)
+            has_precision = true;
+        else if (got == 7 && import.n_calibrate == SY_CLI_MAX_CALIBRATE)
+            return sy_cli_usage("--calibrate: more than %d inputs", SY_CLI_MAX_CALIBRATE);
+        else if (got == 7)
+            import.calibrate[import.n_calibrate++] = value;
+        else if (got == 8) {
+            if (sy_cli_dim(value, import.dims, &import.n_dims) < 0)
+                return sy_cli_usage("--dim: %s", sy_error_text());
+        } else if (got == 9)
+            import.allow_host_ops = true;
+        else if (got == 10)
+            explain = true;
+        else if (got == 4 && sy_cli_integer(value, 1, 1024, &n_threads) < 0)
+            return sy_cli_usage("--threads: %s", sy_error_text());
+    }
+    import.n_threads = (int)n_threads;
+    if (got != SY_CLI_END)
+        return got == SY_CLI_HELP ? 0 : 2;
+    if (!onnx || !default_names(onnx, path, sizeof(path), name, sizeof(name)))
+        return sy_cli_usage("import which model? see switchyard import --help");
+    if (explain)
+        return explain_model(onnx, &import) < 0 ? sy_cli_fail_status() : 0;
+    if (import.n_calibrate > 0 && import.precision == SY_PRECISION_F32 &&
+        (has_precision || !update))
+        return sy_cli_usage("--calibrate compares another precision with f32: give --precision");
+    if (!(update && !needs_import(onnx, path, has_precision, &import)) &&
+        sy_cli_import(onnx, path, name, &import) < 0)
+        return sy_cli_fail_status();
+    print_sizes(path);
+    printf("%s\n", path);
+    return 0;
+}

@@ -1,0 +1,321 @@
+#include <jansson.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
+#include "runtime/cli/cli.h"
+#include "runtime/cli/local_job.h"
+#include "runtime/cli/train_curve.h"
+#include "runtime/cli/train_explain.h"
+#include "runtime/cli/train_progress.h"
+#include "workers/job/job.h"
+
+#define STOP_TIMEOUT_MS  600000u         /* an evaluation may come first */
+#define START_TIMEOUT_MS (7 * 86400000u) /* others may have to end first */
+#define PATIENCE_S       2               /* then it is said that the job waits */
+#define SIGHT_US         100000u         /* between two looks at a job */
+
+static json_t *find_job(json_t *status, json_int_t id)
+{
+    size_t i;
+    json_t *job;
+
+    json_array_foreach(json_object_get(status, "jobs"), i, job)
+    {
+        if (json_integer_value(json_object_get(job, "job")) == id)
+            return job;
+    }
+    return NULL;
+}
+
+/* ---- watching -------------------------------------------------------------------------------------------- */
+
+struct watch {
+    bool is_shown;
+    const char *plot; /* NULL: no figure */
+    char name[128];
+    double target, accuracy; /* to be reached, 0: none; last seen */
+    struct sy_train_progress progress;
+    struct sy_train_curve curve;
+};
+
+static void see(struct watch *w, const struct sy_train_sight *sight, bool is_last)
+{
+    sy_train_curve_add_loss(&w->curve, sight->step, sight->loss);
+    sy_train_curve_add_accuracy(&w->curve, sight->accuracy_step, sight->accuracy);
+    w->accuracy = sight->accuracy;
+    if (w->is_shown)
+        sy_train_progress_show(&w->progress, sight, is_last);
+}
+
+static int check_target(const struct watch *w)
+{
+    if (w->target == 0 || w->accuracy >= w->target)
+        return 0;
+    return sy_cli_fail("%s: accuracy %.2f %%, its target is %.2f %%", w->name,
+                       100 * SY_MAX(w->accuracy, 0), 100 * w->target);
+}
+
+static int draw(const struct watch *w)
+{
+    if (!w->plot)
+        return 0;
+    if (sy_train_curve_write(&w->curve, w->name, w->plot) < 0)
+        return sy_cli_fail_status();
+    printf("%s: %d points of loss, %d of accuracy\n", w->plot, w->curve.n_loss,
+           w->curve.n_accuracy);
+    return 0;
+}
+
+/* What the status says of a job; false when that was the last of it. */
+static bool see_job(struct watch *w, json_t *job, bool *failed)
+{
+    const json_t *accuracy = json_object_get(job, "accuracy");
+    const char *state = json_string_value(json_object_get(job, "state"));
+    struct sy_train_sight sight = {
+        .step = (uint64_t)json_integer_value(json_object_get(job, "step")),
+        .total_steps = (uint64_t)json_integer_value(json_object_get(job, "total_steps")),
+        .loss = json_number_value(json_object_get(job, "loss")),
+        .accuracy = json_is_number(accuracy) ? json_number_value(accuracy) : -1,
+        .accuracy_step = (uint64_t)json_integer_value(json_object_get(job, "accuracy_step")),
+        .state = state ? state : ""};
+    *failed = strcmp(sight.state, "failed") == 0;
+    bool is_last = *failed || strcmp(sight.state, "ended") == 0;
+    see(w, &sight, is_last);
+    return !is_last;
+}
+
+/* Until the job has ended; 1 if it failed. */
+static int watch_job(sy_client *client, json_int_t id, struct watch *w)
+{
+    for (bool goes_on = true, failed = false; goes_on; usleep(SIGHT_US)) {
+        json_t *status, *job;
+        if (sy_cli_call(client, "status", json_object(), &status))
+            return 1;
+        job = find_job(status, id);
+        goes_on = job && see_job(w, job, &failed);
+        if (failed)
+            sy_cli_fail("%s", json_string_value(json_object_get(job, "error")));
+        json_decref(status);
+        if (failed)
+            return draw(w) | 1;
+    }
+    return draw(w) | check_target(w);
+}
+
+/* ---- without a server ------------------------------------------------------------------------------------ */
+
+static volatile sig_atomic_t is_interrupted;
+
+static void interrupt(int signal_number)
+{
+    is_interrupted = signal_number;
+}
+
+static int run_here(struct sy_local_job *job, struct watch *w)
+{
+    enum sy_train_state state = SY_TRAIN_RUNNING;
+    bool is_stopping = false;
+    while (state == SY_TRAIN_RUNNING) {
+        if (is_interrupted && !is_stopping) {
+            sy_train_run_stop(job->run, 0);
+            is_stopping = true;
+        }
+        const char *unused;
+        bool is_end = sy_train_run_next(job->run, &unused) == SY_TRAIN_OTHER;
+        SY_TRY(sy_train_run_advance(job->run, &state));
+        bool is_last = state == SY_TRAIN_FINISHED;
+        struct sy_train_sight sight = {.step = sy_train_run_step(job->run),
+                                       .total_steps = job->needs.total_steps,
+                                       .loss = sy_train_run_loss(job->run),
+                                       .accuracy = sy_train_run_accuracy(job->run),
+                                       .accuracy_step =
+                                           atomic_load(&job->page->train_accuracy_step),
+                                       .state = is_last  ? "ended"
+                                                : is_end ? ""
+                                                         : "training"};
+        if (is_end || is_last)
+            see(w, &sight, is_last);
+    }
+    return SY_OK;
+}
+
+static int start_here(const char *text, struct watch *w)
+{
+    struct sy_local_job job = {0};
+    int status = sy_local_job_pin_threads();
+    if (status == SY_OK)
+        status = sy_local_job_open(text, SY_HUGE_ALWAYS, &job);
+    signal(SIGINT, interrupt);
+    signal(SIGTERM, interrupt);
+    w->is_shown = true;
+    if (status == SY_OK)
+        status = run_here(&job, w);
+    int result = status < 0 ? sy_cli_fail_status() : is_interrupted ? 0 : check_target(w);
+    sy_local_job_finish(&job);
+    return draw(w) | result;
+}
+
+/* ---- a server's ------------------------------------------------------------------------------------------ */
+
+static void say_that_it_waits(int number)
+{
+    static const char text[] = "the job waits for a worker, or for memory; 'switchyard jobs' shows "
+                               "it, Ctrl-C leaves it in the queue\n";
+    (void)number;
+    (void)!write(STDERR_FILENO, text, sizeof(text) - 1);
+}
+
+/* The answer comes when the job was admitted. */
+static int submit(const char *address, const char *text, int64_t *id)
+{
+    json_t *answer;
+    sy_client *client;
+
+    if (sy_cli_connect(address, START_TIMEOUT_MS, &client))
+        return 1;
+    signal(SIGALRM, say_that_it_waits);
+    alarm(PATIENCE_S);
+    int result = sy_cli_call(client, "train", json_pack("{s:s}", "text", text), &answer);
+    alarm(0);
+    sy_client_close(client);
+    if (result)
+        return result;
+    *id = json_integer_value(json_object_get(answer, "job"));
+    json_decref(answer);
+    return 0;
+}
+
+static int start_job(const char *address, const char *text, struct watch *w)
+{
+    int64_t id;
+    sy_client *client;
+    int result = submit(address, text, &id);
+
+    if (result)
+        return result;
+    printf("job %lld\n", (long long)id);
+    fflush(stdout);
+    if (!w->is_shown && !w->plot)
+        return 0;
+    if (sy_cli_connect(address, 0, &client))
+        return 1;
+    result = watch_job(client, id, w);
+    sy_client_close(client);
+    return result;
+}
+
+static int stop_job(sy_client *client, int64_t id, bool evaluate)
+{
+    json_t *answer;
+    int result =
+        sy_cli_call(client, "train_stop",
+                    json_pack("{s:I, s:b}", "job", (json_int_t)id, "evaluate", evaluate), &answer);
+
+    json_decref(answer);
+    return result;
+}
+
+/* ---- the command ------------------------------------------------------------------------------------------- */
+
+struct order {
+    const char *path, *address;
+    bool is_local, wants_explanation, evaluate;
+    int64_t stop, n_steps;
+};
+
+static int start(const struct order *order, struct watch *w)
+{
+    char *text = NULL;
+    struct sy_job job;
+    int result;
+
+    if (sy_job_load(order->path, &text) < 0)
+        return sy_cli_fail_status();
+    if (sy_job_parse(text, &job) == SY_OK) {
+        snprintf(w->name, sizeof w->name, "%s", job.name);
+        w->target = job.target_accuracy;
+    }
+    sy_job_finish(&job);
+    if (order->wants_explanation)
+        result = sy_train_explain(text, (int)order->n_steps);
+    else if (order->is_local)
+        result = start_here(text, w);
+    else
+        result = start_job(order->address, text, w);
+    free(text);
+    return result;
+}
+
+static int stop(const struct order *order)
+{
+    sy_client *client;
+    if (sy_cli_connect(order->address, STOP_TIMEOUT_MS, &client))
+        return 1;
+    int result = stop_job(client, order->stop, order->evaluate);
+    sy_client_close(client);
+    return result;
+}
+
+/* 0, or the exit status plus one. */
+static int read_order(struct sy_cli_parser *parser, struct order *order, struct watch *w)
+{
+    enum { SOCKET, WATCH, PLOT, LOCAL, EXPLAIN, STEPS, STOP, EVALUATE };
+    const char *value;
+    int got;
+
+    while ((got = sy_cli_next(parser, &value)) >= 0 || got == SY_CLI_WORD) {
+        if (got == SY_CLI_WORD && order->path)
+            return 1 + sy_cli_usage("train takes one job file, not '%s' too", value);
+        if (got == SY_CLI_WORD)
+            order->path = value;
+        if (got == SOCKET)
+            order->address = value;
+        if (got == PLOT)
+            w->plot = value;
+        if (got == STEPS && sy_cli_integer(value, 1, 1000, &order->n_steps) < 0)
+            return 1 + sy_cli_usage("--steps: %s", sy_error_text());
+        if (got == STOP && sy_cli_integer(value, 0, INT64_MAX, &order->stop) < 0)
+            return 1 + sy_cli_usage("--stop: %s", sy_error_text());
+        w->is_shown |= got == WATCH || got == PLOT;
+        order->is_local |= got == LOCAL;
+        order->wants_explanation |= got == EXPLAIN;
+        order->evaluate |= got == EVALUATE;
+    }
+    return got == SY_CLI_END ? 0 : got == SY_CLI_HELP ? 1 : 3;
+}
+
+int sy_cmd_train(int argc, char **argv)
+{
+    static const struct sy_cli_option options[] = {
+        {"socket", "ADDRESS", "unix:PATH or tcp:HOST:PORT of the server"},
+        {"watch", NULL, "show step, loss, accuracy, steps per second and ETA until the job ends"},
+        {"plot", "FILE.svg", "as --watch, and draw loss and accuracy when the job has ended"},
+        {"local", NULL, "without a server: train in this process, on its cores"},
+        {"explain", NULL,
+         "without a server: where a step's time goes, and what this CPU's switches are worth"},
+        {"steps", "N", "with --explain: steps of each measurement (20)"},
+        {"stop", "JOB", "stop the job of this number after its iteration, with a snapshot"},
+        {"evaluate", NULL, "with --stop: measure the accuracy on the test set first"},
+        {NULL, NULL, NULL}};
+    struct sy_cli_parser parser = {
+        "train JOB.json [options]\n\nStarts a training job at a server, or stops one. What a job "
+        "file says: examples/training/README.md. The job is the server's from then on: a "
+        "client that goes away leaves it running (switchyard jobs; train --stop).",
+        options, argc, argv, 0};
+    static struct watch w;
+    struct order order = {.stop = -1, .n_steps = 20};
+    int status = read_order(&parser, &order, &w);
+    if (status)
+        return status - 1;
+    if (!order.path == (order.stop < 0))
+        return sy_cli_usage("train takes a job file, or --stop JOB; see switchyard train --help");
+    if (order.path && (order.is_local || order.wants_explanation))
+        sy_local_job_bound_spinning(argv - 1);
+    return order.path ? start(&order, &w) : stop(&order);
+}

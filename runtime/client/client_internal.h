@@ -1,0 +1,56 @@
+/* What the client's files share. */
+#ifndef SY_RUNTIME_CLIENT_CLIENT_INTERNAL_H
+#define SY_RUNTIME_CLIENT_CLIENT_INTERNAL_H
+
+#include <msgpack.h>
+#include <stdbool.h>
+#include <sys/uio.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/client/switchyard.h"
+
+struct sy_client {
+    int fd;
+    sy_ns timeout_ns, deadline;
+    uint64_t next_id;
+    unsigned char *buffer; /* the answer being received */
+    uint64_t used, capacity;
+    bool expects_fd; /* of the call that is made */
+    int received_fd; /* -1: none came */
+    sy_client_region *regions;
+    char error[512];
+};
+
+struct sy_client_region {
+    sy_client_region *next; /* of its client */
+    sy_client *client;      /* NULL: it is closed */
+    uint64_t id;
+    unsigned char *data;
+    size_t bytes;
+};
+
+/* ---- client.c ---- */
+/* Keeps the thread's error text for sy_client_error; gives `status`. */
+int sy_client_fail(sy_client *client, int status);
+/* The same for any status, at the end of a call. */
+int sy_client_finish(sy_client *client, int status);
+/* Begins [0, id, method, params]; the caller packs params, an array. */
+void sy_client_pack_request(sy_client *client, msgpack_packer *packer, const char *method);
+void sy_client_pack_text(msgpack_packer *packer, const char *text);
+/* Sends the parts and receives; *result points into the client's buffer and `unpacked`. */
+int sy_client_ask(sy_client *client, struct iovec *parts, int n_parts, msgpack_unpacked *unpacked,
+                  const msgpack_object **result);
+/* The value of `key` in a map, or NULL. */
+const msgpack_object *sy_client_get(const msgpack_object *map, const char *key);
+
+/* ---- client_region.c ---- */
+/* The region that `bytes` at `data` lie in, at an offset that tensors may have; NULL: none. */
+const sy_client_region *sy_client_region_of(const sy_client *client, const void *data,
+                                            size_t bytes);
+/* The client's region of this id that has `bytes` at `offset`; NULL: none. */
+const sy_client_region *sy_client_region_find(const sy_client *client, uint64_t id, uint64_t offset,
+                                              uint64_t bytes);
+/* The client closes: its regions' memory stays until each is destroyed. */
+void sy_client_region_orphan_all(sy_client *client);
+
+#endif

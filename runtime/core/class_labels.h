@@ -1,0 +1,21 @@
+/* Names of a result's classes, one a line of a file: what Triton's classification extension gives beside each class. Pure but for reading the file. */
+#ifndef SY_RUNTIME_CORE_CLASS_LABELS_H
+#define SY_RUNTIME_CORE_CLASS_LABELS_H
+
+#define SY_CLASS_LABELS_MOST_BYTES (4u << 20) /* of a file */
+
+struct sy_class_labels {
+    struct sy_class_labels *next; /* of another output */
+    int output;                   /* index in the graph's order */
+    int n;
+    const char **names; /* in `text` */
+    char *text;
+};
+
+/* EARG: no such file, or larger than SY_CLASS_LABELS_MOST_BYTES; ENOMEM_HOST. Names the file. */
+int sy_class_labels_read(const char *path, int output, struct sy_class_labels **out);
+void sy_class_labels_free(struct sy_class_labels *list); /* all of it; NULL is fine */
+/* NULL: this class of this output has no name. */
+const char *sy_class_labels_name(const struct sy_class_labels *list, int output, long long index);
+
+#endif

@@ -1,0 +1,232 @@
+/* The runtime's core as its front ends see it: models, requests, jobs, status. One thread, the event loop's.
+ *
+ * Front ends check requests against the package, write tensors into the slab and hand offsets over; the core decides
+ * (runtime/sched), supervises workers and calls back when the outputs are in the slab. */
+#ifndef SY_RUNTIME_CORE_CORE_H
+#define SY_RUNTIME_CORE_CORE_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "allocator/slab.h"
+#include "loader/graph/state_pairs.h"
+#include "loader/package/package.h"
+#include "loader/plan/plan.h"
+#include "runtime/base/clock.h"
+
+struct event_base;
+struct sy_core;
+struct sy_class_labels;
+
+struct sy_core_config {
+    const char *device;   /* "host", "emulated,link-gbps=..." */
+    uint64_t pool_bytes;  /* 0: sy_core_usual_pool_bytes */
+    uint64_t image_bytes; /* discrete devices; 0: half of the machine's memory, at most 8 GiB */
+    uint64_t slab_bytes;  /* 0: 256 MiB */
+    int n_workers;        /* 0: 4 */
+    const char
+        *cores; /* "0-1": compute cores; NULL: all that this process may use, less the link's */
+    const char *state_folder; /* training jobs are remembered here; NULL: they are not */
+    const char *
+        worker_program; /* argv[0] of workers; NULL: /proc/self/exe; run as `PROGRAM worker --fd N --index I`,
+                                 * with GOMP_SPINCOUNT=20000 in the environment: a paused worker's threads must not spin */
+    uint64_t hang_timeout_ns; /* 0: 10 s without a heartbeat kills a worker */
+    int poll_us; /* workers look for the next request so long before they sleep, unless a job has a worker; 0: never */
+    int max_queue;               /* 0: 1024 waiting requests; more are refused with EBUSY */
+    const int64_t *warm_batches; /* programs made when a model is added; NULL: {1} */
+    int n_warm_batches;
+    uint64_t
+        max_delay_ns; /* requests for one model are gathered for at most so long while the device is busy; 0: never (core_batch.h) */
+    int max_batch;    /* 0: 8 rows */
+    const struct sy_link_cost *link; /* measured; NULL: what the device's description says */
+    bool fetch_heads;                /* heads that are missing come while no request does */
+    bool
+        whole_models; /* no heads: a model is evicted whole, least recently used first; for comparison */
+    const char *grouping; /* NULL or "planned"; "per_layer", "whole": for comparison */
+};
+
+struct sy_device_properties;
+/* The pool of a core that is not told its size: half of the machine's memory, at most 8 GiB; three quarters of a GPU's. */
+uint64_t sy_core_usual_pool_bytes(const struct sy_device_properties *device);
+/* Starts: opens the device, takes pool, image and slab, spawns workers, resumes jobs found in the state folder. */
+int sy_core_create(struct event_base *base, const struct sy_core_config *config,
+                   struct sy_core **out);
+void sy_core_destroy(struct sy_core *core); /* kills what is left of the workers */
+/* No new requests (EBUSY "draining"); running ones finish; training snapshots, jobs that wait do not start; then done(ctx) is called. Bounded by grace_ns. */
+void sy_core_drain(struct sy_core *core, sy_ns grace_ns, void (*done)(void *ctx), void *ctx);
+
+struct sy_slab *sy_core_slab(struct sy_core *core);
+
+#define SY_CORE_MODEL_NAME 128 /* bytes of a model's name, with its end */
+
+#define SY_CORE_TENANT_NAME 64 /* bytes of a tenant's name, with its end */
+
+/* What requests of a model have that say nothing else; front ends apply it. */
+struct sy_core_model_defaults {
+    bool has_class;
+    int class_;
+    char tenant[SY_CORE_TENANT_NAME]; /* "": none */
+    sy_ns deadline_ns;                /* a request's own may be earlier; 0: none */
+    bool keeps_deadline;              /* a request's own deadline is not taken */
+    int64_t most_rows;                /* larger batches are refused; 0: any */
+};
+
+/* A tensor that requests see in another shape than the model: the same elements (runtime/front/request/front_reshape.h). The core keeps it with the model, no more. */
+struct sy_core_reshape {
+    bool is_output;
+    int index;      /* of the graph's inputs, or outputs */
+    bool has_batch; /* both have the batch first, which is not counted here */
+    int rank, model_rank;
+    int64_t dims[SY_MAX_RANK], model_dims[SY_MAX_RANK]; /* -1: open */
+};
+
+/* A version of a model, held: its package and memory stay until it is released, whatever is loaded, replaced or unloaded meanwhile. */
+struct sy_core_model_ref {
+    const struct sy_package *package;
+    const char *name;
+    int64_t version;
+    struct sy_core_model_defaults defaults;
+    int n_reshapes;
+    const struct sy_core_reshape *reshapes;
+    int n_states; /* what a session keeps, as it was said; 0: as names say it */
+    const struct sy_state_pair *states;
+    sy_ns session_idle_ns; /* a session that nothing used ends; 0: as the front ends say */
+    const struct sy_class_labels *labels; /* class_labels.h; NULL: none */
+};
+
+struct sy_core_model_options {
+    const char *name;   /* NULL or "": the package's */
+    int64_t version;    /* 0: 1. One name may have several versions at once */
+    const char *tenant; /* whose memory quota it counts for; NULL: nobody's */
+    bool
+        replaces; /* one of this name and version that is ready serves until this one is, and is removed then; else EBUSY */
+    sy_ns
+        max_delay_ns; /* its requests are gathered for at most so long; 0: as the configuration of the core says */
+    int max_batch; /* rows of what is gathered; 0: likewise */
+    struct sy_core_model_defaults defaults;
+    int n_reshapes; /* copied */
+    const struct sy_core_reshape *reshapes;
+    int n_states; /* copied */
+    const struct sy_state_pair *states;
+    sy_ns session_idle_ns;
+    struct sy_package *
+        package; /* what lies at `path`, opened already: taken over unless add fails; NULL: it is opened */
+    struct sy_class_labels *labels; /* taken over unless add fails; NULL: none */
+};
+
+/* How many more models there is a place for, of SY_MAX_MODELS. One that was removed has its place until nobody holds it. */
+int sy_core_model_room(const struct sy_core *core);
+/* Models. add: opens the package, plans its groups; done(ctx, status, error) when every live worker has it (or not).
+ * Refused when it can never fit: ENOMEM_DEVICE with the sizes. EBUSY: the name and version are there, or too many models are; EBUSY or
+ * ENOMEM_DEVICE with the sizes when the tenant is over its quota. options: NULL for none. */
+typedef void (*sy_core_done)(void *ctx, int status, const char *error);
+int sy_core_model_add(struct sy_core *core, const char *path,
+                      const struct sy_core_model_options *options, sy_core_done done, void *ctx);
+/* No later acquire finds it; what is held, waits or runs ends as it began, and then its memory is free. version 0: all of the name.
+ * ENOTFOUND; EBUSY: it is loading (what it was to replace is removed). */
+int sy_core_model_remove(struct sy_core *core, const char *name, int64_t version);
+/* To be released. version 0: the highest that is ready. ENOTFOUND names the model and lists up to 8 that there are. EBUSY while loading, EIO/ECORRUPT when unavailable, with the reason. */
+int sy_core_model_acquire(struct sy_core *core, const char *name, int64_t version,
+                          struct sy_core_model_ref **out);
+void sy_core_model_release(struct sy_core *core, struct sy_core_model_ref *ref); /* NULL is fine */
+/* Drops an idle model's groups from the pool (and the image if `image_too`; on a unified device the pool is the image). For measuring. */
+int sy_core_model_evict(struct sy_core *core, const char *name, bool image_too);
+
+/* Memory that a client shares, besides the slab: tensors of requests may lie in it. A worker maps it once, with its first run that names it. */
+#define SY_CORE_MAX_REGIONS 1024
+/* `fd` is duplicated: a memfd or POSIX shared memory, to read and write; `bytes` from `offset_bytes` on (a multiple of the page). is_sealed: the file
+ * cannot shrink (held against its seals). Where it can, and does, a run that touches what is gone fails with EIO, and nothing else does; so do later ones of
+ * this region. *out_region: 1 or above; an id is given out again after 1023 others at the earliest. EARG, EBUSY (too many), ENOMEM_HOST. */
+int sy_core_region_add(struct sy_core *core, int fd, uint64_t offset_bytes, uint64_t bytes,
+                       bool is_sealed, uint64_t *out_region);
+/* Not found from now on, and unmapped soon (0.1 s) after the last request that uses it has ended. Unknown ids are fine. */
+void sy_core_region_drop(struct sy_core *core, uint64_t region);
+/* Where a tensor lies, as sy_core_infer takes it: in a region, or in the slab (region 0: the offset itself). */
+#define SY_CORE_REGION_SHIFT 44
+static inline uint64_t sy_core_tensor_at(uint64_t region, uint64_t offset)
+{
+    return region << SY_CORE_REGION_SHIFT | offset;
+}
+
+/* What happened to a request; times are CLOCK_MONOTONIC, 0 where there was none. */
+struct sy_request_report {
+    uint64_t id;
+    sy_ns arrived_ns, started_ns /* LOAD sent */, run_ns /* RUN sent */, first_layer_ns,
+        finished_ns;
+    sy_ns
+        preempt_wait_ns; /* from the preempt to training standing still; 0 when nothing was preempted */
+    bool preempted, swapped; /* swapped: some group had to move */
+    uint64_t moved_bytes, storage_bytes;
+    sy_ns storage_start_ns, storage_end_ns, copy_start_ns, copy_end_ns, compute_wait_ns;
+    sy_ns predicted_ns; /* when it was taken: from its arrival to its end, as expected */
+    /* It alone had the device: each time from its LOAD, or the end of the one before, until it stopped; of what was gathered, the first one
+     * has it. */
+    sy_ns served_ns;
+    sy_ns bound_ns; /* lower bound for this swap from what was resident: see loader/plan/plan.h */
+    int worker, attempts;
+};
+typedef void (*sy_core_infer_done)(void *ctx, int status, const char *error,
+                                   const struct sy_request_report *report);
+
+struct sy_core_infer_options {
+    int class_;         /* 0 (most urgent) .. 9 */
+    sy_ns deadline_ns;  /* from now on; 0: none */
+    const char *tenant; /* NULL: who names none */
+    const struct sy_sizes
+        *sizes; /* of the model's open dimensions, during the call; NULL: the usual ones */
+};
+#define SY_CORE_USUAL_CLASS 1
+
+/* options: NULL for the usual class, no deadline, the usual sizes. EDEADLINE: late by prediction. inputs: where each of the graph's inputs lies (sy_core_tensor_at), plain row-major for `batch` and the sizes, 64-byte aligned; outputs likewise, allocated by the caller; all stay the caller's and must
+ * stay allocated until done is called (always exactly once, never from inside this call unless it fails: then not at all). The model stays held until then. */
+int sy_core_infer(struct sy_core *core, const struct sy_core_model_ref *model, int64_t batch,
+                  const uint64_t *inputs, const uint64_t *outputs,
+                  const struct sy_core_infer_options *options, sy_core_infer_done done, void *ctx,
+                  uint64_t *out_id);
+/* The client is gone: the request is dropped if it waits, and stopped between two layers if it computes, unless others are computed with it. done is
+ * called with ECANCELED, or as usual if it was done already. */
+void sy_core_infer_cancel(struct sy_core *core, uint64_t id);
+
+/* While held, no job that has not started does; no more is let go once the core drains. For models that are to be there first: each has room in the pool beside all jobs, if it comes
+ * before them. */
+void sy_core_hold_jobs(struct sy_core *core, bool hold);
+/* Training jobs. text: the job file. *out_job is its id. done(ctx, status, error) when it was admitted and started, or refused. */
+int sy_core_job_submit(struct sy_core *core, const char *text, sy_core_done done, void *ctx,
+                       uint64_t *out_job);
+/* A suspended job gets no turn and keeps its memory, until it is let go again. ENOTFOUND; EBUSY: it has ended or is being stopped. */
+int sy_core_job_suspend(struct sy_core *core, uint64_t job, bool suspended);
+int sy_core_job_set_priority(struct sy_core *core, uint64_t job,
+                             int priority); /* smaller: more urgent */
+/* {policy: "fair", at_once: 0, max_wait_s: 0, train_share: 0.2}; what is left out stays. EARG names the key. */
+int sy_core_policy_set(struct sy_core *core, json_t *params);
+/* {tenant: NAME, weight: 2, hard_share: 0.3, memory_bytes: 1e9}; hard_share 0: elastic; memory_bytes 0: no limit. EARG. */
+int sy_core_tenant_set(struct sy_core *core, json_t *params);
+int sy_core_job_stop(struct sy_core *core, uint64_t job, bool evaluate, sy_core_done done,
+                     void *ctx); /* done when ended */
+
+/* Everything that a person or a tool wants to know, as one JSON object (caller decrefs): device, pool map, image, workers with state and pid, models
+ * with resident bytes and requests, queue, jobs with step, loss, accuracy, steps per second, counters (requests, failed, swaps, evictions, preemptions,
+ * moved bytes), preempt_wait_ns {n,p50,p99,max}. examples and keys in runtime/README.md. */
+int sy_core_status(struct sy_core *core, json_t **out);
+/* What the status says, in pieces that take well under a millisecond however many models and jobs there are: for who asks several times a second. */
+struct sy_core_status_part {
+    int first_model;    /* from this place of the model table on, of SY_CORE_MODEL_PLACES */
+    int n_models;       /* at most */
+    uint64_t after_job; /* jobs with larger ids, in their order */
+    int n_jobs;         /* at most */
+    uint64_t gap_bytes; /* a free block up to this size is shown as used */
+};
+#define SY_CORE_MODEL_PLACES 256
+/* As sy_core_status, with these models (each with its `place`) and jobs only; caller decrefs. ENOMEM_HOST. */
+int sy_core_status_part(struct sy_core *core, const struct sy_core_status_part *part, json_t **out);
+/* The device's timeline, for one reader. watch: recording begins, or ends and is forgotten; ENOMEM_HOST. take: what was recorded since the last call,
+ * {"now_ns", "spans": [[lane, name, start_ns, end_ns, busy_ns, n]], "under_way": [[lane, name, start_ns]]}; lanes are those of runtime/core/trace.h, spans those of
+ * runtime/core/timeline.h; caller decrefs. ENOMEM_HOST. */
+int sy_core_timeline_watch(struct sy_core *core, bool on);
+int sy_core_timeline_take(struct sy_core *core, json_t **out);
+/* Chrome trace events since the trace was started, at most 200 000 kept. enable=true clears and starts. */
+void sy_core_trace_enable(struct sy_core *core, bool enable);
+int sy_core_trace_dump(struct sy_core *core, json_t **out);
+
+#endif

@@ -1,0 +1,60 @@
+/* Requests for one model and sizes that come close to each other, as one run.
+ *
+ *   a ─┐  gathered while the device is busy: until they are enough,      ROWS:  one batch of all rows, which are copied together and apart again
+ *   b ─┼─ the device has nothing else, or the delay is over          ──>
+ *   c ─┘                                                                  APART: the same program for a, then for b, then for c: the same bits as alone
+ *
+ * Of a model whose run is shorter than what it costs to hand one to a worker (some 50 us: scheduler, message, two context switches), APART
+ * makes three to five times as many requests a second.
+ *
+ * B1: no request waits for others longer than the delay (ROWS: as configured; APART: SY_BATCH_APART_DELAY_NS), and none while the device has nothing to do.
+ * B2: ROWS: only requests of equal sizes (core_internal.h; NULL: the usual), one class and tenant without a deadline are gathered, of models whose inputs and outputs are rows (the batch is
+ *     the first dimension of each), each result's row following from each input's alone (loader/graph/row_apart.h): nobody's answer depends on who else asked. One with a deadline is on its own, and so is one with a tensor in a region: rows are copied by the slab.
+ * B3: a gathered request gets exactly one answer, canceled or not.
+ * B4: APART: only requests of equal batch and sizes, one class and tenant, without a deadline, of a model that lies in the pool whole, whose run is expected
+ *     to take at most SY_BATCH_APART_RUN_NS (without a profile: none that was seen took longer, and one was seen); together at most SY_BATCH_APART_SUM_NS, so that who is more urgent waits no longer than for one usual run.
+ * B5: APART: where the run fails, each is run again alone: nobody's answer depends on who else asked.
+ *
+ * Rows of a batch are not always bit for bit what they are alone: libraries choose other kernels for other sizes. So ROWS is off unless a delay is
+ * set. Runs in the loop's thread. */
+#ifndef SY_RUNTIME_CORE_CORE_BATCH_H
+#define SY_RUNTIME_CORE_CORE_BATCH_H
+
+#include "runtime/core/core.h"
+
+struct sy_core_batches;
+struct sy_core_sizes;
+
+int sy_core_batches_create(struct sy_core *core, sy_ns max_delay_ns, int64_t max_batch,
+                           struct sy_core_batches **out);
+void sy_core_batches_destroy(struct sy_core_batches *batches); /* all were answered; NULL is fine */
+
+#define SY_BATCH_APART_DELAY_NS (500 * SY_NS_PER_US)
+#define SY_BATCH_APART_RUN_NS   (200 * SY_NS_PER_US)
+#define SY_BATCH_APART_SUM_NS   (2 * SY_NS_PER_MS)
+#define SY_BATCH_APART_MOST     64 /* requests of one run */
+
+enum sy_batch_way { SY_BATCH_ALONE, SY_BATCH_ROWS, SY_BATCH_APART };
+
+/* How this one may be gathered now (B1, B2, B4). */
+enum sy_batch_way sy_core_batch_way(const struct sy_core_batches *batches, int model, int64_t batch,
+                                    struct sy_core_sizes *sizes,
+                                    const struct sy_core_infer_options *options);
+/* As sy_core_infer; not ALONE. EBUSY: too many are gathered; ENOMEM_HOST. */
+int sy_core_batch_add(struct sy_core_batches *batches, enum sy_batch_way way, int model,
+                      int64_t batch, struct sy_core_sizes *sizes, const uint64_t *inputs,
+                      const uint64_t *outputs, const struct sy_core_infer_options *options,
+                      sy_core_infer_done done, void *ctx, uint64_t *out_id);
+/* False: no such request is gathered or runs in a batch. */
+bool sy_core_batch_cancel(struct sy_core_batches *batches, uint64_t id);
+/* The device has nothing to do, or no more will come: sends what is gathered. */
+void sy_core_batch_flush(struct sy_core_batches *batches);
+int sy_core_batch_n_gathered(const struct sy_core_batches *batches);
+/* Adds, by model, how many are gathered and not sent yet. */
+void sy_core_batch_count_gathered(const struct sy_core_batches *batches, int *by_model);
+/* A request that ends so is a batch's run: its members are answered each. */
+bool sy_core_batch_is_run(sy_core_infer_done done);
+uint64_t sy_core_batch_n_sent(
+    const struct sy_core_batches *batches); /* batches of more than one request */
+
+#endif

@@ -1,0 +1,442 @@
+/* What the core's files share.
+ *
+ *   core.c           start, stop, drain, requests           core_actions.c   carries out what the scheduler decided
+ *   core_models.c    the model table                        core_messages.c  what workers say
+ *   core_jobs.c      training jobs                          core_status.c    status JSON
+ *   core_batch.c     requests that run together             core_predict.c   how long a request takes
+ *   core_rules.c     policy, tenants, shares                core_sizes.c     choices of open sizes
+ *   core_regions.c   memory that clients share
+ *   core_metrics.c   what is counted, for scrapers */
+#ifndef SY_RUNTIME_CORE_CORE_INTERNAL_H
+#define SY_RUNTIME_CORE_CORE_INTERNAL_H
+
+#include "allocator/shared_memory.h"
+#include "loader/plan/plan.h"
+#include "runtime/core/core.h"
+#include "runtime/core/core_metrics.h"
+#include "runtime/core/job_store.h"
+#include "runtime/core/storage_thread.h"
+#include "runtime/core/supervisor.h"
+#include "runtime/core/trace.h"
+#include "runtime/device/device.h"
+#include "runtime/sched/account.h"
+#include "runtime/sched/sched.h"
+#include "runtime/wire/link_turn.h"
+
+#define SY_CORE_MAX_WORKERS 64
+#define SY_CORE_MAX_CORES   1024
+#define SY_CORE_MAX_GROUPS  1024 /* of one model: a LOAD of them fits into one message */
+#define SY_CORE_WARM        8
+#define SY_CORE_ENDED_JOBS  64 /* remembered for status */
+#define SY_CORE_WAITS       4096
+
+enum sy_core_model_state { SY_MODEL_ADDING, SY_MODEL_READY, SY_MODEL_UNAVAILABLE };
+
+/* What its head is worth: core_heads.c. */
+struct sy_model_heads {
+    int free_prefix;     /* groups */
+    uint64_t *bytes;     /* [0..n_groups]: of the first so many groups */
+    double *saved_ns;    /* [0..n_groups]: what a swap saves with them there */
+    sy_ns nothing_ns;    /* a swap with none of them */
+    uint64_t pool_bytes; /* of all groups */
+    bool out;            /* was evicted by command: no head until the next request */
+    double rate;         /* requests a second, lately */
+    sy_ns rate_ns;       /* when that was */
+    double scale;        /* sy_core_compute_scale that the times above were made with */
+};
+
+#define SY_CORE_SIZE_CLASSES 8  /* by how much a run computes, each twice the one before */
+#define SY_CORE_USUAL_SIZES  3  /* of the usual sizes */
+#define SY_CORE_IDLE_SIZES   32 /* remembered a model, beside those of its requests */
+
+/* One choice of a model's open sizes, other than the usual one. */
+struct sy_core_sizes {
+    struct sy_core_sizes *next;
+    uint64_t id; /* that the scheduler knows it by; never given out again */
+    struct sy_sizes of;
+    float *work; /* per layer: what it computes, 1 with the usual sizes */
+    int class_;  /* 0 .. SY_CORE_SIZE_CLASSES - 1 */
+    int n_users; /* requests and batches */
+    uint64_t last_use;
+};
+
+struct sy_core_model {
+    struct sy_core_model_ref ref; /* first: what sy_core_model_acquire gives out */
+    bool used;
+    bool
+        leaving; /* unloaded: nobody finds it any more, and it goes once nobody holds it and what was on its way for it is through */
+    struct sy_class_labels *labels; /* ref.labels, owned */
+    int n_held;                     /* by front ends, requests, batches */
+    bool replaces;
+    sy_ns max_delay_ns; /* of gathering; 0: as configured for all */
+    int64_t max_batch;
+    enum sy_core_model_state state;
+    char *name, *path;
+    struct sy_core_sizes *sizes; /* the latest first */
+    int tenant;                  /* that loaded it; -1: none */
+    uint64_t charged_bytes;
+    struct sy_package *package;
+    struct sy_group *groups;
+    int n_groups;
+    uint64_t *group_layers, *group_bytes; /* n_groups each */
+    bool *direct;        /* n_groups: read in the image (loader/storage/direct_read.h) */
+    bool rows_are_apart; /* those of several requests may be one run */
+    struct sy_model_heads heads;
+    struct {
+        uint64_t batch, bytes;
+    } workspaces[SY_CORE_WARM];
+    int n_workspaces;
+    int status; /* why it cannot be used */
+    char error[256];
+    int n_lost; /* workers that died while it was being added */
+    sy_core_done done;
+    void *done_ctx;
+    /* What workers measured of its runs since it was loaded, without the way there and back: of each part of several. */
+    bool was_run;
+    sy_ns longest_run_ns;
+    double run_scale; /* of the last ones that moved nothing: measured / guessed; 0: none yet */
+    uint64_t n_requests, n_failed, n_swaps;
+    uint64_t
+        link_bytes; /* given to the link for it: groups, and rows of tables that stay in the image */
+    struct sy_account_owner account;
+    struct sy_phase_histograms phases; /* of its requests */
+};
+
+struct sy_core_tenant {
+    char name[SY_CORE_TENANT_NAME];
+    unsigned weight, hard_permille;
+    uint64_t memory_bytes; /* of its jobs and models; 0: no limit */
+    sy_ns used_ns;
+    uint64_t named; /* when it was named last: core->n_named then */
+};
+
+enum sy_core_has { SY_HAS_NOT, SY_HAS_SENT, SY_HAS_IT };
+
+struct sy_core_worker {
+    unsigned char has[SY_MAX_MODELS]; /* enum sy_core_has */
+    int n_pending;                    /* MODEL_ADDED still to come */
+    bool gone;                        /* given up */
+};
+
+/* By profile and what was learned of the model's computation; how far runs that move something are off besides is learned apart. */
+struct sy_core_guess {
+    int class_; /* of its sizes: how far predictions are off is learned for each */
+    sy_ns ns;
+    bool moves;
+};
+
+struct sy_core_request {
+    struct sy_core_request *next;
+    uint64_t id, run;
+    int model, tenant, class_;
+    sy_ns deadline_ns;
+    struct sy_core_guess
+        guess;      /* for what of its model is there: when it came, then when it started */
+    int n_resident; /* leading groups that were in the pool when it started */
+    int64_t batch;
+    struct sy_core_sizes *sizes; /* NULL: the usual ones */
+    int n_parts; /* requests that run back to back as this one (core_batch.h): all tensors of the first, then of the second ... */
+    uint64_t *inputs, *outputs;
+    int n_inputs, n_outputs; /* of all parts */
+    bool holds_regions;      /* those that its tensors lie in */
+    sy_core_infer_done done;
+    void *ctx;
+    struct sy_request_report report;
+};
+
+enum sy_core_job_state {
+    SY_JOB_QUEUED,
+    SY_JOB_PREPARING,
+    SY_JOB_STARTING,
+    SY_JOB_TRAINING,
+    SY_JOB_ENDED,
+    SY_JOB_FAILED
+};
+
+struct sy_core_job {
+    struct sy_core_job *next;
+    uint64_t id;
+    char *text, *name;
+    enum sy_core_job_state state;
+    int worker; /* -1: none */
+    int tenant, priority;
+    bool stop_wanted, evaluate, suspended, opportunistic;
+    int spill_file; /* where what lasts of it is spilled to, so that a worker may go meanwhile; -1: none */
+    bool priority_set;   /* while it ran: not what its text says */
+    bool resumed;        /* it was in the state folder at this start, and has not begun since */
+    bool kept;           /* it is over here, but its file stays: the next start goes on with it */
+    sy_ns turn_began_ns; /* account.used_ns when its turn began */
+    struct sy_account_owner account; /* uses: it computes now, as far as is known here */
+    sy_ns since_ns;                  /* that it computes; 0: it stands still */
+    uint64_t step, total_steps, first_step, snapshot_step, persistent_bytes, ephemeral_bytes,
+        longest_layer_ns;
+    char longest_what[SY_LONGEST_BYTES]; /* that stretch */
+    uint64_t busy_ns;
+    double loss, accuracy; /* accuracy < 0: not evaluated */
+    uint64_t accuracy_step;
+    sy_ns started_ns;
+    int status;
+    char error[256];
+    sy_core_done done, stop_done;
+    void *done_ctx, *stop_ctx;
+};
+
+/* Counted as it happens; see core_metrics.h. */
+struct sy_core_counts {
+    struct sy_phase_histograms phases;
+    struct sy_histogram preempt_wait;
+    struct sy_refusals refused;
+    uint64_t failed[SY_CORE_N_STATUS];
+    sy_ns gone_jobs_ns; /* of gone_ns: jobs */
+};
+
+struct sy_core {
+    struct event_base *base;
+    struct event *pump_event, *drain_event;
+    struct sy_device_spec spec;
+    struct sy_device *device;
+    bool unified;
+    struct sy_pool_memory *pool;
+    unsigned char *pool_base; /* unified: this process's view */
+    int pool_fd;
+    struct sy_shared_memory image, arrivals_memory;
+    _Atomic uint32_t *arrivals;
+    struct sy_link_board *board; /* behind them */
+    struct sy_slab *slab;
+    uint64_t cores[SY_CORE_MAX_CORES];
+    size_t n_cores;
+    int64_t link_core;
+    int n_workers, max_queue, poll_us;
+    bool whole_models;
+    char *grouping;
+    uint64_t warm_batches[SY_CORE_WARM];
+    size_t n_warm;
+    struct sy_link_cost link; /* unified: storage's */
+
+    struct sy_sched *sched;
+    struct sy_supervisor *supervisor;
+    struct sy_storage_thread *storage;
+    struct sy_job_store *store;
+    struct sy_trace *trace;
+    struct sy_core_worker workers[SY_CORE_MAX_WORKERS];
+    struct sy_core_model models[SY_MAX_MODELS];
+    struct sy_core_request *requests; /* at most max_queue and two: a scan will do */
+    int n_requests;
+    uint64_t last_request, last_job, last_sizes;
+    bool jobs_held;           /* sy_core_hold_jobs */
+    struct sy_core_job *jobs; /* ended ones too */
+
+    bool pumping, draining, stopping;
+    sy_ns drain_deadline;
+    void (*drain_done)(void *ctx);
+    void *drain_ctx;
+
+    struct sy_core_batches *batches;
+    struct sy_core_regions *regions;
+    struct sy_predictor *predictor;
+    struct sy_predictor *preparing; /* by model: programs for batches and sizes that are new */
+    sy_ns last_finish_ns, last_served_ns; /* of a request; of one's turn on the device */
+    uint64_t n_spills, spilled_bytes;     /* both ways */
+    uint64_t n_late, n_refused_late, n_interrupts, n_continued;
+    uint64_t preempting_request;
+    sy_ns preempted_ns;
+    struct sy_account account;
+    sy_ns gone_ns; /* of the account: models and jobs that are no longer listed */
+    struct sy_core_tenant tenants[SY_POLICY_MAX_TENANTS]; /* 0: who names none */
+    int n_tenants;
+    uint64_t n_named;
+    double at_once, max_wait_s, train_share; /* as they were set */
+    struct event *wake_event;                /* what time alone decides */
+    sy_ns heads_ns;                          /* when heads were chosen last */
+    sy_ns tick_ns;                           /* the scheduler's time */
+    uint64_t link_bytes;
+    uint64_t n_done, n_failed, n_swaps, n_preemptions, moved_bytes, storage_bytes;
+    uint64_t waits[SY_CORE_WAITS]; /* the last preempt waits, ns; a ring */
+    uint64_t n_waits;
+    struct sy_core_counts counts;
+};
+
+/* core.c */
+void sy_core_tick(struct sy_core *core); /* before each event: says the time to the scheduler */
+void sy_core_pump_soon(
+    struct sy_core *core); /* from the API: callbacks must not be made inside the call */
+/* What one run of a model computes. */
+struct sy_core_work {
+    int model; /* its index */
+    int64_t batch;
+    struct sy_core_sizes *sizes;
+    const uint64_t *inputs, *outputs; /* of all parts */
+    int n_parts;
+    uint64_t id; /* that its client knows already; 0: a new one */
+};
+/* As sy_core_infer, and never gathered with others. */
+int sy_core_infer_alone(struct sy_core *core, const struct sy_core_work *work,
+                        const struct sy_core_infer_options *options, sy_core_infer_done done,
+                        void *ctx, uint64_t *out_id);
+struct sy_core_request *sy_core_find_run(struct sy_core *core, uint64_t run);
+struct sy_core_request *sy_core_find_request(struct sy_core *core, uint64_t id);
+void sy_core_end_request(struct sy_core *core, struct sy_core_request *r, int status,
+                         const char *error);
+
+/* core_actions.c */
+void sy_core_pump(struct sy_core *core); /* carries out all actions that are waiting */
+void sy_core_read_done(void *core, const struct sy_storage_job *job);
+
+/* core_messages.c */
+int sy_core_message(void *core, int worker, const struct sy_message *message);
+void sy_core_worker_lost(void *core, int worker, enum sy_worker_state was, bool comes_back,
+                         const char *why);
+
+/* core_models.c */
+/* core_model_names.c */
+/* Whether it can be found: not leaving, of this name and version (0: any). */
+bool sy_core_model_is_named(const struct sy_core_model *m, const char *name, int64_t version);
+/* The index of the highest version that is ready, else the highest. ENOTFOUND lists what there is. */
+int sy_core_model_lookup(const struct sy_core *core, const char *name, int64_t version);
+int sy_core_model_index(const struct sy_core *core, const struct sy_core_model_ref *ref);
+/* While held (n_held), a model that leaves stays. */
+void sy_core_model_hold(struct sy_core *core, int model);
+void sy_core_model_let_go(struct sy_core *core, int model);
+void sy_core_send_models(struct sy_core *core, int worker);
+int sy_core_model_added(struct sy_core *core, int worker, const struct sy_msg_model_added *m);
+int sy_core_model_prepared(struct sy_core *core, int worker, const struct sy_msg_prepared *m);
+int sy_core_n_left(const struct sy_core *core); /* workers that were not given up */
+/* Forgets what the worker had. A model that takes several workers with it while it is added is refused. */
+void sy_core_models_worker_lost(struct sy_core *core, int worker, bool comes_back, const char *why);
+void sy_core_settle_models(
+    struct sy_core *core); /* models that all workers have now, and workers that have all */
+/* Ends the leave of models whose groups are no longer on their way. */
+void sy_core_models_leave(struct sy_core *core);
+void sy_core_free_models(struct sy_core *core);
+
+/* core_sizes.c */
+/* Of `wants`; NULL, or as the usual ones: *out is NULL. To be given back. EARG: the model cannot have them; ENOMEM_DEVICE: a tensor
+ * would be larger than the pool; ENOMEM_HOST. */
+int sy_core_sizes_take(struct sy_core *core, struct sy_core_model *m, const struct sy_sizes *wants,
+                       struct sy_core_sizes **out);
+struct sy_core_sizes *sy_core_sizes_again(struct sy_core_sizes *sizes); /* NULL is fine */
+void sy_core_sizes_give(struct sy_core_model *m, struct sy_core_sizes *sizes);
+void sy_core_sizes_free(struct sy_core_model *m);
+/* Shape of an input or output with them, linear in N. It was asked for before, so it is there. */
+struct sy_shape sy_core_sizes_shape(const struct sy_core_model *m,
+                                    const struct sy_core_sizes *sizes, int tensor);
+/* As the wire has them, into a buffer of SY_MAX_SYMBOLS; how many. */
+size_t sy_core_sizes_words(const struct sy_core_model *m, const struct sy_core_sizes *sizes,
+                           uint64_t *words);
+/* Those that a worker names; false: they are not remembered any more. NULL in *out: the usual. */
+bool sy_core_sizes_find(const struct sy_core_model *m, const struct sy_u64s *words,
+                        struct sy_core_sizes **out);
+/* ", seq 77", or "" for a model without open sizes. */
+const char *sy_core_sizes_text(const struct sy_core_model *m, const struct sy_core_sizes *sizes,
+                               char *buffer, size_t bytes);
+
+/* core_regions.c */
+int sy_core_regions_create(struct sy_core *core); /* ENOMEM_HOST */
+void sy_core_regions_destroy(struct sy_core *core);
+/* Of a new request. EARG: a region is not there or was dropped, or the place is none in it. */
+int sy_core_regions_check(const struct sy_core *core, const uint64_t *at, int n);
+/* Those that n tensors lie in, which were checked or are held, stay until they are released as often as they were held. */
+void sy_core_regions_hold(struct sy_core *core, const uint64_t *at, int n);
+void sy_core_regions_release(struct sy_core *core, const uint64_t *at, int n);
+bool sy_core_regions_any(const uint64_t *at, int n); /* one of n tensors is not in the slab */
+/* Before a RUN with these tensors: the worker is told of regions that it does not map. */
+void sy_core_regions_send(struct sy_core *core, int worker, const uint64_t *at, int n);
+void sy_core_regions_worker_lost(struct sy_core *core, int worker);
+int sy_core_regions_n_mapped(const struct sy_core *core, int worker);
+int sy_core_regions_n(const struct sy_core *core); /* slots that are taken */
+
+/* core_predict.c */
+struct sy_link_cost sy_core_link(const struct sy_core *core, const struct sy_package *p);
+/* By layer: what a run of this batch reads of the tables that may stay in the image; all 0 where the device does not
+ * read them there. The caller frees it; NULL: no memory. */
+uint64_t *sy_core_table_reads(const struct sy_core *core, const struct sy_package *p,
+                              uint64_t batch);
+/* What the planner sees of a model with its usual sizes, its computation as it was observed here; to be freed. NULL: no memory. */
+struct sy_plan_layer *sy_core_plan_layers(const struct sy_core *core, const struct sy_core_model *m,
+                                          int64_t batch);
+/* Observed computation / profile, with the usual sizes. */
+double sy_core_compute_scale(const struct sy_core *core, const struct sy_core_model *m);
+/* No run with these places ends sooner, by profile. */
+sy_ns sy_core_swap_bound(const struct sy_core *core, const struct sy_core_model *m, int64_t batch,
+                         const struct sy_core_sizes *sizes, const struct sy_group_place *places,
+                         int n_places);
+struct sy_core_guess sy_core_guess(const struct sy_core *core, const struct sy_core_model *m,
+                                   int64_t batch, const struct sy_core_sizes *sizes,
+                                   const struct sy_group_place *places, int n_places);
+/* Of so many runs back to back; the first one's weights are there for the others, so that it is a little too much where some move. */
+struct sy_core_guess sy_core_guess_parts(struct sy_core_guess guess, int n_parts);
+/* This request, not yet taken, with what of its model will be resident when its turn comes: as the queue is now. */
+struct sy_core_guess sy_core_predict(const struct sy_core *core,
+                                     const struct sy_core_request *wants);
+struct sy_duration sy_core_duration(const struct sy_core *core, int model,
+                                    struct sy_core_guess guess);
+/* From this layer on, with so many leading groups in the pool. */
+struct sy_duration sy_core_rest(const struct sy_core *core, const struct sy_core_request *r,
+                                int first_layer, int n_resident);
+/* The same of one that stopped there, with so many of its groups in the pool now: when its turn comes again, as the queue is. */
+struct sy_duration sy_core_rest_later(const struct sy_core *core, const struct sy_core_request *r,
+                                      int first_layer, int n_arrived);
+void sy_core_learn(struct sy_core *core, int model, struct sy_core_guess guess, sy_ns took_ns);
+void sy_core_forget(struct sy_core *core, int model); /* what was learned of it */
+
+/* core_prepare.c: what a request waits for where no worker has a program for its batch and sizes. */
+/* Its run and that, of a request that is not taken yet. */
+struct sy_duration sy_core_whole_duration(const struct sy_core *core,
+                                          const struct sy_core_request *wants);
+/* Puts in front of the error that is set how much of the prediction it was, if any. Returns `status`. */
+int sy_core_say_preparing(const struct sy_core *core, const struct sy_core_request *wants,
+                          int status);
+void sy_core_learn_preparing(struct sy_core *core, int model, sy_ns took_ns); /* 0: nothing */
+
+/* core_heads.c: which heads the pool keeps, by the requests that were seen. */
+/* Of a model that is cut; again later: with what was learned meanwhile. On ENOMEM_HOST nothing changed. */
+int sy_core_heads_make(const struct sy_core *core, struct sy_core_model *m);
+void sy_core_heads_free(struct sy_core_model *m);
+void sy_core_heads_note(struct sy_core *core, struct sy_core_model *m); /* a request for it came */
+void sy_core_heads_spend(
+    struct sy_core *core); /* the room was spent anew; cheap enough after any change */
+double sy_core_heads_rate(const struct sy_core_model *m, sy_ns now);
+/* With what is resident now, on an idle link; 0: not profiled. */
+sy_ns sy_core_heads_predict(const struct sy_core *core, int model);
+
+/* core_jobs.c */
+struct sy_core_job *sy_core_find_job(struct sy_core *core, uint64_t id);
+int sy_core_resume_jobs(struct sy_core *core);
+void sy_core_free_jobs(struct sy_core *core);
+void sy_core_act_job(struct sy_core *core, const struct sy_sched_action *a);
+/* Whoever waits for its start is told; then for its end. */
+void sy_core_answer_start(struct sy_core_job *j, int status, const char *error);
+void sy_core_end_job(struct sy_core *core, struct sy_core_job *j, int status, const char *error);
+/* core_job_messages.c */
+int sy_core_job_message(struct sy_core *core, int worker, const struct sy_message *message);
+void sy_core_job_close_spill(struct sy_core_job *j); /* what was spilled is needed no more */
+void sy_core_job_longest(struct sy_core_job *j, const struct sy_control_page *page);
+void sy_core_job_look(struct sy_core *core,
+                      struct sy_core_job *job); /* takes over what the control page says */
+void sy_core_job_lost(struct sy_core *core, int worker, bool *intact, bool *progressed);
+/* With fewer than two workers left, jobs that wait end with EPEER; their files stay for the next start. */
+void sy_core_end_hopeless_jobs(struct sy_core *core);
+void sy_core_job_computes(struct sy_core *core, struct sy_core_job *j, sy_ns at);
+void sy_core_job_stands(struct sy_core *core, struct sy_core_job *j, sy_ns at);
+
+/* core_rules.c */
+/* The tenant of this name. A new name takes the place of the one named longest ago without rules, jobs and requests, when all places
+ * are taken: who only sends requests cannot use them up. EARG: no name that can be shown; EBUSY: all are needed. */
+int sy_core_tenant_find(struct sy_core *core, const char *name, int *out);
+json_t *sy_core_rules_json(struct sy_core *core);
+/* Rules that were kept; those that cannot be used are logged. */
+void sy_core_resume_rules(struct sy_core *core);
+
+/* core_metrics.c */
+/* A request of this model has ended: gathered ones are noted each, not their common run. */
+void sy_core_note_end(struct sy_core *core, int model, int status,
+                      const struct sy_request_report *report);
+/* One was not taken, with this status. */
+void sy_core_note_refusal(struct sy_core *core, const struct sy_core_model *m, int status);
+
+/* core_status.c */
+const char *sy_core_job_state_name(const struct sy_core *core, const struct sy_core_job *j);
+/* A1 for what the status lists: charged_ns is the device_ns of all models and jobs that are listed, and gone_ns. */
+bool sy_core_account_is_valid(const struct sy_core *core);
+
+#endif

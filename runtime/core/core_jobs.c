@@ -1,0 +1,545 @@
+/* Training jobs: books for status, the store, what the scheduler wants of them. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/log.h"
+#include "runtime/base/printable.h"
+#include "runtime/core/core_internal.h"
+
+struct sy_core_job *sy_core_find_job(struct sy_core *core, uint64_t id)
+{
+    struct sy_core_job *j = core->jobs;
+    while (j && j->id != id)
+        j = j->next;
+    return j;
+}
+
+void sy_core_job_close_spill(struct sy_core_job *j)
+{
+    if (j->spill_file >= 0)
+        close(j->spill_file);
+    j->spill_file = -1;
+}
+
+static void free_job(struct sy_core_job *j)
+{
+    sy_core_job_close_spill(j);
+    free(j->text);
+    free(j->name);
+    free(j);
+}
+
+void sy_core_free_jobs(struct sy_core *core)
+{
+    while (core->jobs) {
+        struct sy_core_job *j = core->jobs;
+        core->jobs = j->next;
+        free_job(j);
+    }
+}
+
+static bool is_over(const struct sy_core_job *j)
+{
+    return j->state == SY_JOB_ENDED || j->state == SY_JOB_FAILED;
+}
+
+/* Status remembers the last ones that ended, and all whose files stay; jobs are in the order of their ids. */
+static void forget_old(struct sy_core *core)
+{
+    int n = 0;
+    for (const struct sy_core_job *j = core->jobs; j; j = j->next)
+        n += is_over(j) && !j->kept;
+    for (struct sy_core_job **at = &core->jobs; *at && n > SY_CORE_ENDED_JOBS;) {
+        struct sy_core_job *j = *at;
+        if (!is_over(j) || j->kept) {
+            at = &j->next;
+            continue;
+        }
+        *at = j->next;
+        core->gone_ns += j->account.used_ns;
+        core->counts.gone_jobs_ns += j->account.used_ns;
+        free_job(j);
+        n--;
+    }
+}
+
+void sy_core_job_computes(struct sy_core *core, struct sy_core_job *j, sy_ns at)
+{
+    if (j->since_ns == 0)
+        j->since_ns = at;
+    sy_account_begin(&core->account, &j->account, at);
+}
+
+void sy_core_job_stands(struct sy_core *core, struct sy_core_job *j, sy_ns at)
+{
+    if (j->since_ns)
+        sy_trace_span(core->trace, SY_TRACE_TRAINING, j->name, j->since_ns, at, 0);
+    j->since_ns = 0;
+    sy_account_end(&core->account, &j->account, at);
+}
+
+/* A job's longest stretch outlives the worker that had it. */
+void sy_core_job_longest(struct sy_core_job *j, const struct sy_control_page *page)
+{
+    char what[SY_LONGEST_BYTES];
+    uint64_t ns;
+    if (!sy_page_longest(page, &ns, what) || ns <= j->longest_layer_ns)
+        return;
+    j->longest_layer_ns = ns;
+    memcpy(j->longest_what, what, sizeof what);
+}
+
+void sy_core_job_look(struct sy_core *core, struct sy_core_job *j)
+{
+    if (j->worker < 0 || j->state != SY_JOB_TRAINING)
+        return;
+    struct sy_control_page *page = sy_supervisor_page(core->supervisor, j->worker);
+    if (atomic_load_explicit(&page->job, memory_order_acquire) != j->id)
+        return;
+    uint64_t bits = atomic_load_explicit(&page->train_loss_bits, memory_order_relaxed);
+    memcpy(&j->loss, &bits, sizeof j->loss);
+    uint64_t evaluated = atomic_load_explicit(&page->train_accuracy_step, memory_order_acquire);
+    if (evaluated) {
+        bits = atomic_load_explicit(&page->train_accuracy_bits, memory_order_relaxed);
+        memcpy(&j->accuracy, &bits, sizeof j->accuracy);
+        j->accuracy_step = evaluated;
+    }
+    j->step = atomic_load_explicit(&page->train_step, memory_order_relaxed);
+    j->busy_ns = atomic_load_explicit(&page->train_busy_ns, memory_order_relaxed);
+    sy_core_job_longest(j, page);
+    j->snapshot_step =
+        SY_MAX(j->snapshot_step, atomic_load_explicit(&page->snapshot_step, memory_order_relaxed));
+}
+
+/* ---- submit, stop, end ------------------------------------------------------------------------ */
+
+void sy_core_answer_start(struct sy_core_job *j, int status, const char *error)
+{
+    sy_core_done done = j->done;
+    j->done = NULL;
+    if (done)
+        done(j->done_ctx, status, status < 0 ? error : NULL);
+}
+
+#define FEWEST_WORKERS 2 /* one trains, one is left to requests */
+
+/* What stays is also in the log: not everybody who ends a job is there to be told. */
+static int remove_file(struct sy_core *core, uint64_t job)
+{
+    int status = sy_job_store_remove(core->store, job);
+    if (status < 0)
+        sy_log_error("jobs", "event=not_removed job=%llu why=\"%s\"", (unsigned long long)job,
+                     sy_error_text());
+    return status;
+}
+
+/* Who stops a job hears how it ended, or else that it would come back. */
+static void answer_stop(struct sy_core_job *j, int removed, const char *why)
+{
+    if (j->stop_done && j->status == SY_OK && removed < 0)
+        j->stop_done(j->stop_ctx, removed, why);
+    else if (j->stop_done)
+        j->stop_done(j->stop_ctx, j->status, j->status < 0 ? j->error : NULL);
+    j->stop_done = NULL;
+}
+
+/* A job that ends because the runtime stops, or because its workers are gone, is not over: its file stays, and the next start goes on
+ * with it. So it is with one of an earlier start that cannot begin in this one (a smaller pool, data that is not there, workers that die of it): it has its
+ * snapshots, and goes when somebody cancels it. */
+void sy_core_end_job(struct sy_core *core, struct sy_core_job *j, int status, const char *error)
+{
+    bool hopeless = sy_core_n_left(core) < FEWEST_WORKERS && status == SY_EPEER;
+    bool suspended =
+        (core->stopping || hopeless) && !j->stop_wanted && (status < 0 || j->step < j->total_steps);
+    bool not_begun = j->resumed && status < 0 && !j->stop_wanted;
+    bool canceled = status == SY_ECANCELED && j->stop_wanted;
+    if (is_over(j))
+        return;
+    sy_core_job_stands(core, j, sy_clock_now());
+    sy_core_job_close_spill(j);
+    j->state = status < 0 && !canceled ? SY_JOB_FAILED : SY_JOB_ENDED;
+    j->worker = -1;
+    j->status = canceled ? SY_OK : status;
+    if (j->status < 0)
+        snprintf(j->error, sizeof j->error, "%s", error);
+    j->kept = suspended || not_begun;
+    int removed = j->kept ? SY_OK : remove_file(core, j->id);
+    char why[512] = "";
+    if (removed < 0)
+        snprintf(why, sizeof why, "%s", sy_error_text());
+    sy_log_info("jobs", "event=%s job=%llu name=%s step=%llu why=\"%s\"",
+                j->kept ? "suspended" : "ended", (unsigned long long)j->id, j->name,
+                (unsigned long long)j->step, status < 0 ? error : "");
+    sy_core_answer_start(j, status < 0 ? status : SY_OK, error);
+    answer_stop(j, removed, why);
+    forget_old(core);
+}
+
+static struct sy_core_job *waiting_job(struct sy_core *core)
+{
+    struct sy_core_job *j = core->jobs;
+    while (j && j->state != SY_JOB_QUEUED)
+        j = j->next;
+    return j;
+}
+
+void sy_core_end_hopeless_jobs(struct sy_core *core)
+{
+    struct sy_core_job *j;
+    if (core->stopping || sy_core_n_left(core) >= FEWEST_WORKERS)
+        return;
+    while ((j = waiting_job(core))) {
+        (void)sy_sched_job_stop(core->sched, j->id); /* it is on no worker: forgotten at once */
+        sy_core_end_job(
+            core, j, SY_EPEER,
+            "training needs two workers, and fewer are left; see the log for why they died");
+    }
+}
+
+/* What the runtime itself wants to know of a job file; the worker reads the rest. */
+static int read_text(struct sy_core *core, struct sy_core_job *j)
+{
+    json_t *json = json_loads(j->text, 0, NULL);
+    const char *name = json_string_value(json_object_get(json, "name"));
+    const char *tenant = json_string_value(json_object_get(json, "tenant"));
+    const char *class_ = json_string_value(json_object_get(json, "class"));
+    json_int_t priority = json_integer_value(json_object_get(json, "priority"));
+    int status = SY_OK;
+    j->name = strdup(name ? name : "training");
+    j->priority = (int)SY_MIN(SY_MAX(priority, -1000), 1000);
+    j->opportunistic = class_ && strcmp(class_, "opportunistic") == 0;
+    if (!j->name)
+        status = sy_error_set(SY_ENOMEM_HOST, "no memory for a job");
+    else if (j->name[sy_printable_length(j->name)]) /* it is shown on terminals and in the log */
+        status = sy_error_set(SY_EARG, "job: a name has no control characters");
+    else if (tenant)
+        status = sy_core_tenant_find(core, tenant, &j->tenant);
+    json_decref(json);
+    return status;
+}
+
+static int add_job(struct sy_core *core, uint64_t id, const char *text, struct sy_core_job **out)
+{
+    struct sy_core_job **at = &core->jobs, *j = calloc(1, sizeof *j);
+    if (!j)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a job");
+    *j = (struct sy_core_job){
+        .id = id, .text = strdup(text), .worker = -1, .accuracy = -1, .spill_file = -1};
+    int status = j->text ? read_text(core, j) : sy_error_set(SY_ENOMEM_HOST, "no memory for a job");
+    struct sy_sched_job wants = {
+        .id = id, .tenant = j->tenant, .priority = j->priority, .opportunistic = j->opportunistic};
+    if (status == SY_OK)
+        status = sy_sched_job_submit(core->sched, &wants);
+    if (status < 0) {
+        free_job(j);
+        return status;
+    }
+    j->account.tenant_ns = &core->tenants[j->tenant].used_ns;
+    while (*at)
+        at = &(*at)->next;
+    *at = j;
+    core->last_job = SY_MAX(core->last_job, id);
+    sy_core_pump_soon(core);
+    *out = j;
+    return SY_OK;
+}
+
+int sy_core_job_submit(struct sy_core *core, const char *text, sy_core_done done, void *ctx,
+                       uint64_t *out_job)
+{
+    struct sy_core_job *j;
+    uint64_t id = core->last_job + 1;
+    sy_core_tick(core);
+    if (core->draining)
+        return sy_error_set(SY_EBUSY, "draining: the runtime stops and takes no jobs");
+    if (sy_core_n_left(core) < FEWEST_WORKERS)
+        return sy_error_set(SY_EPEER, "training needs two workers, and fewer are left; see the log "
+                                      "for why they died");
+    if (strlen(text) > SY_MESSAGE_MAX_BYTES / 2)
+        return sy_error_set(SY_ETOOBIG, "a job of %zu bytes; at most %u", strlen(text),
+                            SY_MESSAGE_MAX_BYTES / 2);
+    SY_TRY(sy_job_store_put(core->store, id, text, NULL));
+    int status = add_job(core, id, text, &j);
+    if (status < 0) {
+        char why[512];
+        snprintf(why, sizeof why, "%s", sy_error_text());
+        (void)remove_file(core, id);
+        return sy_error_set(status, "%s", why);
+    }
+    j->done = done;
+    j->done_ctx = ctx;
+    if (out_job)
+        *out_job = id;
+    return SY_OK;
+}
+
+/* What was set while it ran holds on. */
+static void take_settings(struct sy_core *core, struct sy_core_job *j, const json_t *set)
+{
+    const json_t *priority = json_object_get(set, "priority");
+    int value = (int)SY_MIN(SY_MAX(json_integer_value(priority), -1000), 1000);
+    if (priority && sy_sched_job_set_priority(core->sched, j->id, value) == SY_OK) {
+        j->priority = value;
+        j->priority_set = true;
+    }
+    if (json_is_true(json_object_get(set, "suspended")) &&
+        sy_sched_job_suspend(core->sched, j->id, true) == SY_OK)
+        j->suspended = true;
+}
+
+static int keep_settings(struct sy_core *core, const struct sy_core_job *j, bool suspended,
+                         const int *priority)
+{
+    json_t *set = json_pack("{s:b}", "suspended", (int)suspended);
+    if (set && priority)
+        json_object_set_new(set, "priority", json_integer(*priority));
+    int status = set ? sy_job_store_put(core->store, j->id, j->text, set)
+                     : sy_error_set(SY_ENOMEM_HOST, "no memory for a job");
+    json_decref(set);
+    return status;
+}
+
+/* A file that holds no job of ours (edited, damaged) keeps nobody from starting, and stays where it is. */
+static int resume_job(void *ctx, uint64_t id, const char *text, const json_t *set)
+{
+    struct sy_core *core = ctx;
+    struct sy_core_job *j;
+    int status = add_job(core, id, text, &j);
+    if (status < 0 && status != SY_ENOMEM_HOST) {
+        sy_log_error("jobs", "event=not_resumed job=%llu why=\"%s\"", (unsigned long long)id,
+                     sy_error_text());
+        return SY_OK;
+    }
+    SY_TRY(status);
+    j->resumed = true;
+    take_settings(core, j, set);
+    sy_log_info("jobs", "event=resumed job=%llu name=%s", (unsigned long long)id, j->name);
+    return SY_OK;
+}
+
+int sy_core_resume_jobs(struct sy_core *core)
+{
+    uint64_t last;
+    SY_TRY(sy_job_store_load(core->store, resume_job, core, &last));
+    core->last_job = SY_MAX(core->last_job, last); /* no new job takes the place of such a file */
+    return SY_OK;
+}
+
+void sy_core_hold_jobs(struct sy_core *core, bool hold)
+{
+    if (core->draining)
+        return; /* they are held, for good */
+    sy_core_tick(core);
+    core->jobs_held = hold;
+    sy_sched_hold_jobs(core->sched, hold);
+    sy_core_pump_soon(core);
+}
+
+static int find_live(struct sy_core *core, uint64_t id, struct sy_core_job **out)
+{
+    struct sy_core_job *j = sy_core_find_job(core, id);
+    sy_core_tick(core);
+    if (!j)
+        return sy_error_set(SY_ENOTFOUND, "there is no job %llu", (unsigned long long)id);
+    if (is_over(j) || j->stop_wanted)
+        return sy_error_set(SY_EBUSY, "job %llu %s", (unsigned long long)id,
+                            is_over(j) ? "has ended already" : "is being stopped already");
+    *out = j;
+    return SY_OK;
+}
+
+int sy_core_job_suspend(struct sy_core *core, uint64_t id, bool suspended)
+{
+    struct sy_core_job *j;
+    SY_TRY(find_live(core, id, &j));
+    SY_TRY(keep_settings(core, j, suspended, j->priority_set ? &j->priority : NULL));
+    SY_TRY(sy_sched_job_suspend(core->sched, id, suspended));
+    j->suspended = suspended;
+    sy_core_pump_soon(core);
+    return SY_OK;
+}
+
+int sy_core_job_set_priority(struct sy_core *core, uint64_t id, int priority)
+{
+    struct sy_core_job *j;
+    SY_TRY(find_live(core, id, &j));
+    SY_TRY(keep_settings(core, j, j->suspended, &priority));
+    SY_TRY(sy_sched_job_set_priority(core->sched, id, priority));
+    j->priority = priority;
+    j->priority_set = true;
+    sy_core_pump_soon(core);
+    return SY_OK;
+}
+
+/* The next start knows nothing of it. */
+static int drop_kept(struct sy_core *core, struct sy_core_job *j)
+{
+    SY_TRY(remove_file(core, j->id));
+    j->kept = false;
+    sy_log_info("jobs", "event=dropped job=%llu name=%s", (unsigned long long)j->id, j->name);
+    return SY_OK;
+}
+
+int sy_core_job_stop(struct sy_core *core, uint64_t id, bool evaluate, sy_core_done done, void *ctx)
+{
+    struct sy_core_job *j = sy_core_find_job(core, id);
+    if (j && j->kept) {
+        SY_TRY(drop_kept(core, j));
+        done(ctx, SY_OK, NULL);
+        return SY_OK;
+    }
+    SY_TRY(find_live(core, id, &j));
+    j->stop_wanted = true;
+    j->evaluate = evaluate;
+    j->stop_done = done;
+    j->stop_ctx = ctx;
+    if (sy_sched_job_stop(core->sched, id) < 0)
+        sy_core_end_job(core, j, SY_ECANCELED, "stopped while it was on no worker");
+    sy_core_pump_soon(core);
+    return SY_OK;
+}
+
+/* ---- actions ---------------------------------------------------------------------------------- */
+
+/* Without one it cannot be spilled, and its worker says so when it shall be. */
+static void open_spill(struct sy_core_job *j)
+{
+    if (!j->opportunistic || j->spill_file >= 0)
+        return;
+    int file = sy_shared_memory_file("switchyard-spill", j->persistent_bytes);
+    if (file < 0)
+        sy_log_warn("jobs", "event=no_spill_file job=%llu why=\"%s\"", (unsigned long long)j->id,
+                    sy_error_text());
+    j->spill_file = SY_MAX(file, -1);
+}
+
+static void send_start(struct sy_core *core, const struct sy_sched_action *a, struct sy_core_job *j)
+{
+    struct sy_message message = {.id = SY_MSG_JOB_START};
+    message.job_start = (struct sy_msg_job_start){.job = a->job,
+                                                  .persistent_offset = a->persistent_offset,
+                                                  .ephemeral_offset = a->ephemeral_offset,
+                                                  .in_memory = a->in_memory,
+                                                  .spilled = a->spilled};
+    open_spill(j);
+    if (sy_supervisor_send(core->supervisor, a->worker, &message, &j->spill_file,
+                           j->spill_file >= 0) == SY_OK)
+        (void)sy_supervisor_event(core->supervisor, a->worker, SY_WORKER_EVENT_JOB_START);
+}
+
+static void send_prepare(struct sy_core *core, const struct sy_sched_action *a,
+                         struct sy_core_job *j)
+{
+    struct sy_message message = {.id = SY_MSG_JOB_PREPARE};
+    message.job_prepare = (struct sy_msg_job_prepare){.job = a->job, .text = j->text};
+    if (sy_supervisor_send(core->supervisor, a->worker, &message, NULL, 0) == SY_OK)
+        (void)sy_supervisor_event(core->supervisor, a->worker, SY_WORKER_EVENT_JOB_PREPARE);
+}
+
+static void send_turn(struct sy_core *core, const struct sy_sched_action *a, struct sy_core_job *j)
+{
+    struct sy_message message = {.id = SY_MSG_JOB_TURN};
+    message.job_turn =
+        (struct sy_msg_job_turn){.job = a->job, .ephemeral_offset = a->ephemeral_offset};
+    atomic_store_explicit(&sy_supervisor_page(core->supervisor, a->worker)->turn_keeps, a->keeps,
+                          memory_order_relaxed);
+    if (sy_supervisor_send(core->supervisor, a->worker, &message, NULL, 0) != SY_OK)
+        return; /* its worker is lost, which is said elsewhere */
+    (void)sy_supervisor_event(core->supervisor, a->worker, SY_WORKER_EVENT_JOB_TURN);
+    /* From the decision on, as the scheduler counts it: what handing over takes is training's, not idle time. */
+    sy_core_job_computes(core, j, core->tick_ns);
+    j->turn_began_ns = j->account.used_ns;
+}
+
+static void send_trip(struct sy_core *core, const struct sy_sched_action *a)
+{
+    struct sy_message spill = {.id = SY_MSG_JOB_SPILL, .job_spill = {.job = a->job}};
+    struct sy_message back = {.id = SY_MSG_JOB_RETURN};
+    back.job_return =
+        (struct sy_msg_job_return){.job = a->job, .persistent_offset = a->persistent_offset};
+    (void)sy_supervisor_send(core->supervisor, a->worker,
+                             a->kind == SY_DO_JOB_SPILL ? &spill : &back, NULL, 0);
+}
+
+static void send_leave(struct sy_core *core, const struct sy_sched_action *a)
+{
+    struct sy_message message = {.id = SY_MSG_JOB_LEAVE, .job_leave = {.job = a->job}};
+    (void)sy_supervisor_send(core->supervisor, a->worker, &message, NULL, 0);
+}
+
+static void send_stop(struct sy_core *core, const struct sy_sched_action *a,
+                      const struct sy_core_job *j)
+{
+    struct sy_message message = {.id = SY_MSG_JOB_STOP};
+    message.job_stop = (struct sy_msg_job_stop){.job = a->job, .evaluate = j->evaluate};
+    (void)sy_supervisor_send(core->supervisor, a->worker, &message, NULL, 0);
+}
+
+/* The scheduler knows tenants by number. */
+static void refuse(struct sy_core *core, struct sy_core_job *j, const struct sy_sched_action *a)
+{
+    char why[sizeof j->error];
+    snprintf(why, sizeof why, "tenant '%s': %s", core->tenants[j->tenant].name, a->why);
+    sy_core_end_job(core, j, a->status, j->tenant > 0 ? why : a->why);
+}
+
+void sy_core_act_job(struct sy_core *core, const struct sy_sched_action *a)
+{
+    struct sy_core_job *j = sy_core_find_job(core, a->job);
+    if (!j)
+        return;
+    switch (a->kind) {
+    case SY_DO_JOB_PREPARE:
+        j->state = SY_JOB_PREPARING;
+        j->worker = a->worker;
+        send_prepare(core, a, j);
+        break;
+    case SY_DO_JOB_START:
+        j->state = SY_JOB_STARTING;
+        send_start(core, a, j);
+        break;
+    case SY_DO_JOB_TURN:
+        send_turn(core, a, j);
+        break;
+    case SY_DO_JOB_SPILL:
+    case SY_DO_JOB_RETURN:
+        send_trip(core, a);
+        break;
+    case SY_DO_JOB_LEAVE:
+        send_leave(core, a);
+        break;
+    case SY_DO_JOB_YIELD:
+        atomic_store_explicit(&sy_supervisor_page(core->supervisor, a->worker)->turn_keeps, 0,
+                              memory_order_relaxed);
+        break;
+    case SY_DO_JOB_STOP:
+        send_stop(core, a, j);
+        break;
+    default: /* SY_DO_JOB_REFUSE */
+        refuse(core, j, a);
+        break;
+    }
+}
+
+void sy_core_job_lost(struct sy_core *core, int worker, bool *intact, bool *progressed)
+{
+    const struct sy_control_page *page = sy_supervisor_page(core->supervisor, worker);
+    for (struct sy_core_job *j = core->jobs; j; j = j->next) {
+        if (j->worker != worker || is_over(j))
+            continue;
+        sy_core_job_look(core, j);
+        *intact =
+            atomic_load_explicit(&page->job, memory_order_acquire) == j->id &&
+            atomic_load_explicit(&page->train_phase, memory_order_acquire) == SY_PHASE_GRADIENT;
+        *progressed = j->step > j->first_step;
+        sy_core_job_stands(core, j, sy_clock_now());
+        j->state = SY_JOB_QUEUED;
+        j->worker = -1;
+        sy_log_info("jobs", "event=worker_lost job=%llu step=%llu state=%s",
+                    (unsigned long long)j->id, (unsigned long long)j->step,
+                    *intact ? "intact in memory" : "from the last snapshot");
+    }
+}

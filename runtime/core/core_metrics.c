@@ -1,0 +1,201 @@
+#include "runtime/core/core_metrics.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/core/core_batch.h"
+#include "runtime/core/core_internal.h"
+
+_Static_assert(-SY_EBUG < SY_CORE_N_STATUS, "a place for each status");
+
+/* ---- counting ------------------------------------------------------------------------------------------------- */
+
+void sy_core_note_end(struct sy_core *core, int model, int status,
+                      const struct sy_request_report *report)
+{
+    if (status < 0) {
+        core->counts.failed[SY_MIN(-status, SY_CORE_N_STATUS - 1)]++;
+        return;
+    }
+    sy_phases_add(&core->models[model].phases, &core->counts.phases, report);
+}
+
+void sy_core_note_refusal(struct sy_core *core, const struct sy_core_model *m, int status)
+{
+    enum sy_refusal reason = core->draining                     ? SY_REFUSED_DRAINING
+                             : m->state == SY_MODEL_UNAVAILABLE ? SY_REFUSED_UNAVAILABLE
+                             : status == SY_EDEADLINE           ? SY_REFUSED_LATE
+                             : status == SY_EBUSY               ? SY_REFUSED_QUEUE_FULL
+                             : status == SY_ENOMEM_HOST || status == SY_ENOMEM_DEVICE
+                                 ? SY_REFUSED_NO_ROOM
+                                 : SY_REFUSED_OTHER;
+
+    core->counts.refused.n[reason]++;
+}
+
+/* ---- looking -------------------------------------------------------------------------------------------------- */
+
+static bool is_listed(const struct sy_core_model *m)
+{
+    return m->used && !m->leaving;
+}
+
+static struct sy_core_room room_of(const struct sy_pool *pool)
+{
+    if (!pool)
+        return (struct sy_core_room){0};
+    return (struct sy_core_room){.bytes = sy_pool_capacity_bytes(pool),
+                                 .free_bytes = sy_pool_free_bytes(pool),
+                                 .largest_free_bytes = sy_pool_largest_free_bytes(pool)};
+}
+
+static void look_at_device(struct sy_core *core, struct sy_core_metrics *m)
+{
+    const struct sy_device_properties *device = sy_device_get_properties(core->device);
+
+    snprintf(m->device_kind, sizeof m->device_kind, "%s", core->spec.kind);
+    snprintf(m->device_name, sizeof m->device_name, "%s", device->name);
+    snprintf(m->device_uuid, sizeof m->device_uuid, "%s", device->uuid);
+    m->pool = room_of(sy_sched_pool(core->sched));
+    m->image = room_of(sy_sched_image(core->sched));
+    m->slab.bytes = sy_slab_size(core->slab);
+    m->slab.free_bytes = m->slab.bytes - sy_slab_used_bytes(core->slab);
+}
+
+static void look_at_counters(const struct sy_core *core, struct sy_core_metrics *m)
+{
+    m->is_draining = core->draining;
+    m->n_waiting = sy_sched_n_waiting(core->sched) + sy_core_batch_n_gathered(core->batches);
+    m->n_started = sy_sched_n_started(core->sched);
+    m->n_swaps = core->n_swaps;
+    m->n_late = core->n_late;
+    m->n_gathered = sy_core_batch_n_sent(core->batches);
+    m->n_interrupts = core->n_interrupts;
+    m->n_continued = core->n_continued;
+    m->n_evicted = sy_sched_n_evicted(core->sched);
+    m->n_preemptions = core->n_preemptions;
+    m->n_spills = core->n_spills;
+    m->spilled_bytes = core->spilled_bytes;
+    m->link_bytes = core->link_bytes;
+    m->storage_bytes = core->storage_bytes;
+    m->phases = core->counts.phases;
+    m->preempt_wait = core->counts.preempt_wait;
+    m->refused = core->counts.refused;
+    memcpy(m->failed, core->counts.failed, sizeof m->failed);
+}
+
+/* Device time charged to models: all charged time less that of jobs. */
+static void look_at_account(struct sy_core *core, struct sy_core_metrics *m)
+{
+    sy_account_pass(&core->account, sy_clock_now());
+    m->idle_ns = core->account.idle_ns;
+    m->training_ns = core->counts.gone_jobs_ns;
+    for (const struct sy_core_job *j = core->jobs; j; j = j->next)
+        m->training_ns += j->account.used_ns;
+    m->inference_ns = core->account.charged_ns - m->training_ns;
+}
+
+static void look_at_worker(const struct sy_core *core, int worker,
+                           struct sy_core_worker_metrics *out)
+{
+    out->state = sy_supervisor_state(core->supervisor, worker);
+    out->n_deaths = sy_supervisor_n_deaths(core->supervisor, worker);
+}
+
+/* Requests that wait, by model. */
+static void count_pending(const struct sy_core *core, int pending[SY_MAX_MODELS])
+{
+    for (int i = 0; i < (int)SY_MAX_MODELS; i++)
+        pending[i] = 0;
+    for (const struct sy_core_request *r = core->requests; r; r = r->next)
+        pending[r->model] += r->run == 0;
+    sy_core_batch_count_gathered(core->batches, pending);
+}
+
+static void look_at_model(const struct sy_core *core, int model, struct sy_core_model_metrics *out)
+{
+    const struct sy_core_model *m = &core->models[model];
+
+    snprintf(out->name, sizeof out->name, "%s", m->name);
+    out->version = m->ref.version;
+    out->is_ready = m->state == SY_MODEL_READY;
+    out->weights_bytes = m->package->weights_bytes;
+    out->resident_bytes = sy_residency_resident_bytes(sy_sched_residency(core->sched), model);
+    out->link_bytes = m->link_bytes;
+    out->n_swaps = m->n_swaps;
+    out->device_ns = m->account.used_ns;
+    out->phases = m->phases;
+}
+
+static void look_at_models(const struct sy_core *core, struct sy_core_metrics *m)
+{
+    int pending[SY_MAX_MODELS];
+
+    count_pending(core, pending);
+    for (int i = 0; i < (int)SY_MAX_MODELS; i++)
+        if (is_listed(&core->models[i])) {
+            m->models[m->n_models].n_pending = pending[i];
+            look_at_model(core, i, &m->models[m->n_models++]);
+        }
+}
+
+static void look_at_job(struct sy_core *core, struct sy_core_job *j,
+                        struct sy_core_job_metrics *out)
+{
+    sy_ns since = j->started_ns ? sy_clock_now() - j->started_ns : 0;
+
+    sy_core_job_look(core, j);
+    out->id = j->id;
+    snprintf(out->name, sizeof out->name, "%s", j->name ? j->name : "");
+    snprintf(out->tenant, sizeof out->tenant, "%s", core->tenants[j->tenant].name);
+    out->state = sy_core_job_state_name(core, j);
+    out->step = j->step;
+    out->total_steps = j->total_steps;
+    out->bytes = j->persistent_bytes;
+    out->loss = j->step > 0 ? j->loss : (double)NAN;
+    out->accuracy = j->accuracy >= 0 ? j->accuracy : (double)NAN;
+    out->device_ns = j->account.used_ns;
+    if (j->state == SY_JOB_TRAINING && since > 0)
+        out->steps_per_s = (double)(j->step - j->first_step) * 1e9 / (double)since;
+}
+
+static struct sy_core_metrics *allocate(const struct sy_core *core)
+{
+    int n_models = 0, n_jobs = 0;
+
+    for (int i = 0; i < (int)SY_MAX_MODELS; i++)
+        n_models += is_listed(&core->models[i]);
+    for (const struct sy_core_job *j = core->jobs; j; j = j->next)
+        n_jobs++;
+    struct sy_core_metrics *m = calloc(1, sizeof *m + (size_t)n_models * sizeof *m->models +
+                                              (size_t)n_jobs * sizeof *m->jobs +
+                                              (size_t)core->n_workers * sizeof *m->workers);
+    if (!m)
+        return NULL;
+    m->models = (struct sy_core_model_metrics *)(m + 1);
+    m->jobs = (struct sy_core_job_metrics *)(m->models + n_models);
+    m->workers = (struct sy_core_worker_metrics *)(m->jobs + n_jobs);
+    m->n_workers = core->n_workers;
+    return m;
+}
+
+int sy_core_metrics(struct sy_core *core, struct sy_core_metrics **out)
+{
+    struct sy_core_metrics *m = allocate(core);
+
+    if (!m)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for the metrics");
+    look_at_device(core, m);
+    look_at_counters(core, m);
+    for (int w = 0; w < core->n_workers; w++)
+        look_at_worker(core, w, &m->workers[w]);
+    look_at_models(core, m);
+    look_at_account(core, m);
+    for (struct sy_core_job *j = core->jobs; j; j = j->next)
+        look_at_job(core, j, &m->jobs[m->n_jobs++]);
+    *out = m;
+    return SY_OK;
+}

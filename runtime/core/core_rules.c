@@ -1,0 +1,266 @@
+/* What an operator sets while the runtime runs: the policy among jobs, training's share, tenants. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/base/log.h"
+#include "runtime/base/printable.h"
+#include "runtime/core/core_internal.h"
+
+static int check_name(const char *name)
+{
+    size_t shown = sy_printable_length(name);
+    if (name[shown]) /* it is shown on terminals, and in JSON */
+        return sy_error_set(SY_EARG,
+                            "tenant: a name is UTF-8 without control characters, not 0x%02x",
+                            (unsigned char)name[shown]);
+    if (!*name || strlen(name) >= SY_CORE_TENANT_NAME)
+        return sy_error_set(SY_EARG, "tenant '%.80s': a name of 1 to %d bytes", name,
+                            SY_CORE_TENANT_NAME - 1);
+    return SY_OK;
+}
+
+/* A tenant that somebody set something for, or whose jobs or requests are here. */
+static bool is_needed(const struct sy_core *core, int tenant)
+{
+    const struct sy_core_tenant *t = &core->tenants[tenant];
+    if (t->weight != 1 || t->hard_permille || t->memory_bytes ||
+        sy_sched_quotas(core->sched)->used_bytes[tenant])
+        return true;
+    for (const struct sy_core_job *j = core->jobs; j; j = j->next)
+        if (j->tenant == tenant)
+            return true;
+    for (const struct sy_core_request *r = core->requests; r; r = r->next)
+        if (r->tenant == tenant)
+            return true;
+    return false;
+}
+
+/* The place of the tenant that was named longest ago and is not needed, its time given to those who name none; EBUSY. */
+static int take_place(struct sy_core *core, int *out)
+{
+    int oldest = 0;
+    for (int i = 1; i < core->n_tenants; i++)
+        if ((!oldest || core->tenants[i].named < core->tenants[oldest].named) &&
+            !is_needed(core, i))
+            oldest = i;
+    if (!oldest)
+        return sy_error_set(SY_EBUSY,
+                            "there are %d tenants already, each with rules, jobs or requests",
+                            core->n_tenants);
+    core->tenants[0].used_ns += core->tenants[oldest].used_ns;
+    *out = oldest;
+    return SY_OK;
+}
+
+int sy_core_tenant_find(struct sy_core *core, const char *name, int *out)
+{
+    int place = core->n_tenants;
+    for (int i = 0; i < core->n_tenants; i++) {
+        if (strcmp(core->tenants[i].name, name) == 0) {
+            core->tenants[i].named = ++core->n_named;
+            *out = i;
+            return SY_OK;
+        }
+    }
+    SY_TRY(check_name(name));
+    if (place == SY_POLICY_MAX_TENANTS)
+        SY_TRY(take_place(core, &place));
+    else
+        core->n_tenants++;
+    core->tenants[place] = (struct sy_core_tenant){.weight = 1, .named = ++core->n_named};
+    snprintf(core->tenants[place].name, SY_CORE_TENANT_NAME, "%s", name);
+    *out = place;
+    return SY_OK;
+}
+
+/* The value of `key`, or `otherwise` when it is not there; EARG when it is no number from `least` to `most`. */
+static int number(json_t *params, const char *key, double least, double most, double otherwise,
+                  double *out)
+{
+    json_t *value = json_object_get(params, key);
+    *out = value ? json_number_value(value) : otherwise;
+    if (value && (!json_is_number(value) || !(*out >= least && *out <= most)))
+        return sy_error_set(SY_EARG, "%s: a number from %g to %g", key, least, most);
+    return SY_OK;
+}
+
+static int check_keys(json_t *params, const char *const *known)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach(params, key, value)
+    {
+        int i = 0;
+        while (known[i] && strcmp(known[i], key) != 0)
+            i++;
+        if (!known[i])
+            return sy_error_set(SY_EARG, "there is no rule '%.60s'", key);
+    }
+    return SY_OK;
+}
+
+/* A whole number; else as number(). */
+static int whole(json_t *params, const char *key, double least, double most, double otherwise,
+                 double *out)
+{
+    SY_TRY(number(params, key, least, most, otherwise, out));
+    if (*out != floor(*out))
+        return sy_error_set(SY_EARG, "%s is %g: a whole number from %g to %g", key, *out, least,
+                            most);
+    return SY_OK;
+}
+
+/* A part of the whole, which is kept in thousandths; one that is not 0 must not become it. */
+static int share(json_t *params, const char *key, double otherwise, unsigned *permille)
+{
+    double part;
+    SY_TRY(number(params, key, 0, 1, otherwise, &part));
+    *permille = (unsigned)lround(part * 1000);
+    if (part > 0 && *permille == 0)
+        return sy_error_set(SY_EARG, "%s is %g: 0, or from 0.001 to 1", key, part);
+    return SY_OK;
+}
+
+static int text(json_t *params, const char *key, const char *otherwise, const char **out)
+{
+    json_t *value = json_object_get(params, key);
+    *out = value ? json_string_value(value) : otherwise;
+    return *out ? SY_OK
+                : sy_error_set(SY_EARG, "the parameter \"%s\" is missing or no string", key);
+}
+
+/* So that they hold after a restart too (C6). */
+static int keep_rules(struct sy_core *core)
+{
+    json_t *rules = sy_core_rules_json(core);
+    int status = sy_job_store_put_rules(core->store, rules);
+    json_decref(rules);
+    return status < 0 ? sy_error_prefix(status, "it is set, but will not be after a restart")
+                      : SY_OK;
+}
+
+static int set_policy(struct sy_core *core, json_t *params)
+{
+    static const char *const known[] = {"policy", "at_once", "max_wait_s", "train_share", NULL};
+    enum sy_policy_kind kind = sy_policy_kind(sy_sched_policy(core->sched));
+    const char *name;
+    double at_once, max_wait_s;
+    unsigned train_permille;
+    SY_TRY(check_keys(params, known));
+    SY_TRY(text(params, "policy", sy_policy_name(kind), &name));
+    SY_TRY(sy_policy_parse(name, &kind));
+    SY_TRY(whole(params, "at_once", 0, SY_CORE_MAX_WORKERS, core->at_once, &at_once));
+    SY_TRY(number(params, "max_wait_s", 0, 1e6, core->max_wait_s, &max_wait_s));
+    SY_TRY(share(params, "train_share", core->train_share, &train_permille));
+    sy_core_tick(core);
+    SY_TRY(sy_sched_set_policy(core->sched, kind, (int)at_once, (sy_ns)(max_wait_s * 1e9)));
+    SY_TRY(sy_sched_set_train_share(core->sched, train_permille));
+    core->at_once = at_once;
+    core->max_wait_s = max_wait_s;
+    core->train_share = train_permille / 1e3;
+    sy_log_info("rules", "event=policy policy=%s at_once=%g max_wait_s=%g train_share=%g",
+                sy_policy_name(kind), at_once, max_wait_s, core->train_share);
+    sy_core_pump_soon(core);
+    return SY_OK;
+}
+
+static int set_tenant(struct sy_core *core, json_t *params)
+{
+    static const char *const known[] = {"tenant", "weight", "hard_share", "memory_bytes", NULL};
+    static const struct sy_core_tenant fresh = {.weight = 1};
+    const struct sy_core_tenant *now = &fresh;
+    const char *name;
+    int tenant;
+    double weight, memory;
+    unsigned hard_permille;
+    SY_TRY(check_keys(params, known));
+    SY_TRY(text(params, "tenant", NULL, &name));
+    for (int i = 0; i < core->n_tenants; i++)
+        if (strcmp(core->tenants[i].name, name) == 0)
+            now = &core->tenants[i];
+    SY_TRY(whole(params, "weight", 1, 1e6, now->weight, &weight));
+    SY_TRY(share(params, "hard_share", now->hard_permille / 1e3, &hard_permille));
+    SY_TRY(number(params, "memory_bytes", 0, 1e18, (double)now->memory_bytes, &memory));
+    SY_TRY(sy_core_tenant_find(core, name, &tenant)); /* last: a bad call makes none */
+    struct sy_core_tenant *t = &core->tenants[tenant];
+    sy_core_tick(core);
+    SY_TRY(sy_sched_set_tenant(core->sched, tenant, (unsigned)weight, hard_permille,
+                               (uint64_t)memory));
+    t->weight = (unsigned)weight;
+    t->hard_permille = hard_permille;
+    t->memory_bytes = (uint64_t)memory;
+    sy_core_pump_soon(core);
+    return SY_OK;
+}
+
+int sy_core_policy_set(struct sy_core *core, json_t *params)
+{
+    SY_TRY(set_policy(core, params));
+    return keep_rules(core);
+}
+
+int sy_core_tenant_set(struct sy_core *core, json_t *params)
+{
+    SY_TRY(set_tenant(core, params));
+    return keep_rules(core);
+}
+
+/* Names that requests brought along need no place among the tenants again. */
+static bool is_plain(const json_t *tenant)
+{
+    return json_number_value(json_object_get(tenant, "weight")) == 1 &&
+           json_number_value(json_object_get(tenant, "hard_share")) == 0 &&
+           json_number_value(json_object_get(tenant, "memory_bytes")) == 0;
+}
+
+/* The entries of `from` that setting knows: the rest is only for looking. */
+static json_t *pick(const json_t *from, const char *const *keys)
+{
+    json_t *params = json_object();
+    for (; *keys; keys++)
+        if (json_object_get(from, *keys))
+            json_object_set(params, *keys, json_object_get(from, *keys));
+    return params;
+}
+
+void sy_core_resume_rules(struct sy_core *core)
+{
+    static const char *const policy[] = {"policy", "at_once", "max_wait_s", "train_share", NULL};
+    static const char *const tenant[] = {"tenant", "weight", "hard_share", "memory_bytes", NULL};
+    json_t *rules = sy_job_store_rules(core->store), *params, *entry;
+    size_t i;
+    if (!rules)
+        return;
+    params = pick(rules, policy);
+    if (set_policy(core, params) < 0)
+        sy_log_error("rules", "event=not_resumed why=\"%s\"", sy_error_text());
+    json_decref(params);
+    json_array_foreach(json_object_get(rules, "tenants"), i, entry)
+    {
+        params = pick(entry, tenant);
+        if (!is_plain(entry) && set_tenant(core, params) < 0)
+            sy_log_error("rules", "event=not_resumed why=\"%s\"", sy_error_text());
+        json_decref(params);
+    }
+    json_decref(rules);
+}
+
+json_t *sy_core_rules_json(struct sy_core *core)
+{
+    const struct sy_quotas *quotas = sy_sched_quotas(core->sched);
+    json_t *tenants = json_array();
+    for (int i = 0; i < core->n_tenants; i++) {
+        const struct sy_core_tenant *t = &core->tenants[i];
+        json_array_append_new(tenants, json_pack("{s:s, s:i, s:f, s:I, s:I, s:I}", "tenant",
+                                                 t->name, "weight", (int)t->weight, "hard_share",
+                                                 t->hard_permille / 1e3, "memory_bytes",
+                                                 (json_int_t)t->memory_bytes, "memory_used_bytes",
+                                                 (json_int_t)quotas->used_bytes[i], "used_ns",
+                                                 (json_int_t)t->used_ns));
+    }
+    return json_pack("{s:s, s:f, s:f, s:f, s:o}", "policy",
+                     sy_policy_name(sy_policy_kind(sy_sched_policy(core->sched))), "at_once",
+                     core->at_once, "max_wait_s", core->max_wait_s, "train_share",
+                     core->train_share, "tenants", tenants);
+}

@@ -1,0 +1,485 @@
+#include "runtime/core/supervisor.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "allocator/shared_memory.h"
+#include "runtime/base/assert.h"
+#include "runtime/base/log.h"
+#include "runtime/base/status.h"
+
+#define WORKER_FD        3
+#define TICK_NS          (100 * SY_NS_PER_MS)
+#define FIRST_BACKOFF    (100 * SY_NS_PER_MS)
+#define LONGEST_BACKOFF  (5 * SY_NS_PER_S)
+#define MAX_EARLY_DEATHS 10
+#define MESSAGES_A_TURN  32 /* so that one chatty worker does not starve the others */
+
+extern char **environ;
+
+struct process {
+    struct sy_supervisor *owner;
+    int index, fd, pidfd;
+    pid_t pid;
+    enum sy_worker_state state, died_in;
+    sy_ns deadline, respawn_ns; /* 0: none */
+    sy_ns moved_ns;             /* when it came into its state */
+    sy_ns
+        closed_ns; /* when it closed its socket, 0: it has not; a move of the state must not forget that */
+    struct event *socket_event, *exit_event;
+    struct sy_shared_memory page;
+    int n_deaths, n_early; /* n_early: deaths before it was idle, in a row */
+    bool was_ready, given_up;
+    char why[256]; /* it was killed */
+};
+
+struct sy_supervisor {
+    struct event_base *base;
+    char *program;
+    struct sy_supervisor_config config;
+    struct event *tick;
+    char **environment;
+    bool stopping;
+    struct process *processes;
+};
+
+static void on_socket(int fd, short what, void *process);
+static void on_exit_fd(int fd, short what, void *process);
+
+/* ---- state ------------------------------------------------------------------------------------ */
+
+int sy_supervisor_event(struct sy_supervisor *s, int worker, enum sy_worker_event event)
+{
+    struct process *p = &s->processes[worker];
+    enum sy_worker_state to;
+    int status = sy_worker_state_move(p->state, event, &to);
+    if (status < 0) {
+        char why[200];
+        snprintf(why, sizeof why, "%s", sy_error_text());
+        sy_supervisor_kill(s, worker, why);
+        return sy_error_set(status, "worker %d: %s", worker, why);
+    }
+    sy_log_debug("supervisor", "worker=%d event=%s from=%s to=%s", worker,
+                 sy_worker_event_name(event), sy_worker_state_name(p->state),
+                 sy_worker_state_name(to));
+    sy_ns timeout = sy_worker_state_timeout_ns(to);
+    p->moved_ns = sy_clock_now();
+    p->deadline = timeout ? p->moved_ns + timeout : 0;
+    p->was_ready |= to == SY_WORKER_IDLE;
+    p->state = to;
+    return SY_OK;
+}
+
+enum sy_worker_state sy_supervisor_state(const struct sy_supervisor *s, int worker)
+{
+    return s->processes[worker].state;
+}
+
+pid_t sy_supervisor_pid(const struct sy_supervisor *s, int worker)
+{
+    return s->processes[worker].pid;
+}
+
+int sy_supervisor_n_deaths(const struct sy_supervisor *s, int worker)
+{
+    return s->processes[worker].n_deaths;
+}
+
+struct sy_control_page *sy_supervisor_page(struct sy_supervisor *s, int worker)
+{
+    return s->processes[worker].page.base;
+}
+
+int sy_supervisor_page_fd(const struct sy_supervisor *s, int worker)
+{
+    return s->processes[worker].page.fd;
+}
+
+int sy_supervisor_n_alive(const struct sy_supervisor *s)
+{
+    int n = 0;
+    for (int i = 0; i < s->config.n_workers; i++)
+        n += s->processes[i].pid > 0;
+    return n;
+}
+
+/* ---- spawning --------------------------------------------------------------------------------- */
+
+static int run_program(struct sy_supervisor *s, struct process *p, int child_fd)
+{
+    char fd_text[16], index_text[16];
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    sigset_t none, all;
+    snprintf(fd_text, sizeof fd_text, "%d", WORKER_FD);
+    snprintf(index_text, sizeof index_text, "%d", p->index);
+    char *const argv[] = {s->program, "worker", "--fd", fd_text, "--index", index_text, NULL};
+    sigemptyset(&none);
+    sigfillset(&all);
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, child_fd,
+                                     WORKER_FD); /* clears CLOEXEC, also when they are equal */
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setsigdefault(&attributes, &all);
+    int error = posix_spawn(&p->pid, s->program, &actions, &attributes, argv, s->environment);
+    posix_spawnattr_destroy(&attributes);
+    posix_spawn_file_actions_destroy(&actions);
+    if (error == 0)
+        return SY_OK;
+    p->pid = 0;
+    return sy_error_set(SY_EIO, "cannot start worker %d from %s: %s", p->index, s->program,
+                        strerror(error));
+}
+
+static int watch(struct sy_supervisor *s, struct process *p)
+{
+    p->pidfd = (int)syscall(SYS_pidfd_open, p->pid, 0); /* CLOEXEC by itself */
+    if (p->pidfd < 0)
+        return sy_error_set(SY_EIO, "pidfd_open of worker %d: %s", p->index, strerror(errno));
+    p->socket_event = event_new(s->base, p->fd, EV_READ | EV_PERSIST, on_socket, p);
+    p->exit_event = event_new(s->base, p->pidfd, EV_READ | EV_PERSIST, on_exit_fd, p);
+    if (!p->socket_event || !p->exit_event || event_add(p->socket_event, NULL) < 0 ||
+        event_add(p->exit_event, NULL) < 0)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for the events of worker %d", p->index);
+    return SY_OK;
+}
+
+static void unwatch(struct process *p)
+{
+    if (p->socket_event)
+        event_free(p->socket_event);
+    if (p->exit_event)
+        event_free(p->exit_event);
+    p->socket_event = p->exit_event = NULL;
+    if (p->fd >= 0)
+        close(p->fd);
+    if (p->pidfd >= 0)
+        close(p->pidfd);
+    p->fd = p->pidfd = -1;
+}
+
+static void reap_now(struct process *p)
+{
+    kill(p->pid, SIGKILL);
+    while (waitpid(p->pid, NULL, 0) < 0 && errno == EINTR)
+        continue;
+    p->pid = 0;
+}
+
+static int spawn(struct sy_supervisor *s, struct process *p)
+{
+    int pair[2], status;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return sy_error_set(SY_EIO, "control socket of worker %d: %s", p->index, strerror(errno));
+    p->fd = pair[0];
+    fcntl(p->fd, F_SETFL, O_NONBLOCK);
+    memset(p->page.base, 0, SY_CONTROL_PAGE_BYTES);
+    struct sy_control_page *page = p->page.base;
+    atomic_store_explicit(&page->heartbeat_ns, sy_clock_now(), memory_order_relaxed);
+    status = run_program(s, p, pair[1]);
+    close(pair[1]);
+    SY_TRY_GOTO(status, close_socket);
+    SY_TRY_GOTO(watch(s, p), reap);
+    p->was_ready = false;
+    p->why[0] = 0;
+    p->respawn_ns = p->closed_ns = 0;
+    sy_log_info("supervisor", "event=spawned worker=%d pid=%d", p->index, (int)p->pid);
+    return sy_supervisor_event(s, p->index, SY_WORKER_EVENT_SPAWN);
+
+reap:
+    reap_now(p);
+close_socket:
+    unwatch(p);
+    return status;
+}
+
+/* ---- dying ------------------------------------------------------------------------------------ */
+
+void sy_supervisor_kill(struct sy_supervisor *s, int worker, const char *why)
+{
+    struct process *p = &s->processes[worker];
+    if (p->pid <= 0 || p->state == SY_WORKER_KILLED || p->state == SY_WORKER_DEAD)
+        return;
+    sy_log_warn("supervisor", "event=kill worker=%d pid=%d state=%s why=\"%s\"", worker,
+                (int)p->pid, sy_worker_state_name(p->state), why);
+    snprintf(p->why, sizeof p->why, "%s", why);
+    p->died_in = p->state;
+    kill(p->pid, SIGKILL);
+    if (p->socket_event)
+        event_del(p->socket_event);
+    (void)sy_supervisor_event(s, worker, SY_WORKER_EVENT_KILL);
+}
+
+static void describe_exit(struct process *p, int wait_status, char *text, size_t bytes)
+{
+    if (p->why[0])
+        snprintf(text, bytes, "worker %d was killed: %s", p->index, p->why);
+    else if (WIFSIGNALED(wait_status))
+        snprintf(text, bytes, "worker %d was ended by signal %d (%s)", p->index,
+                 WTERMSIG(wait_status), strsignal(WTERMSIG(wait_status)));
+    else
+        snprintf(text, bytes, "worker %d exited with status %d", p->index,
+                 WEXITSTATUS(wait_status));
+}
+
+/* V3. */
+static void plan_respawn(struct sy_supervisor *s, struct process *p)
+{
+    p->n_early = p->was_ready ? 0 : p->n_early + 1;
+    sy_ns wait = 0;
+    for (int i = 1; i < p->n_early; i++)
+        wait = wait ? SY_MIN(2 * wait, LONGEST_BACKOFF) : FIRST_BACKOFF;
+    p->respawn_ns = sy_clock_now() + wait;
+    if (p->n_early < MAX_EARLY_DEATHS)
+        return;
+    p->given_up = true;
+    p->respawn_ns = 0;
+    sy_log_error("supervisor",
+                 "event=given_up worker=%d deaths=%d why=\"it died %d times in a row before it had "
+                 "loaded its models\" "
+                 "try=\"run %s worker by hand, SY_LOG=debug\"",
+                 p->index, p->n_deaths, p->n_early, s->program);
+}
+
+static void on_exit_fd(int fd, short what, void *process)
+{
+    struct process *p = process;
+    struct sy_supervisor *s = p->owner;
+    int wait_status = 0;
+    char text[400];
+    (void)fd;
+    (void)what;
+    /* What it sent before it died still counts, unless it was killed for what it sent. Before waitpid: V2. */
+    if (p->state != SY_WORKER_KILLED)
+        on_socket(p->fd, EV_READ, p);
+    if (waitpid(p->pid, &wait_status, WNOHANG) != p->pid)
+        return;
+    if (p->state != SY_WORKER_KILLED)
+        p->died_in = p->state;
+    describe_exit(p, wait_status, text, sizeof text);
+    p->pid = 0;
+    unwatch(p);
+    (void)sy_supervisor_event(s, p->index, SY_WORKER_EVENT_EXIT);
+    if (s->stopping) {
+        s->config.ops.lost(s->config.ops.ctx, p->index, p->died_in, false, text);
+        return;
+    }
+    p->n_deaths++;
+    sy_log_warn("supervisor", "event=lost worker=%d state=%s why=\"%s\"", p->index,
+                sy_worker_state_name(p->died_in), text);
+    plan_respawn(s, p);
+    s->config.ops.lost(s->config.ops.ctx, p->index, p->died_in, !p->given_up, text);
+    if (p->respawn_ns && p->respawn_ns <= sy_clock_now())
+        SY_CLEANUP(spawn(s, p)); /* on failure respawn_ns stays and the tick tries again */
+}
+
+/* ---- messages --------------------------------------------------------------------------------- */
+
+static int take_message(struct sy_supervisor *s, struct process *p)
+{
+    struct sy_message message;
+    int status = sy_message_receive(p->fd, SY_TO_RUNTIME, &message, NULL, NULL);
+    if (status < 0)
+        return status;
+    if (sy_log_threshold >= SY_LOG_DEBUG) {
+        char line[200];
+        sy_message_dump(&message, line, sizeof line);
+        sy_log_debug("wire", "from=%d %s", p->index, line);
+    }
+    status = s->config.ops.message(s->config.ops.ctx, p->index, &message);
+    sy_message_finish(&message);
+    if (status == SY_EBUSY || status == SY_EPEER)
+        status = SY_EPROTO; /* these two mean something else in the caller */
+    return status;
+}
+
+static void on_socket(int fd, short what, void *process)
+{
+    struct process *p = process;
+    struct sy_supervisor *s = p->owner;
+    char why[200];
+    (void)fd;
+    (void)what;
+    for (int i = 0; i < MESSAGES_A_TURN && p->state != SY_WORKER_KILLED && p->fd >= 0; i++) {
+        int status = take_message(s, p);
+        if (status == SY_EBUSY)
+            return;
+        if (status == SY_EPEER) {
+            event_del(
+                p->socket_event); /* its exit follows, or it has closed the socket and hangs */
+            p->closed_ns = sy_clock_now();
+            return;
+        }
+        if (status < 0) {
+            snprintf(why, sizeof why, "%s", sy_error_text());
+            sy_supervisor_kill(s, p->index, why);
+            return;
+        }
+    }
+}
+
+int sy_supervisor_send(struct sy_supervisor *s, int worker, const struct sy_message *message,
+                       const int *fds, int n_fds)
+{
+    struct process *p = &s->processes[worker];
+    char why[200];
+    if (p->fd < 0 || p->state == SY_WORKER_KILLED)
+        return sy_error_set(SY_EPEER, "worker %d is not there", worker);
+    int status = sy_message_send(p->fd, message, fds, n_fds);
+    if (status < 0) {
+        snprintf(why, sizeof why, "cannot send %s: %s", sy_message_name((int)message->id),
+                 sy_error_text());
+        sy_supervisor_kill(s, worker, why);
+    }
+    return status;
+}
+
+/* ---- time ------------------------------------------------------------------------------------- */
+
+/* That a worker has from closing its socket to its exit. One that was told to stop frees all that it has first. */
+static sy_ns exit_time(const struct process *p)
+{
+    return p->state == SY_WORKER_STOPPING ? 5 * SY_NS_PER_S : SY_NS_PER_S;
+}
+
+static void check_process(struct sy_supervisor *s, struct process *p, sy_ns now)
+{
+    char why[200];
+    if (p->pid <= 0) {
+        if (p->respawn_ns && now >= p->respawn_ns && !s->stopping)
+            SY_CLEANUP(spawn(s, p));
+        return;
+    }
+    if (p->state == SY_WORKER_KILLED)
+        return;
+    struct sy_control_page *page = p->page.base;
+    sy_ns beat = atomic_load_explicit(&page->heartbeat_ns, memory_order_relaxed);
+    /* Where libraries, programs and data sets are loaded, nothing beats: the state's own timeout watches there. Behind it the next
+     * beat has its time again. */
+    bool beats = p->state > SY_WORKER_LOADING_MODELS && p->state != SY_WORKER_PREPARING_JOB &&
+                 p->state != SY_WORKER_STARTING_JOB && p->state != SY_WORKER_STOPPING;
+    beat = SY_MAX(beat, p->moved_ns);
+    if (beats && now > beat && now - beat > s->config.hang_timeout_ns) {
+        snprintf(why, sizeof why, "no heartbeat for %.1f s", (double)(now - beat) / 1e9);
+        sy_supervisor_kill(s, p->index, why);
+    } else if (p->closed_ns && now > p->closed_ns + exit_time(p)) {
+        sy_supervisor_kill(s, p->index, "it closed its control socket and did not exit");
+    } else if (p->deadline && now > p->deadline) {
+        snprintf(why, sizeof why, "it waited too long in state %s for %s",
+                 sy_worker_state_name(p->state), sy_worker_state_waits_for(p->state));
+        sy_supervisor_kill(s, p->index, why);
+    }
+}
+
+static void on_tick(int fd, short what, void *supervisor)
+{
+    struct sy_supervisor *s = supervisor;
+    sy_ns now = sy_clock_now();
+    (void)fd;
+    (void)what;
+    for (int i = 0; i < s->config.n_workers; i++)
+        check_process(s, &s->processes[i], now);
+}
+
+/* ---- start and end ---------------------------------------------------------------------------- */
+
+/* The environment with GOMP_SPINCOUNT, unless somebody has chosen it: threads of a paused worker must not spin. */
+static char **make_environment(void)
+{
+    size_t n = 0;
+    while (environ[n])
+        n++;
+    char **list = calloc(n + 2, sizeof *list);
+    if (!list)
+        return NULL;
+    memcpy(list, environ, n * sizeof *list);
+    if (!getenv("GOMP_SPINCOUNT"))
+        list[n] = "GOMP_SPINCOUNT=20000";
+    return list;
+}
+
+static int init_processes(struct sy_supervisor *s)
+{
+    for (int i = 0; i < s->config.n_workers; i++)
+        s->processes[i] = (struct process){.owner = s, .index = i, .fd = -1, .pidfd = -1};
+    for (int i = 0; i < s->config.n_workers; i++)
+        SY_TRY(sy_shared_memory_create(&s->processes[i].page, "switchyard-control",
+                                       SY_CONTROL_PAGE_BYTES));
+    for (int i = 0; i < s->config.n_workers; i++)
+        SY_TRY(spawn(s, &s->processes[i]));
+    return SY_OK;
+}
+
+int sy_supervisor_create(struct event_base *base, const struct sy_supervisor_config *config,
+                         struct sy_supervisor **out)
+{
+    struct timeval tick = {.tv_usec = TICK_NS / SY_NS_PER_US};
+    struct sy_supervisor *s = calloc(1, sizeof *s);
+    if (!s)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for the supervisor");
+    s->base = base;
+    s->config = *config;
+    s->program = strdup(config->program ? config->program : "/proc/self/exe");
+    s->environment = make_environment();
+    s->processes = calloc((size_t)config->n_workers, sizeof *s->processes);
+    s->tick = event_new(base, -1, EV_PERSIST, on_tick, s);
+    int status = SY_OK;
+    if (!s->program || !s->environment || !s->processes || !s->tick ||
+        event_add(s->tick, &tick) < 0)
+        status = sy_error_set(SY_ENOMEM_HOST, "no memory for %d workers", config->n_workers);
+    if (status == SY_OK)
+        status = init_processes(s);
+    if (status < 0) {
+        sy_supervisor_destroy(s);
+        return status;
+    }
+    *out = s;
+    return SY_OK;
+}
+
+void sy_supervisor_destroy(struct sy_supervisor *s)
+{
+    if (!s)
+        return;
+    for (int i = 0; s->processes && i < s->config.n_workers; i++) {
+        struct process *p = &s->processes[i];
+        if (!p->owner)
+            continue;
+        if (p->pid > 0)
+            reap_now(p);
+        unwatch(p);
+        sy_shared_memory_finish(&p->page);
+    }
+    if (s->tick)
+        event_free(s->tick);
+    free(s->processes);
+    free(s->environment);
+    free(s->program);
+    free(s);
+}
+
+void sy_supervisor_stop(struct sy_supervisor *s, sy_ns grace_ns)
+{
+    struct sy_message message = {.id = SY_MSG_SHUTDOWN, .shutdown = {.grace_ns = grace_ns}};
+    s->stopping = true;
+    for (int i = 0; i < s->config.n_workers; i++) {
+        struct process *p = &s->processes[i];
+        if (p->pid <= 0 || p->state == SY_WORKER_KILLED)
+            continue;
+        if (sy_supervisor_send(s, i, &message, NULL, 0) < 0)
+            continue;
+        (void)sy_supervisor_event(s, i, SY_WORKER_EVENT_SHUTDOWN);
+    }
+}

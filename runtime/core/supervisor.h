@@ -1,0 +1,61 @@
+/* Keeps the worker processes alive: spawns, watches, kills, reaps, replaces.
+ *
+ * V1: a worker's memory is given to others only after `lost`, which comes when its process has been reaped.
+ * V2: a worker is killed by its own pid, which is ours until waitpid has returned it.
+ * V3: replaced at once the first time, then after 100 ms, doubling to 5 s, while it dies before it has loaded its models
+ *     (IDLE); after ten such deaths in a row it is given up, and says so.
+ * V4: a heartbeat older than the hang timeout, a state that outlasts its timeout, or a socket that it closed a second ago
+ *     kills it.
+ *
+ * One thread, the event loop's. Callbacks are made from the event loop, `message` also handles bad messages by returning
+ * negative: then the worker is killed. */
+#ifndef SY_RUNTIME_CORE_SUPERVISOR_H
+#define SY_RUNTIME_CORE_SUPERVISOR_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "runtime/core/worker_state.h"
+#include "runtime/wire/control_page.h"
+#include "runtime/wire/messages.h"
+
+struct event_base;
+struct sy_supervisor;
+
+struct sy_supervisor_ops {
+    int (*message)(void *ctx, int worker, const struct sy_message *message);
+    /* comes_back false: given up. The control page still holds what the worker wrote last. */
+    void (*lost)(void *ctx, int worker, enum sy_worker_state was, bool comes_back, const char *why);
+    void *ctx;
+};
+
+struct sy_supervisor_config {
+    const char *program; /* NULL: /proc/self/exe */
+    int n_workers;
+    sy_ns hang_timeout_ns;
+    struct sy_supervisor_ops ops;
+};
+
+/* Spawns all workers. EARG, ENOMEM_HOST, EIO. */
+int sy_supervisor_create(struct event_base *base, const struct sy_supervisor_config *config,
+                         struct sy_supervisor **out);
+/* Kills and reaps what is left (blocks for that: SIGKILL, no callbacks). NULL is fine. */
+void sy_supervisor_destroy(struct sy_supervisor *s);
+
+enum sy_worker_state sy_supervisor_state(const struct sy_supervisor *s, int worker);
+pid_t sy_supervisor_pid(const struct sy_supervisor *s, int worker); /* 0: none */
+int sy_supervisor_n_deaths(const struct sy_supervisor *s, int worker);
+struct sy_control_page *sy_supervisor_page(struct sy_supervisor *s, int worker);
+int sy_supervisor_page_fd(const struct sy_supervisor *s, int worker);
+
+/* The one setter: moves, logs, sets the deadline. EPROTO (pair not in the table): the worker is killed already. */
+int sy_supervisor_event(struct sy_supervisor *s, int worker, enum sy_worker_event event);
+/* A failure to send kills the worker; it is returned, too. */
+int sy_supervisor_send(struct sy_supervisor *s, int worker, const struct sy_message *message,
+                       const int *fds, int n_fds);
+void sy_supervisor_kill(struct sy_supervisor *s, int worker, const char *why);
+/* SHUTDOWN to all; nobody is replaced from now on. The dead are reported by `lost`. */
+void sy_supervisor_stop(struct sy_supervisor *s, sy_ns grace_ns);
+int sy_supervisor_n_alive(const struct sy_supervisor *s);
+
+#endif

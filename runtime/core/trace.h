@@ -1,0 +1,42 @@
+/* The trace: spans in named lanes, kept in memory, given out as Chrome trace events. One thread. */
+#ifndef SY_RUNTIME_CORE_TRACE_H
+#define SY_RUNTIME_CORE_TRACE_H
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "runtime/core/timeline.h"
+
+#define SY_TRACE_MAX_EVENTS 200000
+
+/* X(name, lane's text); the number is the tid. */
+#define SY_TRACE_LANE_TABLE(X) \
+    X(STORAGE, "storage")      \
+    X(LINK, "link")            \
+    X(INFERENCE, "inference") X(TRAINING, "training") X(QUEUE, "queue") X(WAIT, "wait")
+
+enum sy_trace_lane {
+#define X(name, text) SY_TRACE_##name,
+    SY_TRACE_LANE_TABLE(X)
+#undef X
+        SY_TRACE_N_LANES
+};
+
+struct sy_trace;
+
+int sy_trace_create(struct sy_trace **out); /* ENOMEM_HOST */
+void sy_trace_destroy(struct sy_trace *t);
+void sy_trace_enable(struct sy_trace *t, bool enable); /* true clears and starts */
+/* Nothing happens while disabled, over the limit (counted), or for an empty span. `name` is copied (47 bytes). */
+void sy_trace_span(struct sy_trace *t, enum sy_trace_lane lane, const char *name, sy_ns start,
+                   sy_ns end, uint64_t request);
+/* {"traceEvents": [...], "displayTimeUnit": "ms"}: the lanes' names first; the caller decrefs. ENOMEM_HOST. */
+int sy_trace_dump(const struct sy_trace *t, json_t **out);
+
+/* On: from now on the spans of the first SY_TIMELINE_LANES lanes also go to the timeline, whether the trace is enabled or not. Off: it is forgotten.
+ * ENOMEM_HOST. */
+int sy_trace_watch(struct sy_trace *t, bool on);
+/* NULL: not watched. Whoever reads it clears it. */
+struct sy_timeline *sy_trace_timeline(struct sy_trace *t);
+
+#endif

@@ -1,0 +1,53 @@
+/* What all front ends share: the core behind a table of functions, and what is remembered between requests.
+ *
+ *   rpc/  http/  grpc/            bytes of a protocol
+ *      \   |    /
+ *   front_infer.h                 one inference request: checked against its model, its tensors in the slab or a region
+ *          |
+ *   struct sy_core_handlers      runtime/core/core.h, or a fake in tests
+ *
+ * One thread, the event loop's. */
+#ifndef SY_RUNTIME_FRONT_REQUEST_FRONT_H
+#define SY_RUNTIME_FRONT_REQUEST_FRONT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "runtime/core/core_handlers.h"
+#include "runtime/metrics/refusal.h"
+
+#define SY_FRONT_ROOMS 16 /* models whose learned output sizes are kept */
+
+struct event_base;
+struct sy_repository;
+struct sy_front_stats;
+struct sy_offload;
+struct sy_shared_regions;
+struct sy_otlp;
+struct sy_trace_settings;
+struct sy_sessions;
+
+/* The caller's memory, zeroed but for what the caller sets; outlives the front ends. */
+struct sy_front {
+    struct event_base *base;
+    const struct sy_core_handlers *handlers;
+    void *core;
+    struct sy_repository *repository;         /* NULL: models are what the core has */
+    struct sy_front_stats *stats;             /* NULL: not counted */
+    struct sy_otlp *otlp;                     /* NULL: no traces are sent */
+    struct sy_trace_settings *trace_settings; /* NULL: all requests are traced */
+    struct sy_refusals refused;               /* of requests that never reached the core */
+    struct sy_offload *offload; /* threads for what takes longer than a millisecond (http, grpc) */
+    struct sy_shared_regions *regions; /* system shared memory of clients; NULL: not served */
+    struct sy_sessions *sessions;      /* what models keep between requests; NULL: nothing */
+    int64_t string_bytes;              /* most of one request's strings; 0: SY_FRONT_STRING_BYTES */
+    bool is_ready; /* what is loaded at start is loaded, and nothing is being drained */
+    struct sy_front_room {
+        uint64_t content; /* the package's content_hash; 0: none */
+        int64_t times;
+    } rooms
+        [SY_FRONT_ROOMS]; /* output sizes learned from earlier runs; requests of these models begin with them */
+    int next_room;
+};
+
+#endif

@@ -1,0 +1,75 @@
+#include "tests/fakes/fake_rpc.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <stdio.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/status.h"
+#include "runtime/front/grpc/grpc_server.h"
+#include "runtime/front/request/offload.h"
+#include "runtime/front/rpc/rpc_server.h"
+#include "tests/fakes/fake_core.h"
+
+char fake_core_path[100], fake_core_tcp[40];
+int fake_core_grpc_port;
+static struct sy_front *front;
+static struct sy_rpc_server *server;
+static struct sy_grpc_server *grpc_server;
+
+static void start_grpc(void)
+{
+    struct sy_grpc_config config = {.address = ":0",
+                                    .limits = {.message_bytes = 4 << 20,
+                                               .buffered_bytes = 8 << 20,
+                                               .max_connections = FAKE_CORE_MOST_CLIENTS,
+                                               .max_streams = 16,
+                                               .max_outstanding = 4,
+                                               .pings_per_s = 200,
+                                               .header_ns = SY_NS_PER_S,
+                                               .stall_ns = SY_NS_PER_S}};
+
+    assert_int_equal(sy_offload_create(front->base, 1, 16, &front->offload), SY_OK);
+    assert_int_equal(sy_grpc_server_create(&config, front, &grpc_server), SY_OK);
+    fake_core_grpc_port = sy_grpc_server_port(grpc_server);
+}
+
+int fake_core_start(void **state)
+{
+    struct sy_rpc_config config = {.socket_path = fake_core_path,
+                                   .tcp_address = ":0",
+                                   .limits = {.stall_ns = 2 * SY_NS_PER_S,
+                                              .message_bytes = 1 << 20,
+                                              .max_connections = FAKE_CORE_MOST_CLIENTS,
+                                              .region_bytes = 8 << 20,
+                                              .all_region_bytes = 20 << 20,
+                                              .max_regions = 4}};
+
+    (void)state;
+    front = fake_core_open();
+    snprintf(fake_core_path, sizeof(fake_core_path), "/tmp/test_rpc_%d.sock", (int)getpid());
+    assert_int_equal(sy_rpc_server_create(&config, front, &server), SY_OK);
+    snprintf(fake_core_tcp, sizeof(fake_core_tcp), "tcp:127.0.0.1:%d", sy_rpc_server_port(server));
+    start_grpc();
+    fake_core_run();
+    return 0;
+}
+
+int fake_core_finish(void **state)
+{
+    (void)state;
+    fake_core_stop();
+    sy_rpc_server_destroy(server);
+    sy_offload_destroy(front->offload);
+    front->offload = NULL;
+    sy_grpc_server_destroy(grpc_server);
+    assert_int_not_equal(access(fake_core_path, F_OK), 0);
+    fake_core_close();
+    return 0;
+}

@@ -1,0 +1,14 @@
+/* An RPC server and a gRPC server on the fake core (fake_core.h), in the fake core's thread. */
+#ifndef SY_TESTS_FAKES_FAKE_RPC_H
+#define SY_TESTS_FAKES_FAKE_RPC_H
+
+#define FAKE_CORE_MOST_CLIENTS 32
+
+extern char fake_core_path[100], fake_core_tcp[40]; /* where RPC is answered */
+extern int fake_core_grpc_port;                     /* and gRPC */
+
+/* cmocka's setup and teardown: afterwards nothing is left, whatever the clients did. */
+int fake_core_start(void **state);
+int fake_core_finish(void **state);
+
+#endif

@@ -1,0 +1,346 @@
+/* Patterns that become one node on the host engine: curves, normalisations (attention: test_engine_attention.c); each against the definition of what is written. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "loader/graph/graph_internal.h"
+#include "tests/rigs/engine_rig.h"
+
+static uint64_t seed;
+
+/* Nodes of `op`, or with that activation, in what the engine runs. */
+static int count(const struct sy_graph *g, enum sy_op op, enum sy_activation activation)
+{
+    struct engine_rig rig;
+    int n = 0;
+    assert_int_equal(rig_open(&rig, g, true), 0);
+    for (int i = 0; i < rig.graph->n_nodes; i++)
+        n += activation ? rig.graph->nodes[i].activation == activation
+                        : rig.graph->nodes[i].op == op;
+    rig_close(&rig);
+    return n;
+}
+
+static void check_one(struct sy_graph *g, enum sy_op op, double tolerance)
+{
+    struct engine_case c = {.graph = g, .optimize = true, .int_high = 1, .tolerance = tolerance};
+    if (count(g, op, SY_ACT_NONE) != 1)
+        fail_msg("%s: %d nodes %s", g->name, count(g, op, SY_ACT_NONE), sy_op_name(op));
+    rig_check(&c, &seed);
+}
+
+static int scalar(struct sy_graph *g, double value)
+{
+    return gb_constant(g, "number", DIMS(1), &seed, value, value);
+}
+
+static int transpose(struct sy_graph *g, int x, const int64_t *dims, const int64_t *perm, int rank)
+{
+    int64_t to[4];
+    for (int i = 0; i < rank; i++)
+        to[i] = dims[perm[i]];
+    int y = gb_node(g, SY_OP_TRANSPOSE, INPUTS(x), rank, to);
+    gb_ints(g, "perm", rank, perm);
+    return y;
+}
+
+/* ---- curves ------------------------------------------------------------------------------------- */
+
+static const int64_t line[] = {1, 37};
+
+static int one(struct sy_graph *g, enum sy_op op, int x)
+{
+    return gb_node(g, op, INPUTS(x), 2, line);
+}
+
+static int two(struct sy_graph *g, enum sy_op op, int a, int b)
+{
+    return gb_node(g, op, INPUTS(a, b), 2, line);
+}
+
+static int sigmoid_of(struct sy_graph *g, int x, bool by_hand)
+{
+    if (!by_hand)
+        return one(g, SY_OP_SIGMOID, x);
+    int e = one(g, SY_OP_EXP, one(g, SY_OP_NEG, x));
+    return two(g, SY_OP_DIV, scalar(g, 1), two(g, SY_OP_ADD, e, scalar(g, 1)));
+}
+
+static int cube(struct sy_graph *g, int x, int form)
+{
+    return form ? two(g, SY_OP_MUL, x, two(g, SY_OP_MUL, x, x))
+                : two(g, SY_OP_POW, x, scalar(g, 3));
+}
+
+/* 0.5 x (1 + tanh(...)), in three of its ways. */
+static int gelu_tanh(struct sy_graph *g, int x, int form)
+{
+    int inner;
+    if (form == 2) { /* x c (1 + 0.044715 x x) */
+        inner = two(g, SY_OP_MUL, two(g, SY_OP_MUL, x, scalar(g, 0.044715)), x);
+        inner = two(g, SY_OP_MUL, two(g, SY_OP_MUL, x, scalar(g, 0.7978845608)),
+                    two(g, SY_OP_ADD, inner, scalar(g, 1)));
+    } else {
+        inner = two(g, SY_OP_MUL, cube(g, x, form), scalar(g, 0.044715));
+        inner = two(g, SY_OP_MUL, two(g, SY_OP_ADD, x, inner), scalar(g, 0.7978845608));
+    }
+    int rest = two(g, SY_OP_ADD, one(g, SY_OP_TANH, inner), scalar(g, 1));
+    return form == 1 ? two(g, SY_OP_MUL, two(g, SY_OP_MUL, rest, x), scalar(g, 0.5))
+                     : two(g, SY_OP_MUL, two(g, SY_OP_MUL, scalar(g, 0.5), x), rest);
+}
+
+static int hard_swish(struct sy_graph *g, int x, int form)
+{
+    if (form == 0) {
+        int gate = one(g, SY_OP_HARD_SIGMOID, x);
+        gb_float(g, "alpha", 1.0f / 6);
+        gb_float(g, "beta", 0.5f);
+        return two(g, SY_OP_MUL, x, gate);
+    }
+    int gate = one(g, SY_OP_CLIP, two(g, SY_OP_ADD, x, scalar(g, 3)));
+    gb_float(g, "min", 0);
+    gb_float(g, "max", 6);
+    return form == 1 ? two(g, SY_OP_DIV, two(g, SY_OP_MUL, x, gate), scalar(g, 6))
+                     : two(g, SY_OP_MUL, x, two(g, SY_OP_DIV, gate, scalar(g, 6)));
+}
+
+static int swish(struct sy_graph *g, int x, int form)
+{
+    if (form == 2) {
+        int gate = one(g, SY_OP_SIGMOID, two(g, SY_OP_MUL, x, scalar(g, 1.702)));
+        return two(g, SY_OP_MUL, gate, x);
+    }
+    return two(g, SY_OP_MUL, x, sigmoid_of(g, x, form));
+}
+
+static void test_curves(void **state)
+{
+    (void)state;
+    static const struct {
+        int (*make)(struct sy_graph *g, int x, int form);
+        enum sy_op op;
+        enum sy_activation activation;
+    } curves[] = {{gelu_tanh, SY_OP_GELU, SY_ACT_NONE},
+                  {hard_swish, SY_OP_HARD_SWISH, SY_ACT_HARD_SWISH},
+                  {swish, SY_OP_SWISH, SY_ACT_SWISH}};
+    for (int i = 0; i < 9; i++) {
+        struct sy_graph *g = gb_new("curve");
+        int x = gb_input(g, 2, line);
+        gb_output(g, curves[i % 3].make(g, x, i / 3));
+        struct engine_case c = {.graph = g, .optimize = true, .low = -9, .high = 9};
+        assert_int_equal(count(g, curves[i % 3].op, SY_ACT_NONE), 1);
+        assert_int_equal(count(g, SY_OP_MUL, SY_ACT_NONE), 0);
+        rig_check(&c, &seed);
+    }
+    /* behind a product */
+    for (int i = 0; i < 9; i++) {
+        struct sy_graph *g = gb_new("curve behind a product");
+        int x = gb_input(g, DIMS(1, 24)), w = gb_constant(g, "w", DIMS(24, 37), &seed, -1, 1);
+        gb_output(g, curves[i % 3].make(g, two(g, SY_OP_MATMUL, x, w), i / 3));
+        if (curves[i % 3].activation)
+            assert_int_equal(count(g, SY_OP_MATMUL, curves[i % 3].activation), 1);
+        struct engine_case c = {.graph = g, .optimize = true, .tolerance = 5e-5};
+        rig_check(&c, &seed);
+    }
+}
+
+/* Almost: another constant, or somebody reads the gate. */
+static void test_no_curves(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct sy_graph *g = gb_new("almost a curve");
+        int x = gb_input(g, 2, line), gate = one(g, SY_OP_CLIP, two(g, SY_OP_ADD, x, scalar(g, 3)));
+        gb_float(g, "min", 0);
+        gb_float(g, "max", i == 0 ? 5.99f : 6);
+        int y = two(g, SY_OP_DIV, two(g, SY_OP_MUL, x, gate), scalar(g, i == 1 ? 6.01 : 6));
+        gb_output(g, y);
+        if (i == 2)
+            gb_output(g, gate);
+        assert_int_equal(count(g, SY_OP_HARD_SWISH, SY_ACT_NONE), 0);
+        struct engine_case c = {.graph = g, .optimize = true, .low = -9, .high = 9};
+        rig_check(&c, &seed);
+    }
+}
+
+/* ---- normalisations ----------------------------------------------------------------------------- */
+
+#define ROWS 1, 3, 20
+#define ONES 1, 3, 1
+
+static int mean_of(struct sy_graph *g, int x)
+{
+    int y = gb_node(g, SY_OP_REDUCE_MEAN, INPUTS(x), DIMS(ONES));
+    gb_ints(g, "axes", DIMS(2));
+    gb_int(g, "keepdims", 1);
+    return y;
+}
+
+/* 1 / sqrt(x + epsilon) */
+static int rate_of(struct sy_graph *g, int x, int form)
+{
+    int sum = gb_node(g, SY_OP_ADD, INPUTS(x, scalar(g, 1e-3)), DIMS(ONES));
+    if (form == 2)
+        return gb_node(g, SY_OP_POW, INPUTS(sum, scalar(g, -0.5)), DIMS(ONES));
+    int root = gb_node(g, SY_OP_SQRT, INPUTS(sum), DIMS(ONES));
+    return form ? gb_node(g, SY_OP_RECIPROCAL, INPUTS(root), DIMS(ONES))
+                : gb_node(g, SY_OP_DIV, INPUTS(scalar(g, 1), root), DIMS(ONES));
+}
+
+static void test_rms_norm(void **state)
+{
+    (void)state;
+    for (int form = 0; form < 4; form++) {
+        struct sy_graph *g = gb_new("RMS normalisation");
+        int x = gb_input(g, DIMS(ROWS)), gamma = gb_constant(g, "gamma", DIMS(20), &seed, 0.5, 2);
+        int square = form & 1 ? gb_node(g, SY_OP_MUL, INPUTS(x, x), DIMS(ROWS))
+                              : gb_node(g, SY_OP_POW, INPUTS(x, scalar(g, 2)), DIMS(ROWS));
+        int mean = mean_of(g, square), y;
+        if (form == 3) {
+            int sum = gb_node(g, SY_OP_ADD, INPUTS(mean, scalar(g, 1e-3)), DIMS(ONES));
+            int root = gb_node(g, SY_OP_SQRT, INPUTS(sum), DIMS(ONES));
+            y = gb_node(g, SY_OP_DIV, INPUTS(x, root), DIMS(ROWS));
+        } else {
+            y = gb_node(g, SY_OP_MUL, INPUTS(x, rate_of(g, mean, form)), DIMS(ROWS));
+        }
+        gb_output(g, gb_node(g, SY_OP_MUL, INPUTS(gamma, y), DIMS(ROWS)));
+        check_one(g, SY_OP_RMS_NORM, 0);
+    }
+}
+
+/* x r + (beta - mean r), r = gamma / deviation */
+static void test_late_layer_norm(void **state)
+{
+    (void)state;
+    for (int form = 0; form < 3; form++) {
+        struct sy_graph *g = gb_new("layer normalisation as Keras writes it");
+        int x = gb_input(g, DIMS(ROWS)), gamma = gb_constant(g, "gamma", DIMS(20), &seed, 0.5, 2),
+            beta = gb_constant(g, "beta", DIMS(20), &seed, -1, 1), mean = mean_of(g, x);
+        int centred = gb_node(g, SY_OP_SUB, INPUTS(x, mean), DIMS(ROWS));
+        int variance = mean_of(g, gb_node(g, SY_OP_MUL, INPUTS(centred, centred), DIMS(ROWS)));
+        int rate = gb_node(g, SY_OP_MUL, INPUTS(rate_of(g, variance, form), gamma), DIMS(ROWS));
+        int offset;
+        if (form == 0) {
+            offset = gb_node(g, SY_OP_MUL, INPUTS(mean, rate), DIMS(ROWS));
+            offset = gb_node(g, SY_OP_SUB, INPUTS(beta, offset), DIMS(ROWS));
+        } else {
+            offset = gb_node(g, SY_OP_NEG, INPUTS(mean), DIMS(ONES));
+            offset = gb_node(g, SY_OP_MUL, INPUTS(offset, rate), DIMS(ROWS));
+            offset = gb_node(g, SY_OP_ADD, INPUTS(offset, beta), DIMS(ROWS));
+        }
+        int scaled = gb_node(g, SY_OP_MUL, INPUTS(x, rate), DIMS(ROWS));
+        gb_output(g, gb_node(g, SY_OP_ADD, INPUTS(scaled, offset), DIMS(ROWS)));
+        check_one(g, SY_OP_LAYER_NORM, 5e-5);
+    }
+}
+
+/* ---- transposes --------------------------------------------------------------------------------- */
+
+static void shuffle(int64_t *perm, int n)
+{
+    for (int i = n - 1; i > 0; i--) {
+        int k = (int)rig_int(&seed, 0, i);
+        int64_t kept = perm[i];
+        perm[i] = perm[k];
+        perm[k] = kept;
+    }
+}
+
+/* The batch stays first, as gb_node wants it. A chain ends as at most one; one of extents 1, as none. */
+static void test_transposes(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 24; i++) {
+        struct sy_graph *g = gb_new("transposes");
+        int64_t dims[4] = {1, i % 3 ? 3 : 1, i % 3 ? 4 : 1, 5}, next[4];
+        int x = gb_input(g, 4, dims), n = (int)rig_int(&seed, 1, 4);
+        for (int k = 0; k < n; k++) {
+            int64_t perm[4] = {0, 1, 2, 3};
+            shuffle(perm + 1, 3);
+            x = transpose(g, x, dims, perm, 4);
+            for (int d = 0; d < 4; d++)
+                next[d] = dims[perm[d]];
+            memcpy(dims, next, sizeof dims);
+        }
+        gb_output(g, gb_node(g, SY_OP_RELU, INPUTS(x), 4, dims));
+        assert_in_range(count(g, SY_OP_TRANSPOSE, SY_ACT_NONE), 0, i % 3 ? 1 : 0);
+        struct engine_case c = {.graph = g, .optimize = true};
+        rig_check(&c, &seed);
+    }
+}
+
+/* ---- around convolutions -------------------------------------------------------------------------- */
+
+enum { CHANNELS = 24 };
+static const int64_t image[] = {1, CHANNELS, 5, 6};
+
+static int conv(struct sy_graph *g, int x)
+{
+    int w = gb_constant(g, "w", DIMS(CHANNELS, CHANNELS, 3, 3), &seed, -0.3, 0.3);
+    int y = gb_node(g, SY_OP_CONV, INPUTS(x, w), 4, image);
+    gb_ints(g, "kernel_shape", 2, (int64_t[]){3, 3});
+    gb_ints(g, "pads", 4, (int64_t[]){1, 1, 1, 1});
+    return y;
+}
+
+/* Constants behind a convolution, one number or one for each channel, go into its weights and bias. */
+static void test_conv_constants(void **state)
+{
+    static const enum sy_op ops[] = {SY_OP_MUL, SY_OP_ADD, SY_OP_SUB, SY_OP_DIV};
+    (void)state;
+    for (int i = 0; i < 24; i++) {
+        struct sy_graph *g = gb_new("constants");
+        int x = conv(g, gb_input(g, 4, image)), n = (int)rig_int(&seed, 1, 4);
+        for (int k = 0; k < n; k++) {
+            enum sy_op op = ops[rig_int(&seed, 0, 3)];
+            int c = rig_int(&seed, 0, 1)
+                        ? scalar(g, 0.7)
+                        : gb_constant(g, "each", DIMS(CHANNELS, 1, 1), &seed, 0.5, 1.5);
+            bool first = (op == SY_OP_MUL || op == SY_OP_ADD) && rig_int(&seed, 0, 1);
+            x = gb_node(g, op, INPUTS(first ? c : x, first ? x : c), 4, image);
+        }
+        gb_output(g, gb_node(g, SY_OP_RELU, INPUTS(x), 4, image));
+        for (size_t k = 0; k < sizeof ops / sizeof *ops; k++)
+            assert_int_equal(count(g, ops[k], SY_ACT_NONE), 0);
+        check_one(g, SY_OP_CONV, 1e-4);
+    }
+}
+
+/* What is not a constant for each channel stays: along a line, computed, of a rank that widens the result, the number over the convolution. */
+static void test_conv_other_operands(void **state)
+{
+    static const int64_t shapes[][4] = {
+        {1, 1, 1, 6}, {1, 1, 5, 1}, {1, CHANNELS, 1, 1}, {1, 1, 5, 6}, {1, CHANNELS, 5, 1}};
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        struct sy_graph *g = gb_new("operands");
+        int y = gb_input(g, 4, shapes[i % 5]), x = conv(g, gb_input(g, 4, image));
+        enum sy_op op = i % 2 ? SY_OP_SUB : SY_OP_MUL;
+        x = gb_node(g, op, INPUTS(i % 4 < 2 ? x : y, i % 4 < 2 ? y : x), 4, image);
+        gb_output(g, conv(g, x));
+        assert_int_equal(count(g, op, SY_ACT_NONE), 1);
+        struct engine_case c = {.graph = g, .optimize = true, .tolerance = 1e-4};
+        rig_check(&c, &seed);
+    }
+}
+
+int main(void)
+{
+    seed = rig_start();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_curves),
+        cmocka_unit_test(test_no_curves),
+        cmocka_unit_test(test_rms_norm),
+        cmocka_unit_test(test_late_layer_norm),
+        cmocka_unit_test(test_transposes),
+        cmocka_unit_test(test_conv_constants),
+        cmocka_unit_test(test_conv_other_operands),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,265 @@
+/* Convolution and pooling of one to three spatial dimensions, by definition. */
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "tests/nets/naive_ops.h"
+
+/* Where tap `tap` of the window at output position `o` looks in spatial dimension `d`; false: outside the input. */
+static bool look(const struct naive_graph *net, const struct sy_node *node, int d, int64_t o,
+                 int64_t tap, int64_t *at)
+{
+    *at = o * naive_attr_at(node, "strides", d, 1) - naive_attr_at(node, "pads", d, 0) +
+          tap * naive_attr_at(node, "dilations", d, 1);
+    return *at >= 0 && *at < naive_dim(net, node->inputs[0], 2 + d);
+}
+
+/* Where output `index` looks: flat[k] of the input's spatial extent for tap k of the kernel, -1 outside. */
+static void look_all(const struct naive_graph *net, const struct sy_node *node,
+                     const int64_t *index, int64_t taps, int64_t *flat)
+{
+    int x = node->inputs[0], w = node->inputs[1], rank = net->graph->tensors[x].shape.rank;
+    for (int64_t k = 0; k < taps; k++) {
+        int64_t left = k, stride = 1, at;
+        flat[k] = 0;
+        for (int d = rank - 3; d >= 0; d--) {
+            bool inside = look(net, node, d, index[2 + d], left % naive_dim(net, w, 2 + d), &at);
+            flat[k] = inside && flat[k] >= 0 ? flat[k] + at * stride : -1;
+            left /= naive_dim(net, w, 2 + d);
+            stride *= naive_dim(net, x, 2 + d);
+        }
+    }
+}
+
+static double conv_at(const struct naive_graph *net, const struct sy_node *node,
+                      const int64_t *index)
+{
+    int x = node->inputs[0], w = node->inputs[1];
+    int64_t outs = naive_dim(net, w, 0), per_group = naive_dim(net, w, 1);
+    int64_t group = index[1] / (outs / sy_node_int(node, "group", 1));
+    int64_t taps = naive_graph_elements(net, w) / outs / per_group, flat[64];
+    int64_t channels = naive_dim(net, x, 1);
+    int64_t area = naive_graph_elements(net, x) / naive_dim(net, x, 0) / channels;
+    bool has_bias = node->n_inputs > 2 && node->inputs[2] >= 0;
+    double sum = has_bias ? net->values[node->inputs[2]][index[1]] : 0;
+    assert(taps <= 64);
+    look_all(net, node, index, taps, flat);
+    for (int64_t c = 0; c < per_group; c++) {
+        const double *plane = net->values[x] + (index[0] * channels + group * per_group + c) * area;
+        const double *weights = net->values[w] + (index[1] * per_group + c) * taps;
+        for (int64_t k = 0; k < taps; k++)
+            sum += flat[k] >= 0 ? plane[flat[k]] * weights[k] : 0;
+    }
+    return sum;
+}
+
+void naive_conv(struct naive_graph *net, const struct sy_node *node)
+{
+    int out = node->outputs[0];
+    for (int64_t k = 0; k < naive_graph_elements(net, out); k++) {
+        int64_t index[SY_MAX_RANK];
+        naive_unravel(net, out, k, index);
+        net->values[out][k] = conv_at(net, node, index);
+    }
+}
+
+static double pool_at(const struct naive_graph *net, const struct sy_node *node,
+                      const int64_t *index)
+{
+    int x = node->inputs[0], rank = net->graph->tensors[x].shape.rank;
+    bool global = node->op == SY_OP_GLOBAL_AVERAGE_POOL || node->op == SY_OP_GLOBAL_MAX_POOL;
+    int64_t extent[SY_MAX_RANK] = {0}, taps = 1, seen = 0;
+    double sum = 0, top = -HUGE_VAL;
+    for (int d = 0; d < rank - 2; d++)
+        taps *= extent[d] =
+            global ? naive_dim(net, x, 2 + d) : naive_attr_at(node, "kernel_shape", d, 1);
+    for (int64_t k = 0; k < taps; k++) {
+        int64_t xi[SY_MAX_RANK] = {index[0], index[1]}, left = k;
+        bool inside = true;
+        for (int d = rank - 3; d >= 0; d--) {
+            inside = look(net, node, d, index[2 + d], left % extent[d], &xi[2 + d]) && inside;
+            left /= extent[d];
+        }
+        if (!inside)
+            continue;
+        double value = net->values[x][naive_ravel(net, x, xi)];
+        sum += value;
+        top = fmax(top, value);
+        seen++;
+    }
+    if (node->op == SY_OP_MAX_POOL || node->op == SY_OP_GLOBAL_MAX_POOL)
+        return top;
+    int64_t counted = sy_node_int(node, "count_include_pad", 0) ? taps : seen;
+    return counted ? sum / (double)counted
+                   : 0; /* in the padding altogether: as ONNX Runtime has it */
+}
+
+void naive_pool(struct naive_graph *net, const struct sy_node *node)
+{
+    int out = node->outputs[0];
+    for (int64_t k = 0; k < naive_graph_elements(net, out); k++) {
+        int64_t index[SY_MAX_RANK];
+        naive_unravel(net, out, k, index);
+        net->values[out][k] = pool_at(net, node, index);
+    }
+}
+
+/* Each input is added to its window of the result. */
+void naive_conv_transpose(struct naive_graph *net, const struct sy_node *node)
+{
+    int x = node->inputs[0], w = node->inputs[1], y = node->outputs[0];
+    int rank = net->graph->tensors[x].shape.rank;
+    int64_t outs = naive_dim(net, w, 1), taps = 1;
+    int64_t per_group = naive_dim(net, x, 1) / sy_node_int(node, "group", 1);
+    bool has_bias = node->n_inputs > 2 && node->inputs[2] >= 0;
+    for (int d = 2; d < rank; d++)
+        taps *= naive_dim(net, w, d);
+    for (int64_t k = 0; k < naive_graph_elements(net, y); k++) {
+        int64_t index[SY_MAX_RANK];
+        naive_unravel(net, y, k, index);
+        net->values[y][k] = has_bias ? net->values[node->inputs[2]][index[1]] : 0;
+    }
+    for (int64_t k = 0; k < naive_graph_elements(net, x) * outs * taps; k++) {
+        int64_t from[SY_MAX_RANK], to[SY_MAX_RANK], tap = k % taps, left = tap;
+        naive_unravel(net, x, k / taps / outs, from);
+        int64_t out = k / taps % outs;
+        bool inside = true;
+        to[0] = from[0];
+        to[1] = from[1] / per_group * outs + out;
+        for (int d = rank - 1; d >= 2; d--) {
+            to[d] = from[d] * naive_attr_at(node, "strides", d - 2, 1) -
+                    naive_attr_at(node, "pads", d - 2, 0) +
+                    left % naive_dim(net, w, d) * naive_attr_at(node, "dilations", d - 2, 1);
+            left /= naive_dim(net, w, d);
+            inside = inside && to[d] >= 0 && to[d] < naive_dim(net, y, d);
+        }
+        if (inside)
+            net->values[y][naive_ravel(net, y, to)] +=
+                net->values[x][k / taps / outs] *
+                net->values[w][(from[1] * outs + out) * taps + tap];
+    }
+}
+
+/* Between the four pixels around a point; 0 further than 1 outside. */
+static double pixel_between(const struct naive_graph *net, int x, int64_t image, int64_t channel,
+                            double row, double column)
+{
+    int64_t height = naive_dim(net, x, 2), width = naive_dim(net, x, 3);
+    double sum = 0;
+    if (row < -1 || row > (double)height || column < -1 || column > (double)width)
+        return 0;
+    row = fmin(fmax(row, 0), (double)(height - 1));
+    column = fmin(fmax(column, 0), (double)(width - 1));
+    for (int64_t r = (int64_t)row; r < height && r <= (int64_t)row + 1; r++)
+        for (int64_t c = (int64_t)column; c < width && c <= (int64_t)column + 1; c++)
+            sum += fmax(0, 1 - fabs(row - (double)r)) * fmax(0, 1 - fabs(column - (double)c)) *
+                   net->values[x][naive_ravel(net, x, (int64_t[]){image, channel, r, c})];
+    return sum;
+}
+
+/* The largest of the four pixels around a point, each times its weight there. */
+static double pixel_largest(const struct naive_graph *net, int x, int64_t image, int64_t channel,
+                            double row, double column)
+{
+    int64_t height = naive_dim(net, x, 2), width = naive_dim(net, x, 3);
+    double most = -INFINITY;
+    if (row < -1 || row > (double)height || column < -1 || column > (double)width)
+        return 0;
+    row = fmin(fmax(row, 0), (double)(height - 1));
+    column = fmin(fmax(column, 0), (double)(width - 1));
+    for (int64_t r = (int64_t)row; r <= (int64_t)row + 1; r++)
+        for (int64_t c = (int64_t)column; c <= (int64_t)column + 1; c++) {
+            double weight = (1 - fabs(row - (double)r)) * (1 - fabs(column - (double)c));
+            int64_t at[] = {image, channel, r < height ? r : height - 1, c < width ? c : width - 1};
+            most = fmax(most, weight * net->values[x][naive_ravel(net, x, at)]);
+        }
+    return most;
+}
+
+/* The mean, or the largest, of sampling_ratio x sampling_ratio points a bin, or of as many as it is pixels high and wide. */
+void naive_roi_align(struct naive_graph *net, const struct sy_node *node)
+{
+    int x = node->inputs[0], y = node->outputs[0];
+    double scale = sy_node_float(node, "spatial_scale", 1);
+    bool half = strcmp(sy_node_attr(node, "coordinate_transformation_mode")->s, "half_pixel") == 0;
+    int64_t ratio = sy_node_int(node, "sampling_ratio", 0);
+    bool largest = sy_node_attr(node, "mode") && !strcmp(sy_node_attr(node, "mode")->s, "max");
+    for (int64_t k = 0; k < naive_graph_elements(net, y); k++) {
+        int64_t at[SY_MAX_RANK], each[2];
+        double start[2], size[2], sum = 0, most = -INFINITY;
+        naive_unravel(net, y, k, at);
+        for (int d = 0; d < 2; d++) { /* corners are x, y */
+            const double *corner = net->values[node->inputs[1]] + at[0] * 4 + 1 - d;
+            start[d] = corner[0] * scale - (half ? 0.5 : 0);
+            size[d] = (corner[2] - corner[0]) * scale;
+            size[d] = (half ? size[d] : fmax(size[d], 1)) / (double)naive_dim(net, y, 2 + d);
+            each[d] = ratio > 0 ? ratio : (int64_t)fmax(ceil(size[d]), 1);
+        }
+        for (int64_t i = 0; i < each[0] * each[1]; i++) {
+            double row =
+                       start[0] +
+                       ((double)at[2] + ((double)(i / each[1]) + 0.5) / (double)each[0]) * size[0],
+                   column =
+                       start[1] +
+                       ((double)at[3] + ((double)(i % each[1]) + 0.5) / (double)each[1]) * size[1];
+            int64_t image = (int64_t)net->values[node->inputs[2]][at[0]];
+            sum += pixel_between(net, x, image, at[1], row, column);
+            most = fmax(most, pixel_largest(net, x, image, at[1], row, column));
+        }
+        net->values[y][k] = largest ? most : sum / (double)(each[0] * each[1]);
+    }
+}
+
+/* Where a coordinate of the grid points to: outside, it is mirrored at the edges, held at them, or left there. */
+static double place_of(const struct sy_node *node, double v, int64_t n)
+{
+    const struct sy_attr *padding = sy_node_attr(node, "padding_mode");
+    bool corners = sy_node_int(node, "align_corners", 0) != 0;
+    double low = corners ? 0 : -0.5, high = (double)n - 1 - low;
+    v = low + (v + 1) / 2 * (high - low);
+    if (padding && strcmp(padding->s, "reflection") == 0)
+        while (high > low && (v < low || v > high))
+            v = v < low ? 2 * low - v : 2 * high - v;
+    return padding && strcmp(padding->s, "zeros") != 0 ? fmin(fmax(v, 0), (double)n - 1) : v;
+}
+
+/* How near every place of the input is to the point: 1 on it, 0 from a step away on, in all dimensions. */
+static double nearness(const struct naive_graph *net, int x, const double *point, const int64_t *at)
+{
+    double near = 1;
+    for (int d = 2; d < net->graph->tensors[x].shape.rank; d++)
+        near *= fmax(0, 1 - fabs(point[d] - (double)at[d]));
+    return near;
+}
+
+/* GridSample, linear or nearest, of images and volumes. */
+void naive_grid_sample(struct naive_graph *net, const struct sy_node *node)
+{
+    int x = node->inputs[0], grid = node->inputs[1], out = node->outputs[0],
+        rank = net->graph->tensors[x].shape.rank;
+    int64_t plane = 1;
+    const struct sy_attr *mode = sy_node_attr(node, "mode");
+    bool nearest = mode && strcmp(mode->s, "nearest") == 0;
+    for (int d = 2; d < rank; d++)
+        plane *= naive_dim(net, x, d);
+    for (int64_t k = 0; k < naive_graph_elements(net, out); k++) {
+        int64_t at[SY_MAX_RANK], from[SY_MAX_RANK], in_grid[SY_MAX_RANK] = {0};
+        double point[SY_MAX_RANK], sum = 0;
+        naive_unravel(net, out, k, at);
+        in_grid[0] = at[0];
+        for (int d = 2; d < rank; d++)
+            in_grid[d - 1] = at[d];
+        for (int d = 2; d < rank; d++) {
+            in_grid[rank - 1] = rank - 1 - d;
+            point[d] = place_of(node, net->values[grid][naive_ravel(net, grid, in_grid)],
+                                naive_dim(net, x, d));
+            point[d] = nearest ? nearbyint(point[d]) : point[d];
+        }
+        for (int64_t i = 0; i < plane; i++) {
+            int64_t flat = (at[0] * naive_dim(net, x, 1) + at[1]) * plane + i;
+            naive_unravel(net, x, flat, from);
+            sum += nearness(net, x, point, from) * net->values[x][flat];
+        }
+        net->values[out][k] = sum;
+    }
+}

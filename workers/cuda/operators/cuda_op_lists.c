@@ -1,0 +1,152 @@
+/* Lists of numbers that are no tensors: they travel with the kernels' arguments. Sizes that somebody computes with (Numbers); the grams of a
+ * TfIdfVectorizer, some in each step. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
+#include "workers/cuda/program/cuda_program.h"
+#include "workers/host/reference/kernel.h"
+
+/* A step of its own for a part of what `all` describes. */
+static int add_part(struct sy_program *p, const struct sy_cuda_each *all,
+                    const struct sy_math_each *part)
+{
+    struct sy_cuda_each *each = malloc(sizeof *each);
+    if (!each)
+        return sy_error_set(SY_ENOMEM_HOST, "node %s: no memory for its step",
+                            sy_cuda_node(p)->name);
+    *each = *all;
+    each->of = *part;
+    return sy_cuda_each_add(p, each);
+}
+
+/* ---- Numbers: `fixed + per_batch * N` -------------------------------------------------------------------- */
+
+/* As many steps as their arguments have room for. */
+static int add_numbers(struct sy_program *p, const struct sy_cuda_each *all)
+{
+    const struct sy_node *node = sy_cuda_node(p);
+    const struct sy_attr *fixed = sy_node_attr(node, "fixed"),
+                         *per_batch = sy_node_attr(node, "per_batch");
+    const struct sy_each_array *y = &all->of.at[SY_EACH_IN];
+    int64_t n = 1;
+    for (int d = 0; d < y->rank; d++)
+        n *= y->dims[d];
+    if (sy_is_float(y->dtype) || !fixed || !per_batch || fixed->kind != SY_ATTR_INTS ||
+        per_batch->kind != SY_ATTR_INTS || fixed->n != per_batch->n || fixed->n != n)
+        return sy_unsupported(node, "numbers of another count than its result");
+    struct sy_math_each part = all->of;
+    struct sy_each_numbers *numbers = &part.as.numbers;
+    part.kind = SY_EACH_NUMBERS;
+    part.op = node->op;
+    for (numbers->first = 0; numbers->first < n; numbers->first += part.items) {
+        part.items = SY_MIN(n - numbers->first, SY_EACH_NUMBERS_MOST);
+        for (int64_t i = 0, k = numbers->first; i < part.items; i++, k++)
+            numbers->at[i] =
+                sy_dim_at((struct sy_dim){fixed->ints[k], per_batch->ints[k]}, p->batch);
+        SY_TRY(add_part(p, all, &part));
+    }
+    return SY_OK;
+}
+
+static int build_numbers(struct sy_program *p)
+{
+    struct sy_cuda_each *all;
+    SY_TRY(sy_cuda_each_open(p, &all));
+    int status = add_numbers(p, all);
+    free(all);
+    return status;
+}
+
+/* ---- TfIdfVectorizer ---------------------------------------------------------------------------------------- */
+
+/* Those of one length lie one after the other in the pool; counts[length - 1] is where those begin. */
+struct pool {
+    const struct sy_attr *counts, *pool, *indexes, *weights;
+    int64_t length, at, end; /* in the pool */
+    int64_t gram;
+};
+
+/* Goes on to the next length that has grams left; false: there is none. */
+static bool next_length(struct pool *g)
+{
+    while (g->length == 0 || g->at + g->length > g->end) {
+        if (g->length == g->counts->n)
+            return false;
+        g->at = g->counts->ints[g->length++];
+        g->end = g->length < g->counts->n ? g->counts->ints[g->length] : g->pool->n;
+    }
+    return true;
+}
+
+/* As many grams of one length, which sy_each_check has bounded by SY_EACH_POOL_MOST, as an argument has room for. */
+static void take_grams(struct pool *g, struct sy_each_grams *to)
+{
+    to->length = (int32_t)g->length;
+    for (to->n = 0; to->n < SY_EACH_GRAMS_MOST && (to->n + 1) * g->length <= SY_EACH_POOL_MOST;
+         to->n++) {
+        if (g->at + g->length > g->end)
+            return;
+        memcpy(to->pool + to->n * g->length, g->pool->ints + g->at,
+               (size_t)g->length * sizeof *to->pool);
+        to->index[to->n] = g->indexes->ints[g->gram];
+        to->weights[to->n] = g->weights ? g->weights->floats[g->gram] : 1;
+        g->at += g->length;
+        g->gram++;
+    }
+}
+
+/* The first step is there even if no gram counts: it writes the zeros. */
+static int add_grams(struct sy_program *p, const struct sy_cuda_each *all, struct pool *g)
+{
+    int64_t shortest = sy_node_int(sy_cuda_node(p), "min_gram_length", 1),
+            longest = sy_node_int(sy_cuda_node(p), "max_gram_length", 1);
+    bool more, begins = true;
+    do {
+        struct sy_math_each part = all->of;
+        struct sy_each_grams *grams = &part.as.grams;
+        more = next_length(g);
+        grams->begins = begins;
+        grams->skips = g->length == 1 ? 0 : grams->skips;
+        if (more)
+            take_grams(g, grams);
+        if (grams->length < shortest || grams->length > longest)
+            grams->n = 0;
+        if (grams->n > 0 || begins)
+            SY_TRY(add_part(p, all, &part));
+        begins = false;
+    } while (more);
+    return SY_OK;
+}
+
+static int build_grams(struct sy_program *p)
+{
+    const struct sy_node *node = sy_cuda_node(p);
+    const struct sy_attr *mode = sy_node_attr(node, "mode");
+    struct pool g = {.counts = sy_node_attr(node, "ngram_counts"),
+                     .pool = sy_node_attr(node, "pool_int64s"),
+                     .indexes = sy_node_attr(node, "ngram_indexes"),
+                     .weights = sy_node_attr(node, "weights")};
+    struct sy_cuda_each *all;
+    if (node->n_inputs != 1 || node->inputs[0] < 0)
+        return sy_unsupported(node, "other than one input");
+    SY_TRY(sy_cuda_each_open(p, &all));
+    struct sy_math_each *e = &all->of;
+    int status = sy_each_check(node, e);
+    if (status == SY_OK) {
+        const struct sy_each_array *y = &e->at[SY_EACH_IN];
+        e->kind = SY_EACH_GRAMS;
+        e->items = y->n;
+        e->as.grams = (struct sy_each_grams){.counts = strcmp(mode->s, "IDF") != 0,
+                                             .weighs = g.weights && strcmp(mode->s, "TF") != 0,
+                                             .skips = sy_node_int(node, "max_skip_count", 0),
+                                             .columns = y->dims[y->rank - 1]};
+        status = add_grams(p, all, &g);
+    }
+    free(all);
+    return status;
+}
+
+const struct sy_cuda_op sy_cuda_ops_lists[] = {
+    {SY_OP_NUMBERS, build_numbers, NULL, NULL}, {SY_OP_TF_IDF, build_grams, NULL, NULL}, {0}};

@@ -1,0 +1,302 @@
+/* A program's values: where bytes are, in which order they lie, who names them last. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
+#include "workers/cuda/program/cuda_program.h"
+
+const struct sy_node *sy_cuda_node(const struct sy_program *p)
+{
+    return &p->graph->nodes[p->layers[p->layer].node];
+}
+
+const struct sy_tensor *sy_cuda_input_tensor(const struct sy_program *p, int input)
+{
+    return &p->graph->tensors[sy_cuda_node(p)->inputs[input]];
+}
+
+void sy_cuda_dims(const struct sy_program *p, int tensor, int64_t *dims)
+{
+    const struct sy_shape *shape = &p->graph->tensors[tensor].shape;
+    for (int i = 0; i < shape->rank; i++)
+        dims[i] = sy_dim_at(shape->dims[i], p->batch);
+}
+
+int sy_cuda_new_value(struct sy_program *p, enum sy_dtype dtype, int rank, const int64_t *dims,
+                      bool channels_last, int *out)
+{
+    if (dtype == SY_DTYPE_STRING)
+        return sy_unsupported(sy_cuda_node(p), "strings, which are computed on the host alone");
+    if (p->n_values == p->values_capacity) {
+        int capacity = p->values_capacity ? 2 * p->values_capacity : 256;
+        struct sy_cuda_value *grown = realloc(p->values, (size_t)capacity * sizeof *grown);
+        if (!grown)
+            return sy_error_set(SY_ENOMEM_HOST, "no memory for %d values", capacity);
+        p->values = grown;
+        p->values_capacity = capacity;
+    }
+    struct sy_cuda_value *v = &p->values[p->n_values];
+    *v = (struct sy_cuda_value){.dtype = dtype,
+                                .rank = rank,
+                                .channels_last = channels_last && rank >= 3,
+                                .root = p->n_values,
+                                .first = p->layer,
+                                .last = p->layer,
+                                .bytes = sy_dtype_bytes(dtype)};
+    for (int i = 0; i < rank; i++) {
+        v->dims[i] = dims[i];
+        v->bytes *= (uint64_t)dims[i];
+    }
+    *out = p->n_values++;
+    return SY_OK;
+}
+
+int sy_cuda_new_as(struct sy_program *p, int tensor, enum sy_dtype dtype, bool channels_last,
+                   int *out)
+{
+    int64_t dims[SY_MAX_RANK];
+    sy_cuda_dims(p, tensor, dims);
+    SY_TRY(sy_cuda_new_value(p, dtype, p->graph->tensors[tensor].shape.rank, dims, channels_last,
+                             out));
+    if (sy_graph_is_sized_at_run(p->graph, tensor)) /* what the run says lies behind it */
+        p->values[*out].bytes = sy_graph_tensor_room(p->graph, tensor, p->batch);
+    return SY_OK;
+}
+
+int sy_cuda_new_of(struct sy_program *p, int tensor, bool channels_last, int *out)
+{
+    return sy_cuda_new_as(p, tensor, p->graph->tensors[tensor].dtype, channels_last, out);
+}
+
+int sy_cuda_new_alias(struct sy_program *p, int value, int tensor, bool channels_last, int *out)
+{
+    enum sy_dtype dtype = p->graph->tensors[tensor].dtype;
+    if (dtype == SY_DTYPE_F32 && sy_math_is_narrow(p->values[value].dtype))
+        dtype = p->values[value].dtype;
+    SY_TRY(sy_cuda_new_as(p, tensor, dtype, channels_last, out));
+    struct sy_cuda_value *v = &p->values[*out], *of = &p->values[value];
+    if (v->bytes > of->bytes)
+        return sy_error_set(SY_ECORRUPT, "node %s: %llu bytes seen as %llu", sy_cuda_node(p)->name,
+                            (unsigned long long)of->bytes, (unsigned long long)v->bytes);
+    v->place = of->place;
+    v->layer = of->layer;
+    v->offset = of->offset;
+    v->root = of->root;
+    sy_cuda_touch(p, of->root);
+    return SY_OK;
+}
+
+void sy_cuda_touch(struct sy_program *p, int value)
+{
+    struct sy_cuda_value *root = &p->values[p->values[value].root];
+    root->last = SY_MAX(root->last, p->layer);
+}
+
+void sy_cuda_strides(const struct sy_cuda_value *v, int64_t *strides)
+{
+    int64_t stride = 1;
+    if (v->channels_last) {
+        strides[1] = 1;
+        stride = v->dims[1];
+    }
+    for (int i = v->rank - 1; i >= 0; i--) {
+        if (v->channels_last && i == 1)
+            continue;
+        strides[i] = stride;
+        stride *= v->dims[i];
+    }
+}
+
+int64_t sy_cuda_count(const struct sy_cuda_value *v)
+{
+    int64_t n = 1;
+    for (int i = 0; i < v->rank; i++)
+        n *= v->dims[i];
+    return n;
+}
+
+static const struct sy_param *find_param(const struct sy_program *p, int input)
+{
+    return sy_layer_param(&p->layers[p->layer], input);
+}
+
+bool sy_cuda_is_param(const struct sy_program *p, int input)
+{
+    return find_param(p, input) != NULL;
+}
+
+/* What a damaged package could say is refused here: nothing is read outside of the layer's bytes. */
+static int check_param(const struct sy_program *p, const struct sy_param *param, uint64_t needed)
+{
+    const struct sy_node *node = sy_cuda_node(p);
+    uint32_t wanted = sy_cuda_layout_of(p->graph, node, param->input);
+    uint64_t end = p->layers[p->layer].bytes;
+    uint32_t layout = SY_CUDA_AS_IS;
+    if (param->layout_bytes == sizeof layout)
+        memcpy(&layout, param->layout, sizeof layout);
+    bool layout_fits =
+        param->layout_bytes == (wanted == SY_CUDA_AS_IS ? 0 : sizeof layout) && layout == wanted;
+    bool aligned = param->offset_bytes % SY_PARAM_ALIGN == 0;
+    if (layout_fits && aligned && param->bytes == needed && param->offset_bytes <= end &&
+        param->bytes <= end - param->offset_bytes)
+        return SY_OK;
+    return sy_error_set(SY_ECORRUPT,
+                        "node %s: input %d: %llu bytes at %llu of a layer of %llu in layout %u, "
+                        "%llu needed in layout %u",
+                        node->name, param->input, (unsigned long long)param->bytes,
+                        (unsigned long long)param->offset_bytes, (unsigned long long)end,
+                        (unsigned)layout, (unsigned long long)needed, (unsigned)wanted);
+}
+
+static int param_value(struct sy_program *p, int input, int *out)
+{
+    const struct sy_param *param = find_param(p, input);
+    int tensor = sy_cuda_node(p)->inputs[input];
+    enum sy_dtype dtype = p->graph->tensors[tensor].dtype;
+    if (sy_cuda_packs_narrow(p->graph, sy_cuda_node(p), input))
+        dtype = p->narrow;
+    SY_TRY(sy_cuda_new_as(p, tensor, dtype, false, out));
+    struct sy_cuda_value *v = &p->values[*out];
+    SY_TRY(check_param(p, param, v->bytes));
+    v->place = SY_CUDA_PARAMS;
+    v->layer = p->layer;
+    v->offset = param->offset_bytes;
+    return SY_OK;
+}
+
+int sy_cuda_input(struct sy_program *p, int input, int *out)
+{
+    const struct sy_node *node = sy_cuda_node(p);
+    if (input >= node->n_inputs || node->inputs[input] < 0)
+        return sy_error_set(SY_ECORRUPT, "node %s: %s without its input %d", node->name,
+                            sy_op_name(node->op), input);
+    int tensor = node->inputs[input];
+    if (find_param(p, input))
+        return param_value(p, input, out);
+    if (p->native[tensor] < 0)
+        return sy_error_set(SY_ECORRUPT, "node %s: input %s is not computed before it", node->name,
+                            p->graph->tensors[tensor].name);
+    *out = p->native[tensor];
+    sy_cuda_touch(p, *out);
+    return SY_OK;
+}
+
+static int form_of(bool channels_last, bool narrow)
+{
+    return (channels_last ? 1 : 0) + (narrow ? 2 : 0);
+}
+
+int sy_cuda_input_as(struct sy_program *p, int input, bool channels_last, bool narrow, int *out)
+{
+    int from;
+    SY_TRY(sy_cuda_input(p, input, &from));
+    int tensor = sy_cuda_node(p)->inputs[input];
+    enum sy_dtype own = p->graph->tensors[tensor].dtype,
+                  dtype = narrow && own == SY_DTYPE_F32 ? p->narrow : own;
+    *out = from;
+    if (p->values[from].channels_last == channels_last && p->values[from].dtype == dtype)
+        return SY_OK;
+    bool is_param = sy_cuda_is_param(p, input);
+    int *form = &p->forms[tensor][form_of(channels_last, dtype != own)];
+    if (!is_param && *form >= 0) {
+        *out = *form;
+        sy_cuda_touch(p, *out);
+        return SY_OK;
+    }
+    SY_TRY(sy_cuda_new_as(p, tensor, dtype, channels_last, out));
+    SY_TRY(sy_cuda_add_reorder(p, from, *out));
+    if (!is_param)
+        *form = *out;
+    return SY_OK;
+}
+
+int sy_cuda_input_plain(struct sy_program *p, int input, int *out)
+{
+    return sy_cuda_input_as(p, input, false, false, out);
+}
+
+static bool is_narrow(const struct sy_program *p, int input, int value)
+{
+    return p->values[value].dtype != sy_cuda_input_tensor(p, input)->dtype;
+}
+
+int sy_cuda_input_rows(struct sy_program *p, int input, int *out)
+{
+    int from;
+    SY_TRY(sy_cuda_input(p, input, &from));
+    return sy_cuda_input_as(p, input, false, is_narrow(p, input, from), out);
+}
+
+int sy_cuda_input_wide(struct sy_program *p, int input, int *out)
+{
+    int from;
+    SY_TRY(sy_cuda_input(p, input, &from));
+    return sy_cuda_input_as(p, input, p->values[from].channels_last, false, out);
+}
+
+void sy_cuda_set_output(struct sy_program *p, int output, int value)
+{
+    p->native[sy_cuda_node(p)->outputs[output]] = value;
+}
+
+int sy_cuda_output_as(struct sy_program *p, int output, enum sy_dtype dtype, bool channels_last,
+                      int *out)
+{
+    SY_TRY(sy_cuda_new_as(p, sy_cuda_node(p)->outputs[output], dtype, channels_last, out));
+    sy_cuda_set_output(p, output, *out);
+    return SY_OK;
+}
+
+int sy_cuda_output(struct sy_program *p, int output, bool channels_last, int *out)
+{
+    int tensor = sy_cuda_node(p)->outputs[output];
+    return sy_cuda_output_as(p, output, p->graph->tensors[tensor].dtype, channels_last, out);
+}
+
+int sy_cuda_output_over(struct sy_program *p, int input, int value, enum sy_dtype dtype, int *out)
+{
+    bool channels_last = p->values[value].channels_last;
+    if (p->values[value].dtype != dtype || !sy_cuda_is_last_use(p, input, value))
+        return sy_cuda_output_as(p, 0, dtype, channels_last, out);
+    SY_TRY(sy_cuda_new_alias(p, value, sy_cuda_node(p)->outputs[0], channels_last, out));
+    sy_cuda_set_output(p, 0, *out);
+    return SY_OK;
+}
+
+/* Whether a tensor that is still to be read (or read by another input of this node) has these bytes. */
+static bool is_needed(const struct sy_program *p, int tensor, int root, int but_input)
+{
+    const struct sy_node *node = sy_cuda_node(p);
+    bool here = p->native[tensor] >= 0 && p->values[p->native[tensor]].root == root;
+    for (int f = 0; f < SY_CUDA_FORMS; f++)
+        here = here || (p->forms[tensor][f] >= 0 && p->values[p->forms[tensor][f]].root == root);
+    if (!here)
+        return false;
+    for (int i = 0; i < node->n_inputs; i++)
+        if (i != but_input && node->inputs[i] == tensor)
+            return true;
+    return p->last_use[tensor] > p->layer;
+}
+
+bool sy_cuda_is_last_use(const struct sy_program *p, int input, int value)
+{
+    const struct sy_cuda_value *v = &p->values[value];
+    if (v->place != SY_CUDA_WORKSPACE)
+        return false;
+    for (int t = 0; t < p->graph->n_tensors; t++)
+        if (is_needed(p, t, v->root, input))
+            return false;
+    return true;
+}
+
+void *sy_cuda_pointer(const struct sy_program *p, int value)
+{
+    if (value < 0)
+        return NULL;
+    const struct sy_cuda_value *v = &p->values[value];
+    if (v->place == SY_CUDA_CAPTURED) /* nobody writes to it: sy_cuda_is_last_use */
+        return (void *)(uintptr_t)p->binding->inputs[v->layer];
+    return v->place == SY_CUDA_PARAMS ? p->binding->layer_params[v->layer] + v->offset
+                                      : (unsigned char *)p->binding->workspace + v->offset;
+}

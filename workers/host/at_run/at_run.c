@@ -1,0 +1,606 @@
+/* Node after node: plans (a graph, with what was made for its nodes), frames (its values in one run), If and Loop. */
+#include "workers/host/at_run/at_run.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
+#include "workers/host/at_run/at_run_internal.h"
+#include "workers/host/at_run/at_run_stretch.h"
+#include "workers/host/base/strings.h"
+
+enum { MOST_OPERANDS = 1024 };
+
+struct plan {
+    const struct sy_graph *graph;
+    int *last_use; /* per tensor: the last node that reads it; n_nodes for outputs; -1: nobody */
+    int *uses;     /* per tensor: by nodes that are run, and 1 of an output */
+    bool *is_read; /* per node: it is run */
+    struct sy_at_stretches *stretches;
+    struct sy_at_value **constants;
+    struct sy_at_node **made;  /* per node */
+    struct plan *(*bodies)[2]; /* per node: else and then, or a Loop's body */
+};
+
+struct sy_at_run {
+    struct plan *plan;
+    struct sy_at_state state;
+    struct sy_at_value **outputs;
+    bool *is_param; /* per input */
+};
+
+static struct {
+    int (*turn)(void *ctx);
+    void *ctx;
+} on_turn;
+
+void sy_at_run_on_turn(int (*turn)(void *ctx), void *ctx)
+{
+    on_turn.turn = turn;
+    on_turn.ctx = ctx;
+}
+
+int sy_at_run_between_turns(void)
+{
+    return on_turn.turn ? on_turn.turn(on_turn.ctx) : SY_OK;
+}
+
+/* ---- plans --------------------------------------------------------------------------------------- */
+
+static void plan_destroy(struct plan *p)
+{
+    struct sy_at_state none = {0};
+    if (!p)
+        return;
+    for (int t = 0; p->constants && t < p->graph->n_tensors; t++)
+        sy_at_value_drop(&none, p->constants[t]);
+    for (int n = 0; n < p->graph->n_nodes; n++) {
+        if (p->made)
+            sy_at_node_free(p->made[n]);
+        for (int k = 0; p->bodies && k < 2; k++)
+            plan_destroy(p->bodies[n][k]);
+    }
+    sy_at_stretches_release(p->stretches);
+    free(p->last_use);
+    free(p->uses);
+    free(p->is_read);
+    free(p->constants);
+    free(p->made);
+    free(p->bodies);
+    free(p);
+}
+
+static int plan_constants(struct plan *p)
+{
+    for (int t = 0; t < p->graph->n_tensors; t++) {
+        const struct sy_tensor *from = &p->graph->tensors[t];
+        struct sy_array a = {.dtype = from->dtype,
+                             .rank = from->shape.rank,
+                             .n = sy_shape_elements(&from->shape, 1),
+                             .data = from->data};
+        if (!from->data || from->dtype == SY_DTYPE_STRING) /* those each run takes into its heap */
+            continue;
+        for (int i = 0; i < a.rank; i++)
+            a.dims[i] = from->shape.dims[i].fixed;
+        SY_TRY(sy_at_value_borrow(&a, &p->constants[t]));
+        p->constants[t]->is_constant = true;
+    }
+    return SY_OK;
+}
+
+static void plan_last_uses(struct plan *p)
+{
+    const struct sy_graph *g = p->graph;
+    for (int n = 0; n < g->n_nodes; n++)
+        for (int i = 0; i < g->nodes[n].n_inputs; i++)
+            if (g->nodes[n].inputs[i] >= 0)
+                p->last_use[g->nodes[n].inputs[i]] = n;
+    for (int i = 0; i < g->n_outputs; i++)
+        p->last_use[g->outputs[i]] = g->n_nodes;
+    for (int n = 0; n < g->n_nodes; n++)
+        for (int i = 0; i < g->nodes[n].n_outputs; i++)
+            p->is_read[n] |=
+                g->nodes[n].outputs[i] >= 0 && p->last_use[g->nodes[n].outputs[i]] >= 0;
+    for (int n = 0; n < g->n_nodes; n++)
+        for (int i = 0; p->is_read[n] && i < g->nodes[n].n_inputs; i++)
+            if (g->nodes[n].inputs[i] >= 0)
+                p->uses[g->nodes[n].inputs[i]]++;
+    for (int i = 0; i < g->n_outputs; i++)
+        p->uses[g->outputs[i]]++;
+}
+
+static int plan_create(const struct sy_graph *graph, struct sy_at_identity *who, struct plan **out);
+
+static int plan_bodies(struct plan *p, int n, struct sy_at_identity *who)
+{
+    static const char *const names[][2] = {{"else_branch", "then_branch"}, {"body", NULL}};
+    const struct sy_node *node = &p->graph->nodes[n];
+    if (node->n_inputs > MOST_OPERANDS || node->n_outputs > MOST_OPERANDS)
+        return sy_at_fail(node, "%d inputs, %d outputs", node->n_inputs, node->n_outputs);
+    if (node->op != SY_OP_IF && node->op != SY_OP_LOOP)
+        return SY_OK;
+    int formal = (int)sy_node_int(node, "formal", -1);
+    for (int k = 0; k < 2 && names[node->op == SY_OP_LOOP][k]; k++) {
+        const struct sy_attr *attr = sy_node_attr(node, names[node->op == SY_OP_LOOP][k]);
+        if (!attr || attr->kind != SY_ATTR_GRAPH)
+            return sy_at_fail(node, "no body '%s'", names[node->op == SY_OP_LOOP][k]);
+        int least = node->op == SY_OP_LOOP ? 2 : 1;
+        int n_in = node->n_inputs - (node->op == SY_OP_IF ? formal : 0),
+            n_out = node->n_outputs + (node->op == SY_OP_LOOP);
+        if (formal < least || formal > node->n_inputs || attr->graph->n_inputs != n_in ||
+            attr->graph->n_outputs != n_out || n_out < formal - 1)
+            return sy_at_fail(node, "a body with other inputs or results");
+        SY_TRY(plan_create(attr->graph, who, &p->bodies[n][k]));
+    }
+    return SY_OK;
+}
+
+static int plan_fill(struct plan *p, struct sy_at_identity *who)
+{
+    size_t n = (size_t)p->graph->n_nodes + 1, t = (size_t)p->graph->n_tensors + 1;
+    p->last_use = malloc(t * sizeof *p->last_use);
+    p->uses = calloc(t, sizeof *p->uses);
+    p->is_read = calloc(n, sizeof *p->is_read);
+    p->constants = calloc(t, sizeof *p->constants);
+    p->made = calloc(n, sizeof *p->made);
+    p->bodies = calloc(n, sizeof *p->bodies);
+    if (!p->last_use || !p->uses || !p->is_read || !p->constants || !p->made || !p->bodies)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a graph of %zu nodes", n);
+    memset(p->last_use, 0xff, t * sizeof *p->last_use);
+    plan_last_uses(p);
+    SY_TRY(sy_at_stretches_acquire(who, &p->stretches));
+    who->graph++;
+    SY_TRY(plan_constants(p));
+    for (int k = 0; k < p->graph->n_nodes; k++)
+        SY_TRY(plan_bodies(p, k, who));
+    return SY_OK;
+}
+
+static int plan_create(const struct sy_graph *graph, struct sy_at_identity *who, struct plan **out)
+{
+    struct plan *p = calloc(1, sizeof *p);
+    if (!p)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a graph");
+    p->graph = graph;
+    int status = plan_fill(p, who);
+    if (status < 0) {
+        plan_destroy(p);
+        return status;
+    }
+    *out = p;
+    return SY_OK;
+}
+
+/* ---- If and Loop --------------------------------------------------------------------------------- */
+
+/* inputs: one a graph's input, NULL where left out; results: one an output, the caller's. */
+static int run_graph(struct sy_at_state *state, struct plan *p, struct sy_at_value *const *inputs,
+                     struct sy_at_value **results);
+
+static void drop_all(struct sy_at_state *state, struct sy_at_value **values, int n)
+{
+    for (int i = 0; i < n; i++) {
+        sy_at_value_drop(state, values[i]);
+        values[i] = NULL;
+    }
+}
+
+static int is_true(const struct sy_node *node, const struct sy_at_value *v, bool *out)
+{
+    int64_t value;
+    SY_TRY(sy_at_value_integer(node, v, 1, &value));
+    *out = value != 0;
+    return SY_OK;
+}
+
+static int run_if(struct sy_at_state *state, const struct sy_node *node, struct plan *const *bodies,
+                  struct sy_at_value *const *inputs, struct sy_at_value **outputs)
+{
+    bool condition;
+    if (!inputs[0])
+        return sy_at_fail(node, "no condition");
+    SY_TRY(is_true(node, inputs[0], &condition));
+    return run_graph(state, bodies[condition], inputs + sy_node_int(node, "formal", 1), outputs);
+}
+
+struct loop {
+    struct sy_at_state *state;
+    const struct sy_node *node;
+    struct plan *body;
+    int formal, n_carried, n_scans;
+    struct sy_at_value **given;   /* the body's inputs: turn, condition, carried, captured */
+    struct sy_at_value **results; /* the body's: condition, carried, scanned */
+    struct sy_at_value **scans;   /* lists, one a scanned result */
+    int64_t trips;
+    bool grows; /* the last turn made other shapes than it was given */
+};
+
+static int set_number(struct loop *l, int i, enum sy_dtype dtype, int64_t value)
+{
+    sy_at_value_drop(l->state, l->given[i]);
+    l->given[i] = NULL;
+    SY_TRY(sy_at_value_new(l->state, dtype, 0, NULL, &l->given[i]));
+    sy_put_int(&l->given[i]->a, 0, value);
+    return SY_OK;
+}
+
+static int append(struct sy_at_value *list, struct sy_at_value *item)
+{
+    struct sy_at_value **grown = realloc(list->items, ((size_t)list->n_items + 1) * sizeof *grown);
+    if (!grown)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a list");
+    list->items = grown;
+    list->items[list->n_items++] = item;
+    return SY_OK;
+}
+
+static bool are_alike(const struct sy_at_value *a, const struct sy_at_value *b)
+{
+    return a->is_list == b->is_list && a->a.dtype == b->a.dtype &&
+           (a->is_list || sy_array_same_dims(&a->a, &b->a));
+}
+
+/* What the turn made is what the next one is given. */
+static int take_results(struct loop *l)
+{
+    l->grows = false;
+    for (int i = 0; i < l->n_carried; i++) {
+        l->grows = l->grows || !are_alike(l->given[2 + i], l->results[1 + i]);
+        sy_at_value_drop(l->state, l->given[2 + i]);
+        l->given[2 + i] = l->results[1 + i];
+        l->results[1 + i] = NULL;
+    }
+    for (int i = 0; i < l->n_scans; i++) {
+        SY_TRY(append(l->scans[i], l->results[1 + l->n_carried + i]));
+        l->results[1 + l->n_carried + i] = NULL;
+    }
+    return SY_OK;
+}
+
+/* Only loops can last: nodes are as many as the model has. */
+static void open_loop(struct sy_at_state *state)
+{
+    if (state->n_open++ == 0)
+        state->open_since = sy_clock_now();
+}
+
+static void close_loop(struct sy_at_state *state)
+{
+    if (--state->n_open == 0)
+        state->open_ns += SY_MIN(sy_clock_now() - state->open_since, SY_AT_RUN_NS - state->open_ns);
+}
+
+/* A program for each turn's shapes would be made to run once: such turns are run node by node (S1: which they are follows from the inputs). */
+static int run_turn(struct loop *l)
+{
+    bool by_node = l->state->by_node;
+    l->state->by_node = by_node || l->grows;
+    int status = run_graph(l->state, l->body, l->given, l->results);
+    l->state->by_node = by_node;
+    return status;
+}
+
+static int run_turns(struct loop *l, bool condition)
+{
+    for (int64_t turn = 0; condition && (l->trips < 0 || turn < l->trips); turn++) {
+        if (l->state->n_turns++ == SY_AT_RUN_TURNS)
+            return sy_at_fail(l->node, "not done after %d iterations", SY_AT_RUN_TURNS);
+        SY_TRY(set_number(l, 0, SY_DTYPE_I64, turn));
+        SY_TRY(set_number(l, 1, SY_DTYPE_BOOL, condition));
+        SY_TRY(run_turn(l));
+        SY_TRY(is_true(l->node, l->results[0], &condition));
+        SY_TRY(take_results(l));
+        drop_all(l->state, l->results, 1);
+    }
+    return SY_OK;
+}
+
+/* Without a turn there is nothing to say how large a scanned result is, but its declaration. */
+static int empty_scan(struct loop *l, int i, struct sy_at_value **out)
+{
+    const struct sy_graph *g = l->body->graph;
+    const struct sy_tensor *t = &g->tensors[g->outputs[1 + l->n_carried + i]];
+    int64_t dims[SY_MAX_RANK] = {0};
+    if (sy_dtype_bytes(t->dtype) == 0 || t->shape.rank >= SY_MAX_RANK)
+        return sy_at_fail(l->node, "no iteration, and the type of result %d is not declared",
+                          l->n_carried + i);
+    for (int d = 0; d < t->shape.rank; d++)
+        dims[1 + d] = SY_MAX(t->shape.dims[d].fixed, 0);
+    return sy_at_value_new(l->state, t->dtype, 1 + t->shape.rank, dims, out);
+}
+
+static int finish_loop(struct loop *l, struct sy_at_value **outputs)
+{
+    for (int i = 0; i < l->n_carried; i++)
+        if (l->node->outputs[i] >= 0)
+            outputs[i] = sy_at_value_ref(l->given[2 + i]);
+    for (int i = 0; i < l->n_scans; i++) {
+        struct sy_at_value *list = l->scans[i];
+        if (l->node->outputs[l->n_carried + i] < 0)
+            continue;
+        SY_TRY(list->n_items == 0 ? empty_scan(l, i, &outputs[l->n_carried + i])
+                                  : sy_at_concat(l->state, l->node, list->items, list->n_items, 0,
+                                                 true, &outputs[l->n_carried + i]));
+    }
+    return SY_OK;
+}
+
+static int start_loop(struct loop *l, struct sy_at_value *const *inputs)
+{
+    size_t n_in = (size_t)l->body->graph->n_inputs + 3,
+           n_out = (size_t)l->body->graph->n_outputs + 1;
+    l->given = calloc(n_in, sizeof *l->given);
+    l->results = calloc(n_out, sizeof *l->results);
+    l->scans = calloc(n_out, sizeof *l->scans);
+    if (!l->given || !l->results || !l->scans)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a loop");
+    for (int i = 2; i < l->node->n_inputs; i++)
+        l->given[i] = inputs[i] ? sy_at_value_ref(inputs[i]) : NULL;
+    for (int i = 0; i < l->n_carried; i++)
+        if (!inputs[2 + i])
+            return sy_at_fail(l->node, "what it carries is left out");
+    for (int i = 0; i < l->n_scans; i++)
+        SY_TRY(sy_at_value_new_list(NULL, 0, &l->scans[i]));
+    return SY_OK;
+}
+
+static int run_loop(struct sy_at_state *state, const struct sy_node *node, struct plan *body,
+                    struct sy_at_value *const *inputs, struct sy_at_value **outputs)
+{
+    int formal = (int)sy_node_int(node, "formal", 2);
+    struct loop l = {.state = state,
+                     .node = node,
+                     .body = body,
+                     .formal = formal,
+                     .n_carried = formal - 2,
+                     .n_scans = node->n_outputs - (formal - 2)};
+    bool condition;
+    SY_TRY(sy_at_value_integer(node, inputs[0], -1, &l.trips));
+    SY_TRY(is_true(node, inputs[1], &condition));
+    if (inputs[0])
+        l.trips = SY_MAX(l.trips, 0);
+    int status = start_loop(&l, inputs);
+    bool is_open = l.trips < 0 || l.trips > SY_AT_RUN_COUNTED;
+    if (is_open)
+        open_loop(state);
+    if (status == SY_OK)
+        status = run_turns(&l, condition);
+    if (is_open)
+        close_loop(state);
+    if (status == SY_OK)
+        status = finish_loop(&l, outputs);
+    if (l.given)
+        drop_all(state, l.given, SY_MAX(node->n_inputs, 2));
+    if (l.results)
+        drop_all(state, l.results, body->graph->n_outputs);
+    if (l.scans)
+        drop_all(state, l.scans, l.n_scans);
+    free(l.given);
+    free(l.results);
+    free(l.scans);
+    return status;
+}
+
+/* ---- nodes --------------------------------------------------------------------------------------- */
+
+static int run_node(struct sy_at_state *state, struct plan *p, int n, struct sy_at_value **in,
+                    struct sy_at_value **out)
+{
+    const struct sy_node *node = &p->graph->nodes[n];
+    if (node->op == SY_OP_IF)
+        return run_if(state, node, p->bodies[n], in, out);
+    if (node->op == SY_OP_LOOP)
+        return run_loop(state, node, p->bodies[n][0], in, out);
+    if (sy_at_is_of_lists(node->op))
+        return sy_at_list_run(state, node, in, out);
+    if (sy_at_node_counts(node->op))
+        return sy_at_node_count(state, node, in, out);
+    if (node->op == SY_OP_IDENTITY && in[0]) {
+        out[0] = sy_at_value_ref(in[0]);
+        return SY_OK;
+    }
+    if (node->op == SY_OP_CONCAT && sy_at_joins_rows(in, node->n_inputs))
+        return sy_at_concat(state, node, in, node->n_inputs, sy_node_int(node, "axis", 0), false,
+                            out);
+    const struct sy_at_call call = {.state = state,
+                                    .graph = p->graph,
+                                    .node = node,
+                                    .last_use = p->last_use,
+                                    .inputs = in,
+                                    .outputs = out};
+    return sy_at_node_run(&call, &p->made[n]);
+}
+
+/* An output that nobody reads goes at once. */
+static void take_outputs(struct sy_at_frame *f, const struct sy_node *node,
+                         struct sy_at_value **out, int status)
+{
+    for (int i = 0; i < node->n_outputs; i++) {
+        int t = node->outputs[i];
+        if (t >= 0 && status == SY_OK && f->uses[t] > 0)
+            f->values[t] = out[i];
+        else
+            sy_at_value_drop(f->state, out[i]);
+    }
+}
+
+static int step(struct sy_at_frame *f, struct plan *p, int n)
+{
+    const struct sy_node *node = &p->graph->nodes[n];
+    const struct sy_at_state *state = f->state;
+    SY_TRY(sy_at_run_between_turns());
+    if (state->n_open > 0 && sy_clock_now() - state->open_since > SY_AT_RUN_NS - state->open_ns)
+        return sy_at_fail(node, "its loop is not done after %d s",
+                          (int)(SY_AT_RUN_NS / SY_NS_PER_S));
+    struct sy_at_value **io = calloc((size_t)(node->n_inputs + node->n_outputs) + 3, sizeof *io);
+    if (!io)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a node");
+    struct sy_at_value **out = io + SY_MAX(node->n_inputs, 2);
+    int status = SY_OK;
+    for (int i = 0; i < node->n_inputs; i++) {
+        io[i] = node->inputs[i] >= 0 ? f->values[node->inputs[i]] : NULL;
+        if (node->inputs[i] >= 0 && !io[i])
+            status = sy_at_fail(node, "input %d is left out where it is needed", i);
+    }
+    if (status == SY_OK)
+        status = run_node(f->state, p, n, io, out);
+    take_outputs(f, node, out, status);
+    free(io);
+    if (status == SY_OK)
+        sy_at_frame_done(f, n);
+    return status;
+}
+
+static int take_strings(struct sy_at_state *state, const struct sy_tensor *t,
+                        struct sy_at_value **out)
+{
+    int64_t dims[SY_MAX_RANK];
+    for (int d = 0; d < t->shape.rank; d++)
+        dims[d] = t->shape.dims[d].fixed;
+    SY_TRY(sy_at_value_new(state, t->dtype, t->shape.rank, dims, out));
+    return sy_strings_take(t->name, t->data, t->data_bytes, (*out)->a.n, (*out)->a.data);
+}
+
+static int frame_start(struct sy_at_frame *f, struct plan *p, struct sy_at_value *const *inputs)
+{
+    const struct sy_graph *g = p->graph;
+    size_t n_tensors = (size_t)g->n_tensors + 1;
+    f->values = calloc(n_tensors, sizeof *f->values);
+    f->uses = malloc(n_tensors * sizeof *f->uses);
+    f->done = calloc((size_t)g->n_nodes + 1, sizeof *f->done);
+    if (!f->values || !f->uses || !f->done)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a graph's values");
+    memcpy(f->uses, p->uses, n_tensors * sizeof *f->uses);
+    for (int t = 0; t < g->n_tensors; t++) {
+        f->values[t] = p->constants[t] ? sy_at_value_ref(p->constants[t]) : NULL;
+        if (g->tensors[t].data && !f->values[t])
+            SY_TRY(take_strings(f->state, &g->tensors[t], &f->values[t]));
+    }
+    for (int i = 0; i < g->n_inputs; i++)
+        if (inputs[i] && !f->values[g->inputs[i]])
+            f->values[g->inputs[i]] = sy_at_value_ref(inputs[i]);
+    return SY_OK;
+}
+
+static bool may_step(const struct sy_at_frame *f, const struct plan *p, int n)
+{
+    const struct sy_node *node = &p->graph->nodes[n];
+    bool may = p->is_read[n] && !f->done[n];
+    for (int i = 0; may && i < node->n_inputs; i++)
+        may = node->inputs[i] < 0 || f->values[node->inputs[i]];
+    return may;
+}
+
+/* All that is no part of any stretch and has its inputs, so that the next stretch is as long as can be. */
+static int step_alone(struct sy_at_frame *f, struct plan *p)
+{
+    for (int n = 0; n < p->graph->n_nodes; n++)
+        if (sy_at_stands_alone(&p->graph->nodes[n]) && may_step(f, p, n))
+            SY_TRY(step(f, p, n));
+    return SY_OK;
+}
+
+/* Stretches while there are any, else the first node that is left. */
+static int run_nodes(struct sy_at_frame *f, struct plan *p)
+{
+    for (int n = 0; n < p->graph->n_nodes; n++) {
+        bool ran = p->is_read[n] && !f->done[n];
+        while (ran) {
+            SY_TRY(step_alone(f, p));
+            SY_TRY(sy_at_stretch_run(p->stretches, f, &ran));
+        }
+        if (p->is_read[n] && !f->done[n])
+            SY_TRY(step(f, p, n));
+    }
+    return SY_OK;
+}
+
+static int run_graph(struct sy_at_state *state, struct plan *p, struct sy_at_value *const *inputs,
+                     struct sy_at_value **results)
+{
+    const struct sy_graph *g = p->graph;
+    struct sy_at_frame f = {.state = state, .graph = g, .is_read = p->is_read};
+    int status = frame_start(&f, p, inputs);
+    if (status == SY_OK)
+        status = run_nodes(&f, p);
+    for (int i = 0; status == SY_OK && i < g->n_outputs; i++) {
+        struct sy_at_value *v = f.values[g->outputs[i]];
+        if (v)
+            results[i] = sy_at_value_ref(v);
+        else
+            status = sy_error_set(SY_EARG, "nothing makes the result '%.100s'",
+                                  g->tensors[g->outputs[i]].name);
+    }
+    if (f.values)
+        drop_all(state, f.values, g->n_tensors);
+    free(f.values);
+    free(f.uses);
+    free(f.done);
+    return status;
+}
+
+/* ---- from outside -------------------------------------------------------------------------------- */
+
+int sy_at_run_create(const struct sy_graph *body, const bool *is_param, const void *model, int node,
+                     struct sy_at_run **out)
+{
+    struct sy_at_identity who = {.model = model, .node = node};
+    struct sy_at_run *run = calloc(1, sizeof *run);
+    if (!run)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for what is sized at run");
+    run->outputs = calloc((size_t)body->n_outputs + 1, sizeof *run->outputs);
+    run->is_param = calloc((size_t)body->n_inputs + 1, sizeof *run->is_param);
+    int status = run->outputs && run->is_param
+                     ? plan_create(body, &who, &run->plan)
+                     : sy_error_set(SY_ENOMEM_HOST, "no memory for outputs");
+    if (status == SY_OK && is_param)
+        memcpy(run->is_param, is_param, (size_t)body->n_inputs * sizeof *is_param);
+    if (status < 0) {
+        sy_at_run_destroy(run);
+        return status;
+    }
+    *out = run;
+    return SY_OK;
+}
+
+void sy_at_run_destroy(struct sy_at_run *run)
+{
+    if (!run)
+        return;
+    if (run->outputs && run->plan)
+        drop_all(&run->state, run->outputs, run->plan->graph->n_outputs);
+    plan_destroy(run->plan);
+    free(run->outputs);
+    free(run->is_param);
+    free(run);
+    sy_at_free_kept();
+}
+
+int sy_at_run_run(struct sy_at_run *run, const struct sy_array *inputs, struct sy_array *outputs)
+{
+    const struct sy_graph *g = run->plan->graph;
+    struct sy_at_value **given = calloc((size_t)g->n_inputs + 1, sizeof *given);
+    int status = given ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for inputs");
+    drop_all(&run->state, run->outputs, g->n_outputs);
+    run->state.by_node = false;
+    run->state.n_turns = 0;
+    run->state.n_open = 0;
+    run->state.open_ns = 0;
+    for (int i = 0; status == SY_OK && i < g->n_inputs; i++)
+        if ((status = sy_at_value_borrow(&inputs[i], &given[i])) == SY_OK && run->is_param[i])
+            given[i]->param = i + 1;
+    if (status == SY_OK)
+        status = run_graph(&run->state, run->plan, given, run->outputs);
+    for (int i = 0; status == SY_OK && i < g->n_outputs; i++) {
+        if (run->outputs[i]->is_list)
+            status = sy_error_set(SY_EUNSUPPORTED, "output '%.100s' is a sequence",
+                                  g->tensors[g->outputs[i]].name);
+        else
+            outputs[i] = run->outputs[i]->a;
+    }
+    if (given)
+        drop_all(&run->state, given, g->n_inputs);
+    free(given);
+    return status;
+}

@@ -1,0 +1,36 @@
+/* The strings of a run: one heap for all its tensors, whose elements are entries that point into it (loader/graph/string_tensor.h).
+ *
+ *   | used: uint64, 0 | text text text ...          |     a value of the program, from its first layer to its last
+ *
+ * A program lends the heap before it runs; kernels and bodies that it runs use it. Only appended to: entries stay good until the run ends, in
+ * whatever process its layers are computed. Whatever an entry says, nothing outside the heap is read. One thread, as programs are run. */
+#ifndef SY_WORKERS_HOST_BASE_STRINGS_H
+#define SY_WORKERS_HOST_BASE_STRINGS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "loader/graph/string_tensor.h"
+
+#define SY_STRINGS_HEAD 16
+
+/* Lends the heap in these bytes; `afresh`: it is empty. */
+void sy_strings_use(void *memory, uint64_t bytes, bool afresh);
+/* An entry's text, not ended by a zero; empty if it points outside. Until the next run. */
+const char *sy_strings_text(struct sy_string entry, uint32_t *bytes);
+/* Room for a text, to be written by the caller: ETOOBIG names the heap's size. */
+int sy_strings_room(uint64_t bytes, char **text, struct sy_string *out);
+int sy_strings_add(const char *text, uint64_t bytes, struct sy_string *out);
+/* The n strings of a block to entries. EARG: it has other strings; `name` is the tensor's. */
+int sy_strings_take(const char *name, const void *block, uint64_t room, int64_t n,
+                    struct sy_string *to);
+/* n entries to a block. ETOOBIG: `room` is too small. */
+int sy_strings_give(const char *name, const struct sy_string *from, int64_t n, void *block,
+                    uint64_t room);
+/* As memcmp of the texts; a shorter one comes first. */
+int sy_strings_compare(struct sy_string a, struct sy_string b);
+bool sy_strings_equal(struct sy_string a, struct sy_string b);
+/* Entries for a list in an attribute, in its order. */
+int sy_strings_of_list(const struct sy_attr *list, struct sy_string *to);
+
+#endif

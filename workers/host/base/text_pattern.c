@@ -1,0 +1,74 @@
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include "workers/host/base/text_pattern.h"
+
+#include <pcre2.h>
+#include <stdlib.h>
+
+#include "runtime/base/status.h"
+
+#define MOST_STEPS 10000000u /* some 0.1 s */
+#define MOST_HEAP  65536u    /* KiB */
+
+struct sy_pattern {
+    pcre2_code *code;
+    pcre2_match_data *match;
+    pcre2_match_context *limits;
+};
+
+int sy_pattern_create(const char *pattern, bool whole, struct sy_pattern **out)
+{
+    int error = 0;
+    PCRE2_SIZE at = 0;
+    struct sy_pattern *p = calloc(1, sizeof *p);
+    if (!p)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a pattern");
+    p->code = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED,
+                            PCRE2_UTF | (whole ? PCRE2_ANCHORED | PCRE2_ENDANCHORED : 0), &error,
+                            &at, NULL);
+    if (!p->code) {
+        PCRE2_UCHAR why[120];
+        pcre2_get_error_message(error, why, sizeof why);
+        sy_pattern_destroy(p);
+        return sy_error_set(SY_EUNSUPPORTED, "pattern '%.80s', character %zu: %s", pattern, at,
+                            (const char *)why);
+    }
+    p->match = pcre2_match_data_create_from_pattern(p->code, NULL);
+    p->limits = pcre2_match_context_create(NULL);
+    if (!p->match || !p->limits) {
+        sy_pattern_destroy(p);
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a pattern");
+    }
+    pcre2_set_match_limit(p->limits, MOST_STEPS);
+    pcre2_set_heap_limit(p->limits, MOST_HEAP);
+    *out = p;
+    return SY_OK;
+}
+
+void sy_pattern_destroy(struct sy_pattern *p)
+{
+    if (!p)
+        return;
+    pcre2_match_context_free(p->limits);
+    pcre2_match_data_free(p->match);
+    pcre2_code_free(p->code);
+    free(p);
+}
+
+int sy_pattern_find(struct sy_pattern *p, const char *text, size_t bytes, size_t from, bool *found,
+                    size_t *start, size_t *end)
+{
+    /* The match from the beginning has looked at all of the text: once is enough, or long texts take the square of their time. */
+    int n = pcre2_match(p->code, (PCRE2_SPTR)text, bytes, from, from > 0 ? PCRE2_NO_UTF_CHECK : 0,
+                        p->match, p->limits);
+    *found = n >= 0;
+    if (n == PCRE2_ERROR_NOMATCH)
+        return SY_OK;
+    if (n < 0) {
+        PCRE2_UCHAR why[120];
+        pcre2_get_error_message(n, why, sizeof why);
+        return sy_error_set(SY_EARG, "a text of %zu bytes: %s", bytes, (const char *)why);
+    }
+    *start = pcre2_get_ovector_pointer(p->match)[0];
+    *end = pcre2_get_ovector_pointer(p->match)[1];
+    return SY_OK;
+}

@@ -1,0 +1,18 @@
+/* Regular expressions, by PCRE2: Perl's, which those of RE2 that people write are, too; over UTF-8. Bounded: a match that takes too many steps is an
+ * error of the run. */
+#ifndef SY_WORKERS_HOST_BASE_TEXT_PATTERN_H
+#define SY_WORKERS_HOST_BASE_TEXT_PATTERN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct sy_pattern;
+
+/* whole: a text matches only if all of it does. EUNSUPPORTED says where the pattern is none. */
+int sy_pattern_create(const char *pattern, bool whole, struct sy_pattern **out);
+void sy_pattern_destroy(struct sy_pattern *pattern); /* NULL is fine */
+/* From byte `from` on; the match is [*start, *end). EARG: the text is no UTF-8, or matching takes too long. */
+int sy_pattern_find(struct sy_pattern *pattern, const char *text, size_t bytes, size_t from,
+                    bool *found, size_t *start, size_t *end);
+
+#endif

@@ -1,0 +1,368 @@
+/* Conv: oneDNN's convolution with the bias, the residual (as sum) and the activation fused. */
+#include "workers/host/operators/op_conv.h"
+
+#include <string.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
+#include "workers/host/operators/op_winograd.h"
+
+static const int64_t reference_batches[] = {8, 1, 3}; /* the weights' layout is chosen for them */
+#define N_REFERENCE_BATCHES 3
+
+static int64_t attr_at(const struct sy_node *node, const char *name, int i, int64_t otherwise)
+{
+    const struct sy_attr *a = sy_node_attr(node, name);
+    return a && i < a->n ? a->ints[i] : otherwise;
+}
+
+static void tensor_dims(const struct sy_tensor *t, int64_t batch, int64_t *dims)
+{
+    for (int i = 0; i < t->shape.rank; i++)
+        dims[i] = sy_dim_at(t->shape.dims[i], batch);
+}
+
+/* Padding by auto_pad or pads; the right side follows from the output's size, which inference computed. */
+static int fill_padding(const struct sy_node *node, struct sy_conv_shape *c)
+{
+    const struct sy_attr *auto_pad = sy_node_attr(node, "auto_pad");
+    bool same_lower = auto_pad && strcmp(auto_pad->s, "SAME_LOWER") == 0;
+    bool same_upper = auto_pad && strcmp(auto_pad->s, "SAME_UPPER") == 0;
+    int at = c->weights_rank - c->spatial;
+    for (int i = 0; i < c->spatial; i++) {
+        int64_t kernel = (c->weights[at + i] - 1) * (c->dilations[i] + 1) + 1;
+        int64_t total = (c->dst[2 + i] - 1) * c->strides[i] + kernel - c->src[2 + i];
+        int64_t left = attr_at(node, "pads", i, 0);
+        if (same_lower || same_upper)
+            left = total <= 0 ? 0 : same_upper ? total / 2 : total - total / 2;
+        c->pad_left[i] = left;
+        c->pad_right[i] = total - left;
+    }
+    return SY_OK;
+}
+
+int sy_conv_shape_read(const struct sy_graph *graph, const struct sy_node *node, int64_t batch,
+                       struct sy_conv_shape *c)
+{
+    const struct sy_tensor *x = &graph->tensors[node->inputs[0]],
+                           *w = &graph->tensors[node->inputs[1]];
+    const struct sy_tensor *y = &graph->tensors[node->outputs[0]];
+    int64_t plain[SY_MAX_RANK];
+    if ((x->dtype != SY_DTYPE_F32 && node->op == SY_OP_CONV) || x->shape.rank < 3 ||
+        x->shape.rank > 5)
+        return sy_unsupported(node, "only float32 with 1 to 3 spatial dimensions");
+    *c = (struct sy_conv_shape){.type = dnnl_f32,
+                                .dst_type = dnnl_f32,
+                                .data = dnnl_format_tag_any,
+                                .spatial = x->shape.rank - 2,
+                                .groups = (int)sy_node_int(node, "group", 1)};
+    tensor_dims(x, batch, c->src);
+    tensor_dims(y, batch, c->dst);
+    tensor_dims(w, batch, plain);
+    c->weights_rank = w->shape.rank + (c->groups > 1);
+    if (c->groups > 1) {
+        c->weights[0] = c->groups;
+        c->weights[1] = plain[0] / c->groups;
+        memcpy(&c->weights[2], &plain[1], (size_t)(w->shape.rank - 1) * sizeof *plain);
+    } else {
+        memcpy(c->weights, plain, (size_t)w->shape.rank * sizeof *plain);
+    }
+    c->bias[0] = plain[0];
+    for (int i = 0; i < c->spatial; i++) {
+        c->strides[i] = attr_at(node, "strides", i, 1);
+        c->dilations[i] = attr_at(node, "dilations", i, 1) - 1;
+    }
+    return fill_padding(node, c);
+}
+
+static dnnl_alg_kind_t kind_of(enum sy_activation activation)
+{
+    switch (activation) {
+    case SY_ACT_RELU:
+        return dnnl_eltwise_relu;
+    case SY_ACT_GELU_ERF:
+        return dnnl_eltwise_gelu_erf;
+    case SY_ACT_TANH:
+        return dnnl_eltwise_tanh;
+    case SY_ACT_SIGMOID:
+        return dnnl_eltwise_logistic;
+    case SY_ACT_CLIP:
+        return dnnl_eltwise_clip;
+    case SY_ACT_SWISH:
+        return dnnl_eltwise_swish;
+    case SY_ACT_HARD_SWISH:
+        return dnnl_eltwise_hardswish;
+    case SY_ACT_NONE:
+        break;
+    }
+    return dnnl_alg_kind_undef;
+}
+
+/* oneDNN 2.6 takes none for HardSwish. */
+dnnl_alg_kind_t sy_dnnl_activation(const struct sy_node *node, float *alpha, float *beta)
+{
+    bool hard = node->activation == SY_ACT_HARD_SWISH, clip = node->activation == SY_ACT_CLIP;
+    *alpha = hard ? 1.0f / 6 : clip || node->activation == SY_ACT_SWISH ? node->act_alpha : 0;
+    *beta = hard ? 0.5f : clip ? node->act_beta : 0;
+    return kind_of(node->activation);
+}
+
+dnnl_status_t sy_dnnl_append_activation(const struct sy_node *node, dnnl_post_ops_t ops)
+{
+    float alpha, beta;
+    dnnl_alg_kind_t activation = sy_dnnl_activation(node, &alpha, &beta);
+    return activation == dnnl_alg_kind_undef
+               ? dnnl_success
+               : dnnl_post_ops_append_eltwise(ops, 1.0f, activation, alpha, beta);
+}
+
+int sy_dnnl_node_attr(const struct sy_node *node, float sum_scale, dnnl_primitive_attr_t *out)
+{
+    dnnl_post_ops_t ops;
+    SY_DNNL(dnnl_primitive_attr_create(out), node->name);
+    SY_DNNL(dnnl_primitive_attr_set_scratchpad_mode(*out, dnnl_scratchpad_mode_user), node->name);
+    SY_DNNL(dnnl_post_ops_create(&ops), node->name);
+    dnnl_status_t status = dnnl_success;
+    if (sum_scale != 0)
+        status = dnnl_post_ops_append_sum(ops, sum_scale);
+    if (status == dnnl_success)
+        status = sy_dnnl_append_activation(node, ops);
+    if (status == dnnl_success)
+        status = dnnl_primitive_attr_set_post_ops(*out, ops);
+    dnnl_post_ops_destroy(ops);
+    return sy_dnnl_check(status, "fused operations", node->name);
+}
+
+bool sy_conv_has_bias(const struct sy_node *node)
+{
+    return node->n_inputs > 2 && node->inputs[2] >= 0 && node->residual_input != 2;
+}
+
+/* weights: NULL lets oneDNN choose. */
+int sy_conv_make_pd(const struct sy_node *node, const struct sy_conv_shape *c,
+                    const dnnl_memory_desc_t *weights, dnnl_primitive_desc_t *out)
+{
+    dnnl_convolution_desc_t desc;
+    dnnl_memory_desc_t src, w, bias, dst;
+    dnnl_primitive_attr_t attr;
+    int rank = c->spatial + 2;
+    dnnl_memory_desc_init_by_tag(&src, rank, c->src, c->type, c->data);
+    dnnl_memory_desc_init_by_tag(&dst, rank, c->dst, c->dst_type, c->data);
+    dnnl_memory_desc_init_by_tag(&w, c->weights_rank, c->weights, c->type, dnnl_format_tag_any);
+    dnnl_memory_desc_init_by_tag(&bias, 1, c->bias, dnnl_f32, dnnl_a);
+    SY_TRY(sy_dnnl_check_sizes(node->name, &src, &w, &dst));
+    SY_DNNL(dnnl_dilated_convolution_forward_desc_init(
+                &desc, dnnl_forward_inference, dnnl_convolution_direct, &src,
+                weights ? weights : &w, sy_conv_has_bias(node) ? &bias : NULL, &dst, c->strides,
+                c->dilations, c->pad_left, c->pad_right),
+            node->name);
+    SY_TRY(sy_dnnl_node_attr(node, node->residual_input >= 0 ? 1 : 0, &attr));
+    dnnl_status_t status = dnnl_primitive_desc_create(out, &desc, attr, sy_dnnl_engine(), NULL);
+    dnnl_primitive_attr_destroy(attr);
+    return sy_dnnl_check(status, "convolution", node->name);
+}
+
+bool sy_conv_is_reference(const_dnnl_primitive_desc_t pd)
+{
+    const char *name = "";
+    dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name);
+    return strncmp(name, "ref", 3) == 0;
+}
+
+/* Whether oneDNN has better than its reference loops for these weights at this batch size. */
+static int is_fast_at(const struct sy_graph *graph, const struct sy_node *node, int64_t batch,
+                      const dnnl_memory_desc_t *weights, bool *fast)
+{
+    struct sy_conv_shape c;
+    dnnl_primitive_desc_t pd;
+    SY_TRY(sy_conv_shape_read(graph, node, batch, &c));
+    c.type = c.dst_type = weights->data_type;
+    int status = sy_conv_make_pd(node, &c, weights, &pd);
+    *fast = false;
+    if (status == SY_EUNSUPPORTED && c.type != dnnl_f32)
+        return SY_OK;
+    SY_TRY(status);
+    *fast = !sy_conv_is_reference(pd);
+    dnnl_primitive_desc_destroy(pd);
+    return SY_OK;
+}
+
+/* Candidate `i`: what oneDNN likes at one of the batch sizes, and the classic blocked layout. *out false: no more. */
+static int candidate_layout(const struct sy_graph *graph, const struct sy_node *node,
+                            dnnl_data_type_t type, int i, dnnl_memory_desc_t *md, bool *out)
+{
+    struct sy_conv_shape c;
+    dnnl_primitive_desc_t pd;
+    *out = true;
+    SY_TRY(sy_conv_shape_read(graph, node, reference_batches[i % N_REFERENCE_BATCHES], &c));
+    c.type = c.dst_type = type;
+    if (i == N_REFERENCE_BATCHES && c.weights_rank == 4 && c.groups == 1) {
+        SY_DNNL(dnnl_memory_desc_init_by_tag(md, 4, c.weights, type,
+                                             type == dnnl_f32 ? dnnl_OIhw16i16o : dnnl_OIhw8i16o2i),
+                node->name);
+        return SY_OK;
+    }
+    *out = i < N_REFERENCE_BATCHES;
+    SY_TRY(sy_conv_make_pd(node, &c, NULL, &pd));
+    *md = *sy_dnnl_md(pd, dnnl_query_weights_md);
+    dnnl_primitive_desc_destroy(pd);
+    return SY_OK;
+}
+
+/* The first candidate that oneDNN has fast code for at all reference batches. What is liked
+ * at 8 is not always known at 1: a 1x1 convolution with 192 outputs ran 100 times slower. */
+static int find_layout(const struct sy_graph *graph, const struct sy_node *node,
+                       dnnl_data_type_t type, dnnl_memory_desc_t *md, bool *fast)
+{
+    bool more = true;
+    *fast = false;
+    for (int i = 0; more && !*fast; i++) {
+        SY_TRY(candidate_layout(graph, node, type, i, md, &more));
+        *fast = more;
+        for (int k = 0; k < N_REFERENCE_BATCHES && *fast; k++)
+            SY_TRY(is_fast_at(graph, node, reference_batches[k], md, fast));
+    }
+    return SY_OK;
+}
+
+/* bf16 only if there is fast code for it. Without any, what oneDNN likes at the first batch size. */
+static int layout_conv(const struct sy_graph *graph, const struct sy_node *node, int input,
+                       dnnl_memory_desc_t *md)
+{
+    bool fast = false, more;
+    if (input != 1)
+        return SY_OK;
+    if (sy_node_packs_narrow(graph, node)) {
+        int status = find_layout(graph, node, dnnl_bf16, md, &fast);
+        if (status < 0 && status != SY_EUNSUPPORTED)
+            return status;
+    }
+    if (!fast)
+        SY_TRY(find_layout(graph, node, dnnl_f32, md, &fast));
+    return fast ? SY_OK : candidate_layout(graph, node, dnnl_f32, 0, md, &more);
+}
+
+int sy_conv_place_output(struct sy_program *p, const dnnl_memory_desc_t *dst, int *out)
+{
+    const struct sy_node *node = sy_program_node(p);
+    int tensor = node->outputs[0], residual, own;
+    if (node->residual_input < 0)
+        return sy_program_new_laid_out(p, tensor, dst, out);
+    SY_TRY(sy_program_input_native(p, node->residual_input, &own));
+    SY_TRY(sy_program_input_as(p, node->residual_input, dst, &residual));
+    bool is_copy = residual != own && p->values[residual].place == SY_IN_WORKSPACE;
+    if (is_copy || sy_program_is_last_use(p, node->residual_input, residual))
+        return sy_program_new_alias(p, residual, tensor, dst, out);
+    SY_TRY(sy_program_new_laid_out(p, tensor, dst, out));
+    return sy_program_add_reorder(p, residual, *out);
+}
+
+static int build_with(struct sy_program *p, dnnl_primitive_desc_t pd, int weights)
+{
+    const struct sy_node *node = sy_program_node(p);
+    dnnl_memory_desc_t src_md = *sy_dnnl_md(pd, dnnl_query_src_md),
+                       dst_md = *sy_dnnl_md(pd, dnnl_query_dst_md);
+    int src, dst, bias = -1, args[4][2], n = 0;
+    SY_TRY(sy_program_input_as(p, 0, &src_md, &src));
+    if (sy_conv_has_bias(node))
+        SY_TRY(sy_program_input_plain(p, 2, &bias));
+    SY_TRY(sy_conv_place_output(p, &dst_md, &dst));
+    memcpy(args[n++], (int[]){DNNL_ARG_SRC, src}, sizeof args[0]);
+    memcpy(args[n++], (int[]){DNNL_ARG_WEIGHTS, weights}, sizeof args[0]);
+    if (bias >= 0)
+        memcpy(args[n++], (int[]){DNNL_ARG_BIAS, bias}, sizeof args[0]);
+    memcpy(args[n++], (int[]){DNNL_ARG_DST, dst}, sizeof args[0]);
+    sy_program_set_output(p, 0, dst);
+    dnnl_primitive_desc_t own;
+    SY_DNNL(dnnl_primitive_desc_clone(&own, pd), node->name);
+    return sy_program_add_primitive(p, own, (const int(*)[2])args, n);
+}
+
+/* No fast code for the packed layout at this batch size: reorder the weights on each run, if that leads to fast code. */
+static int choose_again(struct sy_program *p, struct sy_conv_shape *c, dnnl_primitive_desc_t *pd,
+                        int *weights)
+{
+    const struct sy_node *node = sy_program_node(p);
+    dnnl_primitive_desc_t other;
+    SY_TRY(sy_conv_make_pd(node, c, NULL, &other));
+    if (sy_conv_is_reference(other)) {
+        dnnl_primitive_desc_destroy(other);
+        if (c->type == dnnl_f32)
+            return SY_OK;
+        c->type = c->dst_type = dnnl_f32;
+        return choose_again(p, c, pd, weights);
+    }
+    dnnl_primitive_desc_destroy(*pd);
+    *pd = other;
+    const dnnl_memory_desc_t md = *sy_dnnl_md(other, dnnl_query_weights_md);
+    int packed = *weights;
+    if (dnnl_memory_desc_equal(&md, &p->values[packed].md))
+        return SY_OK;
+    SY_TRY(sy_program_new_laid_out(p, node->inputs[1], &md, weights));
+    return sy_program_add_reorder(p, packed, *weights);
+}
+
+static bool has_sizes(const int64_t *sizes, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (sizes[i] < 1)
+            return false;
+    return true;
+}
+
+/* Weights that are computed, or that a node run by itself is given: each run reorders them. */
+static int build_with_computed(struct sy_program *p)
+{
+    struct sy_conv_shape c;
+    dnnl_primitive_desc_t pd;
+    dnnl_memory_desc_t md;
+    const struct sy_node *node = sy_program_node(p);
+    int plain, seen, weights;
+    SY_TRY(sy_conv_shape_read(p->graph, node, p->batch, &c));
+    if (!has_sizes(c.src, c.spatial + 2) || !has_sizes(c.weights, c.weights_rank) ||
+        !has_sizes(c.dst, c.spatial + 2) || !has_sizes(c.strides, c.spatial))
+        return sy_program_add_kernel(p);
+    SY_TRY(sy_program_input_plain(p, 1, &plain));
+    sy_dnnl_plain_md(&md, c.weights_rank, c.weights); /* with the groups apart */
+    SY_TRY(sy_program_new_alias(p, plain, node->inputs[1], &md, &seen));
+    SY_TRY(sy_conv_make_pd(node, &c, NULL, &pd));
+    md = *sy_dnnl_md(pd, dnnl_query_weights_md);
+    int status = sy_program_new_laid_out(p, node->inputs[1], &md, &weights);
+    if (status == SY_OK)
+        status = sy_program_add_reorder(p, seen, weights);
+    if (status == SY_OK)
+        status = build_with(p, pd, weights);
+    dnnl_primitive_desc_destroy(pd);
+    return status;
+}
+
+static int build_conv(struct sy_program *p)
+{
+    struct sy_conv_shape c;
+    dnnl_primitive_desc_t pd;
+    const struct sy_node *node = sy_program_node(p);
+    int weights;
+    const struct sy_tensor *x = sy_program_input_tensor(p, 0);
+    bool computed = !sy_program_is_param(p, 1);
+    if (x->dtype != SY_DTYPE_F32 || (computed && x->shape.rank > 5))
+        return sy_program_add_kernel(p);
+    if (computed)
+        return build_with_computed(p);
+    SY_TRY(sy_conv_shape_read(p->graph, node, p->batch, &c));
+    c.type = sy_program_multiplies_narrow(p, &p->layers[p->layer]) ? dnnl_bf16 : dnnl_f32;
+    if (c.type == dnnl_bf16 && sy_program_wanted(p, 0) & SY_WANT_NARROW)
+        c.dst_type = dnnl_bf16;
+    bool built;
+    SY_TRY(sy_winograd_build(p, &c, &built));
+    if (built)
+        return SY_OK;
+    SY_TRY(sy_program_param(p, 1, &weights));
+    SY_TRY(sy_conv_make_pd(node, &c, &p->values[weights].md, &pd));
+    int status = sy_conv_is_reference(pd) ? choose_again(p, &c, &pd, &weights) : SY_OK;
+    if (status == SY_OK)
+        status = build_with(p, pd, weights);
+    dnnl_primitive_desc_destroy(pd);
+    return status;
+}
+
+const struct sy_host_op sy_host_ops_conv[] = {{SY_OP_CONV, build_conv, layout_conv, NULL}, {0}};

@@ -1,0 +1,31 @@
+/* A Conv node as oneDNN takes it. */
+#ifndef SY_WORKERS_HOST_OPERATORS_OP_CONV_H
+#define SY_WORKERS_HOST_OPERATORS_OP_CONV_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "workers/host/program/program_internal.h"
+
+struct sy_conv_shape {
+    dnnl_data_type_t type, dst_type; /* of source and weights, of the result */
+    dnnl_format_tag_t data;          /* of source and result; any: as oneDNN likes */
+    int spatial, groups;
+    dnnl_dims_t src, weights, bias, dst, strides, dilations, pad_left, pad_right;
+    int weights_rank;
+};
+
+/* With types of float32 (of a QuantizedConv too, which sets its own); EUNSUPPORTED names what is missing. */
+int sy_conv_shape_read(const struct sy_graph *graph, const struct sy_node *node, int64_t batch,
+                       struct sy_conv_shape *c);
+/* With the node's bias, residual and activation; weights: NULL lets oneDNN choose. The caller destroys *out. */
+int sy_conv_make_pd(const struct sy_node *node, const struct sy_conv_shape *c,
+                    const dnnl_memory_desc_t *weights, dnnl_primitive_desc_t *out);
+bool sy_conv_is_reference(const_dnnl_primitive_desc_t pd);
+bool sy_conv_has_bias(const struct sy_node *node);
+/* The node's fused activation as oneDNN's; dnnl_alg_kind_undef: none. */
+dnnl_alg_kind_t sy_dnnl_activation(const struct sy_node *node, float *alpha, float *beta);
+/* Where the convolution writes: over the residual if nothing else reads it, else over a copy of it. */
+int sy_conv_place_output(struct sy_program *p, const dnnl_memory_desc_t *dst, int *out);
+
+#endif

@@ -1,5 +1,0 @@
-/* For CPUs without AVX-512. */
-#include "workers/host/clones.h"
-#include "workers/host/packed_panel.h"
-
-PANEL_PRODUCT(SY_CLONES, sy_packed_panel_8)

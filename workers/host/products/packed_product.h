@@ -1,0 +1,20 @@
+/* Products of a few rows with the same matrix again and again, by one thread each: the matrix is put in order once, and what a step of a
+ * recurrence pays is the product alone, without a library's setting up, packing and waking of threads. */
+#ifndef SY_WORKERS_HOST_PRODUCTS_PACKED_PRODUCT_H
+#define SY_WORKERS_HOST_PRODUCTS_PACKED_PRODUCT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Columns are packed by so many: a product of some of them begins at a multiple, at sy_packed_floats(first, k). */
+#define SY_PACKED_COLUMNS 32
+
+/* Floats of a packed matrix of k rows and n columns. */
+int64_t sy_packed_floats(int64_t n, int64_t k);
+/* Element (i, j) of the matrix is b[i * row + j * column]. */
+void sy_packed_make(int64_t n, int64_t k, const float *b, int64_t row, int64_t column, float *to);
+/* c [m, n] = a [m, k] times the matrix, or (adds) plus that. A row's bits are the same whatever rows are beside it. */
+void sy_packed_product(bool adds, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda,
+                       const float *packed, float *c, int64_t ldc);
+
+#endif

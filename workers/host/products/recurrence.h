@@ -1,0 +1,44 @@
+/* The recurrent half of LSTM and GRU: what comes from the inputs has been computed for all steps, here each step adds what comes from the
+ * state before. Directions run beside each other; the threads of one direction share its units and meet after each step. */
+#ifndef SY_WORKERS_HOST_PRODUCTS_RECURRENCE_H
+#define SY_WORKERS_HOST_PRODUCTS_RECURRENCE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Hidden units of one block of packed weights: as many as the CPU's vectors have floats, 16 with AVX-512 and 8 without. */
+enum { SY_RECURRENCE_UNITS = 8, SY_RECURRENCE_MOST_UNITS = 16 };
+
+struct sy_recurrence {
+    int64_t
+        gates; /* 4: LSTM (input, output, forget, cell); 3: GRU (update, reset, hidden), its reset after the product */
+    int64_t steps, batch, hidden, directions;
+    int units; /* of a block of packed weights: one of the two; the larger one needs AVX-512 */
+    bool first_is_reverse; /* the first direction runs from the end; the second always does */
+    const float *from_x;   /* [steps][batch][directions][gates][hidden], biases included */
+    const void *weights;   /* packed, see sy_recurrence_pack; float, or bf16 if narrow */
+    bool
+        narrow; /* products of bf16, the state rounded for them, summed in float; needs AVX512_BF16 and the larger blocks */
+    uint16_t *
+        narrow_states; /* if narrow: room for sy_recurrence_narrow_states of them, aligned to 4 bytes */
+    const float
+        *late_bias;       /* GRU: [directions][hidden], of the hidden gate's state part; or NULL */
+    const float *h0, *c0; /* [directions][batch][hidden], or NULL: zero */
+    float *y;             /* [steps][directions][batch][hidden] */
+    float *last_h;        /* [directions][batch][hidden], or NULL */
+    float *cell;          /* LSTM: [directions][batch][hidden], the last one's at the end */
+};
+
+/* Elements of packed weights: [directions][blocks of units][hidden][gates][units], zero where there is no unit; for narrow
+ * ones [directions][blocks][pairs of hidden][gates][units][2]. */
+int64_t sy_recurrence_packed(int64_t directions, int64_t gates, int64_t hidden, int units,
+                             bool narrow);
+/* From ONNX's R, [directions][gates * hidden][hidden]. Floats in the order of packed weights; rounding is the caller's. */
+void sy_recurrence_pack(int64_t directions, int64_t gates, int64_t hidden, int units, bool narrow,
+                        const float *r, float *out);
+int64_t sy_recurrence_narrow_states(int64_t directions, int64_t batch, int64_t hidden);
+/* Equal arguments give equal bits, whatever the number of threads. */
+void sy_recurrence_run(const struct sy_recurrence *r);
+
+#endif

@@ -1,0 +1,144 @@
+#include "workers/host/program/body.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <xxhash.h>
+
+#include "runtime/base/status.h"
+#include "workers/engine/layer_node.h"
+#include "workers/host/program/program.h"
+
+/* In front of a layer's packed constants; as long as their alignment. */
+struct packed {
+    int refs;
+    uint64_t bytes;
+};
+
+/* Bodies are made and run by one thread at a time. */
+static uint64_t packed_bytes;
+
+uint64_t sy_body_packed_bytes(void)
+{
+    return packed_bytes;
+}
+
+static int new_packed(uint64_t bytes, unsigned char **out)
+{
+    struct packed *p = aligned_alloc(SY_LAYER_ALIGN, SY_LAYER_ALIGN + bytes);
+    if (!p)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for %llu bytes of a body's constants",
+                            (unsigned long long)bytes);
+    *p = (struct packed){1, bytes};
+    packed_bytes += bytes;
+    *out = (unsigned char *)p + SY_LAYER_ALIGN;
+    return SY_OK;
+}
+
+static unsigned char *ref_packed(unsigned char *data)
+{
+    ((struct packed *)(void *)(data - SY_LAYER_ALIGN))->refs++;
+    return data;
+}
+
+static void drop_packed(unsigned char *data)
+{
+    struct packed *p = data ? (void *)(data - SY_LAYER_ALIGN) : NULL;
+    if (!p || --p->refs > 0)
+        return;
+    packed_bytes -= p->bytes;
+    free(p);
+}
+
+void sy_body_finish(struct sy_body *b)
+{
+    sy_program_destroy(b->program);
+    for (int l = 0; b->graph && l < b->graph->n_nodes; l++) {
+        for (int i = 0; b->layers && i < b->layers[l].n_params; i++)
+            free(b->layers[l].params[i].layout);
+        if (b->layers)
+            free(b->layers[l].params);
+        if (b->params)
+            drop_packed(b->params[l]);
+    }
+    free(b->layers);
+    free(b->params);
+    free(b->hashes);
+    free(b->inputs);
+    free(b->outputs);
+    *b = (struct sy_body){.graph = NULL};
+}
+
+/* What a layer's packed constants are made of, beside the layout. */
+static uint64_t hash_layer(const struct sy_graph *graph, const struct sy_layer *layer)
+{
+    const struct sy_node *node = &graph->nodes[layer->node];
+    uint64_t hash = XXH3_64bits(&node->op, sizeof node->op);
+    for (int i = 0; i < node->n_attrs; i++) {
+        const struct sy_attr *a = &node->attrs[i];
+        hash = XXH3_64bits_withSeed(a->name, strlen(a->name), hash);
+        if (a->kind == SY_ATTR_INTS)
+            hash = XXH3_64bits_withSeed(a->ints, (size_t)a->n * sizeof *a->ints, hash);
+        if (a->kind == SY_ATTR_INT || a->kind == SY_ATTR_FLOAT)
+            hash = XXH3_64bits_withSeed(a->kind == SY_ATTR_INT ? (const void *)&a->i : &a->f,
+                                        a->kind == SY_ATTR_INT ? sizeof a->i : sizeof a->f, hash);
+    }
+    for (int i = 0; i < layer->n_params; i++) {
+        const struct sy_tensor *t = &graph->tensors[node->inputs[layer->params[i].input]];
+        hash = t->is_borrowed ? XXH3_64bits_withSeed(t->name, strlen(t->name), hash)
+                              : XXH3_64bits_withSeed(t->data, t->data_bytes, hash);
+    }
+    return hash;
+}
+
+static unsigned char *share_packed(const struct sy_body *like, const struct sy_layer *layer,
+                                   uint64_t hash)
+{
+    for (int l = 0; like && like->program && l < like->graph->n_nodes; l++)
+        if (like->params[l] && like->hashes[l] == hash &&
+            sy_layer_packed_alike(&like->layers[l], layer))
+            return ref_packed(like->params[l]);
+    return NULL;
+}
+
+static int pack(struct sy_body *b, int l, const struct sy_body *like)
+{
+    struct sy_layer *layer = &b->layers[l];
+    layer->node = l;
+    SY_TRY(sy_host_engine.layout_layer(b->graph, layer));
+    if (layer->bytes == 0)
+        return SY_OK;
+    b->hashes[l] = hash_layer(b->graph, layer);
+    if ((b->params[l] = share_packed(like, layer, b->hashes[l])) != NULL)
+        return SY_OK;
+    SY_TRY(new_packed(layer->bytes, &b->params[l]));
+    return sy_host_engine.pack_layer(b->graph, layer, b->params[l]);
+}
+
+int sy_body_init(struct sy_body *b, const struct sy_graph *graph, int64_t batch)
+{
+    return sy_body_init_like(b, graph, batch, NULL);
+}
+
+int sy_body_init_like(struct sy_body *b, const struct sy_graph *graph, int64_t batch,
+                      struct sy_body *like)
+{
+    size_t n = (size_t)graph->n_nodes;
+    b->graph = graph;
+    b->layers = calloc(n + 1, sizeof *b->layers);
+    b->params = calloc(n + 1, sizeof *b->params);
+    b->hashes = calloc(n + 1, sizeof *b->hashes);
+    b->inputs = calloc((size_t)graph->n_inputs + 1, sizeof *b->inputs);
+    b->outputs = calloc((size_t)graph->n_outputs + 1, sizeof *b->outputs);
+    if (!b->layers || !b->params || !b->hashes || !b->inputs || !b->outputs)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a body of %zu layers", n);
+    for (int l = 0; l < graph->n_nodes; l++)
+        SY_TRY(pack(b, l, like));
+    return sy_program_create(graph, b->layers, graph->n_nodes, batch, &b->program);
+}
+
+int sy_body_run(struct sy_body *b, void *workspace)
+{
+    struct sy_binding binding = {b->params, workspace, b->inputs, b->outputs};
+    return sy_program_run(b->program, &binding, 0, b->graph->n_nodes);
+}

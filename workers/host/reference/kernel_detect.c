@@ -1,0 +1,439 @@
+/* Boxes and grids: NonMaxSuppression, GridSample of images and volumes. */
+#include <stdlib.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
+#include "workers/host/base/clones.h"
+#include "workers/host/reference/kernel.h"
+
+/* ---- NonMaxSuppression ---------------------------------------------------------------------------- */
+
+struct box {
+    double top, left, bottom, right;
+};
+
+/* Corners in any order, or center and size. */
+static struct box box_at(const struct sy_call *call, int64_t i)
+{
+    double v[4];
+    for (int k = 0; k < 4; k++)
+        v[k] = sy_get(&call->in[0], i * 4 + k);
+    if (sy_node_int(call->node, "center_point_box", 0) != 0)
+        return (struct box){v[1] - v[3] / 2, v[0] - v[2] / 2, v[1] + v[3] / 2, v[0] + v[2] / 2};
+    return (struct box){fmin(v[0], v[2]), fmin(v[1], v[3]), fmax(v[0], v[2]), fmax(v[1], v[3])};
+}
+
+struct suppression {
+    int64_t most;
+    double overlap, score;
+    bool has_score;
+};
+
+static struct suppression read_limits(const struct sy_call *call)
+{
+    const struct sy_array *most = sy_call_in(call, 2), *iou = sy_call_in(call, 3),
+                          *score = sy_call_in(call, 4);
+    return (struct suppression){.most = most ? sy_get_int(most, 0) : 0,
+                                .overlap = iou ? sy_get(iou, 0) : 0,
+                                .score = score ? sy_get(score, 0) : 0,
+                                .has_score = score != NULL};
+}
+
+struct candidate {
+    double score;
+    int64_t box;
+};
+
+/* The best first; of equal ones the first. */
+static int compare_candidates(const void *left, const void *right)
+{
+    const struct candidate *a = left, *b = right;
+    if (a->score != b->score)
+        return a->score < b->score ? 1 : -1;
+    return (a->box > b->box) - (a->box < b->box);
+}
+
+/* Boxes of one class whose scores count, sorted; returns how many. */
+static int64_t find_candidates(const struct sy_call *call, const struct suppression *s,
+                               int64_t first, int64_t n, struct candidate *to)
+{
+    int64_t count = 0;
+    for (int64_t i = 0; i < n; i++) {
+        double score = sy_get(&call->in[1], first + i);
+        if (s->has_score ? score > s->score : !isnan(score))
+            to[count++] = (struct candidate){score, i};
+    }
+    qsort(to, (size_t)count, sizeof *to, compare_candidates);
+    return count;
+}
+
+/* Boxes that are kept, a number a list: the widest registers compare several at once. */
+struct kept {
+    double *top, *left, *bottom, *right, *area;
+};
+
+enum { AT_ONCE = 64, LISTS = 5 };
+
+/* Whether one of `n` kept boxes from `first` on shares more than `limit` of what both cover. */
+SY_CLONES static bool any_overlap(const struct kept *k, int64_t first, int64_t n,
+                                  const struct box *box, double limit)
+{
+    const double *top = k->top + first, *left = k->left + first, *bottom = k->bottom + first,
+                 *right = k->right + first, *area = k->area + first;
+    double own = (box->bottom - box->top) * (box->right - box->left);
+    int hit = 0;
+    for (int64_t i = 0; i < n; i++) {
+        double lower = box->bottom < bottom[i] ? box->bottom : bottom[i],
+               upper = box->top > top[i] ? box->top : top[i],
+               end = box->right < right[i] ? box->right : right[i],
+               begin = box->left > left[i] ? box->left : left[i];
+        double height = lower - upper, width = end - begin;
+        double common = height > 0 && width > 0 ? height * width : 0;
+        double both = own + area[i] - common;
+        double share = common / (both > 0 ? both : 1);
+        hit |= (both > 0 ? share : 0) > limit;
+    }
+    return hit;
+}
+
+static bool is_suppressed(const struct kept *kept, int64_t first, int64_t n, const struct box *box,
+                          double limit)
+{
+    for (int64_t i = 0; i < n; i += AT_ONCE)
+        if (any_overlap(kept, first + i, n - i < AT_ONCE ? n - i : AT_ONCE, box, limit))
+            return true;
+    return false;
+}
+
+/* A candidate from left to right, and the strip that it lies in. */
+struct edge {
+    double left;
+    int64_t candidate;
+};
+
+static int compare_edges(const void *left, const void *right)
+{
+    const struct edge *a = left, *b = right;
+    if (a->left != b->left)
+        return a->left < b->left ? -1 : 1;
+    return (a->candidate > b->candidate) - (a->candidate < b->candidate);
+}
+
+/* Cuts the plane into strips that no box reaches out of, so that only boxes of one strip are compared: exporters move the boxes of each class
+ * to a place of their own. strips[i]: where the strip of candidate i begins in the lists of kept boxes, which is as long as it has candidates. */
+static void find_strips(const struct box *boxes, int64_t n, bool apart, struct edge *edges,
+                        int64_t *strips)
+{
+    double reach = -INFINITY;
+    int64_t begin = 0;
+    for (int64_t i = 0; i < n; i++) {
+        edges[i] = (struct edge){boxes[i].left, i};
+        apart = apart && isfinite(boxes[i].left) && isfinite(boxes[i].right);
+    }
+    if (apart)
+        qsort(edges, (size_t)n, sizeof *edges, compare_edges);
+    for (int64_t i = 0; i < n; i++) {
+        const struct box *box = &boxes[edges[i].candidate];
+        if (apart && box->left > reach)
+            begin = i;
+        reach = box->right > reach ? box->right : reach;
+        strips[edges[i].candidate] = begin;
+    }
+}
+
+static void keep(const struct kept *kept, int64_t at, const struct box *box)
+{
+    kept->top[at] = box->top;
+    kept->left[at] = box->left;
+    kept->bottom[at] = box->bottom;
+    kept->right[at] = box->right;
+    kept->area[at] = (box->bottom - box->top) * (box->right - box->left);
+}
+
+/* One class of one image. */
+static void suppress(const struct sy_call *call, const struct suppression *s, int64_t image,
+                     int64_t class, int64_t *found)
+{
+    const struct sy_array *y = &call->out[0];
+    int64_t classes = call->in[1].dims[1], n = call->in[1].dims[2], n_kept = 0;
+    struct candidate *candidates = call->scratch;
+    struct box *boxes = (struct box *)(void *)(candidates + n);
+    struct edge *edges = (struct edge *)(void *)(boxes + n);
+    int64_t *strips = (int64_t *)(void *)(edges + n), *in_strip = strips + n;
+    double *lists = (double *)(void *)(in_strip + n);
+    const struct kept kept = {lists, lists + n, lists + 2 * n, lists + 3 * n, lists + 4 * n};
+    int64_t count = find_candidates(call, s, (image * classes + class) * n, n, candidates);
+    for (int64_t i = 0; i < count; i++) {
+        boxes[i] = box_at(call, image * n + candidates[i].box);
+        in_strip[i] = 0;
+    }
+    find_strips(boxes, count, s->overlap >= 0, edges, strips);
+    for (int64_t i = 0; i < count && n_kept < s->most; i++) {
+        int64_t strip = strips[i];
+        if (is_suppressed(&kept, strip, in_strip[strip], &boxes[i], s->overlap))
+            continue;
+        keep(&kept, strip + in_strip[strip]++, &boxes[i]);
+        n_kept++;
+        const int64_t row[3] = {image, class, candidates[i].box};
+        for (int k = 0; k < 3 && *found < y->dims[0]; k++)
+            sy_put_int(y, *found * 3 + k, row[k]);
+        ++*found;
+    }
+}
+
+static int run_nms(const struct sy_call *call)
+{
+    struct suppression s = read_limits(call);
+    int64_t found = 0;
+    for (int64_t image = 0; image < call->in[1].dims[0]; image++)
+        for (int64_t class = 0; class < call->in[1].dims[1]; class ++)
+            suppress(call, &s, image, class, &found);
+    return sy_kernel_count(call, found, call->out[0].dims[0]);
+}
+
+static int check_nms(const struct sy_call *call)
+{
+    const struct sy_array *boxes = &call->in[0], *scores = sy_call_in(call, 1), *y = &call->out[0];
+    if (!scores || boxes->rank != 3 || scores->rank != 3 || boxes->dims[2] != 4 ||
+        boxes->dims[0] != scores->dims[0] || boxes->dims[1] != scores->dims[2] || y->rank != 2 ||
+        y->dims[1] != 3 || y->dtype != SY_DTYPE_I64)
+        return sy_kernel_refuse(call, "boxes, scores or a result that do not fit");
+    for (int i = 2; i < call->n_in; i++)
+        if (sy_call_in(call, i) &&
+            (i > 4 || call->in[i].n != 1 || sy_is_float(call->in[i].dtype) != (i > 2)))
+            return sy_kernel_refuse(call, "limits that are not one number each");
+    return SY_OK;
+}
+
+static int64_t scratch_nms(const struct sy_call *call)
+{
+    return (call->in[1].dims[2] + 1) *
+           (int64_t)(sizeof(struct candidate) + sizeof(struct box) + sizeof(struct edge) +
+                     2 * sizeof(int64_t) + LISTS * sizeof(double));
+}
+
+/* ---- GridSample ----------------------------------------------------------------------------------- */
+
+enum padding { ZEROS, BORDER, REFLECTION };
+enum { POINTS = 128, MOST_TAPS = 64, MOST_ALONG = 4, PARALLEL_FROM = 16384 };
+
+struct sampler {
+    const struct sy_array *x;
+    enum padding padding;
+    bool align;
+};
+
+/* Folds v back into [low, high]. */
+static double reflect(double v, double low, double high)
+{
+    double span = high - low;
+    if (span <= 0)
+        return low;
+    v = fabs(v - low);
+    double turns = floor(v / span), rest = v - turns * span;
+    return fmod(turns, 2) == 0 ? low + rest : high - rest;
+}
+
+static double fold_back(const struct sampler *s, double v, int64_t n)
+{
+    double low = s->align ? 0 : -0.5, high = s->align ? (double)(n - 1) : (double)n - 0.5;
+    if (!isfinite(v))
+        return s->padding == ZEROS ? -10 : 0;
+    if (s->padding == REFLECTION)
+        v = reflect(v, low, high);
+    return s->padding == ZEROS ? fmin(fmax(v, -10), (double)n + 10)
+                               : fmin(fmax(v, 0), (double)(n - 1));
+}
+
+static void cubic_weights(double t, double *w)
+{
+    const double a = -0.75;
+    w[0] = ((a * (t + 1) - 5 * a) * (t + 1) + 8 * a) * (t + 1) - 4 * a;
+    w[1] = ((a + 2) * t - (a + 3)) * t * t + 1;
+    w[2] = ((a + 2) * (1 - t) - (a + 3)) * (1 - t) * (1 - t) + 1;
+    w[3] = ((a * (2 - t) - 5 * a) * (2 - t) + 8 * a) * (2 - t) - 4 * a;
+}
+
+static int taps_along(char mode) /* a side */
+{
+    return mode == 'n' ? 1 : mode == 'b' ? 2 : 4;
+}
+
+/* What a point takes along one dimension of n places; weight 0: nothing. */
+struct side {
+    int64_t at[MOST_ALONG];
+    double weights[MOST_ALONG];
+};
+
+static struct side find_side(const struct sampler *s, char mode, double v, int64_t n)
+{
+    struct side side = {.weights = {1}};
+    v = mode == 'c' ? v : fold_back(s, v, n); /* cubic folds each place that it takes instead */
+    double first = mode == 'n' ? nearbyint(v) : floor(v);
+    if (mode == 'b') {
+        side.weights[1] = v - first;
+        side.weights[0] = 1 - side.weights[1];
+    } else if (mode == 'c') {
+        cubic_weights(v - first, side.weights);
+        first--;
+    }
+    for (int i = 0; i < taps_along(mode); i++) {
+        double place = fold_back(s, first + i, n);
+        bool outside = place < 0 || (int64_t)place >= n;
+        side.at[i] = outside ? 0 : (int64_t)place;
+        side.weights[i] = outside ? 0 : side.weights[i];
+    }
+    return side;
+}
+
+/* From [-1, 1] to pixels. */
+static double denormalise(double v, int64_t n, bool align)
+{
+    return align ? (v + 1) / 2 * (double)(n - 1) : ((v + 1) * (double)n - 1) / 2;
+}
+
+/* 'n'earest, 'b'ilinear, 'c'ubic; 0 for others. */
+static char sample_mode(const struct sy_node *node)
+{
+    const struct sy_attr *mode = sy_node_attr(node, "mode");
+    const char *text = mode && mode->s ? mode->s : "bilinear";
+    if (strcmp(text, "nearest") == 0)
+        return 'n';
+    if (strcmp(text, "bilinear") == 0 || strcmp(text, "linear") == 0)
+        return 'b';
+    return strcmp(text, "bicubic") == 0 || strcmp(text, "cubic") == 0 ? 'c' : 0;
+}
+
+static int padding_mode(const struct sy_node *node)
+{
+    static const char *const names[] = {"zeros", "border", "reflection"};
+    const struct sy_attr *attr = sy_node_attr(node, "padding_mode");
+    for (int i = 0; attr && attr->s && i < 3; i++)
+        if (strcmp(attr->s, names[i]) == 0)
+            return i;
+    return attr ? -1 : ZEROS;
+}
+
+/* The taps of some points, found once for all channels. Floats are summed as floats, others as doubles. */
+
+struct points {
+    int64_t n, n_taps;
+    int64_t at[MOST_TAPS][POINTS];
+    double weight[MOST_TAPS][POINTS];
+    float rounded[MOST_TAPS][POINTS];
+};
+
+/* A tap of no weight adds nothing, whatever is there. */
+SY_CLONES static void gather_floats(const struct points *p, const float *plane, float *out)
+{
+    for (int64_t i = 0; i < p->n; i++)
+        out[i] = p->rounded[0][i] != 0 ? p->rounded[0][i] * plane[p->at[0][i]] : 0;
+    for (int64_t k = 1; k < p->n_taps; k++)
+        for (int64_t i = 0; i < p->n; i++)
+            out[i] += p->rounded[k][i] != 0 ? p->rounded[k][i] * plane[p->at[k][i]] : 0;
+}
+
+static void gather_any(const struct points *p, const struct sy_array *x, int64_t plane,
+                       const struct sy_array *y, int64_t to)
+{
+    for (int64_t i = 0; i < p->n; i++) {
+        double sum = 0;
+        for (int64_t k = 0; k < p->n_taps; k++)
+            if (p->weight[k][i] != 0)
+                sum += p->weight[k][i] * sy_get(x, plane + p->at[k][i]);
+        sy_put(y, to + i, sum);
+    }
+}
+
+/* Every choice of one place in each dimension, their weights multiplied; into point i. */
+static void combine_sides(const struct sampler *s, const struct side *sides, int along, int64_t i,
+                          struct points *p)
+{
+    int64_t at[MOST_TAPS] = {0}, n = 1, stride = 1;
+    double weights[MOST_TAPS] = {1};
+    for (int d = s->x->rank - 3; d >= 0; d--) {
+        for (int t = along - 1; t >= 0; t--)
+            for (int64_t k = 0; k < n; k++) {
+                at[t * n + k] = at[k] + sides[d].at[t] * stride;
+                weights[t * n + k] = weights[k] * sides[d].weights[t];
+            }
+        n *= along;
+        stride *= s->x->dims[d + 2];
+    }
+    for (int64_t k = 0; k < n; k++) {
+        p->at[k][i] = at[k];
+        p->weight[k][i] = weights[k];
+        p->rounded[k][i] = (float)weights[k];
+    }
+}
+
+/* Points [first, first + n) of an image; the grid names its last dimension first. */
+static void find_points(const struct sampler *s, const struct sy_call *call, int64_t first,
+                        struct points *p)
+{
+    char mode = sample_mode(call->node);
+    int along = taps_along(mode), n_dims = s->x->rank - 2;
+    struct side sides[3];
+    p->n_taps = 1;
+    for (int d = 0; d < n_dims; d++)
+        p->n_taps *= along;
+    for (int64_t i = 0; i < p->n; i++) {
+        for (int d = 0; d < n_dims; d++) {
+            int64_t n = s->x->dims[d + 2], from = (first + i + 1) * n_dims - 1 - d;
+            sides[d] = find_side(s, mode, denormalise(sy_get(&call->in[1], from), n, s->align), n);
+        }
+        combine_sides(s, sides, along, i, p);
+    }
+}
+
+static void sample_block(const struct sampler *s, const struct sy_call *call, int64_t image,
+                         int64_t first)
+{
+    const struct sy_array *x = s->x, *y = &call->out[0];
+    int64_t inner = sy_array_extent(x, 2, x->rank), outer = sy_array_extent(y, 2, y->rank);
+    struct points p;
+    p.n = SY_MIN(outer - first, POINTS);
+    find_points(s, call, image * outer + first, &p);
+    for (int64_t c = 0; c < x->dims[1]; c++) {
+        int64_t plane = image * x->dims[1] + c;
+        if (x->dtype == SY_DTYPE_F32 && y->dtype == SY_DTYPE_F32)
+            gather_floats(&p, (const float *)x->data + plane * inner,
+                          (float *)y->data + plane * outer + first);
+        else
+            gather_any(&p, x, plane * inner, y, plane * outer + first);
+    }
+}
+
+static int run_grid_sample(const struct sy_call *call)
+{
+    const struct sy_array *x = &call->in[0], *y = &call->out[0];
+    struct sampler s = {x, (enum padding)padding_mode(call->node),
+                        sy_node_int(call->node, "align_corners", 0) != 0};
+    int64_t blocks = (sy_array_extent(y, 2, y->rank) + POINTS - 1) / POINTS;
+#pragma omp parallel for schedule(static) if (y->n > PARALLEL_FROM)
+    for (int64_t k = 0; k < y->dims[0] * blocks; k++)
+        sample_block(&s, call, k / blocks, k % blocks * POINTS);
+    return SY_OK;
+}
+
+static int check_grid_sample(const struct sy_call *call)
+{
+    const struct sy_array *x = &call->in[0], *y = &call->out[0];
+    if (sample_mode(call->node) == 0 || padding_mode(call->node) < 0)
+        return sy_kernel_refuse(call, "this mode");
+    if (call->n_in != 2 || (x->rank != 4 && x->rank != 5) || y->rank != x->rank ||
+        x->dims[0] != y->dims[0] || x->dims[1] != y->dims[1] ||
+        sy_array_extent(x, 2, x->rank) < 1 ||
+        call->in[1].n != y->dims[0] * sy_array_extent(y, 2, y->rank) * (y->rank - 2))
+        return sy_kernel_refuse(call, "a grid that does not fit");
+    return SY_OK;
+}
+
+const struct sy_kernel sy_kernels_detect[] = {
+    {SY_OP_NON_MAX_SUPPRESSION,
+     run_nms,
+     {SY_ANY_FLOAT, SY_AS_FIRST, SY_BIT(I64), SY_ANY_FLOAT},
+     check_nms,
+     scratch_nms},
+    {SY_OP_GRID_SAMPLE, run_grid_sample, {SY_ANY_FLOAT, SY_ANY_FLOAT}, check_grid_sample, NULL},
+    {0}};

@@ -1,0 +1,225 @@
+#include "workers/host/rows/attention.h"
+
+#include <math.h>
+#include <omp.h>
+#include <string.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
+#include "workers/host/base/clones.h"
+#include "workers/host/base/dnnl_compat.h"
+#include "workers/host/base/exp_below_zero.h"
+#include "workers/host/rows/elementwise.h"
+
+#define SCORES_BYTES (256 << 10) /* of a block: a quarter of the second cache */
+#define MOST_ROWS    128
+#define FEWEST_ROWS  16
+
+/* ---- rows of scores ---------------------------------------------------------------------------- */
+
+SY_CLONES static float row_max(const float *x, int64_t n)
+{
+    float top = -INFINITY;
+#pragma omp simd reduction(max : top)
+    for (int64_t i = 0; i < n; i++)
+        top = x[i] > top ? x[i] : top;
+    return top;
+}
+
+/* x becomes e^(x - top); their sum. */
+SY_CLONES static float row_exp(float *x, float top, int64_t n)
+{
+    float sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < n; i++) {
+        float e = sy_exp_below_zero(x[i] - top);
+        x[i] = e;
+        sum += e;
+    }
+    return sum;
+}
+
+SY_CLONES static void row_times(float *x, float factor, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        x[i] *= factor;
+}
+
+SY_CLONES static void row_add(float *x, const float *mask, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        x[i] += mask[i];
+}
+
+SY_CLONES static void row_fill(float *x, const uint8_t *mask, uint8_t where, float fill, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        x[i] = (mask[i] != 0) == where ? fill : x[i];
+}
+
+/* A mask that is repeated along the row, or lies with gaps. */
+static void row_mask_apart(const struct sy_attention *a, int m, const void *mask, float *x)
+{
+    int64_t step = a->masks[m].column;
+    for (int64_t i = 0; i < a->columns; i++) {
+        if (a->kinds[m] == SY_MASK_ADD)
+            x[i] += ((const float *)mask)[i * step];
+        else if ((((const uint8_t *)mask)[i * step] != 0) == (a->kinds[m] == SY_MASK_DROP))
+            x[i] = a->fills[m];
+    }
+}
+
+/* `at`: element of the row's begin. */
+static void row_mask(const struct sy_attention *a, int m, const void *mask, int64_t at, float *x)
+{
+    bool add = a->kinds[m] == SY_MASK_ADD;
+    const void *row =
+        add ? (const void *)((const float *)mask + at) : (const void *)((const uint8_t *)mask + at);
+    if (a->masks[m].column != 1)
+        row_mask_apart(a, m, row, x);
+    else if (add)
+        row_add(x, row, a->columns);
+    else
+        row_fill(x, row, a->kinds[m] == SY_MASK_DROP, a->fills[m], a->columns);
+}
+
+/* ---- a block ----------------------------------------------------------------------------------- */
+
+static int64_t count_heads(const struct sy_attention *a)
+{
+    int64_t heads = 1;
+    for (int d = 0; d < a->head_rank; d++)
+        heads *= a->head_dims[d];
+    return heads;
+}
+
+/* As many as fit the cache, but some for each thread. */
+static int64_t block_rows(const struct sy_attention *a)
+{
+    int64_t fit = SCORES_BYTES / (int64_t)sizeof(float) / SY_MAX(a->columns, 1);
+    int64_t heads = SY_MAX(count_heads(a), 1), cuts = (2 * a->n_threads + heads - 1) / heads;
+    fit = SY_MIN(SY_MIN(fit, MOST_ROWS), (a->rows + cuts - 1) / cuts);
+    return SY_MAX(SY_MIN(SY_MAX(fit, FEWEST_ROWS), a->rows), 1);
+}
+
+/* What a thread has: scores; wide copies of what is bf16. */
+static int64_t floats_of_thread(const struct sy_attention *a)
+{
+    int64_t rows = block_rows(a), n = rows * a->columns;
+    n += a->q.narrow ? rows * a->depth : 0;
+    n += a->k.narrow ? a->depth * a->columns : 0;
+    n += a->v.narrow ? a->columns * a->width : 0;
+    n += a->y.narrow ? rows * a->width : 0;
+    return (n + 15) / 16 * 16;
+}
+
+int64_t sy_attention_scratch(const struct sy_attention *a)
+{
+    return a->n_threads * floats_of_thread(a) * (int64_t)sizeof(float);
+}
+
+static int64_t head_offset(const struct sy_attention *a, const struct sy_attention_view *v,
+                           int64_t head)
+{
+    int64_t offset = 0;
+    for (int d = a->head_rank - 1; d >= 0; d--) {
+        offset += head % a->head_dims[d] * v->heads[d];
+        head /= a->head_dims[d];
+    }
+    return offset;
+}
+
+/* A matrix as the math library takes it: row-major, or transposed. */
+struct matrix {
+    const float *data;
+    char transposed;
+    int64_t stride;
+};
+
+/* rows x columns from element `at`; bf16 is made wide into *room, which moves on. */
+static struct matrix take_matrix(const struct sy_attention_view *v, const void *data, int64_t at,
+                                 int64_t rows, int64_t columns, float **room)
+{
+    bool transposed = v->column != 1 && columns > 1;
+    int64_t lines = transposed ? columns : rows, length = transposed ? rows : columns,
+            stride = transposed ? v->column : v->row;
+    struct matrix m = {(const float *)data + at, transposed ? 'T' : 'N',
+                       lines > 1 ? stride : length};
+    if (!v->narrow)
+        return m;
+    for (int64_t i = 0; i < lines; i++)
+        sy_elementwise_widen(length, (const uint16_t *)data + at + i * stride, *room + i * length);
+    m.data = *room;
+    m.stride = length;
+    *room += lines * length;
+    return m;
+}
+
+static void narrow_block(const struct sy_attention *a, int64_t rows, const float *from,
+                         uint16_t *to)
+{
+    for (int64_t i = 0; i < rows; i++)
+        sy_elementwise_narrow(a->width, from + i * a->width, to + i * a->y.row);
+}
+
+/* Scores of rows from `first` on become e^(score - the row's largest); factors: what makes their sum 1. */
+static void soften(const struct sy_attention *a, const struct sy_attention_data *data, int64_t head,
+                   int64_t first, int64_t rows, float *scores, float *factors)
+{
+    int64_t at[SY_ATTENTION_MASKS];
+    for (int m = 0; m < a->n_masks; m++)
+        at[m] = head_offset(a, &a->masks[m], head) + first * a->masks[m].row;
+    for (int64_t i = 0; i < rows; i++, scores += a->columns) {
+        for (int m = 0; m < a->n_masks; m++)
+            row_mask(a, m, data->masks[m], at[m] + i * a->masks[m].row, scores);
+        float sum = row_exp(scores, row_max(scores, a->columns), a->columns);
+        bool dead = a->zero_nan && isnan(sum);
+        factors[i] = dead ? 0 : 1 / sum;
+        if (dead)
+            memset(scores, 0, (size_t)a->columns * sizeof *scores);
+    }
+}
+
+static dnnl_status_t one_block(const struct sy_attention *a, const struct sy_attention_data *data,
+                               int64_t head, int64_t first, int64_t rows, float *scores)
+{
+    float *room = scores + block_rows(a) * a->columns, factors[MOST_ROWS];
+    int64_t to = head_offset(a, &a->y, head) + first * a->y.row;
+    struct matrix q = take_matrix(&a->q, data->q, head_offset(a, &a->q, head) + first * a->q.row,
+                                  rows, a->depth, &room);
+    struct matrix k =
+        take_matrix(&a->k, data->k, head_offset(a, &a->k, head), a->depth, a->columns, &room);
+    struct matrix v =
+        take_matrix(&a->v, data->v, head_offset(a, &a->v, head), a->columns, a->width, &room);
+    float *y = a->y.narrow ? room : (float *)data->y + to;
+    int64_t y_stride = a->y.narrow || rows == 1 ? a->width : a->y.row;
+    dnnl_status_t status =
+        dnnl_sgemm(q.transposed, k.transposed, rows, a->columns, a->depth, a->scale, q.data,
+                   q.stride, k.data, k.stride, 0, scores, a->columns);
+    if (status != dnnl_success)
+        return status;
+    soften(a, data, head, first, rows, scores, factors);
+    status = dnnl_sgemm('N', v.transposed, rows, a->width, a->columns, 1, scores, a->columns,
+                        v.data, v.stride, 0, y, y_stride);
+    for (int64_t i = 0; i < rows && status == dnnl_success; i++)
+        row_times(y + i * y_stride, factors[i], a->width);
+    if (a->y.narrow && status == dnnl_success)
+        narrow_block(a, rows, y, (uint16_t *)data->y + to);
+    return status;
+}
+
+int sy_attention_run(const struct sy_attention *a, const struct sy_attention_data *data)
+{
+    int64_t size = block_rows(a), blocks = (a->rows + size - 1) / size, n = count_heads(a) * blocks;
+    int failed = 0;
+#pragma omp parallel for schedule(dynamic) reduction(|         \
+                                                     : failed) \
+    num_threads(a->n_threads) if (n > 1)
+    for (int64_t i = 0; i < n; i++) {
+        int64_t first = i % blocks * size;
+        float *own = data->scratch + omp_get_thread_num() * floats_of_thread(a);
+        failed |= one_block(a, data, i / blocks, first, SY_MIN(size, a->rows - first), own) !=
+                  dnnl_success;
+    }
+    return failed ? sy_error_set(SY_ENOMEM_HOST, "no memory for a product of matrices") : SY_OK;
+}

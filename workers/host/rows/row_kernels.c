@@ -1,0 +1,214 @@
+#include "workers/host/rows/row_kernels.h"
+
+#include <math.h>
+
+#include "runtime/base/assert.h"
+#include "workers/host/base/clones.h"
+#include "workers/host/rows/elementwise.h"
+
+SY_CLONES static float row_sum(const float *x, int64_t n)
+{
+    float sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < n; i++)
+        sum += x[i];
+    return sum;
+}
+
+/* Sums of the distances from `mean` and of their squares. The first would be 0 if `mean` were exact: among almost equal numbers its rounding
+ * is as large as the deviations are, so it is taken off again after the subtraction, which is exact there. */
+struct distances {
+    float sum, squares;
+};
+
+SY_CLONES static struct distances row_distances(const float *x, float mean, int64_t n)
+{
+    float sum = 0, squares = 0;
+#pragma omp simd reduction(+ : sum, squares)
+    for (int64_t i = 0; i < n; i++) {
+        float d = x[i] - mean;
+        sum += d;
+        squares += d * d;
+    }
+    return (struct distances){sum, squares};
+}
+
+#define STRETCH \
+    4096 /* floats that are summed as floats; their sums as doubles: a group may be a whole picture */
+
+static double long_sum(const float *x, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i += STRETCH)
+        sum += (double)row_sum(x + i, SY_MIN(n - i, STRETCH));
+    return sum;
+}
+
+/* rest: what the mean lacks; square: the mean square of the distances from it. */
+struct spread {
+    double rest, square;
+};
+
+static struct spread spread_around(const float *x, float mean, int64_t n)
+{
+    struct spread s = {0, 0};
+    for (int64_t i = 0; i < n; i += STRETCH) {
+        struct distances d = row_distances(x + i, mean, SY_MIN(n - i, STRETCH));
+        s.rest += (double)d.sum / (double)n;
+        s.square += (double)d.squares / (double)n;
+    }
+    return s;
+}
+
+static double variance_of(const struct spread *s)
+{
+    double variance = s->square - s->rest * s->rest;
+    return variance < 0 ? 0 : variance; /* NaN goes on */
+}
+
+/* Where the mean lacks more than the numbers deviate, so that hardly a digit of them is left, around a better one. */
+static struct spread spread_of(const float *x, float *mean, int64_t n)
+{
+    struct spread s = spread_around(x, *mean, n);
+    if (s.rest * s.rest > variance_of(&s)) {
+        *mean += (float)s.rest;
+        s = spread_around(x, *mean, n);
+    }
+    return s;
+}
+
+static float rate_of(double variance, float epsilon)
+{
+    return (float)(1 / sqrt(variance + (double)epsilon));
+}
+
+SY_CLONES static void row_normalise(const struct sy_layer_norm *n, const float *x, float mean,
+                                    float rest, float rate, float *out)
+{
+    const float *scale = n->scale, *bias = n->bias;
+    for (int64_t i = 0; i < n->columns; i++)
+        out[i] = (x[i] - mean - rest) * rate * scale[i] + (bias ? bias[i] : 0);
+}
+
+SY_CLONES static void row_add(const float *a, const float *b, float *out, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        out[i] = a[i] + b[i];
+}
+
+static void one_row(const struct sy_layer_norm *n, int64_t row)
+{
+    int64_t columns = n->columns;
+    const float *x = n->x + row * columns;
+    float *out = n->out + row * columns;
+    if (n->skip) {
+        float *sum = n->sum ? n->sum + row * columns : out;
+        row_add(x, n->skip + row * columns, sum, columns);
+        x = sum;
+    }
+    float mean = n->root ? 0 : (float)(long_sum(x, columns) / (double)columns);
+    struct spread s = n->root ? spread_around(x, 0, columns) : spread_of(x, &mean, columns);
+    if (n->root)
+        row_normalise(n, x, 0, 0, rate_of(s.square, n->epsilon), out);
+    else
+        row_normalise(n, x, mean, (float)s.rest, rate_of(variance_of(&s), n->epsilon), out);
+    if (n->narrow)
+        sy_elementwise_narrow(columns, out, n->narrow + row * columns);
+}
+
+void sy_row_layer_norm(const struct sy_layer_norm *n)
+{
+#pragma omp parallel for schedule(static) if (n->rows > 8)
+    for (int64_t row = 0; row < n->rows; row++)
+        one_row(n, row);
+}
+
+/* ---- group norm ------------------------------------------------------------------------------------------ */
+
+SY_CLONES static void scale_row(const float *x, float mean, float rest, float rate, float shift,
+                                float *out, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        out[i] = (x[i] - mean - rest) * rate + shift;
+}
+
+static void one_group(const struct sy_group_norm *n, int64_t k)
+{
+    int64_t channels = n->channels / n->groups, group = k % n->groups;
+    int64_t first = k * channels * n->spatial, count = channels * n->spatial;
+    float mean = (float)(long_sum(n->x + first, count) / (double)count);
+    struct spread s = spread_of(n->x + first, &mean, count);
+    float rate = rate_of(variance_of(&s), n->epsilon);
+    for (int64_t c = 0; c < channels; c++) {
+        int64_t at = n->per_group ? group : group * channels + c, row = first + c * n->spatial;
+        scale_row(n->x + row, mean, (float)s.rest, rate * n->scale[at], n->bias[at], n->out + row,
+                  n->spatial);
+    }
+}
+
+void sy_row_group_norm(const struct sy_group_norm *n)
+{
+#pragma omp parallel for schedule(static)
+    for (int64_t k = 0; k < n->images * n->groups; k++)
+        one_group(n, k);
+}
+
+/* ---- mean and variance ----------------------------------------------------------------------------------- */
+
+SY_CLONES static double row_sum_double(const float *x, int64_t n)
+{
+    double sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < n; i++)
+        sum += (double)x[i];
+    return sum;
+}
+
+SY_CLONES static double row_square_distance_double(const float *x, double mean, int64_t n)
+{
+    double sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < n; i++)
+        sum += ((double)x[i] - mean) * ((double)x[i] - mean);
+    return sum;
+}
+
+SY_CLONES static void scale_row_double(const float *x, double mean, double rate, float *out,
+                                       int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        out[i] = (float)(((double)x[i] - mean) * rate);
+}
+
+void sy_row_mean_variance(int64_t images, int64_t groups, int64_t inner, const float *x, float *out)
+{
+    double n = (double)(images * inner);
+#pragma omp parallel for schedule(static)
+    for (int64_t g = 0; g < groups; g++) {
+        double sum = 0, squares = 0;
+        for (int64_t i = 0; i < images; i++)
+            sum += row_sum_double(x + (i * groups + g) * inner, inner);
+        double mean = sum / n;
+        for (int64_t i = 0; i < images; i++)
+            squares += row_square_distance_double(x + (i * groups + g) * inner, mean, inner);
+        double rate = 1 / (sqrt(squares / n) + 1e-9);
+        for (int64_t i = 0; i < images; i++) {
+            int64_t at = (i * groups + g) * inner;
+            scale_row_double(x + at, mean, rate, out + at, inner);
+        }
+    }
+}
+
+/* ---- batch norm ------------------------------------------------------------------------------------------ */
+
+void sy_row_batch_norm(int64_t batch, int64_t channels, int64_t spatial, float epsilon,
+                       const float *const *in, float *out)
+{
+#pragma omp parallel for schedule(static)
+    for (int64_t row = 0; row < batch * channels; row++) {
+        int64_t c = row % channels;
+        float rate = in[1][c] / sqrtf(in[4][c] + epsilon), shift = in[2][c] - in[3][c] * rate;
+        for (int64_t i = 0; i < spatial; i++)
+            out[row * spatial + i] = in[0][row * spatial + i] * rate + shift;
+    }
+}

@@ -1,8 +1,0 @@
-/* For CPUs without AVX-512: 12 sums of 8 floats in 16 registers. */
-#include "workers/host/clones.h"
-
-#define LANES    8
-#define ROWS     6
-#define COMPILED SY_CLONES
-#define KERNELS  winograd_kernels_8
-#include "workers/host/winograd_kernels.h"

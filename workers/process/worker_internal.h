@@ -1,0 +1,83 @@
+/* What the worker's files share. */
+#ifndef SY_WORKERS_PROCESS_WORKER_INTERNAL_H
+#define SY_WORKERS_PROCESS_WORKER_INTERNAL_H
+
+#include <stdbool.h>
+
+#include "allocator/shared_memory.h"
+#include "loader/graph/engine.h"
+#include "runtime/device/device.h"
+#include "runtime/wire/messages.h"
+#include "workers/infer/transfer.h"
+#include "workers/process/worker_models.h"
+#include "workers/train/spill.h"
+#include "workers/train/train_run.h"
+
+struct sy_worker {
+    int fd, index;
+    bool shutdown;    /* SHUTDOWN was received */
+    bool device_lost; /* during training: the page says in which phase, and is left as it is */
+    struct sy_shared_memory page_memory, arrivals_memory, slab, image;
+    struct sy_control_page *page;
+    _Atomic uint32_t *arrivals;
+    struct sy_device *device;
+    struct sy_pool_memory *pool;
+    struct sy_stream *compute;
+    struct sy_event *run_done; /* engines that only enqueue: the end of a run */
+    const struct sy_engine_ops *engine;
+    const struct sy_trainer_ops *trainer;
+    struct sy_transfer *transfer;
+    struct sy_worker_models *models;
+
+    /* The run between its first LOAD and its RUN_DONE. */
+    bool loaded, fetching; /* fetching: it ends when its groups are there */
+    uint64_t run, run_model;
+    bool is_running; /* its layers are: between two turns it may be interrupted */
+    sy_ns received_ns;
+    sy_ns run_end_ns; /* of the last run, 0: none */
+
+    /* The training job between JOB_PREPARE and JOB_ENDED. */
+    struct sy_train_run *job;
+    uint64_t job_id;
+    bool job_started, has_turn,
+        winding_up;         /* winding_up: stopped without an evaluation, so it needs no turn */
+    int spill_file;         /* of the job, -1: none */
+    struct sy_spill *spill; /* of a job that was spilled, or may be */
+    struct sy_link_board *board;
+    uint64_t persistent_offset; /* of the job, in the pool */
+    bool leaving;               /* winding up, to go on in another worker */
+    bool stop_after_return, evaluate_after_return;
+    sy_ns turn_busy_ns;       /* computed in this turn */
+    uint32_t announced_epoch; /* the odd epoch that JOB_PAUSED was sent for */
+};
+
+void sy_worker_beat(void *worker);
+/* Beats; ECANCELED if the run that is on is interrupted. */
+int sy_worker_between_turns(void *worker);
+int sy_worker_send(struct sy_worker *worker, const struct sy_message *message);
+
+/* workers/process/worker_run.c: LOAD, RUN, CANCEL. A failure is reported by RUN_DONE; the status is that of the socket. */
+int sy_worker_load(struct sy_worker *worker, const struct sy_msg_load *load);
+int sy_worker_run(struct sy_worker *worker, const struct sy_msg_run *run);
+int sy_worker_fetch(struct sy_worker *worker, const struct sy_msg_fetch *fetch);
+int sy_worker_fetch_look(struct sy_worker *worker); /* a few times a second while it fetches */
+int sy_worker_cancel(struct sy_worker *worker, const struct sy_msg_cancel *cancel);
+
+/* workers/process/worker_job.c: the training job. */
+int sy_worker_job_prepare(struct sy_worker *worker, const struct sy_msg_job_prepare *prepare);
+/* Takes *file over and makes it -1, if the job is the one that is prepared. */
+int sy_worker_job_start(struct sy_worker *worker, const struct sy_msg_job_start *start, int *file);
+int sy_worker_job_turn(struct sy_worker *worker, const struct sy_msg_job_turn *turn);
+int sy_worker_job_leave(struct sy_worker *worker, const struct sy_msg_job_leave *leave);
+int sy_worker_job_spill(struct sy_worker *worker, const struct sy_msg_job_spill *spill);
+int sy_worker_job_return(struct sy_worker *worker, const struct sy_msg_job_return *msg);
+int sy_worker_job_stop(struct sy_worker *worker, const struct sy_msg_job_stop *stop);
+/* True: sy_worker_job_advance has something to do. */
+bool sy_worker_job_can_advance(const struct sy_worker *worker);
+/* One step, or a pause of at most 20 ms when the epoch is odd. */
+int sy_worker_job_advance(struct sy_worker *worker);
+/* On SHUTDOWN: ends the iteration and snapshots, whatever the epoch says, until `deadline`. */
+int sy_worker_job_wind_up(struct sy_worker *worker, sy_ns deadline);
+void sy_worker_job_forget(struct sy_worker *worker);
+
+#endif
