@@ -186,7 +186,7 @@ static const struct schema schemas[SY_OP_COUNT] = {
     [SY_OP_CONCAT_FROM_SEQUENCE] = {1, 1, 1, "axis=i new_axis=i"},
     [SY_OP_SPLIT_TO_SEQUENCE] = {1, 2, 1, "axis=i keepdims=i"},
     [SY_OP_SEQUENCE_MAP] = {1, MANY, MANY, "body=g"},
-    [SY_OP_OPTIONAL] = {0, 1, 1, ""},
+    [SY_OP_OPTIONAL] = {0, 1, 1, "type=p"},
     [SY_OP_OPTIONAL_HAS_ELEMENT] = {0, 1, 1, ""},
     [SY_OP_OPTIONAL_GET_ELEMENT] = {1, 1, 1, ""},
     [SY_OP_SCAN] = {1, MANY, MANY,
@@ -378,6 +378,7 @@ static const struct {
     {ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOATS, 'F', "floats"},
     {ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS, 'I', "whole numbers"},
     {ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRINGS, 'S', "strings"},
+    {ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TYPE_PROTO, 'p', "a type"},
 };
 
 /* Words that a string attribute may be, of these operators; what ONNX does not know may not be taken for what it is without the attribute. */
