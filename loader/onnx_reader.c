@@ -289,7 +289,8 @@ static int find_operator(const Onnx__NodeProto *from, enum sy_op *op)
     if (!*domain || strcmp(domain, "ai.onnx") == 0 ||
         (norm && strcmp(domain, "com.microsoft") == 0))
         return sy_op_from_name(type, op);
-    if (strcmp(domain, "com.microsoft") != 0 && strcmp(domain, "ai.onnx.ml") != 0)
+    if (strcmp(domain, "com.microsoft") != 0 && strcmp(domain, "ai.onnx.ml") != 0 &&
+        strcmp(domain, "ai.onnx.preview.training") != 0)
         return sy_error_set(SY_EUNSUPPORTED, "operators of domain '%.60s' are not supported",
                             domain);
     snprintf(name, sizeof name, "%.40s.%.100s", domain, type);
