@@ -19,6 +19,8 @@ struct sy_at_plan {
     bool *is_read; /* per node: it is run */
     struct sy_at_stretches *stretches;
     struct sy_at_value **constants;
+    struct sy_at_value **strings; /* constants too, in the heap of the run that strings_lent is of */
+    uint64_t strings_lent;
     struct sy_at_node **made;        /* per node */
     struct sy_at_plan *(*bodies)[2]; /* per node: else and then, or a Loop's body */
 };
@@ -60,6 +62,8 @@ static void plan_destroy(struct sy_at_plan *p)
         return;
     for (int t = 0; p->constants && t < p->graph->n_tensors; t++)
         sy_at_value_drop(&none, p->constants[t]);
+    for (int t = 0; p->strings && t < p->graph->n_tensors; t++)
+        sy_at_value_drop(&none, p->strings[t]);
     for (int n = 0; n < p->graph->n_nodes; n++) {
         if (p->made)
             sy_at_node_free(p->made[n]);
@@ -71,6 +75,7 @@ static void plan_destroy(struct sy_at_plan *p)
     free(p->uses);
     free(p->is_read);
     free(p->constants);
+    free(p->strings);
     free(p->made);
     free(p->bodies);
     free(p);
@@ -156,9 +161,11 @@ static int plan_fill(struct sy_at_plan *p, struct sy_at_identity *who)
     p->uses = calloc(t, sizeof *p->uses);
     p->is_read = calloc(n, sizeof *p->is_read);
     p->constants = calloc(t, sizeof *p->constants);
+    p->strings = calloc(t, sizeof *p->strings);
     p->made = calloc(n, sizeof *p->made);
     p->bodies = calloc(n, sizeof *p->bodies);
-    if (!p->last_use || !p->uses || !p->is_read || !p->constants || !p->made || !p->bodies)
+    if (!p->last_use || !p->uses || !p->is_read || !p->constants || !p->strings || !p->made ||
+        !p->bodies)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a graph of %zu nodes", n);
     memset(p->last_use, 0xff, t * sizeof *p->last_use);
     plan_last_uses(p);
@@ -258,14 +265,29 @@ static int step(struct sy_at_frame *f, struct sy_at_plan *p, int n)
     return status;
 }
 
-static int take_strings(struct sy_at_state *state, const struct sy_tensor *t,
-                        struct sy_at_value **out)
+static int take_string(struct sy_at_state *state, const struct sy_tensor *t,
+                       struct sy_at_value **out)
 {
     int64_t dims[SY_MAX_RANK];
     for (int d = 0; d < t->shape.rank; d++)
         dims[d] = t->shape.dims[d].fixed;
     SY_TRY(sy_at_value_new(state, t->dtype, t->shape.rank, dims, out));
     return sy_strings_take(t->name, t->data, t->data_bytes, (*out)->a.n, (*out)->a.data);
+}
+
+/* String constants, once a run however often the graph is run in it. */
+static int take_strings(struct sy_at_state *state, struct sy_at_plan *p)
+{
+    const struct sy_graph *g = p->graph;
+    if (p->strings_lent == sy_strings_lent())
+        return SY_OK;
+    p->strings_lent = 0;
+    sy_at_values_drop(state, p->strings, g->n_tensors);
+    for (int t = 0; t < g->n_tensors; t++)
+        if (g->tensors[t].data && g->tensors[t].dtype == SY_DTYPE_STRING)
+            SY_TRY(take_string(state, &g->tensors[t], &p->strings[t]));
+    p->strings_lent = sy_strings_lent();
+    return SY_OK;
 }
 
 static int frame_start(struct sy_at_frame *f, struct sy_at_plan *p,
@@ -279,10 +301,10 @@ static int frame_start(struct sy_at_frame *f, struct sy_at_plan *p,
     if (!f->values || !f->uses || !f->done)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a graph's values");
     memcpy(f->uses, p->uses, n_tensors * sizeof *f->uses);
+    SY_TRY(take_strings(f->state, p));
     for (int t = 0; t < g->n_tensors; t++) {
-        f->values[t] = p->constants[t] ? sy_at_value_ref(p->constants[t]) : NULL;
-        if (g->tensors[t].data && !f->values[t])
-            SY_TRY(take_strings(f->state, &g->tensors[t], &f->values[t]));
+        struct sy_at_value *v = p->constants[t] ? p->constants[t] : p->strings[t];
+        f->values[t] = v ? sy_at_value_ref(v) : NULL;
     }
     for (int i = 0; i < g->n_inputs; i++)
         if (inputs[i] && !f->values[g->inputs[i]])
