@@ -18,7 +18,7 @@ static const struct sy_expander_line *const families[] = {
     sy_expanders_microsoft, sy_expanders_attention, sy_expanders_attend,   sy_expanders_decoder,
     sy_expanders_resize,    sy_expanders_quantized, sy_expanders_sequence, sy_expanders_control,
     sy_expanders_learn,     sy_expanders_various,   sy_expanders_sizes,    sy_expanders_trees,
-    sy_expanders_svm};
+    sy_expanders_svm,       sy_expanders_training};
 
 static sy_expander *find(enum sy_op op)
 {
@@ -148,6 +148,8 @@ int sy_expand_node(struct sy_infer *in, int n, bool *replaced)
         !sy_expand_reduces_bool(in, node))
         return SY_OK;
     if (node->op == SY_OP_NON_ZERO && !sy_expand_is_constant(in, node))
+        return SY_OK;
+    if (node->op == SY_OP_DROPOUT && !sy_expand_drops(in, node))
         return SY_OK;
     if (node->op == SY_OP_SPLIT && !sy_expand_splits_sizes(in, node))
         return SY_OK;

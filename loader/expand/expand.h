@@ -31,6 +31,8 @@ int sy_expand_grow(struct sy_infer *in);
 bool sy_expand_is_decided(const struct sy_infer *in, const struct sy_node *node);
 /* Whether the node is a ReduceMax or ReduceMin of bool. */
 bool sy_expand_reduces_bool(const struct sy_infer *in, const struct sy_node *node);
+/* Whether the node is a Dropout that drops, or that the run tells whether to. */
+bool sy_expand_drops(const struct sy_infer *in, const struct sy_node *node);
 /* Whether the node is a Split of a list of open sizes. */
 bool sy_expand_splits_sizes(const struct sy_infer *in, const struct sy_node *node);
 /* Whether the node's first input is a constant. */
@@ -113,7 +115,9 @@ struct sy_expander_line {
 extern const struct sy_expander_line sy_expanders_microsoft[], sy_expanders_attention[],
     sy_expanders_attend[], sy_expanders_decoder[], sy_expanders_resize[], sy_expanders_quantized[],
     sy_expanders_sequence[], sy_expanders_control[], sy_expanders_learn[], sy_expanders_various[],
-    sy_expanders_sizes[];
+    sy_expanders_sizes[], sy_expanders_training[];
+/* Scan of opset 8, whose operands have a batch in front: a Scan for each row of it. (expand_batch_scan.c) */
+sy_expander sy_expand_batch_scan;
 
 /* ---- sequences ---- */
 

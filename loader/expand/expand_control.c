@@ -364,8 +364,6 @@ static int open_scan(struct scan *s)
     struct sy_expand *e = s->e;
     int formal = (int)sy_node_int(e->node, "formal", e->node->n_inputs);
     int64_t scanned = sy_node_int(e->node, "num_scan_inputs", 0);
-    if (e->node->opset < 9)
-        return sy_expand_fail(e, SY_EUNSUPPORTED, "Scan of opset 8, which has a batch of its own");
     for (int i = 0; i < e->node->n_attrs && !s->body; i++)
         if (e->node->attrs[i].kind == SY_ATTR_GRAPH) {
             s->body = e->node->attrs[i].graph;
@@ -521,6 +519,8 @@ static int expand_scan(struct sy_expand *e)
 {
     struct scan s = {.e = e};
     int *ids = NULL, status;
+    if (e->node->opset < 9)
+        return sy_expand_batch_scan(e);
     SY_TRY_GOTO(open_scan(&s), out);
     SY_TRY_GOTO(change_body(&s), out);
     SY_TRY_GOTO(sy_graph_alloc((size_t)(2 + e->node->n_inputs + s.n_results), sizeof *ids, &ids),

@@ -275,7 +275,7 @@ static int expand_optional(struct sy_expand *e)
 {
     int tensor = sy_expand_input(e, 0);
     if (tensor < 0)
-        return sy_expand_fail(e, SY_EUNSUPPORTED, "an optional that holds nothing");
+        return sy_expand_put_off(e, "an optional that holds nothing");
     if (e->in->sequences[tensor])
         return expand_copy(e);
     sy_expand_result(e, 0, tensor);
@@ -289,7 +289,35 @@ static int expand_has_element(struct sy_expand *e)
     return e->status;
 }
 
+/* ---- what comes in and goes out (list_ends.h) ---------------------------------------------------- */
+
+static int expand_list(struct sy_expand *e)
+{
+    return sy_expand_put_off(e, "how many tensors input '%.80s' has is the request's",
+                             e->node->name);
+}
+
+/* A list that import knows, or a tensor that an optional holds, is its own output (LE2): the other parts are none. */
+static int expand_parts(struct sy_expand *e)
+{
+    int list = sy_expand_input(e, 0);
+    if (list < 0)
+        return sy_expand_fail(e, SY_ECORRUPT, "no input");
+    bool is_tensor = !e->in->sequences[list];
+    if (is_tensor && sy_node_int(e->node, "sequence", 0))
+        return sy_expand_fail(
+            e, SY_ECORRUPT, "output '%.80s' is declared a sequence and is a tensor", e->node->name);
+    for (int k = 1; k < e->node->n_outputs; k++)
+        new_result(e, k, 0);
+    if (!is_tensor)
+        return expand_copy(e);
+    sy_expand_result(e, 0, list);
+    return e->status;
+}
+
 const struct sy_expander_line sy_expanders_sequence[] = {
+    {SY_OP_LIST_OF_PARTS, expand_list},
+    {SY_OP_PARTS_OF_LIST, expand_parts},
     {SY_OP_SEQUENCE_EMPTY, expand_empty},
     {SY_OP_SEQUENCE_CONSTRUCT, expand_construct},
     {SY_OP_SEQUENCE_INSERT, expand_insert},

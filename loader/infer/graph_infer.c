@@ -237,27 +237,11 @@ static bool reads_at_run(const struct sy_infer *in, const struct sy_node *node)
     return false;
 }
 
-/* The node is one that the run does not have, or has one in a body. */
-static const struct sy_node *find_map(const struct sy_node *node)
+static void put_off(struct sy_infer *in, const struct sy_node *node)
 {
-    const struct sy_node *found = node->op == SY_OP_SEQUENCE_MAP ? node : NULL;
-    for (int i = 0; i < node->n_attrs && !found; i++) {
-        const struct sy_graph *body = node->attrs[i].graph;
-        for (int n = 0; body && n < body->n_nodes && !found; n++)
-            found = find_map(&body->nodes[n]);
-    }
-    return found;
-}
-
-static int put_off(struct sy_infer *in, const struct sy_node *node)
-{
-    const struct sy_node *map = find_map(node);
-    if (map)
-        return sy_infer_fail(map, SY_EUNSUPPORTED, "a sequence whose length is known at run only");
     for (int i = 0; i < node->n_outputs; i++)
         if (node->outputs[i] >= 0)
             in->at_run[node->outputs[i]] = true;
-    return SY_OK;
 }
 
 /* Node n as it was, without what was being put in its place; it waits for the run. */
@@ -268,7 +252,7 @@ static int restore(struct sy_infer *in, int n, int n_nodes, const struct sy_node
     in->graph->n_nodes = n_nodes;
     sy_node_finish(&in->graph->nodes[n]);
     in->graph->nodes[n] = *was;
-    SY_TRY(put_off(in, &in->graph->nodes[n]));
+    put_off(in, &in->graph->nodes[n]);
     return sy_expand_grow(in); /* what was begun left tensors */
 }
 
@@ -285,8 +269,10 @@ static int infer_or_put_off(struct sy_infer *in, int n)
     struct sy_facts known = {0};
     bool needs_run = false;
     int n_nodes = in->graph->n_nodes;
-    if (reads_at_run(in, &in->graph->nodes[n]))
-        return put_off(in, &in->graph->nodes[n]);
+    if (reads_at_run(in, &in->graph->nodes[n])) {
+        put_off(in, &in->graph->nodes[n]);
+        return SY_OK;
+    }
     if (in->facts)
         SY_TRY(sy_facts_save(in->facts, &known));
     int status = sy_node_clone(&in->graph->nodes[n], &was);

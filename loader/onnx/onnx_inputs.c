@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "loader/list_ends.h"
 #include "loader/onnx/onnx_internal.h"
 #include "runtime/base/printable.h"
 #include "runtime/base/status.h"
@@ -214,7 +215,7 @@ int sy_onnx_read_input(struct sy_onnx_reader *r, const Onnx__ValueInfoProto *inf
     SY_TRY(check_name("input", name));
     if (!info->type || info->type->value_case != ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE ||
         !info->type->tensor_type)
-        return sy_error_set(SY_EUNSUPPORTED, "input '%.120s' is not a tensor", name);
+        return sy_onnx_read_list_input(r, info);
     enum sy_dtype dtype = (enum sy_dtype)info->type->tensor_type->elem_type;
     if (sy_dtype_bytes(dtype) == 0)
         return sy_error_set(SY_EUNSUPPORTED,
@@ -242,7 +243,8 @@ int sy_onnx_read_outputs(struct sy_onnx_reader *r)
     const Onnx__GraphProto *graph = r->proto;
     if (graph->n_output == 0)
         return sy_error_set(SY_ECORRUPT, "the graph has no outputs");
-    SY_TRY(sy_graph_alloc(graph->n_output, sizeof *r->graph->outputs, &r->graph->outputs));
+    SY_TRY(sy_graph_alloc(graph->n_output * SY_LIST_PARTS, sizeof *r->graph->outputs,
+                          &r->graph->outputs));
     for (size_t i = 0; i < graph->n_output; i++) {
         int tensor;
         if (!r->outer)
@@ -251,7 +253,10 @@ int sy_onnx_read_outputs(struct sy_onnx_reader *r)
         if (tensor < 0)
             return sy_error_set(SY_ECORRUPT, "no node makes output '%.120s'",
                                 sy_onnx_text(graph->output[i]->name));
-        r->graph->outputs[r->graph->n_outputs++] = tensor;
+        if (!r->outer && sy_onnx_is_list(graph->output[i]))
+            SY_TRY(sy_onnx_add_list_output(r, graph->output[i], tensor));
+        else
+            r->graph->outputs[r->graph->n_outputs++] = tensor;
     }
     return SY_OK;
 }

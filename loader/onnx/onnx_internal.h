@@ -55,6 +55,13 @@ int sy_onnx_read_bodies(struct sy_onnx_reader *r, const Onnx__NodeProto *from,
 int sy_onnx_inline_functions(Onnx__ModelProto *model);
 /* An input of the graph. (onnx_inputs.c) */
 int sy_onnx_read_input(struct sy_onnx_reader *r, const Onnx__ValueInfoProto *info);
+/* An input that is a sequence or an optional: inputs for its parts, and the node that makes it of them. EUNSUPPORTED: of something else than tensors, or
+ * a part has the name of another input. (onnx_lists.c) */
+int sy_onnx_read_list_input(struct sy_onnx_reader *r, const Onnx__ValueInfoProto *info);
+/* Whether the file says that it is a sequence or an optional. */
+bool sy_onnx_is_list(const Onnx__ValueInfoProto *info);
+/* Outputs for the parts of `tensor`, which is one. */
+int sy_onnx_add_list_output(struct sy_onnx_reader *r, const Onnx__ValueInfoProto *info, int tensor);
 /* The graph's outputs, when all nodes were read. (onnx_inputs.c) */
 int sy_onnx_read_outputs(struct sy_onnx_reader *r);
 /* Fills r->graph from r->proto. (onnx_reader.c) */

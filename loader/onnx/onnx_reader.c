@@ -7,6 +7,7 @@
 
 #include "loader/graph/graph_internal.h"
 #include "loader/graph/string_tensor.h"
+#include "loader/list_ends.h"
 #include "loader/onnx/name_map.h"
 #include "loader/onnx/onnx_internal.h"
 #include "loader/onnx/protobuf_nesting.h"
@@ -132,6 +133,8 @@ static int read_attribute(struct sy_onnx_reader *r, int node, Onnx__AttributePro
         if (from->g)
             return SY_OK;
         break;
+    case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TYPE_PROTO: /* of an Optional, whose readers know what they take */
+        return SY_OK;
     default:
         break;
     }
@@ -286,7 +289,8 @@ static int find_operator(const Onnx__NodeProto *from, enum sy_op *op)
     if (!*domain || strcmp(domain, "ai.onnx") == 0 ||
         (norm && strcmp(domain, "com.microsoft") == 0))
         return sy_op_from_name(type, op);
-    if (strcmp(domain, "com.microsoft") != 0 && strcmp(domain, "ai.onnx.ml") != 0)
+    if (strcmp(domain, "com.microsoft") != 0 && strcmp(domain, "ai.onnx.ml") != 0 &&
+        strcmp(domain, "ai.onnx.preview.training") != 0)
         return sy_error_set(SY_EUNSUPPORTED, "operators of domain '%.60s' are not supported",
                             domain);
     snprintf(name, sizeof name, "%.40s.%.100s", domain, type);
@@ -341,13 +345,13 @@ static int name_node(const Onnx__NodeProto *node, int opset, int status)
 static int read_nodes(struct sy_onnx_reader *r)
 {
     const Onnx__GraphProto *graph = r->proto;
+    int n = r->graph->n_nodes; /* inputs that are lists have nodes */
     for (size_t i = 0; i < graph->n_node; i++) {
         int status = is_constant_node(graph->node[i]) ? read_constant_node(r, graph->node[i])
                                                       : read_node(r, graph->node[i]);
         if (status < 0)
             return name_node(graph->node[i], r->opset, status);
     }
-    int n = 0;
     for (size_t i = 0; i < graph->n_node; i++) {
         if (is_constant_node(graph->node[i]))
             continue;
@@ -402,7 +406,8 @@ int sy_onnx_read_graph(struct sy_onnx_reader *r)
         SY_TRY(sy_onnx_read_tensor(r, graph->initializer[i], name, &tensor));
         sy_name_map_set(&r->map, name, tensor);
     }
-    SY_TRY(sy_graph_alloc(graph->n_input, sizeof *r->graph->inputs, &r->graph->inputs));
+    SY_TRY(sy_graph_alloc(graph->n_input * SY_LIST_PARTS, sizeof *r->graph->inputs,
+                          &r->graph->inputs));
     for (size_t i = 0; i < graph->n_input; i++)
         SY_TRY(sy_onnx_read_input(r, graph->input[i]));
     SY_TRY(read_nodes(r));

@@ -186,7 +186,11 @@ static const struct schema schemas[SY_OP_COUNT] = {
     [SY_OP_CONCAT_FROM_SEQUENCE] = {1, 1, 1, "axis=i new_axis=i"},
     [SY_OP_SPLIT_TO_SEQUENCE] = {1, 2, 1, "axis=i keepdims=i"},
     [SY_OP_SEQUENCE_MAP] = {1, MANY, MANY, "body=g"},
-    [SY_OP_OPTIONAL] = {0, 1, 1, ""},
+    [SY_OP_STEP_ADAGRAD] = {3, MANY, MANY, "decay_factor=f epsilon=f norm_coefficient=f"},
+    [SY_OP_STEP_ADAM] = {3, MANY, MANY,
+                         "alpha=f beta=f epsilon=f norm_coefficient=f norm_coefficient_post=f"},
+    [SY_OP_STEP_MOMENTUM] = {3, MANY, MANY, "alpha=f beta=f mode=s norm_coefficient=f"},
+    [SY_OP_OPTIONAL] = {0, 1, 1, "type=p"},
     [SY_OP_OPTIONAL_HAS_ELEMENT] = {0, 1, 1, ""},
     [SY_OP_OPTIONAL_GET_ELEMENT] = {1, 1, 1, ""},
     [SY_OP_SCAN] = {1, MANY, MANY,
@@ -378,6 +382,7 @@ static const struct {
     {ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOATS, 'F', "floats"},
     {ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS, 'I', "whole numbers"},
     {ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRINGS, 'S', "strings"},
+    {ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TYPE_PROTO, 'p', "a type"},
 };
 
 /* Words that a string attribute may be, of these operators; what ONNX does not know may not be taken for what it is without the attribute. */
@@ -417,6 +422,7 @@ static const struct {
     {SY_OP_GRID_SAMPLE, "padding_mode", "zeros border reflection "},
     {SY_OP_TF_IDF, "mode", "TF IDF TFIDF "},
     {SY_OP_TENSOR_SCATTER, "mode", "linear circular "},
+    {SY_OP_STEP_MOMENTUM, "mode", "standard nesterov "},
     {SY_OP_CAST, "round_mode", "up down nearest "}, /* of float8, which is refused */
     {SY_OP_CAST_LIKE, "round_mode", "up down nearest "},
 };

@@ -191,16 +191,9 @@ static int keep_dropout(struct sy_infer *in, struct sy_node *node)
 
 int sy_rule_dropout(struct sy_infer *in, struct sy_node *node)
 {
-    int n = 0;
-    int64_t training = 0;
     const struct sy_tensor *x;
-    if (!sy_infer_is_known(in, node, 2))
+    if (!sy_infer_is_known(in, node, 2)) /* only here when trained: else it was written out */
         return sy_infer_fail(node, SY_EUNSUPPORTED, "training_mode must be known at import");
-    if (sy_node_input(node, 2) >= 0)
-        SY_TRY(sy_infer_ints(in, node, 2, "training_mode", 1, &n, &training));
-    if (training && !in->for_training)
-        return sy_infer_fail(node, SY_EUNSUPPORTED,
-                             "training_mode is true; export the model for inference");
     SY_TRY(sy_infer_need(in, node, 0, &x));
     struct sy_shape shape = x->shape;
     enum sy_dtype dtype = x->dtype;

@@ -126,8 +126,10 @@ static bool read_varint(const unsigned char *bytes, size_t n, size_t *at, uint64
     return false;
 }
 
-/* A SequenceProto: name 1, kind of elements 2, tensors 3. The messages that the loader knows have no such. */
-static int read_sequence(const unsigned char *bytes, size_t n, struct onnx_array *out, int room)
+/* A SequenceProto or an OptionalProto: name 1, kind of elements 2, tensors 3, of an optional its sequence 5. The messages that the loader knows have
+ * no such. *has: there is a sequence in the optional. */
+static int read_list(const unsigned char *bytes, size_t n, struct onnx_array *out, int room,
+                     bool *has)
 {
     int count = 0;
     for (size_t at = 0; at < n;) {
@@ -140,6 +142,10 @@ static int read_sequence(const unsigned char *bytes, size_t n, struct onnx_array
             return -1;
         if (key >> 3 == 3 && (count == room || !read_tensor(bytes + at, value, &out[count++])))
             return -1;
+        if (key >> 3 == 5) {
+            *has = true;
+            return read_list(bytes + at, value, out, room, &(bool){false});
+        }
         at += value;
     }
     return count;
@@ -153,9 +159,75 @@ int onnx_array_read(const char *path, struct onnx_array *out, int room, char *te
     snprintf(text, text_bytes, "test data: %s is not a tensor of a known type", path);
     if (sy_file_read_range(path, 0, UINT64_MAX, &bytes, &n) < 0)
         return -1;
-    int count = room > 0 && read_tensor(bytes, n, out) ? 1 : read_sequence(bytes, n, out, room);
+    int count =
+        room > 0 && read_tensor(bytes, n, out) ? 1 : read_list(bytes, n, out, room, &(bool){false});
     free(bytes);
     return count;
+}
+
+/* The elements of n tensors one behind the other; strings as one block. */
+static bool join(const struct onnx_array *items, int n, struct onnx_array *out)
+{
+    bool strings = out->dtype == SY_DTYPE_STRING;
+    size_t head = strings ? SY_STRING_HEAD : 0, at = head;
+    for (int i = 0; i < n; i++) {
+        out->shape.dims[0].fixed += sy_shape_elements(&items[i].shape, 1);
+        out->bytes += items[i].bytes - head;
+    }
+    out->bytes += head;
+    out->data = calloc(out->bytes + 1, 1);
+    for (int i = 0; out->data && i < n; i++) {
+        size_t more = items[i].bytes - head;
+        if (more > 0)
+            memcpy((char *)out->data + at, (char *)items[i].data + head, more);
+        at += more;
+    }
+    if (out->data && strings)
+        sy_string_block_end((char *)out->data + head, at - head);
+    return out->data;
+}
+
+static bool shapes_of(const struct onnx_array *items, int n, int least_rank, struct onnx_array *out)
+{
+    int rank = least_rank;
+    for (int i = 0; i < n; i++)
+        rank = items[i].shape.rank > rank ? items[i].shape.rank : rank;
+    out->shape = (struct sy_shape){.rank = 2, .dims = {{n, 0}, {rank, 0}}};
+    out->bytes = (size_t)n * (size_t)rank * sizeof(int64_t);
+    int64_t *to = calloc(out->bytes + 1, 1);
+    out->data = to;
+    for (int i = 0; to && i < n; i++)
+        for (int d = 0; d < rank; d++)
+            *to++ = d < items[i].shape.rank ? items[i].shape.dims[d].fixed : -1;
+    return out->data;
+}
+
+int onnx_parts_read(const char *path, enum sy_dtype dtype, int rank, struct onnx_array *out,
+                    char *text, size_t text_bytes)
+{
+    enum { MOST = 256 };
+    static struct onnx_array items[MOST];
+    unsigned char *bytes;
+    size_t n;
+    bool has = false;
+    snprintf(text, text_bytes, "test data: %s is no sequence of tensors of a known type", path);
+    if (sy_file_read_range(path, 0, UINT64_MAX, &bytes, &n) < 0)
+        return -1;
+    int count = read_list(bytes, n, items, MOST, &has);
+    free(bytes);
+    if (count < 0)
+        return -1;
+    out[0] = (struct onnx_array){.dtype = dtype, .shape = {.rank = 1}};
+    out[1] = (struct onnx_array){.dtype = SY_DTYPE_I64};
+    out[2] = (struct onnx_array){
+        .dtype = SY_DTYPE_BOOL, .shape = {.rank = 1, .dims = {{1, 0}}}, .bytes = 1};
+    out[2].data = calloc(1, 1);
+    bool ok = out[2].data && join(items, count, &out[0]) && shapes_of(items, count, rank, &out[1]);
+    if (ok)
+        *(bool *)out[2].data = has;
+    for (int i = 0; i < count; i++)
+        free(items[i].data);
+    return ok ? 3 : -1;
 }
 
 /* ---- comparing ---------------------------------------------------------------------------------- */

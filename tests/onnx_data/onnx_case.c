@@ -10,6 +10,7 @@
 #include "loader/graph/engine.h"
 #include "loader/graph/graph_bind.h"
 #include "loader/graph/string_tensor.h"
+#include "loader/list_ends.h"
 #include "runtime/base/status.h"
 #include "tests/rigs/engine_rig.h"
 
@@ -125,16 +126,51 @@ static int load(const char *folder, struct loaded *model)
 
 /* ---- one data set ------------------------------------------------------------------------------- */
 
-static int read_arrays(const char *set, const char *kind, struct onnx_array *arrays, char *text,
-                       size_t text_bytes)
+/* Inputs or outputs of a graph. */
+struct ends {
+    const struct sy_graph *graph;
+    const int *tensors;
+    int n;
+};
+
+static bool is_part(const struct ends *ends, int i, int of, const char *end)
+{
+    char name[1200];
+    if (i >= ends->n)
+        return false;
+    snprintf(name, sizeof name, "%s%s", ends->graph->tensors[ends->tensors[of]].name, end);
+    return strcmp(ends->graph->tensors[ends->tensors[i]].name, name) == 0;
+}
+
+/* One file: a tensor, the tensors of a sequence that import knows, or the parts of another. */
+static int read_end(const struct ends *ends, int at, const char *path, struct onnx_array *arrays,
+                    char *text, size_t text_bytes)
+{
+    if (!is_part(ends, at + 1, at, SY_LIST_SHAPES))
+        return onnx_array_read(path, &arrays[at], MAX_TENSORS - at, text, text_bytes);
+    struct onnx_array parts[SY_LIST_PARTS];
+    const struct sy_tensor *all = &ends->graph->tensors[ends->tensors[at]],
+                           *shapes = &ends->graph->tensors[ends->tensors[at + 1]];
+    bool is_input = sy_graph_is_input(ends->graph, ends->tensors[at]);
+    int rank =
+        is_input && sy_dim_is_number(shapes->shape.dims[1]) ? (int)shapes->shape.dims[1].fixed : 0;
+    if (onnx_parts_read(path, all->dtype, rank, parts, text, text_bytes) < 0)
+        return -1;
+    int n = is_part(ends, at + 2, at, SY_LIST_HAS) ? 3 : 2;
+    memcpy(&arrays[at], parts, (size_t)n * sizeof *parts);
+    return n;
+}
+
+static int read_arrays(const char *set, const char *kind, const struct ends *ends,
+                       struct onnx_array *arrays, char *text, size_t text_bytes)
 {
     int n = 0;
-    for (int file = 0; file < MAX_TENSORS; file++) {
+    for (int file = 0; file < MAX_TENSORS && n + SY_LIST_PARTS < MAX_TENSORS; file++) {
         char path[4096];
         snprintf(path, sizeof path, "%s/%s_%d.pb", set, kind, file);
         if (access(path, R_OK) != 0)
             break;
-        int more = onnx_array_read(path, &arrays[n], MAX_TENSORS - n, text, text_bytes);
+        int more = read_end(ends, n, path, arrays, text, text_bytes);
         if (more < 0)
             return -1;
         n += more;
@@ -270,8 +306,12 @@ static enum onnx_verdict run_set(struct loaded *model, const char *set, double s
     static struct data_set d;
     char why[512];
     memset(&d, 0, sizeof d);
-    d.n_inputs = read_arrays(set, "input", d.inputs, text, text_bytes);
-    d.n_outputs = d.n_inputs < 0 ? -1 : read_arrays(set, "output", d.outputs, text, text_bytes);
+    const struct sy_graph *open = model->open;
+    struct ends in = {open, open->inputs, open->n_inputs},
+                out = {open, open->outputs, open->n_outputs};
+    d.n_inputs = read_arrays(set, "input", &in, d.inputs, text, text_bytes);
+    d.n_outputs =
+        d.n_inputs < 0 ? -1 : read_arrays(set, "output", &out, d.outputs, text, text_bytes);
     if (d.n_outputs < 0)
         return ONNX_FAILED;
     if (model->open->n_symbols > 0 && d.n_inputs <= model->open->n_inputs &&

@@ -1,4 +1,4 @@
-/* Node after node: plans (a graph, with what was made for its nodes), frames (its values in one run), If and Loop. */
+/* Node after node: plans (a graph, with what was made for its nodes), frames (its values in one run). */
 #include "workers/host/at_run/at_run.h"
 
 #include <stdlib.h>
@@ -12,23 +12,31 @@
 
 enum { MOST_OPERANDS = 1024 };
 
-struct plan {
+struct sy_at_plan {
     const struct sy_graph *graph;
     int *last_use; /* per tensor: the last node that reads it; n_nodes for outputs; -1: nobody */
     int *uses;     /* per tensor: by nodes that are run, and 1 of an output */
     bool *is_read; /* per node: it is run */
     struct sy_at_stretches *stretches;
     struct sy_at_value **constants;
-    struct sy_at_node **made;  /* per node */
-    struct plan *(*bodies)[2]; /* per node: else and then, or a Loop's body */
+    struct sy_at_value *
+        *strings; /* constants too, in the heap of the run that strings_lent is of */
+    uint64_t strings_lent;
+    struct sy_at_node **made;        /* per node */
+    struct sy_at_plan *(*bodies)[2]; /* per node: else and then, or a Loop's body */
 };
 
 struct sy_at_run {
-    struct plan *plan;
+    struct sy_at_plan *plan;
     struct sy_at_state state;
     struct sy_at_value **outputs;
     bool *is_param; /* per input */
 };
+
+const struct sy_graph *sy_at_plan_graph(const struct sy_at_plan *p)
+{
+    return p->graph;
+}
 
 static struct {
     int (*turn)(void *ctx);
@@ -48,13 +56,15 @@ int sy_at_run_between_turns(void)
 
 /* ---- plans --------------------------------------------------------------------------------------- */
 
-static void plan_destroy(struct plan *p)
+static void plan_destroy(struct sy_at_plan *p)
 {
     struct sy_at_state none = {0};
     if (!p)
         return;
     for (int t = 0; p->constants && t < p->graph->n_tensors; t++)
         sy_at_value_drop(&none, p->constants[t]);
+    for (int t = 0; p->strings && t < p->graph->n_tensors; t++)
+        sy_at_value_drop(&none, p->strings[t]);
     for (int n = 0; n < p->graph->n_nodes; n++) {
         if (p->made)
             sy_at_node_free(p->made[n]);
@@ -66,12 +76,13 @@ static void plan_destroy(struct plan *p)
     free(p->uses);
     free(p->is_read);
     free(p->constants);
+    free(p->strings);
     free(p->made);
     free(p->bodies);
     free(p);
 }
 
-static int plan_constants(struct plan *p)
+static int plan_constants(struct sy_at_plan *p)
 {
     for (int t = 0; t < p->graph->n_tensors; t++) {
         const struct sy_tensor *from = &p->graph->tensors[t];
@@ -89,7 +100,7 @@ static int plan_constants(struct plan *p)
     return SY_OK;
 }
 
-static void plan_last_uses(struct plan *p)
+static void plan_last_uses(struct sy_at_plan *p)
 {
     const struct sy_graph *g = p->graph;
     for (int n = 0; n < g->n_nodes; n++)
@@ -110,42 +121,52 @@ static void plan_last_uses(struct plan *p)
         p->uses[g->outputs[i]]++;
 }
 
-static int plan_create(const struct sy_graph *graph, struct sy_at_identity *who, struct plan **out);
+static int plan_create(const struct sy_graph *graph, struct sy_at_identity *who,
+                       struct sy_at_plan **out);
 
-static int plan_bodies(struct plan *p, int n, struct sy_at_identity *who)
+/* Body `name`, as the k-th; the node gives it n_in inputs and takes n_out results. */
+static int plan_body(struct sy_at_plan *p, int n, int k, const char *name, int n_in, int n_out,
+                     struct sy_at_identity *who)
 {
-    static const char *const names[][2] = {{"else_branch", "then_branch"}, {"body", NULL}};
     const struct sy_node *node = &p->graph->nodes[n];
-    if (node->n_inputs > MOST_OPERANDS || node->n_outputs > MOST_OPERANDS)
-        return sy_at_fail(node, "%d inputs, %d outputs", node->n_inputs, node->n_outputs);
-    if (node->op != SY_OP_IF && node->op != SY_OP_LOOP)
-        return SY_OK;
-    int formal = (int)sy_node_int(node, "formal", -1);
-    for (int k = 0; k < 2 && names[node->op == SY_OP_LOOP][k]; k++) {
-        const struct sy_attr *attr = sy_node_attr(node, names[node->op == SY_OP_LOOP][k]);
-        if (!attr || attr->kind != SY_ATTR_GRAPH)
-            return sy_at_fail(node, "no body '%s'", names[node->op == SY_OP_LOOP][k]);
-        int least = node->op == SY_OP_LOOP ? 2 : 1;
-        int n_in = node->n_inputs - (node->op == SY_OP_IF ? formal : 0),
-            n_out = node->n_outputs + (node->op == SY_OP_LOOP);
-        if (formal < least || formal > node->n_inputs || attr->graph->n_inputs != n_in ||
-            attr->graph->n_outputs != n_out || n_out < formal - 1)
-            return sy_at_fail(node, "a body with other inputs or results");
-        SY_TRY(plan_create(attr->graph, who, &p->bodies[n][k]));
-    }
-    return SY_OK;
+    const struct sy_attr *attr = sy_node_attr(node, name);
+    if (!attr || attr->kind != SY_ATTR_GRAPH)
+        return sy_at_fail(node, "no body '%s'", name);
+    if (attr->graph->n_inputs != n_in || attr->graph->n_outputs != n_out)
+        return sy_at_fail(node, "a body with other inputs or results");
+    return plan_create(attr->graph, who, &p->bodies[n][k]);
 }
 
-static int plan_fill(struct plan *p, struct sy_at_identity *who)
+static int plan_bodies(struct sy_at_plan *p, int n, struct sy_at_identity *who)
+{
+    const struct sy_node *node = &p->graph->nodes[n];
+    int formal = (int)sy_node_int(node, "formal", -1), n_in = node->n_inputs,
+        n_out = node->n_outputs;
+    if (n_in > MOST_OPERANDS || n_out > MOST_OPERANDS)
+        return sy_at_fail(node, "%d inputs, %d outputs", n_in, n_out);
+    bool is_if = node->op == SY_OP_IF, is_loop = node->op == SY_OP_LOOP;
+    if (!is_if && !is_loop && node->op != SY_OP_SEQUENCE_MAP)
+        return SY_OK;
+    if (formal < (is_loop ? 2 : 1) || formal > n_in || (is_loop && n_out < formal - 2))
+        return sy_at_fail(node, "%d inputs of its own, of %d", formal, n_in);
+    if (!is_if)
+        return plan_body(p, n, 0, "body", n_in, n_out + is_loop, who);
+    SY_TRY(plan_body(p, n, 0, "else_branch", n_in - formal, n_out, who));
+    return plan_body(p, n, 1, "then_branch", n_in - formal, n_out, who);
+}
+
+static int plan_fill(struct sy_at_plan *p, struct sy_at_identity *who)
 {
     size_t n = (size_t)p->graph->n_nodes + 1, t = (size_t)p->graph->n_tensors + 1;
     p->last_use = malloc(t * sizeof *p->last_use);
     p->uses = calloc(t, sizeof *p->uses);
     p->is_read = calloc(n, sizeof *p->is_read);
     p->constants = calloc(t, sizeof *p->constants);
+    p->strings = calloc(t, sizeof *p->strings);
     p->made = calloc(n, sizeof *p->made);
     p->bodies = calloc(n, sizeof *p->bodies);
-    if (!p->last_use || !p->uses || !p->is_read || !p->constants || !p->made || !p->bodies)
+    if (!p->last_use || !p->uses || !p->is_read || !p->constants || !p->strings || !p->made ||
+        !p->bodies)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a graph of %zu nodes", n);
     memset(p->last_use, 0xff, t * sizeof *p->last_use);
     plan_last_uses(p);
@@ -157,9 +178,10 @@ static int plan_fill(struct plan *p, struct sy_at_identity *who)
     return SY_OK;
 }
 
-static int plan_create(const struct sy_graph *graph, struct sy_at_identity *who, struct plan **out)
+static int plan_create(const struct sy_graph *graph, struct sy_at_identity *who,
+                       struct sy_at_plan **out)
 {
-    struct plan *p = calloc(1, sizeof *p);
+    struct sy_at_plan *p = calloc(1, sizeof *p);
     if (!p)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a graph");
     p->graph = graph;
@@ -172,226 +194,18 @@ static int plan_create(const struct sy_graph *graph, struct sy_at_identity *who,
     return SY_OK;
 }
 
-/* ---- If and Loop --------------------------------------------------------------------------------- */
-
-/* inputs: one a graph's input, NULL where left out; results: one an output, the caller's. */
-static int run_graph(struct sy_at_state *state, struct plan *p, struct sy_at_value *const *inputs,
-                     struct sy_at_value **results);
-
-static void drop_all(struct sy_at_state *state, struct sy_at_value **values, int n)
-{
-    for (int i = 0; i < n; i++) {
-        sy_at_value_drop(state, values[i]);
-        values[i] = NULL;
-    }
-}
-
-static int is_true(const struct sy_node *node, const struct sy_at_value *v, bool *out)
-{
-    int64_t value;
-    SY_TRY(sy_at_value_integer(node, v, 1, &value));
-    *out = value != 0;
-    return SY_OK;
-}
-
-static int run_if(struct sy_at_state *state, const struct sy_node *node, struct plan *const *bodies,
-                  struct sy_at_value *const *inputs, struct sy_at_value **outputs)
-{
-    bool condition;
-    if (!inputs[0])
-        return sy_at_fail(node, "no condition");
-    SY_TRY(is_true(node, inputs[0], &condition));
-    return run_graph(state, bodies[condition], inputs + sy_node_int(node, "formal", 1), outputs);
-}
-
-struct loop {
-    struct sy_at_state *state;
-    const struct sy_node *node;
-    struct plan *body;
-    int formal, n_carried, n_scans;
-    struct sy_at_value **given;   /* the body's inputs: turn, condition, carried, captured */
-    struct sy_at_value **results; /* the body's: condition, carried, scanned */
-    struct sy_at_value **scans;   /* lists, one a scanned result */
-    int64_t trips;
-    bool grows; /* the last turn made other shapes than it was given */
-};
-
-static int set_number(struct loop *l, int i, enum sy_dtype dtype, int64_t value)
-{
-    sy_at_value_drop(l->state, l->given[i]);
-    l->given[i] = NULL;
-    SY_TRY(sy_at_value_new(l->state, dtype, 0, NULL, &l->given[i]));
-    sy_put_int(&l->given[i]->a, 0, value);
-    return SY_OK;
-}
-
-static int append(struct sy_at_value *list, struct sy_at_value *item)
-{
-    struct sy_at_value **grown = realloc(list->items, ((size_t)list->n_items + 1) * sizeof *grown);
-    if (!grown)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a list");
-    list->items = grown;
-    list->items[list->n_items++] = item;
-    return SY_OK;
-}
-
-static bool are_alike(const struct sy_at_value *a, const struct sy_at_value *b)
-{
-    return a->is_list == b->is_list && a->a.dtype == b->a.dtype &&
-           (a->is_list || sy_array_same_dims(&a->a, &b->a));
-}
-
-/* What the turn made is what the next one is given. */
-static int take_results(struct loop *l)
-{
-    l->grows = false;
-    for (int i = 0; i < l->n_carried; i++) {
-        l->grows = l->grows || !are_alike(l->given[2 + i], l->results[1 + i]);
-        sy_at_value_drop(l->state, l->given[2 + i]);
-        l->given[2 + i] = l->results[1 + i];
-        l->results[1 + i] = NULL;
-    }
-    for (int i = 0; i < l->n_scans; i++) {
-        SY_TRY(append(l->scans[i], l->results[1 + l->n_carried + i]));
-        l->results[1 + l->n_carried + i] = NULL;
-    }
-    return SY_OK;
-}
-
-/* Only loops can last: nodes are as many as the model has. */
-static void open_loop(struct sy_at_state *state)
-{
-    if (state->n_open++ == 0)
-        state->open_since = sy_clock_now();
-}
-
-static void close_loop(struct sy_at_state *state)
-{
-    if (--state->n_open == 0)
-        state->open_ns += SY_MIN(sy_clock_now() - state->open_since, SY_AT_RUN_NS - state->open_ns);
-}
-
-/* A program for each turn's shapes would be made to run once: such turns are run node by node (S1: which they are follows from the inputs). */
-static int run_turn(struct loop *l)
-{
-    bool by_node = l->state->by_node;
-    l->state->by_node = by_node || l->grows;
-    int status = run_graph(l->state, l->body, l->given, l->results);
-    l->state->by_node = by_node;
-    return status;
-}
-
-static int run_turns(struct loop *l, bool condition)
-{
-    for (int64_t turn = 0; condition && (l->trips < 0 || turn < l->trips); turn++) {
-        if (l->state->n_turns++ == SY_AT_RUN_TURNS)
-            return sy_at_fail(l->node, "not done after %d iterations", SY_AT_RUN_TURNS);
-        SY_TRY(set_number(l, 0, SY_DTYPE_I64, turn));
-        SY_TRY(set_number(l, 1, SY_DTYPE_BOOL, condition));
-        SY_TRY(run_turn(l));
-        SY_TRY(is_true(l->node, l->results[0], &condition));
-        SY_TRY(take_results(l));
-        drop_all(l->state, l->results, 1);
-    }
-    return SY_OK;
-}
-
-/* Without a turn there is nothing to say how large a scanned result is, but its declaration. */
-static int empty_scan(struct loop *l, int i, struct sy_at_value **out)
-{
-    const struct sy_graph *g = l->body->graph;
-    const struct sy_tensor *t = &g->tensors[g->outputs[1 + l->n_carried + i]];
-    int64_t dims[SY_MAX_RANK] = {0};
-    if (sy_dtype_bytes(t->dtype) == 0 || t->shape.rank >= SY_MAX_RANK)
-        return sy_at_fail(l->node, "no iteration, and the type of result %d is not declared",
-                          l->n_carried + i);
-    for (int d = 0; d < t->shape.rank; d++)
-        dims[1 + d] = SY_MAX(t->shape.dims[d].fixed, 0);
-    return sy_at_value_new(l->state, t->dtype, 1 + t->shape.rank, dims, out);
-}
-
-static int finish_loop(struct loop *l, struct sy_at_value **outputs)
-{
-    for (int i = 0; i < l->n_carried; i++)
-        if (l->node->outputs[i] >= 0)
-            outputs[i] = sy_at_value_ref(l->given[2 + i]);
-    for (int i = 0; i < l->n_scans; i++) {
-        struct sy_at_value *list = l->scans[i];
-        if (l->node->outputs[l->n_carried + i] < 0)
-            continue;
-        SY_TRY(list->n_items == 0 ? empty_scan(l, i, &outputs[l->n_carried + i])
-                                  : sy_at_concat(l->state, l->node, list->items, list->n_items, 0,
-                                                 true, &outputs[l->n_carried + i]));
-    }
-    return SY_OK;
-}
-
-static int start_loop(struct loop *l, struct sy_at_value *const *inputs)
-{
-    size_t n_in = (size_t)l->body->graph->n_inputs + 3,
-           n_out = (size_t)l->body->graph->n_outputs + 1;
-    l->given = calloc(n_in, sizeof *l->given);
-    l->results = calloc(n_out, sizeof *l->results);
-    l->scans = calloc(n_out, sizeof *l->scans);
-    if (!l->given || !l->results || !l->scans)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a loop");
-    for (int i = 2; i < l->node->n_inputs; i++)
-        l->given[i] = inputs[i] ? sy_at_value_ref(inputs[i]) : NULL;
-    for (int i = 0; i < l->n_carried; i++)
-        if (!inputs[2 + i])
-            return sy_at_fail(l->node, "what it carries is left out");
-    for (int i = 0; i < l->n_scans; i++)
-        SY_TRY(sy_at_value_new_list(NULL, 0, &l->scans[i]));
-    return SY_OK;
-}
-
-static int run_loop(struct sy_at_state *state, const struct sy_node *node, struct plan *body,
-                    struct sy_at_value *const *inputs, struct sy_at_value **outputs)
-{
-    int formal = (int)sy_node_int(node, "formal", 2);
-    struct loop l = {.state = state,
-                     .node = node,
-                     .body = body,
-                     .formal = formal,
-                     .n_carried = formal - 2,
-                     .n_scans = node->n_outputs - (formal - 2)};
-    bool condition;
-    SY_TRY(sy_at_value_integer(node, inputs[0], -1, &l.trips));
-    SY_TRY(is_true(node, inputs[1], &condition));
-    if (inputs[0])
-        l.trips = SY_MAX(l.trips, 0);
-    int status = start_loop(&l, inputs);
-    bool is_open = l.trips < 0 || l.trips > SY_AT_RUN_COUNTED;
-    if (is_open)
-        open_loop(state);
-    if (status == SY_OK)
-        status = run_turns(&l, condition);
-    if (is_open)
-        close_loop(state);
-    if (status == SY_OK)
-        status = finish_loop(&l, outputs);
-    if (l.given)
-        drop_all(state, l.given, SY_MAX(node->n_inputs, 2));
-    if (l.results)
-        drop_all(state, l.results, body->graph->n_outputs);
-    if (l.scans)
-        drop_all(state, l.scans, l.n_scans);
-    free(l.given);
-    free(l.results);
-    free(l.scans);
-    return status;
-}
-
 /* ---- nodes --------------------------------------------------------------------------------------- */
 
-static int run_node(struct sy_at_state *state, struct plan *p, int n, struct sy_at_value **in,
+static int run_node(struct sy_at_state *state, struct sy_at_plan *p, int n, struct sy_at_value **in,
                     struct sy_at_value **out)
 {
     const struct sy_node *node = &p->graph->nodes[n];
     if (node->op == SY_OP_IF)
-        return run_if(state, node, p->bodies[n], in, out);
+        return sy_at_if_run(state, node, p->bodies[n], in, out);
     if (node->op == SY_OP_LOOP)
-        return run_loop(state, node, p->bodies[n][0], in, out);
+        return sy_at_loop_run(state, node, p->bodies[n][0], in, out);
+    if (node->op == SY_OP_SEQUENCE_MAP)
+        return sy_at_map_run(state, node, p->bodies[n][0], in, out);
     if (sy_at_is_of_lists(node->op))
         return sy_at_list_run(state, node, in, out);
     if (sy_at_node_counts(node->op))
@@ -425,7 +239,7 @@ static void take_outputs(struct sy_at_frame *f, const struct sy_node *node,
     }
 }
 
-static int step(struct sy_at_frame *f, struct plan *p, int n)
+static int step(struct sy_at_frame *f, struct sy_at_plan *p, int n)
 {
     const struct sy_node *node = &p->graph->nodes[n];
     const struct sy_at_state *state = f->state;
@@ -452,8 +266,8 @@ static int step(struct sy_at_frame *f, struct plan *p, int n)
     return status;
 }
 
-static int take_strings(struct sy_at_state *state, const struct sy_tensor *t,
-                        struct sy_at_value **out)
+static int take_string(struct sy_at_state *state, const struct sy_tensor *t,
+                       struct sy_at_value **out)
 {
     int64_t dims[SY_MAX_RANK];
     for (int d = 0; d < t->shape.rank; d++)
@@ -462,7 +276,23 @@ static int take_strings(struct sy_at_state *state, const struct sy_tensor *t,
     return sy_strings_take(t->name, t->data, t->data_bytes, (*out)->a.n, (*out)->a.data);
 }
 
-static int frame_start(struct sy_at_frame *f, struct plan *p, struct sy_at_value *const *inputs)
+/* String constants, once a run however often the graph is run in it. */
+static int take_strings(struct sy_at_state *state, struct sy_at_plan *p)
+{
+    const struct sy_graph *g = p->graph;
+    if (p->strings_lent == sy_strings_lent())
+        return SY_OK;
+    p->strings_lent = 0;
+    sy_at_values_drop(state, p->strings, g->n_tensors);
+    for (int t = 0; t < g->n_tensors; t++)
+        if (g->tensors[t].data && g->tensors[t].dtype == SY_DTYPE_STRING)
+            SY_TRY(take_string(state, &g->tensors[t], &p->strings[t]));
+    p->strings_lent = sy_strings_lent();
+    return SY_OK;
+}
+
+static int frame_start(struct sy_at_frame *f, struct sy_at_plan *p,
+                       struct sy_at_value *const *inputs)
 {
     const struct sy_graph *g = p->graph;
     size_t n_tensors = (size_t)g->n_tensors + 1;
@@ -472,10 +302,10 @@ static int frame_start(struct sy_at_frame *f, struct plan *p, struct sy_at_value
     if (!f->values || !f->uses || !f->done)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a graph's values");
     memcpy(f->uses, p->uses, n_tensors * sizeof *f->uses);
+    SY_TRY(take_strings(f->state, p));
     for (int t = 0; t < g->n_tensors; t++) {
-        f->values[t] = p->constants[t] ? sy_at_value_ref(p->constants[t]) : NULL;
-        if (g->tensors[t].data && !f->values[t])
-            SY_TRY(take_strings(f->state, &g->tensors[t], &f->values[t]));
+        struct sy_at_value *v = p->constants[t] ? p->constants[t] : p->strings[t];
+        f->values[t] = v ? sy_at_value_ref(v) : NULL;
     }
     for (int i = 0; i < g->n_inputs; i++)
         if (inputs[i] && !f->values[g->inputs[i]])
@@ -483,7 +313,7 @@ static int frame_start(struct sy_at_frame *f, struct plan *p, struct sy_at_value
     return SY_OK;
 }
 
-static bool may_step(const struct sy_at_frame *f, const struct plan *p, int n)
+static bool may_step(const struct sy_at_frame *f, const struct sy_at_plan *p, int n)
 {
     const struct sy_node *node = &p->graph->nodes[n];
     bool may = p->is_read[n] && !f->done[n];
@@ -493,7 +323,7 @@ static bool may_step(const struct sy_at_frame *f, const struct plan *p, int n)
 }
 
 /* All that is no part of any stretch and has its inputs, so that the next stretch is as long as can be. */
-static int step_alone(struct sy_at_frame *f, struct plan *p)
+static int step_alone(struct sy_at_frame *f, struct sy_at_plan *p)
 {
     for (int n = 0; n < p->graph->n_nodes; n++)
         if (sy_at_stands_alone(&p->graph->nodes[n]) && may_step(f, p, n))
@@ -502,7 +332,7 @@ static int step_alone(struct sy_at_frame *f, struct plan *p)
 }
 
 /* Stretches while there are any, else the first node that is left. */
-static int run_nodes(struct sy_at_frame *f, struct plan *p)
+static int run_nodes(struct sy_at_frame *f, struct sy_at_plan *p)
 {
     for (int n = 0; n < p->graph->n_nodes; n++) {
         bool ran = p->is_read[n] && !f->done[n];
@@ -516,8 +346,8 @@ static int run_nodes(struct sy_at_frame *f, struct plan *p)
     return SY_OK;
 }
 
-static int run_graph(struct sy_at_state *state, struct plan *p, struct sy_at_value *const *inputs,
-                     struct sy_at_value **results)
+int sy_at_plan_run(struct sy_at_state *state, struct sy_at_plan *p,
+                   struct sy_at_value *const *inputs, struct sy_at_value **results)
 {
     const struct sy_graph *g = p->graph;
     struct sy_at_frame f = {.state = state, .graph = g, .is_read = p->is_read};
@@ -533,7 +363,7 @@ static int run_graph(struct sy_at_state *state, struct plan *p, struct sy_at_val
                                   g->tensors[g->outputs[i]].name);
     }
     if (f.values)
-        drop_all(state, f.values, g->n_tensors);
+        sy_at_values_drop(state, f.values, g->n_tensors);
     free(f.values);
     free(f.uses);
     free(f.done);
@@ -569,7 +399,7 @@ void sy_at_run_destroy(struct sy_at_run *run)
     if (!run)
         return;
     if (run->outputs && run->plan)
-        drop_all(&run->state, run->outputs, run->plan->graph->n_outputs);
+        sy_at_values_drop(&run->state, run->outputs, run->plan->graph->n_outputs);
     plan_destroy(run->plan);
     free(run->outputs);
     free(run->is_param);
@@ -582,7 +412,7 @@ int sy_at_run_run(struct sy_at_run *run, const struct sy_array *inputs, struct s
     const struct sy_graph *g = run->plan->graph;
     struct sy_at_value **given = calloc((size_t)g->n_inputs + 1, sizeof *given);
     int status = given ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for inputs");
-    drop_all(&run->state, run->outputs, g->n_outputs);
+    sy_at_values_drop(&run->state, run->outputs, g->n_outputs);
     run->state.by_node = false;
     run->state.n_turns = 0;
     run->state.n_open = 0;
@@ -591,7 +421,7 @@ int sy_at_run_run(struct sy_at_run *run, const struct sy_array *inputs, struct s
         if ((status = sy_at_value_borrow(&inputs[i], &given[i])) == SY_OK && run->is_param[i])
             given[i]->param = i + 1;
     if (status == SY_OK)
-        status = run_graph(&run->state, run->plan, given, run->outputs);
+        status = sy_at_plan_run(&run->state, run->plan, given, run->outputs);
     for (int i = 0; status == SY_OK && i < g->n_outputs; i++) {
         if (run->outputs[i]->is_list)
             status = sy_error_set(SY_EUNSUPPORTED, "output '%.100s' is a sequence",
@@ -600,7 +430,7 @@ int sy_at_run_run(struct sy_at_run *run, const struct sy_array *inputs, struct s
             outputs[i] = run->outputs[i]->a;
     }
     if (given)
-        drop_all(&run->state, given, g->n_inputs);
+        sy_at_values_drop(&run->state, given, g->n_inputs);
     free(given);
     return status;
 }

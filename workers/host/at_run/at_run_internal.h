@@ -8,6 +8,8 @@ struct sy_at_value {
     int refs;
     bool owns, is_constant; /* of the body: known before any run */
     bool is_list;
+    bool
+        is_none; /* an optional that holds nothing: a list of no items, that only operators of optionals take */
     int param; /* from 1: of the run's inputs, that whose elements these are in all runs; 0: none */
     uint64_t bytes;           /* that it owns */
     struct sy_at_value *base; /* whose elements it shows in another shape; NULL: none */
@@ -45,7 +47,12 @@ int sy_at_value_view(struct sy_at_value *of, int rank, const int64_t *dims,
 int sy_at_value_new_list(struct sy_at_value *const *items, int n, struct sy_at_value **out);
 struct sy_at_value *sy_at_value_ref(struct sy_at_value *v);
 void sy_at_value_drop(struct sy_at_state *state, struct sy_at_value *v); /* NULL is fine */
-size_t sy_at_value_size(const struct sy_at_value *v);                    /* of its elements */
+/* All n, which become NULL. */
+void sy_at_values_drop(struct sy_at_state *state, struct sy_at_value **values, int n);
+/* Takes the caller's reference to the item, unless it fails. */
+int sy_at_value_append(struct sy_at_value *list, struct sy_at_value *item);
+int sy_at_value_new_none(struct sy_at_value **out);
+size_t sy_at_value_size(const struct sy_at_value *v); /* of its elements */
 /* One integer, or `otherwise` where it is left out; EARG names the node. */
 int sy_at_value_integer(const struct sy_node *node, const struct sy_at_value *v, int64_t otherwise,
                         int64_t *out);
@@ -79,10 +86,30 @@ int sy_at_node_run(const struct sy_at_call *call, struct sy_at_node **made);
 bool sy_at_node_counts(enum sy_op op);
 int sy_at_node_count(struct sy_at_state *state, const struct sy_node *node,
                      struct sy_at_value *const *inputs, struct sy_at_value **outputs);
+/* ---- nodes with bodies (at_run_loop.c) ---- */
+struct sy_at_plan; /* a graph, with what was made for its nodes */
+const struct sy_graph *sy_at_plan_graph(const struct sy_at_plan *p);
+/* inputs: one a graph's input, NULL where left out; results: one an output, the caller's. */
+int sy_at_plan_run(struct sy_at_state *state, struct sy_at_plan *p,
+                   struct sy_at_value *const *inputs, struct sy_at_value **results);
+int sy_at_if_run(struct sy_at_state *state, const struct sy_node *node,
+                 struct sy_at_plan *const *bodies, struct sy_at_value *const *inputs,
+                 struct sy_at_value **outputs);
+int sy_at_loop_run(struct sy_at_state *state, const struct sy_node *node, struct sy_at_plan *body,
+                   struct sy_at_value *const *inputs, struct sy_at_value **outputs);
+/* SequenceMap: the body once for each item of the first list. */
+int sy_at_map_run(struct sy_at_state *state, const struct sy_node *node, struct sy_at_plan *body,
+                  struct sy_at_value *const *inputs, struct sy_at_value **outputs);
+
 /* Operators of lists. */
 bool sy_at_is_of_lists(enum sy_op op);
 int sy_at_list_run(struct sy_at_state *state, const struct sy_node *node,
                    struct sy_at_value *const *inputs, struct sy_at_value **outputs);
+/* Lists from their parts, and parts of lists (loader/list_ends.h). */
+int sy_at_list_of_parts(struct sy_at_state *state, const struct sy_node *node,
+                        struct sy_at_value *const *inputs, struct sy_at_value **outputs);
+int sy_at_parts_of_list(struct sy_at_state *state, const struct sy_node *node,
+                        const struct sy_at_value *list, struct sy_at_value **outputs);
 /* Tensors one behind the other along an axis, which is a new one if `stacked`. */
 int sy_at_concat(struct sy_at_state *state, const struct sy_node *node,
                  struct sy_at_value *const *items, int n, int64_t axis, bool stacked,

@@ -18,7 +18,8 @@ bool sy_at_is_of_lists(enum sy_op op)
     return op == SY_OP_SEQUENCE_EMPTY || op == SY_OP_SEQUENCE_CONSTRUCT ||
            op == SY_OP_SEQUENCE_INSERT || op == SY_OP_SEQUENCE_ERASE || op == SY_OP_SEQUENCE_AT ||
            op == SY_OP_SEQUENCE_LENGTH || op == SY_OP_CONCAT_FROM_SEQUENCE ||
-           op == SY_OP_SPLIT_TO_SEQUENCE || is_optional(op);
+           op == SY_OP_SPLIT_TO_SEQUENCE || op == SY_OP_LIST_OF_PARTS ||
+           op == SY_OP_PARTS_OF_LIST || is_optional(op);
 }
 
 /* ---- putting together --------------------------------------------------------------------------- */
@@ -135,13 +136,12 @@ static int split_list(struct sy_at_state *state, const struct sy_node *node,
         int64_t length = part_length(split, list->n_items, x->dims[axis] - at);
         if (length < 1 || length > x->dims[axis] - at || list->n_items == MOST_ITEMS)
             return sy_at_fail(node, "parts that do not fit %lld", (long long)x->dims[axis]);
-        struct sy_at_value **grown =
-            realloc(list->items, ((size_t)list->n_items + 1) * sizeof *grown);
-        if (!grown)
-            return sy_error_set(SY_ENOMEM_HOST, "no memory for a list");
-        list->items = grown;
         SY_TRY(take_part(state, x, (int)axis, at, length, dropped, &part));
-        list->items[list->n_items++] = part;
+        int status = sy_at_value_append(list, part);
+        if (status < 0) {
+            sy_at_value_drop(state, part);
+            return status;
+        }
         at += length;
     }
     return SY_OK;
@@ -199,15 +199,45 @@ static int length(struct sy_at_state *state, const struct sy_at_value *list,
     return SY_OK;
 }
 
+static int run_optional(struct sy_at_state *state, const struct sy_node *node,
+                        struct sy_at_value *const *in, struct sy_at_value **out)
+{
+    struct sy_at_value *held = node->n_inputs > 0 ? in[0] : NULL;
+    if (node->op == SY_OP_OPTIONAL_HAS_ELEMENT) {
+        SY_TRY(sy_at_value_new(state, SY_DTYPE_BOOL, 0, NULL, out));
+        sy_put_int(&(*out)->a, 0, held && !held->is_none);
+        return SY_OK;
+    }
+    if (!held && node->op == SY_OP_OPTIONAL)
+        return sy_at_value_new_none(out);
+    if (!held || (held->is_none && node->op == SY_OP_OPTIONAL_GET_ELEMENT))
+        return sy_at_fail(node, "an optional that holds nothing");
+    *out = sy_at_value_ref(held);
+    return SY_OK;
+}
+
+static int check_operands(const struct sy_node *node, struct sy_at_value *const *in)
+{
+    bool of_tensors = node->op == SY_OP_SEQUENCE_CONSTRUCT || node->op == SY_OP_SPLIT_TO_SEQUENCE ||
+                      node->op == SY_OP_LIST_OF_PARTS;
+    for (int i = 0; i < node->n_inputs; i++)
+        if ((i == 0 || of_tensors) && (!in[i] || in[i]->is_list == of_tensors || in[i]->is_none))
+            return sy_at_fail(node, "input %d is %s", i, of_tensors ? "a list" : "no list");
+    return SY_OK;
+}
+
 int sy_at_list_run(struct sy_at_state *state, const struct sy_node *node,
                    struct sy_at_value *const *in, struct sy_at_value **out)
 {
-    bool of_tensors = node->op == SY_OP_SEQUENCE_CONSTRUCT || node->op == SY_OP_SPLIT_TO_SEQUENCE;
     int64_t at;
-    for (int i = 0; i < node->n_inputs && !is_optional(node->op); i++)
-        if ((i == 0 || of_tensors) && (!in[i] || in[i]->is_list == of_tensors))
-            return sy_at_fail(node, "input %d is %s", i, of_tensors ? "a list" : "no list");
+    if (is_optional(node->op))
+        return run_optional(state, node, in, out);
+    if (node->op == SY_OP_PARTS_OF_LIST)
+        return sy_at_parts_of_list(state, node, in[0], out);
+    SY_TRY(check_operands(node, in));
     switch (node->op) {
+    case SY_OP_LIST_OF_PARTS:
+        return sy_at_list_of_parts(state, node, in, out);
     case SY_OP_SEQUENCE_EMPTY:
     case SY_OP_SEQUENCE_CONSTRUCT:
         return sy_at_value_new_list(in, node->n_inputs, out);
@@ -220,16 +250,6 @@ int sy_at_list_run(struct sy_at_state *state, const struct sy_node *node,
     case SY_OP_SEQUENCE_AT:
         SY_TRY(position(node, in[0], node->n_inputs > 1 ? in[1] : NULL, 0, in[0]->n_items, &at));
         *out = sy_at_value_ref(in[0]->items[at]);
-        return SY_OK;
-    case SY_OP_OPTIONAL_HAS_ELEMENT:
-        SY_TRY(sy_at_value_new(state, SY_DTYPE_BOOL, 0, NULL, out));
-        sy_put_int(&(*out)->a, 0, node->n_inputs > 0 && in[0]);
-        return SY_OK;
-    case SY_OP_OPTIONAL:
-    case SY_OP_OPTIONAL_GET_ELEMENT:
-        if (node->n_inputs < 1 || !in[0])
-            return sy_at_fail(node, "an optional that holds nothing");
-        *out = sy_at_value_ref(in[0]);
         return SY_OK;
     case SY_OP_CONCAT_FROM_SEQUENCE:
         return sy_at_concat(state, node, in[0]->items, in[0]->n_items, sy_node_int(node, "axis", 0),

@@ -16,8 +16,8 @@ enum { MOST_SMALL_PARAM = 64 << 10 };
 
 bool sy_at_stands_alone(const struct sy_node *node)
 {
-    return node->op == SY_OP_IF || node->op == SY_OP_LOOP || sy_at_is_of_lists(node->op) ||
-           sy_at_node_counts(node->op);
+    return node->op == SY_OP_IF || node->op == SY_OP_LOOP || node->op == SY_OP_SEQUENCE_MAP ||
+           sy_at_is_of_lists(node->op) || sy_at_node_counts(node->op);
 }
 
 static bool has_inputs(const struct sy_at_frame *f, const struct sy_node *node, const bool *makes)

@@ -171,6 +171,31 @@ void sy_at_value_drop(struct sy_at_state *state, struct sy_at_value *v)
     free(v);
 }
 
+void sy_at_values_drop(struct sy_at_state *state, struct sy_at_value **values, int n)
+{
+    for (int i = 0; i < n; i++) {
+        sy_at_value_drop(state, values[i]);
+        values[i] = NULL;
+    }
+}
+
+int sy_at_value_append(struct sy_at_value *list, struct sy_at_value *item)
+{
+    struct sy_at_value **grown = realloc(list->items, ((size_t)list->n_items + 1) * sizeof *grown);
+    if (!grown)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a list");
+    list->items = grown;
+    list->items[list->n_items++] = item;
+    return SY_OK;
+}
+
+int sy_at_value_new_none(struct sy_at_value **out)
+{
+    SY_TRY(sy_at_value_new_list(NULL, 0, out));
+    (*out)->is_none = true;
+    return SY_OK;
+}
+
 size_t sy_at_value_size(const struct sy_at_value *v)
 {
     return (size_t)v->a.n * sy_dtype_bytes(v->a.dtype);

@@ -7,16 +7,35 @@
 
 static struct {
     char *text;
-    uint64_t *used, room;
+    uint64_t *used, *steps, room, lent;
 } heap;
 
 void sy_strings_use(void *memory, uint64_t bytes, bool afresh)
 {
+    heap.lent++;
     heap.used = memory;
+    heap.steps = heap.used + 1;
     heap.text = (char *)memory + SY_STRINGS_HEAD;
     heap.room = SY_MIN(bytes - SY_STRINGS_HEAD, (uint64_t)UINT32_MAX);
     if (afresh || *heap.used > heap.room)
-        *heap.used = 0;
+        *heap.used = *heap.steps = 0;
+}
+
+int sy_strings_spend(uint64_t steps)
+{
+    if (!heap.steps)
+        return SY_OK;
+    if (steps > SY_STRINGS_STEPS || *heap.steps > SY_STRINGS_STEPS - steps)
+        return sy_error_set(SY_EARG,
+                            "the patterns of this run take more than %llu steps on its texts",
+                            (unsigned long long)SY_STRINGS_STEPS);
+    *heap.steps += steps;
+    return SY_OK;
+}
+
+uint64_t sy_strings_lent(void)
+{
+    return heap.lent;
 }
 
 const char *sy_strings_text(struct sy_string entry, uint32_t *bytes)

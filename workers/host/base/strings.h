@@ -1,6 +1,6 @@
 /* The strings of a run: one heap for all its tensors, whose elements are entries that point into it (loader/graph/string_tensor.h).
  *
- *   | used: uint64, 0 | text text text ...          |     a value of the program, from its first layer to its last
+ *   | used: uint64, steps: uint64 | text text text ... |     a value of the program, from its first layer to its last
  *
  * A program lends the heap before it runs; kernels and bodies that it runs use it. Only appended to: entries stay good until the run ends, in
  * whatever process its layers are computed. Whatever an entry says, nothing outside the heap is read. One thread, as programs are run. */
@@ -12,10 +12,13 @@
 
 #include "loader/graph/string_tensor.h"
 
-#define SY_STRINGS_HEAD 16
+#define SY_STRINGS_HEAD  16
+#define SY_STRINGS_STEPS UINT64_C(200000000) /* of a run's patterns together: some 2 s */
 
 /* Lends the heap in these bytes; `afresh`: it is empty. */
 void sy_strings_use(void *memory, uint64_t bytes, bool afresh);
+/* Differs from what it was before the heap was lent anew: entries made since then are still good. */
+uint64_t sy_strings_lent(void);
 /* An entry's text, not ended by a zero; empty if it points outside. Until the next run. */
 const char *sy_strings_text(struct sy_string entry, uint32_t *bytes);
 /* Room for a text, to be written by the caller: ETOOBIG names the heap's size. */
@@ -27,6 +30,8 @@ int sy_strings_take(const char *name, const void *block, uint64_t room, int64_t 
 /* n entries to a block. ETOOBIG: `room` is too small. */
 int sy_strings_give(const char *name, const struct sy_string *from, int64_t n, void *block,
                     uint64_t room);
+/* Steps of patterns, in whatever process and body: EARG once the run has spent SY_STRINGS_STEPS. Without a heap nothing is counted. */
+int sy_strings_spend(uint64_t steps);
 /* As memcmp of the texts; a shorter one comes first. */
 int sy_strings_compare(struct sy_string a, struct sy_string b);
 bool sy_strings_equal(struct sy_string a, struct sy_string b);

@@ -5,15 +5,28 @@
 #include <stdlib.h>
 
 #include "runtime/base/status.h"
+#include "workers/host/base/strings.h"
 
-#define MOST_STEPS 10000000u /* some 0.1 s */
+#define MOST_STEPS 10000000u /* from one beginning of a match */
 #define MOST_HEAP  65536u    /* KiB */
+
+enum { BYTES_A_STEP = 16 }; /* that an item of a pattern runs over in the time of a step */
 
 struct sy_pattern {
     pcre2_code *code;
     pcre2_match_data *match;
     pcre2_match_context *limits;
+    size_t at; /* where the matcher was last */
 };
+
+/* Called before each item of the pattern: PCRE2's own limit is of one beginning of a match, of which there are as many as bytes. */
+static int count_step(pcre2_callout_block *block, void *ctx)
+{
+    struct sy_pattern *p = ctx;
+    size_t to = block->current_position, moved = to > p->at ? to - p->at : 0;
+    p->at = to;
+    return sy_strings_spend(1 + moved / BYTES_A_STEP) < 0 ? PCRE2_ERROR_CALLOUT : 0;
+}
 
 int sy_pattern_create(const char *pattern, bool whole, struct sy_pattern **out)
 {
@@ -23,8 +36,9 @@ int sy_pattern_create(const char *pattern, bool whole, struct sy_pattern **out)
     if (!p)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a pattern");
     p->code = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED,
-                            PCRE2_UTF | (whole ? PCRE2_ANCHORED | PCRE2_ENDANCHORED : 0), &error,
-                            &at, NULL);
+                            PCRE2_UTF | PCRE2_AUTO_CALLOUT |
+                                (whole ? PCRE2_ANCHORED | PCRE2_ENDANCHORED : 0),
+                            &error, &at, NULL);
     if (!p->code) {
         PCRE2_UCHAR why[120];
         pcre2_get_error_message(error, why, sizeof why);
@@ -40,6 +54,7 @@ int sy_pattern_create(const char *pattern, bool whole, struct sy_pattern **out)
     }
     pcre2_set_match_limit(p->limits, MOST_STEPS);
     pcre2_set_heap_limit(p->limits, MOST_HEAP);
+    pcre2_set_callout(p->limits, count_step, p);
     *out = p;
     return SY_OK;
 }
@@ -57,12 +72,16 @@ void sy_pattern_destroy(struct sy_pattern *p)
 int sy_pattern_find(struct sy_pattern *p, const char *text, size_t bytes, size_t from, bool *found,
                     size_t *start, size_t *end)
 {
+    p->at = from;
+    SY_TRY(sy_strings_spend(1 + (from > 0 ? 0 : bytes / BYTES_A_STEP))); /* the check for UTF-8 */
     /* The match from the beginning has looked at all of the text: once is enough, or long texts take the square of their time. */
     int n = pcre2_match(p->code, (PCRE2_SPTR)text, bytes, from, from > 0 ? PCRE2_NO_UTF_CHECK : 0,
                         p->match, p->limits);
     *found = n >= 0;
     if (n == PCRE2_ERROR_NOMATCH)
         return SY_OK;
+    if (n == PCRE2_ERROR_CALLOUT)
+        return SY_EARG; /* the text says so */
     if (n < 0) {
         PCRE2_UCHAR why[120];
         pcre2_get_error_message(n, why, sizeof why);

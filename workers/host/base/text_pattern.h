@@ -1,5 +1,5 @@
-/* Regular expressions, by PCRE2: Perl's, which those of RE2 that people write are, too; over UTF-8. Bounded: a match that takes too many steps is an
- * error of the run. */
+/* Regular expressions, by PCRE2: Perl's, which those of RE2 that people write are, too; over UTF-8. Bounded: all matches of a run
+ * together have SY_STRINGS_STEPS steps (strings.h), more is an error of the run. */
 #ifndef SY_WORKERS_HOST_BASE_TEXT_PATTERN_H
 #define SY_WORKERS_HOST_BASE_TEXT_PATTERN_H
 

@@ -1,4 +1,5 @@
 /* A program's strings: the heap, blocks to entries, entries to the outputs' blocks. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "loader/infer/put_off.h"
@@ -40,6 +41,36 @@ static int run_take(struct sy_program *p, struct sy_step *step)
                            sy_program_pointer(p, value));
 }
 
+/* A constant's entries: a body's, which runs many times, go to the heap once a run. */
+struct taken {
+    uint64_t lent; /* when they were made */
+    struct sy_string entries[];
+};
+
+static int run_take_constant(struct sy_program *p, struct sy_step *step)
+{
+    struct taken *t = step->state;
+    int value = step->args[1].value;
+    int64_t n = count(&p->values[value]);
+    if (t->lent != sy_strings_lent()) {
+        t->lent = 0;
+        SY_TRY(sy_strings_take(step->name, sy_program_pointer(p, step->args[0].value),
+                               (uint64_t)step->numbers[0], n, t->entries));
+        t->lent = sy_strings_lent();
+    }
+    memcpy(sy_program_pointer(p, value), t->entries, (size_t)n * sizeof *t->entries);
+    return SY_OK;
+}
+
+static int keep_taken(struct sy_step *step, int64_t n)
+{
+    step->state = calloc(1, sizeof(struct taken) + (size_t)n * sizeof(struct sy_string));
+    step->free_state = free;
+    step->run = run_take_constant;
+    return step->state ? SY_OK
+                       : sy_error_set(SY_ENOMEM_HOST, "no memory for %lld strings", (long long)n);
+}
+
 int sy_program_take_strings(struct sy_program *p, int block, int tensor, int *out)
 {
     const struct sy_tensor *t = &p->graph->tensors[tensor];
@@ -49,6 +80,8 @@ int sy_program_take_strings(struct sy_program *p, int block, int tensor, int *ou
     if (!step)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
     step->name = t->name;
+    if (t->data)
+        SY_TRY(keep_taken(step, count(&p->values[*out])));
     sy_step_set(p, step, 0, 0, block);
     sy_step_set(p, step, 1, 0, *out);
     return sy_step_set_numbers(step, (const int64_t[]){(int64_t)room}, 1);

@@ -1,0 +1,176 @@
+/* Inputs and outputs of a file that are sequences or optionals, by their parts (list_ends.h). */
+#include <stdio.h>
+#include <string.h>
+
+#include "loader/list_ends.h"
+#include "loader/onnx/onnx_internal.h"
+#include "runtime/base/status.h"
+
+enum { MAX_PART_NAME = 1100 };
+
+struct list_type {
+    bool is_optional, is_sequence;
+    const Onnx__TypeProto__Tensor *tensor;
+};
+
+static bool is_sequence(const Onnx__TypeProto *type)
+{
+    return type && type->value_case == ONNX__TYPE_PROTO__VALUE_SEQUENCE_TYPE && type->sequence_type;
+}
+
+static bool is_optional(const Onnx__TypeProto *type)
+{
+    return type && type->value_case == ONNX__TYPE_PROTO__VALUE_OPTIONAL_TYPE && type->optional_type;
+}
+
+bool sy_onnx_is_list(const Onnx__ValueInfoProto *info)
+{
+    return is_sequence(info->type) || is_optional(info->type);
+}
+
+static int read_type(const char *kind, const Onnx__ValueInfoProto *info, struct list_type *out)
+{
+    const Onnx__TypeProto *type = info->type;
+    const char *name = sy_onnx_text(info->name);
+    *out = (struct list_type){.is_optional = is_optional(type)};
+    if (out->is_optional)
+        type = type->optional_type->elem_type;
+    out->is_sequence = is_sequence(type);
+    if (out->is_sequence)
+        type = type->sequence_type->elem_type;
+    if (!type || type->value_case != ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE || !type->tensor_type)
+        return sy_error_set(
+            SY_EUNSUPPORTED,
+            "%s '%.120s' is neither a tensor nor a sequence or an optional of tensors", kind, name);
+    out->tensor = type->tensor_type;
+    if (sy_dtype_bytes((enum sy_dtype)out->tensor->elem_type) == 0)
+        return sy_error_set(SY_EUNSUPPORTED, "%s '%.120s' has element type %d, which is not known",
+                            kind, name, (int)out->tensor->elem_type);
+    return SY_OK;
+}
+
+/* Its tensors' declared rank; -1: none. A shape of no dimensions says nothing: exporters write it where they know none. */
+static int declared_rank(const struct list_type *type)
+{
+    const Onnx__TensorShapeProto *shape = type->tensor->shape;
+    return shape && shape->n_dim > 0 && shape->n_dim <= SY_MAX_RANK ? (int)shape->n_dim : -1;
+}
+
+static void part_name(const char *name, const char *end, char *out)
+{
+    snprintf(out, MAX_PART_NAME, "%s%s", name, end);
+}
+
+static int add_open(struct sy_graph *graph, const char *name, const char *end, int64_t usual,
+                    struct sy_dim *out)
+{
+    char text[MAX_PART_NAME];
+    int n = graph->n_symbols;
+    part_name(name, end, text);
+    SY_TRY(sy_graph_add_symbol(graph, text, 1, 0, out));
+    if (graph->n_symbols > n)
+        graph->symbols[n].usual = usual;
+    return SY_OK;
+}
+
+/* ---- inputs ------------------------------------------------------------------------------------- */
+
+static int add_input(struct sy_onnx_reader *r, const char *list, const char *end,
+                     enum sy_dtype dtype, const struct sy_shape *shape, int *out)
+{
+    char name[MAX_PART_NAME];
+    part_name(list, end, name);
+    for (size_t i = 0; *end && i < r->proto->n_input; i++)
+        if (strcmp(sy_onnx_text(r->proto->input[i]->name), name) == 0)
+            return sy_error_set(SY_EUNSUPPORTED,
+                                "input '%.120s' has the name of a part of input '%.120s'", name,
+                                list);
+    SY_TRY(sy_graph_add_tensor(r->graph, name, dtype, shape, out));
+    r->graph->inputs[r->graph->n_inputs++] = *out;
+    return SY_OK;
+}
+
+/* As many parts as the list has; how many. */
+static int add_input_parts(struct sy_onnx_reader *r, const char *name, const struct list_type *type,
+                           int *parts)
+{
+    static const struct sy_shape one = {.rank = 1, .dims = {{1, 0}}};
+    struct sy_shape elements = {.rank = 1}, shapes = {.rank = 2};
+    int rank = declared_rank(type);
+    SY_TRY(add_open(r->graph, name, ".elements", 0, &elements.dims[0]));
+    SY_TRY(add_open(r->graph, name, ".length", 1, &shapes.dims[0]));
+    if (rank > 0)
+        shapes.dims[1].fixed = rank;
+    else
+        SY_TRY(add_open(r->graph, name, ".rank", 1, &shapes.dims[1]));
+    SY_TRY(add_input(r, name, "", (enum sy_dtype)type->tensor->elem_type, &elements, &parts[0]));
+    SY_TRY(add_input(r, name, SY_LIST_SHAPES, SY_DTYPE_I64, &shapes, &parts[1]));
+    if (!type->is_optional || !type->is_sequence)
+        return 2;
+    SY_TRY(add_input(r, name, SY_LIST_HAS, SY_DTYPE_BOOL, &one, &parts[2]));
+    return 3;
+}
+
+static int set_kind(struct sy_node *node, const struct list_type *type)
+{
+    SY_TRY(sy_node_set_int(node, "sequence", type->is_sequence));
+    return sy_node_set_int(node, "optional", type->is_optional);
+}
+
+static int set_dims(struct sy_node *node, const struct list_type *type)
+{
+    int64_t dims[SY_MAX_RANK];
+    int rank = declared_rank(type);
+    for (int i = 0; i < rank; i++) {
+        const Onnx__TensorShapeProto__Dimension *dim = type->tensor->shape->dim[i];
+        bool is_number = dim->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE;
+        dims[i] = is_number && dim->dim_value >= 0 ? dim->dim_value : -1;
+    }
+    return rank > 0 ? sy_node_set_ints(node, "dims", rank, dims) : SY_OK;
+}
+
+int sy_onnx_read_list_input(struct sy_onnx_reader *r, const Onnx__ValueInfoProto *info)
+{
+    const char *name = sy_onnx_text(info->name);
+    struct list_type type;
+    struct sy_node *node;
+    int parts[SY_LIST_PARTS], list;
+    SY_TRY(read_type("input", info, &type));
+    int n = add_input_parts(r, name, &type, parts);
+    SY_TRY(n);
+    SY_TRY(sy_graph_add_tensor(r->graph, name, SY_DTYPE_NONE, NULL, &list));
+    SY_TRY(sy_graph_add_node(r->graph, SY_OP_LIST_OF_PARTS, r->opset, name, n, parts, 1, &list,
+                             &node));
+    SY_TRY(set_kind(node, &type));
+    SY_TRY(set_dims(node, &type));
+    sy_name_map_set(&r->map, sy_onnx_text(info->name), list);
+    return SY_OK;
+}
+
+/* ---- outputs ------------------------------------------------------------------------------------ */
+
+int sy_onnx_add_list_output(struct sy_onnx_reader *r, const Onnx__ValueInfoProto *info, int tensor)
+{
+    static const char *const ends[] = {"", SY_LIST_SHAPES, SY_LIST_HAS};
+    static const struct sy_shape shapes[] = {{.rank = 1, .dims = {{1, 0}}},
+                                             {.rank = 2, .dims = {{1, 0}, {1, 0}}},
+                                             {.rank = 1, .dims = {{1, 0}}}};
+    const char *name = sy_onnx_text(info->name);
+    enum sy_dtype dtypes[] = {SY_DTYPE_NONE, SY_DTYPE_I64, SY_DTYPE_BOOL};
+    struct list_type type;
+    struct sy_node *node;
+    int parts[SY_LIST_PARTS];
+    SY_TRY(read_type("output", info, &type));
+    dtypes[0] = (enum sy_dtype)type.tensor->elem_type;
+    int n = type.is_optional && type.is_sequence ? 3 : 2;
+    for (int i = 0; i < n; i++) {
+        char text[MAX_PART_NAME];
+        part_name(name, ends[i], text);
+        SY_TRY(sy_graph_add_tensor(r->graph, text, dtypes[i], &shapes[i], &parts[i]));
+        r->graph->outputs[r->graph->n_outputs++] = parts[i];
+    }
+    SY_TRY(sy_graph_add_node(r->graph, SY_OP_PARTS_OF_LIST, r->opset, name, 1, &tensor, n, parts,
+                             &node));
+    SY_TRY(sy_node_set_int(node, "dtype", dtypes[0]));
+    return set_kind(node, &type);
+}
