@@ -44,12 +44,12 @@ ifneq ($(findstring thread,$(SAN)),)
 TEST_RUN  := $(filter-out $(ONE_THREAD:%=$(B)/tests/%),$(TEST_BIN))
 endif
 
-$(OBJ)/tests/test_%.o: test_%.c | $(GEN_HDR)
+$(OBJ)/tests/main/test_%.o: test_%.c | $(GEN_HDR)
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS_) -MMD -MP -c $< -o $@
 
-$(B)/tests/%: $(OBJ)/tests/%.o $(TEST_LIB_OBJ) $(B)/libswitchyard.a
+$(B)/tests/%: $(OBJ)/tests/main/%.o $(TEST_LIB_OBJ) $(B)/libswitchyard.a
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDSAN) -o $@ $^ $(LIBS) -lcmocka -pthread
@@ -64,24 +64,24 @@ $(B)/tests/test_train_curve: $(OBJ)/runtime/cli/train_curve.o
 $(B)/tests/test_size_expr: $(OBJ)/runtime/cli/size_text.o
 $(B)/tests/test_sample_token: $(OBJ)/runtime/cli/sample_token.o $(OBJ)/runtime/cli/token_text.o
 $(B)/tests/test_random_inputs: $(OBJ)/runtime/cli/random_inputs.o $(OBJ)/runtime/cli/size_text.o
-$(B)/tests/test_local_job: $(OBJ)/tests/test_local_job.o $(OBJ)/runtime/cli/local_job.o $(B)/libswitchyard.a
+$(B)/tests/test_local_job: $(OBJ)/tests/main/test_local_job.o $(OBJ)/runtime/cli/local_job.o $(B)/libswitchyard.a
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDSAN) -o $@ $^ $(LIBS) -lcmocka -pthread
 
 # What the CUDA device does is tested against a table of calls that records them, and behind the plugin's seam.
 $(CUDA_TEST_BIN): $(CUDA_PART_OBJ)
-$(addprefix $(B)/tests/test_cuda_,engine candidates trainer beside_host operators control node_help): $(B)/tests/%: $(OBJ)/tests/%.o $(CUDA_ON_CPU_OBJ) $(CUDA_PART_OBJ) $(TEST_LIB_OBJ) $(B)/libswitchyard.a
+$(addprefix $(B)/tests/test_cuda_,engine candidates trainer beside_host operators control node_help): $(B)/tests/%: $(OBJ)/tests/main/%.o $(CUDA_ON_CPU_OBJ) $(CUDA_PART_OBJ) $(TEST_LIB_OBJ) $(B)/libswitchyard.a
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDSAN) -o $@ $^ $(LIBS) -lcmocka -pthread
 $(KERNEL_TEST_BIN): $(KERNEL_TEST_OBJ)
-$(B)/tests/fake_cuda_%: $(OBJ)/tests/test_%.o $(OBJ)/tests/on_cpu/choose_fake_cuda.o $(CUDA_ON_CPU_OBJ) $(CUDA_PART_OBJ) \
+$(B)/tests/fake_cuda_%: $(OBJ)/tests/main/test_%.o $(OBJ)/tests/on_cpu/choose_fake_cuda.o $(CUDA_ON_CPU_OBJ) $(CUDA_PART_OBJ) \
         $(TEST_LIB_OBJ) $(B)/libswitchyard.a
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDSAN) -o $@ $^ $(LIBS) -lcmocka -pthread
-$(GPU_BIN): $(B)/tests/test_gpu_%: $(OBJ)/tests/test_%.o $(OBJ)/tests/on_gpu/choose_gpu.o $(TEST_LIB_OBJ) $(B)/libswitchyard.a
+$(GPU_BIN): $(B)/tests/test_gpu_%: $(OBJ)/tests/main/test_%.o $(OBJ)/tests/on_gpu/choose_gpu.o $(TEST_LIB_OBJ) $(B)/libswitchyard.a
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDSAN) -o $@ $^ $(LIBS) -lcmocka -pthread

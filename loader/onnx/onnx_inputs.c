@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "loader/list_ends.h"
+#include "loader/graph/list_ends.h"
 #include "loader/onnx/onnx_internal.h"
 #include "runtime/base/printable.h"
 #include "runtime/base/status.h"

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "loader/graph/graph_internal.h"
+#include "loader/graph/list_ends.h"
 #include "loader/graph/string_tensor.h"
-#include "loader/list_ends.h"
 #include "loader/onnx/name_map.h"
 #include "loader/onnx/onnx_internal.h"
 #include "loader/onnx/protobuf_nesting.h"

@@ -9,8 +9,8 @@
 
 #include "loader/graph/engine.h"
 #include "loader/graph/graph_bind.h"
+#include "loader/graph/list_ends.h"
 #include "loader/graph/string_tensor.h"
-#include "loader/list_ends.h"
 #include "runtime/base/status.h"
 #include "tests/rigs/engine_rig.h"
 

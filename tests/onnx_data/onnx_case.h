@@ -22,7 +22,7 @@ struct onnx_array {
 /* The file's tensor, or the tensors of its sequence: how many, at most `room`. -1, with the reason in `text`: it holds none that we know. */
 int onnx_array_read(const char *path, struct onnx_array *out, int room, char *text,
                     size_t text_bytes);
-/* The file's sequence or optional, by its parts (loader/list_ends.h), into out[3]; `rank`: at least so many dimensions are said of each tensor. As
+/* The file's sequence or optional, by its parts (loader/graph/list_ends.h), into out[3]; `rank`: at least so many dimensions are said of each tensor. As
  * above; 3 else. */
 int onnx_parts_read(const char *path, enum sy_dtype dtype, int rank, struct onnx_array *out,
                     char *text, size_t text_bytes);

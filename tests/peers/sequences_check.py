@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Models whose inputs and outputs are sequences and optionals, through every front end of `switchyard serve`, by their parts (loader/list_ends.h), against
+"""Models whose inputs and outputs are sequences and optionals, through every front end of `switchyard serve`, by their parts (loader/graph/list_ends.h), against
 ONNX Runtime.
 
 Prints a line a test, as the C tests do. SY_BINARY: the program."""

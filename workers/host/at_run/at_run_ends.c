@@ -1,4 +1,4 @@
-/* Lists from the tensors that stand for them outside, and the other way (loader/list_ends.h). */
+/* Lists from the tensors that stand for them outside, and the other way (loader/graph/list_ends.h). */
 #include <stdlib.h>
 #include <string.h>
 

@@ -105,7 +105,7 @@ int sy_at_map_run(struct sy_at_state *state, const struct sy_node *node, struct 
 bool sy_at_is_of_lists(enum sy_op op);
 int sy_at_list_run(struct sy_at_state *state, const struct sy_node *node,
                    struct sy_at_value *const *inputs, struct sy_at_value **outputs);
-/* Lists from their parts, and parts of lists (loader/list_ends.h). */
+/* Lists from their parts, and parts of lists (loader/graph/list_ends.h). */
 int sy_at_list_of_parts(struct sy_at_state *state, const struct sy_node *node,
                         struct sy_at_value *const *inputs, struct sy_at_value **outputs);
 int sy_at_parts_of_list(struct sy_at_state *state, const struct sy_node *node,

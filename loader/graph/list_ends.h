@@ -9,8 +9,8 @@
  * LE1: inside, a list is made of its parts, and parts of a list, by the nodes ListOfParts (attributes `sequence`, `optional`, and `dims` where the file
  *      declares the dimensions of its tensors, -1 for open ones) and PartsOfList (`sequence`, `optional`, `dtype`). Both are the run's (G12).
  * LE2: an output whose tensors import knows is an output for each of them instead (sequence_ends.h), an optional one that holds a tensor that tensor. */
-#ifndef SY_LOADER_LIST_ENDS_H
-#define SY_LOADER_LIST_ENDS_H
+#ifndef SY_LOADER_GRAPH_LIST_ENDS_H
+#define SY_LOADER_GRAPH_LIST_ENDS_H
 
 #define SY_LIST_PARTS  3
 #define SY_LIST_SHAPES ".shapes"
