@@ -17,6 +17,7 @@ struct plan {
     int *last_use; /* per tensor: the last node that reads it; n_nodes for outputs; -1: nobody */
     int *uses;     /* per tensor: by nodes that are run, and 1 of an output */
     bool *is_read; /* per node: it is run */
+    bool *alone;   /* per node: sy_at_find_alone */
     struct sy_at_stretches *stretches;
     struct sy_at_value **constants;
     struct sy_at_node **made;  /* per node */
@@ -65,6 +66,7 @@ static void plan_destroy(struct plan *p)
     free(p->last_use);
     free(p->uses);
     free(p->is_read);
+    free(p->alone);
     free(p->constants);
     free(p->made);
     free(p->bodies);
@@ -142,13 +144,16 @@ static int plan_fill(struct plan *p, struct sy_at_identity *who)
     p->last_use = malloc(t * sizeof *p->last_use);
     p->uses = calloc(t, sizeof *p->uses);
     p->is_read = calloc(n, sizeof *p->is_read);
+    p->alone = calloc(n, sizeof *p->alone);
     p->constants = calloc(t, sizeof *p->constants);
     p->made = calloc(n, sizeof *p->made);
     p->bodies = calloc(n, sizeof *p->bodies);
-    if (!p->last_use || !p->uses || !p->is_read || !p->constants || !p->made || !p->bodies)
+    if (!p->last_use || !p->uses || !p->is_read || !p->alone || !p->constants || !p->made ||
+        !p->bodies)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a graph of %zu nodes", n);
     memset(p->last_use, 0xff, t * sizeof *p->last_use);
     plan_last_uses(p);
+    SY_TRY(sy_at_find_alone(p->graph, p->alone));
     SY_TRY(sy_at_stretches_acquire(who, &p->stretches));
     who->graph++;
     SY_TRY(plan_constants(p));
@@ -201,7 +206,12 @@ static int run_if(struct sy_at_state *state, const struct sy_node *node, struct 
     if (!inputs[0])
         return sy_at_fail(node, "no condition");
     SY_TRY(is_true(node, inputs[0], &condition));
-    return run_graph(state, bodies[condition], inputs + sy_node_int(node, "formal", 1), outputs);
+    int status =
+        run_graph(state, bodies[condition], inputs + sy_node_int(node, "formal", 1), outputs);
+    /* What does not fit in a branch does not with this request's sizes and data: others may take the other one. */
+    return status == SY_ECORRUPT ? sy_error_prefix(SY_EARG, "in the %s branch of node '%.120s'",
+                                                   condition ? "then" : "else", node->name)
+                                 : status;
 }
 
 struct loop {
@@ -496,7 +506,7 @@ static bool may_step(const struct sy_at_frame *f, const struct plan *p, int n)
 static int step_alone(struct sy_at_frame *f, struct plan *p)
 {
     for (int n = 0; n < p->graph->n_nodes; n++)
-        if (sy_at_stands_alone(&p->graph->nodes[n]) && may_step(f, p, n))
+        if (p->alone[n] && may_step(f, p, n))
             SY_TRY(step(f, p, n));
     return SY_OK;
 }
@@ -520,7 +530,7 @@ static int run_graph(struct sy_at_state *state, struct plan *p, struct sy_at_val
                      struct sy_at_value **results)
 {
     const struct sy_graph *g = p->graph;
-    struct sy_at_frame f = {.state = state, .graph = g, .is_read = p->is_read};
+    struct sy_at_frame f = {.state = state, .graph = g, .is_read = p->is_read, .alone = p->alone};
     int status = frame_start(&f, p, inputs);
     if (status == SY_OK)
         status = run_nodes(&f, p);
