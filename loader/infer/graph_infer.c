@@ -349,12 +349,12 @@ out:
 int sy_graph_infer_ready(struct sy_graph *graph, bool **waits)
 {
     struct sy_infer in;
-    int status, n = graph->n_tensors;
+    int status;
     SY_TRY_GOTO(open_infer(&in, graph), out);
     in.is_trial = in.is_body = true;
     SY_TRY_GOTO(infer_nodes(&in, true), out);
-    SY_TRY_GOTO(sy_graph_alloc((size_t)n, sizeof **waits, waits), out);
-    for (int t = 0; t < n; t++)
+    SY_TRY_GOTO(sy_graph_alloc((size_t)graph->n_tensors, sizeof **waits, waits), out);
+    for (int t = 0; t < graph->n_tensors && t < in.capacity; t++)
         (*waits)[t] = in.at_run[t] || in.sequences[t];
 out:
     close_infer(&in);

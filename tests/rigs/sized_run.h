@@ -22,7 +22,8 @@ struct sized_output {
 struct sy_graph *sized_import(const char *path);
 /* How many nodes of it are sized at run. */
 int sized_at_run(const struct sy_graph *graph);
-/* The first output of a request with these inputs, in the graph's order. SY_EARG: the graph does not have such sizes. */
+/* The first output of a request with these inputs, in the graph's order. SY_EARG: the graph does not have such sizes, or the run
+ * refuses them. */
 int sized_run(const struct sy_graph *graph, int n, const struct sized_input *inputs,
               struct sized_output *out);
 

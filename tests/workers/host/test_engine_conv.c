@@ -220,6 +220,27 @@ static void test_depthwise_lines(void **state)
     }
 }
 
+/* Signals written as images of one column, as TensorFlow has them, or of one column and one row: computed with the last dimensions first. */
+static void test_columns(void **state)
+{
+    (void)state;
+    static const int64_t counts[][3] = {{1, 3, 5}, {1, 16, 64}, {2, 8, 16}, {17, 1, 1}};
+    for (int i = 0; i < 48; i++) {
+        struct window w = random_window(2 + (i & 1), 3);
+        const int64_t *count = counts[i % 4];
+        for (int d = 1 + (i % 4 == 1); d < w.spatial; d++) {
+            w.size[d] = w.kernel[d] = 1;
+            w.pads[d] = w.pads[w.spatial + d] = i % 16 == 9; /* padded ones stay as they are */
+        }
+        w.weights_computed = i % 12 == 5;
+        w.group = count[0];
+        w.in_channels = count[0] * count[1];
+        w.out_channels = count[0] * count[2];
+        fit(&w, false);
+        check_conv(&w, i % 3 != 0);
+    }
+}
+
 static void test_computed_weights(void **state)
 {
     (void)state;
@@ -436,6 +457,7 @@ int main(void)
         cmocka_unit_test(test_pointwise),
         cmocka_unit_test(test_groups_and_depthwise),
         cmocka_unit_test(test_depthwise_lines),
+        cmocka_unit_test(test_columns),
         cmocka_unit_test(test_computed_weights),
         cmocka_unit_test(test_asymmetric_pads),
         cmocka_unit_test(test_fused_blocks),

@@ -342,9 +342,9 @@ static void test_where_cast_expand(void **state)
         gb_type(g, y, types[i & 3]);
         check(g);
 
-        g = gb_new("cast");
-        a = gb_input_of(g, types[i & 3], 3, dims);
-        gb_output(g, y = gb_node(g, SY_OP_CAST, INPUTS(a), 3, dims));
+        g = gb_new("cast"); /* more than a vector, and a rest */
+        a = gb_input_of(g, types[i & 3], DIMS(1, 3, 37));
+        gb_output(g, y = gb_node(g, SY_OP_CAST, INPUTS(a), DIMS(1, 3, 37)));
         gb_type(g, y, types[i >> 2]);
         struct engine_case c = {.graph = g, .low = -9, .high = 9, .int_low = -9, .int_high = 9};
         rig_check(&c, &seed);

@@ -17,6 +17,7 @@ struct sy_at_plan {
     int *last_use; /* per tensor: the last node that reads it; n_nodes for outputs; -1: nobody */
     int *uses;     /* per tensor: by nodes that are run, and 1 of an output */
     bool *is_read; /* per node: it is run */
+    bool *alone;   /* per node: sy_at_find_alone */
     struct sy_at_stretches *stretches;
     struct sy_at_value **constants;
     struct sy_at_value *
@@ -75,6 +76,7 @@ static void plan_destroy(struct sy_at_plan *p)
     free(p->last_use);
     free(p->uses);
     free(p->is_read);
+    free(p->alone);
     free(p->constants);
     free(p->strings);
     free(p->made);
@@ -161,15 +163,21 @@ static int plan_fill(struct sy_at_plan *p, struct sy_at_identity *who)
     p->last_use = malloc(t * sizeof *p->last_use);
     p->uses = calloc(t, sizeof *p->uses);
     p->is_read = calloc(n, sizeof *p->is_read);
+    p->alone = calloc(n, sizeof *p->alone);
     p->constants = calloc(t, sizeof *p->constants);
     p->strings = calloc(t, sizeof *p->strings);
     p->made = calloc(n, sizeof *p->made);
     p->bodies = calloc(n, sizeof *p->bodies);
+<<<<<<< HEAD
     if (!p->last_use || !p->uses || !p->is_read || !p->constants || !p->strings || !p->made ||
+=======
+    if (!p->last_use || !p->uses || !p->is_read || !p->alone || !p->constants || !p->made ||
+>>>>>>> 1f7845070d388ad429eb954d6fd0695bdef998ef
         !p->bodies)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a graph of %zu nodes", n);
     memset(p->last_use, 0xff, t * sizeof *p->last_use);
     plan_last_uses(p);
+    SY_TRY(sy_at_find_alone(p->graph, p->alone));
     SY_TRY(sy_at_stretches_acquire(who, &p->stretches));
     who->graph++;
     SY_TRY(plan_constants(p));
@@ -194,6 +202,224 @@ static int plan_create(const struct sy_graph *graph, struct sy_at_identity *who,
     return SY_OK;
 }
 
+<<<<<<< HEAD
+=======
+/* ---- If and Loop --------------------------------------------------------------------------------- */
+
+/* inputs: one a graph's input, NULL where left out; results: one an output, the caller's. */
+static int run_graph(struct sy_at_state *state, struct plan *p, struct sy_at_value *const *inputs,
+                     struct sy_at_value **results);
+
+static void drop_all(struct sy_at_state *state, struct sy_at_value **values, int n)
+{
+    for (int i = 0; i < n; i++) {
+        sy_at_value_drop(state, values[i]);
+        values[i] = NULL;
+    }
+}
+
+static int is_true(const struct sy_node *node, const struct sy_at_value *v, bool *out)
+{
+    int64_t value;
+    SY_TRY(sy_at_value_integer(node, v, 1, &value));
+    *out = value != 0;
+    return SY_OK;
+}
+
+static int run_if(struct sy_at_state *state, const struct sy_node *node, struct plan *const *bodies,
+                  struct sy_at_value *const *inputs, struct sy_at_value **outputs)
+{
+    bool condition;
+    if (!inputs[0])
+        return sy_at_fail(node, "no condition");
+    SY_TRY(is_true(node, inputs[0], &condition));
+    int status =
+        run_graph(state, bodies[condition], inputs + sy_node_int(node, "formal", 1), outputs);
+    /* What does not fit in a branch does not with this request's sizes and data: others may take the other one. */
+    return status == SY_ECORRUPT ? sy_error_prefix(SY_EARG, "in the %s branch of node '%.120s'",
+                                                   condition ? "then" : "else", node->name)
+                                 : status;
+}
+
+struct loop {
+    struct sy_at_state *state;
+    const struct sy_node *node;
+    struct plan *body;
+    int formal, n_carried, n_scans;
+    struct sy_at_value **given;   /* the body's inputs: turn, condition, carried, captured */
+    struct sy_at_value **results; /* the body's: condition, carried, scanned */
+    struct sy_at_value **scans;   /* lists, one a scanned result */
+    int64_t trips;
+    bool grows; /* the last turn made other shapes than it was given */
+};
+
+static int set_number(struct loop *l, int i, enum sy_dtype dtype, int64_t value)
+{
+    sy_at_value_drop(l->state, l->given[i]);
+    l->given[i] = NULL;
+    SY_TRY(sy_at_value_new(l->state, dtype, 0, NULL, &l->given[i]));
+    sy_put_int(&l->given[i]->a, 0, value);
+    return SY_OK;
+}
+
+static int append(struct sy_at_value *list, struct sy_at_value *item)
+{
+    struct sy_at_value **grown = realloc(list->items, ((size_t)list->n_items + 1) * sizeof *grown);
+    if (!grown)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a list");
+    list->items = grown;
+    list->items[list->n_items++] = item;
+    return SY_OK;
+}
+
+static bool are_alike(const struct sy_at_value *a, const struct sy_at_value *b)
+{
+    return a->is_list == b->is_list && a->a.dtype == b->a.dtype &&
+           (a->is_list || sy_array_same_dims(&a->a, &b->a));
+}
+
+/* What the turn made is what the next one is given. */
+static int take_results(struct loop *l)
+{
+    l->grows = false;
+    for (int i = 0; i < l->n_carried; i++) {
+        l->grows = l->grows || !are_alike(l->given[2 + i], l->results[1 + i]);
+        sy_at_value_drop(l->state, l->given[2 + i]);
+        l->given[2 + i] = l->results[1 + i];
+        l->results[1 + i] = NULL;
+    }
+    for (int i = 0; i < l->n_scans; i++) {
+        SY_TRY(append(l->scans[i], l->results[1 + l->n_carried + i]));
+        l->results[1 + l->n_carried + i] = NULL;
+    }
+    return SY_OK;
+}
+
+/* Only loops can last: nodes are as many as the model has. */
+static void open_loop(struct sy_at_state *state)
+{
+    if (state->n_open++ == 0)
+        state->open_since = sy_clock_now();
+}
+
+static void close_loop(struct sy_at_state *state)
+{
+    if (--state->n_open == 0)
+        state->open_ns += SY_MIN(sy_clock_now() - state->open_since, SY_AT_RUN_NS - state->open_ns);
+}
+
+/* A program for each turn's shapes would be made to run once: such turns are run node by node (S1: which they are follows from the inputs). */
+static int run_turn(struct loop *l)
+{
+    bool by_node = l->state->by_node;
+    l->state->by_node = by_node || l->grows;
+    int status = run_graph(l->state, l->body, l->given, l->results);
+    l->state->by_node = by_node;
+    return status;
+}
+
+static int run_turns(struct loop *l, bool condition)
+{
+    for (int64_t turn = 0; condition && (l->trips < 0 || turn < l->trips); turn++) {
+        if (l->state->n_turns++ == SY_AT_RUN_TURNS)
+            return sy_at_fail(l->node, "not done after %d iterations", SY_AT_RUN_TURNS);
+        SY_TRY(set_number(l, 0, SY_DTYPE_I64, turn));
+        SY_TRY(set_number(l, 1, SY_DTYPE_BOOL, condition));
+        SY_TRY(run_turn(l));
+        SY_TRY(is_true(l->node, l->results[0], &condition));
+        SY_TRY(take_results(l));
+        drop_all(l->state, l->results, 1);
+    }
+    return SY_OK;
+}
+
+/* Without a turn there is nothing to say how large a scanned result is, but its declaration. */
+static int empty_scan(struct loop *l, int i, struct sy_at_value **out)
+{
+    const struct sy_graph *g = l->body->graph;
+    const struct sy_tensor *t = &g->tensors[g->outputs[1 + l->n_carried + i]];
+    int64_t dims[SY_MAX_RANK] = {0};
+    if (sy_dtype_bytes(t->dtype) == 0 || t->shape.rank >= SY_MAX_RANK)
+        return sy_at_fail(l->node, "no iteration, and the type of result %d is not declared",
+                          l->n_carried + i);
+    for (int d = 0; d < t->shape.rank; d++)
+        dims[1 + d] = SY_MAX(t->shape.dims[d].fixed, 0);
+    return sy_at_value_new(l->state, t->dtype, 1 + t->shape.rank, dims, out);
+}
+
+static int finish_loop(struct loop *l, struct sy_at_value **outputs)
+{
+    for (int i = 0; i < l->n_carried; i++)
+        if (l->node->outputs[i] >= 0)
+            outputs[i] = sy_at_value_ref(l->given[2 + i]);
+    for (int i = 0; i < l->n_scans; i++) {
+        struct sy_at_value *list = l->scans[i];
+        if (l->node->outputs[l->n_carried + i] < 0)
+            continue;
+        SY_TRY(list->n_items == 0 ? empty_scan(l, i, &outputs[l->n_carried + i])
+                                  : sy_at_concat(l->state, l->node, list->items, list->n_items, 0,
+                                                 true, &outputs[l->n_carried + i]));
+    }
+    return SY_OK;
+}
+
+static int start_loop(struct loop *l, struct sy_at_value *const *inputs)
+{
+    size_t n_in = (size_t)l->body->graph->n_inputs + 3,
+           n_out = (size_t)l->body->graph->n_outputs + 1;
+    l->given = calloc(n_in, sizeof *l->given);
+    l->results = calloc(n_out, sizeof *l->results);
+    l->scans = calloc(n_out, sizeof *l->scans);
+    if (!l->given || !l->results || !l->scans)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a loop");
+    for (int i = 2; i < l->node->n_inputs; i++)
+        l->given[i] = inputs[i] ? sy_at_value_ref(inputs[i]) : NULL;
+    for (int i = 0; i < l->n_carried; i++)
+        if (!inputs[2 + i])
+            return sy_at_fail(l->node, "what it carries is left out");
+    for (int i = 0; i < l->n_scans; i++)
+        SY_TRY(sy_at_value_new_list(NULL, 0, &l->scans[i]));
+    return SY_OK;
+}
+
+static int run_loop(struct sy_at_state *state, const struct sy_node *node, struct plan *body,
+                    struct sy_at_value *const *inputs, struct sy_at_value **outputs)
+{
+    int formal = (int)sy_node_int(node, "formal", 2);
+    struct loop l = {.state = state,
+                     .node = node,
+                     .body = body,
+                     .formal = formal,
+                     .n_carried = formal - 2,
+                     .n_scans = node->n_outputs - (formal - 2)};
+    bool condition;
+    SY_TRY(sy_at_value_integer(node, inputs[0], -1, &l.trips));
+    SY_TRY(is_true(node, inputs[1], &condition));
+    if (inputs[0])
+        l.trips = SY_MAX(l.trips, 0);
+    int status = start_loop(&l, inputs);
+    bool is_open = l.trips < 0 || l.trips > SY_AT_RUN_COUNTED;
+    if (is_open)
+        open_loop(state);
+    if (status == SY_OK)
+        status = run_turns(&l, condition);
+    if (is_open)
+        close_loop(state);
+    if (status == SY_OK)
+        status = finish_loop(&l, outputs);
+    if (l.given)
+        drop_all(state, l.given, SY_MAX(node->n_inputs, 2));
+    if (l.results)
+        drop_all(state, l.results, body->graph->n_outputs);
+    if (l.scans)
+        drop_all(state, l.scans, l.n_scans);
+    free(l.given);
+    free(l.results);
+    free(l.scans);
+    return status;
+}
+
+>>>>>>> 1f7845070d388ad429eb954d6fd0695bdef998ef
 /* ---- nodes --------------------------------------------------------------------------------------- */
 
 static int run_node(struct sy_at_state *state, struct sy_at_plan *p, int n, struct sy_at_value **in,
@@ -326,7 +552,7 @@ static bool may_step(const struct sy_at_frame *f, const struct sy_at_plan *p, in
 static int step_alone(struct sy_at_frame *f, struct sy_at_plan *p)
 {
     for (int n = 0; n < p->graph->n_nodes; n++)
-        if (sy_at_stands_alone(&p->graph->nodes[n]) && may_step(f, p, n))
+        if (p->alone[n] && may_step(f, p, n))
             SY_TRY(step(f, p, n));
     return SY_OK;
 }
@@ -350,7 +576,7 @@ int sy_at_plan_run(struct sy_at_state *state, struct sy_at_plan *p,
                    struct sy_at_value *const *inputs, struct sy_at_value **results)
 {
     const struct sy_graph *g = p->graph;
-    struct sy_at_frame f = {.state = state, .graph = g, .is_read = p->is_read};
+    struct sy_at_frame f = {.state = state, .graph = g, .is_read = p->is_read, .alone = p->alone};
     int status = frame_start(&f, p, inputs);
     if (status == SY_OK)
         status = run_nodes(&f, p);

@@ -27,13 +27,15 @@ struct sy_at_frame {
     struct sy_at_state *state;
     const struct sy_graph *graph;
     const bool *is_read; /* per node: somebody reads a result; the others are never run */
+    const bool *alone;   /* per node: sy_at_find_alone */
     bool *done;          /* per node */
     int *uses;           /* per tensor: nodes that are to read it, and 1 of an output */
     struct sy_at_value **values;
 };
 
-/* Whether the node is always run by itself: it has bodies, lists, or results whose size is counted. */
-bool sy_at_stands_alone(const struct sy_node *node);
+/* alone[n]: node n is always run by itself: it has lists, results whose size is counted, or a body. An If is not, where nothing but sizes decides on the
+ * branch: a stretch holds the nodes of that branch. */
+int sy_at_find_alone(const struct sy_graph *graph, bool *alone);
 
 struct sy_at_identity {
     const void *model; /* NULL: nothing is shared */

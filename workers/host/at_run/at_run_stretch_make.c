@@ -14,10 +14,45 @@ enum { MOST_SMALL_PARAM = 64 << 10 };
 
 /* ---- which nodes --------------------------------------------------------------------------------- */
 
-bool sy_at_stands_alone(const struct sy_node *node)
+static bool stands_alone(enum sy_op op)
 {
+<<<<<<< HEAD
     return node->op == SY_OP_IF || node->op == SY_OP_LOOP || node->op == SY_OP_SEQUENCE_MAP ||
            sy_at_is_of_lists(node->op) || sy_at_node_counts(node->op);
+=======
+    return op == SY_OP_IF || op == SY_OP_LOOP || sy_at_is_of_lists(op) || sy_at_node_counts(op);
+}
+
+/* What Shape and Size give, and what is computed of it and of constants alone. */
+static void find_sized(const struct sy_graph *graph, bool *sized)
+{
+    for (int t = 0; t < graph->n_tensors; t++)
+        sized[t] = graph->tensors[t].data != NULL;
+    for (int n = 0; n < graph->n_nodes; n++) {
+        const struct sy_node *node = &graph->nodes[n];
+        bool all = node->op == SY_OP_SHAPE || node->op == SY_OP_SIZE || !stands_alone(node->op);
+        for (int i = 0; all && i < node->n_inputs; i++)
+            all = node->op == SY_OP_SHAPE || node->op == SY_OP_SIZE || node->inputs[i] < 0 ||
+                  sized[node->inputs[i]];
+        for (int i = 0; i < node->n_outputs; i++)
+            if (node->outputs[i] >= 0)
+                sized[node->outputs[i]] = all;
+    }
+}
+
+int sy_at_find_alone(const struct sy_graph *graph, bool *alone)
+{
+    bool *sized;
+    SY_TRY(sy_graph_alloc((size_t)graph->n_tensors + 1, sizeof *sized, &sized));
+    find_sized(graph, sized);
+    for (int n = 0; n < graph->n_nodes; n++) {
+        const struct sy_node *node = &graph->nodes[n];
+        int condition = node->op == SY_OP_IF ? sy_node_input(node, 0) : -1;
+        alone[n] = stands_alone(node->op) && !(condition >= 0 && sized[condition]);
+    }
+    free(sized);
+    return SY_OK;
+>>>>>>> 1f7845070d388ad429eb954d6fd0695bdef998ef
 }
 
 static bool has_inputs(const struct sy_at_frame *f, const struct sy_node *node, const bool *makes)
@@ -53,7 +88,7 @@ int sy_stretch_find_nodes(const struct sy_at_frame *f, struct sy_stretch_nodes *
     bool fine = makes && known && out->nodes && out->inputs;
     for (int n = 0; fine && n < f->graph->n_nodes; n++) {
         const struct sy_node *node = &f->graph->nodes[n];
-        if (f->done[n] || !f->is_read[n] || sy_at_stands_alone(node) || !has_inputs(f, node, makes))
+        if (f->done[n] || !f->is_read[n] || f->alone[n] || !has_inputs(f, node, makes))
             continue;
         out->nodes[out->n++] = n;
         add_inputs(f, node, known, out);
@@ -82,6 +117,23 @@ struct builder {
     int *given;
 };
 
+/* Whether input i is weights that the node packs, or a node of its branches. */
+static bool packs_input(const struct sy_node *node, int i, const struct sy_at_value *v)
+{
+    static const char *const names[] = {"else_branch", "then_branch"};
+    bool packs = sy_at_node_packs(node, i, v);
+    int formal = (int)sy_node_int(node, "formal", 1);
+    for (int k = 0; node->op == SY_OP_IF && i >= formal && k < 2; k++) {
+        const struct sy_attr *attr = sy_node_attr(node, names[k]);
+        const struct sy_graph *body = attr ? attr->graph : NULL;
+        for (int n = 0; body && n < body->n_nodes && !packs; n++)
+            for (int in = 0; in < body->nodes[n].n_inputs && !packs; in++)
+                packs = body->nodes[n].inputs[in] == body->inputs[i - formal] &&
+                        packs_input(&body->nodes[n], in, v);
+    }
+    return packs;
+}
+
 /* Weights of products, as long as there is room for them packed, and small parameters. */
 static void find_packed(struct builder *b, const int *nodes, int n, bool weights)
 {
@@ -93,7 +145,7 @@ static void find_packed(struct builder *b, const int *nodes, int n, bool weights
             if (!v || v->param == 0 || v->a.dtype != SY_DTYPE_F32 || v->a.n == 0)
                 continue;
             b->packs[t] = b->packs[t] || sy_at_value_size(v) <= MOST_SMALL_PARAM ||
-                          (weights && sy_at_node_packs(node, i, v));
+                          (weights && packs_input(node, i, v));
         }
     }
 }
@@ -215,6 +267,20 @@ static bool is_ready(const struct builder *b, const struct sy_node *node, bool *
     return ready;
 }
 
+/* What is run by itself, and waits for nothing but that: a body that sizes do not decide on, in a branch that they took. */
+static void find_waiting(const struct sy_graph *graph, bool *waits)
+{
+    for (int n = 0; n < graph->n_nodes; n++) {
+        const struct sy_node *node = &graph->nodes[n];
+        bool wait = stands_alone(node->op);
+        for (int i = 0; i < node->n_inputs && !wait; i++)
+            wait = node->inputs[i] >= 0 && waits[node->inputs[i]];
+        for (int i = 0; i < node->n_outputs && wait; i++)
+            if (node->outputs[i] >= 0)
+                waits[node->outputs[i]] = true;
+    }
+}
+
 /* Leaves in `nodes` those that can run with the sizes known; *worth: they gain by running as one. */
 static int choose(const struct sy_at_frame *f, int *nodes, int *n, bool *worth)
 {
@@ -224,6 +290,8 @@ static int choose(const struct sy_at_frame *f, int *nodes, int *n, bool *worth)
     int status = build(&b, f, nodes, *n, false);
     if (status == SY_OK)
         status = sy_graph_infer_ready(b.graph, &waits);
+    if (status == SY_OK)
+        find_waiting(b.graph, waits);
     for (int k = 0; status == SY_OK && k < *n; k++) {
         const struct sy_node *node = &f->graph->nodes[nodes[k]];
         if (!is_ready(&b, node, waits))

@@ -7,6 +7,8 @@
 /* The calls of 3.x behind the names that the header took. */
 #undef dnnl_memory_desc_get_size
 #undef dnnl_memory_desc_equal
+#undef dnnl_memory_desc_permute_axes
+#undef dnnl_memory_desc_reshape
 #undef dnnl_memory_create
 #undef dnnl_reorder_primitive_desc_create
 #undef dnnl_concat_primitive_desc_create
@@ -184,6 +186,29 @@ int sy_dnnl3_md_equal(const value *a, const value *b)
     int equal = own[0] && own[1] ? dnnl_memory_desc_equal(own[0], own[1]) : own[0] == own[1];
     close_mds(own, 2);
     return equal;
+}
+
+/* What came of a handle as a value; takes both. */
+static dnnl_status_t taken(dnnl_status_t status, handle from, handle made, value *to)
+{
+    if (status == dnnl_success)
+        read_md(made, to);
+    close_mds((handle[]){from, status == dnnl_success ? made : NULL}, 2);
+    return status == dnnl_success && to->tag == OPAQUE ? dnnl_unimplemented : status;
+}
+
+dnnl_status_t sy_dnnl3_md_permute(value *to, const value *from, const int *axes)
+{
+    handle own, made = NULL;
+    TRY(open_md(from, &own));
+    return taken(dnnl_memory_desc_permute_axes(&made, own, axes), own, made, to);
+}
+
+dnnl_status_t sy_dnnl3_md_reshape(value *to, const value *from, int ndims, const dnnl_dims_t dims)
+{
+    handle own, made = NULL;
+    TRY(open_md(from, &own));
+    return taken(dnnl_memory_desc_reshape(&made, own, ndims, dims), own, made, to);
 }
 
 dnnl_status_t sy_dnnl3_memory_create(dnnl_memory_t *memory, const value *md, dnnl_engine_t engine,

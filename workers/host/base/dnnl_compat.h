@@ -81,6 +81,8 @@ typedef const void *const_dnnl_op_desc_t;
 /* Names that 3.x uses for something else. */
 #define dnnl_memory_desc_get_size          sy_dnnl3_md_bytes
 #define dnnl_memory_desc_equal             sy_dnnl3_md_equal
+#define dnnl_memory_desc_permute_axes      sy_dnnl3_md_permute
+#define dnnl_memory_desc_reshape           sy_dnnl3_md_reshape
 #define dnnl_memory_create                 sy_dnnl3_memory_create
 #define dnnl_reorder_primitive_desc_create sy_dnnl3_reorder
 #define dnnl_concat_primitive_desc_create  sy_dnnl3_concat
@@ -93,6 +95,10 @@ typedef const void *const_dnnl_op_desc_t;
 
 size_t dnnl_memory_desc_get_size(const dnnl_memory_desc_t *md);
 int dnnl_memory_desc_equal(const dnnl_memory_desc_t *a, const dnnl_memory_desc_t *b);
+dnnl_status_t dnnl_memory_desc_permute_axes(dnnl_memory_desc_t *to, const dnnl_memory_desc_t *from,
+                                            const int *axes);
+dnnl_status_t dnnl_memory_desc_reshape(dnnl_memory_desc_t *to, const dnnl_memory_desc_t *from,
+                                       int ndims, const dnnl_dims_t dims);
 dnnl_status_t dnnl_memory_create(dnnl_memory_t *memory, const dnnl_memory_desc_t *md,
                                  dnnl_engine_t engine, void *data);
 dnnl_status_t dnnl_reorder_primitive_desc_create(

@@ -11,6 +11,7 @@ struct sy_conv_shape {
     dnnl_data_type_t type, dst_type; /* of source and weights, of the result */
     dnnl_format_tag_t data;          /* of source and result; any: as oneDNN likes */
     int spatial, groups;
+    int turned; /* so many spatial dimensions of 1 were taken from the end to the front */
     dnnl_dims_t src, weights, bias, dst, strides, dilations, pad_left, pad_right;
     int weights_rank;
 };
@@ -18,7 +19,7 @@ struct sy_conv_shape {
 /* With types of float32 (of a QuantizedConv too, which sets its own); EUNSUPPORTED names what is missing. */
 int sy_conv_shape_read(const struct sy_graph *graph, const struct sy_node *node, int64_t batch,
                        struct sy_conv_shape *c);
-/* With the node's bias, residual and activation; weights: NULL lets oneDNN choose. The caller destroys *out. */
+/* With the node's bias, residual and activation; weights: in the node's order of dimensions, NULL lets oneDNN choose. The caller destroys *out. */
 int sy_conv_make_pd(const struct sy_node *node, const struct sy_conv_shape *c,
                     const dnnl_memory_desc_t *weights, dnnl_primitive_desc_t *out);
 bool sy_conv_is_reference(const_dnnl_primitive_desc_t pd);

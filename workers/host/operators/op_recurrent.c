@@ -256,7 +256,8 @@ static int collect_values(struct sy_program *p, const struct sizes *s, const int
     for (int i = H0; i <= C0; i++)
         if (values[i] >= 0 &&
             p->values[values[i]].bytes != (uint64_t)(y[1] * y[2] * y[3]) * sizeof(float))
-            return sy_unsupported(sy_program_node(p), "a first state of another size");
+            return sy_error_set(SY_ECORRUPT, "node %s: a first state of another size",
+                                sy_program_node(p)->name);
     SY_TRY(add_projection(p, s, x[0] * x[1], values[BIAS], &values[FROM_X]));
     SY_TRY(sy_program_param(p, 2, &values[WEIGHTS]));
     /* In floats, of which the workspace knows the size: two states each. */

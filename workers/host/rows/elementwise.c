@@ -466,40 +466,54 @@ static bool castable(enum sy_dtype dtype)
     }
 }
 
-/* What people send as samples and pixels, in loops of one type. */
-#define WIDEN_TO_FLOAT(name, type)                                             \
-    SY_CLONES static void name(int64_t n, const type *restrict in, float *out) \
-    {                                                                          \
-        for (int64_t i = 0; i < n; i++)                                        \
-            out[i] = (float)in[i];                                             \
+/* The pairs that models have on long tensors (samples, pixels, masks, indices), in loops of one type. */
+#define CAST(name, type, result, value)                                                \
+    SY_CLONES static void name(int64_t n, const void *restrict in, void *restrict out) \
+    {                                                                                  \
+        const type *x = in;                                                            \
+        result *y = out;                                                               \
+        for (int64_t i = 0; i < n; i++)                                                \
+            y[i] = (result)(value);                                                    \
     }
-WIDEN_TO_FLOAT(float_of_i32, int32_t)
-WIDEN_TO_FLOAT(float_of_i16, int16_t)
-WIDEN_TO_FLOAT(float_of_u16, uint16_t)
-WIDEN_TO_FLOAT(float_of_i8, int8_t)
-WIDEN_TO_FLOAT(float_of_u8, uint8_t)
+CAST(f32_of_i64, int64_t, float, x[i])
+CAST(f32_of_i32, int32_t, float, x[i])
+CAST(f32_of_i16, int16_t, float, x[i])
+CAST(f32_of_u16, uint16_t, float, x[i])
+CAST(f32_of_i8, int8_t, float, x[i])
+CAST(f32_of_u8, uint8_t, float, x[i])
+CAST(i64_of_f32, float, int64_t, to_integer(x[i]))
+CAST(i32_of_f32, float, int32_t, to_integer(x[i]))
+CAST(bool_of_f32, float, uint8_t, x[i] != 0)
+CAST(i64_of_i32, int32_t, int64_t, x[i])
+CAST(i32_of_i64, int64_t, int32_t, x[i])
+CAST(i64_of_u8, uint8_t, int64_t, x[i])
+CAST(i32_of_u8, uint8_t, int32_t, x[i])
+CAST(bool_of_i64, int64_t, uint8_t, x[i] != 0)
+CAST(bool_of_i32, int32_t, uint8_t, x[i] != 0)
 
-static bool fast_cast(enum sy_dtype from, int64_t n, const void *in, float *out)
+static const struct fast_cast {
+    enum sy_dtype from, to;
+    void (*run)(int64_t n, const void *restrict in, void *restrict out);
+} fast_casts[] = {
+    {SY_DTYPE_I64, SY_DTYPE_F32, f32_of_i64},   {SY_DTYPE_I32, SY_DTYPE_F32, f32_of_i32},
+    {SY_DTYPE_I16, SY_DTYPE_F32, f32_of_i16},   {SY_DTYPE_U16, SY_DTYPE_F32, f32_of_u16},
+    {SY_DTYPE_I8, SY_DTYPE_F32, f32_of_i8},     {SY_DTYPE_U8, SY_DTYPE_F32, f32_of_u8},
+    {SY_DTYPE_BOOL, SY_DTYPE_F32, f32_of_u8},   {SY_DTYPE_F32, SY_DTYPE_I64, i64_of_f32},
+    {SY_DTYPE_F32, SY_DTYPE_I32, i32_of_f32},   {SY_DTYPE_F32, SY_DTYPE_BOOL, bool_of_f32},
+    {SY_DTYPE_I32, SY_DTYPE_I64, i64_of_i32},   {SY_DTYPE_I64, SY_DTYPE_I32, i32_of_i64},
+    {SY_DTYPE_U8, SY_DTYPE_I64, i64_of_u8},     {SY_DTYPE_BOOL, SY_DTYPE_I64, i64_of_u8},
+    {SY_DTYPE_U8, SY_DTYPE_I32, i32_of_u8},     {SY_DTYPE_BOOL, SY_DTYPE_I32, i32_of_u8},
+    {SY_DTYPE_I64, SY_DTYPE_BOOL, bool_of_i64}, {SY_DTYPE_I32, SY_DTYPE_BOOL, bool_of_i32},
+};
+
+static bool fast_cast(enum sy_dtype from, enum sy_dtype to, int64_t n, const void *in, void *out)
 {
-    switch (from) {
-    case SY_DTYPE_I32:
-        float_of_i32(n, in, out);
-        return true;
-    case SY_DTYPE_I16:
-        float_of_i16(n, in, out);
-        return true;
-    case SY_DTYPE_U16:
-        float_of_u16(n, in, out);
-        return true;
-    case SY_DTYPE_I8:
-        float_of_i8(n, in, out);
-        return true;
-    case SY_DTYPE_U8:
-        float_of_u8(n, in, out);
-        return true;
-    default:
-        return false;
-    }
+    for (size_t i = 0; i < sizeof fast_casts / sizeof *fast_casts; i++)
+        if (fast_casts[i].from == from && fast_casts[i].to == to) {
+            fast_casts[i].run(n, in, out);
+            return true;
+        }
+    return false;
 }
 
 /* Integers keep their low bits. */
@@ -507,7 +521,7 @@ static void cast_block(enum sy_dtype from, enum sy_dtype to, int64_t n, const ch
 {
     size_t bytes = sy_dtype_bytes(to);
     bool float_in = from == SY_DTYPE_F32;
-    if (to == SY_DTYPE_F32 && fast_cast(from, n, in, (float *)(void *)out))
+    if (fast_cast(from, to, n, in, out))
         return;
     for (int64_t i = 0; i < n; i++) {
         float x = float_in ? ((const float *)(const void *)in)[i] : 0;
