@@ -68,12 +68,13 @@ void sy_int8_panel(const struct sy_int8_matrix *m, int64_t block, int rows, cons
                    int64_t stride, int32_t *sums)
 {
     const int8_t *w = m->numbers + block * m->quads * 4 * SY_INT8_COLUMNS;
+    int columns = (int)SY_MIN(m->columns - block * SY_INT8_COLUMNS, (int64_t)SY_INT8_COLUMNS);
     if (sy_dnnl_has_int8())
-        sy_int8_panel_vnni(m->quads, rows, a, stride, w, sums);
+        sy_int8_panel_vnni(m->quads, columns, rows, a, stride, w, sums);
     else if (sy_dnnl_has_avx2())
-        sy_int8_panel_avx2(m->quads, rows, a, stride, w, sums);
+        sy_int8_panel_avx2(m->quads, columns, rows, a, stride, w, sums);
     else
-        sy_int8_panel_plain(m->quads, rows, a, stride, w, sums);
+        sy_int8_panel_plain(m->quads, columns, rows, a, stride, w, sums);
 }
 
 /* ---- products of many rows -------------------------------------------------------------------------- */
