@@ -255,6 +255,13 @@ void sy_expand_set_float(struct sy_expand *e, const char *name, float value)
         e->status = sy_node_set_float(node, name, value);
 }
 
+void sy_expand_set_floats(struct sy_expand *e, const char *name, const float *values, int n)
+{
+    struct sy_node *node = last_node(e);
+    if (node)
+        e->status = sy_node_set_floats(node, name, n, values);
+}
+
 void sy_expand_set_text(struct sy_expand *e, const char *name, const char *value)
 {
     struct sy_node *node = last_node(e);
@@ -287,10 +294,9 @@ void sy_expand_pass(struct sy_expand *e, const char *name)
 }
 
 /* Takes a copy of `data`. */
-static int add_constant(struct sy_expand *e, enum sy_dtype dtype, int rank, int64_t n,
-                        const void *data)
+static int add_shaped(struct sy_expand *e, enum sy_dtype dtype, const struct sy_shape *shape,
+                      int64_t n, const void *data)
 {
-    struct sy_shape shape = {.rank = rank, .dims = {{n, 0}}};
     size_t bytes = (size_t)n * sy_dtype_bytes(dtype);
     void *copy;
     int out = -1;
@@ -301,11 +307,29 @@ static int add_constant(struct sy_expand *e, enum sy_dtype dtype, int rank, int6
         return -1;
     if (bytes > 0)
         memcpy(copy, data, bytes);
-    e->status = sy_graph_add_constant(e->graph, e->node->name, dtype, &shape, copy, bytes, &out);
+    e->status = sy_graph_add_constant(e->graph, e->node->name, dtype, shape, copy, bytes, &out);
     if (e->status < 0)
         return -1;
     e->graph->tensors[out].is_derived = true;
     return out;
+}
+
+static int add_constant(struct sy_expand *e, enum sy_dtype dtype, int rank, int64_t n,
+                        const void *data)
+{
+    const struct sy_shape shape = {.rank = rank, .dims = {{n, 0}}};
+    return add_shaped(e, dtype, &shape, n, data);
+}
+
+int sy_expand_float_array(struct sy_expand *e, const float *values, int rank, const int64_t *dims)
+{
+    struct sy_shape shape = {.rank = rank};
+    int64_t n = 1;
+    for (int i = 0; i < rank; i++) {
+        shape.dims[i].fixed = dims[i];
+        n *= dims[i];
+    }
+    return add_shaped(e, SY_DTYPE_F32, &shape, n, values);
 }
 
 int sy_expand_ints(struct sy_expand *e, const int64_t *values, int n)

@@ -60,6 +60,7 @@ void sy_expand_op_many(struct sy_expand *e, enum sy_op op, const int *inputs, in
                        int n_out);
 void sy_expand_set_int(struct sy_expand *e, const char *name, int64_t value);
 void sy_expand_set_float(struct sy_expand *e, const char *name, float value);
+void sy_expand_set_floats(struct sy_expand *e, const char *name, const float *values, int n);
 void sy_expand_set_text(struct sy_expand *e, const char *name, const char *value);
 /* The attribute of the expanded node goes to the last one, if it is there. */
 void sy_expand_pass(struct sy_expand *e, const char *name);
@@ -68,6 +69,7 @@ int sy_expand_ints(struct sy_expand *e, const int64_t *values, int n);
 int sy_expand_int(struct sy_expand *e, int64_t value);
 int sy_expand_number(struct sy_expand *e, enum sy_dtype dtype, double value);
 int sy_expand_floats(struct sy_expand *e, const float *values, int n);
+int sy_expand_float_array(struct sy_expand *e, const float *values, int rank, const int64_t *dims);
 int sy_expand_reshape(struct sy_expand *e, int x, const int64_t *dims, int n);
 int sy_expand_transpose(struct sy_expand *e, int x, const int64_t *perm, int n);
 int sy_expand_cast(struct sy_expand *e, int x, enum sy_dtype to);

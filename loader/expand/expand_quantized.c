@@ -1,5 +1,7 @@
 /* Quantised operators of ONNX Runtime: what goes in as numbers, the operator in float32, and back. The passes bring products of
  * constant weights together again (fuse_quantized.c). */
+#include <stdlib.h>
+
 #include "loader/expand/expand.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
@@ -150,41 +152,101 @@ static int expand_matmul_to_float(struct sy_expand *e)
     return e->status;
 }
 
-/* Weights of whole numbers, per direction [directions, input, gates]: as the float form wants them. */
-static int recurrent_weights(struct sy_expand *e, int x, int scale, int zero)
+/* Weights of whole numbers [directions, input, gates], with a scale for each direction or each of its columns. */
+struct recurrent_weights {
+    const struct sy_tensor *w, *scale, *zero;
+    int64_t directions, depth, columns;
+};
+
+static int read_weights(struct sy_expand *e, int w, int scale, struct recurrent_weights *out)
 {
-    static const int64_t perm[] = {0, 2, 1};
-    const struct sy_tensor *s = sy_expand_tensor(e, scale);
-    if (!s || s->shape.rank != 1) {
-        sy_expand_fail(e, SY_EUNSUPPORTED, "scales for each column");
-        return -1;
-    }
-    /* Turned first, as whole numbers are folded at import. */
-    int turned = sy_expand_transpose(e, sy_expand_input(e, x), perm, 3);
-    int wide = SY_EXPAND(e, DEQUANTIZE_LINEAR, turned, sy_expand_input(e, scale),
-                         sy_expand_input(e, zero));
-    sy_expand_set_int(e, "axis", 0);
-    return wide;
+    *out = (struct recurrent_weights){.w = sy_expand_tensor(e, w),
+                                      .scale = sy_expand_tensor(e, scale),
+                                      .zero = sy_expand_tensor(e, scale + 1)};
+    const struct sy_tensor *t = out->w, *s = out->scale, *z = out->zero;
+    if (!t || !s || !t->data || !s->data || (z && !z->data) || t->shape.rank != 3 ||
+        (t->dtype != SY_DTYPE_I8 && t->dtype != SY_DTYPE_U8) || s->dtype != SY_DTYPE_F32 ||
+        (z && z->dtype != t->dtype))
+        return sy_expand_fail(e, SY_EUNSUPPORTED, "weights or scales that are not constants");
+    out->directions = t->shape.dims[0].fixed;
+    out->depth = t->shape.dims[1].fixed;
+    out->columns = t->shape.dims[2].fixed;
+    int64_t n = sy_shape_elements(&s->shape, 1);
+    if ((n != out->directions && n != out->directions * out->columns) ||
+        (z && sy_shape_elements(&z->shape, 1) != n))
+        return sy_expand_fail(e, SY_ECORRUPT, "%lld scales for %lld directions of %lld columns",
+                              (long long)n, (long long)out->directions, (long long)out->columns);
+    return SY_OK;
 }
 
-/* DynamicQuantizeLSTM: x, w, r, bias, lengths, states, peepholes, then scales and zero points of w and r. Computed with the weights' numbers
- * and x as it is, so closer to the unquantised model than 8 bits are. */
+/* As LSTM has them, [directions, gates, input], in float32; steps: of each column. */
+static void widen_weights(const struct recurrent_weights *from, float *to, float *steps)
+{
+    bool each = sy_shape_elements(&from->scale->shape, 1) != from->directions;
+    for (int64_t d = 0; d < from->directions; d++)
+        for (int64_t c = 0; c < from->columns; c++) {
+            int64_t scale = each ? d * from->columns + c : d, row = d * from->columns + c;
+            steps[row] = ((const float *)from->scale->data)[scale];
+            int64_t zero = from->zero ? sy_load_integer(from->zero->dtype,
+                                                        (const char *)from->zero->data + scale)
+                                      : 0;
+            for (int64_t k = 0; k < from->depth; k++) {
+                int64_t at = (d * from->depth + k) * from->columns + c;
+                int64_t whole =
+                    sy_load_integer(from->w->dtype, (const char *)from->w->data + at) - zero;
+                to[row * from->depth + k] = (float)whole * steps[row];
+            }
+        }
+}
+
+/* A constant; *steps is the caller's to free. */
+static int recurrent_weights(struct sy_expand *e, int w, int scale, int *out, float **steps,
+                             int *n_steps)
+{
+    struct recurrent_weights from;
+    float *wide;
+    *steps = NULL;
+    SY_TRY(read_weights(e, w, scale, &from));
+    const int64_t rows = from.directions * from.columns,
+                  dims[] = {from.directions, from.columns, from.depth};
+    SY_TRY(sy_graph_alloc((size_t)(rows * from.depth), sizeof *wide, &wide));
+    int status = sy_graph_alloc((size_t)rows, sizeof **steps, steps);
+    if (status == SY_OK) {
+        widen_weights(&from, wide, *steps);
+        *n_steps = (int)rows;
+        *out = sy_expand_float_array(e, wide, 3, dims);
+    }
+    free(wide);
+    return status;
+}
+
+/* DynamicQuantizeLSTM: x, w, r, bias, lengths, states, peepholes, then scales and zero points of w and r. An LSTM of float32 that knows what a
+ * step of its weights is, for engines that compute it in 8 bits (fuse_int8_recurrent.c). In float32 x and the states are as they are, so
+ * closer to the unquantised model than 8 bits are. */
 static int expand_lstm(struct sy_expand *e)
 {
     const char *const names[] = {"activations", "activation_alpha", "activation_beta", "clip",
                                  "direction",   "hidden_size",      "input_forget"};
-    int ids[8], out[3], n = SY_MIN(e->node->n_outputs, 3);
+    int ids[8], out[3], n = SY_MIN(e->node->n_outputs, 3), counts[2];
+    float *steps[2] = {NULL, NULL};
     for (int i = 0; i < 8; i++)
         ids[i] = sy_expand_input(e, i);
-    ids[1] = recurrent_weights(e, 1, 8, 9);
-    ids[2] = recurrent_weights(e, 2, 10, 11);
-    sy_expand_op_many(e, SY_OP_LSTM, ids, 8, out, n);
-    for (size_t i = 0; i < SY_ARRAY_LEN(names); i++)
-        sy_expand_pass(e, names[i]);
-    for (int i = 0; i < n; i++)
-        if (sy_expand_wanted(e, i))
-            sy_expand_result(e, i, out[i]);
-    return e->status;
+    int status = recurrent_weights(e, 1, 8, &ids[1], &steps[0], &counts[0]);
+    if (status == SY_OK)
+        status = recurrent_weights(e, 2, 10, &ids[2], &steps[1], &counts[1]);
+    if (status == SY_OK) {
+        sy_expand_op_many(e, SY_OP_LSTM, ids, 8, out, n);
+        for (size_t i = 0; i < SY_ARRAY_LEN(names); i++)
+            sy_expand_pass(e, names[i]);
+        sy_expand_set_floats(e, "w_steps", steps[0], counts[0]);
+        sy_expand_set_floats(e, "r_steps", steps[1], counts[1]);
+        for (int i = 0; i < n; i++)
+            if (sy_expand_wanted(e, i))
+                sy_expand_result(e, i, out[i]);
+    }
+    free(steps[0]);
+    free(steps[1]);
+    return status < 0 ? status : e->status;
 }
 
 /* ---- blocks: a scale for each `block_size` neighbours along the axis --------------------------- */

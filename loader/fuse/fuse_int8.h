@@ -4,6 +4,9 @@
 
 #include "loader/fuse/fuse.h"
 
+/* Deepest sum of products of 8 bits, zero points taken off: 255 * 255 * 32768 fits 32 bits. */
+#define SY_INT8_DEEPEST 32768
+
 /* value = (number - zero) * scale */
 struct sy_quantization {
     float scale;

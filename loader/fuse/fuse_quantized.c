@@ -247,13 +247,33 @@ static int become_product(struct sy_fuse *f, int i, const struct quantized *q, i
     return sy_node_set_int(node, "whole", 1);
 }
 
-static int lower(struct sy_fuse *f, int i, const struct quantized *q, int cast)
+/* Sums of int32 plus others, then as float32, become floats before they are added: exact up to 2^24 as the product itself. Node `add` adds, `cast`
+ * behind it casts; *sums is the product's new result. */
+static int add_as_floats(struct sy_fuse *f, const char *name, int out, int add, int cast, int *sums)
+{
+    struct sy_node *node = &f->graph->nodes[add];
+    int other = node->inputs[node->inputs[0] == out], wide, opset = node->opset;
+    SY_TRY(make_tensor(f->graph, name, "sum", out, sums));
+    SY_TRY(make_tensor(f->graph, name, "added", other, &wide));
+    SY_TRY(sy_graph_add_node(f->graph, SY_OP_CAST, opset, name, 1, &other, 1, &wide, NULL));
+    node = &f->graph->nodes[add];
+    node->inputs[0] = *sums;
+    node->inputs[1] = wide;
+    node->outputs[0] = f->graph->nodes[cast].outputs[0];
+    sy_node_finish(&f->graph->nodes[cast]);
+    return SY_OK;
+}
+
+/* add: a node that adds to the sums before they are cast, or -1. */
+static int lower(struct sy_fuse *f, int i, const struct quantized *q, int add, int cast)
 {
     char name[256];
     int x, y, opset = f->graph->nodes[i].opset, out = f->graph->nodes[i].outputs[0];
     snprintf(name, sizeof name, "%.200s", f->graph->nodes[i].name);
     SY_TRY(add_centred(f, q, name, opset, &x));
-    if (cast >= 0) {
+    if (add >= 0) {
+        SY_TRY(add_as_floats(f, name, out, add, cast, &y));
+    } else if (cast >= 0) {
         y = f->graph->nodes[cast].outputs[0];
         sy_node_finish(&f->graph->nodes[cast]);
     } else {
@@ -274,6 +294,21 @@ static int cast_of(const struct sy_fuse *f, int tensor)
     return -1;
 }
 
+/* The node that alone reads `tensor`, if it adds another to each of its elements and keeps its shape. */
+static int addition_to(const struct sy_fuse *f, int tensor)
+{
+    for (int i = 0; f->uses[tensor] == 1 && i < f->graph->n_nodes; i++) {
+        const struct sy_node *node = &f->graph->nodes[i];
+        if (node->op == SY_OP_ADD && node->n_inputs == 2 &&
+            (node->inputs[0] == tensor) != (node->inputs[1] == tensor))
+            return sy_shape_equal(&f->graph->tensors[node->outputs[0]].shape,
+                                  &f->graph->tensors[tensor].shape)
+                       ? i
+                       : -1;
+    }
+    return -1;
+}
+
 int sy_fuse_quantized(struct sy_fuse *f)
 {
     const int n = f->graph->n_nodes;
@@ -285,10 +320,11 @@ int sy_fuse_quantized(struct sy_fuse *f)
             node->op != SY_OP_CONV_INTEGER && node->op != SY_OP_MATMUL_INTEGER)
             continue;
         read_node(node, &q);
-        int cast = q.linear ? -1 : cast_of(f, node->outputs[0]);
+        int add = q.linear ? -1 : addition_to(f, node->outputs[0]),
+            cast = q.linear ? -1 : cast_of(f, (add < 0 ? node : &f->graph->nodes[add])->outputs[0]);
         if (!can_lower(f->graph, &q) || (!q.linear && cast < 0))
             continue;
-        SY_TRY(lower(f, i, &q, cast));
+        SY_TRY(lower(f, i, &q, add, cast));
         changed = true;
     }
     sy_graph_compact(f->graph);

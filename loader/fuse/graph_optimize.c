@@ -125,6 +125,7 @@ static const struct {
                {sy_fuse_rms_norms, SY_OP_RMS_NORM},
                {sy_fuse_swishes, SY_OP_SWISH},
                {sy_fuse_gated_activations, SY_OP_SWISH},
+               {sy_fuse_int8_recurrences, SY_OP_QUANTIZED_LSTM},
                {sy_fuse_int8_products, SY_OP_QUANTIZED_CONV},
                {sy_fuse_int8_sums, SY_OP_QUANTIZED_SUM},
                {sy_fuse_int8_moves, SY_OP_QUANTIZED_SUM}};

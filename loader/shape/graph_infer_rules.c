@@ -145,6 +145,7 @@ static sy_infer_rule *const rules[SY_OP_COUNT] = {
     [SY_OP_RESIZE] = sy_rule_resize,
     [SY_OP_UPSAMPLE] = sy_rule_resize,
     [SY_OP_LSTM] = sy_rule_recurrent,
+    [SY_OP_QUANTIZED_LSTM] = sy_rule_recurrent,
     [SY_OP_GRU] = sy_rule_recurrent,
     [SY_OP_RNN] = sy_rule_recurrent,
     [SY_OP_NON_MAX_SUPPRESSION] = sy_rule_nms,

@@ -1,5 +1,4 @@
 /* QuantizeLinear and DequantizeLinear between float32 and 8 bits: loops on all threads, row-major. Other types: the kernels. */
-#include <math.h>
 #include <string.h>
 
 #include "runtime/base/assert.h"
@@ -25,16 +24,6 @@ struct row {
     int64_t step;
     bool is_signed;
 };
-
-SY_CLONES static void quantize_one(int64_t n, const float *x, float scale, float zero, float low,
-                                   float high, uint8_t *y)
-{
-    for (int64_t i = 0; i < n; i++) {
-        float value = nearbyintf(x[i] / scale) + zero;
-        value = value > high ? high : value >= low ? value : low; /* no number: the least */
-        y[i] = (uint8_t)(int32_t)value;
-    }
-}
 
 SY_CLONES static void dequantize_unsigned(int64_t n, const uint8_t *x, float scale, float zero,
                                           float *y)
@@ -63,7 +52,8 @@ static void quantize_row(const struct row *r, int64_t n, const float *x, uint8_t
     float low = r->is_signed ? -128 : 0, high = r->is_signed ? 127 : 255;
     int64_t run = r->step ? 1 : n;
     for (int64_t i = 0; i < n; i += run)
-        quantize_one(run, x + i, r->scale[i * r->step], zero_of(r, i * r->step), low, high, y + i);
+        sy_int8_quantize(run, x + i, r->scale[i * r->step], zero_of(r, i * r->step), low, high,
+                         y + i);
 }
 
 static void dequantize_row(const struct row *r, int64_t n, const uint8_t *x, float *y)
@@ -164,15 +154,14 @@ static int run_dynamic(struct sy_program *p, struct sy_step *step)
     uint8_t *y = sy_program_pointer(p, step->args[1].value);
     float low, high;
     sy_int8_range(n, x, &low, &high);
-    float scale = (high - low) / 255;
-    scale = scale == 0 ? 1 : scale;
-    const float zero = nearbyintf(fmaxf(0, fminf(255, -low / scale)));
+    float scale, zero;
+    sy_int8_scale_of(low, high, &scale, &zero);
     *(float *)sy_program_pointer(p, step->args[2].value) = scale;
     *(uint8_t *)sy_program_pointer(p, step->args[3].value) = (uint8_t)zero;
 #pragma omp parallel for schedule(static) if (pieces > 4)
     for (int64_t i = 0; i < pieces; i++)
-        quantize_one(SY_MIN((int64_t)PIECE, n - i * PIECE), x + i * PIECE, scale, zero, 0, 255,
-                     y + i * PIECE);
+        sy_int8_quantize(SY_MIN((int64_t)PIECE, n - i * PIECE), x + i * PIECE, scale, zero, 0, 255,
+                         y + i * PIECE);
     return SY_OK;
 }
 

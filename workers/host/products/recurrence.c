@@ -63,6 +63,8 @@ static void meet(struct meeting *m, int n, long times)
 static sy_recurrence_block *block_of(const struct sy_recurrence *r)
 {
     bool lstm = r->gates == 4;
+    if (r->int8)
+        return sy_recurrence_int8_block();
     if (r->narrow)
         return lstm ? sy_narrow_lstm_block : sy_narrow_gru_block;
     if (r->units == SY_RECURRENCE_MOST_UNITS)
@@ -70,9 +72,9 @@ static sy_recurrence_block *block_of(const struct sy_recurrence *r)
     return lstm ? sy_lstm_block_8 : sy_gru_block_8;
 }
 
-/* The share of thread `part` of `parts` in one direction. */
+/* The share of thread `part` of `parts` in one direction. `thread`: of all. */
 static void one_direction(const struct sy_recurrence *r, int64_t direction, int part, int parts,
-                          struct meeting *meeting)
+                          int thread, struct meeting *meeting)
 {
     bool reverse = direction == 1 || r->first_is_reverse;
     int64_t blocks = blocks_of(r->hidden, r->units);
@@ -81,6 +83,8 @@ static void one_direction(const struct sy_recurrence *r, int64_t direction, int 
     for (int64_t s = 0; s < r->steps; s++) {
         p.step = s;
         p.time = reverse ? r->steps - 1 - s : s;
+        if (r->int8)
+            sy_recurrence_int8_start(&p, thread);
         for (int64_t block = blocks * part / parts; block < blocks * (part + 1) / parts; block++)
             run_block(&p, block);
         p.before = p.time;
@@ -93,9 +97,9 @@ static void share(const struct sy_recurrence *r, int t, int n, struct meeting *m
 {
     for (int64_t d = 0; d < r->directions; d++) {
         if (n == 1 || r->directions == 1)
-            one_direction(r, d, t, n, &meetings[d]);
+            one_direction(r, d, t, n, t, &meetings[d]);
         else if (t % 2 == d)
-            one_direction(r, d, t / 2, (n - (int)d + 1) / 2, &meetings[d]);
+            one_direction(r, d, t / 2, (n - (int)d + 1) / 2, t, &meetings[d]);
     }
 }
 

@@ -7,8 +7,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "workers/host/int8_matrix.h"
+
 /* Hidden units of one block of packed weights: as many as the CPU's vectors have floats, 16 with AVX-512 and 8 without. */
 enum { SY_RECURRENCE_UNITS = 8, SY_RECURRENCE_MOST_UNITS = 16 };
+
+/* An LSTM whose states meet their weights in 8 bits, as ONNX Runtime's DynamicQuantizeLSTM: before each step the states of `group` sequences
+ * become u8 by their common range. Columns: [blocks of 16 units][gates][16]. */
+struct sy_recurrence_int8 {
+    struct sy_int8_matrix weights[2]; /* of each direction */
+    const float *bias;                /* [directions][columns], or NULL */
+    int64_t group;
+    uint8_t *states; /* room of sy_recurrence_int8_bytes, aligned to 64 */
+};
 
 struct sy_recurrence {
     int64_t
@@ -17,7 +28,9 @@ struct sy_recurrence {
     int units; /* of a block of packed weights: one of the two; the larger one needs AVX-512 */
     bool first_is_reverse; /* the first direction runs from the end; the second always does */
     const float *from_x;   /* [steps][batch][directions][gates][hidden], biases included */
-    const void *weights;   /* packed, see sy_recurrence_pack; float, or bf16 if narrow */
+    const struct sy_recurrence_int8 *
+        int8; /* if not NULL: from_x is [steps][batch][directions][columns] without biases; no `weights` */
+    const void *weights; /* packed, see sy_recurrence_pack; float, or bf16 if narrow */
     bool
         narrow; /* products of bf16, the state rounded for them, summed in float; needs AVX512_BF16 and the larger blocks */
     uint16_t *
@@ -37,6 +50,10 @@ int64_t sy_recurrence_packed(int64_t directions, int64_t gates, int64_t hidden, 
 /* From ONNX's R, [directions][gates * hidden][hidden]. Floats in the order of packed weights; rounding is the caller's. */
 void sy_recurrence_pack(int64_t directions, int64_t gates, int64_t hidden, int units, bool narrow,
                         const float *r, float *out);
+/* Sequences that share a range: those of ONNX Runtime with so many threads. */
+int64_t sy_recurrence_int8_group(int64_t batch, int64_t hidden, int threads);
+/* Room for the states in 8 bits, of each thread. */
+int64_t sy_recurrence_int8_bytes(int64_t batch, int64_t hidden, int threads);
 int64_t sy_recurrence_narrow_states(int64_t directions, int64_t batch, int64_t hidden);
 /* Equal arguments give equal bits, whatever the number of threads. */
 void sy_recurrence_run(const struct sy_recurrence *r);

@@ -9,6 +9,7 @@ enum { MAX_GATES = 4, MAX_SEQUENCES = 4 };
 
 typedef float lanes __attribute__((vector_size(LANES * sizeof(float)), aligned(4)));
 typedef int32_t ints __attribute__((vector_size(LANES * sizeof(float))));
+typedef uint32_t uints __attribute__((vector_size(LANES * sizeof(float)), aligned(4)));
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -89,15 +90,6 @@ INLINE void put_state(const struct place *p, int64_t b, int64_t block, const lan
         to[i] = recurrence_as_bf16(h[i]);
 }
 
-static const float *state_before(const struct place *p, int64_t b)
-{
-    const struct sy_recurrence *r = p->r;
-    int64_t row = p->direction * r->batch + b;
-    if (p->before < 0)
-        return r->h0 ? r->h0 + row * r->hidden : NULL;
-    return r->y + (p->before * r->directions * r->batch + row) * r->hidden;
-}
-
 INLINE void finish_lstm(const struct place *p, int64_t b, int64_t block, lanes *gate)
 {
     const struct sy_recurrence *r = p->r;
@@ -121,7 +113,7 @@ INLINE void finish_gru(const struct place *p, int64_t b, int64_t block, lanes *g
 {
     const struct sy_recurrence *r = p->r;
     int64_t n = SY_MIN(r->hidden - block * LANES, LANES);
-    const float *h = state_before(p, b);
+    const float *h = recurrence_state_before(p, b);
     lanes before = {0}, bias = {0};
     if (h)
         load(&before, h + block * LANES, n);
@@ -162,7 +154,7 @@ INLINE void start_sums(const struct place *p, int64_t block, int64_t b, int gate
             fresh[s] = sum[s][2];
             sum[s][2] = (lanes){0};
         }
-        h[s] = state_before(p, b + s);
+        h[s] = recurrence_state_before(p, b + s);
     }
 }
 

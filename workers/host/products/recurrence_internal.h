@@ -10,12 +10,30 @@
 struct place {
     const struct sy_recurrence *r;
     int64_t direction, step, time, before; /* time before, -1: the first step */
+    const uint8_t *states;                 /* int8: this thread's, of this step; NULL: all are 0 */
 };
+
+/* A sequence's state in 8 bits: this, then its numbers, to a multiple of 64 bytes together. */
+struct int8_state {
+    float scale;
+    int32_t zero, sum; /* the sum is of all numbers, less the zero point each */
+    int32_t unused;
+};
+
+static inline int64_t recurrence_int8_stride(int64_t hidden)
+{
+    return SY_ALIGN_UP((int64_t)sizeof(struct int8_state) + hidden, (int64_t)64);
+}
 
 /* One step of a block of units, for all sequences; of so many units as the name says. */
 typedef void sy_recurrence_block(const struct place *p, int64_t block);
 sy_recurrence_block sy_lstm_block_8, sy_gru_block_8, sy_lstm_block_16, sy_gru_block_16,
-    sy_narrow_lstm_block, sy_narrow_gru_block;
+    sy_narrow_lstm_block, sy_narrow_gru_block, sy_int8_lstm_block_8, sy_int8_lstm_block_16;
+
+/* recurrence_int8.c: the form of this CPU; the states before p's step in 8 bits, made by each thread for itself: they are few, and waiting for
+ * each other once more a step would take longer. */
+sy_recurrence_block *sy_recurrence_int8_block(void);
+void sy_recurrence_int8_start(struct place *p, int thread);
 
 /* Rows of a block of packed weights: states that are multiplied with at once. */
 static inline int64_t recurrence_rows(int64_t hidden, bool narrow)
@@ -30,6 +48,16 @@ static inline int64_t recurrence_weights_at(const struct sy_recurrence *r, int64
     int64_t blocks = (r->hidden + r->units - 1) / r->units;
     return (direction * blocks + block) * recurrence_rows(r->hidden, r->narrow) * r->gates *
            r->units;
+}
+
+/* The state of sequence b before p's step, [hidden]; NULL: it is 0. */
+static inline const float *recurrence_state_before(const struct place *p, int64_t b)
+{
+    const struct sy_recurrence *r = p->r;
+    int64_t row = p->direction * r->batch + b;
+    if (p->before < 0)
+        return r->h0 ? r->h0 + row * r->hidden : NULL;
+    return r->y + (p->before * r->directions * r->batch + row) * r->hidden;
 }
 
 /* The state before step `step` as bf16; two of them in turns, as it is read while the next is written. */

@@ -1,5 +1,6 @@
 #include "workers/host/rows/int8_rows.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -44,7 +45,7 @@ void sy_int8_border(const struct sy_border *b, uint8_t zero, const uint8_t *from
     }
 }
 
-SY_CLONES static void range_of(int64_t n, const float *x, float *low, float *high)
+SY_CLONES void sy_int8_range_of(int64_t n, const float *x, float *low, float *high)
 {
     float least[16] = {0}, largest[16] = {0};
     int64_t i = 0;
@@ -74,10 +75,27 @@ void sy_int8_range(int64_t n, const float *x, float *low, float *high)
                                                                        : largest) if (pieces > 1)
     for (int64_t i = 0; i < pieces; i++) {
         float a, b;
-        range_of(SY_MIN((int64_t)PIECE, n - i * PIECE), x + i * PIECE, &a, &b);
+        sy_int8_range_of(SY_MIN((int64_t)PIECE, n - i * PIECE), x + i * PIECE, &a, &b);
         least = SY_MIN(least, a);
         largest = SY_MAX(largest, b);
     }
     *low = least;
     *high = largest;
+}
+
+void sy_int8_scale_of(float low, float high, float *scale, float *zero)
+{
+    *scale = (high - low) / 255;
+    *scale = *scale == 0 ? 1 : *scale;
+    *zero = nearbyintf(fmaxf(0, fminf(255, -low / *scale)));
+}
+
+SY_CLONES void sy_int8_quantize(int64_t n, const float *x, float scale, float zero, float low,
+                                float high, uint8_t *y)
+{
+    for (int64_t i = 0; i < n; i++) {
+        float value = nearbyintf(x[i] / scale) + zero;
+        value = value > high ? high : value >= low ? value : low;
+        y[i] = (uint8_t)(int32_t)value;
+    }
 }

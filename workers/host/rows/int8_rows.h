@@ -14,5 +14,13 @@ void sy_int8_border(const struct sy_border *b, uint8_t zero, const uint8_t *from
 
 /* Least and largest of x and 0; numbers that are none are left out. */
 void sy_int8_range(int64_t n, const float *x, float *low, float *high);
+/* The same in the calling thread. */
+void sy_int8_range_of(int64_t n, const float *x, float *low, float *high);
+
+/* DynamicQuantizeLinear: scale and zero point (0 to 255) of numbers in [low, high], which holds 0. */
+void sy_int8_scale_of(float low, float high, float *scale, float *zero);
+/* y = round(x / scale) + zero, cut to [low, high]: whole numbers of 8 bits. What is no number becomes the least. In the calling thread. */
+void sy_int8_quantize(int64_t n, const float *x, float scale, float zero, float low, float high,
+                      uint8_t *y);
 
 #endif
