@@ -78,13 +78,20 @@ static bool hands_on(const struct sy_program *p, int layer)
     return true;
 }
 
-/* Whether what lies between the two is worth keeping in the cache. */
-static bool is_gain(const struct sy_chain_stage *a, const struct sy_chain_stage *b)
+/* Whether what lies between the two is worth keeping in the cache. Whatever the layers' threads: import compares the times of a layer with one
+ * thread and with all, so both must compute the same chains. */
+static bool is_gain(const struct sy_program *p, const struct sy_chain_stage *a,
+                    const struct sy_chain_stage *b)
 {
     int64_t bytes = b->shape.src[0] * b->height * b->row_bytes;
     int64_t macs = stage_macs(&a->shape) + stage_macs(&b->shape);
-    return bytes >= sy_chain_limits.least_bytes * omp_get_max_threads() &&
+    return bytes >= sy_chain_limits.least_bytes * p->team &&
            macs <= 2 * bytes * sy_chain_limits.macs_a_byte && a->shape.dst_type == b->shape.type;
+}
+
+static bool is_solo(const struct sy_program *p, int layer)
+{
+    return sy_layer_is_solo(&p->layers[layer], p->batch);
 }
 
 static void find_stages(struct sy_program *p, struct sy_chain *chain)
@@ -94,7 +101,7 @@ static void find_stages(struct sy_program *p, struct sy_chain *chain)
     for (int n = 0; n < SY_CHAIN_STAGES && first + n < p->n_layers; n++) {
         struct sy_chain_stage *stage = &chain->stages[n];
         if ((n > 0 && !hands_on(p, first + n - 1)) || !read_stage(p, first + n, stage) ||
-            (n > 0 && !is_gain(stage - 1, stage)))
+            (n > 0 && !is_gain(p, stage - 1, stage)))
             return;
         macs += stage_macs(&stage->shape);
         weights += (int64_t)dnnl_memory_desc_get_size(&stage->weights_md);
@@ -426,8 +433,10 @@ static int add_steps(struct sy_program *p, struct sy_chain *chain)
         p->layer_steps[p->layer] = p->n_steps;
         if (s == 0)
             SY_TRY(sy_program_input_as(p, 0, &md, &chain->src));
+        omp_set_num_threads(is_solo(p, p->layer) ? 1 : chain->n_threads);
         SY_TRY(take_params(p, &chain->stages[s], s + 1 == n));
     }
+    omp_set_num_threads(chain->n_threads);
     SY_TRY(make_pieces(chain));
     chain->thread_bytes =
         SY_ALIGN_UP(chain->scratch_offset + chain->scratch_bytes, (uint64_t)SY_PARAM_ALIGN);
@@ -458,7 +467,8 @@ static int find_chain(struct sy_program *p, struct sy_chain *chain)
     chain->images = last->dst[0];
     chain->height = last->dst[2];
     chain->row_bytes = last->dst[3] * last->dst[1] * (last->dst_type == dnnl_bf16 ? 2 : 4);
-    chain->n_threads = omp_get_max_threads();
+    /* The chain's time is its last layer's: the others only copy their weights, and whether one thread does that says nothing of the chain. */
+    chain->n_threads = is_solo(p, p->layer + chain->n_stages - 1) ? 1 : p->team;
     chain->bands = (int)(chain->n_threads / gcd(chain->images, chain->n_threads));
     if (chain->bands > chain->height)
         return SY_EUNSUPPORTED;
