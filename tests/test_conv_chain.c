@@ -85,7 +85,7 @@ static int n_steps(const struct sy_graph *graph, int64_t batch, int *chains)
     assert_int_equal(sy_host_engine.program_create(rig.graph, rig.layers, rig.n_layers, batch, &p),
                      SY_OK);
     for (int s = 0; s < p->n_steps; s++)
-        *chains += p->steps[s].free_state != NULL;
+        *chains += sy_step_is_chain(&p->steps[s]);
     n = p->n_steps;
     sy_host_engine.program_destroy(p);
     rig_close(&rig);
@@ -191,7 +191,7 @@ static void test_threads_are_the_last_layers(void **state)
         assert_int_equal(sy_host_engine.program_create(rig.graph, rig.layers, last + 1, 2, &p),
                          SY_OK);
         for (int s = 0; s < p->n_steps; s++)
-            if (p->steps[s].free_state) {
+            if (sy_step_is_chain(&p->steps[s])) {
                 chains++;
                 assert_int_equal(p->steps[s].threads, solo >> 1 ? 1 : 2);
             }

@@ -51,6 +51,7 @@ static bool read_stage(struct sy_program *p, int layer, struct sy_chain_stage *s
     if (c->type == dnnl_bf16 && !(sy_program_wanted(p, 0) & SY_WANT_NARROW))
         c->dst_type = dnnl_f32;
     p->layer = here;
+    stage->is_depthwise = sy_depthwise_read(node, c, &stage->depthwise);
     stage->height = c->src[2];
     stage->row_bytes = c->src[3] * c->src[1] * (c->type == dnnl_bf16 ? 2 : 4);
     return true;
@@ -176,6 +177,8 @@ static int make_stage_pds(struct sy_chain_stage *stage, const dnnl_memory_desc_t
 /* With the weights as they are packed, or as the first piece of most rows likes them: then each run reorders them. */
 static int choose_stage_pds(struct sy_chain_stage *stage)
 {
+    if (stage->is_depthwise)
+        return sy_depthwise_weights_md(stage->node, &stage->shape, &stage->weights_md);
     dnnl_memory_desc_t packed = stage->weights_md;
     int status = make_stage_pds(stage, &packed), most = 0;
     if (status != SY_EUNSUPPORTED)
@@ -269,7 +272,9 @@ static int make_pieces(struct sy_chain *chain)
                 chain->stages[0].node->name);
     omp_set_num_threads(1); /* oneDNN's cache looks at it, too */
     for (int s = 0; s < chain->n_stages; s++)
-        for (int i = 0; i < chain->stages[s].n_pieces && status == SY_OK; i++)
+        for (int i = 0;
+             i < chain->stages[s].n_pieces && !chain->stages[s].is_depthwise && status == SY_OK;
+             i++)
             status = make_piece(chain, &chain->stages[s], &chain->stages[s].pieces[i]);
     omp_set_num_threads(chain->n_threads);
     return status;
@@ -294,6 +299,21 @@ static char *level_at(const struct hand *hand, int level, int64_t row)
     if (level == chain->n_stages)
         return hand->dst + row * chain->row_bytes;
     return hand->own + chain->stages[level].buffer_offset + row * chain->stages[level].row_bytes;
+}
+
+static void run_depthwise(const struct hand *hand, const struct sy_chain_op *op)
+{
+    const struct sy_chain_stage *stage = &hand->chain->stages[op->stage];
+    const struct sy_chain_piece *piece = &stage->pieces[op->piece];
+    struct sy_depthwise_rows rows = {
+        .weights = sy_program_pointer(hand->p, stage->weights),
+        .bias = stage->bias >= 0 ? sy_program_pointer(hand->p, stage->bias) : NULL,
+        .src = (const float *)(const void *)level_at(hand, op->stage, op->from),
+        .n_src = piece->rows_in,
+        .pad_top = piece->pad_top,
+        .dst = (float *)(void *)level_at(hand, op->stage + 1, op->to),
+        .n = piece->rows_out};
+    sy_depthwise_run(&stage->depthwise, &rows);
 }
 
 static dnnl_status_t run_piece(const struct hand *hand, const struct sy_chain_op *op)
@@ -334,7 +354,9 @@ static dnnl_status_t run_band(const struct hand *hand, int band)
     for (int i = chain->band_ops[band]; i < chain->band_ops[band + 1]; i++) {
         const struct sy_chain_op *op = &chain->ops[i];
         size_t bytes = (size_t)(op->rows * chain->stages[op->stage].row_bytes);
-        if (op->kind == SY_CHAIN_RUN) {
+        if (op->kind == SY_CHAIN_RUN && chain->stages[op->stage].is_depthwise) {
+            run_depthwise(hand, op);
+        } else if (op->kind == SY_CHAIN_RUN) {
             dnnl_status_t status = run_piece(hand, op);
             if (status != dnnl_success)
                 return status;
@@ -503,4 +525,9 @@ int sy_program_add_chain(struct sy_program *p, bool *built)
     step->state = chain;
     step->free_state = free_chain;
     return SY_OK;
+}
+
+bool sy_step_is_chain(const struct sy_step *step)
+{
+    return step->run == run_chain;
 }
