@@ -15,7 +15,9 @@
 
 #define N_RUNS        5
 #define ENOUGH_NS     (10 * SY_NS_PER_S) /* fewer runs of a model that takes longer */
-#define STORAGE_BYTES (256ull << 20)     /* enough for a steady rate */
+#define MOST_RUNS     31 /* of a small model: its layers' threads are chosen by these times */
+#define MORE_NS       (120 * SY_NS_PER_MS) /* for the runs beyond N_RUNS */
+#define STORAGE_BYTES (256ull << 20)       /* enough for a steady rate */
 #define N_RESTED      7
 #define REST_NS       (10 * SY_NS_PER_MS) /* longer than OpenMP's threads spin: some 3 ms */
 #define SOLO_MOST_NS  (10 * SY_NS_PER_MS) /* above it waking the threads is less than a hundredth */
@@ -113,31 +115,32 @@ static int run_layers(const struct rig *rig, const struct sy_binding *binding, i
     return too_long ? SY_OK : status;
 }
 
+/* Each layer's median, of many runs the lower quartile: what else runs on the machine only adds to times. */
 static int time_layers(struct rig *rig, uint64_t *layer_ns)
 {
     struct sy_binding binding = bind(rig);
     int n = rig->package->n_layers;
-    uint64_t *times = calloc((size_t)n * N_RUNS, sizeof(*times));
+    uint64_t *times = calloc((size_t)n * MOST_RUNS, sizeof(*times));
     int status = times ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for a profile");
 
     sy_ns begun = sy_clock_now();
     int n_runs = 0;
 
-    for (int run = -1; status == SY_OK && run < N_RUNS; run++) { /* -1 warms up */
-        if (run > 0 && sy_clock_now() - begun > ENOUGH_NS)
+    for (int run = -1; status == SY_OK && run < MOST_RUNS; run++) { /* -1 warms up */
+        if (run > 0 && sy_clock_now() - begun > (run < N_RUNS ? ENOUGH_NS : MORE_NS))
             break;
         for (int layer = 0; status == SY_OK && layer < n; layer++) {
             sy_ns start = sy_clock_now();
 
             status = run_layers(rig, &binding, layer, 1);
             if (run >= 0)
-                times[layer * N_RUNS + run] = sy_clock_now() - start;
+                times[layer * MOST_RUNS + run] = sy_clock_now() - start;
         }
         n_runs = run + 1;
     }
     for (int layer = 0; status == SY_OK && layer < n; layer++) {
-        qsort(times + layer * N_RUNS, (size_t)n_runs, sizeof(*times), compare_ns);
-        layer_ns[layer] = times[layer * N_RUNS + n_runs / 2];
+        qsort(times + layer * MOST_RUNS, (size_t)n_runs, sizeof(*times), compare_ns);
+        layer_ns[layer] = times[layer * MOST_RUNS + n_runs / (n_runs > N_RUNS ? 4 : 2)];
     }
     free(times);
     return status;

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include <cmocka.h>
+#include <omp.h>
 
 #include "runtime/base/status.h"
 #include "tests/rigs/engine_rig.h"
@@ -84,7 +85,7 @@ static int n_steps(const struct sy_graph *graph, int64_t batch, int *chains)
     assert_int_equal(sy_host_engine.program_create(rig.graph, rig.layers, rig.n_layers, batch, &p),
                      SY_OK);
     for (int s = 0; s < p->n_steps; s++)
-        *chains += p->steps[s].free_state != NULL;
+        *chains += sy_step_is_chain(&p->steps[s]);
     n = p->n_steps;
     sy_host_engine.program_destroy(p);
     rig_close(&rig);
@@ -173,6 +174,36 @@ static void test_small_ones_stay_apart(void **state)
     sy_graph_free(g);
 }
 
+/* A chain's time is its last layer's, and so are its threads; which layers are chained depends on neither. */
+static void test_threads_are_the_last_layers(void **state)
+{
+    struct sy_graph *g = random_chain(3, OF_INPUT);
+    struct engine_rig rig;
+    (void)state;
+    assert_int_equal(rig_open(&rig, g, true), SY_OK);
+    int before = omp_get_max_threads(), last = rig.n_layers - 1;
+    omp_set_num_threads(2);
+    for (unsigned solo = 0; solo < 4; solo++) {
+        struct sy_program *p;
+        int chains = 0;
+        for (int i = 0; i <= last; i++)
+            rig.layers[i].solo_batches = solo >> (i == last) & 1 ? UINT32_MAX : 0;
+        assert_int_equal(sy_host_engine.program_create(rig.graph, rig.layers, last + 1, 2, &p),
+                         SY_OK);
+        for (int s = 0; s < p->n_steps; s++)
+            if (sy_step_is_chain(&p->steps[s])) {
+                chains++;
+                assert_int_equal(p->steps[s].threads, solo >> 1 ? 1 : 2);
+            }
+        assert_int_equal(chains, 1);
+        assert_int_equal(omp_get_max_threads(), 2);
+        sy_host_engine.program_destroy(p);
+    }
+    omp_set_num_threads(before);
+    rig_close(&rig);
+    sy_graph_free(g);
+}
+
 int main(void)
 {
     seed = rig_start();
@@ -184,6 +215,7 @@ int main(void)
         cmocka_unit_test(test_random_chains),
         cmocka_unit_test(test_stored_as_bf16),
         cmocka_unit_test(test_small_ones_stay_apart),
+        cmocka_unit_test(test_threads_are_the_last_layers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -51,6 +51,7 @@ static bool read_stage(struct sy_program *p, int layer, struct sy_chain_stage *s
     if (c->type == dnnl_bf16 && !(sy_program_wanted(p, 0) & SY_WANT_NARROW))
         c->dst_type = dnnl_f32;
     p->layer = here;
+    stage->is_depthwise = sy_depthwise_read(node, c, &stage->depthwise);
     stage->height = c->src[2];
     stage->row_bytes = c->src[3] * c->src[1] * (c->type == dnnl_bf16 ? 2 : 4);
     return true;
@@ -78,13 +79,20 @@ static bool hands_on(const struct sy_program *p, int layer)
     return true;
 }
 
-/* Whether what lies between the two is worth keeping in the cache. */
-static bool is_gain(const struct sy_chain_stage *a, const struct sy_chain_stage *b)
+/* Whether what lies between the two is worth keeping in the cache. Whatever the layers' threads: import compares the times of a layer with one
+ * thread and with all, so both must compute the same chains. */
+static bool is_gain(const struct sy_program *p, const struct sy_chain_stage *a,
+                    const struct sy_chain_stage *b)
 {
     int64_t bytes = b->shape.src[0] * b->height * b->row_bytes;
     int64_t macs = stage_macs(&a->shape) + stage_macs(&b->shape);
-    return bytes >= sy_chain_limits.least_bytes * omp_get_max_threads() &&
+    return bytes >= sy_chain_limits.least_bytes * p->team &&
            macs <= 2 * bytes * sy_chain_limits.macs_a_byte && a->shape.dst_type == b->shape.type;
+}
+
+static bool is_solo(const struct sy_program *p, int layer)
+{
+    return sy_layer_is_solo(&p->layers[layer], p->batch);
 }
 
 static void find_stages(struct sy_program *p, struct sy_chain *chain)
@@ -94,7 +102,7 @@ static void find_stages(struct sy_program *p, struct sy_chain *chain)
     for (int n = 0; n < SY_CHAIN_STAGES && first + n < p->n_layers; n++) {
         struct sy_chain_stage *stage = &chain->stages[n];
         if ((n > 0 && !hands_on(p, first + n - 1)) || !read_stage(p, first + n, stage) ||
-            (n > 0 && !is_gain(stage - 1, stage)))
+            (n > 0 && !is_gain(p, stage - 1, stage)))
             return;
         macs += stage_macs(&stage->shape);
         weights += (int64_t)dnnl_memory_desc_get_size(&stage->weights_md);
@@ -169,6 +177,8 @@ static int make_stage_pds(struct sy_chain_stage *stage, const dnnl_memory_desc_t
 /* With the weights as they are packed, or as the first piece of most rows likes them: then each run reorders them. */
 static int choose_stage_pds(struct sy_chain_stage *stage)
 {
+    if (stage->is_depthwise)
+        return sy_depthwise_weights_md(stage->node, &stage->shape, &stage->weights_md);
     dnnl_memory_desc_t packed = stage->weights_md;
     int status = make_stage_pds(stage, &packed), most = 0;
     if (status != SY_EUNSUPPORTED)
@@ -262,7 +272,9 @@ static int make_pieces(struct sy_chain *chain)
                 chain->stages[0].node->name);
     omp_set_num_threads(1); /* oneDNN's cache looks at it, too */
     for (int s = 0; s < chain->n_stages; s++)
-        for (int i = 0; i < chain->stages[s].n_pieces && status == SY_OK; i++)
+        for (int i = 0;
+             i < chain->stages[s].n_pieces && !chain->stages[s].is_depthwise && status == SY_OK;
+             i++)
             status = make_piece(chain, &chain->stages[s], &chain->stages[s].pieces[i]);
     omp_set_num_threads(chain->n_threads);
     return status;
@@ -287,6 +299,21 @@ static char *level_at(const struct hand *hand, int level, int64_t row)
     if (level == chain->n_stages)
         return hand->dst + row * chain->row_bytes;
     return hand->own + chain->stages[level].buffer_offset + row * chain->stages[level].row_bytes;
+}
+
+static void run_depthwise(const struct hand *hand, const struct sy_chain_op *op)
+{
+    const struct sy_chain_stage *stage = &hand->chain->stages[op->stage];
+    const struct sy_chain_piece *piece = &stage->pieces[op->piece];
+    struct sy_depthwise_rows rows = {
+        .weights = sy_program_pointer(hand->p, stage->weights),
+        .bias = stage->bias >= 0 ? sy_program_pointer(hand->p, stage->bias) : NULL,
+        .src = (const float *)(const void *)level_at(hand, op->stage, op->from),
+        .n_src = piece->rows_in,
+        .pad_top = piece->pad_top,
+        .dst = (float *)(void *)level_at(hand, op->stage + 1, op->to),
+        .n = piece->rows_out};
+    sy_depthwise_run(&stage->depthwise, &rows);
 }
 
 static dnnl_status_t run_piece(const struct hand *hand, const struct sy_chain_op *op)
@@ -327,7 +354,9 @@ static dnnl_status_t run_band(const struct hand *hand, int band)
     for (int i = chain->band_ops[band]; i < chain->band_ops[band + 1]; i++) {
         const struct sy_chain_op *op = &chain->ops[i];
         size_t bytes = (size_t)(op->rows * chain->stages[op->stage].row_bytes);
-        if (op->kind == SY_CHAIN_RUN) {
+        if (op->kind == SY_CHAIN_RUN && chain->stages[op->stage].is_depthwise) {
+            run_depthwise(hand, op);
+        } else if (op->kind == SY_CHAIN_RUN) {
             dnnl_status_t status = run_piece(hand, op);
             if (status != dnnl_success)
                 return status;
@@ -426,8 +455,10 @@ static int add_steps(struct sy_program *p, struct sy_chain *chain)
         p->layer_steps[p->layer] = p->n_steps;
         if (s == 0)
             SY_TRY(sy_program_input_as(p, 0, &md, &chain->src));
+        omp_set_num_threads(is_solo(p, p->layer) ? 1 : chain->n_threads);
         SY_TRY(take_params(p, &chain->stages[s], s + 1 == n));
     }
+    omp_set_num_threads(chain->n_threads);
     SY_TRY(make_pieces(chain));
     chain->thread_bytes =
         SY_ALIGN_UP(chain->scratch_offset + chain->scratch_bytes, (uint64_t)SY_PARAM_ALIGN);
@@ -458,7 +489,8 @@ static int find_chain(struct sy_program *p, struct sy_chain *chain)
     chain->images = last->dst[0];
     chain->height = last->dst[2];
     chain->row_bytes = last->dst[3] * last->dst[1] * (last->dst_type == dnnl_bf16 ? 2 : 4);
-    chain->n_threads = omp_get_max_threads();
+    /* The chain's time is its last layer's: the others only copy their weights, and whether one thread does that says nothing of the chain. */
+    chain->n_threads = is_solo(p, p->layer + chain->n_stages - 1) ? 1 : p->team;
     chain->bands = (int)(chain->n_threads / gcd(chain->images, chain->n_threads));
     if (chain->bands > chain->height)
         return SY_EUNSUPPORTED;
@@ -493,4 +525,9 @@ int sy_program_add_chain(struct sy_program *p, bool *built)
     step->state = chain;
     step->free_state = free_chain;
     return SY_OK;
+}
+
+bool sy_step_is_chain(const struct sy_step *step)
+{
+    return step->run == run_chain;
 }

@@ -2,7 +2,7 @@
 #ifndef SY_WORKERS_HOST_OPERATORS_CONV_CHAIN_INTERNAL_H
 #define SY_WORKERS_HOST_OPERATORS_CONV_CHAIN_INTERNAL_H
 
-#include "workers/host/operators/op_conv.h"
+#include "workers/host/operators/op_depthwise.h"
 
 enum { SY_CHAIN_STAGES = 8, SY_CHAIN_PIECES = 16, SY_CHAIN_ARGS = 5 };
 
@@ -17,6 +17,8 @@ struct sy_chain_piece {
 struct sy_chain_stage {
     const struct sy_node *node;
     struct sy_conv_shape shape;
+    bool is_depthwise; /* computed by depthwise.h: its pieces have no primitives */
+    struct sy_depthwise depthwise;
     dnnl_memory_desc_t weights_md;
     int weights, bias; /* values; bias -1: none */
     int n_pieces;

@@ -5,6 +5,7 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "workers/host/operators/op_depthwise.h"
 #include "workers/host/operators/op_winograd.h"
 
 static const int64_t reference_batches[] = {8, 1, 3}; /* the weights' layout is chosen for them */
@@ -303,6 +304,8 @@ static int layout_conv(const struct sy_graph *graph, const struct sy_node *node,
                        dnnl_memory_desc_t *md)
 {
     bool fast = false, more;
+    struct sy_conv_shape c;
+    struct sy_depthwise depthwise;
     if (input != 1)
         return SY_OK;
     if (sy_node_packs_narrow(graph, node)) {
@@ -310,6 +313,9 @@ static int layout_conv(const struct sy_graph *graph, const struct sy_node *node,
         if (status < 0 && status != SY_EUNSUPPORTED)
             return status;
     }
+    SY_TRY(sy_conv_shape_read(graph, node, reference_batches[0], &c));
+    if (!fast && sy_depthwise_read(node, &c, &depthwise))
+        return sy_depthwise_weights_md(node, &c, md);
     if (!fast)
         SY_TRY(find_layout(graph, node, dnnl_f32, md, &fast));
     return fast ? SY_OK : candidate_layout(graph, node, dnnl_f32, 0, md, &more);
@@ -432,6 +438,8 @@ static int build_conv(struct sy_program *p)
         c.dst_type = dnnl_bf16;
     bool built;
     SY_TRY(sy_winograd_build(p, &c, &built));
+    if (!built)
+        SY_TRY(sy_depthwise_build(p, &c, &built));
     if (built)
         return SY_OK;
     SY_TRY(sy_program_param(p, 1, &weights));

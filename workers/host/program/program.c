@@ -360,9 +360,9 @@ static void set_threads_of_layer(const struct sy_program *p, int layer)
 static int build_layer_or_chain(struct sy_program *p)
 {
     bool chained;
-    set_threads_of_layer(p, p->layer);
     SY_TRY(sy_program_add_chain(p, &chained));
     if (!chained) {
+        set_threads_of_layer(p, p->layer);
         p->layer_steps[p->layer] = p->n_steps;
         SY_TRY(build_layer(p));
     }

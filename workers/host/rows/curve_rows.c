@@ -3,6 +3,7 @@
 #include "runtime/base/assert.h"
 #include "workers/host/base/clones.h"
 #include "workers/host/base/float_curves.h"
+#include "workers/host/curve_rows_16.h"
 
 #define BLOCK         4096  /* elements that a thread takes at once */
 #define PARALLEL_FROM 16384 /* elements; below it waking the threads costs more than they save */
@@ -159,6 +160,8 @@ static const struct {
 
 static curve_fn *curve_of(const struct sy_curve *c)
 {
+    if ((c->op == SY_OP_SIGMOID || c->op == SY_OP_SWISH) && __builtin_cpu_supports("avx512f"))
+        return c->op == SY_OP_SWISH ? sy_curve_swish_16 : sy_curve_sigmoid_16;
     if (c->op == SY_OP_GELU && c->is_tanh_gelu)
         return gelu_of_tanh;
     if (c->op == SY_OP_CELU && !(c->a > 0)) /* the exponent could be above 0 */
@@ -180,6 +183,11 @@ void sy_curve_rows(const struct sy_curve *c, int64_t n, const float *in, float *
 #pragma omp parallel for schedule(static) if (n > PARALLEL_FROM)
     for (int64_t i = 0; i < n; i += BLOCK)
         run(c, SY_MIN(n - i, BLOCK), in + i, out + i);
+}
+
+void sy_curve_rows_here(const struct sy_curve *c, int64_t n, const float *in, float *out)
+{
+    curve_of(c)(c, n, in, out);
 }
 
 SY_CLONES void sy_curve_is_nan(int64_t n, const float *restrict in, uint8_t *restrict out)
