@@ -56,9 +56,10 @@ void sy_core_destroy(struct sy_core *core); /* kills what is left of the workers
 /* No new requests (EBUSY "draining"); running ones finish; training snapshots, jobs that wait do not start; then done(ctx) is called. Bounded by grace_ns. */
 void sy_core_drain(struct sy_core *core, sy_ns grace_ns, void (*done)(void *ctx), void *ctx);
 
-/* Whether an event is due so soon (the end of a short run, the next request behind an answer) that the thread of the event loop should look again instead
- * of sleeping. False within three times poll_us of the last event. */
-bool sy_core_is_polling(const struct sy_core *core);
+/* Called before each turn of the event loop; takes what workers have posted without their sockets. True: an event is due so soon (the end of a short run,
+ * the next request behind an answer) that the turn should not wait for events (EVLOOP_NONBLOCK). False within three times poll_us of the last event.
+ * A loop that never calls it is served through the sockets alone. */
+bool sy_core_poll(struct sy_core *core);
 
 struct sy_slab *sy_core_slab(struct sy_core *core);
 

@@ -227,7 +227,8 @@ struct sy_core {
     struct sy_core_job *jobs; /* ended ones too */
 
     bool pumping, draining, stopping;
-    sy_ns poll_until_ns; /* sy_core_is_polling */
+    bool polls; /* workers may post: sy_core_poll */
+    sy_ns poll_until_ns;
     sy_ns drain_deadline;
     void (*drain_done)(void *ctx);
     void *drain_ctx;

@@ -30,7 +30,11 @@ void sy_core_poll_next(struct sy_core *core)
                               : core->tick_ns + (sy_ns)sy_core_poll_us(core) * SY_NS_PER_US;
 }
 
-bool sy_core_is_polling(const struct sy_core *core)
+bool sy_core_poll(struct sy_core *core)
 {
-    return core->poll_until_ns > 0 && sy_clock_now() < core->poll_until_ns;
+    bool polls = core->poll_until_ns > 0 && sy_clock_now() < core->poll_until_ns;
+    if (polls || core->polls)
+        sy_supervisor_look(core->supervisor, polls);
+    core->polls = polls;
+    return polls;
 }

@@ -494,7 +494,7 @@ static void run_loop(const struct serve *serve)
     int status = 0;
 
     while (status == 0 && !event_base_got_exit(serve->base)) {
-        bool polls = sy_core_is_polling(serve->core);
+        bool polls = sy_core_poll(serve->core);
 
         status = event_base_loop(serve->base, polls ? EVLOOP_NONBLOCK : EVLOOP_ONCE);
         if (polls)
