@@ -163,7 +163,8 @@ static void show_step(struct ready_rig *rig, const struct sy_step *step, int lay
     const_dnnl_primitive_desc_t pd;
     if (step->primitive && dnnl_primitive_get_primitive_desc(step->primitive, &pd) == dnnl_success)
         dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name);
-    printf("%8.3f ms  %4d %-22s %-24s %s\n", ms, layer, sy_op_name(node->op), name, node->name);
+    printf("%8.4f ms  %4d %2d %-22s %-24s %s\n", ms, layer, step->threads, sy_op_name(node->op),
+           name, node->name);
 }
 
 /* The least of all runs, step by step. */

@@ -570,6 +570,7 @@ void sy_core_end_request(struct sy_core *core, struct sy_core_request *r, int st
         sy_core_note_end(core, r->model, status, &r->report);
     r->done(r->ctx, status, status < 0 ? error : NULL, &r->report);
     free_request(core, r);
+    sy_core_poll_next(core);
 }
 
 void sy_core_trace_enable(struct sy_core *core, bool enable)

@@ -56,6 +56,11 @@ void sy_core_destroy(struct sy_core *core); /* kills what is left of the workers
 /* No new requests (EBUSY "draining"); running ones finish; training snapshots, jobs that wait do not start; then done(ctx) is called. Bounded by grace_ns. */
 void sy_core_drain(struct sy_core *core, sy_ns grace_ns, void (*done)(void *ctx), void *ctx);
 
+/* Called before each turn of the event loop; takes what workers have posted without their sockets. True: an event is due so soon (the end of a short run,
+ * the next request behind an answer) that the turn should not wait for events (EVLOOP_NONBLOCK). False within three times poll_us of the last event.
+ * A loop that never calls it is served through the sockets alone. */
+bool sy_core_poll(struct sy_core *core);
+
 struct sy_slab *sy_core_slab(struct sy_core *core);
 
 #define SY_CORE_MODEL_NAME 128 /* bytes of a model's name, with its end */
@@ -153,7 +158,7 @@ static inline uint64_t sy_core_tensor_at(uint64_t region, uint64_t offset)
 struct sy_request_report {
     uint64_t id;
     sy_ns arrived_ns, started_ns /* LOAD sent */, run_ns /* RUN sent */, first_layer_ns,
-        finished_ns;
+        computed_ns /* the worker's last layer ended */, finished_ns;
     sy_ns
         preempt_wait_ns; /* from the preempt to training standing still; 0 when nothing was preempted */
     bool preempted, swapped; /* swapped: some group had to move */

@@ -245,22 +245,6 @@ void sy_core_read_done(void *ctx, const struct sy_storage_job *job)
 
 /* ---- the rest --------------------------------------------------------------------------------- */
 
-static bool has_job(enum sy_worker_state state)
-{
-    return state >= SY_WORKER_PREPARING_JOB && state <= SY_WORKER_PAUSED;
-}
-
-/* Polling takes a core's time from training: none where a worker has a job. */
-static void set_polling(struct sy_core *core, int worker)
-{
-    uint32_t poll_us = (uint32_t)core->poll_us;
-    for (int w = 0; w < core->n_workers; w++)
-        if (has_job(sy_supervisor_state(core->supervisor, w)))
-            poll_us = 0;
-    atomic_store_explicit(&sy_supervisor_page(core->supervisor, worker)->poll_us, poll_us,
-                          memory_order_relaxed);
-}
-
 static void run(struct sy_core *core, const struct sy_sched_action *a)
 {
     struct sy_core_request *r = sy_core_find_request(core, a->request);
@@ -279,7 +263,8 @@ static void run(struct sy_core *core, const struct sy_sched_action *a)
         .inputs = {(size_t)r->n_inputs, r->inputs},
         .outputs = {(size_t)r->n_outputs, r->outputs},
     };
-    set_polling(core, a->worker);
+    atomic_store_explicit(&sy_supervisor_page(core->supervisor, a->worker)->poll_us,
+                          sy_core_poll_us(core), memory_order_relaxed);
     sy_core_regions_send(core, a->worker, r->inputs, r->n_inputs);
     sy_core_regions_send(core, a->worker, r->outputs, r->n_outputs);
     if (sy_supervisor_send(core->supervisor, a->worker, &message, NULL, 0) == SY_OK)
@@ -288,9 +273,11 @@ static void run(struct sy_core *core, const struct sy_sched_action *a)
     sy_storage_thread_promote(core->storage, a->run);
     r->report.run_ns = sy_clock_now();
     core->models[a->model].account.tenant_ns = &core->tenants[r->tenant].used_ns;
-    sy_sched_expect(core->sched, r->id,
-                    a->first_layer > 0 ? sy_core_rest(core, r, a->first_layer, r->n_resident)
-                                       : sy_core_duration(core, a->model, r->guess));
+    struct sy_duration expected = a->first_layer > 0
+                                      ? sy_core_rest(core, r, a->first_layer, r->n_resident)
+                                      : sy_core_duration(core, a->model, r->guess);
+    sy_sched_expect(core->sched, r->id, expected);
+    sy_core_poll_run(core, expected.expected_ns);
     sy_account_begin(&core->account, &core->models[a->model].account, r->report.run_ns);
 }
 

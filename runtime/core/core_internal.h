@@ -227,6 +227,8 @@ struct sy_core {
     struct sy_core_job *jobs; /* ended ones too */
 
     bool pumping, draining, stopping;
+    bool polls; /* workers may post: sy_core_poll */
+    sy_ns poll_until_ns;
     sy_ns drain_deadline;
     void (*drain_done)(void *ctx);
     void *drain_ctx;
@@ -255,6 +257,13 @@ struct sy_core {
     uint64_t n_waits;
     struct sy_core_counts counts;
 };
+
+/* core_poll.c */
+enum { SY_CORE_POLLED_RUNS = 2 }; /* runs of up to so many times poll_us are waited for awake */
+/* What workers may poll after a run: the configured time, 0 while a worker has a job, from which polling would take a core's time. */
+uint32_t sy_core_poll_us(const struct sy_core *core);
+void sy_core_poll_run(struct sy_core *core, sy_ns expected_ns); /* RUN was sent */
+void sy_core_poll_next(struct sy_core *core);                   /* a request has ended */
 
 /* core.c */
 void sy_core_tick(struct sy_core *core); /* before each event: says the time to the scheduler */

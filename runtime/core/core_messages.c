@@ -54,6 +54,7 @@ static void trace_run(struct sy_core *core, const struct sy_core_request *r,
 static void report_run(struct sy_core_request *r, const struct sy_msg_run_done *msg)
 {
     r->report.first_layer_ns = msg->first_layer_ns;
+    r->report.computed_ns = msg->end_ns;
     r->report.compute_wait_ns = msg->wait_ns;
     r->report.copy_start_ns = r->report.copy_end_ns = 0;
     for (size_t g = 0; g < msg->spans.n / 4; g++) {

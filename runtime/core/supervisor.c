@@ -38,6 +38,7 @@ struct process {
         closed_ns; /* when it closed its socket, 0: it has not; a move of the state must not forget that */
     struct event *socket_event, *exit_event;
     struct sy_shared_memory page;
+    struct sy_post post;   /* messages, both ways */
     int n_deaths, n_early; /* n_early: deaths before it was idle, in a row */
     bool was_ready, given_up;
     char why[256]; /* it was killed */
@@ -188,6 +189,7 @@ static int spawn(struct sy_supervisor *s, struct process *p)
     memset(p->page.base, 0, SY_CONTROL_PAGE_BYTES);
     struct sy_control_page *page = p->page.base;
     atomic_store_explicit(&page->heartbeat_ns, sy_clock_now(), memory_order_relaxed);
+    p->post = (struct sy_post){.out = &page->to_worker, .in = &page->to_runtime};
     status = run_program(s, p, pair[1]);
     close(pair[1]);
     SY_TRY_GOTO(status, close_socket);
@@ -287,12 +289,14 @@ static void on_exit_fd(int fd, short what, void *process)
 
 /* ---- messages --------------------------------------------------------------------------------- */
 
-static int take_message(struct sy_supervisor *s, struct process *p)
+/* posted: only what lies in a slot; else what comes next. EBUSY: nothing. */
+static int take_message(struct sy_supervisor *s, struct process *p, bool posted)
 {
     struct sy_message message;
-    int status = sy_message_receive(p->fd, SY_TO_RUNTIME, &message, NULL, NULL);
-    if (status < 0)
-        return status;
+    int status = posted ? sy_post_take(&p->post, SY_TO_RUNTIME, &message)
+                        : sy_post_receive(&p->post, p->fd, SY_TO_RUNTIME, &message, NULL, NULL);
+    if (status < 0 || (posted && status == 0))
+        return status < 0 ? status : SY_EBUSY;
     if (sy_log_threshold >= SY_LOG_DEBUG) {
         char line[200];
         sy_message_dump(&message, line, sizeof line);
@@ -305,15 +309,11 @@ static int take_message(struct sy_supervisor *s, struct process *p)
     return status;
 }
 
-static void on_socket(int fd, short what, void *process)
+static void take_messages(struct sy_supervisor *s, struct process *p, bool posted)
 {
-    struct process *p = process;
-    struct sy_supervisor *s = p->owner;
     char why[200];
-    (void)fd;
-    (void)what;
     for (int i = 0; i < MESSAGES_A_TURN && p->state != SY_WORKER_KILLED && p->fd >= 0; i++) {
-        int status = take_message(s, p);
+        int status = take_message(s, p, posted);
         if (status == SY_EBUSY)
             return;
         if (status == SY_EPEER) {
@@ -330,6 +330,23 @@ static void on_socket(int fd, short what, void *process)
     }
 }
 
+static void on_socket(int fd, short what, void *process)
+{
+    struct process *p = process;
+    (void)fd;
+    (void)what;
+    take_messages(p->owner, p, false);
+}
+
+void sy_supervisor_look(struct sy_supervisor *s, bool looks)
+{
+    for (int i = 0; i < s->config.n_workers; i++) {
+        struct process *p = &s->processes[i];
+        sy_post_look(&p->post, looks);
+        take_messages(s, p, true);
+    }
+}
+
 int sy_supervisor_send(struct sy_supervisor *s, int worker, const struct sy_message *message,
                        const int *fds, int n_fds)
 {
@@ -337,7 +354,7 @@ int sy_supervisor_send(struct sy_supervisor *s, int worker, const struct sy_mess
     char why[200];
     if (p->fd < 0 || p->state == SY_WORKER_KILLED)
         return sy_error_set(SY_EPEER, "worker %d is not there", worker);
-    int status = sy_message_send(p->fd, message, fds, n_fds);
+    int status = sy_post_send(&p->post, p->fd, message, fds, n_fds);
     if (status < 0) {
         snprintf(why, sizeof why, "cannot send %s: %s", sy_message_name((int)message->id),
                  sy_error_text());

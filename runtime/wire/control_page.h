@@ -1,4 +1,4 @@
-/* The control page: one 4 KiB shared page per worker, for what must cost no system call.
+/* The control page: 16 KiB of shared memory per worker, for what must cost no system call.
  *
  * Each field is written by one side only. Times are CLOCK_MONOTONIC nanoseconds. */
 #ifndef SY_WIRE_CONTROL_PAGE_H
@@ -8,7 +8,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define SY_CONTROL_PAGE_BYTES 4096u
+#include "runtime/wire/post_box.h"
+
+#define SY_CONTROL_PAGE_BYTES 16384u
 #define SY_LONGEST_BYTES      96
 
 enum sy_train_phase { SY_PHASE_NONE = 0, SY_PHASE_GRADIENT = 1, SY_PHASE_UPDATE = 2 };
@@ -46,9 +48,12 @@ struct sy_control_page {
     /* What that stretch was: "backward conv1, step 7". Odd while it is written. */
     _Atomic uint32_t longest_version;
     char longest_what[SY_LONGEST_BYTES];
+
+    /* --- messages of processes that are awake, beside the control socket ------------------------ */
+    struct sy_post_box to_worker, to_runtime;
 };
 
-_Static_assert(sizeof(struct sy_control_page) <= SY_CONTROL_PAGE_BYTES, "one page");
+_Static_assert(sizeof(struct sy_control_page) <= SY_CONTROL_PAGE_BYTES, "all of it");
 
 /* The longest stretch so far, and what it was. By the worker alone. */
 void sy_page_set_longest(struct sy_control_page *page, uint64_t ns, const char *what);

@@ -205,7 +205,7 @@ static uint64_t wake_ns(const struct both *both, int n)
     int64_t rested = (int64_t)both->rested_ns[0] - (int64_t)both->rested_ns[1];
     int64_t in_a_row =
         (int64_t)sum(both->layer_ns[0][0], n) - (int64_t)sum(both->layer_ns[1][0], n);
-    return (uint64_t)SY_MAX(rested - in_a_row, 0);
+    return (uint64_t)SY_MAX(rested - in_a_row, (int64_t)SY_SOLO_LEAST_WAKE_NS);
 }
 
 /* In a line through the measured batch sizes. */

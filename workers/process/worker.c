@@ -29,7 +29,7 @@ void sy_worker_beat(void *worker)
 
 int sy_worker_send(struct sy_worker *w, const struct sy_message *message)
 {
-    return sy_message_send(w->fd, message, NULL, 0);
+    return sy_post_send(&w->post, w->fd, message, NULL, 0);
 }
 
 /* ---- start ------------------------------------------------------------------------------------ */
@@ -58,6 +58,8 @@ static int map_memory(struct sy_worker *w, const struct sy_msg_welcome *welcome,
         SY_TRY(sy_shared_memory_map(&w->image, fds[4], welcome->image_bytes, false));
     w->page = w->page_memory.base;
     w->arrivals = w->arrivals_memory.base;
+    w->post.in = &w->page->to_worker;
+    w->post.out = &w->page->to_runtime;
     return SY_OK;
 }
 
@@ -112,7 +114,7 @@ static int start(struct sy_worker *w)
     struct sy_message welcome;
     int fds[SY_MESSAGE_MAX_FDS], n_fds = SY_MESSAGE_MAX_FDS;
     SY_TRY(say_hello(w));
-    SY_TRY(sy_message_receive(w->fd, SY_TO_WORKER, &welcome, fds, &n_fds));
+    SY_TRY(sy_post_receive(&w->post, w->fd, SY_TO_WORKER, &welcome, fds, &n_fds));
     int status = SY_OK;
     if (welcome.id != SY_MSG_WELCOME)
         status = sy_error_set(SY_EPROTO, "%s instead of WELCOME", sy_message_name(welcome.id));
@@ -245,14 +247,18 @@ static int handle(struct sy_worker *w, const struct sy_message *m, int *file)
     }
 }
 
-/* Looks at the socket again and again for as long as the runtime allows after a run: a sleeping thread is woken in some 5 us, on a virtual
- * machine up to 50. Between two looks whoever else wants this core has it. */
+/* Looks for messages again and again for as long as the runtime allows after a run, and between LOAD and RUN: a sleeping thread is woken in some 5 us, on a
+ * virtual machine up to 50. Between two looks whoever else wants this core has it. */
 static void poll_after_run(struct sy_worker *w)
 {
     struct pollfd p = {.fd = w->fd, .events = POLLIN};
     uint32_t poll_us = atomic_load_explicit(&w->page->poll_us, memory_order_relaxed);
-    sy_ns until = w->run_end_ns + (sy_ns)SY_MIN(poll_us, MOST_POLL_US) * SY_NS_PER_US;
-    while (sy_clock_now() < until && poll(&p, 1, 0) == 0)
+    sy_ns from = SY_MAX(w->run_end_ns, w->received_ns);
+    sy_ns until = from + (sy_ns)SY_MIN(poll_us, MOST_POLL_US) * SY_NS_PER_US;
+    if (sy_clock_now() >= until)
+        return;
+    sy_post_look(&w->post, true);
+    while (!sy_post_has(&w->post) && poll(&p, 1, 0) == 0 && sy_clock_now() < until)
         sched_yield();
 }
 
@@ -263,9 +269,9 @@ static int receive(struct sy_worker *w, int timeout_ms, struct sy_message *messa
     struct pollfd p = {.fd = w->fd, .events = POLLIN};
     if (timeout_ms == IDLE_POLL_MS)
         poll_after_run(w);
-    else if (poll(&p, 1, timeout_ms) <= 0)
+    else if (!sy_post_has(&w->post) && poll(&p, 1, timeout_ms) <= 0)
         return SY_EBUSY;
-    return sy_message_receive(w->fd, SY_TO_WORKER, message, fds, n_fds);
+    return sy_post_receive(&w->post, w->fd, SY_TO_WORKER, message, fds, n_fds);
 }
 
 /* Waits up to timeout_ms for one message and handles it; EBUSY when none came. */

@@ -8,6 +8,7 @@
 #include "loader/graph/engine.h"
 #include "runtime/device/device.h"
 #include "runtime/wire/messages.h"
+#include "runtime/wire/post_box.h"
 #include "workers/infer/transfer.h"
 #include "workers/process/worker_models.h"
 #include "workers/train/spill.h"
@@ -15,8 +16,9 @@
 
 struct sy_worker {
     int fd, index;
-    bool shutdown;    /* SHUTDOWN was received */
-    bool device_lost; /* during training: the page says in which phase, and is left as it is */
+    struct sy_post post; /* messages, both ways */
+    bool shutdown;       /* SHUTDOWN was received */
+    bool device_lost;    /* during training: the page says in which phase, and is left as it is */
     struct sy_shared_memory page_memory, arrivals_memory, slab, image;
     struct sy_control_page *page;
     _Atomic uint32_t *arrivals;

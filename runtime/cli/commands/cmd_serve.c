@@ -488,6 +488,20 @@ static void allow_descriptors(void)
         sy_log_warn("serve", "event=descriptors why=\"%s\"", strerror(errno));
 }
 
+/* Until the loop is told to exit. Between two looks whoever else wants this core has it. */
+static void run_loop(const struct serve *serve)
+{
+    int status = 0;
+
+    while (status == 0 && !event_base_got_exit(serve->base)) {
+        bool polls = sy_core_poll(serve->core);
+
+        status = event_base_loop(serve->base, polls ? EVLOOP_NONBLOCK : EVLOOP_ONCE);
+        if (polls)
+            sched_yield();
+    }
+}
+
 static int run(struct serve *serve)
 {
     struct event *signals[2];
@@ -506,7 +520,7 @@ static int run(struct serve *serve)
     for (int i = 0; i < 2; i++)
         event_add(signals[i], NULL);
     if (status == SY_OK)
-        event_base_dispatch(serve->base);
+        run_loop(serve);
     sy_serve_fronts_stop(&serve->fronts);
     sy_rpc_server_destroy(serve->rpc);
     sy_repository_destroy(serve->repository);

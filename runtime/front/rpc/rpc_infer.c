@@ -82,13 +82,15 @@ static void pack_timing(msgpack_packer *packer, const struct sy_request_report *
     static const struct sy_request_report none; /* of a batch of 0 */
 
     r = r ? r : &none;
+    sy_ns layers = between(r->first_layer_ns, r->computed_ns);
     sy_ns moved = SY_MAX(r->copy_end_ns, r->storage_end_ns);
 
-    msgpack_pack_map(packer, 16);
+    msgpack_pack_map(packer, 17);
     pack_number(packer, "queue_ns", between(r->arrived_ns, r->started_ns));
     pack_number(packer, "preempt_wait_ns", r->preempt_wait_ns);
     pack_number(packer, "swap_ns", r->swapped ? between(r->started_ns, moved) : 0);
     pack_number(packer, "first_layer_ns", between(r->started_ns, r->first_layer_ns));
+    pack_number(packer, "compute_ns", layers - SY_MIN(r->compute_wait_ns, layers));
     pack_number(packer, "run_ns", between(r->started_ns, r->finished_ns));
     pack_number(packer, "served_ns", r->served_ns);
     pack_number(packer, "total_ns", between(r->arrived_ns, r->finished_ns));

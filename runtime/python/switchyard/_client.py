@@ -24,13 +24,15 @@ _NO_ROOM = (Busy, TooLarge, OutOfMemory, Unsupported)
 
 
 class Timing(NamedTuple):
-    """A request as the server saw it, in nanoseconds and bytes. total_ns: from its arrival to its end. bound_ns: the least that its swap
+    """A request as the server saw it, in nanoseconds and bytes. total_ns: from its arrival to its end; of it run_ns is
+    the worker's part with both messages, and compute_ns its layers alone. bound_ns: the least that its swap
     could have taken; predicted_ns: what total_ns was expected to be."""
 
     queue_ns: int = 0
     preempt_wait_ns: int = 0
     swap_ns: int = 0
     first_layer_ns: int = 0
+    compute_ns: int = 0
     run_ns: int = 0
     served_ns: int = 0
     total_ns: int = 0

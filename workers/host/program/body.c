@@ -15,6 +15,8 @@ struct packed {
     uint64_t bytes;
 };
 
+enum { SMALL_ELEMENTS = 16384, SMALL_PRODUCT = 1 << 18 };
+
 /* Bodies are made and run by one thread at a time. */
 static uint64_t packed_bytes;
 
@@ -101,10 +103,34 @@ static unsigned char *share_packed(const struct sy_body *like, const struct sy_l
     return NULL;
 }
 
-static int pack(struct sy_body *b, int l, const struct sy_body *like)
+/* What several threads may do at once even where tensors are small, or whose products are more than the tensors' sizes tell. */
+static bool may_be_long(enum sy_op op)
+{
+    return op == SY_OP_CONV || op == SY_OP_CONV_TRANSPOSE || op == SY_OP_LSTM || op == SY_OP_GRU ||
+           op == SY_OP_RNN || op == SY_OP_ATTENTION || op == SY_OP_EINSUM || op == SY_OP_IF ||
+           op == SY_OP_LOOP || op == SY_OP_AT_RUN || op == SY_OP_TREES;
+}
+
+/* No profile tells what a body's layer takes, so its tensors do: a few microseconds, in which no other thread is woken. A product multiplies as often as
+ * the root of the product of its three sizes says. */
+static bool is_small(const struct sy_graph *graph, const struct sy_node *node, int64_t batch)
+{
+    double product = 1;
+    for (int i = 0; i < node->n_inputs + node->n_outputs; i++) {
+        int t = i < node->n_inputs ? node->inputs[i] : node->outputs[i - node->n_inputs];
+        int64_t n = t < 0 ? 1 : sy_shape_elements(&graph->tensors[t].shape, batch);
+        if (n < 0 || (n > SMALL_ELEMENTS && !graph->tensors[t].data))
+            return false;
+        product *= i < 3 ? (double)n : 1;
+    }
+    return !may_be_long(node->op) && product <= (double)SMALL_PRODUCT * SMALL_PRODUCT;
+}
+
+static int pack(struct sy_body *b, int l, int64_t batch, const struct sy_body *like)
 {
     struct sy_layer *layer = &b->layers[l];
     layer->node = l;
+    layer->solo_batches = is_small(b->graph, &b->graph->nodes[l], batch) ? UINT32_MAX : 0;
     SY_TRY(sy_host_engine.layout_layer(b->graph, layer));
     if (layer->bytes == 0)
         return SY_OK;
@@ -133,7 +159,7 @@ int sy_body_init_like(struct sy_body *b, const struct sy_graph *graph, int64_t b
     if (!b->layers || !b->params || !b->hashes || !b->inputs || !b->outputs)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a body of %zu layers", n);
     for (int l = 0; l < graph->n_nodes; l++)
-        SY_TRY(pack(b, l, like));
+        SY_TRY(pack(b, l, batch, like));
     return sy_program_create(graph, b->layers, graph->n_nodes, batch, &b->program);
 }
 

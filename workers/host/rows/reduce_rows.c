@@ -6,8 +6,9 @@
 #include "workers/host/base/clones.h"
 #include "workers/host/base/exp_below_zero.h"
 
-#define COLUMNS 256  /* computed beside each other: their sums stay in the first cache */
-#define STRETCH 4096 /* floats that are summed as floats; their sums as doubles */
+#define COLUMNS       256   /* computed beside each other: their sums stay in the first cache */
+#define STRETCH       4096  /* floats that are summed as floats; their sums as doubles */
+#define PARALLEL_FROM 16384 /* elements; below it waking the threads costs more than they save */
 
 /* ---- reductions ------------------------------------------------------------------------------------------ */
 
@@ -172,10 +173,15 @@ bool sy_reduce_rows_has(enum sy_op op)
     return op == SY_OP_REDUCE_LOG_SUM_EXP || fold_of(op) != NULL;
 }
 
+static bool is_long(const struct sy_reduce_shape *s)
+{
+    return s->outer * s->reduced * s->inner > PARALLEL_FROM;
+}
+
 static void reduce_rows(enum sy_op op, const struct sy_reduce_shape *s, const float *in, float *out)
 {
     const struct fold *fold = fold_of(op);
-#pragma omp parallel for schedule(static) if (s->outer > 8)
+#pragma omp parallel for schedule(static) if (is_long(s))
     for (int64_t o = 0; o < s->outer; o++)
         out[o] = fold ? finish(op, fold->row(in + o * s->reduced, s->reduced), s->reduced)
                       : log_sum_exp_row(in + o * s->reduced, s->reduced);
@@ -208,7 +214,7 @@ void sy_reduce_rows(enum sy_op op, const struct sy_reduce_shape *s, const float 
         reduce_rows(op, s, in, out);
         return;
     }
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (is_long(s))
     for (int64_t k = 0; k < blocks_of(s); k++) {
         struct block b = block_at(s, k);
         double sums[COLUMNS];
@@ -314,7 +320,7 @@ void sy_reduce_any(enum sy_op op, const struct sy_reduction *r, const float *in,
     const struct fold *fold = fold_of(op);
     const struct shape_of_any s = split(r);
     int64_t across = (s.width + COLUMNS - 1) / COLUMNS, count = s.n * s.reduced.count;
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (s.kept.count * s.width * count > PARALLEL_FROM)
     for (int64_t k = 0; k < s.kept.count * across; k++) {
         int64_t column = k % across * COLUMNS, width = SY_MIN(s.width - column, COLUMNS);
         double sums[COLUMNS];
@@ -366,7 +372,7 @@ static int64_t arg_row(bool smallest, bool last, const float *x, int64_t n)
 void sy_arg_rows(bool smallest, bool last, const struct sy_reduce_shape *s, const float *in,
                  int64_t *out)
 {
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (is_long(s))
     for (int64_t k = 0; k < blocks_of(s); k++) {
         struct block b = block_at(s, k);
         if (s->inner == 1)

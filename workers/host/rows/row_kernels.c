@@ -6,6 +6,8 @@
 #include "workers/host/base/clones.h"
 #include "workers/host/rows/elementwise.h"
 
+#define PARALLEL_FROM 16384 /* elements; below it waking the threads costs more than they save */
+
 SY_CLONES static float row_sum(const float *x, int64_t n)
 {
     float sum = 0;
@@ -118,7 +120,7 @@ static void one_row(const struct sy_layer_norm *n, int64_t row)
 
 void sy_row_layer_norm(const struct sy_layer_norm *n)
 {
-#pragma omp parallel for schedule(static) if (n->rows > 8)
+#pragma omp parallel for schedule(static) if (n->rows * n->columns > PARALLEL_FROM)
     for (int64_t row = 0; row < n->rows; row++)
         one_row(n, row);
 }
@@ -148,7 +150,8 @@ static void one_group(const struct sy_group_norm *n, int64_t k)
 
 void sy_row_group_norm(const struct sy_group_norm *n)
 {
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (n->images * n->groups * n->channels * n->spatial > \
+                                              PARALLEL_FROM)
     for (int64_t k = 0; k < n->images * n->groups; k++)
         one_group(n, k);
 }
@@ -183,7 +186,7 @@ SY_CLONES static void scale_row_double(const float *x, double mean, double rate,
 void sy_row_mean_variance(int64_t images, int64_t groups, int64_t inner, const float *x, float *out)
 {
     double n = (double)(images * inner);
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (images * groups * inner > PARALLEL_FROM)
     for (int64_t g = 0; g < groups; g++) {
         double sum = 0, squares = 0;
         for (int64_t i = 0; i < images; i++)
@@ -204,7 +207,7 @@ void sy_row_mean_variance(int64_t images, int64_t groups, int64_t inner, const f
 void sy_row_batch_norm(int64_t batch, int64_t channels, int64_t spatial, float epsilon,
                        const float *const *in, float *out)
 {
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (batch * channels * spatial > PARALLEL_FROM)
     for (int64_t row = 0; row < batch * channels; row++) {
         int64_t c = row % channels;
         float rate = in[1][c] / sqrtf(in[4][c] + epsilon), shift = in[2][c] - in[3][c] * rate;

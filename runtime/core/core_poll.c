@@ -1,0 +1,40 @@
+/* For how long the event loop looks for events instead of sleeping. A sleeping thread is woken in some 5 us, on a virtual machine in up to 50: as long as
+ * a run of a small model. */
+#include "runtime/base/assert.h"
+#include "runtime/core/core_internal.h"
+
+static bool has_job(enum sy_worker_state state)
+{
+    return state >= SY_WORKER_PREPARING_JOB && state <= SY_WORKER_PAUSED;
+}
+
+uint32_t sy_core_poll_us(const struct sy_core *core)
+{
+    for (int w = 0; w < core->n_workers; w++)
+        if (has_job(sy_supervisor_state(core->supervisor, w)))
+            return 0;
+    return (uint32_t)core->poll_us;
+}
+
+void sy_core_poll_run(struct sy_core *core, sy_ns expected_ns)
+{
+    sy_ns poll_ns = (sy_ns)sy_core_poll_us(core) * SY_NS_PER_US;
+    if (poll_ns > 0 && expected_ns <= SY_CORE_POLLED_RUNS * poll_ns)
+        core->poll_until_ns = sy_clock_now() + expected_ns + poll_ns;
+}
+
+void sy_core_poll_next(struct sy_core *core)
+{
+    core->poll_until_ns = core->n_requests > 0
+                              ? core->poll_until_ns
+                              : core->tick_ns + (sy_ns)sy_core_poll_us(core) * SY_NS_PER_US;
+}
+
+bool sy_core_poll(struct sy_core *core)
+{
+    bool polls = core->poll_until_ns > 0 && sy_clock_now() < core->poll_until_ns;
+    if (polls || core->polls)
+        sy_supervisor_look(core->supervisor, polls);
+    core->polls = polls;
+    return polls;
+}
