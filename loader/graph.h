@@ -248,6 +248,7 @@ const char *sy_shape_text(const struct sy_shape *shape, char *buffer, size_t byt
     X(QUANTIZED_CONV, "switchyard.QuantizedConv") \
     X(QUANTIZED_MATMUL, "switchyard.QuantizedMatMul") \
     X(QUANTIZED_SUM, "switchyard.QuantizedSum") \
+    X(CHANNEL_AFFINE, "switchyard.ChannelAffine") /* x * scale + shift by channel; made by sy_graph_fuse */ \
     X(BLACKMAN_WINDOW, "BlackmanWindow") \
     X(HAMMING_WINDOW, "HammingWindow") \
     X(HANN_WINDOW, "HannWindow") \

@@ -127,7 +127,8 @@ static const struct {
                {sy_fuse_gated_activations, SY_OP_SWISH},
                {sy_fuse_int8_products, SY_OP_QUANTIZED_CONV},
                {sy_fuse_int8_sums, SY_OP_QUANTIZED_SUM},
-               {sy_fuse_int8_moves, SY_OP_QUANTIZED_SUM}};
+               {sy_fuse_int8_moves, SY_OP_QUANTIZED_SUM},
+               {sy_fuse_channel_affines, SY_OP_CHANNEL_AFFINE}};
 
 typedef bool op_test(enum sy_op op, int64_t size);
 
