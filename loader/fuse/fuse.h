@@ -44,6 +44,10 @@ int sy_fuse_become(struct sy_fuse *f, struct sy_node *node, enum sy_op op, int n
 int sy_fuse_constant(struct sy_fuse *f, const char *name, const struct sy_shape *shape, int *tensor,
                      float **data);
 
+/* A BatchNormalization with constants, of n channels, as x * scale + shift; false: another one. */
+bool sy_fuse_read_batch_norm(const struct sy_fuse *f, const struct sy_node *bn, int64_t n,
+                             double *scale, double *shift);
+
 /* What fusing this node into a product makes of it; NONE: it is no activation. */
 enum sy_activation sy_fuse_activation_of(const struct sy_node *node);
 
@@ -62,10 +66,18 @@ sy_fuse_pass sy_fuse_curves, sy_fuse_swishes;                                   
 /* fuse_depthwise.c: Conv [N, C, L] of C groups -> Reshape, Conv [N, C, L, 1], Reshape. oneDNN has its fast loops for two dimensions only, along the
  * first of them (256 channels of 400 with kernels of 31: 0.3 ms beside 3.3). */
 sy_fuse_pass sy_fuse_depthwise_lines;
+<<<<<<< HEAD
 sy_fuse_pass sy_fuse_gated_activations; /* fuse_matmul.c */
 sy_fuse_pass sy_fuse_int8_products, sy_fuse_int8_sums, sy_fuse_int8_moves,
     sy_fuse_int8_recurrences;   /* fuse_int8*.c */
 sy_fuse_pass sy_fuse_attention; /* fuse_attention.c */
+=======
+/* fuse_affine.c: BatchNormalization that no convolution takes -> ChannelAffine(x, scale, shift), with the Relu or Clip behind it. */
+sy_fuse_pass sy_fuse_channel_affines;
+sy_fuse_pass sy_fuse_gated_activations;                                    /* fuse_matmul.c */
+sy_fuse_pass sy_fuse_int8_products, sy_fuse_int8_sums, sy_fuse_int8_moves; /* fuse_int8*.c */
+sy_fuse_pass sy_fuse_attention;                                            /* fuse_attention.c */
+>>>>>>> fc2d766d1927963460642324b128f5fde976e700
 
 /* write_out.c: If and Loop become other nodes where that can be done, those in bodies too; *changed is set if one did. */
 int sy_graph_write_out(struct sy_graph *graph, bool *changed);

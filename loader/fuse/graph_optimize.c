@@ -128,7 +128,8 @@ static const struct {
                {sy_fuse_int8_recurrences, SY_OP_QUANTIZED_LSTM},
                {sy_fuse_int8_products, SY_OP_QUANTIZED_CONV},
                {sy_fuse_int8_sums, SY_OP_QUANTIZED_SUM},
-               {sy_fuse_int8_moves, SY_OP_QUANTIZED_SUM}};
+               {sy_fuse_int8_moves, SY_OP_QUANTIZED_SUM},
+               {sy_fuse_channel_affines, SY_OP_CHANNEL_AFFINE}};
 
 typedef bool op_test(enum sy_op op, int64_t size);
 

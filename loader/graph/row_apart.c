@@ -337,6 +337,7 @@ static const row_rule rules[SY_OP_COUNT] = {
     [SY_OP_CONV] = is_first,
     [SY_OP_CONV_TRANSPOSE] = is_first,
     [SY_OP_BATCH_NORM] = is_first,
+    [SY_OP_CHANNEL_AFFINE] = is_first,
     [SY_OP_MAX_POOL] = is_first,
     [SY_OP_AVERAGE_POOL] = is_first,
     [SY_OP_LP_POOL] = is_first,

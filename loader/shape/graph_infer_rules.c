@@ -60,6 +60,7 @@ static sy_infer_rule *const rules[SY_OP_COUNT] = {
     [SY_OP_RANGE] = sy_rule_range,
     [SY_OP_GELU] = sy_rule_same,
     [SY_OP_SWISH] = sy_rule_same,
+    [SY_OP_CHANNEL_AFFINE] = sy_rule_same,
     [SY_OP_ACOS] = sy_rule_same,
     [SY_OP_ACOSH] = sy_rule_same,
     [SY_OP_ASIN] = sy_rule_same,
