@@ -248,11 +248,8 @@ const char *sy_shape_text(const struct sy_shape *shape, char *buffer, size_t byt
     X(QUANTIZED_CONV, "switchyard.QuantizedConv") \
     X(QUANTIZED_MATMUL, "switchyard.QuantizedMatMul") \
     X(QUANTIZED_SUM, "switchyard.QuantizedSum") \
-<<<<<<< HEAD
     X(QUANTIZED_LSTM, "switchyard.QuantizedLSTM") \
-=======
     X(CHANNEL_AFFINE, "switchyard.ChannelAffine") /* x * scale + shift by channel; made by sy_graph_fuse */ \
->>>>>>> fc2d766d1927963460642324b128f5fde976e700
     X(BLACKMAN_WINDOW, "BlackmanWindow") \
     X(HAMMING_WINDOW, "HammingWindow") \
     X(HANN_WINDOW, "HannWindow") \

@@ -22,8 +22,12 @@ int sy_at_if_run(struct sy_at_state *state, const struct sy_node *node,
     if (!inputs[0])
         return sy_at_fail(node, "no condition");
     SY_TRY(is_true(node, inputs[0], &condition));
-    return sy_at_plan_run(state, bodies[condition], inputs + sy_node_int(node, "formal", 1),
-                          outputs);
+    int status =
+        sy_at_plan_run(state, bodies[condition], inputs + sy_node_int(node, "formal", 1), outputs);
+    /* What does not fit in a branch does not with this request's sizes and data: others may take the other one. */
+    return status == SY_ECORRUPT ? sy_error_prefix(SY_EARG, "in the %s branch of node '%.120s'",
+                                                   condition ? "then" : "else", node->name)
+                                 : status;
 }
 
 struct loop {

@@ -16,11 +16,8 @@ enum { MOST_SMALL_PARAM = 64 << 10 };
 
 static bool stands_alone(enum sy_op op)
 {
-<<<<<<< HEAD
-    return node->op == SY_OP_IF || node->op == SY_OP_LOOP || node->op == SY_OP_SEQUENCE_MAP ||
-           sy_at_is_of_lists(node->op) || sy_at_node_counts(node->op);
-=======
-    return op == SY_OP_IF || op == SY_OP_LOOP || sy_at_is_of_lists(op) || sy_at_node_counts(op);
+    return op == SY_OP_IF || op == SY_OP_LOOP || op == SY_OP_SEQUENCE_MAP ||
+           sy_at_is_of_lists(op) || sy_at_node_counts(op);
 }
 
 /* What Shape and Size give, and what is computed of it and of constants alone. */
@@ -52,7 +49,6 @@ int sy_at_find_alone(const struct sy_graph *graph, bool *alone)
     }
     free(sized);
     return SY_OK;
->>>>>>> 1f7845070d388ad429eb954d6fd0695bdef998ef
 }
 
 static bool has_inputs(const struct sy_at_frame *f, const struct sy_node *node, const bool *makes)

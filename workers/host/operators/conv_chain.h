@@ -29,12 +29,6 @@ struct sy_chain_limits {
 };
 extern struct sy_chain_limits sy_chain_limits;
 
-<<<<<<< HEAD
-=======
-/* Adds the steps of the chain that begins with layer p->layer, fills layer_steps of its layers, and leaves p->layer at its last one. *built
- * false: there is none, and nothing was added. */
-int sy_program_add_chain(struct sy_program *p, bool *built);
 bool sy_step_is_chain(const struct sy_step *step);
 
->>>>>>> 323c2350e6ca2c9a953aafef55303956526874e4
 #endif
