@@ -10,7 +10,7 @@
 
 #include "runtime/base/assert.h"
 #include "tests/rigs/engine_rig.h"
-#include "workers/host/depthwise.h"
+#include "workers/host/products/depthwise.h"
 
 enum { LANES = SY_DEPTHWISE_LANES, ROUNDS = 300 };
 

@@ -4,8 +4,8 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
-#include "workers/host/channel_rows.h"
 #include "workers/host/program/program_internal.h"
+#include "workers/host/rows/channel_rows.h"
 
 /* Channels last, or in whole blocks of 16 or 8; else *block stays 1. */
 static int find_block(const struct sy_node *node, const struct sy_value *v, int64_t *block)

@@ -2,8 +2,8 @@
 #ifndef SY_WORKERS_HOST_OPERATORS_OP_DEPTHWISE_H
 #define SY_WORKERS_HOST_OPERATORS_OP_DEPTHWISE_H
 
-#include "workers/host/depthwise.h"
 #include "workers/host/operators/op_conv.h"
+#include "workers/host/products/depthwise.h"
 
 /* Whether the node is such a convolution of float32, without a residual, on a CPU that has the loops; fills *d. */
 bool sy_depthwise_read(const struct sy_node *node, const struct sy_conv_shape *c,

@@ -4,7 +4,7 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
-#include "workers/host/int8_matrix.h"
+#include "workers/host/products/int8_matrix.h"
 #include "workers/host/products/recurrence.h"
 #include "workers/host/program/program_internal.h"
 #include "workers/host/rows/int8_rows.h"

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "workers/host/int8_matrix.h"
+#include "workers/host/products/int8_matrix.h"
 
 /* Hidden units of one block of packed weights: as many as the CPU's vectors have floats, 16 with AVX-512 and 8 without. */
 enum { SY_RECURRENCE_UNITS = 8, SY_RECURRENCE_MOST_UNITS = 16 };

@@ -2,8 +2,8 @@
 #include <string.h>
 
 #include "runtime/base/assert.h"
+#include "workers/host/base/cpu_class.h"
 #include "workers/host/products/recurrence_internal.h"
-#include "workers/host/program/program_internal.h"
 #include "workers/host/rows/int8_rows.h"
 
 /* ONNX Runtime cuts batches of more than 4 sequences, or of 2 with at most 256 units, among its threads. */

@@ -59,31 +59,6 @@ dnnl_data_type_t sy_dnnl_type(enum sy_dtype dtype)
                                   : dnnl_data_type_undef;
 }
 
-static bool has_isa(dnnl_cpu_isa_t isa)
-{
-    return ((unsigned)dnnl_get_effective_cpu_isa() & (unsigned)isa) == (unsigned)isa;
-}
-
-bool sy_dnnl_has_int8(void)
-{
-    return has_isa(dnnl_cpu_isa_avx512_core_vnni);
-}
-
-bool sy_dnnl_has_bf16(void)
-{
-    return has_isa(dnnl_cpu_isa_avx512_core_bf16);
-}
-
-bool sy_dnnl_has_avx2(void)
-{
-    return has_isa(dnnl_cpu_isa_avx2);
-}
-
-bool sy_dnnl_has_avx512(void)
-{
-    return has_isa(dnnl_cpu_isa_avx512_core);
-}
-
 void sy_dnnl_plain_md_of(dnnl_memory_desc_t *md, dnnl_data_type_t type, int rank,
                          const int64_t *dims)
 {

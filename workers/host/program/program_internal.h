@@ -19,6 +19,7 @@
 #include "loader/graph/engine.h"
 #include "workers/engine/keeps_precision.h"
 #include "workers/engine/layer_node.h"
+#include "workers/host/base/cpu_class.h"
 #include "workers/host/base/dnnl_compat.h"
 
 #define SY_STEP_MAX_ARGS    40
@@ -195,13 +196,6 @@ void sy_dnnl_plain_md_of(dnnl_memory_desc_t *md, dnnl_data_type_t type, int rank
 #define sy_dnnl_md(pd, what) dnnl_primitive_desc_query_md((pd), (what), 0)
 /* u8, s8 or f32 of that type; undef for others. */
 dnnl_data_type_t sy_dnnl_type(enum sy_dtype dtype);
-/* Whether the CPU multiplies 8 bits exactly: without VNNI oneDNN sums pairs in 16 bits, which overflow. */
-bool sy_dnnl_has_int8(void);
-/* Whether it multiplies bf16; where it does not, a graph of that precision only has its weights so (program_narrow.c). */
-bool sy_dnnl_has_bf16(void);
-/* Whether it has AVX2, AVX-512, and oneDNN may use it. */
-bool sy_dnnl_has_avx2(void);
-bool sy_dnnl_has_avx512(void);
 dnnl_engine_t sy_dnnl_engine(void); /* of this process; NULL if it cannot be had */
 /* The node's fused activation, if it has one. */
 dnnl_status_t sy_dnnl_append_activation(const struct sy_node *node, dnnl_post_ops_t ops);

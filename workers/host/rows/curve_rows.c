@@ -3,7 +3,7 @@
 #include "runtime/base/assert.h"
 #include "workers/host/base/clones.h"
 #include "workers/host/base/float_curves.h"
-#include "workers/host/curve_rows_16.h"
+#include "workers/host/rows/curve_rows_16.h"
 
 #define BLOCK         4096  /* elements that a thread takes at once */
 #define PARALLEL_FROM 16384 /* elements; below it waking the threads costs more than they save */

@@ -1,6 +1,6 @@
 /* Loops of curve_rows.c for CPUs with AVX-512. In the calling thread; `out` may be `in`. Each element only depends on itself. */
-#ifndef SY_WORKERS_HOST_CURVE_ROWS_16_H
-#define SY_WORKERS_HOST_CURVE_ROWS_16_H
+#ifndef SY_WORKERS_HOST_ROWS_CURVE_ROWS_16_H
+#define SY_WORKERS_HOST_ROWS_CURVE_ROWS_16_H
 
 #include <stdint.h>
 

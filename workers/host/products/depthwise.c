@@ -1,4 +1,4 @@
-#include "workers/host/depthwise.h"
+#include "workers/host/products/depthwise.h"
 
 #include <immintrin.h>
 

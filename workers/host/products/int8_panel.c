@@ -1,9 +1,9 @@
-#include "workers/host/int8_panel.h"
+#include "workers/host/products/int8_panel.h"
 
 #include <immintrin.h>
 #include <string.h>
 
-#include "workers/host/int8_matrix.h"
+#include "workers/host/products/int8_matrix.h"
 
 #define INLINE static inline __attribute__((always_inline))
 #define VNNI   __attribute__((target("avx512f,avx512bw,avx512vl,avx512vnni")))

@@ -1,4 +1,4 @@
-#include "workers/host/channel_rows.h"
+#include "workers/host/rows/channel_rows.h"
 
 #include "runtime/base/assert.h"
 #include "workers/host/base/clones.h"

@@ -1,5 +1,5 @@
 /* Sigmoid and Swish for AVX-512: from the loops in C the compiler makes masked instructions that wait for each other, 2.5 times as many cycles. */
-#include "workers/host/curve_rows_16.h"
+#include "workers/host/rows/curve_rows_16.h"
 
 #include <immintrin.h>
 

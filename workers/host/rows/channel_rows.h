@@ -1,6 +1,6 @@
 /* x * scale + shift by channel, between limits: batch normalisation and the Relu behind it in one pass, in the layouts that convolutions leave. */
-#ifndef SY_WORKERS_HOST_CHANNEL_ROWS_H
-#define SY_WORKERS_HOST_CHANNEL_ROWS_H
+#ifndef SY_WORKERS_HOST_ROWS_CHANNEL_ROWS_H
+#define SY_WORKERS_HOST_ROWS_CHANNEL_ROWS_H
 
 #include <stdint.h>
 

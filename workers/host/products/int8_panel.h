@@ -1,7 +1,7 @@
 /* The inner loops of int8_matrix.c, by instructions: sums[row][64] of `rows` rows (1 to 6) of u8 times the first `columns` (1 to 64) of a panel of
  * s8, [quads][64][4]. Sums of columns behind them may be written too. */
-#ifndef SY_WORKERS_HOST_INT8_PANEL_H
-#define SY_WORKERS_HOST_INT8_PANEL_H
+#ifndef SY_WORKERS_HOST_PRODUCTS_INT8_PANEL_H
+#define SY_WORKERS_HOST_PRODUCTS_INT8_PANEL_H
 
 #include <stdint.h>
 

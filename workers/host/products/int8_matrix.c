@@ -1,11 +1,11 @@
-#include "workers/host/int8_matrix.h"
+#include "workers/host/products/int8_matrix.h"
 
 #include <string.h>
 
 #include "runtime/base/assert.h"
 #include "workers/host/base/clones.h"
-#include "workers/host/int8_panel.h"
-#include "workers/host/program/program_internal.h"
+#include "workers/host/base/cpu_class.h"
+#include "workers/host/products/int8_panel.h"
 
 enum {
     PIECE_ROWS = 48

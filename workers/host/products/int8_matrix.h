@@ -4,8 +4,8 @@
  *
  * An input number a (u8, from a zero point za) times a column: step * sum (a - za)(w - zero). That is
  * step * (sum a w - za * sum w - zero * (sum a - depth * za)): the loops compute the first sum, int8_correct() the rest. */
-#ifndef SY_WORKERS_HOST_INT8_MATRIX_H
-#define SY_WORKERS_HOST_INT8_MATRIX_H
+#ifndef SY_WORKERS_HOST_PRODUCTS_INT8_MATRIX_H
+#define SY_WORKERS_HOST_PRODUCTS_INT8_MATRIX_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -6,8 +6,8 @@
  *                 ░ all others: 4 beside each other, 16 sums in registers
  *
  * The activation is applied to a few rows at once, while they are in the first caches. */
-#ifndef SY_WORKERS_HOST_DEPTHWISE_H
-#define SY_WORKERS_HOST_DEPTHWISE_H
+#ifndef SY_WORKERS_HOST_PRODUCTS_DEPTHWISE_H
+#define SY_WORKERS_HOST_PRODUCTS_DEPTHWISE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,0 +1,15 @@
+/* What this CPU computes with, as far as oneDNN may use it (ONEDNN_MAX_CPU_ISA). Any thread. */
+#ifndef SY_WORKERS_HOST_BASE_CPU_CLASS_H
+#define SY_WORKERS_HOST_BASE_CPU_CLASS_H
+
+#include <stdbool.h>
+
+/* Whether the CPU multiplies 8 bits exactly: without VNNI oneDNN sums pairs in 16 bits, which overflow. */
+bool sy_dnnl_has_int8(void);
+/* Whether it multiplies bf16; where it does not, a graph of that precision only has its weights so (program_narrow.c). */
+bool sy_dnnl_has_bf16(void);
+/* Whether it has AVX2, AVX-512, and oneDNN may use it. */
+bool sy_dnnl_has_avx2(void);
+bool sy_dnnl_has_avx512(void);
+
+#endif
