@@ -35,7 +35,7 @@ struct demo_model {
     int n_inputs;
     sy_client_tensor inputs[DEMO_VARIANTS][DEMO_MAX_INPUTS];
     sy_client_result *reference[DEMO_VARIANTS];
-    struct demo_samples ready, swap, bound, restart, end_to_end;
+    struct demo_samples ready, swap, restart, end_to_end;
 };
 
 struct demo {

@@ -156,10 +156,8 @@ static void note_result(struct load *load, struct demo_model *model, int variant
         demo->preempted++;
         demo_samples_add(&demo->preempt_wait, (double)r->preempt_wait_ns / 1e6);
     }
-    if (r->swapped) {
+    if (r->swapped)
         demo_samples_add(&model->swap, device_ms);
-        demo_samples_add(&model->bound, (double)r->bound_ns / 1e6);
-    }
 }
 
 static void one_request(struct load *load, sy_client *client, uint64_t *seed)

@@ -15,7 +15,6 @@ static json_t *latencies(const struct demo_model *m)
     json_object_set_new(out, "ready_p50", ms(demo_samples_quantile(&m->ready, 0.5)));
     json_object_set_new(out, "swap_p50", ms(demo_samples_quantile(&m->swap, 0.5)));
     json_object_set_new(out, "swap_p99", ms(demo_samples_quantile(&m->swap, 0.99)));
-    json_object_set_new(out, "bound_p50", ms(demo_samples_quantile(&m->bound, 0.5)));
     json_object_set_new(out, "restart_p50", ms(demo_samples_quantile(&m->restart, 0.5)));
     json_object_set_new(out, "end_to_end_p50", ms(demo_samples_quantile(&m->end_to_end, 0.5)));
     json_object_set_new(out, "end_to_end_p99", ms(demo_samples_quantile(&m->end_to_end, 0.99)));
@@ -64,27 +63,25 @@ int demo_write_report(const struct demo *demo, const char *path)
 
 static void print_row(const struct demo_model *m)
 {
-    printf("  %-13s %9.1f %9.1f %9.1f %9.1f %10.0f %12.1f %9.1f   %d\n", m->name,
+    printf("  %-13s %9.1f %9.1f %9.1f %10.0f %12.1f %9.1f   %d\n", m->name,
            demo_samples_quantile(&m->ready, 0.5), demo_samples_quantile(&m->swap, 0.5),
-           demo_samples_quantile(&m->swap, 0.99), demo_samples_quantile(&m->bound, 0.5),
-           demo_samples_quantile(&m->restart, 0.5), demo_samples_quantile(&m->end_to_end, 0.5),
-           demo_samples_quantile(&m->end_to_end, 0.99), m->swap.n);
+           demo_samples_quantile(&m->swap, 0.99), demo_samples_quantile(&m->restart, 0.5),
+           demo_samples_quantile(&m->end_to_end, 0.5), demo_samples_quantile(&m->end_to_end, 0.99),
+           m->swap.n);
 }
 
 void demo_print_table(const struct demo *demo)
 {
     printf("\n%s, pool of %.0f MB, milliseconds:\n", demo->device_name,
            (double)demo->pool_bytes / 1e6);
-    printf("  %-13s %9s %9s %9s %9s %10s %12s %9s   %s\n", "model", "ready", "swap p50", "swap p99",
-           "bound", "restart", "client p50", "p99", "swaps");
+    printf("  %-13s %9s %9s %9s %10s %12s %9s   %s\n", "model", "ready", "swap p50", "swap p99",
+           "restart", "client p50", "p99", "swaps");
     for (int m = 0; m < DEMO_MODELS; m++)
         print_row(&demo->models[m]);
     printf(
         "\n  ready: all resident, nothing else runs. swap: from taken off the queue to answered. "
-        "bound: the least\n"
-        "  that a swap takes, by this link and the layers' times as measured at import. restart: a "
-        "fresh process.\n"
-        "  client: as clients saw it, queue included.\n");
+        "restart: a\n"
+        "  fresh process. client: as clients saw it, queue included.\n");
     printf("\n  %ld requests, %ld failed, %ld with wrong bits, %lld groups evicted\n",
            demo->requests, demo->failed, demo->wrong, (long long)counter(demo, "evictions"));
     printf("  training was preempted %lld times; it stood still after %.2f ms (p50), %.2f ms "
