@@ -19,7 +19,8 @@ struct sy_at_plan {
     bool *is_read; /* per node: it is run */
     struct sy_at_stretches *stretches;
     struct sy_at_value **constants;
-    struct sy_at_value **strings; /* constants too, in the heap of the run that strings_lent is of */
+    struct sy_at_value *
+        *strings; /* constants too, in the heap of the run that strings_lent is of */
     uint64_t strings_lent;
     struct sy_at_node **made;        /* per node */
     struct sy_at_plan *(*bodies)[2]; /* per node: else and then, or a Loop's body */

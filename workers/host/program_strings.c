@@ -67,8 +67,8 @@ static int keep_taken(struct sy_step *step, int64_t n)
     step->state = calloc(1, sizeof(struct taken) + (size_t)n * sizeof(struct sy_string));
     step->free_state = free;
     step->run = run_take_constant;
-    return step->state ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for %lld strings",
-                                              (long long)n);
+    return step->state ? SY_OK
+                       : sy_error_set(SY_ENOMEM_HOST, "no memory for %lld strings", (long long)n);
 }
 
 int sy_program_take_strings(struct sy_program *p, int block, int tensor, int *out)

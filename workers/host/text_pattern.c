@@ -36,8 +36,9 @@ int sy_pattern_create(const char *pattern, bool whole, struct sy_pattern **out)
     if (!p)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a pattern");
     p->code = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED,
-                            PCRE2_UTF | PCRE2_AUTO_CALLOUT | (whole ? PCRE2_ANCHORED | PCRE2_ENDANCHORED : 0), &error,
-                            &at, NULL);
+                            PCRE2_UTF | PCRE2_AUTO_CALLOUT |
+                                (whole ? PCRE2_ANCHORED | PCRE2_ENDANCHORED : 0),
+                            &error, &at, NULL);
     if (!p->code) {
         PCRE2_UCHAR why[120];
         pcre2_get_error_message(error, why, sizeof why);
