@@ -295,6 +295,8 @@ const char *sy_shape_text(const struct sy_shape *shape, char *buffer, size_t byt
     X(OPTIONAL_GET_ELEMENT, "OptionalGetElement") \
     X(LIST_OF_PARTS, "switchyard.ListOfParts") /* a sequence or an optional from the tensors that stand for it outside (list_ends.h) */ \
     X(PARTS_OF_LIST, "switchyard.PartsOfList") /* the other way */ \
+    X(DEFORM_CONV, "DeformConv") \
+    X(CENTER_CROP_PAD, "CenterCropPad") \
     X(STEP_ADAGRAD, "ai.onnx.preview.training.Adagrad") \
     X(STEP_ADAM, "ai.onnx.preview.training.Adam") \
     X(STEP_MOMENTUM, "ai.onnx.preview.training.Momentum") \

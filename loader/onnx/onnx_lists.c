@@ -61,12 +61,20 @@ static void part_name(const char *name, const char *end, char *out)
     snprintf(out, MAX_PART_NAME, "%s%s", name, end);
 }
 
-static int add_open(struct sy_graph *graph, const char *name, const char *end, int64_t usual,
+/* A size that each request chooses, or the number that the caller has for it. */
+static int add_open(struct sy_onnx_reader *r, const char *name, const char *end, int64_t usual,
                     struct sy_dim *out)
 {
     char text[MAX_PART_NAME];
+    struct sy_graph *graph = r->graph;
     int n = graph->n_symbols;
     part_name(name, end, text);
+    for (int k = 0; k < r->n_dims; k++)
+        if (strcmp(r->dims[k].name, text) == 0) {
+            r->dims_used[k] = true;
+            *out = (struct sy_dim){.fixed = r->dims[k].size};
+            return SY_OK;
+        }
     SY_TRY(sy_graph_add_symbol(graph, text, 1, 0, out));
     if (graph->n_symbols > n)
         graph->symbols[n].usual = usual;
@@ -97,12 +105,12 @@ static int add_input_parts(struct sy_onnx_reader *r, const char *name, const str
     static const struct sy_shape one = {.rank = 1, .dims = {{1, 0}}};
     struct sy_shape elements = {.rank = 1}, shapes = {.rank = 2};
     int rank = declared_rank(type);
-    SY_TRY(add_open(r->graph, name, ".elements", 0, &elements.dims[0]));
-    SY_TRY(add_open(r->graph, name, ".length", 1, &shapes.dims[0]));
+    SY_TRY(add_open(r, name, ".elements", 0, &elements.dims[0]));
+    SY_TRY(add_open(r, name, ".length", 1, &shapes.dims[0]));
     if (rank > 0)
         shapes.dims[1].fixed = rank;
     else
-        SY_TRY(add_open(r->graph, name, ".rank", 1, &shapes.dims[1]));
+        SY_TRY(add_open(r, name, ".rank", 1, &shapes.dims[1]));
     SY_TRY(add_input(r, name, "", (enum sy_dtype)type->tensor->elem_type, &elements, &parts[0]));
     SY_TRY(add_input(r, name, SY_LIST_SHAPES, SY_DTYPE_I64, &shapes, &parts[1]));
     if (!type->is_optional || !type->is_sequence)

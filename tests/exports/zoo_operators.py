@@ -360,6 +360,10 @@ def newer():
     new("swish", 24, "Swish", {"x": floats(3, 10)}, {}, alpha=1.3)
     for mode in ("linear", "circular"):
         new("scatter_" + mode, 24, "TensorScatter", {"x": floats(b, 2, 8, 3), "u": floats(b, 2, 4, 3), "at": np.array([1, 4 if mode == "linear" else 6], np.int64)}, {}, mode=mode)
+    new("deform", 22, "DeformConv", {"x": floats(2, 4, 7, 9), "o": floats(2, 36, 4, 9), "m": floats(2, 18, 4, 9)}, {"w": floats(6, 2, 3, 3), "b": floats(6)}, order=["x", "w", "o", "b", "m"],
+        group=2, offset_group=2, pads=[1, 1, 1, 1], strides=[2, 1], kernel_shape=[3, 3])
+    new("deform_wide", 19, "DeformConv", {"x": floats(2, 3, 8, 8), "o": floats(2, 12, 6, 7)}, {"w": floats(5, 3, 3, 2)}, order=["x", "w", "o"], pads=[1, 0, 1, 0], dilations=[2, 1])
+    new("crop_and_pad", 18, "CenterCropPad", {"x": floats(3, 7, 4)}, {"s": np.array([4, 9], np.int64)}, axes=[1, 2])
     for old in (10, 16):
         new(f"roi_max_{old}", old, "RoiAlign", {"x": floats(2, 3, 9, 12)}, {"r": f32([[0, 0, 7, 8], [2, 1, 11, 5.5], [4, 3, 4.5, 3.2]]), "i": np.array([0, 1, 0], np.int64)},
             mode="max", output_height=3, output_width=4, sampling_ratio=2, spatial_scale=0.9)

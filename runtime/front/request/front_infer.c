@@ -82,6 +82,7 @@ void sy_front_infer_destroy(struct sy_front_infer *infer)
         return;
     assert(infer->phase != SY_FRONT_RUNNING);
     SY_CLEANUP(sy_front_infer_close_session(infer, false));
+    sy_front_infer_drop_move(infer);
     sy_front_infer_give_back(infer, infer->inputs, infer->graph->n_inputs);
     sy_front_infer_give_back(infer, infer->outputs, infer->graph->n_outputs);
     infer->front->handlers->model_release(infer->front->core, infer->model);
@@ -343,32 +344,6 @@ static int submit(struct sy_front_infer *infer)
                                   &infer->options, core_done, infer, &infer->id);
 }
 
-/* The same request with more room for its results or strings, if this run's do not fit; what is left of its deadline is its deadline. */
-static int run_again(struct sy_front_infer *infer, bool strings, bool *again)
-{
-    const struct sy_request_report *report = &infer->report;
-    sy_ns took =
-        report->finished_ns > report->arrived_ns ? report->finished_ns - report->arrived_ns : 0;
-    bool more;
-
-    SY_TRY(strings ? sy_front_infer_grow_strings(infer, &more)
-                   : sy_front_infer_grow_room(infer, &more));
-    if (!more)
-        return SY_OK;
-    sy_front_infer_give_back(infer, infer->outputs, infer->graph->n_outputs);
-    for (int i = 0; i < infer->graph->n_outputs; i++)
-        SY_TRY(sy_front_infer_take_output(infer, i));
-    if (!strings)
-        sy_front_room_remember(infer->front, infer->model->package->content_hash,
-                               infer->sizes.of[sy_graph_room_size(infer->graph)]);
-    if (infer->options.deadline_ns > 0)
-        infer->options.deadline_ns =
-            infer->options.deadline_ns > took ? infer->options.deadline_ns - took : 1;
-    SY_TRY(submit(infer));
-    *again = true;
-    return SY_OK;
-}
-
 /* For statistics and traces: it has ended, or was not taken. */
 static void note_end(struct sy_front_infer *infer, int status, const char *error)
 {
@@ -396,6 +371,56 @@ static void finish(struct sy_front_infer *infer, int status, const char *error)
         sy_front_infer_remember_strings(infer);
     note_end(infer, status, error);
     infer->done(infer->ctx, status, error);
+}
+
+/* Its strings lie where a larger heap is. */
+static void strings_moved(void *ctx)
+{
+    struct sy_front_infer *infer = ctx;
+    char why[512];
+
+    int status = sy_front_infer_end_move(infer);
+    if (infer->is_canceled)
+        status = sy_error_set(SY_ECANCELED, "canceled");
+    if (status == SY_OK)
+        status = submit(infer);
+    snprintf(why, sizeof why, "%s", status < 0 ? sy_error_text() : "");
+    if (status < 0)
+        finish(infer, status, why);
+}
+
+static int move_and_submit(struct sy_front_infer *infer)
+{
+    bool later;
+
+    SY_TRY(sy_front_infer_move_strings(infer, strings_moved, &later));
+    return later ? SY_OK : submit(infer);
+}
+
+/* The same request with more room for its results or strings, if this run's do not fit; what is left of its deadline is its deadline. */
+static int run_again(struct sy_front_infer *infer, bool strings, bool *again)
+{
+    const struct sy_request_report *report = &infer->report;
+    sy_ns took =
+        report->finished_ns > report->arrived_ns ? report->finished_ns - report->arrived_ns : 0;
+    bool more;
+
+    SY_TRY(strings ? sy_front_infer_grow_strings(infer, &more)
+                   : sy_front_infer_grow_room(infer, &more));
+    if (!more)
+        return SY_OK;
+    sy_front_infer_give_back(infer, infer->outputs, infer->graph->n_outputs);
+    for (int i = 0; i < infer->graph->n_outputs; i++)
+        SY_TRY(sy_front_infer_take_output(infer, i));
+    if (!strings)
+        sy_front_room_remember(infer->front, infer->model->package->content_hash,
+                               infer->sizes.of[sy_graph_room_size(infer->graph)]);
+    if (infer->options.deadline_ns > 0)
+        infer->options.deadline_ns =
+            infer->options.deadline_ns > took ? infer->options.deadline_ns - took : 1;
+    SY_TRY(strings ? move_and_submit(infer) : submit(infer));
+    *again = true;
+    return SY_OK;
 }
 
 static void core_done(void *ctx, int status, const char *error,
@@ -454,7 +479,7 @@ void sy_front_infer_cancel(struct sy_front_infer *infer)
 {
     assert(infer->phase == SY_FRONT_RUNNING);
     infer->is_canceled = true;
-    if (infer->batch > 0)
+    if (infer->batch > 0 && !infer->move)
         infer->front->handlers->infer_cancel(infer->front->core, infer->id);
 }
 
@@ -479,22 +504,20 @@ static int known_output(const struct sy_front_infer *infer, int output, struct s
     return SY_OK;
 }
 
-/* From the block: what lies there was checked by the worker, and is again. */
+/* From the block. Its strings may be millions: who reads them one by one looks at each (sy_strings_to_json). */
 static int strings_of(const struct sy_front_infer *infer, int tensor, const struct sy_shape *room,
                       struct sy_front_tensor *out)
 {
     uint64_t offset = sy_graph_string_offset(infer->graph, tensor, room, infer->batch), bytes;
+    uint64_t most = sy_string_block_bytes(sy_shape_elements(room, infer->batch),
+                                          sy_front_infer_string_heap(infer));
     const char *block = (const char *)out->data + offset;
-    int64_t n = 1;
+    uint64_t n = 1;
 
     for (int d = 0; d < out->rank; d++)
-        n *= out->dims[d];
+        n *= (uint64_t)out->dims[d];
     memcpy(&bytes, block, sizeof bytes);
-    if (!sy_string_block_is_valid(block,
-                                  sy_string_block_bytes(sy_shape_elements(room, infer->batch),
-                                                        sy_front_infer_string_heap(infer)),
-                                  n) ||
-        (bytes == 0 && n > 0))
+    if (bytes > most - SY_STRING_HEAD || bytes / sizeof(uint32_t) < n)
         return sy_error_set(SY_ECORRUPT, "output '%.100s': its strings are not whole", out->name);
     out->data = block + SY_STRING_HEAD;
     out->bytes = bytes;

@@ -44,6 +44,7 @@ struct sy_front_infer {
     void *ctx;
     struct event *empty_event; /* answers a batch of 0 */
     bool is_canceled, has_report;
+    struct sy_front_move *move; /* of strings, before the request runs again; NULL: none */
     struct sy_request_report report;
     struct sy_front_trace trace;
     int64_t (*dims)[SY_MAX_RANK]; /* of inputs, n_inputs */
@@ -80,8 +81,13 @@ void sy_front_infer_size_strings(struct sy_front_infer *infer);
 /* After a run that was answered: the model's next requests begin with as much more than their own strings take as this one needed. */
 void sy_front_infer_remember_strings(struct sy_front_infer *infer);
 void sy_front_infer_write_heads(struct sy_front_infer *infer);
-/* After a run that failed with ETOOBIG: its inputs in larger memory; *more: there is a larger heap. */
+/* After a run that failed with ETOOBIG: larger memory for its inputs; *more: there is a larger heap, and move_strings is to follow. */
 int sy_front_infer_grow_strings(struct sy_front_infer *infer, bool *more);
+/* Its inputs go there. *later: on a thread; `moved` is called on the loop, and calls end_move. */
+int sy_front_infer_move_strings(struct sy_front_infer *infer, void (*moved)(void *infer),
+                                bool *later);
+int sy_front_infer_end_move(struct sy_front_infer *infer);   /* EBUSY: nothing was moved */
+void sy_front_infer_drop_move(struct sy_front_infer *infer); /* none is fine */
 uint64_t sy_front_infer_string_heap(const struct sy_front_infer *infer); /* bytes, as it is now */
 int64_t sy_front_infer_most_strings(const struct sy_front_infer *infer); /* bytes */
 /* A request begins with the output sizes that its model needed before: else each would run twice. */

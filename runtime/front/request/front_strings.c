@@ -231,14 +231,22 @@ static bool add_string(struct sy_text *text, const char *from, uint32_t n)
 int sy_strings_to_json(struct sy_text *text, const struct sy_front_tensor *tensor)
 {
     const char *at = tensor->data, *end = at + tensor->bytes;
+    uint64_t n_strings = 1;
+
+    for (int d = 0; d < tensor->rank; d++)
+        n_strings *= (uint64_t)tensor->dims[d];
 
     sy_text_add(text, "[", 1);
-    for (uint64_t i = 0; at < end; i++) {
-        uint32_t n;
+    for (uint64_t i = 0; i < n_strings; i++) {
+        uint32_t n = UINT32_MAX;
 
         if (i > 0)
             sy_text_add(text, ",", 1);
-        memcpy(&n, at, sizeof n);
+        if ((size_t)(end - at) >= sizeof n)
+            memcpy(&n, at, sizeof n);
+        if ((size_t)(end - at) < sizeof n || n > (size_t)(end - at) - sizeof n)
+            return sy_error_set(SY_ECORRUPT, "output \"%s\": string %" PRIu64 " is not whole",
+                                tensor->name, i);
         if (!add_string(text, at + sizeof n, n))
             return sy_error_set(SY_EARG,
                                 "output \"%s\": string %" PRIu64

@@ -17,7 +17,7 @@ uint64_t sy_strings_json_bytes(const struct sy_json_cut *data, uint64_t n);
 /* JSON strings, nested in arrays or not, in row-major order: exactly n, to `to`, which has that many bytes; how many bytes they are is noted in
  * front of it. EARG names the input and the element. Any thread. */
 int sy_strings_from_json(const struct sy_json_cut *data, const char *name, uint64_t n, void *to);
-/* An output's strings as a JSON array. EARG: one is no UTF-8. Any thread. */
+/* An output's strings as a JSON array. EARG: one is no UTF-8. ECORRUPT: one is not whole. Any thread. */
 int sy_strings_to_json(struct sy_text *text, const struct sy_front_tensor *tensor);
 
 #endif

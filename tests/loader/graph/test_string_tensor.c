@@ -184,6 +184,31 @@ static void patterns(void **state)
     assert_int_equal(sy_pattern_create("(", true, &p), SY_EUNSUPPORTED);
 }
 
+/* Many short matches have one budget, however each of them ends; a new run begins afresh, a run that goes on does not. */
+static void steps_of_a_run(void **state)
+{
+    static _Alignas(16) char heap[256];
+    struct sy_pattern *p;
+    bool found;
+    size_t start, end;
+    (void)state;
+    sy_strings_use(heap, sizeof heap, true);
+    assert_int_equal(sy_pattern_create("a+b", false, &p), SY_OK);
+    assert_int_equal(sy_strings_spend(SY_STRINGS_STEPS - 10), SY_OK);
+    assert_int_equal(sy_pattern_find(p, "aab", 3, 0, &found, &start, &end), SY_OK);
+    assert_true(found && start == 0 && end == 3);
+    int n = 0;
+    while (n < 100 && sy_pattern_find(p, "aab", 3, 0, &found, &start, &end) == SY_OK)
+        n++;
+    assert_true(n < 10);
+    assert_non_null(strstr(sy_error_text(), "steps"));
+    sy_strings_use(heap, sizeof heap, false);
+    assert_int_equal(sy_pattern_find(p, "aab", 3, 0, &found, &start, &end), SY_EARG);
+    sy_strings_use(heap, sizeof heap, true);
+    assert_int_equal(sy_pattern_find(p, "aab", 3, 0, &found, &start, &end), SY_OK);
+    sy_pattern_destroy(p);
+}
+
 int main(void)
 {
     chance = seed_of_run(20261125);
@@ -193,6 +218,7 @@ int main(void)
         cmocka_unit_test(keys_are_found),
         cmocka_unit_test(case_of_text),
         cmocka_unit_test(patterns),
+        cmocka_unit_test(steps_of_a_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -62,8 +62,9 @@ static int take_items(struct sy_at_state *state, const struct sy_node *node,
                       struct sy_at_value *list)
 {
     int64_t at = 0;
-    if (shapes->rank != 2 || shapes->dims[1] > SY_MAX_RANK || shapes->dims[0] > MOST_ITEMS)
-        return sy_at_fail(node, "more than %d tensors, or than %d dimensions", MOST_ITEMS,
+    if (shapes->dtype != SY_DTYPE_I64 || shapes->rank != 2 || shapes->dims[1] > SY_MAX_RANK ||
+        shapes->dims[0] > MOST_ITEMS)
+        return sy_at_fail(node, "more than %d tensors, or than %d dimensions of each", MOST_ITEMS,
                           SY_MAX_RANK);
     for (int64_t i = 0; i < shapes->dims[0]; i++) {
         struct sy_at_value *item;
@@ -86,8 +87,7 @@ static int make_optional(struct sy_at_state *state, const struct sy_node *node,
 {
     struct sy_at_value *list = *out, *held = NULL;
     bool is_sequence = sy_node_int(node, "sequence", 0) != 0;
-    bool has =
-        is_sequence ? node->n_inputs > 2 && sy_get_int(&in[2]->a, 0) != 0 : list->n_items > 0;
+    bool has = is_sequence ? sy_get_int(&in[2]->a, 0) != 0 : list->n_items > 0;
     if (list->n_items > 0 && (!has || (!is_sequence && list->n_items > 1)))
         return sy_at_fail(node, "an optional of %d tensors", list->n_items);
     if (has && is_sequence)
@@ -104,7 +104,8 @@ static int make_optional(struct sy_at_state *state, const struct sy_node *node,
 int sy_at_list_of_parts(struct sy_at_state *state, const struct sy_node *node,
                         struct sy_at_value *const *in, struct sy_at_value **out)
 {
-    if (node->n_inputs < 2)
+    bool has_flag = sy_node_int(node, "optional", 0) && sy_node_int(node, "sequence", 0);
+    if (node->n_inputs != 2 + has_flag || (has_flag && in[2]->a.n != 1))
         return sy_at_fail(node, "%d inputs", node->n_inputs);
     SY_TRY(sy_at_value_new_list(NULL, 0, out));
     SY_TRY(take_items(state, node, &in[0]->a, &in[1]->a, *out));
@@ -159,7 +160,7 @@ int sy_at_parts_of_list(struct sy_at_state *state, const struct sy_node *node,
 {
     static const int64_t one = 1;
     struct sy_at_value *held = (struct sy_at_value *)list;
-    if (!list || (sy_node_int(node, "sequence", 0) && !list->is_list))
+    if (node->n_outputs < 2 || !list || (sy_node_int(node, "sequence", 0) && !list->is_list))
         return sy_at_fail(node, "what is declared a sequence is none");
     struct sy_at_value *const *items = list->is_list ? list->items : &held;
     int n = list->is_list ? list->n_items : 1, rank;

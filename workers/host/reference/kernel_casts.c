@@ -34,20 +34,21 @@ static int print_number(const struct sy_array *x, int64_t i, char *to)
     return n;
 }
 
-/* False: the text is no number of the type, or has something behind it. */
+/* As ONNX Runtime reads: the number that the text begins with, whatever stands behind it; one of 64 bits goes into fewer by its lowest bits ("300" is 44 of
+ * uint8, as in Cast between integers). False: it begins with none, or with one of more bits. */
 static bool read_number(const char *text, const struct sy_array *y, int64_t i)
 {
     char *end;
     errno = 0;
     if (sy_is_float(y->dtype)) {
         sy_put(y, i, strtod(text, &end));
-        return end > text && *end == '\0';
+        return end > text;
     }
     if (y->dtype == SY_DTYPE_U64)
         sy_put_int(y, i, (int64_t)strtoull(text, &end, 10));
     else
         sy_put_int(y, i, strtoll(text, &end, 10));
-    return end > text && *end == '\0' && errno == 0;
+    return end > text && errno == 0;
 }
 
 static int from_text(const struct sy_call *call, int64_t i)
