@@ -114,9 +114,9 @@ $(VENV_STAMP): tests/requirements.txt
 # Stock clients against a real server. A sanitizer's build is run by those that reach the most of it.
 CLIENT_CHECKS := tests/metrics_check.py
 ifeq ($(SAN),)
-CLIENT_CHECKS += tests/schemathesis_check.py tests/gpu_bench_check.py tests/python_client_check.py tests/page_check.py tests/datatypes_check.py tests/grpc_client_check.py tests/http_client_check.py tests/decoder_check.py
+CLIENT_CHECKS += tests/schemathesis_check.py tests/gpu_bench_check.py tests/python_client_check.py tests/page_check.py tests/datatypes_check.py tests/sequences_check.py tests/strings_check.py tests/grpc_client_check.py tests/http_client_check.py tests/decoder_check.py
 else ifeq ($(findstring thread,$(SAN)),)
-CLIENT_CHECKS += tests/datatypes_check.py tests/grpc_client_check.py tests/http_client_check.py
+CLIENT_CHECKS += tests/datatypes_check.py tests/sequences_check.py tests/strings_check.py tests/grpc_client_check.py tests/http_client_check.py
 endif
 
 test: deps ## Test: builds and runs all tests; SAN=address,undefined or SAN=thread for sanitizers
