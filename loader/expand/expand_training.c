@@ -1,5 +1,6 @@
 /* What models of training have in them: Dropout that drops, and the steps of optimizers (ai.onnx.preview.training), as arithmetic. */
 #include "loader/expand/expand.h"
+#include "runtime/base/log.h"
 #include "runtime/base/status.h"
 
 /* ---- Dropout ------------------------------------------------------------------------------------ */
@@ -31,6 +32,11 @@ static int draw(struct sy_expand *e)
 static int expand_dropout(struct sy_expand *e)
 {
     enum sy_dtype dtype = sy_expand_dtype(e, 0);
+    if (sy_expand_tensor(e, 2)->data)
+        sy_log_info("import",
+                    "event=dropout node=\"%s\" why=\"its training_mode is true: it drops, the same "
+                    "elements in each run\"",
+                    e->node->name);
     int x = sy_expand_input(e, 0), mode = scalar(e, sy_expand_input(e, 2));
     int ratio = sy_expand_input(e, 1) < 0
                     ? sy_expand_number(e, SY_DTYPE_F32, 0.5)

@@ -54,28 +54,7 @@ def models(folder):
                 [optional("o", None, of_sequence=True)], [optional("p", None, of_sequence=True), tensor("c", T.BOOL, [])])
 
 
-# ---- parts ------------------------------------------------------------------------------------------------------
-
-
-def parts_of(name, tensors, dtype=np.float32, has=None):
-    """What a client sends for a list of arrays."""
-    rank = max([x.ndim for x in tensors], default=0)
-    shapes = np.full((len(tensors), rank), -1, np.int64)
-    for i, x in enumerate(tensors):
-        shapes[i, :x.ndim] = x.shape
-    parts = {name: np.concatenate([np.asarray(x, dtype).reshape(-1) for x in tensors] or [np.zeros(0, dtype)]), name + ".shapes": shapes}
-    return parts | ({} if has is None else {name + ".has_value": np.array([has])})
-
-
-def list_of(parts, name):
-    tensors, at = [], 0
-    for row in parts[name + ".shapes"]:
-        shape = [d for d in row if d >= 0]
-        n = int(np.prod(shape))
-        tensors.append(np.asarray(parts[name][at:at + n]).reshape(shape))
-        at += n
-    assert at == len(parts[name])
-    return tensors
+parts_of, list_of = switchyard.parts_of, switchyard.list_of
 
 
 def over_json(server, model, parts):
@@ -140,7 +119,7 @@ def test_lists_of_texts(server):
     x = [np.array(["one", ""], object), np.array([["zwei"]], object), np.array(["três", "4", "five"], object)]
     for i in (0, 2):
         for infer in ways(server):
-            got = infer("texts", parts_of("x", x, object) | {"i": np.array(i)})
+            got = infer("texts", parts_of("x", x, dtype=object) | {"i": np.array(i)})
             assert (as_text(got["y"]) == x[i]).all()
             check_list(got, "z", [t for k, t in enumerate(x) if k != i])
 
@@ -149,11 +128,26 @@ def test_optionals(server):
     x = np.array([1, -2, 3], np.float32)
     for infer in ways(server):
         for held in ([x], []):
-            got = infer("maybe", parts_of("o", held) if held else {"o": np.zeros(0, np.float32), "o.shapes": np.zeros((0, 1), np.int64)})
+            got = infer("maybe", parts_of("o", held, dtype=np.float32, rank=1))
             assert (got["y"] == (x if held else [7, 8, 9])).all()
             check_list(got, "p", held)
         for has, held in ((True, [x, x[:1]]), (True, []), (False, [])):
-            got = infer("maybe_many", parts_of("o", held, has=has))
+            got = infer("maybe_many", parts_of("o", held, has_value=has))
+            assert got["c"] == has and got["p.has_value"] == has
+            check_list(got, "p", held)
+
+
+def test_any_lists(server):
+    """Lists of any lengths, ranks and sizes come back as they went in, many on one connection, so that no run sees what another left."""
+    random = np.random.default_rng(int(os.environ.get("SY_SEED", "12")))
+    with switchyard.Client("unix:" + server.socket) as client:
+        for _ in range(60):
+            held = [random.standard_normal(random.integers(0, 4, random.integers(0, 4))).astype(np.float32) for _ in range(random.integers(0, 9))]
+            has = bool(held) or bool(random.integers(0, 2))
+            parts = parts_of("o", held, has_value=has)
+            more = random.integers(0, 3)  # dimensions that no tensor has
+            parts["o.shapes"] = np.concatenate([parts["o.shapes"], np.full((len(held), more), -1, np.int64)], 1)
+            got = client.infer("maybe_many", parts)
             assert got["c"] == has and got["p.has_value"] == has
             check_list(got, "p", held)
 

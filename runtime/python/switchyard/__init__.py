@@ -13,6 +13,7 @@ from importlib import metadata
 from . import errors
 from ._client import Client, Result, Timing, default_address
 from ._jobs import Jobs
+from ._lists import list_of, parts_of
 from ._models import Model, Port
 from ._session import Session
 from .errors import (Busy, Canceled, ConnectionLost, Corrupt, Deadline, DeviceFailed, InputOutput, InternalError, InvalidArgument, JobFailed,
@@ -27,5 +28,5 @@ except metadata.PackageNotFoundError:  # the sources, not installed
 __all__ = [
     "Busy", "Canceled", "Client", "ConnectionLost", "Corrupt", "Deadline", "DeviceFailed", "InputOutput", "InternalError", "InvalidArgument",
     "JobFailed", "Jobs", "Model", "NoAnswer", "NoDevice", "NotFound", "OutOfDeviceMemory", "OutOfMemory", "PeerGone", "Port",
-    "ProtocolError", "Result", "Session", "SwitchyardError", "Timing", "TooLarge", "Unsupported", "default_address", "errors",
+    "ProtocolError", "Result", "Session", "SwitchyardError", "Timing", "TooLarge", "Unsupported", "default_address", "errors", "list_of", "parts_of",
 ]

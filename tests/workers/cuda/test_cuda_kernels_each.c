@@ -95,6 +95,31 @@ static void test_pairs(void **state)
         }
 }
 
+/* Of 16 bits, and without a sign. */
+static void test_other_integers(void **state)
+{
+    static const enum sy_dtype types[] = {SY_DTYPE_I16, SY_DTYPE_U16, SY_DTYPE_U32, SY_DTYPE_U64};
+    static const enum sy_op ops[] = {SY_OP_ADD,         SY_OP_MUL,      SY_OP_MIN,  SY_OP_MAX,
+                                     SY_OP_MOD,         SY_OP_DIV,      SY_OP_LESS, SY_OP_EQUAL,
+                                     SY_OP_BITWISE_AND, SY_OP_BIT_SHIFT};
+    (void)state;
+    for (size_t k = 0; k < SY_ARRAY_LEN(ops); k++)
+        for (int round = 0; round < 4; round++) {
+            if (ops[k] == SY_OP_BIT_SHIFT && round == 0)
+                continue; /* unsigned only */
+            struct trial *t = trial_start(ops[k]);
+            int64_t dims[2];
+            kernel_dims(2, 9, dims);
+            (void)trial_operand(t, types[round], 2, dims);
+            (void)trial_operand(t, types[round], 2, dims);
+            if (ops[k] == SY_OP_BIT_SHIFT)
+                gb_string(t->graph, "direction", round % 2 ? "LEFT" : "RIGHT");
+            bool compares = ops[k] == SY_OP_LESS || ops[k] == SY_OP_EQUAL;
+            trial_result(t, compares ? SY_DTYPE_BOOL : types[round], 2, dims);
+            trial_check(t);
+        }
+}
+
 static void test_many_and_where(void **state)
 {
     (void)state;
@@ -452,13 +477,21 @@ static void test_an_index_outside(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_input),       cmocka_unit_test(test_casts),
-        cmocka_unit_test(test_pairs),           cmocka_unit_test(test_many_and_where),
-        cmocka_unit_test(test_along_an_axis),   cmocka_unit_test(test_tuples),
-        cmocka_unit_test(test_masks_and_moves), cmocka_unit_test(test_lines),
-        cmocka_unit_test(test_resizing),        cmocka_unit_test(test_products),
-        cmocka_unit_test(test_eight_bits),      cmocka_unit_test(test_windows),
-        cmocka_unit_test(test_samples),         cmocka_unit_test(test_an_index_outside),
+        cmocka_unit_test(test_one_input),
+        cmocka_unit_test(test_casts),
+        cmocka_unit_test(test_pairs),
+        cmocka_unit_test(test_other_integers),
+        cmocka_unit_test(test_many_and_where),
+        cmocka_unit_test(test_along_an_axis),
+        cmocka_unit_test(test_tuples),
+        cmocka_unit_test(test_masks_and_moves),
+        cmocka_unit_test(test_lines),
+        cmocka_unit_test(test_resizing),
+        cmocka_unit_test(test_products),
+        cmocka_unit_test(test_eight_bits),
+        cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_samples),
+        cmocka_unit_test(test_an_index_outside),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,7 +12,7 @@
 #include "tests/nets/onnx_bytes.h"
 #include "tests/rigs/engine_rig.h"
 
-enum { FLOAT = 1, INT32 = 6, COUNT = 20000 };
+enum { FLOAT = 1, INT32 = 6, BOOL = 9, COUNT = 20000 };
 
 static struct ob graph, node;
 static uint64_t seed;
@@ -166,6 +166,63 @@ static void assert_choices(const int32_t *choices)
     }
 }
 
+/* x [COUNT] through Dropout: `on` and the ratio come with the data. */
+static void dropout_graph(void)
+{
+    ob_graph(&graph);
+    ob_input(&graph, OB_GRAPH_INPUT, "x", FLOAT, DIMS(COUNT));
+    ob_input(&graph, OB_GRAPH_INPUT, "ratio", FLOAT, 0, NULL);
+    ob_input(&graph, OB_GRAPH_INPUT, "on", BOOL, 0, NULL);
+    ob_node(&node, "Dropout", NAMES("x", "ratio", "on"), NAMES("y", "kept"));
+    ob_attr_int(&node, "seed", 11);
+    ob_message(&graph, OB_GRAPH_NODE, &node);
+    ob_input(&graph, OB_GRAPH_OUTPUT, "y", FLOAT, 0, NULL);
+    ob_input(&graph, OB_GRAPH_OUTPUT, "kept", BOOL, 0, NULL);
+}
+
+static void check_dropped(const struct rig_tensors *in, const struct rig_tensors *out, float ratio,
+                          bool on)
+{
+    const float *x = in->data[0], *y = out->data[0];
+    const bool *kept = out->data[1];
+    double share = 0, p = on ? (double)ratio : 0;
+    for (int i = 0; i < COUNT; i++) {
+        share += kept[i] ? 0 : 1. / COUNT;
+        assert_true(kept[i] ? fabs((double)y[i] - (double)x[i] / (1 - p)) < 1e-5 : y[i] == 0);
+    }
+    assert_true(fabs(share - p) <= 5 * sqrt(p * (1 - p) / COUNT));
+}
+
+static void test_dropout(void **state)
+{
+    (void)state;
+    static const float ratios[] = {0, 0.3f, 0.75f};
+    struct engine_rig rig;
+    struct rig_tensors in, out;
+    struct sy_graph *g;
+    dropout_graph();
+    ob_save(ob_path, &graph, 13);
+    if (sy_onnx_read(ob_path, &g) < 0 || sy_graph_infer(g) < 0 || sy_graph_optimize(g) < 0 ||
+        rig_open(&rig, g, false) < 0)
+        fail_msg("%s", sy_error_text());
+    struct sy_program *program = rig_program(&rig, 1);
+    rig_take(&rig, g->inputs, g->n_inputs, 1, 0, &in);
+    rig_take(&rig, g->outputs, g->n_outputs, 1, 0xff, &out);
+    for (int i = 0; i < COUNT; i++)
+        ((float *)in.data[0])[i] = 1 + (float)(i % 7);
+    for (int k = 0; k < 6; k++) {
+        *(float *)in.data[1] = ratios[k / 2];
+        *(bool *)in.data[2] = k % 2;
+        assert_int_equal(rig_run(&rig, program, &in, &out, 0xff, &seed), SY_OK);
+        check_dropped(&in, &out, ratios[k / 2], k % 2);
+    }
+    rig_engine.ops->program_destroy(program);
+    rig_drop(&in);
+    rig_drop(&out);
+    rig_close(&rig);
+    sy_graph_free(g);
+}
+
 static void test_drawn_of_probabilities(void **state)
 {
     (void)state;
@@ -222,6 +279,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_dropout),
         cmocka_unit_test(test_drawn_of_probabilities),
         cmocka_unit_test(test_whole_numbers_are_refused),
     };

@@ -25,13 +25,21 @@ struct each {
         enum sy_dtype t = e.at[a].dtype;
         return t == SY_DTYPE_F32 || t == SY_DTYPE_F64 || t == SY_DTYPE_F16 || t == SY_DTYPE_BF16;
     }
+    /* Of uint64, which pairs alone have, the same 64 bits. */
     __device__ int64_t get_int(int a, int64_t i) const
     {
         switch (e.at[a].dtype) {
         case SY_DTYPE_I64:
+        case SY_DTYPE_U64:
             return ((const int64_t *)p.at[a])[i];
         case SY_DTYPE_I32:
             return ((const int32_t *)p.at[a])[i];
+        case SY_DTYPE_U32:
+            return ((const uint32_t *)p.at[a])[i];
+        case SY_DTYPE_I16:
+            return ((const int16_t *)p.at[a])[i];
+        case SY_DTYPE_U16:
+            return ((const uint16_t *)p.at[a])[i];
         case SY_DTYPE_I8:
             return ((const int8_t *)p.at[a])[i];
         default:
@@ -58,10 +66,18 @@ struct each {
     {
         switch (e.at[a].dtype) {
         case SY_DTYPE_I64:
+        case SY_DTYPE_U64:
             ((int64_t *)p.at[a])[i] = value;
             break;
         case SY_DTYPE_I32:
             ((int32_t *)p.at[a])[i] = (int32_t)value;
+            break;
+        case SY_DTYPE_U32:
+            ((uint32_t *)p.at[a])[i] = (uint32_t)value;
+            break;
+        case SY_DTYPE_I16:
+        case SY_DTYPE_U16:
+            ((uint16_t *)p.at[a])[i] = (uint16_t)value;
             break;
         case SY_DTYPE_BOOL:
             ((uint8_t *)p.at[a])[i] = value != 0;
@@ -116,9 +132,12 @@ struct each {
             ((uint64_t *)p.at[to])[i] = ((const uint64_t *)p.at[from])[k];
             break;
         case SY_DTYPE_I32:
+        case SY_DTYPE_U32:
         case SY_DTYPE_F32:
             ((uint32_t *)p.at[to])[i] = ((const uint32_t *)p.at[from])[k];
             break;
+        case SY_DTYPE_I16:
+        case SY_DTYPE_U16:
         case SY_DTYPE_F16:
         case SY_DTYPE_BF16:
             ((uint16_t *)p.at[to])[i] = ((const uint16_t *)p.at[from])[k];

@@ -34,7 +34,8 @@ struct one {
 struct pair {
     __device__ static void of(const each &c, int64_t i)
     {
-        const sy_pair_rules rules = {c.e.op, c.e.as.pair.c_rule, c.e.as.pair.is_left, false};
+        const sy_pair_rules rules = {c.e.op, c.e.as.pair.c_rule, c.e.as.pair.is_left,
+                                     c.array(0).dtype == SY_DTYPE_U64};
         bool floats = c.is_float(0);
         for (int k = 1; k < c.e.n_in; k++)
             floats = floats || c.is_float(k);

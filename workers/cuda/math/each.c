@@ -176,8 +176,9 @@ static const struct form forms[] = {
 };
 
 /* Types that the kernels load and store; the others are the host's. */
-#define SY_ON_DEVICE \
-    (SY_ANY_FLOAT | SY_BIT(I64) | SY_BIT(I32) | SY_BIT(I8) | SY_BIT(U8) | SY_BIT(BOOL))
+#define SY_ON_DEVICE                                                                     \
+    (SY_ANY_FLOAT | SY_BIT(I64) | SY_BIT(I32) | SY_BIT(I16) | SY_BIT(I8) | SY_BIT(U32) | \
+     SY_BIT(U16) | SY_BIT(U8) | SY_BIT(BOOL))
 
 /* The host kernel's own checks of types and shapes. */
 static int check(const struct sy_node *node, const struct sy_math_each *e)
@@ -193,8 +194,9 @@ static int check(const struct sy_node *node, const struct sy_math_each *e)
         memcpy(to->dims, from->dims, sizeof to->dims);
     }
     SY_TRY(sy_kernel_check_types(kernel, &call));
+    unsigned types = SY_ON_DEVICE | (e->kind == SY_EACH_PAIR ? SY_BIT(U64) : 0);
     for (int i = 0; i < SY_EACH_ROOM; i++)
-        if (e->at[i].dtype != SY_DTYPE_NONE && !(SY_ON_DEVICE >> e->at[i].dtype & 1))
+        if (e->at[i].dtype != SY_DTYPE_NONE && !(types >> e->at[i].dtype & 1))
             return sy_each_refuse(node, sy_dtype_wire_name(e->at[i].dtype));
     return kernel->check ? kernel->check(&call) : SY_OK;
 }
