@@ -9,7 +9,7 @@
 #define VNNI   __attribute__((target("avx512f,avx512bw,avx512vl,avx512vnni")))
 #define AVX2   __attribute__((target("avx2")))
 
-enum { COLUMNS = SY_INT8_COLUMNS, VECTORS = COLUMNS / 16, HALVES = 2 };
+enum { COLUMNS = SY_INT8_COLUMNS };
 
 INLINE int four_of(const uint8_t *a)
 {
@@ -18,62 +18,118 @@ INLINE int four_of(const uint8_t *a)
     return four;
 }
 
-/* `vectors` of 16 columns; it, `rows` and `chains` are known to the compiler: the sums stay in registers. Chains: sums of every second quad, as
- * one row has only a few sums, which would wait for each other. */
-VNNI INLINE void vnni_rows(int64_t quads, const uint8_t *a, int64_t stride, const int8_t *w,
-                           int32_t *sums, int vectors, int rows, int chains)
+/* Sums by name: GCC puts arrays of them into memory. One row's four vectors of 16 columns, of which `vectors` are computed. */
+#define SUMS(r) __m512i s##r##_0 = zero, s##r##_1 = zero, s##r##_2 = zero, s##r##_3 = zero;
+#define ADD(r)                                                                    \
+    {                                                                             \
+        const __m512i four = _mm512_set1_epi32(four_of(a + (r)*stride + q * 4));  \
+        s##r##_0 = _mm512_dpbusd_epi32(s##r##_0, four, w_0);                      \
+        s##r##_1 = vectors > 1 ? _mm512_dpbusd_epi32(s##r##_1, four, w_1) : zero; \
+        s##r##_2 = vectors > 2 ? _mm512_dpbusd_epi32(s##r##_2, four, w_2) : zero; \
+        s##r##_3 = vectors > 3 ? _mm512_dpbusd_epi32(s##r##_3, four, w_3) : zero; \
+    }
+#define PUT(r)                                              \
+    _mm512_storeu_si512(sums + (r)*COLUMNS, s##r##_0);      \
+    _mm512_storeu_si512(sums + (r)*COLUMNS + 16, s##r##_1); \
+    _mm512_storeu_si512(sums + (r)*COLUMNS + 32, s##r##_2); \
+    _mm512_storeu_si512(sums + (r)*COLUMNS + 48, s##r##_3);
+
+#define ROWS_1(X) X(0)
+#define ROWS_2(X) ROWS_1(X) X(1)
+#define ROWS_3(X) ROWS_2(X) X(2)
+#define ROWS_4(X) ROWS_3(X) X(3)
+#define ROWS_5(X) ROWS_4(X) X(4)
+#define ROWS_6(X) ROWS_5(X) X(5)
+
+#define PANEL_ROWS(rows)                                                                           \
+    VNNI INLINE void vnni_##rows(int64_t quads, const uint8_t *a, int64_t stride, const int8_t *w, \
+                                 int32_t *sums, int vectors)                                       \
+    {                                                                                              \
+        const __m512i zero = _mm512_setzero_si512();                                               \
+        ROWS_##rows(SUMS) for (int64_t q = 0; q < quads; q++)                                      \
+        {                                                                                          \
+            const int8_t *from = w + q * COLUMNS * 4;                                              \
+            const __m512i w_0 = _mm512_loadu_si512(from), w_1 = _mm512_loadu_si512(from + 64),     \
+                          w_2 = _mm512_loadu_si512(from + 128),                                    \
+                          w_3 = _mm512_loadu_si512(from + 192);                                    \
+            ROWS_##rows(ADD)                                                                       \
+        }                                                                                          \
+        ROWS_##rows(PUT)                                                                           \
+    }
+
+PANEL_ROWS(2)
+PANEL_ROWS(3)
+PANEL_ROWS(4)
+PANEL_ROWS(5)
+PANEL_ROWS(6)
+
+/* One row, as two halves of its depth: four sums would wait for each other. */
+VNNI INLINE void vnni_1(int64_t quads, const uint8_t *a, int64_t stride, const int8_t *w,
+                        int32_t *sums, int vectors)
 {
-    __m512i sum[SY_INT8_ROWS][VECTORS * HALVES];
-    int64_t q = 0;
-    for (int r = 0; r < rows; r++)
-        for (int v = 0; v < vectors * chains; v++)
-            sum[r][v] = _mm512_setzero_si512();
-    for (; q + chains <= quads; q += chains)
-        for (int c = 0; c < chains; c++)
-            for (int v = 0; v < vectors; v++) {
-                __m512i panel = _mm512_loadu_si512(w + ((q + c) * COLUMNS + v * 16) * 4);
-                for (int r = 0; r < rows; r++)
-                    sum[r][c * vectors + v] = _mm512_dpbusd_epi32(
-                        sum[r][c * vectors + v],
-                        _mm512_set1_epi32(four_of(a + r * stride + (q + c) * 4)), panel);
+    int64_t half = quads / 2, apart = half * 4;
+    const __m512i zero = _mm512_setzero_si512();
+    (void)stride;
+    {
+        SUMS(0) SUMS(1) for (int64_t q = 0; q < half; q++)
+        {
+            const int8_t *from = w + q * COLUMNS * 4, *other = from + half * COLUMNS * 4;
+            const __m512i four = _mm512_set1_epi32(four_of(a + q * 4)),
+                          later = _mm512_set1_epi32(four_of(a + q * 4 + apart));
+            s0_0 = _mm512_dpbusd_epi32(s0_0, four, _mm512_loadu_si512(from));
+            s1_0 = _mm512_dpbusd_epi32(s1_0, later, _mm512_loadu_si512(other));
+            if (vectors > 1) {
+                s0_1 = _mm512_dpbusd_epi32(s0_1, four, _mm512_loadu_si512(from + 64));
+                s1_1 = _mm512_dpbusd_epi32(s1_1, later, _mm512_loadu_si512(other + 64));
             }
-    for (; q < quads; q++)
-        for (int v = 0; v < vectors; v++)
-            for (int r = 0; r < rows; r++)
-                sum[r][v] = _mm512_dpbusd_epi32(sum[r][v],
-                                                _mm512_set1_epi32(four_of(a + r * stride + q * 4)),
-                                                _mm512_loadu_si512(w + (q * COLUMNS + v * 16) * 4));
-    for (int r = 0; r < rows; r++)
-        for (int v = 0; v < vectors; v++) {
-            if (chains == 2)
-                sum[r][v] = _mm512_add_epi32(sum[r][v], sum[r][vectors + v]);
-            _mm512_storeu_si512(sums + r * COLUMNS + v * 16, sum[r][v]);
+            if (vectors > 2) {
+                s0_2 = _mm512_dpbusd_epi32(s0_2, four, _mm512_loadu_si512(from + 128));
+                s1_2 = _mm512_dpbusd_epi32(s1_2, later, _mm512_loadu_si512(other + 128));
+            }
+            if (vectors > 3) {
+                s0_3 = _mm512_dpbusd_epi32(s0_3, four, _mm512_loadu_si512(from + 192));
+                s1_3 = _mm512_dpbusd_epi32(s1_3, later, _mm512_loadu_si512(other + 192));
+            }
         }
+        s0_0 = _mm512_add_epi32(s0_0, s1_0);
+        s0_1 = _mm512_add_epi32(s0_1, s1_1);
+        s0_2 = _mm512_add_epi32(s0_2, s1_2);
+        s0_3 = _mm512_add_epi32(s0_3, s1_3);
+        if (quads % 2) {
+            const int64_t q = quads - 1;
+            const int8_t *from = w + q * COLUMNS * 4;
+            const __m512i w_0 = _mm512_loadu_si512(from), w_1 = _mm512_loadu_si512(from + 64),
+                          w_2 = _mm512_loadu_si512(from + 128),
+                          w_3 = _mm512_loadu_si512(from + 192);
+            ADD(0)
+        }
+        PUT(0)
+    }
 }
 
-/* One function for each number of vectors: all of them in one are 24 loops, which GCC compiles for long. */
+/* One function for each number of vectors. */
 #define VNNI_PANEL(vectors)                                                                     \
     VNNI static void panel_##vectors(int64_t quads, int rows, const uint8_t *a, int64_t stride, \
                                      const int8_t *w, int32_t *sums)                            \
     {                                                                                           \
         switch (rows) {                                                                         \
         case 1:                                                                                 \
-            vnni_rows(quads, a, stride, w, sums, vectors, 1, 2);                                \
+            vnni_1(quads, a, stride, w, sums, vectors);                                         \
             break;                                                                              \
         case 2:                                                                                 \
-            vnni_rows(quads, a, stride, w, sums, vectors, 2, 2);                                \
+            vnni_2(quads, a, stride, w, sums, vectors);                                         \
             break;                                                                              \
         case 3:                                                                                 \
-            vnni_rows(quads, a, stride, w, sums, vectors, 3, 1);                                \
+            vnni_3(quads, a, stride, w, sums, vectors);                                         \
             break;                                                                              \
         case 4:                                                                                 \
-            vnni_rows(quads, a, stride, w, sums, vectors, 4, 1);                                \
+            vnni_4(quads, a, stride, w, sums, vectors);                                         \
             break;                                                                              \
         case 5:                                                                                 \
-            vnni_rows(quads, a, stride, w, sums, vectors, 5, 1);                                \
+            vnni_5(quads, a, stride, w, sums, vectors);                                         \
             break;                                                                              \
         default:                                                                                \
-            vnni_rows(quads, a, stride, w, sums, vectors, 6, 1);                                \
+            vnni_6(quads, a, stride, w, sums, vectors);                                         \
         }                                                                                       \
     }
 

@@ -47,10 +47,11 @@ void sy_int8_border(const struct sy_border *b, uint8_t zero, const uint8_t *from
 
 SY_CLONES void sy_int8_range_of(int64_t n, const float *x, float *low, float *high)
 {
-    float least[16] = {0}, largest[16] = {0};
+    enum { LANES = 64 }; /* several vectors, which do not wait for each other */
+    float least[LANES] = {0}, largest[LANES] = {0};
     int64_t i = 0;
-    for (; i + 16 <= n; i += 16)
-        for (int k = 0; k < 16; k++) {
+    for (; i + LANES <= n; i += LANES)
+        for (int k = 0; k < LANES; k++) {
             least[k] = x[i + k] < least[k] ? x[i + k] : least[k];
             largest[k] = x[i + k] > largest[k] ? x[i + k] : largest[k];
         }
@@ -58,7 +59,7 @@ SY_CLONES void sy_int8_range_of(int64_t n, const float *x, float *low, float *hi
         least[0] = x[i] < least[0] ? x[i] : least[0];
         largest[0] = x[i] > largest[0] ? x[i] : largest[0];
     }
-    for (int k = 1; k < 16; k++) {
+    for (int k = 1; k < LANES; k++) {
         least[0] = SY_MIN(least[0], least[k]);
         largest[0] = SY_MAX(largest[0], largest[k]);
     }
