@@ -1,5 +1,7 @@
 /* For how long the event loop looks for events instead of sleeping. A sleeping thread is woken in some 5 us, on a virtual machine in up to 50: as long as
  * a run of a small model. */
+#include <sched.h>
+
 #include "runtime/base/assert.h"
 #include "runtime/core/core_internal.h"
 
@@ -16,11 +18,28 @@ uint32_t sy_core_poll_us(const struct sy_core *core)
     return (uint32_t)core->poll_us;
 }
 
+/* A worker's first thread is pinned to the first core: where this thread is there, both would take turns. It may come back when it wakes next. Only for runs so
+ * short that no other thread of the worker takes part: the other cores are theirs. */
+static void leave_first_core(const struct sy_core *core)
+{
+    cpu_set_t all, others;
+    int first = (int)core->cores[0];
+    if (sched_getcpu() != first || sched_getaffinity(0, sizeof all, &all) != 0)
+        return;
+    others = all;
+    CPU_CLR(first, &others);
+    if (CPU_COUNT(&others) > 0 && sched_setaffinity(0, sizeof others, &others) == 0)
+        (void)sched_setaffinity(0, sizeof all, &all);
+}
+
 void sy_core_poll_run(struct sy_core *core, sy_ns expected_ns)
 {
     sy_ns poll_ns = (sy_ns)sy_core_poll_us(core) * SY_NS_PER_US;
-    if (poll_ns > 0 && expected_ns <= SY_CORE_POLLED_RUNS * poll_ns)
-        core->poll_until_ns = sy_clock_now() + expected_ns + poll_ns;
+    if (poll_ns == 0 || expected_ns > SY_CORE_POLLED_RUNS * poll_ns)
+        return;
+    if (expected_ns <= poll_ns)
+        leave_first_core(core);
+    core->poll_until_ns = sy_clock_now() + expected_ns + poll_ns;
 }
 
 void sy_core_poll_next(struct sy_core *core)

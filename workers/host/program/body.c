@@ -1,10 +1,12 @@
 #include "workers/host/program/body.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <xxhash.h>
 
+#include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "workers/engine/layer_node.h"
 #include "workers/host/program/program.h"
@@ -15,7 +17,9 @@ struct packed {
     uint64_t bytes;
 };
 
-enum { SMALL_ELEMENTS = 16384, SMALL_PRODUCT = 1 << 18 };
+/* Elements moved, as work_of counts them. */
+enum { SMALL_LAYER = 16384, SMALL_BODY = 131072, PRODUCTS_AN_ELEMENT = 8 };
+#define UNKNOWN_WORK 1e18
 
 /* Bodies are made and run by one thread at a time. */
 static uint64_t packed_bytes;
@@ -111,26 +115,44 @@ static bool may_be_long(enum sy_op op)
            op == SY_OP_LOOP || op == SY_OP_AT_RUN || op == SY_OP_TREES;
 }
 
-/* No profile tells what a body's layer takes, so its tensors do: a few microseconds, in which no other thread is woken. A product multiplies as often as
- * the root of the product of its three sizes says. */
-static bool is_small(const struct sy_graph *graph, const struct sy_node *node, int64_t batch)
+static bool is_product(enum sy_op op)
 {
-    double product = 1;
+    return op == SY_OP_GEMM || op == SY_OP_MATMUL;
+}
+
+/* What a layer is estimated to take, in elements moved (some 0.15 ns each); UNKNOWN_WORK if it may be anything. A product multiplies as often as the root of the
+ * product of its three sizes says. */
+static double work_of(const struct sy_graph *graph, const struct sy_node *node, int64_t batch)
+{
+    double product = 1, most = 0;
     for (int i = 0; i < node->n_inputs + node->n_outputs; i++) {
         int t = i < node->n_inputs ? node->inputs[i] : node->outputs[i - node->n_inputs];
         int64_t n = t < 0 ? 1 : sy_shape_elements(&graph->tensors[t].shape, batch);
-        if (n < 0 || (n > SMALL_ELEMENTS && !graph->tensors[t].data))
-            return false;
-        product *= i < 3 ? (double)n : 1;
+        bool is_table = node->op == SY_OP_GATHER && i == 0;
+        if (n < 0 || may_be_long(node->op))
+            return UNKNOWN_WORK;
+        most = SY_MAX(most, is_table ? 0 : (double)n);
+        product *= i < 3 && !is_table ? (double)n : 1;
     }
-    return !may_be_long(node->op) && product <= (double)SMALL_PRODUCT * SMALL_PRODUCT;
+    return most + (is_product(node->op) ? sqrt(product) / PRODUCTS_AN_ELEMENT : 0);
 }
 
-static int pack(struct sy_body *b, int l, int64_t batch, const struct sy_body *like)
+/* No profile tells what a body's layers take, so their tensors do. One thread computes what takes a few microseconds, and all layers where they take less than
+ * waking the other threads does. */
+static void choose_threads(struct sy_body *b, int64_t batch)
+{
+    double all = 0;
+    for (int l = 0; l < b->graph->n_nodes; l++)
+        all += work_of(b->graph, &b->graph->nodes[l], batch);
+    for (int l = 0; l < b->graph->n_nodes; l++)
+        if (all <= SMALL_BODY || work_of(b->graph, &b->graph->nodes[l], batch) <= SMALL_LAYER)
+            b->layers[l].solo_batches = UINT32_MAX;
+}
+
+static int pack(struct sy_body *b, int l, const struct sy_body *like)
 {
     struct sy_layer *layer = &b->layers[l];
     layer->node = l;
-    layer->solo_batches = is_small(b->graph, &b->graph->nodes[l], batch) ? UINT32_MAX : 0;
     SY_TRY(sy_host_engine.layout_layer(b->graph, layer));
     if (layer->bytes == 0)
         return SY_OK;
@@ -159,7 +181,8 @@ int sy_body_init_like(struct sy_body *b, const struct sy_graph *graph, int64_t b
     if (!b->layers || !b->params || !b->hashes || !b->inputs || !b->outputs)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a body of %zu layers", n);
     for (int l = 0; l < graph->n_nodes; l++)
-        SY_TRY(pack(b, l, batch, like));
+        SY_TRY(pack(b, l, like));
+    choose_threads(b, batch);
     return sy_program_create(graph, b->layers, graph->n_nodes, batch, &b->program);
 }
 

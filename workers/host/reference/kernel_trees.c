@@ -12,34 +12,37 @@ struct node {
     int32_t side[2]; /* yes, no */
 };
 
-/* From each lane's node to its leaf; a leaf leads to itself. Inlined where `lanes` is a constant. */
-#define WALK(name, type, threshold)                                                          \
-    static inline __attribute__((always_inline)) void name##_lanes(                          \
-        const struct node *nodes, const double *wide, int32_t depth, int lanes,              \
-        const type *const *x, int32_t *at)                                                   \
-    {                                                                                        \
-        (void)wide;                                                                          \
-        for (int32_t step = 0; step < depth; step++) {                                       \
-            int32_t moved = 0;                                                               \
-            for (int l = 0; l < lanes; l++) {                                                \
-                const struct node *n = &nodes[at[l]];                                        \
-                type v = x[l][n->feature >> 1];                                              \
-                int32_t yes = (v <= (threshold)) | ((n->feature & 1) & (v != v));            \
-                int32_t next = n->side[1 - yes];                                             \
-                moved |= next ^ at[l];                                                       \
-                at[l] = next;                                                                \
-            }                                                                                \
-            if (moved == 0)                                                                  \
-                break;                                                                       \
-        }                                                                                    \
-    }                                                                                        \
-    static void name(const struct node *nodes, const double *wide, int32_t depth, int lanes, \
-                     const type *const *x, int32_t *at)                                      \
-    {                                                                                        \
-        if (lanes == LANES)                                                                  \
-            name##_lanes(nodes, wide, depth, LANES, x, at);                                  \
-        else                                                                                 \
-            name##_lanes(nodes, wide, depth, lanes, x, at);                                  \
+/* From each lane's node to its leaf; a leaf leads to itself. Inlined where `lanes` and `has_nan` are constants: without NaN a step is a load of the value, a comparison
+ * and a load of the side. */
+#define WALK(name, type, threshold)                                                           \
+    static inline __attribute__((always_inline)) void name##_lanes(                           \
+        const struct node *nodes, const double *wide, int32_t depth, int lanes, bool has_nan, \
+        const type *const *x, int32_t *at)                                                    \
+    {                                                                                         \
+        (void)wide;                                                                           \
+        for (int32_t step = 0; step < depth; step++) {                                        \
+            int32_t moved = 0;                                                                \
+            for (int l = 0; l < lanes; l++) {                                                 \
+                const struct node *n = &nodes[at[l]];                                         \
+                type v = x[l][n->feature >> 1];                                               \
+                bool yes = v <= (threshold);                                                  \
+                if (has_nan)                                                                  \
+                    yes |= (n->feature & 1) & (v != v);                                       \
+                int32_t next = n->side[!yes];                                                 \
+                moved |= next ^ at[l];                                                        \
+                at[l] = next;                                                                 \
+            }                                                                                 \
+            if (moved == 0)                                                                   \
+                break;                                                                        \
+        }                                                                                     \
+    }                                                                                         \
+    static void name(const struct node *nodes, const double *wide, int32_t depth, int lanes,  \
+                     bool has_nan, const type *const *x, int32_t *at)                         \
+    {                                                                                         \
+        if (lanes == LANES && !has_nan)                                                       \
+            name##_lanes(nodes, wide, depth, LANES, false, x, at);                            \
+        else                                                                                  \
+            name##_lanes(nodes, wide, depth, lanes, true, x, at);                             \
     }
 WALK(walk_floats, float, n->threshold)
 WALK(walk_doubles, double, (double)n->threshold)
@@ -63,7 +66,7 @@ struct ensemble {
     const int32_t *trees, *leaves;
     const double *wide;
     int64_t n_trees, n_leaves, targets, features;
-    bool is_single, is_wide;
+    bool is_single, is_wide, has_nan; /* has_nan: some value of the input is none */
     enum aggregate how;
 };
 
@@ -78,21 +81,36 @@ static void collect(enum aggregate how, float value, float *sum)
         *sum += value;
 }
 
-/* A leaf's weights into a row of scores. */
-static void add_leaf(const struct ensemble *e, int32_t leaf, float *scores)
+/* A leaf's weights into a row of scores. Inlined where `how` is a constant. */
+static inline __attribute__((always_inline)) void add_leaf(const struct ensemble *e,
+                                                           enum aggregate how, int32_t leaf,
+                                                           float *scores)
 {
     const struct node *n = &e->nodes[leaf];
     int32_t at;
     if (e->is_single) {
-        collect(e->how, n->threshold, scores);
+        collect(how, n->threshold, scores);
         return;
     }
     memcpy(&at, &n->threshold, sizeof at);
-    for (int32_t i = 0, count = e->leaves[at]; i < count; i++) {
+    const int32_t *weight = &e->leaves[at + 1], *end = weight + 2 * (int64_t)e->leaves[at];
+    for (; weight < end; weight += 2) {
         float value;
-        memcpy(&value, &e->leaves[at + 2 + 2 * i], sizeof value);
-        collect(e->how, value, &scores[e->leaves[at + 1 + 2 * i]]);
+        memcpy(&value, &weight[1], sizeof value);
+        collect(how, value, &scores[weight[0]]);
     }
+}
+
+/* The leaves of some trees for one row (step 0), or of one tree for some rows. */
+static void add_leaves(const struct ensemble *e, int lanes, const int32_t *at, float *scores,
+                       int64_t step)
+{
+    if (e->how == SUM || e->how == AVERAGE)
+        for (int l = 0; l < lanes; l++)
+            add_leaf(e, SUM, at[l], scores + l * step);
+    else
+        for (int l = 0; l < lanes; l++)
+            add_leaf(e, e->how, at[l], scores + l * step);
 }
 
 static void walk(const struct ensemble *e, int32_t depth, int lanes, const int64_t *rows,
@@ -106,11 +124,11 @@ static void walk(const struct ensemble *e, int32_t depth, int lanes, const int64
         wide[l] = (const double *)x->data + rows[l] * e->features;
     }
     if (x->dtype == SY_DTYPE_F32)
-        walk_floats(e->nodes, NULL, depth, lanes, narrow, at);
+        walk_floats(e->nodes, NULL, depth, lanes, e->has_nan, narrow, at);
     else if (e->is_wide)
-        walk_wide(e->nodes, e->wide, depth, lanes, wide, at);
+        walk_wide(e->nodes, e->wide, depth, lanes, e->has_nan, wide, at);
     else
-        walk_doubles(e->nodes, NULL, depth, lanes, wide, at);
+        walk_doubles(e->nodes, NULL, depth, lanes, e->has_nan, wide, at);
 }
 
 /* Of one row, 8 trees at a time; the scores are summed in the order of the trees. */
@@ -126,8 +144,7 @@ static void run_row(const struct ensemble *e, int64_t row, float *scores)
             rows[l] = row;
         }
         walk(e, depth, lanes, rows, at);
-        for (int l = 0; l < lanes; l++)
-            add_leaf(e, at[l], scores);
+        add_leaves(e, lanes, at, scores, 0);
     }
 }
 
@@ -144,9 +161,20 @@ static void run_rows(const struct ensemble *e, int64_t first, int64_t n, float *
                 rows[l] = first + i + l;
             }
             walk(e, e->trees[2 * t + 1], lanes, rows, at);
-            for (int l = 0; l < lanes; l++)
-                add_leaf(e, at[l], scores + (i + l) * e->targets);
+            add_leaves(e, lanes, at, scores + i * e->targets, e->targets);
         }
+}
+
+static bool has_nan(const struct sy_array *x)
+{
+    bool found = false;
+    if (x->dtype == SY_DTYPE_F32)
+        for (int64_t i = 0; i < x->n; i++)
+            found |= isnan(((const float *)x->data)[i]) != 0;
+    else
+        for (int64_t i = 0; i < x->n; i++)
+            found |= isnan(((const double *)x->data)[i]) != 0;
+    return found;
 }
 
 static struct ensemble read_ensemble(const struct sy_call *call)
@@ -163,6 +191,7 @@ static struct ensemble read_ensemble(const struct sy_call *call)
                              .features = x->dims[x->rank - 1],
                              .is_single = sy_node_int(call->node, "single", 0) != 0,
                              .is_wide = call->in[THRESHOLDS].n * 4 == call->in[NODES].n,
+                             .has_nan = has_nan(x),
                              .how = aggregate_of(call->node)};
 }
 
@@ -174,8 +203,8 @@ static int run_trees(const struct sy_call *call)
     for (int64_t i = 0; i < call->out[0].n; i++)
         scores[i] = e.how == MIN || e.how == MAX ? NAN : 0;
     /* A tree serves a whole block while it is in the cache; threads share the blocks. */
-    int64_t block = SY_MIN(SY_MAX(rows / PIECES, LEAST_ROWS), MOST_ROWS) / LANES * LANES;
-#pragma omp parallel for schedule(static) if (rows * e.n_trees > 2048)
+    int64_t block = SY_ALIGN_UP(SY_MIN(SY_MAX(rows / PIECES, LEAST_ROWS), MOST_ROWS), LANES);
+#pragma omp parallel for schedule(static) if (rows > block && rows * e.n_trees > 2048)
     for (int64_t first = 0; first < rows; first += block) {
         int64_t n = SY_MIN(block, rows - first);
         if (n < LANES)
