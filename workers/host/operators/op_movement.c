@@ -332,6 +332,10 @@ static int build_concat(struct sy_program *p)
     int axis = (int)sy_node_int(node, "axis", 0),
         rank = p->graph->tensors[node->outputs[0]].shape.rank;
     axis = axis < 0 ? axis + rank : axis;
+    bool built;
+    SY_TRY(sy_program_add_part(p, &built));
+    if (built)
+        return SY_OK;
     if (all_float(p, node) && axis == 1 && all_blocked(p))
         return concat_blocks(p);
     return all_float(p, node) && !is_small_and_plain(p) ? concat_primitive(p, axis)

@@ -289,6 +289,10 @@ static int copy_outputs(struct sy_program *p, int layer)
             continue;
         if (from < 0)
             SY_TRY(sy_program_constant(p, tensor, &from));
+        if (p->values[from].pending) {
+            SY_TRY(sy_program_fetch(p, tensor));
+            from = p->native[tensor];
+        }
         if (strings) {
             SY_TRY(sy_program_give_strings(p, from, i));
             continue;
@@ -364,7 +368,7 @@ static int plan_memory(struct sy_program *p)
         return sy_error_set(SY_ENOMEM_HOST, "no memory to plan %d values", p->n_values);
     for (int i = 0; i < p->n_values; i++) {
         struct sy_value *v = &p->values[i];
-        if (v->place == SY_IN_WORKSPACE && v->root == i)
+        if (v->place == SY_IN_WORKSPACE && v->root == i && !v->pending)
             intervals[n++] = (struct sy_interval){
                 .id = i, .first = v->first, .last = v->last, .bytes = v->bytes};
     }
@@ -401,7 +405,7 @@ static int start(struct sy_program *p)
     SY_DNNL(dnnl_stream_create(&p->stream, p->engine, dnnl_stream_default_flags), p->graph->name);
     sy_last_uses(p->graph, p->layers, p->n_layers, p->last_use);
     sy_program_plan_narrow(p);
-    return SY_OK;
+    return sy_program_plan_parts(p);
 }
 
 static int new_program(const struct sy_graph *graph, const struct sy_layer *layers, int n_layers,
@@ -492,6 +496,8 @@ void sy_program_destroy(struct sy_program *p)
     free(p->narrow);
     free(p->wants);
     free(p->last_use);
+    free(p->homes);
+    free(p->parts);
     free(p->layer_steps);
     free(p);
 }

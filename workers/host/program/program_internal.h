@@ -44,8 +44,17 @@ struct sy_value {
     enum sy_dtype dtype;
     int64_t dims[SY_MAX_RANK];
     int rank;
+    bool
+        pending; /* its elements are part of another value: it gets bytes, and a copy, when it is asked for (program_parts.c) */
 };
 
+/* Channels [first, ...) of a value that holds a group of concatenations (concat_homes.h) are a tensor's elements. */
+struct sy_part {
+    int value; /* -1: of none */
+    int64_t first;
+};
+
+struct sy_concat_home;
 struct sy_step;
 typedef int (*sy_step_run)(struct sy_program *program, struct sy_step *step);
 
@@ -83,6 +92,8 @@ struct sy_program {
     int *narrow;          /* per tensor: its value as bf16, row-major; -1 */
     unsigned char *wants; /* per tensor: SY_WANT_ of its readers; zero unless the graph is bf16 */
     int *last_use;        /* per tensor: last layer that reads it */
+    struct sy_concat_home *homes; /* per tensor */
+    struct sy_part *parts;        /* per tensor, of the layers before the one being built */
     int n_steps, steps_capacity;
     struct sy_step *steps;
     int *layer_steps; /* first step of each layer, n_layers + 1 entries */
@@ -145,6 +156,16 @@ const struct sy_node *sy_program_node(const struct sy_program *p);
 const struct sy_tensor *sy_program_input_tensor(const struct sy_program *p, int input);
 void sy_program_dims(const struct sy_program *p, int tensor,
                      int64_t *dims); /* at the program's batch */
+
+/* ---- concatenations that grow (program_parts.c) ---- */
+/* Fills p->homes and p->parts. */
+int sy_program_plan_parts(struct sy_program *p);
+/* Concat of channels that has a place in its group's value: what is not there yet is copied there. *built false: it has none. */
+int sy_program_add_part(struct sy_program *p, bool *built);
+/* The node's input `input` as a part of a larger value, which is named by this layer; false: it is no part. */
+bool sy_program_input_part(struct sy_program *p, int input, struct sy_part *out);
+/* A pending value is asked for: copied into bytes of its own. */
+int sy_program_fetch(struct sy_program *p, int tensor);
 
 /* ---- bf16 (program_narrow.c) ---- */
 bool sy_value_is_narrow(const struct sy_value *v);

@@ -185,6 +185,8 @@ int sy_program_input_native(struct sy_program *p, int input, int *out)
     if (p->native[tensor] < 0)
         return sy_error_set(SY_ECORRUPT, "node %s: input %s is not computed before it", node->name,
                             p->graph->tensors[tensor].name);
+    if (p->values[p->native[tensor]].pending)
+        SY_TRY(sy_program_fetch(p, tensor));
     *out = p->native[tensor];
     sy_program_touch(p, *out);
     return SY_OK;
@@ -240,7 +242,8 @@ static bool is_needed(const struct sy_program *p, int tensor, int root, int but_
     const struct sy_node *node = sy_program_node(p);
     bool here = (p->native[tensor] >= 0 && p->values[p->native[tensor]].root == root) ||
                 (p->plain[tensor] >= 0 && p->values[p->plain[tensor]].root == root) ||
-                (p->narrow[tensor] >= 0 && p->values[p->narrow[tensor]].root == root);
+                (p->narrow[tensor] >= 0 && p->values[p->narrow[tensor]].root == root) ||
+                p->parts[tensor].value == root;
     if (!here)
         return false;
     for (int i = 0; i < node->n_inputs; i++)

@@ -1,5 +1,8 @@
 #include "workers/host/rows/channel_rows.h"
 
+#include <stdbool.h>
+#include <string.h>
+
 #include "runtime/base/assert.h"
 #include "workers/host/base/clones.h"
 
@@ -18,24 +21,25 @@ INLINE float between(float y, struct limits l)
 }
 
 /* `n` rows of `block` channels. */
-INLINE void rows(int64_t n, int64_t block, const float *x, int64_t step, const float *scale,
-                 const float *shift, struct limits l, float *out)
+INLINE void rows(int64_t n, int64_t block, const float *x, int64_t from, const float *scale,
+                 const float *shift, struct limits l, float *out, int64_t to)
 {
     for (int64_t p = 0; p < n; p++)
         for (int64_t c = 0; c < block; c++)
-            out[p * block + c] = between(x[p * step + c] * scale[c] + shift[c], l);
+            out[p * to + c] = between(x[p * from + c] * scale[c] + shift[c], l);
 }
 
 /* Blocks of known width stay in registers. */
-SY_CLONES static void some_rows(int64_t n, int64_t block, const float *x, int64_t step,
-                                const float *scale, const float *shift, struct limits l, float *out)
+SY_CLONES static void some_rows(int64_t n, int64_t block, const float *x, int64_t from,
+                                const float *scale, const float *shift, struct limits l, float *out,
+                                int64_t to)
 {
     if (block == 8)
-        rows(n, 8, x, step, scale, shift, l, out);
+        rows(n, 8, x, from, scale, shift, l, out, to);
     else if (block == 16)
-        rows(n, 16, x, step, scale, shift, l, out);
+        rows(n, 16, x, from, scale, shift, l, out, to);
     else
-        rows(n, block, x, step, scale, shift, l, out);
+        rows(n, block, x, from, scale, shift, l, out, to);
 }
 
 /* One channel, whose pixels follow each other. */
@@ -46,23 +50,63 @@ SY_CLONES static void one_channel(int64_t n, const float *x, float scale, float 
         out[i] = between(x[i] * scale + shift, l);
 }
 
+/* Some pixels of a block of an image, small enough for a core's first cache; n_pieces of them are all. */
+struct piece {
+    int64_t from, to, n, channel;
+};
+
+static int64_t piece_pixels(const struct sy_channel_rows *r)
+{
+    return SY_MAX(1, PIECE_FLOATS / r->block);
+}
+
+static int64_t n_pieces(const struct sy_channel_rows *r)
+{
+    int64_t pixels = piece_pixels(r);
+    return r->images * r->blocks * ((r->pixels + pixels - 1) / pixels);
+}
+
+static bool is_large(const struct sy_channel_rows *r)
+{
+    return r->images * r->blocks * r->pixels * r->block > SMALL_FLOATS;
+}
+
+static struct piece piece_at(const struct sy_channel_rows *r, int64_t i)
+{
+    int64_t pixels = piece_pixels(r), pieces = (r->pixels + pixels - 1) / pixels;
+    int64_t first = i % pieces * pixels, b = i / pieces % r->blocks, image = i / pieces / r->blocks;
+    return (struct piece){.from = image * r->from_image + b * r->from_block + first * r->from_pixel,
+                          .to = image * r->to_image + b * r->to_block + first * r->to_pixel,
+                          .n = SY_MIN(pixels, r->pixels - first),
+                          .channel = b * r->block};
+}
+
 void sy_channel_rows_run(const struct sy_channel_rows *r, const float *x, const float *scale,
                          const float *shift, float low, float high, float *out)
 {
-    const int64_t piece = SY_MAX(1, PIECE_FLOATS / r->block),
-                  pieces = (r->pixels + piece - 1) / piece, n = r->images * r->blocks * pieces;
     const struct limits l = {low, high};
-#pragma omp parallel for schedule(static) if (r->images * r->blocks * r->pixels * r->block > \
-                                              SMALL_FLOATS)
-    for (int64_t i = 0; i < n; i++) {
-        int64_t first = i % pieces * piece, b = i / pieces % r->blocks,
-                image = i / pieces / r->blocks;
-        int64_t some = SY_MIN(piece, r->pixels - first), c = b * r->block;
-        const float *from = x + image * r->from_image + b * r->from_block + first * r->from_pixel;
-        float *to = out + ((image * r->blocks + b) * r->pixels + first) * r->block;
-        if (r->block == 1 && r->from_pixel == 1)
-            one_channel(some, from, scale[c], shift[c], l, to);
+#pragma omp parallel for schedule(static) if (is_large(r))
+    for (int64_t i = 0; i < n_pieces(r); i++) {
+        const struct piece p = piece_at(r, i);
+        const float *by = scale + p.channel, *plus = shift + p.channel;
+        if (r->block == 1 && r->from_pixel == 1 && r->to_pixel == 1)
+            one_channel(p.n, x + p.from, *by, *plus, l, out + p.to);
         else
-            some_rows(some, r->block, from, r->from_pixel, scale + c, shift + c, l, to);
+            some_rows(p.n, r->block, x + p.from, r->from_pixel, by, plus, l, out + p.to,
+                      r->to_pixel);
+    }
+}
+
+void sy_channel_rows_copy(const struct sy_channel_rows *r, const float *x, float *out)
+{
+    bool whole = r->from_pixel == r->block && r->to_pixel == r->block;
+    const size_t row = (size_t)r->block * sizeof *x;
+#pragma omp parallel for schedule(static) if (is_large(r))
+    for (int64_t i = 0; i < n_pieces(r); i++) {
+        const struct piece p = piece_at(r, i);
+        if (whole)
+            memcpy(out + p.to, x + p.from, (size_t)p.n * row);
+        for (int64_t k = 0; k < p.n && !whole; k++)
+            memcpy(out + p.to + k * r->to_pixel, x + p.from + k * r->from_pixel, row);
     }
 }
