@@ -94,7 +94,7 @@ static const char *compile(const struct fixture *f, const char *text)
     fclose(file);
     snprintf(folder, sizeof folder, "%s", fixture_program("."));
     snprintf(command, sizeof command,
-             "cc -Wall -Wextra -Werror -I runtime -o %s/program %s -L %s -lswitchyard 2>&1",
+             "cc -Wall -Wextra -Werror -I runtime/client -o %s/program %s -L %s -lswitchyard 2>&1",
              f->folder, source, folder);
     run(command, 0, "");
     return folder;

@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "runtime/base/status.h"
-#include "workers/host/channel_layout.h"
+#include "workers/host/program/channel_layout.h"
 #include "workers/host/program/program_internal.h"
 
 /* Part of a larger value, or in the layout that it has, or row-major; the result lies as `md` says. */

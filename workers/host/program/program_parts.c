@@ -4,8 +4,8 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
-#include "workers/host/channel_layout.h"
-#include "workers/host/concat_homes.h"
+#include "workers/host/program/channel_layout.h"
+#include "workers/host/program/concat_homes.h"
 
 int sy_program_plan_parts(struct sy_program *p)
 {

@@ -1,6 +1,6 @@
 /* The layouts of images (3 to 5 dimensions, float32) that loops over channels know. */
-#ifndef SY_WORKERS_HOST_CHANNEL_LAYOUT_H
-#define SY_WORKERS_HOST_CHANNEL_LAYOUT_H
+#ifndef SY_WORKERS_HOST_PROGRAM_CHANNEL_LAYOUT_H
+#define SY_WORKERS_HOST_PROGRAM_CHANNEL_LAYOUT_H
 
 #include <stdbool.h>
 #include <stdint.h>

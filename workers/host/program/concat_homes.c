@@ -1,4 +1,4 @@
-#include "workers/host/concat_homes.h"
+#include "workers/host/program/concat_homes.h"
 
 enum { NEAR = 64 }; /* concatenations before a root that are compared with it */
 

@@ -1,4 +1,4 @@
-#include "workers/host/channel_layout.h"
+#include "workers/host/program/channel_layout.h"
 
 #include <string.h>
 

@@ -6,8 +6,8 @@
  *   x2 ─────────────┘
  *
  * Both forms are found: a concatenation that another one joins, and one whose inputs follow each other in another one. */
-#ifndef SY_WORKERS_HOST_CONCAT_HOMES_H
-#define SY_WORKERS_HOST_CONCAT_HOMES_H
+#ifndef SY_WORKERS_HOST_PROGRAM_CONCAT_HOMES_H
+#define SY_WORKERS_HOST_PROGRAM_CONCAT_HOMES_H
 
 #include <stdbool.h>
 
