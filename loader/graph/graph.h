@@ -244,7 +244,7 @@ const char *sy_shape_text(const struct sy_shape *shape, char *buffer, size_t byt
     X(QLINEAR_MATMUL, "QLinearMatMul") \
     X(CONV_INTEGER, "ConvInteger") \
     X(MATMUL_INTEGER, "MatMulInteger") \
-    /* 8 bits in, int32 sums, float32 or 8 bits out; made by sy_graph_fuse (loader/README.md, "8 bits") */ \
+    /* 8 bits in, int32 sums, float32 or 8 bits out; made by sy_graph_fuse (loader/fuse/README.md, "8 bits") */ \
     X(QUANTIZED_CONV, "switchyard.QuantizedConv") \
     X(QUANTIZED_MATMUL, "switchyard.QuantizedMatMul") \
     X(QUANTIZED_SUM, "switchyard.QuantizedSum") \
@@ -398,8 +398,8 @@ struct sy_attr {
     float *floats;
     struct sy_dim *sizes;
     int tensor; /* ATTR_TENSOR: index of a constant tensor of the graph */
-    struct sy_graph *
-        graph; /* ATTR_GRAPH: a body, owned. Its inputs are the last of the node's (loader/README.md) */
+    struct sy_graph
+        *graph; /* ATTR_GRAPH: a body, owned. Its inputs are the last of the node's (G10) */
 };
 
 struct sy_tensor {
@@ -575,7 +575,7 @@ int sy_graph_optimize_training(struct sy_graph *graph);
 
 /* Passes for inference, each its own function (loader/fuse/fuse.h), each keeps the outputs: identity removal, conv +
  * batch norm folding, activation / residual / bias fusion, gelu and layer norm recognition, then dead nodes. What nodes
- * look like afterwards: loader/README.md. Two attributes are this project's own: MATMUL `alpha` (float, default 1: result =
+ * look like afterwards: loader/shape/README.md. Two attributes are this project's own: MATMUL `alpha` (float, default 1: result =
  * alpha * a*b + bias), SKIP_LAYER_NORM `axis` and `epsilon` as LAYER_NORM; its inputs are a, b, gamma, beta. */
 int sy_graph_optimize(struct sy_graph *graph);
 

@@ -127,7 +127,7 @@ typedef struct {
 SY_API int sy_client_model_find(sy_client *client, const char *name, sy_client_model **out);
 SY_API void sy_client_model_free(sy_client_model *model); /* NULL is fine */
 
-/* Any other method (see runtime/README.md: status, models, model_load, model_unload, evict, train, train_stop, trace, ping, drain), parameters and
+/* Any other method (see runtime/front/rpc/README.md: status, models, model_load, model_unload, evict, train, train_stop, trace, ping, drain), parameters and
  * answer as JSON text. *out_json is malloc'd. */
 SY_API int sy_client_call(sy_client *client, const char *method, const char *params_json,
                           char **out_json);

@@ -212,7 +212,7 @@ int sy_core_job_stop(struct sy_core *core, uint64_t job, bool evaluate, sy_core_
 
 /* Everything that a person or a tool wants to know, as one JSON object (caller decrefs): device, pool map, image, workers with state and pid, models
  * with resident bytes and requests, queue, jobs with step, loss, accuracy, steps per second, counters (requests, failed, swaps, evictions, preemptions,
- * moved bytes), preempt_wait_ns {n,p50,p99,max}. examples and keys in runtime/README.md. */
+ * moved bytes), preempt_wait_ns {n,p50,p99,max}. Keys in STATUS.md. */
 int sy_core_status(struct sy_core *core, json_t **out);
 /* What the status says, in pieces that take well under a millisecond however many models and jobs there are: for who asks several times a second. */
 struct sy_core_status_part {

@@ -30,7 +30,7 @@
 #define MAX_STARTUP    256
 #define MAX_DELAY_MS   1e6
 #define MAX_POLL_US    10000
-#define POLL_US        50 /* runtime/README.md, "Polling" */
+#define POLL_US        50 /* runtime/core/README.md, "Polling" */
 #define DRAIN_GRACE_NS (20 * SY_NS_PER_S)
 
 struct package_path {

@@ -4,7 +4,7 @@
  *   socket <- writev  <------------------ head + tensors lying in the slab <------------------------ done
  *
  * The public specification: request [0, id, method, params], response [1, id, error, result], notification
- * [2, method, params]. An error is {"status": "EARG", "message": "..."}. The methods are listed in runtime/README.md.
+ * [2, method, params]. An error is {"status": "EARG", "message": "..."}. The methods are listed in README.md.
  *
  * F1: nothing is allocated for a message by what it claims, only by what has arrived.
  * F2: an ill-formed message ends its connection, after an error response; an ill-formed request gets an error only.

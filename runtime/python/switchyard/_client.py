@@ -198,7 +198,7 @@ class Client:
         self._call("evict", {"model": model, "image": image})
 
     def status(self) -> dict[str, Any]:
-        """Everything that the server knows of itself; keys in Switchyard's runtime/README.md."""
+        """Everything that the server knows of itself; keys in Switchyard's runtime/core/STATUS.md."""
         return dict(self._call("status", {}))
 
     def policy(self, policy: Optional[str] = None, *, at_once: Optional[int] = None, max_wait: Optional[float] = None,

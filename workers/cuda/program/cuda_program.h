@@ -4,7 +4,7 @@
  *   graph tensor ──> value (bytes on the device, row-major or channels last)
  *   layer        ──> steps: calls of the math table over values, added when the program is made
  *
- * The rules P1 to P10 of workers/host/README.md hold here too. Besides:
+ * The rules P1 to P10 of workers/host/program/README.md hold here too. Besides:
  *
  * E1: program_run enqueues and returns; nothing on the host reads what the device writes before the stream was synchronised. The steps that
  *     wait for the device in between are If and Loop (cuda_op_control.c) and those of the host engine (host_ops.c): what decides how often, and
