@@ -249,7 +249,7 @@ void sy_core_resume_rules(struct sy_core *core)
 json_t *sy_core_rules_json(struct sy_core *core)
 {
     const struct sy_quotas *quotas = sy_sched_quotas(core->sched);
-    json_t *tenants = json_array();
+    json_t *tenants = json_array(), *policies = json_array();
     for (int i = 0; i < core->n_tenants; i++) {
         const struct sy_core_tenant *t = &core->tenants[i];
         json_array_append_new(tenants, json_pack("{s:s, s:i, s:f, s:I, s:I, s:I}", "tenant",
@@ -259,8 +259,10 @@ json_t *sy_core_rules_json(struct sy_core *core)
                                                  (json_int_t)quotas->used_bytes[i], "used_ns",
                                                  (json_int_t)t->used_ns));
     }
-    return json_pack("{s:s, s:f, s:f, s:f, s:o}", "policy",
-                     sy_policy_name(sy_policy_kind(sy_sched_policy(core->sched))), "at_once",
-                     core->at_once, "max_wait_s", core->max_wait_s, "train_share",
-                     core->train_share, "tenants", tenants);
+    for (int kind = 0; kind < SY_POLICY_N_KINDS; kind++)
+        json_array_append_new(policies, json_string(sy_policy_name((enum sy_policy_kind)kind)));
+    return json_pack("{s:s, s:o, s:f, s:f, s:f, s:o}", "policy",
+                     sy_policy_name(sy_policy_kind(sy_sched_policy(core->sched))), "policies",
+                     policies, "at_once", core->at_once, "max_wait_s", core->max_wait_s,
+                     "train_share", core->train_share, "tenants", tenants);
 }

@@ -38,26 +38,30 @@ struct sy_policy {
     struct tenant tenants[SY_POLICY_MAX_TENANTS];
 };
 
-static const char *const names[] = {
-#define X(name, text) text,
+static const struct sy_policy_rule *const rules[] = {
+#define X(NAME, name) &sy_policy_##name,
     SY_POLICY_TABLE(X)
 #undef X
 };
 
 const char *sy_policy_name(enum sy_policy_kind kind)
 {
-    return (unsigned)kind < SY_POLICY_N_KINDS ? names[kind] : "?";
+    return (unsigned)kind < SY_POLICY_N_KINDS ? rules[kind]->name : "?";
+}
+
+const char *sy_policy_text(enum sy_policy_kind kind)
+{
+    return (unsigned)kind < SY_POLICY_N_KINDS ? rules[kind]->text : "?";
 }
 
 int sy_policy_parse(const char *text, enum sy_policy_kind *out)
 {
     for (int i = 0; i < SY_POLICY_N_KINDS; i++)
-        if (strcmp(text, names[i]) == 0) {
+        if (strcmp(text, rules[i]->name) == 0) {
             *out = (enum sy_policy_kind)i;
             return SY_OK;
         }
-    return sy_error_set(SY_EARG, "no policy %s: fifo, srtf, pack, fair, rr, weighted or priority",
-                        text);
+    return sy_error_set(SY_EARG, "no policy %s; there are" SY_POLICY_WORDS, text);
 }
 
 static int check_kind(enum sy_policy_kind kind, int n_parallel)
@@ -269,50 +273,30 @@ static sy_ns left_ns(const struct job *j)
     return ns;
 }
 
-/* What is smaller goes first; then `second`; then who came first. */
 struct key {
-    uint64_t first, second, arrival;
+    struct sy_policy_key by;
+    uint64_t arrival;
 };
-
-static uint64_t order_of(int priority)
-{
-    return (uint64_t)((int64_t)priority - INT32_MIN);
-}
 
 static struct key key_of(const struct sy_policy *p, const struct job *j)
 {
-    struct key key = {0, 0, j->arrival};
-    switch (p->config.kind) {
-    case SY_POLICY_SRTF:
-        key.first = left_ns(j);
-        break;
-    case SY_POLICY_FAIR:
-        key.first = j->virtual_ns;
-        break;
-    case SY_POLICY_RR:
-    case SY_POLICY_PACK: /* iterations in the order in which they became ready, as in Salus' code */
-        key.first = j->turn;
-        break;
-    case SY_POLICY_WEIGHTED:
-        key.first = p->tenants[j->is.tenant].virtual_ns;
-        key.second = j->virtual_ns;
-        break;
-    case SY_POLICY_PRIORITY:
-        key.first = order_of(j->is.priority);
-        key.second = j->turn;
-        break;
-    default: /* fifo: who came first */
-        break;
-    }
-    return key;
+    struct sy_policy_facts facts = {
+        .turn = j->turn,
+        .left_ns = left_ns(j),
+        .used_ns = j->used_ns,
+        .virtual_ns = j->virtual_ns,
+        .tenant_virtual_ns = p->tenants[j->is.tenant].virtual_ns,
+        .priority = (uint64_t)((int64_t)j->is.priority - INT32_MIN),
+    };
+    return (struct key){rules[p->config.kind]->key(&facts), j->arrival};
 }
 
 static bool is_before(const struct key *a, const struct key *b)
 {
-    if (a->first != b->first)
-        return a->first < b->first;
-    if (a->second != b->second)
-        return a->second < b->second;
+    if (a->by.first != b->by.first)
+        return a->by.first < b->by.first;
+    if (a->by.second != b->by.second)
+        return a->by.second < b->by.second;
     return a->arrival < b->arrival;
 }
 
@@ -326,7 +310,7 @@ static int at_once(const struct sy_policy *p)
 {
     if (p->config.n_parallel > 0)
         return p->config.n_parallel;
-    return p->config.kind == SY_POLICY_PACK ? p->config.max_jobs : 1;
+    return rules[p->config.kind]->all_lanes ? p->config.max_jobs : 1;
 }
 
 /* P5 */
@@ -343,14 +327,14 @@ static bool may_start(const struct sy_policy *p, const struct job *j, sy_ns now,
 static struct job *choose(const struct sy_policy *p, sy_ns now, sy_ns *again_ns)
 {
     struct job *best = NULL;
-    struct key best_key = {0, 0, 0};
+    struct key best_key = {{0, 0}, 0};
     bool best_late = false;
     for (int i = 0; i < p->n_jobs; i++) {
         struct job *j = &p->jobs[i];
         if (j->running || j->blocked)
             continue;
         bool late = waited_too_long(p, j, now);
-        struct key key = late ? (struct key){j->ready_since, 0, j->arrival} : key_of(p, j);
+        struct key key = late ? (struct key){{j->ready_since, 0}, j->arrival} : key_of(p, j);
         bool better = !best || (late != best_late ? late : is_before(&key, &best_key));
         if (!better || p->lane_busy[j->is.lane] || !may_start(p, j, now, again_ns))
             continue;

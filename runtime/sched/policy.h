@@ -31,25 +31,10 @@
 #include <stdint.h>
 
 #include "runtime/base/clock.h"
-
-/* X(name, text) */
-#define SY_POLICY_TABLE(X)  \
-    X(FIFO, "fifo")         \
-    X(SRTF, "srtf")         \
-    X(PACK, "pack")         \
-    X(FAIR, "fair")         \
-    X(RR, "rr")             \
-    X(WEIGHTED, "weighted") \
-    X(PRIORITY, "priority")
-
-enum sy_policy_kind {
-#define X(name, text) SY_POLICY_##name,
-    SY_POLICY_TABLE(X)
-#undef X
-        SY_POLICY_N_KINDS
-};
+#include "runtime/sched/policies/policy_table.h"
 
 const char *sy_policy_name(enum sy_policy_kind kind);
+const char *sy_policy_text(enum sy_policy_kind kind); /* what goes first, for people */
 /* EARG names the policies that there are. */
 int sy_policy_parse(const char *text, enum sy_policy_kind *out);
 

@@ -5,6 +5,7 @@
 
 #include "runtime/base/status.h"
 #include "runtime/cli/cli.h"
+#include "runtime/sched/policy.h"
 
 static int set(sy_client *client, const char *method, json_t *params)
 {
@@ -104,16 +105,24 @@ static const struct sy_cli_option options[] = {
     [MEMORY] = {"memory", "BYTES", "its jobs' memory and its models' together; 0: no limit"},
     {NULL, NULL, NULL}};
 
+/* Static. */
+static const char *usage(void)
+{
+    static char text[1024];
+    size_t n = (size_t)snprintf(
+        text, sizeof text,
+        "policy [NAME] [options]\n\n"
+        "Shows what a server goes by, or sets it while it runs. NAME, among training jobs:\n");
+    for (int kind = 0; kind < SY_POLICY_N_KINDS && n < sizeof text; kind++)
+        n += (size_t)snprintf(text + n, sizeof text - n, "\n  %-9s %s",
+                              sy_policy_name((enum sy_policy_kind)kind),
+                              sy_policy_text((enum sy_policy_kind)kind));
+    return text;
+}
+
 int sy_cmd_policy(int argc, char **argv)
 {
-    struct sy_cli_parser parser = {
-        "policy [NAME] [options]\n\n"
-        "Shows what a server goes by, or sets it while it runs. NAME, among training jobs:\n\n"
-        "  fifo      who came first            fair      equal device time since they joined\n"
-        "  srtf      least time remaining      rr        in turn\n"
-        "  pack      as many as lanes allow    weighted  by the tenants' weights\n"
-        "  priority  by the jobs' priorities",
-        options, argc, argv, 0};
+    struct sy_cli_parser parser = {usage(), options, argc, argv, 0};
     struct wishes wishes = {json_object(), json_object()};
     const char *value, *address = NULL;
     int got, result = 0;

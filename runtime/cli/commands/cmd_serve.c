@@ -92,8 +92,7 @@ static const struct sy_cli_option options[] = {
      "never"},
     {"max-batch", "N", "rows of such a run; default 8"},
     {"policy", "NAME",
-     "among training jobs: fifo, srtf, pack, fair, rr, weighted or priority; default: as --state "
-     "remembers, else fair"},
+     "among training jobs, one of" SY_POLICY_WORDS "; default: as --state remembers, else fair"},
     {"model-control", "MODE",
      "none: the folder of --models is read at start; poll: again and again; explicit: a model is "
      "loaded by 'models load' only; default none"},

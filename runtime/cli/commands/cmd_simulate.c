@@ -83,7 +83,7 @@ static const struct sy_cli_option options[] = {
                    "CSV: tenant[,weight,hard_share,memory_mb]: shares and quotas on each device"},
     [O_FAULTS] = {"faults", "FILE",
                   "CSV: time_s,device,kind,duration_s[,factor]; kind: worker_dies, link_slows"},
-    [O_POLICY] = {"policy", "P", "fifo (default), srtf, pack, fair, rr, weighted, priority"},
+    [O_POLICY] = {"policy", "P", "fifo unless said, of" SY_POLICY_WORDS},
     [O_AT_ONCE] = {"at-once", "N", "iterations beside each other; 0: as the policy has it"},
     [O_MAX_WAIT] = {"max-wait", "SECONDS", "nobody who is ready waits longer; 0: off"},
     [O_DEVICES] = {"devices", "N|FILE",

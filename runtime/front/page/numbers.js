@@ -61,14 +61,12 @@ export function showWorkers(tick) {
   }
 }
 
-const POLICIES = ['fifo', 'srtf', 'pack', 'fair', 'rr', 'weighted', 'priority'];
-
 export function showHead(tick) {
   const { device, account, rules } = tick;
   const link = device.unified || device.emulated ? '' : ` · link ${device.link_gbps.toFixed(1)} GB/s`;
   setText(byId('device'), `${device.name.startsWith(device.kind) ? '' : `${device.kind} · `}${device.name}${link} · up ${timeText(account.elapsed_ns)}${tick.draining ? ' · stopping' : ''}`);
   const select = byId('policy');
-  if (!select.options.length) select.append(...POLICIES.map((name) => el('option', { text: name })));
+  if (!select.options.length) select.append(...rules.policies.map((name) => el('option', { text: name })));
   if (select.dataset.shown !== rules.policy && select.ariaBusy !== 'true') select.value = select.dataset.shown = rules.policy;
   select.disabled = false;
 }

@@ -203,7 +203,7 @@ class Client:
 
     def policy(self, policy: Optional[str] = None, *, at_once: Optional[int] = None, max_wait: Optional[float] = None,
                train_share: Optional[float] = None) -> None:
-        """Among training jobs: fifo, srtf, pack, fair, rr, weighted or priority. max_wait: seconds. train_share: training's part of the
+        """One of `switchyard policy --help`, for training jobs. max_wait: seconds. train_share: training's part of the
         time, 0 to 1. What is left out stays."""
         self._call("policy", _given(policy=policy, at_once=at_once, max_wait_s=max_wait, train_share=train_share))
 

@@ -1,0 +1,33 @@
+/* A job policy is an order: of the jobs that may start, the one with the least key runs the next iteration. Pure; one file a policy, and its row in
+ * SY_POLICY_TABLE (policy_table.h). */
+#ifndef SY_RUNTIME_SCHED_POLICIES_POLICY_RULE_H
+#define SY_RUNTIME_SCHED_POLICIES_POLICY_RULE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What a policy may go by. Times in nanoseconds of the device. */
+struct sy_policy_facts {
+    uint64_t turn; /* number of the job's last start among all starts; 0: it has not run */
+    uint64_t
+        left_ns; /* its iterations left by their measured time; 0: not measured yet; UINT64_MAX: not known */
+    uint64_t used_ns; /* since it joined */
+    uint64_t
+        virtual_ns; /* used_ns, and as much as who ran last had when it joined, came back or the policy was set (P4) */
+    uint64_t tenant_virtual_ns; /* its tenant's, by weight */
+    uint64_t priority;          /* smaller is more urgent */
+};
+
+/* What is smaller goes first: by `first`, then by `second`, then who came first. */
+struct sy_policy_key {
+    uint64_t first, second;
+};
+
+struct sy_policy_rule {
+    const char *name;
+    const char *text; /* for people, up to 40 characters: what goes first */
+    bool all_lanes;   /* each lane may run at once; else one job of all */
+    struct sy_policy_key (*key)(const struct sy_policy_facts *job);
+};
+
+#endif
