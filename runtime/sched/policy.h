@@ -11,6 +11,7 @@
  * | rr       | who ran longest ago                                  | 1       | (n-1) x L                 |
  * | weighted | least time ÷ weight of tenants, then of its jobs     | 1       | see P4                    |
  * | priority | most urgent; among equals who ran longest ago        | 1       | max_wait_ns + n x L       |
+ * | las      | least device time so far                             | 1       | max_wait_ns + n x L       |
  *
  * n jobs, L the longest iteration. "At once" is what `n_parallel` 0 means; any other number may be set.
  *

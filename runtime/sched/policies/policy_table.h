@@ -12,7 +12,8 @@
     X(FAIR, fair)          \
     X(RR, rr)              \
     X(WEIGHTED, weighted)  \
-    X(PRIORITY, priority)
+    X(PRIORITY, priority)  \
+    X(LAS, las)
 
 enum sy_policy_kind {
 #define X(NAME, name) SY_POLICY_##NAME,

@@ -385,7 +385,7 @@ struct naive {
     bool used, running, blocked;
     struct sy_policy_job is;
     uint64_t arrival, turn;
-    sy_ns mean_ns, since;
+    sy_ns mean_ns, used_ns, since;
 };
 
 static int compare(enum sy_policy_kind kind, const struct naive *a, const struct naive *b)
@@ -398,6 +398,10 @@ static int compare(enum sy_policy_kind kind, const struct naive *a, const struct
         y = b->mean_ns == 0         ? 0
             : b->is.iterations_left ? b->mean_ns * b->is.iterations_left
                                     : UINT64_MAX;
+    }
+    if (kind == SY_POLICY_LAS) {
+        x = a->used_ns;
+        y = b->used_ns;
     }
     if (kind == SY_POLICY_PRIORITY && a->is.priority != b->is.priority)
         return a->is.priority < b->is.priority ? -1 : 1;
@@ -441,6 +445,7 @@ static struct naive *naive_next(struct naive *jobs, enum sy_policy_kind kind, in
 static void naive_done(struct naive *j, sy_ns ns, sy_ns now)
 {
     j->running = false;
+    j->used_ns += ns;
     j->mean_ns = j->mean_ns == 0 ? ns : (j->mean_ns * 7 + ns) / 8;
     j->is.iterations_left -= j->is.iterations_left > 1;
     j->since = now;
@@ -506,13 +511,44 @@ static void naive_run(enum sy_policy_kind kind, int n_parallel, sy_ns max_wait, 
 static void test_every_decision_is_the_naive_one(void **state)
 {
     (void)state;
-    static const enum sy_policy_kind kinds[] = {SY_POLICY_FIFO, SY_POLICY_SRTF, SY_POLICY_PACK,
-                                                SY_POLICY_RR, SY_POLICY_PRIORITY};
+    static const enum sy_policy_kind kinds[] = {SY_POLICY_FIFO, SY_POLICY_SRTF,     SY_POLICY_PACK,
+                                                SY_POLICY_RR,   SY_POLICY_PRIORITY, SY_POLICY_LAS};
     for (size_t i = 0; i < SY_ARRAY_LEN(kinds); i++)
         for (int n_parallel = 0; n_parallel < 3; n_parallel++) {
             naive_run(kinds[i], n_parallel, 0, 20000);
             naive_run(kinds[i], n_parallel, 60000, 20000);
         }
+}
+
+/* Lengths that nobody knows: las is nearer to the best mean than fifo where few jobs are long, and nearer than fair where they come later. */
+static void test_las_lets_short_jobs_through(void **state)
+{
+    (void)state;
+    struct load jobs[8] = {0};
+    for (int i = 0; i < 8; i++)
+        jobs[i] = (struct load){.id = (unsigned)i + 1,
+                                .lane = i,
+                                .left = i == 0 ? 1000 : 10,
+                                .least_ns = 10 * MS,
+                                .most_ns = 10 * MS};
+    double las = mean_finish(SY_POLICY_LAS, jobs, 8), srtf = mean_finish(SY_POLICY_SRTF, jobs, 8);
+    assert_true(las < 2 * srtf && las < mean_finish(SY_POLICY_FIFO, jobs, 8) / 2);
+}
+
+/* Who comes later catches up first. */
+static void test_las_prefers_newcomers(void **state)
+{
+    (void)state;
+    struct sy_policy *p = make(SY_POLICY_LAS, 0, 0);
+    struct load jobs[2] = {{.id = 1, .least_ns = MS, .most_ns = MS},
+                           {.id = 2, .lane = 1, .least_ns = MS, .most_ns = MS}};
+    join(p, &jobs[0], 0);
+    sy_ns now = run(p, jobs, 1, 0, SY_NS_PER_S);
+    join(p, &jobs[1], now);
+    run(p, jobs, 2, now, now + SY_NS_PER_S - MS);
+    assert_int_equal(jobs[0].used_ns, SY_NS_PER_S);
+    assert_int_equal(jobs[1].used_ns, SY_NS_PER_S - MS);
+    sy_policy_destroy(p);
 }
 
 /* ---- waits ---- */
@@ -587,6 +623,8 @@ int main(void)
         cmocka_unit_test(test_how_much_can_be_used),
         cmocka_unit_test(test_long_iterations_are_counted_whole),
         cmocka_unit_test(test_srtf_is_optimal),
+        cmocka_unit_test(test_las_lets_short_jobs_through),
+        cmocka_unit_test(test_las_prefers_newcomers),
         cmocka_unit_test(test_every_decision_is_the_naive_one),
         cmocka_unit_test(test_nobody_starves),
         cmocka_unit_test(test_rr_goes_round),
