@@ -299,6 +299,7 @@ const char *sy_shape_text(const struct sy_shape *shape, char *buffer, size_t byt
     X(CENTER_CROP_PAD, "CenterCropPad") \
     X(STEP_ADAGRAD, "ai.onnx.preview.training.Adagrad") \
     X(STEP_ADAM, "ai.onnx.preview.training.Adam") \
+    X(GRADIENT, "ai.onnx.preview.training.Gradient") \
     X(STEP_MOMENTUM, "ai.onnx.preview.training.Momentum") \
     X(STFT, "STFT") \
     X(ONNX_ATTENTION, "Attention") \

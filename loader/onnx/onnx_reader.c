@@ -319,6 +319,18 @@ static int read_node(struct sy_onnx_reader *r, const Onnx__NodeProto *from)
     return status;
 }
 
+/* What it differentiates is named by an attribute; as its last input it stands before it. */
+static int connect_gradient(struct sy_onnx_reader *r, struct sy_node *node)
+{
+    const struct sy_attr *y = sy_node_attr(node, "y");
+    int tensor = -1;
+    if (y && y->kind == SY_ATTR_STRING && y->s)
+        SY_TRY(sy_onnx_find_tensor(r, y->s, &tensor));
+    if (tensor < 0)
+        return sy_error_set(SY_ECORRUPT, "nothing makes its 'y'");
+    return sy_node_add_input(node, tensor);
+}
+
 /* After all outputs are known, since nodes may stand in any order. */
 static int connect_node(struct sy_onnx_reader *r, const Onnx__NodeProto *from, struct sy_node *node)
 {
@@ -330,7 +342,7 @@ static int connect_node(struct sy_onnx_reader *r, const Onnx__NodeProto *from, s
             return sy_error_set(SY_ECORRUPT, "nothing makes its input '%.120s'", from->input[i]);
         SY_TRY(sy_node_add_input(node, tensor));
     }
-    return SY_OK;
+    return node->op == SY_OP_GRADIENT ? connect_gradient(r, node) : SY_OK;
 }
 
 static int name_node(const Onnx__NodeProto *node, int opset, int status)

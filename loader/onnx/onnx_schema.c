@@ -192,6 +192,7 @@ static const struct schema schemas[SY_OP_COUNT] = {
     [SY_OP_STEP_ADAGRAD] = {3, MANY, MANY, "decay_factor=f epsilon=f norm_coefficient=f"},
     [SY_OP_STEP_ADAM] = {3, MANY, MANY,
                          "alpha=f beta=f epsilon=f norm_coefficient=f norm_coefficient_post=f"},
+    [SY_OP_GRADIENT] = {1, MANY, MANY, "xs=S y=s zs=S"},
     [SY_OP_STEP_MOMENTUM] = {3, MANY, MANY, "alpha=f beta=f mode=s norm_coefficient=f"},
     [SY_OP_OPTIONAL] = {0, 1, 1, "type=p"},
     [SY_OP_OPTIONAL_HAS_ELEMENT] = {0, 1, 1, ""},
