@@ -2,8 +2,9 @@
  * size) also fit bf16, so that an engine may multiply them there ("whole" on the product says so).
  *
  *   DequantizeLinear of a constant                       a float32 constant
- *   QLinearConv, QLinearMatMul with constant weights     DequantizeLinear (scale 1) -> Conv, MatMul -> QuantizeLinear (y / (a * b))
- *   ConvInteger, MatMulInteger, then Cast to float32     DequantizeLinear (scale 1) -> Conv, MatMul
+ *   QLinearConv with constant weights, QLinearMatMul     DequantizeLinear (scale 1) -> Conv, MatMul -> QuantizeLinear (y / (a * b))
+ *   ConvInteger with constant weights, MatMulInteger,    DequantizeLinear (scale 1) -> Conv, MatMul
+ *   then perhaps Add of int32, then Cast to float32
  *
  * Everything else keeps its operator. */
 #include <stdio.h>
@@ -140,6 +141,26 @@ static void read_node(const struct sy_node *node, struct quantized *q)
     q->bias = node->op == SY_OP_QLINEAR_CONV ? sy_node_input(node, 8) : -1;
 }
 
+/* A product of two computed matrices, one scale and zero point each. */
+static bool is_computed(const struct sy_graph *graph, const struct quantized *q)
+{
+    const struct sy_tensor *a = at(graph, q->a), *b = at(graph, q->b),
+                           *y_zero = at(graph, q->y_zero);
+    const int zeros[] = {q->a_zero, q->b_zero}, scales[] = {q->a_scale, q->b_scale, q->y_scale};
+    if (q->conv || !a || !b || b->data || a->dtype == SY_DTYPE_I32 || b->dtype == SY_DTYPE_I32 ||
+        !is_integers(a) || !is_integers(b) || a->shape.rank < 2 || b->shape.rank < 2)
+        return false;
+    for (int i = 0; i < 2; i++)
+        if (at(graph, zeros[i]) && elements(at(graph, zeros[i])) != 1)
+            return false;
+    for (int i = 0; i < 3 && q->linear; i++) {
+        const struct sy_tensor *scale = at(graph, scales[i]);
+        if (!scale || !scale->data || scale->dtype != SY_DTYPE_F32 || elements(scale) != 1)
+            return false;
+    }
+    return !y_zero || elements(y_zero) == 1;
+}
+
 /* Weights known, a's numbers one for all. */
 static bool can_lower(const struct sy_graph *graph, const struct quantized *q)
 {
@@ -204,18 +225,17 @@ static int make_tensor(struct sy_graph *graph, const char *name, const char *par
     return sy_graph_add_tensor(graph, text, SY_DTYPE_F32, &shape, out);
 }
 
-/* a - a_zero as float32. */
-static int add_centred(struct sy_fuse *f, const struct quantized *q, const char *name, int opset,
-                       int *out)
+/* a - a_zero as float32; or b's. */
+static int add_centred(struct sy_fuse *f, int a, int a_zero, const char *name, int opset, int *out)
 {
     const struct sy_shape scalar = {.rank = 0};
     int one;
     float *to;
     SY_TRY(sy_fuse_constant(f, "one", &scalar, &one, &to));
     *to = 1;
-    SY_TRY(make_tensor(f->graph, name, "centred", q->a, out));
-    return sy_graph_add_node(f->graph, SY_OP_DEQUANTIZE_LINEAR, opset, name, q->a_zero >= 0 ? 3 : 2,
-                             (int[]){q->a, one, q->a_zero}, 1, out, NULL);
+    SY_TRY(make_tensor(f->graph, name, "centred", a, out));
+    return sy_graph_add_node(f->graph, SY_OP_DEQUANTIZE_LINEAR, opset, name, a_zero >= 0 ? 3 : 2,
+                             (int[]){a, one, a_zero}, 1, out, NULL);
 }
 
 static int add_quantize(struct sy_fuse *f, const struct quantized *q, const char *name, int opset,
@@ -229,11 +249,13 @@ static int add_quantize(struct sy_fuse *f, const struct quantized *q, const char
     return sy_node_set_int(node, "axis", q->conv ? 1 : f->graph->tensors[to].shape.rank - 1);
 }
 
-/* Node i becomes the product of float32; `y` is its result, of float32 too. */
-static int become_product(struct sy_fuse *f, int i, const struct quantized *q, int x, int y)
+/* Node i becomes the product of float32; `y` is its result, of float32 too. computed: b as float32, -1: it is constant. */
+static int become_product(struct sy_fuse *f, int i, const struct quantized *q, int x, int computed,
+                          int y)
 {
-    int weights, bias = -1, *inputs;
-    SY_TRY(make_weights(f, q, &weights));
+    int weights = computed, bias = -1, *inputs;
+    if (computed < 0)
+        SY_TRY(make_weights(f, q, &weights));
     if (q->bias >= 0)
         SY_TRY(make_list(f, q, true, &bias));
     SY_TRY(sy_graph_alloc(3, sizeof *inputs, &inputs));
@@ -244,7 +266,7 @@ static int become_product(struct sy_fuse *f, int i, const struct quantized *q, i
     node->n_inputs = bias >= 0 ? 3 : 2;
     node->op = q->conv ? SY_OP_CONV : SY_OP_MATMUL;
     node->outputs[0] = y;
-    return sy_node_set_int(node, "whole", 1);
+    return computed < 0 ? sy_node_set_int(node, "whole", 1) : SY_OK;
 }
 
 /* Sums of int32 plus others, then as float32, become floats before they are added: exact up to 2^24 as the product itself. Node `add` adds, `cast`
@@ -268,9 +290,11 @@ static int add_as_floats(struct sy_fuse *f, const char *name, int out, int add, 
 static int lower(struct sy_fuse *f, int i, const struct quantized *q, int add, int cast)
 {
     char name[256];
-    int x, y, opset = f->graph->nodes[i].opset, out = f->graph->nodes[i].outputs[0];
+    int x, b = -1, y, opset = f->graph->nodes[i].opset, out = f->graph->nodes[i].outputs[0];
     snprintf(name, sizeof name, "%.200s", f->graph->nodes[i].name);
-    SY_TRY(add_centred(f, q, name, opset, &x));
+    SY_TRY(add_centred(f, q->a, q->a_zero, name, opset, &x));
+    if (!at(f->graph, q->b)->data)
+        SY_TRY(add_centred(f, q->b, q->b_zero, name, opset, &b));
     if (add >= 0) {
         SY_TRY(add_as_floats(f, name, out, add, cast, &y));
     } else if (cast >= 0) {
@@ -279,7 +303,7 @@ static int lower(struct sy_fuse *f, int i, const struct quantized *q, int add, i
     } else {
         SY_TRY(make_tensor(f->graph, name, "sum", out, &y));
     }
-    SY_TRY(become_product(f, i, q, x, y));
+    SY_TRY(become_product(f, i, q, x, b, y));
     return cast >= 0 ? SY_OK : add_quantize(f, q, name, opset, y, out);
 }
 
@@ -322,7 +346,7 @@ int sy_fuse_quantized(struct sy_fuse *f)
         read_node(node, &q);
         int add = q.linear ? -1 : addition_to(f, node->outputs[0]),
             cast = q.linear ? -1 : cast_of(f, (add < 0 ? node : &f->graph->nodes[add])->outputs[0]);
-        if (!can_lower(f->graph, &q) || (!q.linear && cast < 0))
+        if ((!can_lower(f->graph, &q) && !is_computed(f->graph, &q)) || (!q.linear && cast < 0))
             continue;
         SY_TRY(lower(f, i, &q, add, cast));
         changed = true;
