@@ -191,7 +191,7 @@ static int show_layers(void)
     if (status < 0)
         fprintf(stderr, "ready: %s\n", sy_error_text());
     else
-        printf("%8.3f ms  all\n", sum);
+        printf("%8.4f ms  all\n", sum);
     free(least);
     ready_rig_close(&rig);
     return status;

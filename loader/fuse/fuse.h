@@ -58,11 +58,12 @@ sy_fuse_pass sy_fuse_dequantized, sy_fuse_quantized; /* fuse_quantized.c */
 sy_fuse_pass sy_fuse_einsum_pairs, sy_fuse_einsums;  /* fuse_einsum.c */
 sy_fuse_pass sy_fuse_noops, sy_fuse_transposes, sy_fuse_reshapes, sy_fuse_pads; /* fuse_clean.c */
 sy_fuse_pass sy_fuse_batch_norms, sy_fuse_conv_pairs, sy_fuse_conv_biases,
-    sy_fuse_residuals;                                                          /* fuse_conv.c */
-sy_fuse_pass sy_fuse_matmul_scales, sy_fuse_matmul_biases, sy_fuse_activations; /* fuse_matmul.c */
-sy_fuse_pass sy_fuse_gelus, sy_fuse_layer_norms, sy_fuse_skip_norms;            /* fuse_norm.c */
-sy_fuse_pass sy_fuse_rms_norms, sy_fuse_late_layer_norms;                       /* fuse_rms.c */
-sy_fuse_pass sy_fuse_curves, sy_fuse_swishes;                                   /* fuse_curves.c */
+    sy_fuse_residuals; /* fuse_conv.c */
+sy_fuse_pass sy_fuse_matmul_scales, sy_fuse_flat_biases, sy_fuse_matmul_biases,
+    sy_fuse_activations;                                             /* fuse_matmul.c */
+sy_fuse_pass sy_fuse_gelus, sy_fuse_layer_norms, sy_fuse_skip_norms; /* fuse_norm.c */
+sy_fuse_pass sy_fuse_rms_norms, sy_fuse_late_layer_norms;            /* fuse_rms.c */
+sy_fuse_pass sy_fuse_curves, sy_fuse_swishes;                        /* fuse_curves.c */
 /* fuse_depthwise.c: Conv [N, C, L] of C groups -> Reshape, Conv [N, C, L, 1], Reshape. oneDNN has its fast loops for two dimensions only, along the
  * first of them (256 channels of 400 with kernels of 31: 0.3 ms beside 3.3). */
 sy_fuse_pass sy_fuse_depthwise_lines;

@@ -1,4 +1,5 @@
 /* Passes around matrix products: scales, biases; and activations of products and convolutions. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,6 +49,39 @@ static bool is_bias_of(const struct sy_fuse *f, int tensor, const struct sy_tens
            bias->shape.rank == 1 && rank >= 2 &&
            sy_dim_at(product->shape.dims[rank - 1], 1) == bias->shape.dims[0].fixed &&
            product->shape.dims[rank - 1].per_batch == 0;
+}
+
+/* A constant [1, .., n] that a product's Add takes, of no more dimensions than the product has. */
+static bool is_upright(const struct sy_tensor *bias, const struct sy_tensor *product)
+{
+    int rank = bias->shape.rank;
+    return bias->data && bias->dtype == SY_DTYPE_F32 && rank > 1 && rank <= product->shape.rank &&
+           bias->shape.dims[rank - 1].per_batch == 0 &&
+           sy_shape_elements(&bias->shape, 1) == bias->shape.dims[rank - 1].fixed;
+}
+
+/* Add(MatMul(x, w), [1, n]), as scikit-learn's converters write it -> the same with a vector. */
+int sy_fuse_flat_biases(struct sy_fuse *f)
+{
+    for (int n = 0; n < f->graph->n_nodes; n++) {
+        const struct sy_node *add = &f->graph->nodes[n];
+        for (int i = 0; i < 2 && add->op == SY_OP_ADD && add->n_inputs == 2; i++) {
+            const struct sy_tensor *bias = sy_fuse_tensor(f, add->inputs[1 - i]);
+            if (!sy_fuse_inner(f, add->inputs[i], SY_OP_MATMUL) ||
+                !is_upright(bias, sy_fuse_tensor(f, add->inputs[i])))
+                continue;
+            struct sy_shape flat = {.rank = 1, .dims = {bias->shape.dims[bias->shape.rank - 1]}};
+            char name[160];
+            int vector;
+            float *to;
+            snprintf(name, sizeof name, "%.120s.flat", bias->name);
+            SY_TRY(sy_fuse_constant(f, name, &flat, &vector, &to));
+            bias = sy_fuse_tensor(f, add->inputs[1 - i]);
+            memcpy(to, bias->data, bias->data_bytes);
+            f->graph->nodes[n].inputs[1 - i] = vector;
+        }
+    }
+    return SY_OK;
 }
 
 /* Add(MatMul(x, w), vector) -> MatMul with bias: its last input. */

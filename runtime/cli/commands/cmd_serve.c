@@ -487,6 +487,14 @@ static void allow_descriptors(void)
         sy_log_warn("serve", "event=descriptors why=\"%s\"", strerror(errno));
 }
 
+/* That this process may use; polling on the only one would keep whoever is waited for from it. */
+static int n_own_cores(void)
+{
+    cpu_set_t set;
+
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : get_nprocs();
+}
+
 /* Until the loop is told to exit. Between two looks whoever else wants this core has it. */
 static void run_loop(const struct serve *serve)
 {
@@ -550,7 +558,7 @@ int sy_cmd_serve(int argc, char **argv)
     serve->ready_fd = -1;
     serve->core_config.fetch_heads = true;
     serve->core_config.device = "host";
-    serve->core_config.poll_us = get_nprocs() > 1 ? POLL_US : 0;
+    serve->core_config.poll_us = n_own_cores() > 1 ? POLL_US : 0;
     sy_serve_fronts_init(&serve->fronts);
     serve->rpc_config.socket_path = sy_cli_default_socket();
     while ((got = sy_cli_next(&parser, &value)) >= 0)

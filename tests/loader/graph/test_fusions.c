@@ -289,6 +289,24 @@ static int conv(struct sy_graph *g, int x)
     return y;
 }
 
+/* A bias that stands upright, as scikit-learn's converters write it. */
+static void test_upright_biases(void **state)
+{
+    static const int64_t in[] = {1, 8}, out[] = {1, 12};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct sy_graph *g = gb_new("upright");
+        int w = gb_constant(g, "w", DIMS(8, 12), &seed, -1, 1);
+        int b = gb_constant(g, "b", DIMS(1, 12), &seed, -1, 1);
+        int x = gb_node(g, SY_OP_MATMUL, INPUTS(gb_input(g, 2, in), w), 2, out);
+        x = gb_node(g, SY_OP_ADD, INPUTS(i ? b : x, i ? x : b), 2, out);
+        gb_output(g, gb_node(g, SY_OP_RELU, INPUTS(x), 2, out));
+        assert_int_equal(count(g, SY_OP_ADD, SY_ACT_NONE), 0);
+        assert_int_equal(count(g, SY_OP_RELU, SY_ACT_NONE), 0);
+        check_one(g, SY_OP_MATMUL, 1e-4);
+    }
+}
+
 /* Constants behind a convolution, one number or one for each channel, go into its weights and bias. */
 static void test_conv_constants(void **state)
 {
@@ -334,13 +352,10 @@ int main(void)
 {
     seed = rig_start();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_curves),
-        cmocka_unit_test(test_no_curves),
-        cmocka_unit_test(test_rms_norm),
-        cmocka_unit_test(test_late_layer_norm),
-        cmocka_unit_test(test_transposes),
-        cmocka_unit_test(test_conv_constants),
-        cmocka_unit_test(test_conv_other_operands),
+        cmocka_unit_test(test_curves),         cmocka_unit_test(test_no_curves),
+        cmocka_unit_test(test_rms_norm),       cmocka_unit_test(test_late_layer_norm),
+        cmocka_unit_test(test_transposes),     cmocka_unit_test(test_upright_biases),
+        cmocka_unit_test(test_conv_constants), cmocka_unit_test(test_conv_other_operands),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,8 +6,9 @@
 #include "workers/host/base/clones.h"
 #include "workers/host/base/exp_below_zero.h"
 
-#define COLUMNS       256   /* computed beside each other: their sums stay in the first cache */
-#define STRETCH       4096  /* floats that are summed as floats; their sums as doubles */
+#define COLUMNS       256  /* computed beside each other: their sums stay in the first cache */
+#define STRETCH       4096 /* floats that are summed as floats; their sums as doubles */
+#define SHORT_ROW     16
 #define PARALLEL_FROM 16384 /* elements; below it waking the threads costs more than they save */
 
 /* ---- reductions ------------------------------------------------------------------------------------------ */
@@ -369,16 +370,40 @@ static int64_t arg_row(bool smallest, bool last, const float *x, int64_t n)
     return i;
 }
 
+/* The same of rows that are too short for vectors. */
+static int64_t arg_short_row(float sign, bool last, const float *x, int64_t n)
+{
+    float best = sign * x[0];
+    int64_t place = 0;
+    for (int64_t i = 1; i < n; i++) {
+        float v = sign * x[i];
+        bool takes = (v > best) | (last & (v == best));
+        best = takes ? v : best;
+        place = takes ? i : place;
+    }
+    return place;
+}
+
+static void arg_whole_rows(bool smallest, bool last, const struct sy_reduce_shape *s,
+                           const float *in, int64_t *out)
+{
+#pragma omp parallel for schedule(static) if (is_long(s))
+    for (int64_t o = 0; o < s->outer; o++)
+        out[o] = s->reduced <= SHORT_ROW
+                     ? arg_short_row(smallest ? -1 : 1, last, in + o * s->reduced, s->reduced)
+                     : arg_row(smallest, last, in + o * s->reduced, s->reduced);
+}
+
 void sy_arg_rows(bool smallest, bool last, const struct sy_reduce_shape *s, const float *in,
                  int64_t *out)
 {
+    if (s->inner == 1) {
+        arg_whole_rows(smallest, last, s, in, out);
+        return;
+    }
 #pragma omp parallel for schedule(static) if (is_long(s))
     for (int64_t k = 0; k < blocks_of(s); k++) {
         struct block b = block_at(s, k);
-        if (s->inner == 1)
-            out[k] = arg_row(smallest, last, in + b.in, s->reduced);
-        else
-            arg_columns(smallest ? -1 : 1, last, in + b.in, s->reduced, s->inner, b.width,
-                        out + b.out);
+        arg_columns(smallest ? -1 : 1, last, in + b.in, s->reduced, s->inner, b.width, out + b.out);
     }
 }

@@ -1,6 +1,7 @@
 #include "workers/host/rows/softmax_rows.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "runtime/base/assert.h"
 #include "workers/host/base/clones.h"
@@ -128,6 +129,53 @@ SY_CLONES static void softmax_lines(bool logarithm, int64_t lines, int64_t n, co
     }
 }
 
+/* ---- short lines ------------------------------------------------------------------------------------------ */
+
+#define SHORT 16 /* numbers of a line: so few are computed beside those of other lines */
+
+/* LINES lines beside each other, number after number; fewer are filled up with the last one. */
+SY_VECTORISED void turn_in(int64_t lines, int64_t n, const float *x, float (*t)[LINES])
+{
+    for (int64_t line = 0; line < LINES; line++) {
+        const float *from = x + SY_MIN(line, lines - 1) * n;
+        for (int64_t i = 0; i < n; i++)
+            t[i][line] = from[i];
+    }
+}
+
+SY_VECTORISED void turn_out(int64_t lines, int64_t n, float (*t)[LINES], float *out)
+{
+    for (int64_t line = 0; line < lines; line++, out += n)
+        for (int64_t i = 0; i < n; i++)
+            out[i] = t[i][line];
+}
+
+/* As softmax_lines, for up to LINES lines of up to SHORT numbers: a line's bits are those that it has in any other place (which
+ * NaN it is aside). */
+SY_CLONES static void softmax_short(bool logarithm, int64_t lines, int64_t n, const float *x,
+                                    float *out)
+{
+    float t[SHORT][LINES], top[LINES], sum[LINES] = {0}, rate[LINES];
+    turn_in(lines, n, x, t);
+    memcpy(top, t[0], sizeof top);
+    for (int64_t i = 1; i < n; i++)
+        for (int line = 0; line < LINES; line++)
+            top[line] = t[i][line] > top[line] ? t[i][line] : top[line];
+    for (int64_t i = 0; i < n; i++)
+#pragma omp simd
+        for (int line = 0; line < LINES; line++) {
+            float e = sy_exp_below_zero(t[i][line] - top[line]);
+            sum[line] += e;
+            t[i][line] = logarithm ? t[i][line] - top[line] : e;
+        }
+    for (int line = 0; line < LINES; line++)
+        rate[line] = logarithm ? logf(sum[line]) : (float)(1 / (double)sum[line]);
+    for (int64_t i = 0; i < n; i++)
+        for (int line = 0; line < LINES; line++)
+            t[i][line] = logarithm ? t[i][line] - rate[line] : t[i][line] * rate[line];
+    turn_out(lines, n, t, out);
+}
+
 #define PARALLEL_FROM 16384 /* elements; below it waking the threads costs more than they save */
 
 void sy_softmax_rows(bool logarithm, const struct sy_reduce_shape *s, const float *in, float *out)
@@ -137,8 +185,9 @@ void sy_softmax_rows(bool logarithm, const struct sy_reduce_shape *s, const floa
     if (s->inner == 1) {
 #pragma omp parallel for schedule(static) if (large)
         for (int64_t k = 0; k < s->outer; k += LINES)
-            softmax_lines(logarithm, SY_MIN(s->outer - k, LINES), s->reduced, in + k * s->reduced,
-                          out + k * s->reduced);
+            (s->reduced <= SHORT ? softmax_short : softmax_lines)(
+                logarithm, SY_MIN(s->outer - k, LINES), s->reduced, in + k * s->reduced,
+                out + k * s->reduced);
         return;
     }
 #pragma omp parallel for schedule(static) if (large)
