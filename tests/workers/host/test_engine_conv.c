@@ -241,6 +241,73 @@ static void test_columns(void **state)
     }
 }
 
+/* A node's result in another shape. */
+static int reshaped(struct sy_graph *g, int x, int rank, const int64_t *dims)
+{
+    return gb_node(g, SY_OP_RESHAPE, INPUTS(x), rank, dims);
+}
+
+/* Conv1D as TensorFlow writes it: a convolution of images, squeezed, a bias and an activation of the line, and unsqueezed for the next one. */
+static struct sy_graph *lines_as_images(bool upright, enum sy_op activation, bool has_norm)
+{
+    const int64_t length = 11, channels = 20, line[] = {1, channels, length};
+    const int64_t image[] = {1, channels, upright ? length : 1, upright ? 1 : length};
+    struct window w = {.spatial = 2,
+                       .in_channels = channels,
+                       .out_channels = channels,
+                       .group = 1,
+                       .size = {image[2], image[3]},
+                       .kernel = {upright ? 3 : 1, upright ? 1 : 3},
+                       .strides = {1, 1},
+                       .dilations = {1, 1},
+                       .pads = {upright, !upright, upright, !upright}};
+    struct sy_graph *g = gb_new("lines");
+    assert_true(fit(&w, false));
+    int x = reshaped(g, gb_input(g, 3, line), 4, image);
+    for (int i = 0; i < 3; i++) {
+        const int64_t each[] = {1, channels, 1};
+        x = reshaped(g, add_conv(g, &w, x, false), 3, line);
+        int bias = gb_constant(g, "bias", i == 1 ? 0 : 3, each, &seed, -0.5, 0.5);
+        const int pair[] = {i == 1 ? bias : x, i == 1 ? x : bias};
+        x = gb_node(g, i == 2 ? SY_OP_MUL : SY_OP_ADD, 2, pair, 3, line);
+        if (has_norm) {
+            int of[4];
+            for (int k = 0; k < 4; k++)
+                of[k] = gb_constant(g, "norm", 1, &channels, &seed, 0.5, 1.5);
+            x = gb_node(g, SY_OP_BATCH_NORM, INPUTS(x, of[0], of[1], of[2], of[3]), 3, line);
+        }
+        x = gb_node(g, activation, INPUTS(x), 3, line);
+        if (i < 2)
+            x = reshaped(g, x, 4, image);
+    }
+    gb_output(g, x);
+    return g;
+}
+
+static int count_nodes(const struct sy_graph *graph)
+{
+    struct sy_graph *g;
+    assert_int_equal(sy_graph_clone(graph, &g), SY_OK);
+    assert_int_equal(sy_graph_optimize(g), SY_OK);
+    if (rig_engine.ops->fuses)
+        assert_int_equal(sy_graph_fuse(g, rig_engine.ops->fuses), SY_OK);
+    int n = g->n_nodes;
+    sy_graph_free(g);
+    return n;
+}
+
+/* Three convolutions are left, with one reshape before and one behind them. */
+static void test_lines_as_images(void **state)
+{
+    (void)state;
+    static const enum sy_op activations[] = {SY_OP_RELU, SY_OP_TANH, SY_OP_GELU, SY_OP_SIGMOID};
+    for (int i = 0; i < 16; i++) {
+        struct sy_graph *g = lines_as_images(i & 1, activations[i >> 2], i & 2);
+        assert_int_equal(count_nodes(g), 5);
+        rig_check(&(struct engine_case){.graph = g, .optimize = true}, &seed);
+    }
+}
+
 static void test_computed_weights(void **state)
 {
     (void)state;
@@ -458,6 +525,7 @@ int main(void)
         cmocka_unit_test(test_groups_and_depthwise),
         cmocka_unit_test(test_depthwise_lines),
         cmocka_unit_test(test_columns),
+        cmocka_unit_test(test_lines_as_images),
         cmocka_unit_test(test_computed_weights),
         cmocka_unit_test(test_asymmetric_pads),
         cmocka_unit_test(test_fused_blocks),

@@ -8,6 +8,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "workers/host/operators/conv_chain_internal.h"
+#include "workers/host/operators/op_blocked.h"
 
 struct sy_chain_limits sy_chain_limits = {
     .least_bytes = 1 << 20, .macs_a_byte = 32, .macs = 1 << 29, .weights_bytes = 512 << 10};
@@ -33,7 +34,7 @@ static bool read_stage(struct sy_program *p, int layer, struct sy_chain_stage *s
     int here = p->layer;
     if (node->op != SY_OP_CONV || !weights ||
         p->graph->tensors[node->inputs[0]].dtype != SY_DTYPE_F32 ||
-        p->graph->tensors[node->inputs[0]].shape.rank != 4)
+        p->graph->tensors[node->inputs[0]].shape.rank != 4 || sy_activation_is_own(node, dnnl_f32))
         return false;
     *stage = (struct sy_chain_stage){.node = node, .bias = -1};
     if (sy_conv_shape_read(p->graph, node, p->batch, &stage->shape) < 0)

@@ -145,6 +145,11 @@ static int run_activation(struct sy_program *p, struct sy_step *step)
     return SY_OK;
 }
 
+bool sy_activation_is_own(const struct sy_node *node, dnnl_data_type_t type)
+{
+    return node->activation == SY_ACT_GELU_ERF && type == dnnl_f32;
+}
+
 int sy_program_add_activation(struct sy_program *p, int value)
 {
     const struct sy_node *node = sy_program_node(p);

@@ -5,6 +5,7 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "workers/host/operators/op_blocked.h"
 #include "workers/host/operators/op_depthwise.h"
 #include "workers/host/operators/op_winograd.h"
 
@@ -99,11 +100,13 @@ static void rotate(dnnl_dim_t *dims, int n, int by)
 }
 
 /* A signal that is written as an image of one column (TensorFlow's Conv1D) becomes one of one row: oneDNN's blocks lie along the last
- * dimension, and with 1 there a product of 508 rows became 508 of one (5.1 ms where 1.5 are possible). */
+ * dimension, and with 1 there a product of 508 rows became 508 of one (5.1 ms where 1.3 are possible). Its loops for
+ * depthwise ones lie along the first (fuse.h, sy_fuse_depthwise_lines). */
 static void turn_thin(struct sy_conv_shape *c)
 {
     int by = count_thin(c);
-    if (by == 0 || c->src[1 + c->spatial - by] == 1)
+    bool is_depthwise = c->groups > 1 && c->weights[1] == 1 && c->weights[2] == 1;
+    if (by == 0 || is_depthwise || c->src[1 + c->spatial - by] == 1)
         return;
     c->turned = by;
     dnnl_dim_t *spatial[] = {&c->src[2],  &c->dst[2],   &c->weights[c->weights_rank - c->spatial],
@@ -187,7 +190,8 @@ dnnl_status_t sy_dnnl_append_activation(const struct sy_node *node, dnnl_post_op
                : dnnl_post_ops_append_eltwise(ops, 1.0f, activation, alpha, beta);
 }
 
-int sy_dnnl_node_attr(const struct sy_node *node, float sum_scale, dnnl_primitive_attr_t *out)
+int sy_dnnl_node_attr(const struct sy_node *node, dnnl_data_type_t type, float sum_scale,
+                      dnnl_primitive_attr_t *out)
 {
     dnnl_post_ops_t ops;
     SY_DNNL(dnnl_primitive_attr_create(out), node->name);
@@ -196,7 +200,7 @@ int sy_dnnl_node_attr(const struct sy_node *node, float sum_scale, dnnl_primitiv
     dnnl_status_t status = dnnl_success;
     if (sum_scale != 0)
         status = dnnl_post_ops_append_sum(ops, sum_scale);
-    if (status == dnnl_success)
+    if (status == dnnl_success && !sy_activation_is_own(node, type))
         status = sy_dnnl_append_activation(node, ops);
     if (status == dnnl_success)
         status = dnnl_primitive_attr_set_post_ops(*out, ops);
@@ -230,7 +234,7 @@ int sy_conv_make_pd(const struct sy_node *node, const struct sy_conv_shape *c,
                 sy_conv_has_bias(node) ? &bias : NULL, &dst, c->strides, c->dilations, c->pad_left,
                 c->pad_right),
             node->name);
-    SY_TRY(sy_dnnl_node_attr(node, node->residual_input >= 0 ? 1 : 0, &attr));
+    SY_TRY(sy_dnnl_node_attr(node, c->dst_type, node->residual_input >= 0 ? 1 : 0, &attr));
     dnnl_status_t status = dnnl_primitive_desc_create(out, &desc, attr, sy_dnnl_engine(), NULL);
     dnnl_primitive_attr_destroy(attr);
     return sy_dnnl_check(status, "convolution", node->name);
@@ -356,7 +360,8 @@ static int build_with(struct sy_program *p, const struct sy_conv_shape *c, dnnl_
     sy_program_set_output(p, 0, dst);
     dnnl_primitive_desc_t own;
     SY_DNNL(dnnl_primitive_desc_clone(&own, pd), node->name);
-    return sy_program_add_primitive(p, own, (const int(*)[2])args, n);
+    SY_TRY(sy_program_add_primitive(p, own, (const int(*)[2])args, n));
+    return sy_activation_is_own(node, dst_md.data_type) ? sy_program_add_activation(p, dst) : SY_OK;
 }
 
 /* No fast code for the packed layout at this batch size: reorder the weights on each run, if that leads to fast code. */

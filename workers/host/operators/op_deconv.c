@@ -110,7 +110,7 @@ static int make_pd(const struct sy_node *node, const struct deconv *d,
         &desc, dnnl_forward_inference, dnnl_deconvolution_direct, &src, weights ? weights : &w,
         has_bias(node) ? &bias : NULL, &dst, d->strides, d->dilations, d->before, d->after);
     if (status == dnnl_success) {
-        SY_TRY(sy_dnnl_node_attr(node, 0, &attr));
+        SY_TRY(sy_dnnl_node_attr(node, dnnl_f32, 0, &attr));
         status = dnnl_primitive_desc_create(out, &desc, attr, sy_dnnl_engine(), NULL);
         dnnl_primitive_attr_destroy(attr);
     }

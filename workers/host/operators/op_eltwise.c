@@ -2,6 +2,7 @@
 #include <float.h>
 #include <string.h>
 
+#include "loader/graph/graph_internal.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "workers/host/program/program_internal.h"
@@ -55,12 +56,12 @@ static bool has_narrow_unary(enum sy_op op)
     return false;
 }
 
-/* Laid out as the input; over it if nobody else reads it. */
+/* Laid out as the input; over it if nobody else reads it, and it is no output: those are written right there (P8). */
 static int make_unary_output(struct sy_program *p, int src, int *dst)
 {
     int tensor = sy_program_node(p)->outputs[0];
     dnnl_memory_desc_t md = p->values[src].md;
-    if (sy_program_is_last_use(p, 0, src))
+    if (sy_program_is_last_use(p, 0, src) && !sy_graph_is_output(p->graph, tensor))
         SY_TRY(sy_program_new_alias(p, src, tensor, &md, dst));
     else
         SY_TRY(sy_program_new_laid_out(p, tensor, &md, dst));

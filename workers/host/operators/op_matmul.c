@@ -55,7 +55,7 @@ static int make_pd(const struct sy_node *node, const struct matmul_shape *s,
     SY_DNNL(dnnl_matmul_desc_init(&desc, &src, weights ? weights : &w, s->with_bias ? &bias : NULL,
                                   &dst),
             node->name);
-    SY_TRY(sy_dnnl_node_attr(node, s->sum_scale, &attr));
+    SY_TRY(sy_dnnl_node_attr(node, s->dst_type, s->sum_scale, &attr));
     dnnl_status_t status = dnnl_primitive_desc_create(out, &desc, attr, sy_dnnl_engine(), NULL);
     dnnl_primitive_attr_destroy(attr);
     return sy_dnnl_check(status, "matmul", node->name);
@@ -203,6 +203,13 @@ static int build_blocked(struct sy_program *p)
     return sy_program_add_activation(p, s.y);
 }
 
+static int add_own_activation(struct sy_program *p, int y)
+{
+    return sy_activation_is_own(sy_program_node(p), p->values[y].md.data_type)
+               ? sy_program_add_activation(p, y)
+               : SY_OK;
+}
+
 /* The right side is a matrix: packed for oneDNN, or row-major. */
 static int build_constant(struct sy_program *p, int weights)
 {
@@ -231,7 +238,8 @@ static int build_constant(struct sy_program *p, int weights)
     SY_TRY(as_matrix(p, dst, node->outputs[0], s.m, s.n, false, &dst));
     memcpy(args[n++], (int[]){DNNL_ARG_DST, dst}, sizeof args[0]);
     SY_TRY(make_pd(node, &s, &p->values[weights].md, &pd));
-    return sy_program_add_primitive(p, pd, (const int(*)[2])args, n);
+    SY_TRY(sy_program_add_primitive(p, pd, (const int(*)[2])args, n));
+    return add_own_activation(p, dst);
 }
 
 /* Of many rows oneDNN's product is faster, also with a matrix that is unpacked in each run. */
@@ -271,7 +279,7 @@ static int make_batched_pd(const struct sy_node *node, const dnnl_memory_desc_t 
     dnnl_primitive_attr_t attr;
     SY_TRY(sy_dnnl_check_sizes(node->name, mds[0], mds[1], mds[2]));
     SY_DNNL(dnnl_matmul_desc_init(&desc, mds[0], mds[1], NULL, mds[2]), node->name);
-    SY_TRY(sy_dnnl_node_attr(node, sum_scale, &attr));
+    SY_TRY(sy_dnnl_node_attr(node, mds[2]->data_type, sum_scale, &attr));
     dnnl_status_t status = dnnl_success;
     if (alpha != 1)
         status = dnnl_primitive_attr_set_output_scales(attr, 1, 0, &alpha);
@@ -303,7 +311,8 @@ static int build_batched(struct sy_program *p)
     SY_TRY(
         make_batched_pd(node, (const dnnl_memory_desc_t *[]){&a_md, &b_md, &y_md}, sum_scale, &pd));
     const int args[][2] = {{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, y}};
-    return sy_program_add_primitive(p, pd, args, 3);
+    SY_TRY(sy_program_add_primitive(p, pd, args, 3));
+    return add_own_activation(p, y);
 }
 
 /* What oneDNN takes: it divides by dimensions, so none may be zero. */

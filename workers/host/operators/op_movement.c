@@ -32,6 +32,28 @@ static int copy_view(struct sy_program *p, int src)
     return SY_OK;
 }
 
+/* Of a value in another layout where dimensions of 1 come or go: the layout that its bytes have then. */
+static bool reshaped_md(const struct sy_program *p, int src, int tensor, dnnl_memory_desc_t *md)
+{
+    const struct sy_value *v = &p->values[src];
+    dnnl_dims_t dims;
+    int rank = p->graph->tensors[tensor].shape.rank, i = 0, k = 0;
+    if (v->dtype != SY_DTYPE_F32 || v->rank < 3 || rank < 3 || sy_program_is_plain(v))
+        return false;
+    sy_program_dims(p, tensor, dims);
+    while (i < v->rank || k < rank) {
+        if (i < v->rank && k < rank && v->dims[i] == dims[k])
+            i++, k++;
+        else if (i < v->rank && v->dims[i] == 1)
+            i++;
+        else if (k < rank && dims[k] == 1)
+            k++;
+        else
+            return false;
+    }
+    return dnnl_memory_desc_reshape(md, &v->md, rank, dims) == dnnl_success;
+}
+
 /* A parameter is copied: later layers must not read it where it lies (P4). */
 static int build_view(struct sy_program *p)
 {
@@ -42,6 +64,12 @@ static int build_view(struct sy_program *p)
     if (sy_program_is_param(p, 0)) {
         SY_TRY(sy_program_input_plain(p, 0, &src));
         return copy_view(p, src);
+    }
+    SY_TRY(sy_program_input_native(p, 0, &src));
+    if (reshaped_md(p, src, tensor, &rows)) {
+        SY_TRY(sy_program_new_alias(p, src, tensor, &rows, &out));
+        sy_program_set_output(p, 0, out);
+        return SY_OK;
     }
     SY_TRY(sy_program_input_rows(p, 0, &src));
     bool narrow = sy_value_is_narrow(&p->values[src]);

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "loader/graph/graph_internal.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "workers/host/program/program_internal.h"
@@ -225,7 +226,8 @@ static int build_softmax(struct sy_program *p)
     if (axis < 0 || axis >= rank || product(p->values[src].dims, 0, rank) == 0)
         return sy_program_add_kernel(p);
     dnnl_memory_desc_t md = p->values[src].md;
-    if (sy_program_is_last_use(p, 0, src))
+    /* An output is written right there: over the input it would be copied (P8). */
+    if (sy_program_is_last_use(p, 0, src) && !sy_graph_is_output(p->graph, node->outputs[0]))
         SY_TRY(sy_program_new_alias(p, src, node->outputs[0], &md, &dst));
     else
         SY_TRY(sy_program_new_laid_out(p, node->outputs[0], &md, &dst));

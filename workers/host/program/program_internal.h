@@ -220,9 +220,10 @@ dnnl_data_type_t sy_dnnl_type(enum sy_dtype dtype);
 dnnl_engine_t sy_dnnl_engine(void); /* of this process; NULL if it cannot be had */
 /* The node's fused activation, if it has one. */
 dnnl_status_t sy_dnnl_append_activation(const struct sy_node *node, dnnl_post_ops_t ops);
-/* Attributes with user scratchpad; what is in the destination already is added times `sum_scale` (0: not at all), then comes the node's
- * fused activation. */
-int sy_dnnl_node_attr(const struct sy_node *node, float sum_scale, dnnl_primitive_attr_t *out);
+/* Attributes with user scratchpad; what is in the destination, of this type, already is added times `sum_scale` (0: not at all), then comes the node's
+ * fused activation, unless that is a step of its own (op_blocked.h). */
+int sy_dnnl_node_attr(const struct sy_node *node, dnnl_data_type_t type, float sum_scale,
+                      dnnl_primitive_attr_t *out);
 
 /* ---- operators: each adds the steps of one node ---- */
 struct sy_host_op {

@@ -490,6 +490,10 @@ CAST(i64_of_u8, uint8_t, int64_t, x[i])
 CAST(i32_of_u8, uint8_t, int32_t, x[i])
 CAST(bool_of_i64, int64_t, uint8_t, x[i] != 0)
 CAST(bool_of_i32, int32_t, uint8_t, x[i] != 0)
+CAST(f64_of_f32, float, double, x[i])
+CAST(f32_of_f64, double, float, x[i])
+CAST(f16_of_f32, float, _Float16, x[i])
+CAST(f32_of_f16, _Float16, float, x[i])
 
 static const struct fast_cast {
     enum sy_dtype from, to;
@@ -503,6 +507,8 @@ static const struct fast_cast {
     {SY_DTYPE_I32, SY_DTYPE_I64, i64_of_i32},   {SY_DTYPE_I64, SY_DTYPE_I32, i32_of_i64},
     {SY_DTYPE_U8, SY_DTYPE_I64, i64_of_u8},     {SY_DTYPE_BOOL, SY_DTYPE_I64, i64_of_u8},
     {SY_DTYPE_U8, SY_DTYPE_I32, i32_of_u8},     {SY_DTYPE_BOOL, SY_DTYPE_I32, i32_of_u8},
+    {SY_DTYPE_F32, SY_DTYPE_F64, f64_of_f32},   {SY_DTYPE_F64, SY_DTYPE_F32, f32_of_f64},
+    {SY_DTYPE_F32, SY_DTYPE_F16, f16_of_f32},   {SY_DTYPE_F16, SY_DTYPE_F32, f32_of_f16},
     {SY_DTYPE_I64, SY_DTYPE_BOOL, bool_of_i64}, {SY_DTYPE_I32, SY_DTYPE_BOOL, bool_of_i32},
 };
 
@@ -535,7 +541,7 @@ static void cast_block(enum sy_dtype from, enum sy_dtype to, int64_t n, const ch
 
 int sy_elementwise_cast(enum sy_dtype from, enum sy_dtype to, int64_t n, const void *in, void *out)
 {
-    if (!castable(from) || !castable(to))
+    if (!fast_cast(from, to, 0, in, out) && (!castable(from) || !castable(to)))
         return sy_error_set(SY_EUNSUPPORTED, "no cast between these types");
     int64_t block = PARALLEL_FROM;
 #pragma omp parallel for schedule(static) if (n > PARALLEL_FROM)
