@@ -63,9 +63,8 @@ static int scale_conv(struct sy_fuse *f, struct sy_node *conv, int64_t channels,
     return set_bias(conv, bias);
 }
 
-/* y = (x - mean) / sqrt(var + eps) * gamma + beta, as x * scale + shift. In double: the rounding happens once. */
-static bool read_batch_norm(const struct sy_fuse *f, const struct sy_node *bn, int64_t n,
-                            double *scale, double *shift)
+bool sy_fuse_read_batch_norm(const struct sy_fuse *f, const struct sy_node *bn, int64_t n,
+                             double *scale, double *shift)
 {
     const float *gamma = constant_floats(f, bn->inputs[1], n),
                 *beta = constant_floats(f, bn->inputs[2], n);
@@ -120,7 +119,7 @@ int sy_fuse_batch_norms(struct sy_fuse *f)
 {
     for (int n = 0; n < f->graph->n_nodes; n++)
         if (f->graph->nodes[n].op == SY_OP_BATCH_NORM)
-            SY_TRY(fold_affine(f, &f->graph->nodes[n], 0, read_batch_norm));
+            SY_TRY(fold_affine(f, &f->graph->nodes[n], 0, sy_fuse_read_batch_norm));
     return SY_OK;
 }
 
