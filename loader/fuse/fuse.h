@@ -44,10 +44,9 @@ int sy_fuse_become(struct sy_fuse *f, struct sy_node *node, enum sy_op op, int n
 int sy_fuse_constant(struct sy_fuse *f, const char *name, const struct sy_shape *shape, int *tensor,
                      float **data);
 
-/* A BatchNormalization with constants, of n channels, as x * scale + shift; false: another one. */
+/* y = (x - mean) / sqrt(var + eps) * gamma + beta of n channels, as x * scale + shift in double; false: not of constants. (fuse_conv.c) */
 bool sy_fuse_read_batch_norm(const struct sy_fuse *f, const struct sy_node *bn, int64_t n,
                              double *scale, double *shift);
-
 /* What fusing this node into a product makes of it; NONE: it is no activation. */
 enum sy_activation sy_fuse_activation_of(const struct sy_node *node);
 
@@ -62,6 +61,7 @@ sy_fuse_pass sy_fuse_batch_norms, sy_fuse_conv_pairs, sy_fuse_conv_biases,
     sy_fuse_residuals; /* fuse_conv.c */
 sy_fuse_pass sy_fuse_matmul_scales, sy_fuse_flat_biases, sy_fuse_matmul_biases,
     sy_fuse_activations;                                             /* fuse_matmul.c */
+sy_fuse_pass sy_fuse_product_norms;                                  /* fuse_product_norm.c */
 sy_fuse_pass sy_fuse_gelus, sy_fuse_layer_norms, sy_fuse_skip_norms; /* fuse_norm.c */
 sy_fuse_pass sy_fuse_rms_norms, sy_fuse_late_layer_norms;            /* fuse_rms.c */
 sy_fuse_pass sy_fuse_curves, sy_fuse_swishes;                        /* fuse_curves.c */

@@ -63,7 +63,6 @@ static int scale_conv(struct sy_fuse *f, struct sy_node *conv, int64_t channels,
     return set_bias(conv, bias);
 }
 
-/* y = (x - mean) / sqrt(var + eps) * gamma + beta, as x * scale + shift. In double: the rounding happens once. */
 bool sy_fuse_read_batch_norm(const struct sy_fuse *f, const struct sy_node *bn, int64_t n,
                              double *scale, double *shift)
 {

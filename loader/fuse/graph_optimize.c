@@ -113,8 +113,8 @@ static sy_fuse_pass *const passes[] = {
     sy_fuse_batch_norms,   sy_fuse_conv_pairs,    sy_fuse_batch_norms, sy_fuse_conv_biases,
     sy_fuse_gelus,         sy_fuse_curves,        sy_fuse_layer_norms, sy_fuse_late_layer_norms,
     sy_fuse_skip_norms,    sy_fuse_matmul_scales, sy_fuse_flat_biases, sy_fuse_matmul_biases,
-    sy_fuse_residuals,     sy_fuse_thin_reshapes, sy_fuse_reshapes,    sy_fuse_noops,
-    sy_fuse_activations,
+    sy_fuse_product_norms, sy_fuse_reshapes,      sy_fuse_noops,       sy_fuse_residuals,
+    sy_fuse_thin_reshapes, sy_fuse_reshapes,      sy_fuse_noops,       sy_fuse_activations,
 };
 
 /* Of sy_graph_fuse: passes, and what the engine must have. */

@@ -4,6 +4,7 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "workers/host/channels_last.h"
 #include "workers/host/program/program_internal.h"
 #include "workers/host/rows/movement.h"
 
@@ -61,6 +62,10 @@ static int build_view(struct sy_program *p)
     int tensor = sy_program_node(p)->outputs[0];
     int64_t dims[SY_MAX_RANK];
     dnnl_memory_desc_t rows;
+    bool built;
+    SY_TRY(sy_channels_last_reshape(p, &built));
+    if (built)
+        return SY_OK;
     if (sy_program_is_param(p, 0)) {
         SY_TRY(sy_program_input_plain(p, 0, &src));
         return copy_view(p, src);
@@ -142,6 +147,10 @@ static int build_transpose(struct sy_program *p)
     struct sy_strided_move move;
     int64_t strides[SY_MAX_RANK];
     int src, dst;
+    bool built;
+    SY_TRY(sy_channels_last_transpose(p, &built));
+    if (built)
+        return SY_OK;
     SY_TRY(sy_program_input_rows(p, 0, &src));
     SY_TRY(sy_program_output_rows(p, 0, src, &dst));
     int rank = p->values[src].rank;

@@ -204,9 +204,43 @@ void sy_row_mean_variance(int64_t images, int64_t groups, int64_t inner, const f
 
 /* ---- batch norm ------------------------------------------------------------------------------------------ */
 
+/* One row of channels: of [rows, channels] each element has a scale of its own. */
+SY_CLONES static void scale_channels(int64_t n, const float *x, const float *scale,
+                                     const float *shift, float *out)
+{
+    for (int64_t i = 0; i < n; i++)
+        out[i] = x[i] * scale[i] + shift[i];
+}
+
+/* Without dimensions behind the channels. The scales of CHANNELS_AT_ONCE are computed once for all rows of a piece. */
+static void batch_norm_rows(int64_t rows, int64_t channels, float epsilon, const float *const *in,
+                            float *out)
+{
+    enum { CHANNELS_AT_ONCE = 512, ROWS_AT_ONCE = 64 };
+    int64_t parts = (channels + CHANNELS_AT_ONCE - 1) / CHANNELS_AT_ONCE,
+            pieces = (rows + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE;
+#pragma omp parallel for schedule(static) if (rows * channels > PARALLEL_FROM)
+    for (int64_t piece = 0; piece < pieces * parts; piece++) {
+        float scale[CHANNELS_AT_ONCE], shift[CHANNELS_AT_ONCE];
+        int64_t first = piece % parts * CHANNELS_AT_ONCE, row = piece / parts * ROWS_AT_ONCE;
+        int64_t n = SY_MIN(channels - first, CHANNELS_AT_ONCE);
+        for (int64_t i = 0; i < n; i++) {
+            scale[i] = in[1][first + i] / sqrtf(in[4][first + i] + epsilon);
+            shift[i] = in[2][first + i] - in[3][first + i] * scale[i];
+        }
+        for (int64_t end = SY_MIN(rows, row + ROWS_AT_ONCE); row < end; row++)
+            scale_channels(n, in[0] + row * channels + first, scale, shift,
+                           out + row * channels + first);
+    }
+}
+
 void sy_row_batch_norm(int64_t batch, int64_t channels, int64_t spatial, float epsilon,
                        const float *const *in, float *out)
 {
+    if (spatial == 1) {
+        batch_norm_rows(batch, channels, epsilon, in, out);
+        return;
+    }
 #pragma omp parallel for schedule(static) if (batch * channels * spatial > PARALLEL_FROM)
     for (int64_t row = 0; row < batch * channels; row++) {
         int64_t c = row % channels;
