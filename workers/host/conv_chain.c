@@ -318,7 +318,12 @@ static dnnl_status_t run_piece(const struct hand *hand, const struct sy_chain_op
         }
         args[n++] = (dnnl_exec_arg_t){names[i], memory[i]};
     }
-    return dnnl_primitive_execute(piece->primitive, chain->streams[hand->thread], n, args);
+    dnnl_status_t status =
+        dnnl_primitive_execute(piece->primitive, chain->streams[hand->thread], n, args);
+    const struct sy_conv_shape *c = &stage->shape;
+    if (status == dnnl_success && sy_conv_activates_late(stage->node, c))
+        sy_conv_activate(pointers[2], op->rows * c->dst[1] * c->dst[3]);
+    return status;
 }
 
 static dnnl_status_t run_band(const struct hand *hand, int band)

@@ -5,6 +5,7 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "workers/host/curve_rows.h"
 #include "workers/host/op_winograd.h"
 
 static const int64_t reference_batches[] = {8, 1, 3}; /* the weights' layout is chosen for them */
@@ -133,6 +134,44 @@ int sy_dnnl_node_attr(const struct sy_node *node, float sum_scale, dnnl_primitiv
     return sy_dnnl_check(status, "fused operations", node->name);
 }
 
+bool sy_conv_activates_late(const struct sy_node *node, const struct sy_conv_shape *c)
+{
+    return node->activation == SY_ACT_GELU_ERF && c->dst_type == dnnl_f32;
+}
+
+static int make_attr(const struct sy_node *node, const struct sy_conv_shape *c,
+                     dnnl_primitive_attr_t *out)
+{
+    struct sy_node bare = *node;
+    if (sy_conv_activates_late(node, c))
+        bare.activation = SY_ACT_NONE;
+    return sy_dnnl_node_attr(&bare, node->residual_input >= 0 ? 1 : 0, out);
+}
+
+void sy_conv_activate(float *x, int64_t n)
+{
+    const struct sy_curve gelu = {.op = SY_OP_GELU};
+    sy_curve_rows(&gelu, n, x, x);
+}
+
+static int run_activation(struct sy_program *p, struct sy_step *step)
+{
+    const struct sy_value *v = &p->values[step->args[0].value];
+    sy_conv_activate(sy_program_pointer(p, step->args[0].value),
+                     (int64_t)(v->bytes / sizeof(float)));
+    return SY_OK;
+}
+
+/* Gelu of 0 is 0: what fills a blocked layout up stays so (P7). */
+int sy_conv_add_activation(struct sy_program *p, int value)
+{
+    struct sy_step *step = sy_program_add_step(p, run_activation, 1);
+    if (!step)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
+    sy_step_set(p, step, 0, 0, value);
+    return SY_OK;
+}
+
 bool sy_conv_has_bias(const struct sy_node *node)
 {
     return node->n_inputs > 2 && node->inputs[2] >= 0 && node->residual_input != 2;
@@ -156,7 +195,7 @@ int sy_conv_make_pd(const struct sy_node *node, const struct sy_conv_shape *c,
                 weights ? weights : &w, sy_conv_has_bias(node) ? &bias : NULL, &dst, c->strides,
                 c->dilations, c->pad_left, c->pad_right),
             node->name);
-    SY_TRY(sy_dnnl_node_attr(node, node->residual_input >= 0 ? 1 : 0, &attr));
+    SY_TRY(make_attr(node, c, &attr));
     dnnl_status_t status = dnnl_primitive_desc_create(out, &desc, attr, sy_dnnl_engine(), NULL);
     dnnl_primitive_attr_destroy(attr);
     return sy_dnnl_check(status, "convolution", node->name);
@@ -257,7 +296,8 @@ int sy_conv_place_output(struct sy_program *p, const dnnl_memory_desc_t *dst, in
     return sy_program_add_reorder(p, residual, *out);
 }
 
-static int build_with(struct sy_program *p, dnnl_primitive_desc_t pd, int weights)
+static int build_with(struct sy_program *p, const struct sy_conv_shape *c,
+                      dnnl_primitive_desc_t pd, int weights)
 {
     const struct sy_node *node = sy_program_node(p);
     dnnl_memory_desc_t src_md = *sy_dnnl_md(pd, dnnl_query_src_md),
@@ -275,7 +315,8 @@ static int build_with(struct sy_program *p, dnnl_primitive_desc_t pd, int weight
     sy_program_set_output(p, 0, dst);
     dnnl_primitive_desc_t own;
     SY_DNNL(dnnl_primitive_desc_clone(&own, pd), node->name);
-    return sy_program_add_primitive(p, own, (const int(*)[2])args, n);
+    SY_TRY(sy_program_add_primitive(p, own, (const int(*)[2])args, n));
+    return sy_conv_activates_late(node, c) ? sy_conv_add_activation(p, dst) : SY_OK;
 }
 
 /* No fast code for the packed layout at this batch size: reorder the weights on each run, if that leads to fast code. */
@@ -331,7 +372,7 @@ static int build_with_computed(struct sy_program *p)
     if (status == SY_OK)
         status = sy_program_add_reorder(p, seen, weights);
     if (status == SY_OK)
-        status = build_with(p, pd, weights);
+        status = build_with(p, &c, pd, weights);
     dnnl_primitive_desc_destroy(pd);
     return status;
 }
@@ -360,7 +401,7 @@ static int build_conv(struct sy_program *p)
     SY_TRY(sy_conv_make_pd(node, &c, &p->values[weights].md, &pd));
     int status = sy_conv_is_reference(pd) ? choose_again(p, &c, &pd, &weights) : SY_OK;
     if (status == SY_OK)
-        status = build_with(p, pd, weights);
+        status = build_with(p, &c, pd, weights);
     dnnl_primitive_desc_destroy(pd);
     return status;
 }

@@ -23,6 +23,12 @@ int sy_conv_make_pd(const struct sy_node *node, const struct sy_conv_shape *c,
                     const dnnl_memory_desc_t *weights, dnnl_primitive_desc_t *out);
 bool sy_conv_is_reference(const_dnnl_primitive_desc_t pd);
 bool sy_conv_has_bias(const struct sy_node *node);
+/* Whether the activation is a pass of its own over the result, which the convolution's primitive leaves to the caller: Gelu, whose fused form
+ * takes oneDNN three times as long as the loops of curve_rows.h. */
+bool sy_conv_activates_late(const struct sy_node *node, const struct sy_conv_shape *c);
+/* That pass: as a step over all of `value`; over n floats. */
+int sy_conv_add_activation(struct sy_program *p, int value);
+void sy_conv_activate(float *x, int64_t n);
 /* The node's fused activation as oneDNN's; dnnl_alg_kind_undef: none. */
 dnnl_alg_kind_t sy_dnnl_activation(const struct sy_node *node, float *alpha, float *beta);
 /* Where the convolution writes: over the residual if nothing else reads it, else over a copy of it. */
