@@ -34,7 +34,7 @@ static bool read_stage(struct sy_program *p, int layer, struct sy_chain_stage *s
     int here = p->layer;
     if (node->op != SY_OP_CONV || !weights ||
         p->graph->tensors[node->inputs[0]].dtype != SY_DTYPE_F32 ||
-        p->graph->tensors[node->inputs[0]].shape.rank != 4 || sy_activation_is_own(node, dnnl_f32))
+        p->graph->tensors[node->inputs[0]].shape.rank != 4)
         return false;
     *stage = (struct sy_chain_stage){.node = node, .bias = -1};
     if (sy_conv_shape_read(p->graph, node, p->batch, &stage->shape) < 0)
@@ -346,7 +346,12 @@ static dnnl_status_t run_piece(const struct hand *hand, const struct sy_chain_op
         }
         args[n++] = (dnnl_exec_arg_t){names[i], memory[i]};
     }
-    return dnnl_primitive_execute(piece->primitive, chain->streams[hand->thread], n, args);
+    dnnl_status_t status =
+        dnnl_primitive_execute(piece->primitive, chain->streams[hand->thread], n, args);
+    const struct sy_conv_shape *c = &stage->shape;
+    if (status == dnnl_success && sy_activation_is_own(stage->node, c->dst_type))
+        sy_conv_activate(pointers[2], op->rows * c->dst[1] * c->dst[3]);
+    return status;
 }
 
 static dnnl_status_t run_band(const struct hand *hand, int band)

@@ -8,6 +8,7 @@
 #include "workers/host/operators/op_blocked.h"
 #include "workers/host/operators/op_depthwise.h"
 #include "workers/host/operators/op_winograd.h"
+#include "workers/host/rows/curve_rows.h"
 
 static const int64_t reference_batches[] = {8, 1, 3}; /* the weights' layout is chosen for them */
 #define N_REFERENCE_BATCHES 3
@@ -206,6 +207,12 @@ int sy_dnnl_node_attr(const struct sy_node *node, dnnl_data_type_t type, float s
         status = dnnl_primitive_attr_set_post_ops(*out, ops);
     dnnl_post_ops_destroy(ops);
     return sy_dnnl_check(status, "fused operations", node->name);
+}
+
+void sy_conv_activate(float *x, int64_t n)
+{
+    const struct sy_curve gelu = {.op = SY_OP_GELU};
+    sy_curve_rows(&gelu, n, x, x);
 }
 
 bool sy_conv_has_bias(const struct sy_node *node)

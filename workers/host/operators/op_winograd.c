@@ -6,6 +6,7 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "workers/host/operators/op_blocked.h"
 #include "workers/host/products/winograd.h"
 
 struct winograd_step {
@@ -187,5 +188,7 @@ int sy_winograd_build(struct sy_program *p, const struct sy_conv_shape *c, bool 
     uint64_t floats = (uint64_t)sy_winograd_scratch_floats(&s.shape, s.n_threads);
     p->scratch_bytes = SY_MAX(p->scratch_bytes, floats * sizeof(float));
     SY_TRY(add_step(p, run_winograd, &s));
+    if (sy_activation_is_own(node, c->dst_type))
+        return sy_program_add_activation(p, s.dst);
     return limits_do ? SY_OK : add_activation(p, s.dst);
 }

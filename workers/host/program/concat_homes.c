@@ -102,7 +102,4 @@ void sy_concat_homes_find(const struct sy_graph *graph, const struct sy_layer *l
             *home = (struct sy_concat_home){.root = node->outputs[0]};
         find_parts(&s, l);
     }
-    for (int t = 0; t < graph->n_tensors; t++)
-        if (homes[t].root == t && !homes[t].joined) /* an ordinary concatenation */
-            homes[t].root = -1;
 }

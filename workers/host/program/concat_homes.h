@@ -15,7 +15,7 @@
 
 /* Of a tensor that a Concat makes. */
 struct sy_concat_home {
-    int root;      /* the tensor that holds it; itself for a root; -1: it is in no group */
+    int root;      /* the tensor that holds it; itself for a root; -1: no such Concat makes it */
     int64_t first; /* its first channel there */
     bool joined;   /* of a root: others are part of it */
 };

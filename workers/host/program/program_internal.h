@@ -160,8 +160,12 @@ void sy_program_dims(const struct sy_program *p, int tensor,
 /* ---- concatenations that grow (program_parts.c) ---- */
 /* Fills p->homes and p->parts. */
 int sy_program_plan_parts(struct sy_program *p);
-/* Concat of channels that has a place in its group's value: what is not there yet is copied there. *built false: it has none. */
+/* Concat of channels: what is not in its group's value yet is copied there. *built false: another one, or row-major ones by itself. */
 int sy_program_add_part(struct sy_program *p, bool *built);
+/* The node's output is channels [first, ...) of `value`, which stay there. */
+int sy_program_show_part(struct sy_program *p, int output, int value, int64_t first);
+/* Whether channels of `value`, so many of each, can be shown in its layout. Row-major ones are not: what reads them copies as fast. */
+bool sy_program_shows_parts(const struct sy_program *p, int value, const int64_t *channels, int n);
 /* The node's input `input` as a part of a larger value, which is named by this layer; false: it is no part. */
 bool sy_program_input_part(struct sy_program *p, int input, struct sy_part *out);
 /* A pending value is asked for: copied into bytes of its own. */

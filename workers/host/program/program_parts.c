@@ -62,21 +62,23 @@ static int add_copy(struct sy_program *p, const struct copy *copy, int from, int
                                (int)(sizeof *copy / sizeof(int64_t)));
 }
 
-/* All of `tensor` and channels [first, ...) of `whole`, a value of that layout: the copy from there, or to there. */
+/* Of `tensor`, from where it is (all of a value, or a part) to where it goes, in values of this layout. */
 static struct copy plan_copy(const struct sy_program *p, int tensor, enum sy_channel_layout layout,
-                             int whole, int64_t first, bool to_whole)
+                             struct sy_part from, struct sy_part to)
 {
-    struct sy_channel_rows part, dense;
-    int64_t dims[SY_MAX_RANK], at, zero;
+    struct sy_channel_rows target;
+    struct copy copy;
+    int64_t dims[SY_MAX_RANK];
     int rank = p->graph->tensors[tensor].shape.rank;
     sy_program_dims(p, tensor, dims);
-    sy_channel_layout_rows(layout, rank, dims, p->values[whole].dims[1], first, &part, &at);
-    sy_channel_layout_rows(layout, rank, dims, dims[1], 0, &dense, &zero);
-    struct sy_channel_rows rows = to_whole ? dense : part, *to = to_whole ? &part : &dense;
-    rows.to_image = to->to_image;
-    rows.to_block = to->to_block;
-    rows.to_pixel = to->to_pixel;
-    return (struct copy){rows, to_whole ? 0 : at, to_whole ? at : 0};
+    sy_channel_layout_rows(layout, rank, dims, p->values[from.value].dims[1], from.first,
+                           &copy.rows, &copy.from);
+    sy_channel_layout_rows(layout, rank, dims, p->values[to.value].dims[1], to.first, &target,
+                           &copy.to);
+    copy.rows.to_image = target.to_image;
+    copy.rows.to_block = target.to_block;
+    copy.rows.to_pixel = target.to_pixel;
+    return copy;
 }
 
 int sy_program_fetch(struct sy_program *p, int tensor)
@@ -90,7 +92,7 @@ int sy_program_fetch(struct sy_program *p, int tensor)
     SY_TRY(sy_channel_layout_md(layout, p->graph->tensors[tensor].shape.rank, dims, &md));
     SY_TRY(sy_program_new_laid_out(p, tensor, &md, &out));
     p->native[tensor] = out;
-    const struct copy copy = plan_copy(p, tensor, layout, part.value, part.first, false);
+    const struct copy copy = plan_copy(p, tensor, layout, part, (struct sy_part){.value = out});
     return add_copy(p, &copy, part.value, out);
 }
 
@@ -140,7 +142,7 @@ static enum sy_channel_layout choose_layout(const struct sy_program *p, int root
     return chosen;
 }
 
-/* Made by the first layer that writes there. */
+/* Made by the first layer that writes there. -1: a Concat by itself of row-major inputs. */
 static int take_root(struct sy_program *p, int root, int *out)
 {
     int64_t dims[SY_MAX_RANK];
@@ -148,9 +150,11 @@ static int take_root(struct sy_program *p, int root, int *out)
     *out = p->parts[root].value;
     if (*out >= 0)
         return SY_OK;
+    enum sy_channel_layout layout = choose_layout(p, root);
+    if (layout == SY_CHANNELS_ROWS && !p->homes[root].joined)
+        return SY_OK;
     sy_program_dims(p, root, dims);
-    SY_TRY(sy_channel_layout_md(choose_layout(p, root), p->graph->tensors[root].shape.rank, dims,
-                                &md));
+    SY_TRY(sy_channel_layout_md(layout, p->graph->tensors[root].shape.rank, dims, &md));
     SY_TRY(sy_program_new_laid_out(p, root, &md, out));
     p->parts[root] = (struct sy_part){.value = *out};
     return SY_OK;
@@ -158,40 +162,68 @@ static int take_root(struct sy_program *p, int root, int *out)
 
 /* ---- Concat ---------------------------------------------------------------------------------------------------- */
 
-/* Input `input` to channels [first, ...) of the group, unless it is there. */
-static int add_input(struct sy_program *p, int input, int root, int64_t first)
+/* Input `input` in this layout: a part of another value of that layout, or all of one. */
+static int take_input(struct sy_program *p, int input, enum sy_channel_layout layout,
+                      struct sy_part *from)
 {
-    int tensor = sy_program_node(p)->inputs[input], from;
-    struct sy_part *part = &p->parts[tensor];
-    enum sy_channel_layout layout = sy_channel_layout_of(&p->values[root]);
     int64_t dims[SY_MAX_RANK];
     dnnl_memory_desc_t md;
-    if (part->value == root && part->first == first)
+    int tensor = sy_program_node(p)->inputs[input];
+    if (sy_program_input_part(p, input, from) &&
+        sy_channel_layout_of(&p->values[from->value]) == layout)
         return SY_OK;
     sy_program_dims(p, tensor, dims);
     SY_TRY(sy_channel_layout_md(layout, p->graph->tensors[tensor].shape.rank, dims, &md));
-    SY_TRY(sy_program_input_as(p, input, &md, &from));
-    const struct copy copy = plan_copy(p, tensor, layout, root, first, true);
-    SY_TRY(add_copy(p, &copy, from, root));
-    if (part->value < 0 && !sy_program_is_param(p, input))
-        *part = (struct sy_part){root, first};
+    *from = (struct sy_part){.first = 0};
+    return sy_program_input_as(p, input, &md, &from->value);
+}
+
+/* Input `input` to channels [first, ...) of the group, unless it is there. */
+static int add_input(struct sy_program *p, int input, int root, int64_t first)
+{
+    int tensor = sy_program_node(p)->inputs[input];
+    enum sy_channel_layout layout = sy_channel_layout_of(&p->values[root]);
+    const struct sy_part to = {root, first};
+    struct sy_part from;
+    if (p->parts[tensor].value == root && p->parts[tensor].first == first)
+        return SY_OK;
+    SY_TRY(take_input(p, input, layout, &from));
+    const struct copy copy = plan_copy(p, tensor, layout, from, to);
+    SY_TRY(add_copy(p, &copy, from.value, root));
+    if (p->parts[tensor].value < 0 && !sy_program_is_param(p, input))
+        p->parts[tensor] = to;
     return SY_OK;
 }
 
-/* The node's output, which looks as it will when it is fetched. */
-static int add_pending(struct sy_program *p, int tensor, int root)
+int sy_program_show_part(struct sy_program *p, int output, int value, int64_t first)
 {
     int64_t dims[SY_MAX_RANK];
     dnnl_memory_desc_t md;
-    int out;
+    int tensor = sy_program_node(p)->outputs[output], out;
     sy_program_dims(p, tensor, dims);
-    SY_TRY(sy_channel_layout_md(sy_channel_layout_of(&p->values[root]),
+    SY_TRY(sy_channel_layout_md(sy_channel_layout_of(&p->values[value]),
                                 p->graph->tensors[tensor].shape.rank, dims, &md));
     SY_TRY(sy_program_new_laid_out(p, tensor, &md, &out));
     p->values[out].pending = true;
     p->values[out].bytes = 0;
-    sy_program_set_output(p, 0, out);
+    sy_program_touch(p, value);
+    p->parts[tensor] = (struct sy_part){value, first};
+    sy_program_set_output(p, output, out);
     return SY_OK;
+}
+
+bool sy_program_shows_parts(const struct sy_program *p, int value, const int64_t *channels, int n)
+{
+    const struct sy_value *v = &p->values[value];
+    enum sy_channel_layout layout = sy_channel_layout_of(v);
+    int64_t first = 0;
+    bool fits = layout > SY_CHANNELS_ROWS && v->place == SY_IN_WORKSPACE;
+    for (int i = 0; fits && i < n; i++) {
+        fits = sy_channel_layout_fits(layout, channels[i]) &&
+               (first == 0 || sy_channel_layout_fits(layout, first));
+        first += channels[i];
+    }
+    return fits;
 }
 
 int sy_program_add_part(struct sy_program *p, bool *built)
@@ -204,15 +236,16 @@ int sy_program_add_part(struct sy_program *p, bool *built)
     if (!*built)
         return SY_OK;
     SY_TRY(take_root(p, home.root, &root));
+    *built = root >= 0;
+    if (!*built)
+        return SY_OK;
     for (int i = 0; i < node->n_inputs; i++) {
         SY_TRY(add_input(p, i, root, first));
         first += p->graph->tensors[node->inputs[i]].shape.dims[1].fixed;
     }
+    if (tensor != home.root)
+        return sy_program_show_part(p, 0, root, home.first);
     sy_program_touch(p, root);
-    p->parts[tensor] = (struct sy_part){root, home.first};
-    if (tensor == home.root) {
-        sy_program_set_output(p, 0, root);
-        return SY_OK;
-    }
-    return add_pending(p, tensor, root);
+    sy_program_set_output(p, 0, root);
+    return SY_OK;
 }

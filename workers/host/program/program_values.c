@@ -243,7 +243,7 @@ static bool is_needed(const struct sy_program *p, int tensor, int root, int but_
     bool here = (p->native[tensor] >= 0 && p->values[p->native[tensor]].root == root) ||
                 (p->plain[tensor] >= 0 && p->values[p->plain[tensor]].root == root) ||
                 (p->narrow[tensor] >= 0 && p->values[p->narrow[tensor]].root == root) ||
-                p->parts[tensor].value == root;
+                (p->parts[tensor].value >= 0 && p->values[p->parts[tensor].value].root == root);
     if (!here)
         return false;
     for (int i = 0; i < node->n_inputs; i++)
