@@ -188,6 +188,7 @@ static const struct schema schemas[SY_OP_COUNT] = {
     [SY_OP_SEQUENCE_MAP] = {1, MANY, MANY, "body=g"},
     [SY_OP_DEFORM_CONV] = {3, 5, 1,
                            "dilations=I group=i kernel_shape=I offset_group=i pads=I strides=I"},
+    [SY_OP_SWIGLU] = {2, 2, 1, "alpha=f"},
     [SY_OP_CENTER_CROP_PAD] = {2, 2, 1, "axes=I"},
     [SY_OP_STEP_ADAGRAD] = {3, MANY, MANY, "decay_factor=f epsilon=f norm_coefficient=f"},
     [SY_OP_STEP_ADAM] = {3, MANY, MANY,
