@@ -190,6 +190,8 @@ const char *sy_shape_text(const struct sy_shape *shape, char *buffer, size_t byt
     X(ARG_MAX, "ArgMax") \
     X(ARG_MIN, "ArgMin") \
     X(CUM_SUM, "CumSum") \
+    X(CUM_PROD, "CumProd") \
+    X(BIT_CAST, "BitCast") \
     X(GATHER_ELEMENTS, "GatherElements") \
     X(GATHER_ND, "GatherND") \
     X(SCATTER_ELEMENTS, "ScatterElements") \

@@ -128,6 +128,8 @@ static const struct schema schemas[SY_OP_COUNT] = {
     [SY_OP_REDUCE_SUM_SQUARE] = {1, 2, 1, "axes=I keepdims=i noop_with_empty_axes=i"},
     [SY_OP_ARG_MAX] = {1, 1, 1, "axis=i keepdims=i select_last_index=i"},
     [SY_OP_ARG_MIN] = {1, 1, 1, "axis=i keepdims=i select_last_index=i"},
+    [SY_OP_CUM_PROD] = {2, 2, 1, "exclusive=i reverse=i"},
+    [SY_OP_BIT_CAST] = {1, 1, 1, "to=i"},
     [SY_OP_CUM_SUM] = {2, 2, 1, "exclusive=i reverse=i"},
     [SY_OP_GATHER_ELEMENTS] = {2, 2, 1, "axis=i"},
     [SY_OP_GATHER_ND] = {2, 2, 1, "batch_dims=i"},
