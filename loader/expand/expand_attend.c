@@ -283,5 +283,16 @@ static int expand_tensor_scatter(struct sy_expand *e)
     return e->status;
 }
 
+static int expand_swiglu(struct sy_expand *e)
+{
+    int gate = SY_EXPAND(e, SWISH, sy_expand_input(e, 0));
+    sy_expand_pass(e, "alpha");
+    sy_expand_result(e, 0, SY_EXPAND(e, MUL, gate, sy_expand_input(e, 1)));
+    return e->status;
+}
+
 const struct sy_expander_line sy_expanders_attend[] = {
-    {SY_OP_ONNX_ATTENTION, expand_attend}, {SY_OP_TENSOR_SCATTER, expand_tensor_scatter}, {0}};
+    {SY_OP_SWIGLU, expand_swiglu},
+    {SY_OP_ONNX_ATTENTION, expand_attend},
+    {SY_OP_TENSOR_SCATTER, expand_tensor_scatter},
+    {0}};

@@ -313,15 +313,17 @@ static int expand_blocked_quantize(struct sy_expand *e)
                   to = sy_expand_input(e, 2) >= 0
                            ? sy_expand_dtype(e, 2)
                            : (enum sy_dtype)sy_node_int(e->node, "output_dtype", SY_DTYPE_U8);
-    if ((to != SY_DTYPE_U8 && to != SY_DTYPE_I8) ||
+    bool is_signed = to == SY_DTYPE_I8 || to == SY_DTYPE_I16;
+    double steps = sy_dtype_bytes(to) == 1 ? 256 : 65536;
+    if ((!is_signed && to != SY_DTYPE_U8 && to != SY_DTYPE_U16) ||
         (sy_expand_tensor(e, 2) && sy_expand_tensor(e, 2)->is_four_bits))
         return sy_expand_fail(e, SY_EUNSUPPORTED, "results of element type %d, or 4 bits", (int)to);
     int x = sy_expand_reshape(e, sy_expand_input(e, 0), b.cut, b.rank + 1);
     x = SY_EXPAND(e, ROUND, SY_EXPAND(e, DIV, x, of_block(e, &b, 1)));
     if (sy_expand_input(e, 2) >= 0)
         x = SY_EXPAND(e, ADD, x, sy_expand_cast(e, of_block(e, &b, 2), dtype));
-    int low = sy_expand_number(e, dtype, to == SY_DTYPE_I8 ? -128 : 0),
-        high = sy_expand_number(e, dtype, to == SY_DTYPE_I8 ? 127 : 255);
+    int low = sy_expand_number(e, dtype, is_signed ? -steps / 2 : 0),
+        high = sy_expand_number(e, dtype, is_signed ? steps / 2 - 1 : steps - 1);
     x = sy_expand_cast(e, SY_EXPAND(e, CLIP, x, low, high), to);
     sy_expand_result(e, 0, sy_expand_reshape(e, x, b.flat, b.rank));
     return e->status;

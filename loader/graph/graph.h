@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #define SY_MAX_RANK    8
-#define SY_MAX_SYMBOLS 8   /* of a graph */
+#define SY_MAX_SYMBOLS 16  /* of a graph: a sequence that comes in has two or three */
 #define SY_MAX_ENDS    256 /* inputs, or outputs, of a model */
 #define SY_LOOP_MOST_TRIPS \
     (1 << 24) /* of a run's loops together: what does not end is an error, not a hang */
@@ -190,6 +190,8 @@ const char *sy_shape_text(const struct sy_shape *shape, char *buffer, size_t byt
     X(ARG_MAX, "ArgMax") \
     X(ARG_MIN, "ArgMin") \
     X(CUM_SUM, "CumSum") \
+    X(CUM_PROD, "CumProd") \
+    X(BIT_CAST, "BitCast") \
     X(GATHER_ELEMENTS, "GatherElements") \
     X(GATHER_ND, "GatherND") \
     X(SCATTER_ELEMENTS, "ScatterElements") \
@@ -295,6 +297,7 @@ const char *sy_shape_text(const struct sy_shape *shape, char *buffer, size_t byt
     X(OPTIONAL_GET_ELEMENT, "OptionalGetElement") \
     X(LIST_OF_PARTS, "switchyard.ListOfParts") /* a sequence or an optional from the tensors that stand for it outside (list_ends.h) */ \
     X(PARTS_OF_LIST, "switchyard.PartsOfList") /* the other way */ \
+    X(SWIGLU, "SwiGLU") \
     X(DEFORM_CONV, "DeformConv") \
     X(CENTER_CROP_PAD, "CenterCropPad") \
     X(STEP_ADAGRAD, "ai.onnx.preview.training.Adagrad") \

@@ -122,6 +122,11 @@ int sy_graph_open_strings(struct sy_graph *graph)
     uint64_t bytes = own_bytes(graph, &some);
     if (!some)
         return SY_OK;
+    if (sy_graph_string_size(graph) < 0 && graph->n_symbols >= SY_MAX_SYMBOLS)
+        return sy_error_set(SY_EUNSUPPORTED,
+                            "%d sizes are open, beside strings %d may be; give some their numbers "
+                            "(import --dim %.80s=SIZE)",
+                            graph->n_symbols, SY_MAX_SYMBOLS - 1, graph->symbols[0].name);
     SY_TRY(sy_graph_add_symbol(graph, SY_STRING_SIZE, 1, 0, &size));
     graph->symbols[sy_graph_string_size(graph)].usual = round_up(bytes);
     return SY_OK;

@@ -8,7 +8,7 @@
 #include "runtime/base/printable.h"
 #include "runtime/base/status.h"
 
-enum { MAX_NAME = 1024, MAX_SYMBOL_NAME = 256 };
+enum { MAX_NAME = 1024, MAX_SYMBOL_NAME = 256, MOST_BATCHES = 4, MOST_NUMBERED = 8 };
 
 /* A negative number (Paddle writes -1) stands for no number. */
 static bool is_open(const Onnx__TensorShapeProto__Dimension *dim)
@@ -113,7 +113,7 @@ static bool is_other_batch(const struct sy_onnx_reader *r, const char *input, co
         first_input = first_input ? first_input : sy_onnx_text(info->name);
         n_others += strcmp(own, first) != 0 || own[0] == '\0';
     }
-    if (!first || n_others > SY_MAX_SYMBOLS / 2 || n_others + n_open > SY_MAX_SYMBOLS)
+    if (!first || n_others > MOST_BATCHES || n_others + n_open > MOST_NUMBERED)
         return false;
     return name[0] == '\0' ? strcmp(first_input, input) != 0 : strcmp(first, name) != 0;
 }

@@ -141,7 +141,7 @@ sy_infer_rule sy_rule_string_normalizer, sy_rule_string_concat, sy_rule_string_p
     sy_rule_trees;                                       /* shape_learn.c */
 sy_infer_rule sy_rule_if, sy_rule_loop, sy_rule_numbers; /* shape_control.c */
 sy_infer_rule sy_rule_same, sy_rule_broadcast, sy_rule_cast, sy_rule_clip, sy_rule_test,
-    sy_rule_dropout; /* shape_elementwise.c */
+    sy_rule_bit_cast, sy_rule_dropout; /* shape_elementwise.c */
 sy_infer_rule sy_rule_arg, sy_rule_cum_sum, sy_rule_top_k, sy_rule_unique, sy_rule_non_zero,
     sy_rule_compress, sy_rule_gather_elements, sy_rule_gather_nd, sy_rule_scatter, sy_rule_one_hot,
     sy_rule_reverse_sequence; /* shape_index.c */

@@ -189,6 +189,20 @@ static int keep_dropout(struct sy_infer *in, struct sy_node *node)
     return sy_infer_same(in, node);
 }
 
+int sy_rule_bit_cast(struct sy_infer *in, struct sy_node *node)
+{
+    const struct sy_tensor *x;
+    enum sy_dtype to = (enum sy_dtype)sy_node_int(node, "to", SY_DTYPE_NONE);
+    SY_TRY(sy_infer_need(in, node, 0, &x));
+    if (to == SY_DTYPE_STRING || x->dtype == SY_DTYPE_STRING || sy_dtype_bytes(to) == 0 ||
+        sy_dtype_bytes(to) != sy_dtype_bytes(x->dtype))
+        return sy_infer_fail(node, SY_EUNSUPPORTED, "element type %d to %d", (int)x->dtype,
+                             (int)to);
+    struct sy_shape shape = x->shape;
+    sy_infer_set(in, node, 0, to, &shape);
+    return SY_OK;
+}
+
 int sy_rule_dropout(struct sy_infer *in, struct sy_node *node)
 {
     const struct sy_tensor *x;

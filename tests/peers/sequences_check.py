@@ -50,6 +50,9 @@ def models(folder):
     other = h.make_graph([h.make_node("Constant", [], ["e"], value=h.make_tensor("v", T.FLOAT, [3], [7, 8, 9]))], "else", [], [tensor("e", T.FLOAT, [3])])
     write_model(folder, "maybe", [h.make_node("OptionalHasElement", ["o"], ["c"]), h.make_node("If", ["c"], ["y"], then_branch=then, else_branch=other),
                                   h.make_node("Identity", ["o"], ["p"])], [optional("o", [3])], [tensor("y", T.FLOAT, [3]), optional("p", [3])])
+    lengths = [h.make_node("SequenceLength", [x], ["n" + x]) for x in "abcd"]
+    write_model(folder, "four", lengths + [h.make_node("Add", ["na", "nb"], ["ab"]), h.make_node("Add", ["nc", "nd"], ["cd"]), h.make_node("Mul", ["ab", "cd"], ["n"])],
+                [sequence(x, None) for x in "abcd"], [tensor("n", T.INT64, [])])
     write_model(folder, "maybe_many", [h.make_node("Identity", ["o"], ["p"]), h.make_node("OptionalHasElement", ["o"], ["c"])],
                 [optional("o", None, of_sequence=True)], [optional("p", None, of_sequence=True), tensor("c", T.BOOL, [])])
 
@@ -150,6 +153,15 @@ def test_any_lists(server):
             got = client.infer("maybe_many", parts)
             assert got["c"] == has and got["p.has_value"] == has
             check_list(got, "p", held)
+
+
+def test_many_lists(server):
+    """Twelve sizes that a request chooses."""
+    parts = {}
+    for name, n in zip("abcd", (2, 0, 3, 1)):
+        parts |= parts_of(name, [np.ones((2, 3), np.float32)] * n)
+    for infer in ways(server):
+        assert infer("four", parts)["n"] == (2 + 0) * (3 + 1)
 
 
 def test_what_does_not_fit(server):

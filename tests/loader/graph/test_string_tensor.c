@@ -1,7 +1,9 @@
 /* Strings: blocks as the protocol has them, the run's heap, tables of keys, case. Against plain loops. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "loader/graph/graph_internal.h"
 #include "loader/graph/string_tensor.h"
 #include "runtime/base/status.h"
 #include "workers/host/base/key_map.h"
@@ -209,6 +211,27 @@ static void steps_of_a_run(void **state)
     sy_pattern_destroy(p);
 }
 
+/* The heap's size is one of those that a graph may have. */
+static void sizes_beside_strings(void **state)
+{
+    struct sy_graph *g;
+    struct sy_dim dim;
+    int tensor;
+    (void)state;
+    assert_int_equal(sy_graph_create("g", &g), SY_OK);
+    assert_int_equal(sy_graph_add_tensor(g, "t", SY_DTYPE_STRING, NULL, &tensor), SY_OK);
+    for (int i = 0; i < SY_MAX_SYMBOLS; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "size %d", i);
+        assert_int_equal(sy_graph_add_symbol(g, name, 1, 0, &dim), SY_OK);
+    }
+    assert_int_equal(sy_graph_open_strings(g), SY_EUNSUPPORTED);
+    free(g->symbols[--g->n_symbols].name);
+    assert_int_equal(sy_graph_open_strings(g), SY_OK);
+    assert_int_equal(sy_graph_string_size(g), SY_MAX_SYMBOLS - 1);
+    sy_graph_free(g);
+}
+
 int main(void)
 {
     chance = seed_of_run(20261125);
@@ -219,6 +242,7 @@ int main(void)
         cmocka_unit_test(case_of_text),
         cmocka_unit_test(patterns),
         cmocka_unit_test(steps_of_a_run),
+        cmocka_unit_test(sizes_beside_strings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

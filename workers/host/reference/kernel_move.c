@@ -460,6 +460,22 @@ static int check_blocks(const struct sy_call *call)
     {                              \
         SY_ANY_MOVED, SY_ANY_INDEX \
     }
+static int run_bits(const struct sy_call *call)
+{
+    size_t bytes = (size_t)call->in[0].n * sy_dtype_bytes(call->in[0].dtype);
+    if (bytes > 0)
+        memcpy(call->out[0].data, call->in[0].data, bytes);
+    return SY_OK;
+}
+
+static int check_bits(const struct sy_call *call)
+{
+    const struct sy_array *x = &call->in[0], *y = &call->out[0];
+    return sy_dtype_bytes(x->dtype) == sy_dtype_bytes(y->dtype) && sy_array_same_dims(x, y)
+               ? SY_OK
+               : sy_kernel_refuse(call, "a result of another size");
+}
+
 const struct sy_kernel sy_kernels_move[] = {
     {SY_OP_RUN_RESHAPE, run_reshape, OPERANDS, check_view, NULL},
     {SY_OP_RUN_SQUEEZE, run_squeeze, OPERANDS, check_view, NULL},
@@ -475,6 +491,7 @@ const struct sy_kernel sy_kernels_move[] = {
     {SY_OP_PAD, run_pad, {SY_ANY_TYPE}, check_pad, scratch_pick},
     {SY_OP_TILE, run_tile, OPERANDS, check_tile, scratch_pick},
     {SY_OP_TRILU, run_trilu, OPERANDS, check_trilu, NULL},
+    {SY_OP_BIT_CAST, run_bits, {SY_ANY_TYPE}, check_bits, NULL},
     {SY_OP_EYE_LIKE, run_eye_like, {SY_ANY_TYPE}, check_eye_like, NULL},
     {SY_OP_RANGE, run_range, {SY_ANY_NUMBER, SY_AS_FIRST}, check_range, NULL},
     {SY_OP_DEPTH_TO_SPACE, run_blocks, {SY_ANY_TYPE}, check_blocks, NULL},

@@ -236,18 +236,23 @@ static int run_cum_sum(const struct sy_call *call)
     struct lines l = lines_of(x, (int)axis);
     bool exclusive = sy_node_int(call->node, "exclusive", 0) != 0,
          backward = sy_node_int(call->node, "reverse", 0) != 0, floats = sy_is_float(x->dtype);
-    if (x->n == 0 ||
+    bool multiplies = call->node->op == SY_OP_CUM_PROD;
+    if (x->n == 0)
+        return SY_OK;
+    if (!multiplies &&
         scan_rows(call, &(struct sy_scan){l.count / l.step, l.length, l.step, backward, exclusive}))
         return SY_OK;
     for (int64_t k = 0; k < l.count; k++) {
-        int64_t start = line_start(&l, k), whole = 0;
-        double sum = 0;
+        int64_t start = line_start(&l, k), whole = multiplies;
+        double sum = multiplies;
         for (int64_t i = 0; i < l.length; i++) {
             int64_t at = start + (backward ? l.length - 1 - i : i) * l.step;
             double before = sum;
             int64_t whole_before = whole;
-            sum += floats ? sy_get(x, at) : 0;
-            whole = (int64_t)((uint64_t)whole + (uint64_t)(floats ? 0 : sy_get_int(x, at)));
+            double value = floats ? sy_get(x, at) : 0;
+            uint64_t number = (uint64_t)(floats ? 0 : sy_get_int(x, at));
+            sum = multiplies ? sum * value : sum + value;
+            whole = (int64_t)(multiplies ? (uint64_t)whole * number : (uint64_t)whole + number);
             if (floats)
                 sy_put(&call->out[0], at, exclusive ? before : sum);
             else
@@ -512,6 +517,7 @@ const struct sy_kernel sy_kernels_reduce[] = {
     REDUCE(SY_OP_REDUCE_SUM_SQUARE),
     {SY_OP_ARG_MAX, run_arg, {SY_ANY_NUMBER}, check_arg, NULL},
     {SY_OP_ARG_MIN, run_arg, {SY_ANY_NUMBER}, check_arg, NULL},
+    {SY_OP_CUM_PROD, run_cum_sum, {SY_ANY_NUMBER, SY_ANY_INDEX}, check_cum_sum, NULL},
     {SY_OP_CUM_SUM, run_cum_sum, {SY_ANY_NUMBER, SY_ANY_INDEX}, check_cum_sum, NULL},
     {SY_OP_TOP_K, run_top_k, {SY_ANY_NUMBER, SY_ANY_INDEX}, check_top_k, scratch_top_k},
     {SY_OP_UNIQUE, run_unique, {SY_ANY_MOVED}, check_unique, scratch_unique},
