@@ -3,12 +3,14 @@
 
 #include <pcre2.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "runtime/base/status.h"
 #include "workers/host/base/strings.h"
 
 #define MOST_STEPS 10000000u /* from one beginning of a match */
 #define MOST_HEAP  65536u    /* KiB */
+#define KEPT       16        /* patterns that nobody uses; a model has one or two */
 
 enum { BYTES_A_STEP = 16 }; /* that an item of a pattern runs over in the time of a step */
 
@@ -17,6 +19,8 @@ struct sy_pattern {
     pcre2_match_data *match;
     pcre2_match_context *limits;
     size_t at; /* where the matcher was last */
+    bool whole;
+    char *text;
 };
 
 /* Called before each item of the pattern: PCRE2's own limit is of one beginning of a match, of which there are as many as bytes. */
@@ -28,13 +32,47 @@ static int count_step(pcre2_callout_block *block, void *ctx)
     return sy_strings_spend(1 + moved / BYTES_A_STEP) < 0 ? PCRE2_ERROR_CALLOUT : 0;
 }
 
+/* Patterns that nobody uses: a run of a text model takes its own from here, where compiling took a third of a short run. Of one thread; full, the places are
+ * taken in turn. */
+static _Thread_local struct {
+    struct sy_pattern *kept[KEPT];
+    unsigned next;
+} unused;
+
+static void free_pattern(struct sy_pattern *p)
+{
+    if (!p)
+        return;
+    pcre2_match_context_free(p->limits);
+    pcre2_match_data_free(p->match);
+    pcre2_code_free(p->code);
+    free(p->text);
+    free(p);
+}
+
+static struct sy_pattern *take_unused(const char *text, bool whole)
+{
+    for (int i = 0; i < KEPT; i++) {
+        struct sy_pattern *p = unused.kept[i];
+        if (!p || p->whole != whole || strcmp(p->text, text) != 0)
+            continue;
+        unused.kept[i] = NULL;
+        return p;
+    }
+    return NULL;
+}
+
 int sy_pattern_create(const char *pattern, bool whole, struct sy_pattern **out)
 {
     int error = 0;
     PCRE2_SIZE at = 0;
+    if ((*out = take_unused(pattern, whole)) != NULL)
+        return SY_OK;
     struct sy_pattern *p = calloc(1, sizeof *p);
     if (!p)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a pattern");
+    p->whole = whole;
+    p->text = strdup(pattern);
     p->code = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED,
                             PCRE2_UTF | PCRE2_AUTO_CALLOUT |
                                 (whole ? PCRE2_ANCHORED | PCRE2_ENDANCHORED : 0),
@@ -42,14 +80,14 @@ int sy_pattern_create(const char *pattern, bool whole, struct sy_pattern **out)
     if (!p->code) {
         PCRE2_UCHAR why[120];
         pcre2_get_error_message(error, why, sizeof why);
-        sy_pattern_destroy(p);
+        free_pattern(p);
         return sy_error_set(SY_EUNSUPPORTED, "pattern '%.80s', character %zu: %s", pattern, at,
                             (const char *)why);
     }
     p->match = pcre2_match_data_create_from_pattern(p->code, NULL);
     p->limits = pcre2_match_context_create(NULL);
-    if (!p->match || !p->limits) {
-        sy_pattern_destroy(p);
+    if (!p->match || !p->limits || !p->text) {
+        free_pattern(p);
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a pattern");
     }
     pcre2_set_match_limit(p->limits, MOST_STEPS);
@@ -61,12 +99,15 @@ int sy_pattern_create(const char *pattern, bool whole, struct sy_pattern **out)
 
 void sy_pattern_destroy(struct sy_pattern *p)
 {
+    int at = 0;
     if (!p)
         return;
-    pcre2_match_context_free(p->limits);
-    pcre2_match_data_free(p->match);
-    pcre2_code_free(p->code);
-    free(p);
+    while (at < KEPT && unused.kept[at])
+        at++;
+    if (at == KEPT)
+        at = (int)(unused.next++ % KEPT);
+    free_pattern(unused.kept[at]);
+    unused.kept[at] = p;
 }
 
 int sy_pattern_find(struct sy_pattern *p, const char *text, size_t bytes, size_t from, bool *found,
