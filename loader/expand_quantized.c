@@ -207,8 +207,8 @@ static int recurrent_weights(struct sy_expand *e, int w, int scale, int *out, fl
     float *wide;
     *steps = NULL;
     SY_TRY(read_weights(e, w, scale, &from));
-    const int64_t rows = from.directions * from.columns, dims[] = {from.directions, from.columns,
-                                                                   from.depth};
+    const int64_t rows = from.directions * from.columns,
+                  dims[] = {from.directions, from.columns, from.depth};
     SY_TRY(sy_graph_alloc((size_t)(rows * from.depth), sizeof *wide, &wide));
     int status = sy_graph_alloc((size_t)rows, sizeof **steps, steps);
     if (status == SY_OK) {

@@ -62,10 +62,10 @@ sy_fuse_pass sy_fuse_curves, sy_fuse_swishes;                                   
 /* fuse_depthwise.c: Conv [N, C, L] of C groups -> Reshape, Conv [N, C, L, 1], Reshape. oneDNN has its fast loops for two dimensions only, along the
  * first of them (256 channels of 400 with kernels of 31: 0.3 ms beside 3.3). */
 sy_fuse_pass sy_fuse_depthwise_lines;
-sy_fuse_pass sy_fuse_gated_activations;                                    /* fuse_matmul.c */
+sy_fuse_pass sy_fuse_gated_activations; /* fuse_matmul.c */
 sy_fuse_pass sy_fuse_int8_products, sy_fuse_int8_sums, sy_fuse_int8_moves,
-    sy_fuse_int8_recurrences; /* fuse_int8*.c */
-sy_fuse_pass sy_fuse_attention;                                            /* fuse_attention.c */
+    sy_fuse_int8_recurrences;   /* fuse_int8*.c */
+sy_fuse_pass sy_fuse_attention; /* fuse_attention.c */
 
 /* write_out.c: If and Loop become other nodes where that can be done, those in bodies too; *changed is set if one did. */
 int sy_graph_write_out(struct sy_graph *graph, bool *changed);

@@ -100,8 +100,8 @@ static int put_weights(struct sy_fuse *f, struct sy_node *node, int input, const
     int8_t *numbers = taken->numbers;
     int made;
     taken->numbers = NULL;
-    SY_TRY(sy_graph_add_constant(f->graph, t->name, SY_DTYPE_I8, &shape, numbers,
-                                 (size_t)taken->n, &made));
+    SY_TRY(sy_graph_add_constant(f->graph, t->name, SY_DTYPE_I8, &shape, numbers, (size_t)taken->n,
+                                 &made));
     node->inputs[input] = made;
     return sy_node_set_ints(node, zeros, (int)taken->columns, taken->zeros);
 }
@@ -109,7 +109,7 @@ static int put_weights(struct sy_fuse *f, struct sy_node *node, int input, const
 static int rewrite(struct sy_fuse *f, struct sy_node *node, struct taken taken[2])
 {
     static const char *const steps[] = {"w_steps", "r_steps"}, *const zeros[] = {"w_zeros",
-                                                                                "r_zeros"};
+                                                                                 "r_zeros"};
     bool fits = true;
     for (int i = 0; i < 2 && fits; i++)
         SY_TRY(take_weights(&f->graph->tensors[node->inputs[1 + i]], sy_node_attr(node, steps[i]),

@@ -144,7 +144,8 @@ static void read_node(const struct sy_node *node, struct quantized *q)
 /* A product of two computed matrices, one scale and zero point each. */
 static bool is_computed(const struct sy_graph *graph, const struct quantized *q)
 {
-    const struct sy_tensor *a = at(graph, q->a), *b = at(graph, q->b), *y_zero = at(graph, q->y_zero);
+    const struct sy_tensor *a = at(graph, q->a), *b = at(graph, q->b),
+                           *y_zero = at(graph, q->y_zero);
     const int zeros[] = {q->a_zero, q->b_zero}, scales[] = {q->a_scale, q->b_scale, q->y_scale};
     if (q->conv || !a || !b || b->data || a->dtype == SY_DTYPE_I32 || b->dtype == SY_DTYPE_I32 ||
         !is_integers(a) || !is_integers(b) || a->shape.rank < 2 || b->shape.rank < 2)
@@ -344,8 +345,7 @@ int sy_fuse_quantized(struct sy_fuse *f)
             continue;
         read_node(node, &q);
         int add = q.linear ? -1 : addition_to(f, node->outputs[0]),
-            cast = q.linear ? -1
-                            : cast_of(f, (add < 0 ? node : &f->graph->nodes[add])->outputs[0]);
+            cast = q.linear ? -1 : cast_of(f, (add < 0 ? node : &f->graph->nodes[add])->outputs[0]);
         if ((!can_lower(f->graph, &q) && !is_computed(f->graph, &q)) || (!q.linear && cast < 0))
             continue;
         SY_TRY(lower(f, i, &q, add, cast));

@@ -227,8 +227,7 @@ static float product(const struct net *n, int which, int64_t d, int64_t c, const
     const uint8_t *w = which ? n->r : n->w;
     for (int64_t k = 0; k < depth; k++) {
         uint8_t q = w[(d * depth + k) * columns + c];
-        sum += (a[k] - zero) *
-               (n->is_signed ? (int8_t)q : (int)q - (int)n->zeros[which][at]);
+        sum += (a[k] - zero) * (n->is_signed ? (int8_t)q : (int)q - (int)n->zeros[which][at]);
     }
     return (float)sum * (scale * n->scales[which][at]);
 }
@@ -267,8 +266,8 @@ static void naive_direction(const struct net *n, int64_t d, int64_t group, const
         for (int64_t b = 0; b < n->batch; b += group) {
             int64_t end = SY_MIN(b + group, n->batch);
             int zero;
-            float scale = quantised(h + b * n->hidden, (end - b) * n->hidden, q + b * n->hidden,
-                                    &zero);
+            float scale =
+                quantised(h + b * n->hidden, (end - b) * n->hidden, q + b * n->hidden, &zero);
             for (int64_t i = b; i < end; i++)
                 naive_step(n, d, x + (time * n->batch + i) * n->input, x_zero, x_scale,
                            q + i * n->hidden, zero, scale, h + i * n->hidden, c + i * n->hidden);
@@ -338,7 +337,8 @@ static void test_lstm(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_panels),
-                                       cmocka_unit_test(test_products), cmocka_unit_test(test_lstm)};
+                                       cmocka_unit_test(test_products),
+                                       cmocka_unit_test(test_lstm)};
     seed = rig_start();
     return cmocka_run_group_tests(tests, ob_open_folder, ob_close_folder);
 }

@@ -17,9 +17,9 @@
 #define PACKING 3
 
 static const struct sy_host_op *const tables[] = {
-    sy_host_ops_conv,    sy_host_ops_matmul,   sy_host_ops_pool,      sy_host_ops_eltwise,
-    sy_host_ops_norm,    sy_host_ops_movement, sy_host_ops_recurrent, sy_host_ops_quantize,
-    sy_host_ops_control, sy_host_ops_at_run,   sy_host_ops_attention, sy_host_ops_deconv,
+    sy_host_ops_conv,    sy_host_ops_matmul,        sy_host_ops_pool,      sy_host_ops_eltwise,
+    sy_host_ops_norm,    sy_host_ops_movement,      sy_host_ops_recurrent, sy_host_ops_quantize,
+    sy_host_ops_control, sy_host_ops_at_run,        sy_host_ops_attention, sy_host_ops_deconv,
     sy_host_ops_int8,    sy_host_ops_int8_recurrent};
 
 static const struct sy_host_op by_kernel = {.build = sy_program_add_kernel};
@@ -280,8 +280,8 @@ static bool fuses(enum sy_op op, int64_t size)
     (void)size;
     if (op == SY_OP_QUANTIZED_CONV || op == SY_OP_QUANTIZED_MATMUL || op == SY_OP_QUANTIZED_SUM)
         return sy_dnnl_has_int8();
-    return op == SY_OP_QUANTIZED_LSTM || op == SY_OP_ATTENTION || op == SY_OP_RMS_NORM || op == SY_OP_SWISH || op == SY_OP_IF ||
-           op == SY_OP_LOOP;
+    return op == SY_OP_QUANTIZED_LSTM || op == SY_OP_ATTENTION || op == SY_OP_RMS_NORM ||
+           op == SY_OP_SWISH || op == SY_OP_IF || op == SY_OP_LOOP;
 }
 
 const struct sy_engine_ops sy_host_engine = {

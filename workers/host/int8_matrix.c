@@ -7,7 +7,9 @@
 #include "workers/host/int8_panel.h"
 #include "workers/host/program_internal.h"
 
-enum { PIECE_ROWS = 48 }; /* that a thread multiplies with one panel: both stay in its first cache */
+enum {
+    PIECE_ROWS = 48
+}; /* that a thread multiplies with one panel: both stay in its first cache */
 
 static int64_t blocks_of(int64_t columns)
 {

@@ -28,10 +28,10 @@ INLINE int four_of(const uint8_t *a)
         s##r##_2 = vectors > 2 ? _mm512_dpbusd_epi32(s##r##_2, four, w_2) : zero; \
         s##r##_3 = vectors > 3 ? _mm512_dpbusd_epi32(s##r##_3, four, w_3) : zero; \
     }
-#define PUT(r)                                               \
-    _mm512_storeu_si512(sums + (r)*COLUMNS, s##r##_0);       \
-    _mm512_storeu_si512(sums + (r)*COLUMNS + 16, s##r##_1);  \
-    _mm512_storeu_si512(sums + (r)*COLUMNS + 32, s##r##_2);  \
+#define PUT(r)                                              \
+    _mm512_storeu_si512(sums + (r)*COLUMNS, s##r##_0);      \
+    _mm512_storeu_si512(sums + (r)*COLUMNS + 16, s##r##_1); \
+    _mm512_storeu_si512(sums + (r)*COLUMNS + 32, s##r##_2); \
     _mm512_storeu_si512(sums + (r)*COLUMNS + 48, s##r##_3);
 
 #define ROWS_1(X) X(0)
@@ -41,20 +41,20 @@ INLINE int four_of(const uint8_t *a)
 #define ROWS_5(X) ROWS_4(X) X(4)
 #define ROWS_6(X) ROWS_5(X) X(5)
 
-#define PANEL_ROWS(rows)                                                                    \
-    VNNI INLINE void vnni_##rows(int64_t quads, const uint8_t *a, int64_t stride,           \
-                                 const int8_t *w, int32_t *sums, int vectors)               \
-    {                                                                                       \
-        const __m512i zero = _mm512_setzero_si512();                                        \
-        ROWS_##rows(SUMS) for (int64_t q = 0; q < quads; q++)                               \
-        {                                                                                   \
-            const int8_t *from = w + q * COLUMNS * 4;                                       \
-            const __m512i w_0 = _mm512_loadu_si512(from), w_1 = _mm512_loadu_si512(from + 64), \
-                          w_2 = _mm512_loadu_si512(from + 128),                             \
-                          w_3 = _mm512_loadu_si512(from + 192);                             \
-            ROWS_##rows(ADD)                                                                \
-        }                                                                                   \
-        ROWS_##rows(PUT)                                                                    \
+#define PANEL_ROWS(rows)                                                                           \
+    VNNI INLINE void vnni_##rows(int64_t quads, const uint8_t *a, int64_t stride, const int8_t *w, \
+                                 int32_t *sums, int vectors)                                       \
+    {                                                                                              \
+        const __m512i zero = _mm512_setzero_si512();                                               \
+        ROWS_##rows(SUMS) for (int64_t q = 0; q < quads; q++)                                      \
+        {                                                                                          \
+            const int8_t *from = w + q * COLUMNS * 4;                                              \
+            const __m512i w_0 = _mm512_loadu_si512(from), w_1 = _mm512_loadu_si512(from + 64),     \
+                          w_2 = _mm512_loadu_si512(from + 128),                                    \
+                          w_3 = _mm512_loadu_si512(from + 192);                                    \
+            ROWS_##rows(ADD)                                                                       \
+        }                                                                                          \
+        ROWS_##rows(PUT)                                                                           \
     }
 
 PANEL_ROWS(2)
@@ -108,29 +108,29 @@ VNNI INLINE void vnni_1(int64_t quads, const uint8_t *a, int64_t stride, const i
 }
 
 /* One function for each number of vectors. */
-#define VNNI_PANEL(vectors)                                                                        \
-    VNNI static void panel_##vectors(int64_t quads, int rows, const uint8_t *a, int64_t stride,    \
-                                     const int8_t *w, int32_t *sums)                               \
-    {                                                                                              \
-        switch (rows) {                                                                            \
-        case 1:                                                                                    \
-            vnni_1(quads, a, stride, w, sums, vectors);                                            \
-            break;                                                                                 \
-        case 2:                                                                                    \
-            vnni_2(quads, a, stride, w, sums, vectors);                                            \
-            break;                                                                                 \
-        case 3:                                                                                    \
-            vnni_3(quads, a, stride, w, sums, vectors);                                            \
-            break;                                                                                 \
-        case 4:                                                                                    \
-            vnni_4(quads, a, stride, w, sums, vectors);                                            \
-            break;                                                                                 \
-        case 5:                                                                                    \
-            vnni_5(quads, a, stride, w, sums, vectors);                                            \
-            break;                                                                                 \
-        default:                                                                                   \
-            vnni_6(quads, a, stride, w, sums, vectors);                                            \
-        }                                                                                          \
+#define VNNI_PANEL(vectors)                                                                     \
+    VNNI static void panel_##vectors(int64_t quads, int rows, const uint8_t *a, int64_t stride, \
+                                     const int8_t *w, int32_t *sums)                            \
+    {                                                                                           \
+        switch (rows) {                                                                         \
+        case 1:                                                                                 \
+            vnni_1(quads, a, stride, w, sums, vectors);                                         \
+            break;                                                                              \
+        case 2:                                                                                 \
+            vnni_2(quads, a, stride, w, sums, vectors);                                         \
+            break;                                                                              \
+        case 3:                                                                                 \
+            vnni_3(quads, a, stride, w, sums, vectors);                                         \
+            break;                                                                              \
+        case 4:                                                                                 \
+            vnni_4(quads, a, stride, w, sums, vectors);                                         \
+            break;                                                                              \
+        case 5:                                                                                 \
+            vnni_5(quads, a, stride, w, sums, vectors);                                         \
+            break;                                                                              \
+        default:                                                                                \
+            vnni_6(quads, a, stride, w, sums, vectors);                                         \
+        }                                                                                       \
     }
 
 VNNI_PANEL(1)

@@ -7,8 +7,8 @@
 
 typedef void sy_int8_panel_rows(int64_t quads, int rows, const uint8_t *a, int64_t stride,
                                 const int8_t *w, int32_t *sums);
-typedef void sy_int8_panel_run(int64_t quads, int columns, int rows, const uint8_t *a, int64_t stride,
-                               const int8_t *w, int32_t *sums);
+typedef void sy_int8_panel_run(int64_t quads, int columns, int rows, const uint8_t *a,
+                               int64_t stride, const int8_t *w, int32_t *sums);
 /* avx512_vnni; AVX2, which adds pairs in 32 bits, so that nothing saturates; any CPU. All give the same sums. */
 sy_int8_panel_run sy_int8_panel_vnni, sy_int8_panel_avx2, sy_int8_panel_plain;
 

@@ -66,8 +66,7 @@ static int layout_int8_lstm(const struct sy_graph *graph, const struct sy_node *
 {
     struct sizes s;
     SY_TRY(read_sizes(graph, node, &s));
-    int64_t bytes = s.directions *
-                    sy_int8_matrix_bytes(input == W ? s.input : s.hidden, s.columns);
+    int64_t bytes = s.directions * sy_int8_matrix_bytes(input == W ? s.input : s.hidden, s.columns);
     if (input == W || input == R)
         sy_dnnl_plain_md_of(md, dnnl_s8, 1, &bytes);
     else if (input == BIAS)
@@ -152,11 +151,10 @@ static int add_projection(struct sy_program *p, const struct sizes *s, int64_t r
     int values[P_ARGS];
     SY_TRY(sy_program_input_plain(p, X, &values[P_X]));
     SY_TRY(sy_program_param(p, W, &values[P_W]));
-    SY_TRY(sy_program_new_value(p, SY_DTYPE_U8, 1, (int64_t[]){rows * stride},
-                                &values[P_NUMBERS]));
+    SY_TRY(sy_program_new_value(p, SY_DTYPE_U8, 1, (int64_t[]){rows * stride}, &values[P_NUMBERS]));
     SY_TRY(sy_program_new_value(p, SY_DTYPE_I32, 1, &rows, &values[P_SUMS]));
-    SY_TRY(sy_program_new_value(p, SY_DTYPE_F32, 2,
-                                (int64_t[]){rows, s->directions * s->columns}, &values[P_Y]));
+    SY_TRY(sy_program_new_value(p, SY_DTYPE_F32, 2, (int64_t[]){rows, s->directions * s->columns},
+                                &values[P_Y]));
     *out = values[P_Y];
     struct sy_step *step = sy_program_add_step(p, run_projection, P_ARGS);
     if (!step)
@@ -262,9 +260,13 @@ static int build_int8_lstm(struct sy_program *p)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
     for (int i = 0; i < N_VALUES; i++)
         sy_step_set(p, step, i, 0, values[i]);
-    const int64_t numbers[] = {
-        x[0],    x[1],      s.hidden, s.directions, reverse,
-        s.columns, sy_recurrence_int8_group(x[1], s.hidden, p->team)};
+    const int64_t numbers[] = {x[0],
+                               x[1],
+                               s.hidden,
+                               s.directions,
+                               reverse,
+                               s.columns,
+                               sy_recurrence_int8_group(x[1], s.hidden, p->team)};
     return sy_step_set_numbers(step, numbers, (int)SY_ARRAY_LEN(numbers));
 }
 

@@ -52,7 +52,8 @@ static void quantize_row(const struct row *r, int64_t n, const float *x, uint8_t
     float low = r->is_signed ? -128 : 0, high = r->is_signed ? 127 : 255;
     int64_t run = r->step ? 1 : n;
     for (int64_t i = 0; i < n; i += run)
-        sy_int8_quantize(run, x + i, r->scale[i * r->step], zero_of(r, i * r->step), low, high, y + i);
+        sy_int8_quantize(run, x + i, r->scale[i * r->step], zero_of(r, i * r->step), low, high,
+                         y + i);
 }
 
 static void dequantize_row(const struct row *r, int64_t n, const uint8_t *x, float *y)
@@ -160,7 +161,7 @@ static int run_dynamic(struct sy_program *p, struct sy_step *step)
 #pragma omp parallel for schedule(static) if (pieces > 4)
     for (int64_t i = 0; i < pieces; i++)
         sy_int8_quantize(SY_MIN((int64_t)PIECE, n - i * PIECE), x + i * PIECE, scale, zero, 0, 255,
-                     y + i * PIECE);
+                         y + i * PIECE);
     return SY_OK;
 }
 

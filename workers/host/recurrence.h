@@ -28,9 +28,9 @@ struct sy_recurrence {
     int units; /* of a block of packed weights: one of the two; the larger one needs AVX-512 */
     bool first_is_reverse; /* the first direction runs from the end; the second always does */
     const float *from_x;   /* [steps][batch][directions][gates][hidden], biases included */
-    const struct sy_recurrence_int8
-        *int8; /* if not NULL: from_x is [steps][batch][directions][columns] without biases; no `weights` */
-    const void *weights;   /* packed, see sy_recurrence_pack; float, or bf16 if narrow */
+    const struct sy_recurrence_int8 *
+        int8; /* if not NULL: from_x is [steps][batch][directions][columns] without biases; no `weights` */
+    const void *weights; /* packed, see sy_recurrence_pack; float, or bf16 if narrow */
     bool
         narrow; /* products of bf16, the state rounded for them, summed in float; needs AVX512_BF16 and the larger blocks */
     uint16_t *

@@ -49,8 +49,7 @@ static void quantize_group(const struct place *p, int64_t first, int64_t end, ui
 void sy_recurrence_int8_start(struct place *p, int thread)
 {
     const struct sy_recurrence *r = p->r;
-    uint8_t *states =
-        r->int8->states + thread * r->batch * recurrence_int8_stride(r->hidden);
+    uint8_t *states = r->int8->states + thread * r->batch * recurrence_int8_stride(r->hidden);
     p->states = recurrence_state_before(p, 0) ? states : NULL;
     for (int64_t b = 0; b < r->batch && p->states; b += r->int8->group)
         quantize_group(p, b, SY_MIN(b + r->int8->group, r->batch), states);

@@ -29,8 +29,8 @@ INLINE void finish_int8(const struct place *p, int64_t block, int64_t b, const i
 {
     const struct sy_recurrence *r = p->r;
     const struct sy_int8_matrix *m = &r->int8->weights[p->direction];
-    const float *from_x = r->from_x + ((p->time * r->batch + b) * r->directions + p->direction) *
-                                          m->blocks * COLUMNS;
+    const float *from_x =
+        r->from_x + ((p->time * r->batch + b) * r->directions + p->direction) * m->blocks * COLUMNS;
     struct int8_state state = {0};
     if (sums)
         memcpy(&state, p->states + b * recurrence_int8_stride(r->hidden), sizeof state);
@@ -46,17 +46,17 @@ INLINE void finish_int8(const struct place *p, int64_t block, int64_t b, const i
     }
 }
 
-#define INT8_BLOCK(compiled, name)                                                              \
-    compiled void name(const struct place *p, int64_t block)                                    \
-    {                                                                                           \
-        int32_t sums[SY_INT8_ROWS * COLUMNS];                                                   \
-        int64_t n = p->r->batch, stride = recurrence_int8_stride(p->r->hidden);                 \
-        for (int64_t b = 0; b < n; b += SY_INT8_ROWS) {                                         \
-            int some = (int)SY_MIN(n - b, (int64_t)SY_INT8_ROWS);                               \
-            if (p->states)                                                                      \
-                sy_int8_panel(&p->r->int8->weights[p->direction], block, some,                  \
+#define INT8_BLOCK(compiled, name)                                                               \
+    compiled void name(const struct place *p, int64_t block)                                     \
+    {                                                                                            \
+        int32_t sums[SY_INT8_ROWS * COLUMNS];                                                    \
+        int64_t n = p->r->batch, stride = recurrence_int8_stride(p->r->hidden);                  \
+        for (int64_t b = 0; b < n; b += SY_INT8_ROWS) {                                          \
+            int some = (int)SY_MIN(n - b, (int64_t)SY_INT8_ROWS);                                \
+            if (p->states)                                                                       \
+                sy_int8_panel(&p->r->int8->weights[p->direction], block, some,                   \
                               p->states + b * stride + sizeof(struct int8_state), stride, sums); \
-            for (int i = 0; i < some; i++)                                                      \
-                finish_int8(p, block, b + i, p->states ? sums + i * COLUMNS : NULL);            \
-        }                                                                                       \
+            for (int i = 0; i < some; i++)                                                       \
+                finish_int8(p, block, b + i, p->states ? sums + i * COLUMNS : NULL);             \
+        }                                                                                        \
     }
