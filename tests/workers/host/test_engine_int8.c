@@ -394,12 +394,54 @@ static void test_what_does_not_fit(void **state)
     check(g, SY_OP_MATMUL, 1);
 }
 
+/* Both sides computed: floats, exact. */
+static void test_computed_matrices(void **state)
+{
+    (void)state;
+    for (int turn = 0; turn < 6; turn++) {
+        struct sy_graph *g = gb_new("two computed matrices");
+        int a = gb_input_of(g, SY_DTYPE_U8, DIMS(1, 5, 12)),
+            b = gb_input_of(g, SY_DTYPE_U8, DIMS(1, 12, 7));
+        const int inputs[] = {a,
+                              scalar_scale(g, 0.01, 0.05),
+                              scalar_zero(g, SY_DTYPE_U8),
+                              b,
+                              scalar_scale(g, 0.01, 0.05),
+                              scalar_zero(g, SY_DTYPE_U8),
+                              scalar_scale(g, 0.1, 0.4),
+                              scalar_zero(g, SY_DTYPE_U8)};
+        int y = gb_node(g, SY_OP_QLINEAR_MATMUL, 8, inputs, DIMS(1, 5, 7));
+        gb_type(g, y, SY_DTYPE_U8);
+        gb_output(g, y);
+        check(g, SY_OP_MATMUL, 1);
+    }
+}
+
+/* A bias of int32 before the sums become floats. */
+static void test_early_bias(void **state)
+{
+    (void)state;
+    struct sy_graph *g = gb_new("a bias of int32");
+    int x = gb_input_of(g, SY_DTYPE_U8, DIMS(1, 9)),
+        w = whole(g, SY_DTYPE_I8, -127, 127, DIMS(9, 6));
+    gb_fixed(g, w);
+    int zero = scalar_zero(g, SY_DTYPE_U8), bias = whole(g, SY_DTYPE_I32, -999, 999, DIMS(6));
+    gb_fixed(g, bias);
+    int sums = gb_node(g, SY_OP_MATMUL_INTEGER, 3, (const int[]){x, w, zero}, DIMS(1, 6));
+    gb_type(g, sums, SY_DTYPE_I32);
+    int all = gb_node(g, SY_OP_ADD, 2, (const int[]){sums, bias}, DIMS(1, 6));
+    gb_type(g, all, SY_DTYPE_I32);
+    gb_output(g, gb_node(g, SY_OP_CAST, 1, &all, DIMS(1, 6)));
+    check(g, SY_OP_QUANTIZED_MATMUL, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_qlinear_conv),     cmocka_unit_test(test_conv_between),
-        cmocka_unit_test(test_matmul_between),   cmocka_unit_test(test_quantised_in_the_run),
-        cmocka_unit_test(test_between_products), cmocka_unit_test(test_what_does_not_fit),
+        cmocka_unit_test(test_qlinear_conv),      cmocka_unit_test(test_conv_between),
+        cmocka_unit_test(test_matmul_between),    cmocka_unit_test(test_quantised_in_the_run),
+        cmocka_unit_test(test_between_products),  cmocka_unit_test(test_what_does_not_fit),
+        cmocka_unit_test(test_computed_matrices), cmocka_unit_test(test_early_bias),
     };
     seed = rig_start();
     if (rig_engine.lacks_operators)
