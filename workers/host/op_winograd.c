@@ -6,6 +6,7 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "workers/host/late_curve.h"
 #include "workers/host/winograd.h"
 
 struct winograd_step {
@@ -139,7 +140,7 @@ static int add_weights(struct sy_program *p, const struct sy_conv_shape *c, stru
     return add_step(p, run_weights, s);
 }
 
-static int add_activation(struct sy_program *p, int value)
+static int add_activation(struct sy_program *p, const struct sy_conv_shape *c, int value)
 {
     const struct sy_node *node = sy_program_node(p);
     dnnl_eltwise_desc_t desc;
@@ -148,6 +149,9 @@ static int add_activation(struct sy_program *p, int value)
     float alpha, beta;
     dnnl_alg_kind_t kind = sy_dnnl_activation(node, &alpha, &beta);
     dnnl_memory_desc_t md = p->values[value].md;
+    struct sy_curve curve;
+    if (sy_late_curve_is_gain(node, sy_conv_elements(c->dst, c->spatial), &curve))
+        return sy_late_curve_add(p, value, &curve);
     SY_DNNL(dnnl_eltwise_forward_desc_init(&desc, dnnl_forward_inference, kind, &md, alpha, beta),
             node->name);
     SY_DNNL(dnnl_primitive_attr_create(&attr), node->name);
@@ -187,5 +191,5 @@ int sy_winograd_build(struct sy_program *p, const struct sy_conv_shape *c, bool 
     uint64_t floats = (uint64_t)sy_winograd_scratch_floats(&s.shape, s.n_threads);
     p->scratch_bytes = SY_MAX(p->scratch_bytes, floats * sizeof(float));
     SY_TRY(add_step(p, run_winograd, &s));
-    return limits_do ? SY_OK : add_activation(p, s.dst);
+    return limits_do ? SY_OK : add_activation(p, c, s.dst);
 }
