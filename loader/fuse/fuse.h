@@ -61,7 +61,7 @@ sy_fuse_pass sy_fuse_batch_norms, sy_fuse_conv_pairs, sy_fuse_conv_biases,
     sy_fuse_residuals; /* fuse_conv.c */
 sy_fuse_pass sy_fuse_matmul_scales, sy_fuse_flat_biases, sy_fuse_matmul_biases,
     sy_fuse_activations;                                             /* fuse_matmul.c */
-sy_fuse_pass sy_fuse_product_norms;                                  /* fuse_product_norm.c */
+sy_fuse_pass sy_fuse_product_norms;                                  /* fuse_products.c */
 sy_fuse_pass sy_fuse_gelus, sy_fuse_layer_norms, sy_fuse_skip_norms; /* fuse_norm.c */
 sy_fuse_pass sy_fuse_rms_norms, sy_fuse_late_layer_norms;            /* fuse_rms.c */
 sy_fuse_pass sy_fuse_curves, sy_fuse_swishes;                        /* fuse_curves.c */

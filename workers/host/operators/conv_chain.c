@@ -9,6 +9,7 @@
 #include "runtime/base/status.h"
 #include "workers/host/operators/conv_chain_internal.h"
 #include "workers/host/operators/op_blocked.h"
+#include "workers/host/rows/curve_rows.h"
 
 struct sy_chain_limits sy_chain_limits = {
     .least_bytes = 1 << 20, .macs_a_byte = 32, .macs = 1 << 29, .weights_bytes = 512 << 10};
@@ -53,6 +54,10 @@ static bool read_stage(struct sy_program *p, int layer, struct sy_chain_stage *s
         c->dst_type = dnnl_f32;
     p->layer = here;
     stage->is_depthwise = sy_depthwise_read(node, c, &stage->depthwise);
+    stage->is_curved_late =
+        !stage->is_depthwise && c->dst_type == dnnl_f32 &&
+        (sy_late_curve_is_gain(node, sy_conv_elements(c->dst, c->spatial), &stage->curve) ||
+         (sy_activation_is_own(node, dnnl_f32) && sy_fused_curve_read(node, &stage->curve)));
     stage->height = c->src[2];
     stage->row_bytes = c->src[3] * c->src[1] * (c->type == dnnl_bf16 ? 2 : 4);
     return true;
@@ -149,12 +154,15 @@ static int make_piece_pd(const struct sy_chain_stage *stage, const struct sy_cha
                          const dnnl_memory_desc_t *weights, dnnl_primitive_desc_t *out)
 {
     struct sy_conv_shape c = stage->shape;
+    struct sy_node node = *stage->node;
+    if (stage->is_curved_late)
+        node.activation = SY_ACT_NONE;
     c.src[0] = c.dst[0] = 1;
     c.src[2] = piece->rows_in;
     c.dst[2] = piece->rows_out;
     c.pad_left[0] = piece->pad_top;
     c.pad_right[0] = piece->pad_bottom;
-    SY_TRY(sy_conv_make_pd(stage->node, &c, weights, out));
+    SY_TRY(sy_conv_make_pd(&node, &c, weights, out));
     if (!sy_conv_is_reference(*out))
         return SY_OK;
     dnnl_primitive_desc_destroy(*out);
@@ -348,9 +356,11 @@ static dnnl_status_t run_piece(const struct hand *hand, const struct sy_chain_op
     }
     dnnl_status_t status =
         dnnl_primitive_execute(piece->primitive, chain->streams[hand->thread], n, args);
-    const struct sy_conv_shape *c = &stage->shape;
-    if (status == dnnl_success && sy_activation_is_own(stage->node, c->dst_type))
-        sy_conv_activate(pointers[2], op->rows * c->dst[1] * c->dst[3]);
+    if (status == dnnl_success && stage->is_curved_late) {
+        const struct sy_conv_shape *c = &stage->shape;
+        sy_curve_rows_here(&stage->curve, piece->rows_out * c->dst[3] * c->dst[1], pointers[2],
+                           pointers[2]);
+    }
     return status;
 }
 

@@ -2,6 +2,7 @@
 #ifndef SY_WORKERS_HOST_OPERATORS_CONV_CHAIN_INTERNAL_H
 #define SY_WORKERS_HOST_OPERATORS_CONV_CHAIN_INTERNAL_H
 
+#include "workers/host/late_curve.h"
 #include "workers/host/operators/op_depthwise.h"
 
 enum { SY_CHAIN_STAGES = 8, SY_CHAIN_PIECES = 16, SY_CHAIN_ARGS = 5 };
@@ -19,6 +20,8 @@ struct sy_chain_stage {
     struct sy_conv_shape shape;
     bool is_depthwise; /* computed by depthwise.h: its pieces have no primitives */
     struct sy_depthwise depthwise;
+    bool is_curved_late; /* the activation is a loop over each piece's rows (late_curve.h) */
+    struct sy_curve curve;
     dnnl_memory_desc_t weights_md;
     int weights, bias; /* values; bias -1: none */
     int n_pieces;

@@ -6,6 +6,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "workers/host/operators/op_blocked.h"
+#include "workers/host/late_curve.h"
 #include "workers/host/operators/op_depthwise.h"
 #include "workers/host/operators/op_winograd.h"
 #include "workers/host/rows/curve_rows.h"
@@ -209,12 +210,6 @@ int sy_dnnl_node_attr(const struct sy_node *node, dnnl_data_type_t type, float s
     return sy_dnnl_check(status, "fused operations", node->name);
 }
 
-void sy_conv_activate(float *x, int64_t n)
-{
-    const struct sy_curve gelu = {.op = SY_OP_GELU};
-    sy_curve_rows(&gelu, n, x, x);
-}
-
 bool sy_conv_has_bias(const struct sy_node *node)
 {
     return node->n_inputs > 2 && node->inputs[2] >= 0 && node->residual_input != 2;
@@ -245,6 +240,14 @@ int sy_conv_make_pd(const struct sy_node *node, const struct sy_conv_shape *c,
     dnnl_status_t status = dnnl_primitive_desc_create(out, &desc, attr, sy_dnnl_engine(), NULL);
     dnnl_primitive_attr_destroy(attr);
     return sy_dnnl_check(status, "convolution", node->name);
+}
+
+int64_t sy_conv_elements(const int64_t *dims, int spatial)
+{
+    int64_t n = 1;
+    for (int i = 0; i < spatial + 2; i++)
+        n *= dims[i];
+    return n;
 }
 
 bool sy_conv_is_reference(const_dnnl_primitive_desc_t pd)
@@ -372,10 +375,9 @@ static int build_with(struct sy_program *p, const struct sy_conv_shape *c, dnnl_
 }
 
 /* No fast code for the packed layout at this batch size: reorder the weights on each run, if that leads to fast code. */
-static int choose_again(struct sy_program *p, struct sy_conv_shape *c, dnnl_primitive_desc_t *pd,
-                        int *weights)
+static int choose_again(struct sy_program *p, const struct sy_node *node, struct sy_conv_shape *c,
+                        dnnl_primitive_desc_t *pd, int *weights)
 {
-    const struct sy_node *node = sy_program_node(p);
     dnnl_primitive_desc_t other;
     SY_TRY(sy_conv_make_pd(node, c, NULL, &other));
     if (sy_conv_is_reference(other)) {
@@ -383,7 +385,7 @@ static int choose_again(struct sy_program *p, struct sy_conv_shape *c, dnnl_prim
         if (c->type == dnnl_f32)
             return SY_OK;
         c->type = c->dst_type = dnnl_f32;
-        return choose_again(p, c, pd, weights);
+        return choose_again(p, node, c, pd, weights);
     }
     dnnl_primitive_desc_destroy(*pd);
     *pd = other;
@@ -432,12 +434,32 @@ static int build_with_computed(struct sy_program *p)
     return status;
 }
 
+/* With the node's activation fused, or as a step behind. */
+static int build_with_packed(struct sy_program *p, struct sy_conv_shape *c)
+{
+    struct sy_node node = *sy_program_node(p);
+    struct sy_curve curve;
+    dnnl_primitive_desc_t pd;
+    int weights;
+    bool is_late = c->dst_type == dnnl_f32 &&
+                   sy_late_curve_is_gain(&node, sy_conv_elements(c->dst, c->spatial), &curve);
+    if (is_late)
+        node.activation = SY_ACT_NONE;
+    SY_TRY(sy_program_param(p, 1, &weights));
+    SY_TRY(sy_conv_make_pd(&node, c, &p->values[weights].md, &pd));
+    int status = sy_conv_is_reference(pd) ? choose_again(p, &node, c, &pd, &weights) : SY_OK;
+    if (status == SY_OK)
+        status = build_with(p, c, pd, weights);
+    if (status == SY_OK && is_late)
+        status = sy_late_curve_add(p, p->native[node.outputs[0]], &curve);
+    dnnl_primitive_desc_destroy(pd);
+    return status;
+}
+
 static int build_conv(struct sy_program *p)
 {
     struct sy_conv_shape c;
-    dnnl_primitive_desc_t pd;
     const struct sy_node *node = sy_program_node(p);
-    int weights;
     const struct sy_tensor *x = sy_program_input_tensor(p, 0);
     bool computed = !sy_program_is_param(p, 1);
     if (x->dtype != SY_DTYPE_F32 || (computed && x->shape.rank > 5))
@@ -454,13 +476,7 @@ static int build_conv(struct sy_program *p)
         SY_TRY(sy_depthwise_build(p, &c, &built));
     if (built)
         return SY_OK;
-    SY_TRY(sy_program_param(p, 1, &weights));
-    SY_TRY(sy_conv_make_pd(node, &c, &p->values[weights].md, &pd));
-    int status = sy_conv_is_reference(pd) ? choose_again(p, &c, &pd, &weights) : SY_OK;
-    if (status == SY_OK)
-        status = build_with(p, &c, pd, weights);
-    dnnl_primitive_desc_destroy(pd);
-    return status;
+    return build_with_packed(p, &c);
 }
 
 const struct sy_host_op sy_host_ops_conv[] = {{SY_OP_CONV, build_conv, layout_conv, NULL}, {0}};

@@ -22,10 +22,10 @@ int sy_conv_shape_read(const struct sy_graph *graph, const struct sy_node *node,
 /* With the node's bias, residual and activation (unless that is a step of its own, op_blocked.h); weights: in the node's order of dimensions, NULL lets oneDNN choose. The caller destroys *out. */
 int sy_conv_make_pd(const struct sy_node *node, const struct sy_conv_shape *c,
                     const dnnl_memory_desc_t *weights, dnnl_primitive_desc_t *out);
+/* Of a source's or result's dims. */
+int64_t sy_conv_elements(const int64_t *dims, int spatial);
 bool sy_conv_is_reference(const_dnnl_primitive_desc_t pd);
 bool sy_conv_has_bias(const struct sy_node *node);
-/* An activation that is no part of the convolution's primitive (sy_activation_is_own), over n floats. */
-void sy_conv_activate(float *x, int64_t n);
 /* The node's fused activation as oneDNN's; dnnl_alg_kind_undef: none. */
 dnnl_alg_kind_t sy_dnnl_activation(const struct sy_node *node, float *alpha, float *beta);
 /* Where the convolution writes: over the residual if nothing else reads it, else over a copy of it. */

@@ -5,6 +5,7 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "workers/host/late_curve.h"
 
 struct depthwise_step {
     struct sy_depthwise shape;
@@ -13,23 +14,6 @@ struct depthwise_step {
     int n_threads;
     int src, weights, bias, dst; /* values; bias -1: none */
 };
-
-/* The node's fused activation as a curve. */
-static bool read_curve(const struct sy_node *node, struct sy_curve *curve)
-{
-    static const enum sy_op ops[] = {[SY_ACT_RELU] = SY_OP_RELU,
-                                     [SY_ACT_GELU_ERF] = SY_OP_GELU,
-                                     [SY_ACT_TANH] = SY_OP_TANH,
-                                     [SY_ACT_SIGMOID] = SY_OP_SIGMOID,
-                                     [SY_ACT_CLIP] = SY_OP_CLIP,
-                                     [SY_ACT_SWISH] = SY_OP_SWISH,
-                                     [SY_ACT_HARD_SWISH] = SY_OP_HARD_SWISH};
-    if (node->activation == SY_ACT_NONE)
-        return false;
-    *curve =
-        (struct sy_curve){.op = ops[node->activation], .a = node->act_alpha, .b = node->act_beta};
-    return true;
-}
 
 bool sy_depthwise_read(const struct sy_node *node, const struct sy_conv_shape *c,
                        struct sy_depthwise *d)
@@ -52,7 +36,7 @@ bool sy_depthwise_read(const struct sy_node *node, const struct sy_conv_shape *c
                                .strides = {c->strides[0], c->strides[1]},
                                .dilations = {c->dilations[0] + 1, c->dilations[1] + 1},
                                .pad_left = c->pad_left[1]};
-    d->is_curved = read_curve(node, &d->curve);
+    d->is_curved = sy_fused_curve_read(node, &d->curve);
     return true;
 }
 

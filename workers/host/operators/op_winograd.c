@@ -7,6 +7,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "workers/host/operators/op_blocked.h"
+#include "workers/host/late_curve.h"
 #include "workers/host/products/winograd.h"
 
 struct winograd_step {
@@ -140,7 +141,7 @@ static int add_weights(struct sy_program *p, const struct sy_conv_shape *c, stru
     return add_step(p, run_weights, s);
 }
 
-static int add_activation(struct sy_program *p, int value)
+static int add_activation(struct sy_program *p, const struct sy_conv_shape *c, int value)
 {
     const struct sy_node *node = sy_program_node(p);
     dnnl_eltwise_desc_t desc;
@@ -149,6 +150,9 @@ static int add_activation(struct sy_program *p, int value)
     float alpha, beta;
     dnnl_alg_kind_t kind = sy_dnnl_activation(node, &alpha, &beta);
     dnnl_memory_desc_t md = p->values[value].md;
+    struct sy_curve curve;
+    if (sy_late_curve_is_gain(node, sy_conv_elements(c->dst, c->spatial), &curve))
+        return sy_late_curve_add(p, value, &curve);
     SY_DNNL(dnnl_eltwise_forward_desc_init(&desc, dnnl_forward_inference, kind, &md, alpha, beta),
             node->name);
     SY_DNNL(dnnl_primitive_attr_create(&attr), node->name);
@@ -190,5 +194,5 @@ int sy_winograd_build(struct sy_program *p, const struct sy_conv_shape *c, bool 
     SY_TRY(add_step(p, run_winograd, &s));
     if (sy_activation_is_own(node, c->dst_type))
         return sy_program_add_activation(p, s.dst);
-    return limits_do ? SY_OK : add_activation(p, s.dst);
+    return limits_do ? SY_OK : add_activation(p, c, s.dst);
 }
