@@ -66,6 +66,8 @@ sy_fuse_pass sy_fuse_curves, sy_fuse_swishes;                                   
 /* fuse_depthwise.c: Conv [N, C, L] of C groups -> Reshape, Conv [N, C, L, 1], Reshape. oneDNN has its fast loops for two dimensions only, along the
  * first of them (256 channels of 400 with kernels of 31: 0.3 ms beside 3.3). */
 sy_fuse_pass sy_fuse_depthwise_lines;
+/* fuse_branches.c: sums of convolutions of one input, batch norms among them, are one convolution. */
+sy_fuse_pass sy_fuse_branches;
 /* fuse_affine.c: BatchNormalization that no convolution takes -> ChannelAffine(x, scale, shift), with the Relu or Clip behind it. */
 sy_fuse_pass sy_fuse_channel_affines;
 sy_fuse_pass sy_fuse_gated_activations;                                    /* fuse_matmul.c */

@@ -209,12 +209,77 @@ static void test_copies_once(void **state)
     }
 }
 
+/* ---- sums of branches ---------------------------------------------------------------------------------- */
+
+static int branch(struct sy_graph *g, int x, int64_t channels, int64_t groups, int64_t k, bool bias)
+{
+    int inputs[3] = {x,
+                     gb_constant(g, "w", DIMS(channels, channels / groups, k, k), &seed, -0.5, 0.5),
+                     bias ? gb_constant(g, "b", DIMS(channels), &seed, -0.5, 0.5) : -1};
+    int y = gb_node(g, SY_OP_CONV, bias ? 3 : 2, inputs, DIMS(1, channels, SIZE, SIZE));
+    gb_ints(g, "pads", DIMS(k / 2, k / 2, k / 2, k / 2));
+    gb_int(g, "group", groups);
+    return y;
+}
+
+/* RepVGG's block: a window, one pixel, the input itself; sums in either order. */
+static void check_block(int64_t channels, int64_t groups, bool norm_first, bool shared)
+{
+    struct sy_graph *g = gb_new("sum of branches");
+    const int64_t dims[] = {1, channels, SIZE, SIZE};
+    int x = gb_input(g, 4, dims), bn = batch_norm(g, x, 4, dims);
+    int wide = batch_norm(g, branch(g, x, channels, groups, 3, false), 4, dims);
+    int one = branch(g, x, channels, groups, 1, true);
+    int y = norm_first ? gb_node(g, SY_OP_ADD, INPUTS(bn, one), 4, dims)
+                       : gb_node(g, SY_OP_ADD, INPUTS(one, wide), 4, dims);
+    y = gb_node(g, SY_OP_ADD, INPUTS(y, norm_first ? wide : bn), 4, dims);
+    gb_output(g, limit(g, SY_OP_RELU, y, 4, dims));
+    if (shared)
+        gb_output(g, one);
+    assert_int_equal(count(g, SY_OP_CONV), shared ? 2 : 1);
+    if (!shared)
+        assert_int_equal(count(g, SY_OP_ADD), 0);
+    check(g);
+}
+
+static void test_branches(void **state)
+{
+    (void)state;
+    static const int64_t shapes[][2] = {{8, 1}, {12, 3}, {16, 16}, {5, 1}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (int first = 0; first < 2; first++)
+            check_block(shapes[i][0], shapes[i][1], first, false);
+    check_block(8, 1, false, true);
+}
+
+/* Windows that do not lie inside each other, and inputs that differ, stay two convolutions. */
+static void test_branches_apart(void **state)
+{
+    (void)state;
+    const int64_t dims[] = {1, 8, SIZE, SIZE};
+    struct sy_graph *g = gb_new("branches of two inputs");
+    int x = gb_input(g, 4, dims), z = gb_input(g, 4, dims);
+    int y = gb_node(g, SY_OP_ADD, INPUTS(branch(g, x, 8, 1, 3, true), branch(g, z, 8, 1, 3, true)),
+                    4, dims);
+    gb_output(g, y);
+    y = gb_node(g, SY_OP_ADD, INPUTS(branch(g, x, 8, 8, 3, true), branch(g, x, 8, 1, 3, true)), 4,
+                dims);
+    gb_output(g, y);
+    assert_int_equal(count(g, SY_OP_CONV), 4);
+    check(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_behind_convolutions), cmocka_unit_test(test_all_ranks),
-        cmocka_unit_test(test_read_by_two),         cmocka_unit_test(test_dense_blocks),
-        cmocka_unit_test(test_odd_parts),           cmocka_unit_test(test_copies_once),
+        cmocka_unit_test(test_behind_convolutions),
+        cmocka_unit_test(test_all_ranks),
+        cmocka_unit_test(test_read_by_two),
+        cmocka_unit_test(test_dense_blocks),
+        cmocka_unit_test(test_odd_parts),
+        cmocka_unit_test(test_copies_once),
+        cmocka_unit_test(test_branches),
+        cmocka_unit_test(test_branches_apart),
     };
     seed = rig_start();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -296,8 +296,8 @@ int sy_conv_place_output(struct sy_program *p, const dnnl_memory_desc_t *dst, in
     return sy_program_add_reorder(p, residual, *out);
 }
 
-static int build_with(struct sy_program *p, const struct sy_conv_shape *c,
-                      dnnl_primitive_desc_t pd, int weights)
+static int build_with(struct sy_program *p, const struct sy_conv_shape *c, dnnl_primitive_desc_t pd,
+                      int weights)
 {
     const struct sy_node *node = sy_program_node(p);
     dnnl_memory_desc_t src_md = *sy_dnnl_md(pd, dnnl_query_src_md),

@@ -44,7 +44,8 @@ struct copy {
 static int run_copy(struct sy_program *p, struct sy_step *step)
 {
     const struct copy *c = (const struct copy *)(const void *)step->numbers;
-    sy_channel_rows_copy(&c->rows, (const float *)sy_program_pointer(p, step->args[0].value) + c->from,
+    sy_channel_rows_copy(&c->rows,
+                         (const float *)sy_program_pointer(p, step->args[0].value) + c->from,
                          (float *)sy_program_pointer(p, step->args[1].value) + c->to);
     return SY_OK;
 }
@@ -103,7 +104,8 @@ static bool fits_all(const struct sy_program *p, const struct sy_node *node, int
     bool fits = sy_channel_layout_fits(layout, channels) &&
                 (first == 0 || sy_channel_layout_fits(layout, first));
     for (int i = 0; fits && i < node->n_inputs; i++)
-        fits = sy_channel_layout_fits(layout, p->graph->tensors[node->inputs[i]].shape.dims[1].fixed);
+        fits =
+            sy_channel_layout_fits(layout, p->graph->tensors[node->inputs[i]].shape.dims[1].fixed);
     return fits;
 }
 
