@@ -37,8 +37,8 @@ static bool has_bias_of(const struct sy_fuse *f, const struct sy_node *conv, str
     int bias = sy_node_input(conv, 2);
     const struct sy_tensor *t = bias < 0 ? NULL : sy_fuse_tensor(f, bias);
     b->bias = t ? t->data : NULL;
-    return !t || (t->data && t->dtype == SY_DTYPE_F32 &&
-                  t->data_bytes == (size_t)b->out * sizeof(float));
+    return !t ||
+           (t->data && t->dtype == SY_DTYPE_F32 && t->data_bytes == (size_t)b->out * sizeof(float));
 }
 
 static bool read_conv(const struct sy_fuse *f, const struct sy_node *conv, struct branch *b)
