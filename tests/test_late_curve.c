@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "tests/rigs/engine_rig.h"
-#include "workers/host/late_curve.h"
+#include "workers/host/operators/late_curve.h"
 #include "workers/host/operators/conv_chain.h"
 
 static uint64_t seed;

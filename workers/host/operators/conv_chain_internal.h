@@ -2,7 +2,7 @@
 #ifndef SY_WORKERS_HOST_OPERATORS_CONV_CHAIN_INTERNAL_H
 #define SY_WORKERS_HOST_OPERATORS_CONV_CHAIN_INTERNAL_H
 
-#include "workers/host/late_curve.h"
+#include "workers/host/operators/late_curve.h"
 #include "workers/host/operators/op_depthwise.h"
 
 enum { SY_CHAIN_STAGES = 8, SY_CHAIN_PIECES = 16, SY_CHAIN_ARGS = 5 };

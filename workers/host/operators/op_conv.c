@@ -5,8 +5,8 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "workers/host/operators/late_curve.h"
 #include "workers/host/operators/op_blocked.h"
-#include "workers/host/late_curve.h"
 #include "workers/host/operators/op_depthwise.h"
 #include "workers/host/operators/op_winograd.h"
 #include "workers/host/rows/curve_rows.h"

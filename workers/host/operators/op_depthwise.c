@@ -5,7 +5,7 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
-#include "workers/host/late_curve.h"
+#include "workers/host/operators/late_curve.h"
 
 struct depthwise_step {
     struct sy_depthwise shape;

@@ -6,8 +6,8 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "workers/host/operators/late_curve.h"
 #include "workers/host/operators/op_blocked.h"
-#include "workers/host/late_curve.h"
 #include "workers/host/products/winograd.h"
 
 struct winograd_step {

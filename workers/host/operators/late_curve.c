@@ -1,4 +1,4 @@
-#include "workers/host/late_curve.h"
+#include "workers/host/operators/late_curve.h"
 
 #include "runtime/base/status.h"
 #include "workers/host/rows/curve_rows.h"
