@@ -4,7 +4,7 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
-#include "workers/host/channels_last.h"
+#include "workers/host/program/channels_last.h"
 #include "workers/host/program/program_internal.h"
 #include "workers/host/rows/movement.h"
 

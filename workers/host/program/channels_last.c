@@ -1,4 +1,4 @@
-#include "workers/host/channels_last.h"
+#include "workers/host/program/channels_last.h"
 
 #include <string.h>
 

@@ -7,8 +7,8 @@
 #include <cmocka.h>
 
 #include "tests/rigs/engine_rig.h"
-#include "workers/host/operators/late_curve.h"
 #include "workers/host/operators/conv_chain.h"
+#include "workers/host/operators/late_curve.h"
 
 static uint64_t seed;
 

@@ -4,8 +4,8 @@
  *   [N, L, C] ──Transpose──> [N, C, L] ──Reshape──> [N, C, H, W] ──Conv──> ... ──Reshape, Transpose──> [N, L, C]
  *   row-major                acb                    acdb, nhwc             nhwc                        row-major
  */
-#ifndef SY_WORKERS_HOST_CHANNELS_LAST_H
-#define SY_WORKERS_HOST_CHANNELS_LAST_H
+#ifndef SY_WORKERS_HOST_PROGRAM_CHANNELS_LAST_H
+#define SY_WORKERS_HOST_PROGRAM_CHANNELS_LAST_H
 
 #include "workers/host/program/program_internal.h"
 
