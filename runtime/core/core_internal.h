@@ -16,11 +16,11 @@
 #include "runtime/core/core_metrics.h"
 #include "runtime/core/job_store.h"
 #include "runtime/core/storage_thread.h"
-#include "runtime/core/supervisor.h"
 #include "runtime/core/trace.h"
 #include "runtime/device/device.h"
 #include "runtime/sched/account.h"
 #include "runtime/sched/sched.h"
+#include "runtime/supervisor/supervisor.h"
 #include "runtime/wire/link_turn.h"
 
 #define SY_CORE_MAX_WORKERS 64

@@ -6,8 +6,8 @@
 
 #include "runtime/core/core.h"
 #include "runtime/core/phases.h"
-#include "runtime/core/worker_state.h"
 #include "runtime/metrics/refusal.h"
+#include "runtime/supervisor/worker_state.h"
 
 /* X(field, name of the counter without _total, help) */
 #define SY_CORE_COUNTER_TABLE(X)                                                                  \

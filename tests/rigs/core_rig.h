@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "runtime/core/core.h"
-#include "runtime/core/worker_state.h"
+#include "runtime/supervisor/worker_state.h"
 #include "tests/fakes/fake_worker.h"
 
 struct core_rig {

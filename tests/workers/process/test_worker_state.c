@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "runtime/base/status.h"
-#include "runtime/core/worker_state.h"
+#include "runtime/supervisor/worker_state.h"
 
 /* One line a state: what each event leads to, by name. */
 static const struct {

@@ -1,6 +1,6 @@
 /* Convolutions of 3x3 with stride 1 by Winograd's F(2x2, 3x3): four neighbouring results take 16 products a channel instead of 36. Channels
  * last or in blocks of 8, float32; weights also of bf16, which are made wide where they are transformed. Only sums and halves are in the
- * transforms, so the errors are those of the plain sum (tests/workers/host/test_winograd.c).
+ * transforms, so the errors are those of the plain sum (tests/workers/kernels/test_winograd.c).
  *
  *   weights  3x3 of each (channel, filter) ──> 4x4                                           once a run
  *   source   4x4 pixels of each tile       ──> 4x4  ─┐ for each of the 16 places one product

@@ -1,4 +1,4 @@
-#include "runtime/core/worker_state.h"
+#include "runtime/supervisor/worker_state.h"
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"

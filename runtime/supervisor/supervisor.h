@@ -9,13 +9,13 @@
  *
  * One thread, the event loop's. Callbacks are made from the event loop, `message` also handles bad messages by returning
  * negative: then the worker is killed. */
-#ifndef SY_RUNTIME_CORE_SUPERVISOR_H
-#define SY_RUNTIME_CORE_SUPERVISOR_H
+#ifndef SY_RUNTIME_SUPERVISOR_SUPERVISOR_H
+#define SY_RUNTIME_SUPERVISOR_SUPERVISOR_H
 
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include "runtime/core/worker_state.h"
+#include "runtime/supervisor/worker_state.h"
 #include "runtime/wire/control_page.h"
 #include "runtime/wire/messages.h"
 

@@ -13,8 +13,8 @@
  *   any ─SHUTDOWN→ STOPPING;   any ─KILL→ KILLED;   any ─EXIT→ DEAD ─SPAWN→ SPAWNED
  *
  * A pair that is not in the table is a bug (of the worker, or ours): log, kill, replace. */
-#ifndef SY_RUNTIME_CORE_WORKER_STATE_H
-#define SY_RUNTIME_CORE_WORKER_STATE_H
+#ifndef SY_RUNTIME_SUPERVISOR_WORKER_STATE_H
+#define SY_RUNTIME_SUPERVISOR_WORKER_STATE_H
 
 #include "runtime/base/clock.h"
 

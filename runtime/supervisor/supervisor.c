@@ -1,4 +1,4 @@
-#include "runtime/core/supervisor.h"
+#include "runtime/supervisor/supervisor.h"
 
 #include <errno.h>
 #include <event2/event.h>
