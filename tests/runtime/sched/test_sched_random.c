@@ -68,7 +68,8 @@ static void open_world(struct world *w, enum sy_policy_kind kind)
     struct sy_lanes_config lanes = {PAGES * PAGE, MAX_JOBS, MAX_OVERTAKES, below(2)};
     struct sy_policy_config policy = {kind, MAX_JOBS, 0, 0};
     struct sy_admission_config admission = {.max_requests = 32, .preempt_ns = 50};
-    if (kind == SY_POLICY_SRTF || kind == SY_POLICY_PRIORITY || kind == SY_POLICY_WEIGHTED)
+    if (kind == SY_POLICY_SRTF || kind == SY_POLICY_PRIORITY || kind == SY_POLICY_WEIGHTED ||
+        kind == SY_POLICY_LAS)
         policy.max_wait_ns = MAX_WAIT;
     *w = (struct world){.kind = kind, .next_id = 1, .capacity = PAGES * PAGE, .now = 1};
     assert_int_equal(sy_pool_new(PAGES * PAGE, &w->pool), SY_OK);
