@@ -60,6 +60,7 @@ check_names() {
         runtime/client/client.c) header=runtime/client/switchyard.h ;; # the public header
         # What is done with a whole graph.
         loader/onnx/onnx_reader.c | loader/infer/infer_ways.c | loader/fuse/graph_optimize.c) header=loader/graph/graph.h ;;
+        runtime/sched/policies/*.c) header=runtime/sched/policies/policy_table.h ;;
         # Descriptions that kernels see, too.
         workers/cuda/library/library_*.c) header=workers/cuda/math/$(basename "$file" .c).h ;;
         *) header=${file%.c}.h ;;
