@@ -492,8 +492,10 @@ CAST(bool_of_i64, int64_t, uint8_t, x[i] != 0)
 CAST(bool_of_i32, int32_t, uint8_t, x[i] != 0)
 CAST(f64_of_f32, float, double, x[i])
 CAST(f32_of_f64, double, float, x[i])
+#ifdef __FLT16_MAX__ /* the compiler has the type */
 CAST(f16_of_f32, float, _Float16, x[i])
 CAST(f32_of_f16, _Float16, float, x[i])
+#endif
 
 static const struct fast_cast {
     enum sy_dtype from, to;
@@ -508,8 +510,10 @@ static const struct fast_cast {
     {SY_DTYPE_U8, SY_DTYPE_I64, i64_of_u8},     {SY_DTYPE_BOOL, SY_DTYPE_I64, i64_of_u8},
     {SY_DTYPE_U8, SY_DTYPE_I32, i32_of_u8},     {SY_DTYPE_BOOL, SY_DTYPE_I32, i32_of_u8},
     {SY_DTYPE_F32, SY_DTYPE_F64, f64_of_f32},   {SY_DTYPE_F64, SY_DTYPE_F32, f32_of_f64},
-    {SY_DTYPE_F32, SY_DTYPE_F16, f16_of_f32},   {SY_DTYPE_F16, SY_DTYPE_F32, f32_of_f16},
     {SY_DTYPE_I64, SY_DTYPE_BOOL, bool_of_i64}, {SY_DTYPE_I32, SY_DTYPE_BOOL, bool_of_i32},
+#ifdef __FLT16_MAX__
+    {SY_DTYPE_F32, SY_DTYPE_F16, f16_of_f32},   {SY_DTYPE_F16, SY_DTYPE_F32, f32_of_f16},
+#endif
 };
 
 static bool fast_cast(enum sy_dtype from, enum sy_dtype to, int64_t n, const void *in, void *out)
