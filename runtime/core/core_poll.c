@@ -12,6 +12,8 @@ static bool has_job(enum sy_worker_state state)
 
 uint32_t sy_core_poll_us(const struct sy_core *core)
 {
+    if (core->stopping) /* there may be no supervisor any more */
+        return 0;
     for (int w = 0; w < core->n_workers; w++)
         if (has_job(sy_supervisor_state(core->supervisor, w)))
             return 0;
