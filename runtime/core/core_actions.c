@@ -245,6 +245,15 @@ void sy_core_read_done(void *ctx, const struct sy_storage_job *job)
 
 /* ---- the rest --------------------------------------------------------------------------------- */
 
+static bool runs_in_one_thread(const struct sy_core *core, const struct sy_sched_action *a)
+{
+    const struct sy_package *package = core->models[a->model].package;
+    bool one = true;
+    for (int i = 0; one && i < package->n_layers; i++)
+        one = sy_layer_is_solo(&package->layers[i], a->batch);
+    return one || core->n_cores == 1;
+}
+
 static void run(struct sy_core *core, const struct sy_sched_action *a)
 {
     struct sy_core_request *r = sy_core_find_request(core, a->request);
@@ -277,7 +286,7 @@ static void run(struct sy_core *core, const struct sy_sched_action *a)
                                       ? sy_core_rest(core, r, a->first_layer, r->n_resident)
                                       : sy_core_duration(core, a->model, r->guess);
     sy_sched_expect(core->sched, r->id, expected);
-    sy_core_poll_run(core, expected.expected_ns);
+    sy_core_poll_run(core, expected.expected_ns, runs_in_one_thread(core, a));
     sy_account_begin(&core->account, &core->models[a->model].account, r->report.run_ns);
 }
 

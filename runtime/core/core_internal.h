@@ -262,8 +262,9 @@ struct sy_core {
 enum { SY_CORE_POLLED_RUNS = 2 }; /* runs of up to so many times poll_us are waited for awake */
 /* What workers may poll after a run: the configured time, 0 while a worker has a job, from which polling would take a core's time. */
 uint32_t sy_core_poll_us(const struct sy_core *core);
-void sy_core_poll_run(struct sy_core *core, sy_ns expected_ns); /* RUN was sent */
-void sy_core_poll_next(struct sy_core *core);                   /* a request has ended */
+/* RUN was sent. one_thread: of all the worker's; else its other threads want the cores, and the loop sleeps. */
+void sy_core_poll_run(struct sy_core *core, sy_ns expected_ns, bool one_thread);
+void sy_core_poll_next(struct sy_core *core); /* a request has ended */
 
 /* core.c */
 void sy_core_tick(struct sy_core *core); /* before each event: says the time to the scheduler */

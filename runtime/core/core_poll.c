@@ -34,10 +34,12 @@ static void leave_first_core(const struct sy_core *core)
         (void)sched_setaffinity(0, sizeof all, &all);
 }
 
-void sy_core_poll_run(struct sy_core *core, sy_ns expected_ns)
+void sy_core_poll_run(struct sy_core *core, sy_ns expected_ns, bool one_thread)
 {
     sy_ns poll_ns = (sy_ns)sy_core_poll_us(core) * SY_NS_PER_US;
-    if (poll_ns == 0 || expected_ns > SY_CORE_POLLED_RUNS * poll_ns)
+    if (!one_thread)
+        core->poll_until_ns = 0;
+    if (!one_thread || poll_ns == 0 || expected_ns > SY_CORE_POLLED_RUNS * poll_ns)
         return;
     if (expected_ns <= poll_ns)
         leave_first_core(core);
