@@ -76,7 +76,8 @@ B        := build$(VARIANT)
 GEN      := build/gen
 
 CPPFLAGS += -I. -I$(GEN) $(DNNL_CPPFLAGS) -D_GNU_SOURCE
-CFLAGS_  := -std=gnu17 $(OPT) -fPIC -pthread -fvisibility=hidden $(WARNINGS) $(CFLAGS)
+# What each shared library shows, its version script says; the tests' library shows all.
+CFLAGS_  := -std=gnu17 $(OPT) -fPIC -pthread -fno-semantic-interposition $(WARNINGS) $(CFLAGS)
 CXXFLAGS_ := -std=gnu++17 $(OPT) -fPIC -pthread -Wall -Wextra $(CXXFLAGS)
 # Own kernels are plain loops that the compiler vectorises; target_clones picks the CPU class at load.
 KERNEL_CFLAGS := -O3 -fopenmp -fno-math-errno -fno-trapping-math
@@ -168,10 +169,10 @@ $(B)/libswitchyard.a: $(LIB_OBJ)
 
 # For programs that talk to a server: runtime/client/switchyard.h and what it stands on. Not the engines: with oneDNN and jemalloc a program
 # that does not link these itself would have two allocators.
-$(B)/libswitchyard.so: $(CLIENT_OBJ) Makefile
+$(B)/libswitchyard.so: $(CLIENT_OBJ) runtime/client/switchyard.map Makefile
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(LDSAN) -shared -Wl,-soname,libswitchyard.so.0 $(if $(LDSAN),,-Wl$(comma)--no-undefined) -o $@ $(CLIENT_OBJ) -lmsgpackc -ljansson -lm -pthread
+	$(Q)$(CC) $(LDSAN) -shared -Wl,-soname,libswitchyard.so.0 -Wl,--version-script,runtime/client/switchyard.map $(if $(LDSAN),,-Wl$(comma)--no-undefined) -o $@ $(CLIENT_OBJ) -lmsgpackc -ljansson -lm -pthread
 	@ln -sf libswitchyard.so $@.0
 
 $(B)/switchyard: $(CLI_OBJ) $(B)/libswitchyard.a

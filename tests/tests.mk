@@ -49,46 +49,59 @@ $(OBJ)/tests/main/test_%.o: test_%.c | $(GEN_HDR)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS_) -MMD -MP -c $< -o $@
 
-$(B)/tests/%: $(OBJ)/tests/main/%.o $(TEST_LIB_OBJ) $(B)/libswitchyard.a
+# The library and the tests' helpers, once for all tests: linked into each they would be gigabytes.
+TEST_SO := $(B)/tests/libswitchyard-tests.so
+$(TEST_SO): $(TEST_LIB_OBJ) $(B)/libswitchyard.a
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(LDSAN) -o $@ $^ $(LIBS) -lcmocka -pthread
+	$(Q)$(CC) $(LDSAN) -shared -Wl,-soname,$(@F) -o $@ $(TEST_LIB_OBJ) -Wl,--whole-archive $(B)/libswitchyard.a -Wl,--no-whole-archive $(LIBS) -lcmocka -pthread
+# The CUDA engine on the CPU, once too.
+CUDA_ON_CPU_SO := $(B)/tests/libcuda-on-cpu.so
+$(CUDA_ON_CPU_SO): $(CUDA_ON_CPU_OBJ) $(CUDA_PART_OBJ) $(TEST_SO)
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDSAN) -shared -Wl,-soname,$(@F) -o $@ $(CUDA_ON_CPU_OBJ) $(CUDA_PART_OBJ) -pthread
+# jemalloc in front of the C library, as in the program: both would allocate otherwise.
+define link_test
+$(call say,LD,$@)
+@mkdir -p $(@D)
+$(Q)$(CC) $(LDSAN) -o $@ $(filter-out $(TEST_SO) $(CUDA_ON_CPU_SO),$^) $(filter $(CUDA_ON_CPU_SO),$^) $(TEST_SO) \
+    -Wl,-rpath,'$$ORIGIN:$$ORIGIN/../tests' -Wl,--no-as-needed -ljemalloc -Wl,--as-needed $(LIBS) -lcmocka -pthread
+endef
 
+$(B)/tests/%: $(OBJ)/tests/main/%.o $(TEST_SO)
+	$(link_test)
+
+ifneq ($(FUZZ),1)
+$(B)/fuzz/%: $(OBJ)/tests/fuzz/%.o $(FUZZ_LIB_OBJ) $(TEST_SO)
+	$(link_test)
+else
 $(B)/fuzz/%: $(OBJ)/tests/fuzz/%.o $(FUZZ_LIB_OBJ) $(TEST_LIB_OBJ) $(B)/libswitchyard.a
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDSAN) -o $@ $^ $(LIBS) -lcmocka -pthread
+endif
 
 $(B)/tests/test_link_probe: $(OBJ)/runtime/cli/link_probe.o
 $(B)/tests/test_train_curve: $(OBJ)/runtime/cli/train_curve.o
 $(B)/tests/test_size_expr: $(OBJ)/runtime/cli/size_text.o
 $(B)/tests/test_sample_token: $(OBJ)/runtime/cli/sample_token.o $(OBJ)/runtime/cli/token_text.o
 $(B)/tests/test_random_inputs: $(OBJ)/runtime/cli/random_inputs.o $(OBJ)/runtime/cli/size_text.o
-$(B)/tests/test_local_job: $(OBJ)/tests/main/test_local_job.o $(OBJ)/runtime/cli/local_job.o $(B)/libswitchyard.a
-	$(call say,LD,$@)
-	@mkdir -p $(@D)
-	$(Q)$(CC) $(LDSAN) -o $@ $^ $(LIBS) -lcmocka -pthread
+$(B)/tests/test_local_job: $(OBJ)/runtime/cli/local_job.o
 
 # What the CUDA device does is tested against a table of calls that records them, and behind the plugin's seam.
 $(CUDA_TEST_BIN): $(CUDA_PART_OBJ)
-$(addprefix $(B)/tests/test_cuda_,engine candidates trainer beside_host operators control node_help): $(B)/tests/%: $(OBJ)/tests/main/%.o $(CUDA_ON_CPU_OBJ) $(CUDA_PART_OBJ) $(TEST_LIB_OBJ) $(B)/libswitchyard.a
-	$(call say,LD,$@)
-	@mkdir -p $(@D)
-	$(Q)$(CC) $(LDSAN) -o $@ $^ $(LIBS) -lcmocka -pthread
+$(addprefix $(B)/tests/test_cuda_,engine candidates trainer beside_host operators control node_help): $(B)/tests/%: $(OBJ)/tests/main/%.o $(CUDA_ON_CPU_SO) $(TEST_SO)
+	$(link_test)
 $(KERNEL_TEST_BIN): $(KERNEL_TEST_OBJ)
-$(B)/tests/fake_cuda_%: $(OBJ)/tests/main/test_%.o $(OBJ)/tests/on_cpu/choose_fake_cuda.o $(CUDA_ON_CPU_OBJ) $(CUDA_PART_OBJ) \
-        $(TEST_LIB_OBJ) $(B)/libswitchyard.a
-	$(call say,LD,$@)
-	@mkdir -p $(@D)
-	$(Q)$(CC) $(LDSAN) -o $@ $^ $(LIBS) -lcmocka -pthread
-$(GPU_BIN): $(B)/tests/test_gpu_%: $(OBJ)/tests/main/test_%.o $(OBJ)/tests/on_gpu/choose_gpu.o $(TEST_LIB_OBJ) $(B)/libswitchyard.a
-	$(call say,LD,$@)
-	@mkdir -p $(@D)
-	$(Q)$(CC) $(LDSAN) -o $@ $^ $(LIBS) -lcmocka -pthread
+$(B)/tests/fake_cuda_%: $(OBJ)/tests/main/test_%.o $(OBJ)/tests/on_cpu/choose_fake_cuda.o $(CUDA_ON_CPU_SO) $(TEST_SO)
+	$(link_test)
+$(GPU_BIN): $(B)/tests/test_gpu_%: $(OBJ)/tests/main/test_%.o $(OBJ)/tests/on_gpu/choose_gpu.o $(TEST_SO)
+	$(link_test)
 $(B)/tests/libswitchyard-cuda-fake.so: $(OBJ)/tests/fakes/fake_cuda.o $(OBJ)/tests/fakes/fake_cuda_streams.o $(OBJ)/$(CUDA_ENTRY:.c=.o) $(CUDA_PART_OBJ) $(B)/libswitchyard.a
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(LDSAN) -shared -o $@ $^ -pthread -ldl
+	$(Q)$(CC) $(LDSAN) -shared -Wl,--version-script,$(PLUGIN_SHOWS) -o $@ $^ -pthread -ldl
 ifneq ($(and $(WITH_CUDA),$(wildcard $(NVCC))),)
 GPU_FAULT := $(B)/tests/libgpu_fault.so
 endif
@@ -154,13 +167,10 @@ $(B)/tests/onnx_suite: $(ONNX_SUITE_OBJ) $(B)/libswitchyard.a
 	$(Q)$(CC) $(LDSAN) -o $@ $^ $(LIBS) -pthread
 
 # The same cases of the CUDA engine, its kernels on the CPU; and on a GPU.
-$(B)/tests/fake_cuda_onnx_suite: $(ONNX_SUITE_OBJ) $(OBJ)/tests/on_cpu/choose_fake_cuda.o $(CUDA_ON_CPU_OBJ) $(CUDA_PART_OBJ) \
-        $(TEST_LIB_OBJ) $(B)/libswitchyard.a
-$(B)/tests/gpu_onnx_suite: $(ONNX_SUITE_OBJ) $(OBJ)/tests/on_gpu/choose_gpu.o $(TEST_LIB_OBJ) $(B)/libswitchyard.a
+$(B)/tests/fake_cuda_onnx_suite: $(ONNX_SUITE_OBJ) $(OBJ)/tests/on_cpu/choose_fake_cuda.o $(CUDA_ON_CPU_SO) $(TEST_SO)
+$(B)/tests/gpu_onnx_suite: $(ONNX_SUITE_OBJ) $(OBJ)/tests/on_gpu/choose_gpu.o $(TEST_SO)
 $(B)/tests/fake_cuda_onnx_suite $(B)/tests/gpu_onnx_suite:
-	$(call say,LD,$@)
-	@mkdir -p $(@D)
-	$(Q)$(CC) $(LDSAN) -o $@ $^ $(LIBS) -lcmocka -pthread
+	$(link_test)
 
 test-onnx: deps ## Test: the test data of the ONNX project through both engines: passed, refused and why, failed; ONNX_ARGS="--only NAME"
 	@sh tests/install_deps.sh libonnx-testdata

@@ -12,7 +12,6 @@
 extern "C" {
 #endif
 
-#define SY_API                     __attribute__((visibility("default")))
 #define SWITCHYARD_VERSION         "0.1.0"
 #define SWITCHYARD_MAX_RANK        8
 #define SWITCHYARD_MAX_TENSORS     256   /* inputs, or outputs, of a model */
@@ -44,12 +43,12 @@ typedef struct {
 
 /* address: "unix:/path", "/path", or "tcp:host:port". timeout_ms per call; 0: 60 s. */
 /* *out is set on failure too, so that sy_client_error can say why; close it then as well. */
-SY_API int sy_client_connect(const char *address, unsigned timeout_ms, sy_client **out);
-SY_API void sy_client_close(sy_client *client);
-SY_API const char *sy_client_error(const sy_client *client);
+int sy_client_connect(const char *address, unsigned timeout_ms, sy_client **out);
+void sy_client_close(sy_client *client);
+const char *sy_client_error(const sy_client *client);
 
 /* One batch. The result is the caller's until sy_client_result_free. */
-SY_API int sy_client_infer(sy_client *client, const char *model, const sy_client_tensor *inputs,
+int sy_client_infer(sy_client *client, const char *model, const sy_client_tensor *inputs,
                            int n_inputs, sy_client_result **out);
 /* Where an output is to be written: `bytes` at `data`, in a region of this client, aligned to SWITCHYARD_REGION_ALIGN. */
 typedef struct {
@@ -77,10 +76,10 @@ typedef struct {
 #define SWITCHYARD_USUAL_CLASS 1
 
 /* The same with options; NULL: the usual class, no deadline. */
-SY_API int sy_client_infer_with(sy_client *client, const char *model,
+int sy_client_infer_with(sy_client *client, const char *model,
                                 const sy_client_tensor *inputs, int n_inputs,
                                 const sy_client_options *options, sy_client_result **out);
-SY_API void sy_client_result_free(sy_client_result *result);
+void sy_client_result_free(sy_client_result *result);
 
 /* Memory that the client and the server share, so that large tensors are not copied. Only over a Unix socket.
  *
@@ -97,11 +96,11 @@ SY_API void sy_client_result_free(sy_client_result *result);
  * EUNSUPPORTED: over TCP, or the server shares none. EBUSY, ETOOBIG: the server's limits. The memory is zeroed at first. */
 typedef struct sy_client_region sy_client_region;
 
-SY_API int sy_client_region_create(sy_client *client, size_t bytes, sy_client_region **out);
-SY_API void *sy_client_region_data(const sy_client_region *region); /* aligned to a page */
-SY_API size_t sy_client_region_bytes(const sy_client_region *region);
+int sy_client_region_create(sy_client *client, size_t bytes, sy_client_region **out);
+void *sy_client_region_data(const sy_client_region *region); /* aligned to a page */
+size_t sy_client_region_bytes(const sy_client_region *region);
 /* Unmaps it, and tells the server, if the client is still open; also to be called after sy_client_close, until when the memory stays. NULL is fine. */
-SY_API void sy_client_region_destroy(sy_client_region *region);
+void sy_client_region_destroy(sy_client_region *region);
 
 /* What a model takes and gives. A dimension of -1 is open: the batch ("N" in dims), or a size that each request chooses by the shapes of
  * the inputs that it sends ("seq"; the same name is the same size everywhere), or what follows from these ("2*seq+1"), or what only a
@@ -124,12 +123,12 @@ typedef struct {
 } sy_client_model;
 
 /* SY_ENOTFOUND: no such model; SY_EBUSY: it is loading, or unavailable. The model is the caller's until sy_client_model_free. */
-SY_API int sy_client_model_find(sy_client *client, const char *name, sy_client_model **out);
-SY_API void sy_client_model_free(sy_client_model *model); /* NULL is fine */
+int sy_client_model_find(sy_client *client, const char *name, sy_client_model **out);
+void sy_client_model_free(sy_client_model *model); /* NULL is fine */
 
 /* Any other method (see runtime/front/rpc/README.md: status, models, model_load, model_unload, evict, train, train_stop, trace, ping, drain), parameters and
  * answer as JSON text. *out_json is malloc'd. */
-SY_API int sy_client_call(sy_client *client, const char *method, const char *params_json,
+int sy_client_call(sy_client *client, const char *method, const char *params_json,
                           char **out_json);
 
 #ifdef __cplusplus

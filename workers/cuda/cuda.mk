@@ -27,6 +27,7 @@ endif
 # The plugin brings its own copies of what it uses of the library, its symbols and those of CUDA's runtime hidden; errors, log
 # and faults are the process's (plugin_entry.c). libcuda is found by the runtime when the plugin is opened.
 $(OBJ)/$(CUDA_API:.c=.o): CPPFLAGS += -isystem $(CUDA_HOME)/include
+PLUGIN_SHOWS := runtime/device/cuda/plugin.map
 CUDA_LINK := -Wl,--exclude-libs,ALL -Wl,--no-undefined $(CUDART) -pthread -ldl -lrt
 
 # One architecture's code each, and PTX of the last for those to come. Line numbers name files below /proc/self/cwd: what is carried elsewhere
@@ -65,10 +66,10 @@ endif
 # Beside the program it finds the toolkit that it was built with; what is carried to another machine names no folder.
 CUDA_PLUGINS := $(B)/libswitchyard-cuda.so $(B)/carried/libswitchyard-cuda.so
 $(B)/libswitchyard-cuda.so: CUDA_PLUGIN_LIBS += $(CUDA_PLUGIN_RPATH)
-$(CUDA_PLUGINS): $(OBJ)/$(CUDA_API:.c=.o) $(OBJ)/$(CUDA_ENTRY:.c=.o) $(CUDA_PART_OBJ) $(CUDA_ENGINE_OBJ) $(B)/libswitchyard.a
+$(CUDA_PLUGINS): $(OBJ)/$(CUDA_API:.c=.o) $(OBJ)/$(CUDA_ENTRY:.c=.o) $(CUDA_PART_OBJ) $(CUDA_ENGINE_OBJ) $(B)/libswitchyard.a $(PLUGIN_SHOWS)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(LDSAN) -shared -Wl,-soname,libswitchyard-cuda.so -o $@ $^ $(CUDA_PLUGIN_LIBS) \
+	$(Q)$(CC) $(LDSAN) -shared -Wl,-soname,libswitchyard-cuda.so -Wl,--version-script,$(PLUGIN_SHOWS) -o $@ $(filter-out $(PLUGIN_SHOWS),$^) $(CUDA_PLUGIN_LIBS) \
 	    $(if $(LDSAN),$(filter-out -Wl$(comma)--no-undefined,$(CUDA_LINK)),$(CUDA_LINK))
 
 $(B)/switchyard-cuda-keeper: $(OBJ)/$(CUDA_MAIN:.c=.o) $(OBJ)/$(CUDA_API:.c=.o) $(CUDA_PART_OBJ) $(B)/libswitchyard.a

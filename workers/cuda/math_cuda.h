@@ -7,8 +7,8 @@
 #include "workers/engine/engines.h"
 
 /* workers/engine/engines.h says what it is. */
-SY_PLUGIN_EXPORT const struct sy_engine_ops *sy_cuda_engine_v1(uint32_t layout_bytes,
-                                                               const struct sy_engine_ops *host);
-SY_PLUGIN_EXPORT const struct sy_trainer_ops *sy_cuda_trainer_v1(uint32_t layout_bytes);
+const struct sy_engine_ops *sy_cuda_engine_v1(uint32_t layout_bytes,
+                                              const struct sy_engine_ops *host);
+const struct sy_trainer_ops *sy_cuda_trainer_v1(uint32_t layout_bytes);
 
 #endif

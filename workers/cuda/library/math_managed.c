@@ -6,7 +6,7 @@
 #include "runtime/device/cuda/plugin_entry.h"
 #include "workers/engine/engines.h"
 
-extern SY_PLUGIN_EXPORT const struct sy_cuda_managed sy_cuda_managed_v1;
+extern const struct sy_cuda_managed sy_cuda_managed_v1;
 
 static int take(struct sy_device *device, uint64_t bytes, void **out)
 {
