@@ -88,6 +88,7 @@ $(B)/tests/test_size_expr: $(OBJ)/runtime/cli/size_text.o
 $(B)/tests/test_sample_token: $(OBJ)/runtime/cli/sample_token.o $(OBJ)/runtime/cli/token_text.o
 $(B)/tests/test_random_inputs: $(OBJ)/runtime/cli/random_inputs.o $(OBJ)/runtime/cli/size_text.o
 $(B)/tests/test_local_job: $(OBJ)/runtime/cli/local_job.o
+$(B)/tests/test_confined: $(OBJ)/runtime/cli/confined.o
 
 # What the CUDA device does is tested against a table of calls that records them, and behind the plugin's seam.
 $(CUDA_TEST_BIN): $(CUDA_PART_OBJ)
