@@ -23,8 +23,15 @@ static struct sy_graph *model(void)
 static void use(struct sy_model_config *config)
 {
     json_t *whole = NULL;
-    if (sy_model_config_check(config, model()) == SY_OK &&
-        sy_model_config_complete(config, "m", model(), &whole) == SY_OK) {
+    struct sy_core_reshape *reshapes = NULL;
+    struct sy_state_pair *states = NULL;
+    int n;
+    bool fits = sy_model_config_check(config, model()) == SY_OK;
+    if (fits && sy_model_config_reshapes(config, model(), &reshapes, &n) == SY_OK)
+        free(reshapes);
+    if (fits && sy_model_config_states(config, model(), &states, &n) == SY_OK)
+        free(states);
+    if (fits && sy_model_config_complete(config, "m", model(), &whole) == SY_OK) {
         char *text = json_dumps(whole, JSON_COMPACT);
         struct sy_model_config *again = NULL;
         FUZZ_CHECK(text);
@@ -105,6 +112,15 @@ size_t fuzz_seed(int i, uint8_t *to, size_t room)
         "control [ { kind: CONTROL_SEQUENCE_START fp32_false_true: [ 0, 1 ] } ] } ] state [ { "
         "input_name: \"input0\" output_name: \"output0\" data_type: TYPE_FP32 dims: [ 4 ] "
         "initial_state { name: \"z\" data_type: TYPE_FP32 dims: [ 4 ] zero_data: true } } ] }",
+        "0max_batch_size: 4 input { name: \"input0\" data_type: TYPE_FP32 dims: [ 2, 2 ] reshape { "
+        "shape: [ 4 ] } } "
+        "output { name: \"output0\" data_type: TYPE_FP32 dims: [ 4 ] } "
+        "parameters { key: \"precision\" value { string_value: \"bf16\" } }",
+        "0sequence_batching { state { input_name: \"input0\" output_name: \"output0\" data_type: "
+        "TYPE_FP32 dims: 4 "
+        "} } model_warmup { name: \"r\" batch_size: 2 inputs { key: \"input0\" value { data_type: "
+        "TYPE_FP32 dims: 4 "
+        "random_data: true } } }",
         "0version_policy { latest { num_versions: 2 } } default_model_filename: \"model.onnx\" "
         "ensemble_scheduling { step [ { model_name: \"a\" model_version: -1 input_map { key: \"x\" "
         "value: \"y\" } } ] } "

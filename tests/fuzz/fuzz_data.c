@@ -49,15 +49,14 @@ static void read_all(const struct sy_data_spec *spec, const struct sy_data_want 
     sy_train_data_close(&set);
 }
 
-static void read_set(const uint8_t *data, size_t size, const char *rest, enum sy_dtype dtype)
+static void read_set(const uint8_t *data, size_t size, const char *rest, enum sy_dtype dtype,
+                     struct sy_data_want labels)
 {
     static char section[300];
     struct sy_data_spec spec = {0};
-    struct sy_data_want want = {.n_inputs = 1,
-                                .inputs = {{"x", dtype, 1, {4}, 4}},
-                                .are_classes = true,
-                                .n_labels = 1,
-                                .n_classes = 3};
+    struct sy_data_want want = labels;
+    want.n_inputs = 1;
+    want.inputs[0] = (struct sy_data_input){"x", dtype, 1, {4}, 4};
     snprintf(section, sizeof section, "{\"file\":\"%s\",%s}", fuzz_file(data, size), rest);
     json_t *object = json_loads(section, 0, NULL);
     FUZZ_CHECK(object);
@@ -94,12 +93,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         read_rows(data + 1, size - 1);
     else if (data[0] % 4 == 1)
         read_set(data + 1, size - 1,
-                 data[0] & 4
-                     ? "\"kind\":\"csv\",\"label\":\"l\",\"standardize\":true"
-                     : "\"kind\":\"csv\",\"label\":\"4\",\"header\":false",
-                 SY_DTYPE_F32);
+                 data[0] & 4 ? "\"kind\":\"csv\",\"label\":\"l\",\"standardize\":true"
+                             : "\"kind\":\"csv\",\"label\":\"4\",\"header\":false",
+                 SY_DTYPE_F32,
+                 (struct sy_data_want){.are_classes = true, .n_labels = 1, .n_classes = 3});
     else if (data[0] % 4 == 2)
-        read_set(data + 1, size - 1, "\"kind\":\"text\"", SY_DTYPE_I64);
+        read_set(data + 1, size - 1, "\"kind\":\"text\"", SY_DTYPE_I64,
+                 (struct sy_data_want){.are_classes = true, .n_labels = 4, .n_classes = 256});
     else
         read_image(data + 1, size - 1);
     return 0;

@@ -44,7 +44,8 @@ static void read_requests(const char *path)
 
 static void read_devices(const char *path)
 {
-    const struct sy_sim_kind otherwise = {.n_devices = 1, .pool_bytes = 1 << 30, .link_gbps = 12, .speed = 1};
+    const struct sy_sim_kind otherwise = {
+        .n_devices = 1, .pool_bytes = 1 << 30, .link_gbps = 12, .speed = 1};
     struct sy_sim_kind *kinds = NULL;
     int n = 0;
     if (sy_sim_read_devices(path, &otherwise, &kinds, &n) == SY_OK)
