@@ -353,42 +353,43 @@ static void print_sizes(const char *path)
     sy_package_close(package);
 }
 
+static const struct sy_cli_option import_options[] = {
+    {"output", "FILE.sypkg", "where to; default: beside the model (also -o)"},
+    {"name", "NAME", "the model's name; default: the file's, or NAME of NAME/1/model.onnx"},
+    {"no-profile", NULL, "do not time the layers: groups are then planned from sizes alone"},
+    {"update", NULL, "do nothing if an up-to-date package is there"},
+    {"threads", "N", "compute threads of the profile; default: all cores that may be used"},
+    {"device", "SPEC",
+     "whose engine packs, and is timed: host (default), emulated, cuda[:N]. With --no-profile "
+     "a "
+     "package for a GPU is made without one"},
+    {"precision", "f32|bf16|f16",
+     "bf16, f16: weights take half the bytes and products are computed in it, summed in f32; "
+     "on the host bf16 only, and a CPU without AVX512_BF16 or AMX computes in f32 with such "
+     "weights. Default: f32; with --update, that of the package"},
+    {"calibrate", "[NAME=]FILE.npy",
+     "samples of an input, on which the error against f32 is reported, instead of random ones; "
+     "once for each input"},
+    {"dim", "NAME=SIZE",
+     "a number for a dimension that requests could choose, as a sequence's length: by its name "
+     "in the file, or as INPUT.INDEX; once for each. It is then the same for all requests"},
+    {"allow-host-ops", NULL,
+     "with --device cuda: operators that its engine lacks are computed on the host, in "
+     "between, "
+     "instead of being refused"},
+    {"explain", NULL,
+     "write no package; print which nodes are sized at run (their results' sizes depend on "
+     "data), why, and what decides; or that nothing is. With --dim as the import would have "
+     "it"},
+    {"limit", "SECONDS", "an import that takes longer is ended; default 3600"},
+    {"memory", "SIZE",
+     "memory that the import may take, as 8G; default: three quarters of the machine's, or of "
+     "its "
+     "cgroup's"},
+    {NULL, NULL, NULL}};
+
 int sy_cmd_import(int argc, char **argv)
 {
-    static const struct sy_cli_option options[] = {
-        {"output", "FILE.sypkg", "where to; default: beside the model (also -o)"},
-        {"name", "NAME", "the model's name; default: the file's, or NAME of NAME/1/model.onnx"},
-        {"no-profile", NULL, "do not time the layers: groups are then planned from sizes alone"},
-        {"update", NULL, "do nothing if an up-to-date package is there"},
-        {"threads", "N", "compute threads of the profile; default: all cores that may be used"},
-        {"device", "SPEC",
-         "whose engine packs, and is timed: host (default), emulated, cuda[:N]. With --no-profile "
-         "a "
-         "package for a GPU is made without one"},
-        {"precision", "f32|bf16|f16",
-         "bf16, f16: weights take half the bytes and products are computed in it, summed in f32; "
-         "on the host bf16 only, and a CPU without AVX512_BF16 or AMX computes in f32 with such "
-         "weights. Default: f32; with --update, that of the package"},
-        {"calibrate", "[NAME=]FILE.npy",
-         "samples of an input, on which the error against f32 is reported, instead of random ones; "
-         "once for each input"},
-        {"dim", "NAME=SIZE",
-         "a number for a dimension that requests could choose, as a sequence's length: by its name "
-         "in the file, or as INPUT.INDEX; once for each. It is then the same for all requests"},
-        {"allow-host-ops", NULL,
-         "with --device cuda: operators that its engine lacks are computed on the host, in "
-         "between, "
-         "instead of being refused"},
-        {"explain", NULL,
-         "write no package; print which nodes are sized at run (their results' sizes depend on "
-         "data), why, and what decides; or that nothing is. With --dim as the import would have "
-         "it"},
-        {"limit", "SECONDS", "an import that takes longer is ended; default 3600"},
-        {"memory", "SIZE",
-         "memory that the import may take, as 8G; default: three quarters of the machine's, or of "
-         "its "
-         "cgroup's"},
-        {NULL, NULL, NULL}};
     struct sy_cli_parser parser = {
         "import MODEL.onnx [options]\n\nReads the model, infers shapes, "
         "fuses, packs the weights for the device and times each layer. "
