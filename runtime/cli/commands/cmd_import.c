@@ -398,7 +398,7 @@ int sy_cmd_import(int argc, char **argv)
         "of its own, which has no network, reads the model's folder "
         "alone, and writes into a folder of its own; what goes wrong "
         "there is told as a refusal.",
-        options, argc, argv, 0};
+        import_options, argc, argv, 0};
     char path[4096] = "", name[256] = "";
     const char *value, *onnx = NULL;
     struct sy_cli_import import = {.device = "host", .profile = true};
