@@ -85,7 +85,7 @@ KERNEL_CFLAGS := -O3 -fopenmp -fno-math-errno -fno-trapping-math
 HASH     := $(shell echo '$(CC) $(CFLAGS_) $(CPPFLAGS) $(KERNEL_CFLAGS)' | cksum | cut -d' ' -f1)
 OBJ      := build/obj/$(HASH)
 
-LIBS     := $(DNNL_LDFLAGS) -levent -levent_pthreads -lhttp_parser -lnghttp2 -lmsgpackc -ljemalloc -ldnnl -luring -lprotobuf-c -ljansson -lxxhash -lnuma -lz -ljpeg -lpng -lpcre2-8 \
+LIBS     := $(DNNL_LDFLAGS) -levent -levent_pthreads -lhttp_parser -lnghttp2 -lmsgpackc -ljemalloc -ldnnl -luring -lprotobuf-c -ljansson -lxxhash -lnuma -lz -ljpeg -lpng -lpcre2-8 -lseccomp \
             -fopenmp -lm -ldl -Wl,--wrap=GOMP_parallel
 
 ifeq ($(V),0)

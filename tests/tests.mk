@@ -1,5 +1,5 @@
 # Test binaries, fuzz targets, checks with stock clients, and the goals that run them.
-.PHONY: venv tests test test-engine test-onnx test-zoo zoo test-train fuzz gpu-tests gpu-check dist lint check
+.PHONY: cover-targets fuzz-coverage fuzz-diff venv tests test test-engine test-onnx test-zoo zoo test-train fuzz gpu-tests gpu-check dist lint check
 
 # tests/FOLDER/test_NAME.c is build/tests/test_NAME: names are unique. What several tests share lies in fakes, nets and rigs.
 TEST_SRC  := $(sort $(wildcard tests/*/test_*.c tests/*/*/test_*.c))
@@ -88,6 +88,7 @@ $(B)/tests/test_size_expr: $(OBJ)/runtime/cli/size_text.o
 $(B)/tests/test_sample_token: $(OBJ)/runtime/cli/sample_token.o $(OBJ)/runtime/cli/token_text.o
 $(B)/tests/test_random_inputs: $(OBJ)/runtime/cli/random_inputs.o $(OBJ)/runtime/cli/size_text.o
 $(B)/tests/test_local_job: $(OBJ)/runtime/cli/local_job.o
+$(B)/tests/test_confined: $(OBJ)/runtime/cli/confined.o
 
 # What the CUDA device does is tested against a table of calls that records them, and behind the plugin's seam.
 $(CUDA_TEST_BIN): $(CUDA_PART_OBJ)
@@ -146,6 +147,7 @@ test: deps ## Test: builds and runs all tests; SAN=address,undefined or SAN=thre
 	@$(MAKE) --no-print-directory venv binaries tests
 	@$(TEST_ENV) SY_BINARY=$(B)/switchyard bash tests/run.sh $(TEST_RUN) $(CLIENT_CHECKS)
 ifeq ($(SAN),)
+	@$(MAKE) --no-print-directory fuzz-diff FUZZ_SEED=1 GRAPHS=192
 	@$(MAKE) --no-print-directory models
 	@build/venv/bin/python tests/peers/engine_vs_onnxruntime.py $(B) build/models $(MODELS)
 	$(Q)$(B)/make-models --out build/compare-models mobilenet_v2 lstm_text
@@ -207,6 +209,33 @@ fuzz: $(FUZZ_BIN)
 	$(Q)for f in $(FUZZ_BIN); do \
 	    $(TEST_ENV) $$f --seconds $(FUZZ_SECONDS) --seed $${FUZZ_SEED:-$$(date +%s)} || exit 1; done
 endif
+
+# Of the parsers alone, by gcov: their objects, compiled again, stand in front of the library's.
+COVER_OBJ := build/cover/obj
+COVER_SRC := $(shell python3 tests/fuzz/coverage.py --files 2>/dev/null)
+COVER_PARTS := $(COVER_SRC:%.c=$(COVER_OBJ)/%.o)
+COVER_BIN := $(FUZZ_SRC:tests/fuzz/%.c=build/cover/%)
+$(COVER_OBJ)/%.o: %.c | $(GEN_HDR)
+	$(call say,GCOV,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) $(filter-out -O2,$(CFLAGS_)) -O0 --coverage -MMD -MP -c $< -o $@
+$(COVER_BIN): build/cover/%: $(OBJ)/tests/fuzz/%.o $(FUZZ_LIB_OBJ) $(TEST_LIB_OBJ) $(COVER_PARTS) $(B)/libswitchyard.a
+	$(call say,LD,$@)
+	$(Q)$(CC) --coverage -o $@ $^ $(LIBS) -lcmocka -pthread
+
+cover-targets: $(COVER_BIN)
+fuzz-coverage: deps ## Test: lines of each parser that the fuzz targets reach in FUZZ_SECONDS=60 each; COVER_ARGS="--lines ONNX" lists the others
+	@$(MAKE) --no-print-directory cover-targets
+	$(Q)find $(COVER_OBJ) -name '*.gcda' -delete
+	$(Q)for f in $(COVER_BIN); do $$f --seconds $(FUZZ_SECONDS) --seed $${FUZZ_SEED:-1} || exit 1; \
+	    for c in tests/fuzz/corpus/$$(basename $$f)/*; do [ ! -e $$c ] || $$f $$c > /dev/null || exit 1; done; done
+	$(Q)python3 tests/fuzz/coverage.py $(COVER_OBJ) $(COVER_ARGS)
+
+# Random graphs against ONNX Runtime; a seed that fails replays with FUZZ_SEED=N GRAPHS=1.
+GRAPHS ?= 100000
+fuzz-diff: deps venv ## Test: random graphs against ONNX Runtime for FUZZ_SECONDS=60; FUZZ_SEED=N GRAPHS=1 replays one
+	@$(MAKE) --no-print-directory $(B)/tests/onnx_suite
+	$(Q)SY_ONNX_SUITE=$(B)/tests/onnx_suite build/venv/bin/python tests/peers/fuzz_diff.py --seed $${FUZZ_SEED:-$$(date +%s)} --graphs $(GRAPHS) --seconds $(FUZZ_SECONDS)
 
 # Gradients and the loss after 100 steps against PyTorch. TEST_TRAIN_ARGS='bilstm --steps 20'.
 test-train: deps ## Test: gradients and losses against PyTorch; TEST_TRAIN_ARGS="bilstm --steps 20"

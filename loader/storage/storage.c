@@ -127,6 +127,13 @@ int sy_storage_cached_share(const char *path, uint64_t offset, uint64_t bytes, d
 
 /* ---- reader ---------------------------------------------------------------------------------------------- */
 
+static atomic_bool without_ring;
+
+void sy_storage_without_ring(void)
+{
+    atomic_store(&without_ring, true);
+}
+
 int sy_storage_reader_create(unsigned queue_depth, uint64_t chunk_bytes,
                              struct sy_storage_reader **out)
 {
@@ -138,8 +145,9 @@ int sy_storage_reader_create(unsigned queue_depth, uint64_t chunk_bytes,
     chunk_bytes =
         SY_MIN(chunk_bytes ? chunk_bytes : DEFAULT_CHUNK_BYTES, (uint64_t)MAX_CHUNK_BYTES);
     reader->chunk_bytes = SY_ALIGN_UP(chunk_bytes, (uint64_t)ALIGN);
-    int refused = io_uring_queue_init(reader->depth, &reader->ring, 0);
-    reader->has_ring = refused == 0;
+    bool wanted = !atomic_load(&without_ring);
+    int refused = wanted ? io_uring_queue_init(reader->depth, &reader->ring, 0) : 0;
+    reader->has_ring = wanted && refused == 0;
     if (refused && !atomic_exchange(&said, true))
         sy_log_warn("storage", "event=no_io_uring why=\"%s\" instead=pread", strerror(-refused));
     *out = reader;

@@ -12,6 +12,9 @@
 
 struct sy_storage_reader;
 
+/* Readers of this process that are made from now on read by pread, unsaid: where a sandbox lets no ring through. */
+void sy_storage_without_ring(void);
+
 /* queue_depth 0: default 16. chunk_bytes 0: default (1 MiB). Falls back to pread where io_uring is refused, saying so once. */
 int sy_storage_reader_create(unsigned queue_depth, uint64_t chunk_bytes,
                              struct sy_storage_reader **out);

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "loader/graph/graph.h"
+#include "runtime/base/clock.h"
 #include "runtime/client/switchyard.h"
 
 int sy_cmd_serve(int argc, char **argv);
@@ -72,9 +73,11 @@ struct sy_cli_import {
     int n_calibrate;
     struct sy_onnx_dim dims[SY_CLI_MAX_DIMS]; /* numbers for symbolic dimensions */
     int n_dims;
-    bool profile;        /* times the layers, which needs the device itself */
-    bool allow_host_ops; /* cuda: what its engine lacks is computed on the host */
-    int n_threads;       /* of the profile; 0: all cores */
+    bool profile;          /* times the layers, which needs the device itself */
+    bool allow_host_ops;   /* cuda: what its engine lacks is computed on the host */
+    int n_threads;         /* of the profile; 0: all cores */
+    sy_ns limit_ns;        /* 0: an hour */
+    uint64_t memory_bytes; /* 0: three quarters of the machine's */
 };
 
 /* One call; takes `params`. The answer is the caller's; or says why not and returns 1. */
@@ -83,7 +86,7 @@ int sy_cli_call(sy_client *client, const char *method, json_t *params, json_t **
 double sy_cli_number(const json_t *object, const char *key);
 const char *sy_cli_word(const json_t *object, const char *key);
 
-/* Imports an ONNX file into a package. */
+/* Imports an ONNX file into a package, in a confined process (confined.h). */
 int sy_cli_import(const char *onnx, const char *package, const char *name,
                   const struct sy_cli_import *options);
 /* Whether `package` is there, not older than `onnx`, of this version and packed for this machine's engine of `device` (NULL: host). A

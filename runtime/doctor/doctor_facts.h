@@ -45,7 +45,9 @@
     X(storage_gbps, "sequential reads past the page cache, as a swap reads")                  \
     X(storage_read_bytes, "bytes read for that")                                              \
     X(storage_scratch, "1: of a scratch file just written; 0: of a model")                    \
-    X(disk_free_bytes, "free on the file system of the models folder")
+    X(disk_free_bytes, "free on the file system of the models folder")                        \
+    X(landlock_abi, "version of Landlock that imports and workers are confined by; 0: none")  \
+    X(seccomp_filter, "1: imports and workers run behind a system call filter")
 
 #define SY_DOCTOR_TEXTS(X)                                                                 \
     X(kernel, "kernel release")                                                            \
@@ -64,6 +66,7 @@
     X(folder, "the folder that was looked at")                                             \
     X(storage_why, "why reading could not be measured")                                    \
     X(direct_why, "why O_DIRECT does not work in the folder")                              \
+    X(sandbox_why, "why imports and workers are not, or less, confined")                   \
     X(uring_why, "why io_uring does not work")                                             \
     X(ports_busy, "of the default ports 8000 to 8002: those taken")
 

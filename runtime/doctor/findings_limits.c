@@ -1,6 +1,7 @@
 /* Descriptors, disk, ports: what runs out. */
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "runtime/doctor/findings_internal.h"
 
@@ -56,9 +57,30 @@ static void ports(const struct sy_doctor_facts *f, struct sy_findings *out)
         "127.0.0.1:PORT --grpc 127.0.0.1:PORT");
 }
 
+static void sandbox(const struct sy_doctor_facts *f, struct sy_findings *out)
+{
+    if (*f->sandbox_why) {
+        sy_finding_advise(
+            sy_finding_add(out, SY_GROUP_LIMITS, "sandbox", SY_FINDING_WARN, "%s", f->sandbox_why),
+            "Linux 5.13 or later with landlock among the security modules (lsm=landlock,... on the "
+            "kernel's command line), and a container that lets landlock_* and seccomp through; "
+            "until "
+            "then import only models of people whom you trust");
+        return;
+    }
+    if (!isnan(f->landlock_abi))
+        sy_finding_add(out, SY_GROUP_LIMITS, "sandbox", SY_FINDING_OK,
+                       "imports and workers: Landlock %.0f, seccomp, no capabilities%s",
+                       f->landlock_abi,
+                       strncmp(f->device, "cuda", 4) == 0
+                           ? "; workers of a GPU: no new privileges only, its driver needs the rest"
+                           : "");
+}
+
 void sy_findings_limits(const struct sy_doctor_facts *f, struct sy_findings *out)
 {
     files(f, out);
     disk(f, out);
     ports(f, out);
+    sandbox(f, out);
 }

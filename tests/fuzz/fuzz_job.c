@@ -55,7 +55,32 @@ size_t fuzz_seed(int i, uint8_t *to, size_t room)
         "{\"name\": \"b\", \"model\": \"/m\", \"loss\": \"mse\", \"optimizer\": {\"kind\": "
         "\"adam\", \"learning_rate\": 1e-3, \"beta1\": 0.8, \"beta2\": 0.99, \"epsilon\": 1e-7},"
         " \"data\": {\"images\": \"i\", \"labels\": \"l\"}}",
+        "{\"name\": \"c\", \"model\": \"m\", \"optimizer\": {\"kind\": \"adamw\", "
+        "\"learning_rate\": 1e-3}, "
+        "\"data\": {\"kind\": \"csv\", \"file\": \"f.csv\", \"test_file\": \"t.csv\", \"label\": "
+        "\"y\", "
+        "\"features\": [\"a\", \"b\"], \"separator\": \";\", \"header\": true, \"standardize\": "
+        "true, "
+        "\"holdout\": 0.1, \"shuffle\": false}}",
+        "{\"name\": \"d\", \"model\": \"m\", \"optimizer\": {\"learning_rate\": 0.1}, \"data\": "
+        "{\"kind\": "
+        "\"text\", \"folder\": \"d\", \"test_folder\": \"e\", \"split\": \"file\", \"ngram\": 3, "
+        "\"vocabulary\": 1024}}",
+        "{\"name\": \"e\", \"model\": \"m\", \"optimizer\": {\"learning_rate\": 0.1}, \"data\": "
+        "{\"kind\": "
+        "\"images\", \"folder\": \"d\", \"mean\": 0.5, \"std\": 0.2}}",
+        "{\"name\": \"f\", \"model\": \"m\", \"optimizer\": {\"learning_rate\": 0.1}, \"data\": "
+        "{\"kind\": "
+        "\"npy\", \"inputs\": {\"x\": \"x.npy\", \"mask\": {\"fill\": 1}}, \"labels\": \"y.npy\", "
+        "\"test_inputs\": {\"x\": \"t.npy\"}, \"test_labels\": \"ty.npy\"}}",
+        "{\"name\": \"g\", \"model\": \"m\", \"dims\": {\"seq\": 16}, \"precision\": \"bf16\", "
+        "\"optimizer\": "
+        "{\"learning_rate\": 0.1, \"schedule\": {\"kind\": \"cosine\", \"warmup_steps\": 10}}, "
+        "\"data\": "
+        "{\"kind\": \"synthetic\", \"samples\": 10, \"test_samples\": 2, \"noise\": 0.5, "
+        "\"vocabulary\": 8}}",
         "{\"name\": \"\\u00e9\\ud83d\\ude00\", \"x\": [[[[1, -2.5e3, true, null]]]]}",
     };
-    return i < 4 ? fuzz_give(seeds[i], strlen(seeds[i]), to, room) : 0;
+    return i < (int)(sizeof seeds / sizeof *seeds) ? fuzz_give(seeds[i], strlen(seeds[i]), to, room)
+                                                   : 0;
 }

@@ -281,6 +281,9 @@ static bool run_current(void)
     return is_new;
 }
 
+/* libFuzzer's name for it: a target whose code starts this program again looks here what it is to be. */
+int LLVMFuzzerInitialize(int *argc, char ***argv) __attribute__((weak));
+
 /* ---- main --------------------------------------------------------------------------------------------------------- */
 
 static void fuzz(uint64_t runs, double seconds)
@@ -346,6 +349,8 @@ int main(int argc, char **argv)
     uint64_t runs = 20000;
     double seconds = 3;
     const char *slash = strrchr(argv[0], '/'), *from_environment = getenv("SY_SEED");
+    if (LLVMFuzzerInitialize)
+        LLVMFuzzerInitialize(&argc, &argv);
     target_path = argv[0];
     target_name = slash ? slash + 1 : argv[0];
     seed = from_environment ? strtoull(from_environment, NULL, 0) : 1;

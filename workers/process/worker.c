@@ -12,6 +12,7 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
+#include "runtime/sandbox/sandbox.h"
 #include "workers/engine/engines.h"
 #include "workers/process/worker_internal.h"
 #include "workers/process/worker_regions.h"
@@ -109,6 +110,21 @@ static int choose_engine(struct sy_worker *w, const struct sy_msg_welcome *welco
     return sy_trainer_for_device(spec.kind, &w->trainer);
 }
 
+/* W6. A GPU's driver opens files and makes calls that no list can name: there, no new privileges and no more. */
+static int confine(const struct sy_worker *w, const struct sy_msg_welcome *welcome)
+{
+    struct sy_device_spec spec;
+    struct sy_sandbox_state state;
+    char text[256];
+    SY_TRY(sy_device_spec_parse(welcome->device, &spec));
+    if (strcmp(spec.kind, "cuda") == 0)
+        return sy_sandbox_no_new_privs();
+    SY_TRY(sy_sandbox_enter_worker(&state));
+    sy_sandbox_describe(&state, text, sizeof text);
+    sy_log_info("worker", "event=confined index=%d by=\"%s\"", w->index, text);
+    return SY_OK;
+}
+
 static int start(struct sy_worker *w)
 {
     struct sy_message welcome;
@@ -122,6 +138,8 @@ static int start(struct sy_worker *w)
         status = map_memory(w, &welcome.welcome, fds, n_fds);
     if (status == SY_OK)
         status = choose_engine(w, &welcome.welcome);
+    if (status == SY_OK)
+        status = confine(w, &welcome.welcome); /* before it has threads */
     if (status == SY_OK)
         status = set_cores(w, &welcome.welcome.cores);
     if (status == SY_OK)

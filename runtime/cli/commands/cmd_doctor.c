@@ -43,6 +43,7 @@ static void look(struct doctor *doctor)
     sy_probe_memory(&doctor->facts);
     sy_probe_limits(&doctor->facts);
     sy_probe_uring(&doctor->facts);
+    sy_probe_sandbox(&doctor->facts);
     sy_probe_workers(&doctor->facts, N_WORKERS);
 }
 

@@ -1,3 +1,5 @@
+#include <errno.h>
+#include <libgen.h>
 #include <limits.h>
 #include <sched.h>
 #include <stdio.h>
@@ -10,8 +12,12 @@
 #include "loader/graph/string_tensor.h"
 #include "loader/infer/explain.h"
 #include "loader/package/package.h"
+#include "loader/storage/storage.h"
+#include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/cli/cli.h"
+#include "runtime/cli/confined.h"
+#include "runtime/cli/import_place.h"
 #include "runtime/cli/import_precision.h"
 #include "runtime/device/device.h"
 #include "workers/engine/engines.h"
@@ -97,32 +103,137 @@ static int report_precision(const struct sy_graph *graph, const struct sy_engine
     return status;
 }
 
-int sy_cli_import(const char *onnx, const char *package, const char *name,
-                  const struct sy_cli_import *options)
-{
+/* ---- confined -------------------------------------------------------------------------------------------- */
+
+struct import {
+    const char *onnx, *name;
+    const struct sy_cli_import *options;
     const struct sy_engine_ops *engine;
+    struct sy_import_place place;
+};
+
+/* Before the process is confined: an engine may be a library that is loaded only now, and a device has files of its own. */
+static int open_engine(void *ctx)
+{
+    struct import *import = ctx;
+    SY_TRY(engine_of(import->options->device, &import->engine));
+    return check_device(import->options, import->engine);
+}
+
+static int import_here(void *ctx)
+{
+    const struct import *import = ctx;
+    const struct sy_cli_import *options = import->options;
+    const struct sy_engine_ops *engine = import->engine;
     struct sy_graph *graph = NULL;
     int status, n_threads = options->n_threads;
 
-    SY_TRY(engine_of(options->device, &engine));
-    SY_TRY(check_device(options, engine));
+    sy_storage_without_ring();
     if (engine->allow_host_ops)
         engine->allow_host_ops(options->allow_host_ops);
     SY_TRY(set_threads(engine, &n_threads));
-    SY_TRY_GOTO(sy_onnx_read_sized(onnx, options->dims, options->n_dims, &graph), done);
+    SY_TRY_GOTO(sy_onnx_read_sized(import->onnx, options->dims, options->n_dims, &graph), done);
     SY_TRY_GOTO(sy_graph_infer(graph), done);
     SY_TRY_GOTO(sy_graph_optimize(graph), done);
     SY_TRY_GOTO(engine->fuses ? sy_graph_fuse(graph, engine->fuses) : SY_OK, done);
     graph->precision = options->precision;
-    status = sy_package_write(package, name, graph, engine, isatty(2) ? show_progress : NULL,
-                              (void *)name);
+    status = sy_package_write(import->place.inside, import->name, graph, engine,
+                              isatty(2) ? show_progress : NULL, (void *)(uintptr_t)import->name);
     if (status == SY_OK && options->precision != SY_PRECISION_F32)
         status = report_precision(graph, engine, options);
 done:
     sy_graph_free(graph);
     if (status < 0 || !options->profile)
         return status;
-    return profile_package(package, engine, options->device, n_threads);
+    return profile_package(import->place.inside, engine, options->device, n_threads);
+}
+
+static int explain_here(void *ctx)
+{
+    const struct import *import = ctx;
+    struct sy_graph *graph;
+    SY_TRY(
+        sy_onnx_read_sized(import->onnx, import->options->dims, import->options->n_dims, &graph));
+    int status = sy_graph_infer(graph);
+    if (status == SY_OK)
+        status = sy_explain_print(graph, stdout);
+    sy_graph_free(graph);
+    return status;
+}
+
+static void forget_place(void *ctx)
+{
+    sy_import_place_remove(&((struct import *)ctx)->place);
+}
+
+/* Of the machine's own: what libraries read of it, and may load late. */
+static const char *const system_paths[] = {"/lib",
+                                           "/lib64",
+                                           "/usr/lib",
+                                           "/usr/lib64",
+                                           "/usr/local/lib",
+                                           "/etc/ld.so.cache",
+                                           "/etc/localtime",
+                                           "/usr/share/zoneinfo",
+                                           "/sys/devices/system",
+                                           "/sys/fs/cgroup",
+                                           "/proc/self",
+                                           "/proc/cpuinfo",
+                                           "/proc/meminfo",
+                                           "/proc/sys/vm/overcommit_memory",
+                                           "/dev/null"};
+
+/* The folder of the model with its external data, that of the file which a link names, samples, and the place of its own. */
+static int confine(struct import *import, int (*work)(void *ctx), const char *what)
+{
+    const struct sy_cli_import *options = import->options;
+    struct sy_confined how = {.what = what,
+                              .limit_ns = options->limit_ns,
+                              .memory_bytes = options->memory_bytes,
+                              .is_open = options->profile && options->device &&
+                                         strncmp(options->device, "cuda", 4) == 0};
+    char given[PATH_MAX], whole[PATH_MAX];
+    struct stat st;
+
+    for (size_t i = 0; i < SY_ARRAY_LEN(system_paths); i++)
+        how.paths.read[how.paths.n_read++] = system_paths[i];
+    snprintf(given, sizeof given, "%s", import->onnx);
+    how.paths.read[how.paths.n_read++] = dirname(given);
+    if (realpath(import->onnx, whole))
+        how.paths.read[how.paths.n_read++] = dirname(whole);
+    for (int i = 0; i < options->n_calibrate; i++) {
+        const char *file = strchr(options->calibrate[i], '=');
+        how.paths.read[how.paths.n_read++] = file ? file + 1 : options->calibrate[i];
+    }
+    how.paths.write = *import->place.folder ? import->place.folder : NULL;
+    if (stat(import->onnx, &st) == 0)
+        how.file_bytes = 2 * (uint64_t)st.st_size + (1u << 30);
+    if (how.is_open)
+        fprintf(stderr,
+                "switchyard: with --device %s the import has its process to itself, but no "
+                "sandbox: the GPU's driver needs more than one lets through\n",
+                options->device);
+    return sy_cli_confined(&how, open_engine, work, forget_place, import);
+}
+
+int sy_cli_import(const char *onnx, const char *package, const char *name,
+                  const struct sy_cli_import *options)
+{
+    struct import import = {.onnx = onnx, .name = name, .options = options};
+    if (access(onnx, R_OK) < 0)
+        return sy_error_set(SY_EIO, "cannot open %s: %s", onnx, strerror(errno));
+    SY_TRY(sy_import_place_make(package, &import.place));
+    int status = confine(&import, import_here, "the import");
+    if (status == SY_OK)
+        status = sy_import_place_commit(&import.place);
+    sy_import_place_remove(&import.place);
+    return status;
+}
+
+static int explain_model(const char *onnx, const struct sy_cli_import *options)
+{
+    struct import import = {.onnx = onnx, .options = options};
+    return confine(&import, explain_here, "the look at the model");
 }
 
 static bool older_than(const struct stat *a, const struct stat *b)
@@ -242,57 +353,56 @@ static void print_sizes(const char *path)
     sy_package_close(package);
 }
 
-static int explain_model(const char *onnx, const struct sy_cli_import *options)
-{
-    struct sy_graph *graph;
-    SY_TRY(sy_onnx_read_sized(onnx, options->dims, options->n_dims, &graph));
-    int status = sy_graph_infer(graph);
-    if (status == SY_OK)
-        status = sy_explain_print(graph, stdout);
-    sy_graph_free(graph);
-    return status;
-}
+static const struct sy_cli_option import_options[] = {
+    {"output", "FILE.sypkg", "where to; default: beside the model (also -o)"},
+    {"name", "NAME", "the model's name; default: the file's, or NAME of NAME/1/model.onnx"},
+    {"no-profile", NULL, "do not time the layers: groups are then planned from sizes alone"},
+    {"update", NULL, "do nothing if an up-to-date package is there"},
+    {"threads", "N", "compute threads of the profile; default: all cores that may be used"},
+    {"device", "SPEC",
+     "whose engine packs, and is timed: host (default), emulated, cuda[:N]. With --no-profile "
+     "a "
+     "package for a GPU is made without one"},
+    {"precision", "f32|bf16|f16",
+     "bf16, f16: weights take half the bytes and products are computed in it, summed in f32; "
+     "on the host bf16 only, and a CPU without AVX512_BF16 or AMX computes in f32 with such "
+     "weights. Default: f32; with --update, that of the package"},
+    {"calibrate", "[NAME=]FILE.npy",
+     "samples of an input, on which the error against f32 is reported, instead of random ones; "
+     "once for each input"},
+    {"dim", "NAME=SIZE",
+     "a number for a dimension that requests could choose, as a sequence's length: by its name "
+     "in the file, or as INPUT.INDEX; once for each. It is then the same for all requests"},
+    {"allow-host-ops", NULL,
+     "with --device cuda: operators that its engine lacks are computed on the host, in "
+     "between, "
+     "instead of being refused"},
+    {"explain", NULL,
+     "write no package; print which nodes are sized at run (their results' sizes depend on "
+     "data), why, and what decides; or that nothing is. With --dim as the import would have "
+     "it"},
+    {"limit", "SECONDS", "an import that takes longer is ended; default 3600"},
+    {"memory", "SIZE",
+     "memory that the import may take, as 8G; default: three quarters of the machine's, or of "
+     "its "
+     "cgroup's"},
+    {NULL, NULL, NULL}};
 
 int sy_cmd_import(int argc, char **argv)
 {
-    static const struct sy_cli_option options[] = {
-        {"output", "FILE.sypkg", "where to; default: beside the model (also -o)"},
-        {"name", "NAME", "the model's name; default: the file's, or NAME of NAME/1/model.onnx"},
-        {"no-profile", NULL, "do not time the layers: groups are then planned from sizes alone"},
-        {"update", NULL, "do nothing if an up-to-date package is there"},
-        {"threads", "N", "compute threads of the profile; default: all cores that may be used"},
-        {"device", "SPEC",
-         "whose engine packs, and is timed: host (default), emulated, cuda[:N]. With --no-profile "
-         "a "
-         "package for a GPU is made without one"},
-        {"precision", "f32|bf16|f16",
-         "bf16, f16: weights take half the bytes and products are computed in it, summed in f32; "
-         "on the host bf16 only, and a CPU without AVX512_BF16 or AMX computes in f32 with such "
-         "weights. Default: f32; with --update, that of the package"},
-        {"calibrate", "[NAME=]FILE.npy",
-         "samples of an input, on which the error against f32 is reported, instead of random ones; "
-         "once for each input"},
-        {"dim", "NAME=SIZE",
-         "a number for a dimension that requests could choose, as a sequence's length: by its name "
-         "in the file, or as INPUT.INDEX; once for each. It is then the same for all requests"},
-        {"allow-host-ops", NULL,
-         "with --device cuda: operators that its engine lacks are computed on the host, in "
-         "between, "
-         "instead of being refused"},
-        {"explain", NULL,
-         "write no package; print which nodes are sized at run (their results' sizes depend on "
-         "data), why, and what decides; or that nothing is. With --dim as the import would have "
-         "it"},
-        {NULL, NULL, NULL}};
-    struct sy_cli_parser parser = {"import MODEL.onnx [options]\n\nReads the model, infers shapes, "
-                                   "fuses, packs the weights for the device and times each layer. "
-                                   "Dimensions that the file leaves open stay open: each request "
-                                   "chooses them.",
-                                   options, argc, argv, 0};
+    struct sy_cli_parser parser = {
+        "import MODEL.onnx [options]\n\nReads the model, infers shapes, "
+        "fuses, packs the weights for the device and times each layer. "
+        "Dimensions that the file leaves open stay open: each request "
+        "chooses them.\n\nA model file is not trusted: it is read in a process "
+        "of its own, which has no network, reads the model's folder "
+        "alone, and writes into a folder of its own; what goes wrong "
+        "there is told as a refusal.",
+        import_options, argc, argv, 0};
     char path[4096] = "", name[256] = "";
     const char *value, *onnx = NULL;
     struct sy_cli_import import = {.device = "host", .profile = true};
-    int64_t n_threads = 0;
+    int64_t n_threads = 0, limit_s = 0;
     bool update = false, has_precision = false, explain = false;
     int got;
 
@@ -326,10 +436,15 @@ int sy_cmd_import(int argc, char **argv)
             import.allow_host_ops = true;
         else if (got == 10)
             explain = true;
+        else if (got == 11 && sy_cli_integer(value, 1, 1 << 30, &limit_s) < 0)
+            return sy_cli_usage("--limit: %s", sy_error_text());
+        else if (got == 12 && sy_cli_bytes(value, &import.memory_bytes) < 0)
+            return sy_cli_usage("--memory: %s", sy_error_text());
         else if (got == 4 && sy_cli_integer(value, 1, 1024, &n_threads) < 0)
             return sy_cli_usage("--threads: %s", sy_error_text());
     }
     import.n_threads = (int)n_threads;
+    import.limit_ns = (sy_ns)limit_s * SY_NS_PER_S;
     if (got != SY_CLI_END)
         return got == SY_CLI_HELP ? 0 : 2;
     if (!onnx || !default_names(onnx, path, sizeof(path), name, sizeof(name)))

@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""Lines of each parser that the fuzz targets reached, from gcov's counts. `make fuzz-coverage` builds, runs and calls it.
+
+usage: coverage.py OBJECTS [--lines PARSER]     --lines: which lines were not reached
+"""
+import glob
+import json
+import os
+import subprocess
+import sys
+
+BAR = 90.0
+PARSERS = {  # name: its files; fuzz.mk compiles these with --coverage
+    "ONNX": "loader/onnx/*.c",
+    "package": "loader/package/package.c loader/package/package_meta.c loader/package/file_bytes.c",
+    "safetensors": "loader/package/safetensors.c",
+    "npy": "workers/data/npy.c",
+    "IDX": "workers/data/idx_reader.c",
+    "CSV": "workers/data/csv_rows.c workers/data/data_csv.c",
+    "text": "workers/data/data_text.c",
+    "images": "workers/data/image_reader.c workers/data/image_reader_resize.c",
+    "job file": "workers/job/*.c",
+    "config.pbtxt": "runtime/repository/pbtxt*.c runtime/repository/model_config.c runtime/repository/config_*.c",
+    "msgpack-RPC": "runtime/front/rpc/rpc_connection.c runtime/front/rpc/rpc_infer*.c",
+    "HTTP": "runtime/front/http/http_parse.c runtime/front/http/http_body.c runtime/front/http/http_connection.c "
+            "runtime/front/http/http_infer*.c",
+    "gRPC messages": "runtime/front/grpc/grpc_infer_message.c runtime/front/grpc/grpc_wire.c runtime/front/grpc/grpc_json.c "
+                     "runtime/front/grpc/grpc_inflate.c",
+    "tensor JSON": "runtime/front/request/tensor_json*.c",
+    "control messages": "runtime/wire/messages.c",
+    "what workers say": "runtime/core/core_messages.c runtime/core/core_job_messages.c",
+    "traces, devices": "runtime/sim/sim_csv.c runtime/sim/sim_trace.c",
+    "traceparent": "runtime/telemetry/trace_context.c",
+}
+
+
+def files_of(parser):
+    return sorted(path for pattern in PARSERS[parser].split() for path in glob.glob(pattern))
+
+
+def lines_of(objects, source):
+    """{line: count}; a line in several functions counts where any reached it."""
+    data = os.path.join(objects, source[:-2] + ".gcda")
+    if not os.path.exists(data):
+        return None
+    out = subprocess.run(["gcov", "--json-format", "--stdout", data], capture_output=True, text=True, check=True).stdout
+    lines = {}
+    for record in out.splitlines():
+        for f in json.loads(record)["files"]:
+            if os.path.normpath(f["file"]) == source:
+                for line in f["lines"]:
+                    lines[line["line_number"]] = max(lines.get(line["line_number"], 0), line["count"])
+    return lines
+
+
+def main():
+    if len(sys.argv) > 1 and sys.argv[1] == "--files":
+        print(" ".join(sorted({f for p in PARSERS for f in files_of(p)})))
+        return 0
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    objects, shown = sys.argv[1], sys.argv[3:] if sys.argv[2:3] == ["--lines"] else []
+    below = []
+    for parser in PARSERS:
+        reached = total = 0
+        for source in files_of(parser):
+            lines = lines_of(objects, source)
+            if lines is None:
+                lines = {}
+                print(f"  {source}: no target reaches it")
+            reached += sum(1 for n in lines.values() if n)
+            total += len(lines)
+            if parser in shown:
+                print(f"  {source}: {[line for line, n in sorted(lines.items()) if not n]}")
+        percent = 100.0 * reached / total if total else 0.0
+        print(f"{parser:18s} {percent:5.1f} % of {total} lines{'' if percent >= BAR else f'   under {BAR:.0f} %'}")
+        if percent < BAR:
+            below.append(parser)
+    print(f"fuzz-coverage: {len(PARSERS) - len(below)} of {len(PARSERS)} parsers reach {BAR:.0f} %"
+          + (f"; under it: {', '.join(below)}" if below else ""))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
