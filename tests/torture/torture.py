@@ -8,6 +8,7 @@ Each answer must have the bits of an idle system's, each job the weights of one 
     tests/torture/torture.py --short               # what `make test` runs
 """
 import argparse
+import json
 import os
 import random
 import shutil
@@ -27,7 +28,9 @@ sys.path.insert(0, HERE)
 try:
     import torture_clients as clients
     import torture_faults as faults
+    import torture_hostile as hostile
     import torture_jobs as jobs
+    import torture_recovery as recovery
     import torture_report as report
     import torture_server as server_of
 except ImportError as missing:
@@ -50,6 +53,7 @@ def options():
     parser.add_argument("--seed", type=int, help="of the faults and the load; printed, so that a run can be repeated")
     parser.add_argument("--clients", type=int, default=1, help="threads for each interface (%(default)s)")
     parser.add_argument("--round", choices=list(ROUNDS), action="append", help="only this round; default: all, one after the other")
+    parser.add_argument("--recovery", action="store_true", help="measure recovery alone, without load beside it: report-recovery.json")
     parser.add_argument("--short", action="store_true", help="a short form: 20 s of one round")
     o = parser.parse_args()
     o.seconds = o.hours * 3600 if o.hours else 20 if o.short else o.seconds
@@ -122,6 +126,7 @@ class Round:
             self.trainer = jobs.Trainer(self.server, self.models, self.snapshots, alone, self.name)
             askers = [clients.Asker(kind, self.server, questions, self.tally, self.o.seed + 100 * n + k, pause=0.002)
                       for k, kind in enumerate(clients.INTERFACES) for n in range(self.o.clients)]
+            self.hostile = hostile.Hostile(self.server, questions, self.tally, self.o.seed)
             self.samples = Samples(self.server, self.tally)
             self.begun = time.monotonic()
             self.torture(seconds)
@@ -145,6 +150,7 @@ class Round:
 
     def settle(self, askers):
         """Load and jobs end without faults; then the server drains."""
+        self.hostile.stop()
         for asker in askers:
             asker.stop()
         for asker in askers:
@@ -175,12 +181,12 @@ def gather(o, rounds):
     told = {"seed": o.seed, "commit": commit(), "faults": {}, "states": {}, "refused": {}, "wrong": [], "lost": [], "troubles": [], "answers": {}}
     nexts, agains, back, rows = [], [], [], []
     for rnd in rounds:
-        for whole, part in ((told["faults"], rnd.faults.by_kind), (told["states"], rnd.faults.by_state), (told["refused"], rnd.tally.refused), (told["answers"], rnd.tally.ok)):
+        for whole, part in ((told["faults"], rnd.faults.by_kind), (told["faults"], rnd.hostile.by_kind), (told["states"], rnd.faults.by_state), (told["refused"], rnd.tally.refused), (told["answers"], rnd.tally.ok)):
             for key, n in part.items():
                 whole[key] = whole.get(key, 0) + n
         told["wrong"] += rnd.tally.wrong
         told["lost"] += rnd.tally.lost
-        told["troubles"] += rnd.troubles + rnd.faults.exits + [f"job failed: {t}" for t in rnd.trainer.failed] + [f"weights differ: {t}" for t in rnd.trainer.different] + [
+        told["troubles"] += rnd.troubles + rnd.hostile.troubles + rnd.faults.exits + [f"job failed: {t}" for t in rnd.trainer.failed] + [f"weights differ: {t}" for t in rnd.trainer.different] + [
             f"job lost: {t}" for t in rnd.trainer.lost]
         more, again = recoveries(rnd)
         nexts, agains, back = nexts + more, agains + again, back + rnd.faults.runtime_back
@@ -225,8 +231,20 @@ def commit():
     return done.stdout.strip() or "unknown"
 
 
+def measure_recovery(o):
+    """Beside nothing else, as its bars are meant."""
+    rows = recovery.measure(o)
+    with open(f"{o.out}/report-recovery.json", "w", encoding="utf-8") as out:
+        json.dump({"rows": rows, "commit": commit()}, out, indent=1)
+    for r in rows:
+        print(f"  {'holds ' if report.holds(r) else 'MISSED'} {r['what']}: {r['value']:.4g} ({r['op']} {r['bar']}, n = {r['n']})")
+    return 0
+
+
 def main():
     o, rounds = options(), []
+    if o.recovery:
+        return measure_recovery(o)
     print(f"torture: seed {o.seed}, {o.deaths or o.seconds:g} {'deaths' if o.deaths else 's'}, rounds {', '.join(o.rounds)}", flush=True)
     for name in o.rounds:
         folder = tempfile.mkdtemp(prefix="switchyard-torture-")
