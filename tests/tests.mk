@@ -111,7 +111,14 @@ $(B)/tests/libgpu_fault.so: tests/on_gpu/gpu_fault.cu
 	$(Q)$(NVCC) $(NVCCFLAGS) -shared -cudart static -o $@ /proc/self/cwd/$<
 $(B)/tests/test_cuda_plugin: | $(B)/tests/libswitchyard-cuda-fake.so $(B)/tests/test_device $(B)/tests/test_cuda_device $(B)/switchyard $(CUDA_BIN)
 
-tests: $(TEST_RUN) $(GPU_FAULT)
+# Preloaded into servers: calls that fail, a log of durable writes.
+FAULTS_SO := $(B)/tests/libfaults.so
+$(FAULTS_SO): tests/faults/faults.c
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) $(filter-out -fsanitize=%,$(CFLAGS_)) -U_FORTIFY_SOURCE -shared -o $@ $< -ldl
+
+tests: $(TEST_RUN) $(GPU_FAULT) $(FAULTS_SO)
 
 # Sanitizer builds: one thread for OpenMP, whose runtime the thread sanitizer cannot see into.
 ifneq ($(SAN),)
@@ -136,7 +143,7 @@ $(VENV_STAMP): tests/requirements.txt
 # Stock clients against a real server. A sanitizer's build is run by those that reach the most of it.
 CLIENT_CHECKS := tests/peers/metrics_check.py
 ifeq ($(SAN),)
-CLIENT_CHECKS += tests/torture/torture_check.sh
+CLIENT_CHECKS += tests/torture/torture_check.sh tests/faults/crash_check.py
 CLIENT_CHECKS += tests/peers/schemathesis_check.py tests/peers/gpu_bench_check.py tests/peers/python_client_check.py tests/peers/page_check.py tests/peers/datatypes_check.py tests/peers/sequences_check.py tests/peers/strings_check.py tests/peers/grpc_client_check.py tests/peers/http_client_check.py tests/peers/decoder_check.py
 else ifeq ($(findstring thread,$(SAN)),)
 CLIENT_CHECKS += tests/peers/datatypes_check.py tests/peers/sequences_check.py tests/peers/strings_check.py tests/peers/grpc_client_check.py tests/peers/http_client_check.py
