@@ -1,4 +1,5 @@
 """Clients that misbehave, beside those that do not: garbage, resets, half closes, floods, readers that do not read, regions that are cut short."""
+import http.client
 import json
 import mmap
 import os
@@ -30,7 +31,7 @@ class Hostile:
             try:
                 trick()
                 self.by_kind["client: " + trick.__name__.replace("_", " ")] = self.by_kind.get("client: " + trick.__name__.replace("_", " "), 0) + 1
-            except (OSError, Refused):
+            except (OSError, Refused, http.client.HTTPException):
                 pass  # the runtime is away, or says no
             except Exception as error:  # noqa: BLE001: whatever it is goes to the report
                 self.troubles.append(f"{trick.__name__}: {error!r}")
@@ -39,7 +40,7 @@ class Hostile:
         self.stopping.set()
         self.thread.join(60)
 
-    def http(self):
+    def connect(self):
         return socket.create_connection(("127.0.0.1", self.server.http), timeout=20)
 
     def expect(self, wire, code, begun):
@@ -60,31 +61,31 @@ class Hostile:
 
     def garbage(self):
         begun = self.now()
-        with self.http() as wire:
+        with self.connect() as wire:
             wire.sendall(b"\x16\x03\x01" + self.dice.randbytes(300) + b"\r\n\r\n")
             self.expect(wire, b"400", begun)
 
     def pipelined_garbage(self):
         begun = self.now()
-        with self.http() as wire:
+        with self.connect() as wire:
             wire.sendall(GET * 20 + self.dice.randbytes(200) + b"\r\n\r\n" + GET * 5)
             self.expect(wire, b"200", begun)
 
     def no_host(self):
         begun = self.now()
-        with self.http() as wire:
+        with self.connect() as wire:
             wire.sendall(b"GET /v2/health/live HTTP/1.1\r\n\r\n")
             self.expect(wire, b"400", begun)
 
     def reset(self):
         """Closes with a reset, in the middle of a body."""
-        with self.http() as wire:
+        with self.connect() as wire:
             wire.sendall(b"POST /v2/models/mlp/infer HTTP/1.1\r\nHost: h\r\nContent-Length: 100000\r\n\r\n" + b"{" * self.dice.randrange(5000))
             wire.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
     def half_close(self):
         begun = self.now()
-        with self.http() as wire:
+        with self.connect() as wire:
             wire.sendall(GET)
             wire.shutdown(socket.SHUT_WR)
             self.expect(wire, b"200", begun)
@@ -94,14 +95,14 @@ class Hostile:
         wires = []
         try:
             for _ in range(200):
-                wires.append(self.http())
+                wires.append(self.connect())
         finally:
             for wire in wires:
                 wire.close()
 
     def no_reader(self):
         """Asks for much and reads nothing."""
-        with self.http() as wire:
+        with self.connect() as wire:
             wire.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             wire.settimeout(0.3)
             wire.sendall(b"GET /v2/openapi.json HTTP/1.1\r\nHost: h\r\n\r\n" * 50)
@@ -133,6 +134,7 @@ class Hostile:
     def truncated_region(self):
         """A region's object is cut before or while a request reads it: refused in words, and no worker dies of it."""
         question = next(q for q in self.questions if q.model == "mobilenet_v2")
+        begun = self.now()
         key, room = f"sy-torture-cut-{os.getpid()}", 1 << 20
         (name, array), (output, data) = next(iter(question.inputs.items())), next(iter(question.answers.items()))
         fd = os.open(f"/dev/shm/{key}", os.O_RDWR | os.O_CREAT, 0o600)
@@ -152,11 +154,14 @@ class Hostile:
             except Refused as words:
                 if "400" not in str(words) and "503" not in str(words):
                     self.troubles.append(f"truncated region: {words}")
+            except (OSError, http.client.HTTPException) as lost:
+                if not self.tally.was_down(begun):
+                    self.troubles.append(f"truncated region: {lost!r}")
             cut.join()
         finally:
             try:
                 wire.post(f"/v2/systemsharedmemory/region/{key}/unregister", b"", 0)
-            except (OSError, Refused):
+            except (OSError, Refused, http.client.HTTPException):
                 pass
             wire.close()
             os.close(fd)
