@@ -54,9 +54,9 @@ def options():
     parser.add_argument("--clients", type=int, default=1, help="threads for each interface (%(default)s)")
     parser.add_argument("--round", choices=list(ROUNDS), action="append", help="only this round; default: all, one after the other")
     parser.add_argument("--recovery", action="store_true", help="measure recovery alone, without load beside it: report-recovery.json")
-    parser.add_argument("--short", action="store_true", help="a short form: 20 s of one round")
+    parser.add_argument("--short", action="store_true", help="a short form: 12 s of one round, shorter jobs")
     o = parser.parse_args()
-    o.seconds = o.hours * 3600 if o.hours else 20 if o.short else o.seconds
+    o.seconds = o.hours * 3600 if o.hours else 12 if o.short else o.seconds
     o.seed = o.seed if o.seed is not None else random.SystemRandom().randrange(1 << 31)
     o.out = o.out or f"{o.build}/torture"
     o.rounds = o.round or (["emulated"] if o.short or o.deaths else list(ROUNDS))
@@ -245,6 +245,8 @@ def main():
     o, rounds = options(), []
     if o.recovery:
         return measure_recovery(o)
+    if o.short:
+        jobs.STEPS = 20
     print(f"torture: seed {o.seed}, {o.deaths or o.seconds:g} {'deaths' if o.deaths else 's'}, rounds {', '.join(o.rounds)}", flush=True)
     for name in o.rounds:
         folder = tempfile.mkdtemp(prefix="switchyard-torture-")

@@ -187,12 +187,23 @@ class HttpShared(Http):
         return {name: self.memory[start:start + size] for name, (start, size) in places.items()}, 1
 
     def close(self):
-        super().close()
         if self.fd >= 0:
+            super().close()
+            self.unregister()
             self.memory.close()
             os.close(self.fd)
             os.unlink(f"/dev/shm/{self.key}")
             self.fd = -1
+
+
+    def unregister(self):
+        """Over a connection of its own: the other may have broken."""
+        self.wire = http.client.HTTPConnection("127.0.0.1", self.wire.port, timeout=10)
+        try:
+            self.post(f"/v2/systemsharedmemory/region/{self.key}/unregister", b"", 0)
+        except (OSError, Refused, http.client.HTTPException):
+            pass  # the runtime is gone, and with it the region
+        self.wire.close()
 
 
 class Grpc:
