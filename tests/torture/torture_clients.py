@@ -168,7 +168,11 @@ class HttpShared(Http):
         self.fd = os.open(f"/dev/shm/{self.key}", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         os.ftruncate(self.fd, self.ROOM)
         self.memory = mmap.mmap(self.fd, self.ROOM)
-        self.post(f"/v2/systemsharedmemory/region/{self.key}/register", json.dumps({"key": "/" + self.key, "offset": 0, "byte_size": self.ROOM}).encode(), 0)
+        try:
+            self.post(f"/v2/systemsharedmemory/region/{self.key}/register", json.dumps({"key": "/" + self.key, "offset": 0, "byte_size": self.ROOM}).encode(), 0)
+        except (OSError, Refused, http.client.HTTPException):
+            self.close()
+            raise
 
     def ask(self, question):
         at, rows, places = 0, [], {}
