@@ -19,7 +19,7 @@ class Faults:
         self.server, self.tally, self.dice, self.hang_seconds = server, tally, random.Random(seed), hang_seconds
         self.by_kind, self.by_state, self.runtime_back, self.exits = {}, {}, [], []
         self.killed_requests, self.steps_at_kill, self.computing_deaths = set(), {}, []
-        self.client = None
+        self.client, self.dead = None, set()
 
     def count(self, kind, state=None):
         self.by_kind[kind] = self.by_kind.get(kind, 0) + 1
@@ -46,7 +46,7 @@ class Faults:
         status = self.status()
         if not status:
             return False
-        there = [w for w in status["workers"] if w["pid"] and w["state"] not in ("dead", "killed", "stopping") and (state is None or w["state"] == state)]
+        there = [w for w in status["workers"] if w["pid"] and w["pid"] not in self.dead and w["state"] not in ("dead", "killed", "stopping") and (state is None or w["state"] == state)]
         if state is None and there:
             state = self.dice.choice(sorted({w["state"] for w in there}))
             there = [w for w in there if w["state"] == state]
@@ -70,6 +70,7 @@ class Faults:
         if worker["state"] in COMPUTING and worker["request"] and WORKER_SIGNALS[kind] != signal.SIGSTOP:
             self.computing_deaths.append(time.monotonic())
         self.count(kind, worker["state"])
+        self.dead.add(pid)  # until it is reaped the status still names it: no death is counted twice
         if WORKER_SIGNALS[kind] != signal.SIGSTOP:
             os.kill(pid, WORKER_SIGNALS[kind])
             self.wake(pid)
