@@ -112,7 +112,14 @@ $(B)/tests/libgpu_fault.so: tests/on_gpu/gpu_fault.cu
 	$(Q)$(NVCC) $(NVCCFLAGS) -shared -cudart static -o $@ /proc/self/cwd/$<
 $(B)/tests/test_cuda_plugin: | $(B)/tests/libswitchyard-cuda-fake.so $(B)/tests/test_device $(B)/tests/test_cuda_device $(B)/switchyard $(CUDA_BIN)
 
-tests: $(TEST_RUN) $(GPU_FAULT)
+# Preloaded into servers: calls that fail, a log of durable writes.
+FAULTS_SO := $(B)/tests/libfaults.so
+$(FAULTS_SO): tests/faults/faults.c
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) $(filter-out -fsanitize=%,$(CFLAGS_)) -U_FORTIFY_SOURCE -shared -o $@ $< -ldl
+
+tests: $(TEST_RUN) $(GPU_FAULT) $(FAULTS_SO)
 
 # Sanitizer builds: one thread for OpenMP, whose runtime the thread sanitizer cannot see into.
 ifneq ($(SAN),)
@@ -137,6 +144,7 @@ $(VENV_STAMP): tests/requirements.txt
 # Stock clients against a real server. A sanitizer's build is run by those that reach the most of it.
 CLIENT_CHECKS := tests/peers/metrics_check.py
 ifeq ($(SAN),)
+CLIENT_CHECKS += tests/torture/torture_check.sh tests/faults/crash_check.py
 CLIENT_CHECKS += tests/peers/schemathesis_check.py tests/peers/gpu_bench_check.py tests/peers/python_client_check.py tests/peers/page_check.py tests/peers/datatypes_check.py tests/peers/sequences_check.py tests/peers/strings_check.py tests/peers/grpc_client_check.py tests/peers/http_client_check.py tests/peers/decoder_check.py
 else ifeq ($(findstring thread,$(SAN)),)
 CLIENT_CHECKS += tests/peers/datatypes_check.py tests/peers/sequences_check.py tests/peers/strings_check.py tests/peers/grpc_client_check.py tests/peers/http_client_check.py
@@ -159,6 +167,17 @@ ENGINE_TESTS := $(addprefix $(B)/tests/,$(ENGINE_NAMES) test_recurrence test_tra
 test-engine: deps ## Test: the tests of the host engine and trainer alone; DNNL=pypi with oneDNN 3.x
 	@$(MAKE) --no-print-directory binaries $(ENGINE_TESTS)
 	@$(TEST_ENV) SY_BINARY=$(B)/switchyard bash tests/run.sh $(ENGINE_TESTS)
+
+# A server with everything at once, while what can fail fails: build/torture/report.html. HOURS=8 for longer; TORTURE_ARGS='--seed 7 --round host'.
+.PHONY: torture torture-deaths
+TORTURE := SY_BINARY=$(B)/switchyard tests/torture/torture.py --out $(B)/torture
+torture: deps ## Test: all interfaces and jobs under faults, two minutes or HOURS=N: build/torture/report.html; TORTURE_ARGS="--seed 7"
+	@$(MAKE) --no-print-directory venv binaries
+	$(Q)$(TORTURE) $(if $(HOURS),--hours $(HOURS)) $(TORTURE_ARGS)
+DEATHS ?= 10000
+torture-deaths: deps ## Test: DEATHS=10000 deaths of workers in one life of a runtime: nothing lost or wrong, memory flat
+	@$(MAKE) --no-print-directory venv binaries
+	$(Q)$(TORTURE) --deaths $(DEATHS) $(TORTURE_ARGS)
 
 # ONNX's own test data, each case in a process of its own. ONNX_DATA=FOLDER... for other folders than Debian's, ONNX_ARGS='--only NAME'.
 ONNX_DATA ?= /usr/share/libonnx-testdata/data

@@ -103,6 +103,7 @@ int sy_serve_fronts_option(struct sy_serve_fronts *fronts, const char *name, con
         {"session-bytes", &fronts->sessions.bytes, NULL},
         {"session-tenant-bytes", &fronts->sessions.tenant_bytes, NULL},
         {"string-bytes", &fronts->string_bytes, NULL},
+        {"least-rate", &fronts->least_bytes_per_s, NULL},
     };
 
     for (size_t i = 0; i < SY_ARRAY_LEN(known); i++)

@@ -15,7 +15,8 @@ struct sy_serve_fronts {
     struct sy_otlp_config otlp; /* url NULL: off */
     double otlp_sample;
     struct sy_session_limits sessions;
-    uint64_t string_bytes; /* of a request; 0: SY_FRONT_STRING_BYTES */
+    uint64_t least_bytes_per_s; /* of a body or an answer; 0: SY_LEAST_BYTES_PER_S */
+    uint64_t string_bytes;      /* of a request; 0: SY_FRONT_STRING_BYTES */
     struct sy_http_server *http_server, *metrics_server;
     struct sy_grpc_server *grpc_server;
     struct sy_metrics_routes *metrics_routes;
@@ -34,6 +35,9 @@ struct sy_serve_fronts {
         {"otlp-sample", "RATIO", "of requests without a traceparent, 0 to 1; default 1"},          \
         {"string-bytes", "SIZE",                                                                   \
          "strings of one request, and of its results; default 64Mi, at most 1Gi; more is 413"},    \
+        {"least-rate", "SIZE",                                                                     \
+         "bytes a second that a body or an answer moves at least, over its --http-stall or "       \
+         "--grpc-stall; default 1Ki; 408, or closed"},                                             \
         {"http-header-bytes", "SIZE", "request line and header lines; default 32Ki; more is 431"}, \
         {"http-body-bytes", "SIZE", "a request's body, inflated; default 1Gi; more is 413"},       \
         {"http-buffered-bytes", "SIZE", "unfinished requests together; default 2Gi; more is 503"}, \

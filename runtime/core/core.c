@@ -457,8 +457,11 @@ int sy_core_infer_alone(struct sy_core *core, const struct sy_core_work *work,
     struct sy_prediction prediction;
     status = sy_sched_request(core->sched, &wants, &prediction);
     if (status < 0) {
-        if (status == SY_EDEADLINE)
+        if (status == SY_EDEADLINE) {
+            sy_ns now = sy_clock_now();
+            sy_core_doubt(core, index, r->guess, r->deadline_ns > now ? r->deadline_ns - now : 0);
             status = sy_core_say_preparing(core, r, status);
+        }
         core->n_refused_late += status == SY_EDEADLINE;
         core->requests = r->next;
         core->n_requests--;

@@ -387,6 +387,8 @@ struct sy_duration sy_core_rest(const struct sy_core *core, const struct sy_core
 struct sy_duration sy_core_rest_later(const struct sy_core *core, const struct sy_core_request *r,
                                       int first_layer, int n_arrived);
 void sy_core_learn(struct sy_core *core, int model, struct sy_core_guess guess, sy_ns took_ns);
+/* A request with `left_ns` until its deadline was refused: if what was learned alone did that, and not the profile, some of it is forgotten. */
+void sy_core_doubt(struct sy_core *core, int model, struct sy_core_guess guess, sy_ns left_ns);
 void sy_core_forget(struct sy_core *core, int model); /* what was learned of it */
 
 /* core_prepare.c: what a request waits for where no worker has a program for its batch and sizes. */

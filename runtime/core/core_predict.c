@@ -174,6 +174,14 @@ void sy_core_learn(struct sy_core *core, int model, struct sy_core_guess guess, 
         sy_predictor_observe_compute(core->predictor, slot, guess.ns, took_ns);
 }
 
+void sy_core_doubt(struct sy_core *core, int model, struct sy_core_guess guess, sy_ns left_ns)
+{
+    struct sy_duration alone = sy_core_duration(core, model, guess);
+    if (guess.ns < left_ns && alone.expected_ns + alone.margin_ns > left_ns)
+        sy_predictor_doubt(core->predictor, nearest_slot(core, model, guess.class_, guess.moves),
+                           guess.moves);
+}
+
 /* ---- one that waits ---- */
 
 static bool runs_before(const struct sy_core_request *r, const struct sy_core_request *wants)

@@ -64,6 +64,17 @@ static int index_of(const struct sy_shared_regions *regions, const char *name)
 
 /* ---- registering -------------------------------------------------------------------------------------- */
 
+/* The server's privileges are not lent to clients: its user's objects, and those that everybody may write. */
+static int check_owner(const struct entry *entry, const struct stat *info)
+{
+    if (info->st_uid == geteuid() || (info->st_mode & S_IWOTH))
+        return SY_OK;
+    return sy_error_set(SY_EARG,
+                        "shared memory object '%s' of region '%s' belongs to user %u and not to "
+                        "the server's, %u; make it as that user, or writable for all",
+                        entry->key, entry->name, (unsigned)info->st_uid, (unsigned)geteuid());
+}
+
 static int open_object(struct entry *entry)
 {
     struct stat info;
@@ -76,6 +87,7 @@ static int open_object(struct entry *entry)
                             entry->key, entry->name, strerror(errno));
     if (fstat(entry->fd, &info) != 0)
         return sy_error_set(SY_EIO, "shared memory object '%s': %s", entry->key, strerror(errno));
+    SY_TRY(check_owner(entry, &info));
     if (__builtin_add_overflow(entry->offset, entry->bytes, &end) || end > (uint64_t)info.st_size)
         return sy_error_set(
             SY_EARG,
@@ -170,6 +182,25 @@ int sy_shared_regions_status(struct sy_shared_regions *regions, const char *name
 
 /* ---- using ----------------------------------------------------------------------------------------------- */
 
+/* A client may truncate its object, or give it away, between two requests. */
+static int check_now(const struct entry *entry)
+{
+    struct stat info;
+    uint64_t end = entry->offset + entry->bytes;
+
+    if (fstat(entry->fd, &info) != 0)
+        return sy_error_set(SY_EARG, "shared memory object '%s' of region '%s': %s", entry->key,
+                            entry->name, strerror(errno));
+    SY_TRY(check_owner(entry, &info));
+    if ((uint64_t)info.st_size >= end)
+        return SY_OK;
+    return sy_error_set(SY_EARG,
+                        "shared memory region '%s' ends at byte %llu of object '%s', which was "
+                        "truncated to %llu bytes since it was registered; register it again",
+                        entry->name, (unsigned long long)end, entry->key,
+                        (unsigned long long)info.st_size);
+}
+
 static int find(const struct sy_shared_regions *regions, const char *name, uint64_t offset,
                 uint64_t bytes, const struct entry **out)
 {
@@ -185,7 +216,7 @@ static int find(const struct sy_shared_regions *regions, const char *name, uint6
             "%llu from %llu on are asked for",
             name, (unsigned long long)(*out)->bytes, (unsigned long long)bytes,
             (unsigned long long)offset);
-    return SY_OK;
+    return check_now(*out);
 }
 
 int sy_shared_regions_find(struct sy_shared_regions *regions, const char *name, uint64_t offset,
@@ -203,7 +234,8 @@ int sy_shared_regions_find(struct sy_shared_regions *regions, const char *name, 
 
 static int is_short(void)
 {
-    return sy_error_set(SY_EIO, "a shared memory object is shorter than it was registered");
+    return sy_error_set(SY_EARG, "a shared memory object was truncated while the request ran; "
+                                 "register its region again");
 }
 
 int sy_region_file_read(const struct sy_region_file *file, void *to, uint64_t n)

@@ -124,6 +124,14 @@ int sy_predictor_n_seen(const struct sy_predictor *p, int model, bool swaps)
     return !knows(p, model) ? 0 : swaps ? p->swap[model].n : p->compute[model].n;
 }
 
+void sy_predictor_doubt(struct sy_predictor *p, int model, bool swaps)
+{
+    if (sy_predictor_n_seen(p, model, swaps) == 0)
+        return;
+    struct window *w = swaps ? &p->swap[model] : &p->compute[model];
+    drop(w, w->ring[(w->next + WINDOW - w->n) % WINDOW]);
+}
+
 void sy_predictor_forget(struct sy_predictor *p, int model)
 {
     if (!knows(p, model))

@@ -34,6 +34,9 @@ struct sy_duration sy_predictor_correct(const struct sy_predictor *p, int model,
                                         sy_ns compute_ns);
 /* Observations of swaps (else: of computation) that are kept. */
 int sy_predictor_n_seen(const struct sy_predictor *p, int model, bool swaps);
+/* A promise was refused by what was learned of the model alone: its oldest observations (of swaps, of computation) are forgotten. While a model is
+ * refused nothing new is learned of it, so that one run that stood for minutes would refuse all others for good. */
+void sy_predictor_doubt(struct sy_predictor *p, int model, bool swaps);
 /* The model was loaded anew or is another: what was learned is forgotten. */
 void sy_predictor_forget(struct sy_predictor *p, int model);
 

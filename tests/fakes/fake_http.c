@@ -52,6 +52,7 @@ int fake_http_start(void **state)
 
     (void)state;
     front = fake_core_open();
+    front->least_bytes_per_s = FAKE_LEAST_RATE;
     assert_int_equal(sy_front_stats_create(&front->stats), SY_OK);
     assert_int_equal(sy_offload_create(front->base, 1, 64, &front->offload), SY_OK);
     assert_int_equal(sy_shared_regions_create(front, &front->regions), SY_OK);

@@ -19,6 +19,7 @@ extern int fake_http_port, fake_http_tight_port;
 #define TIGHT_JSON_DEPTH   8
 #define TIGHT_CONNECTIONS  8
 #define TIGHT_MS           300 /* each limit of time */
+#define FAKE_LEAST_RATE    20  /* bytes a second of bodies and answers */
 
 /* cmocka's setup and teardown: afterwards no connection, byte, tensor or model is held. */
 int fake_http_start(void **state);

@@ -270,7 +270,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 /* ---- seeds ------------------------------------------------------------------------------------------------------------ */
 
-#define POST "POST /v2/models/m/infer HTTP/1.1\r\nContent-Length: "
+#define POST "POST /v2/models/m/infer HTTP/1.1\r\nHost: h\r\nContent-Length: "
 #define K    "{\"name\":\"k\",\"datatype\":\"UINT8\",\"shape\":[3],\"data\":[1,2,3]}"
 #define INFER                                                                                      \
     POST "129\r\n\r\n{\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[1,2],\"data\":" \
@@ -285,16 +285,18 @@ size_t fuzz_seed(int i, uint8_t *to, size_t room)
         POST "160\r\nInference-Header-Content-Length: "
              "152\r\n\r\n{\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[1,2],"
              "\"parameters\":{\"binary_data_size\":8}}," K "]}01234567" LIVE,
-        "POST /v2/models/m/infer HTTP/1.1\r\nTransfer-Encoding: "
+        "POST /v2/models/m/infer HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: "
         "chunked\r\n\r\n5;a=b\r\n{\"inp\r\n0\r\nX: y\r\n\r\n" LIVE,
         POST "5\r\nExpect: 100-continue\r\nContent-Encoding: gzip\r\n\r\n\x1f\x8b\x08\x00z",
-        "HEAD /v2?a=%41&b HTTP/1.1\r\n\r\nDELETE /v2 HTTP/1.1\r\n\r\nGET "
-        "http://h/v2/models/m/stats HTTP/1.1\r\n\r\n",
-        "POST /v2/systemsharedmemory/region/r/register HTTP/1.1\r\nContent-Length: "
+        "HEAD /v2?a=%41&b HTTP/1.1\r\nHost: h\r\n\r\nDELETE /v2 HTTP/1.1\r\nHost: h\r\n\r\nGET "
+        "http://h/v2/models/m/stats HTTP/1.1\r\nHost: h\r\n\r\n",
+        "POST /v2/systemsharedmemory/region/r/register HTTP/1.1\r\nHost: h\r\nContent-Length: "
         "38\r\n\r\n{\"key\":\"/a\",\"offset\":0,\"byte_size\":64}",
-        "POST /v2/repository/index HTTP/1.1\r\nContent-Length: 14\r\n\r\n{\"ready\":true}POST "
-        "/v2/repository/models/m/unload HTTP/1.1\r\n\r\n",
-        "GET /v2/cudasharedmemory/status HTTP/1.1\r\nUpgrade: h2c\r\nConnection: close\r\n\r\n",
+        "POST /v2/repository/index HTTP/1.1\r\nHost: h\r\nContent-Length: "
+        "14\r\n\r\n{\"ready\":true}POST "
+        "/v2/repository/models/m/unload HTTP/1.1\r\nHost: h\r\n\r\n",
+        "GET /v2/cudasharedmemory/status HTTP/1.1\r\nHost: h\r\nUpgrade: h2c\r\nConnection: "
+        "close\r\n\r\n",
     };
     static const uint8_t flag_sets[] = {0, 1, 2, FLAG_GOES, FLAG_REFUSES, FLAG_THREAD};
     int n_seeds = (int)(sizeof seeds / sizeof *seeds), n_flags = (int)sizeof flag_sets;

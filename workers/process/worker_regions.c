@@ -134,10 +134,10 @@ static int check_whole(const struct region *r)
                             (unsigned long long)r->id, (unsigned long long)r->bytes,
                             strerror(r->error));
     if (atomic_load(&r->broken))
-        return sy_error_set(SY_EIO,
-                            "shared memory region %llu of %llu bytes is shorter than it was "
-                            "registered; register it again",
-                            (unsigned long long)r->id, (unsigned long long)r->bytes);
+        return sy_error_set(SY_EARG,
+                            "a shared memory region of %llu bytes was truncated by its owner while "
+                            "it was registered; register it again",
+                            (unsigned long long)r->bytes);
     return SY_OK;
 }
 

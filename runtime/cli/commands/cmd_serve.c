@@ -453,6 +453,7 @@ static int start(struct serve *serve)
         .base = serve->base,
         .handlers = &sy_core_own_handlers,
         .core = serve->core,
+        .least_bytes_per_s = serve->fronts.least_bytes_per_s,
         .string_bytes = (int64_t)SY_MIN(serve->fronts.string_bytes, (uint64_t)INT64_MAX)};
     SY_TRY(sy_serve_fronts_start(&serve->fronts));
     SY_TRY(sy_rpc_server_create(&serve->rpc_config, &serve->fronts.front, &serve->rpc));

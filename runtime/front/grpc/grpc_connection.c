@@ -37,6 +37,7 @@ static bool take_out(struct sy_grpc_connection *connection)
 
     if (connection->out)
         return true;
+    sy_pace_anew(&connection->written);
     connection->out = server->spare_out ? server->spare_out : sy_grpc_out_create();
     server->spare_out = NULL;
     return connection->out != NULL;
@@ -86,7 +87,9 @@ static bool flush(struct sy_grpc_connection *connection)
         if (n < 0)
             return false;
         if (n > 0)
-            connection->written_ns = sy_clock_now();
+            sy_pace_moved(&connection->written, (uint64_t)n,
+                          connection->server->front->least_bytes_per_s,
+                          connection->server->limits.stall_ns);
         if (n == 0 || !sy_grpc_out_is_empty(connection->out))
             break;
     }
@@ -194,7 +197,8 @@ int sy_grpc_connection_create(struct sy_grpc_server *server, int fd)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a gRPC connection");
     connection->server = server;
     connection->fd = fd;
-    connection->opened_ns = connection->active_ns = connection->written_ns = sy_clock_now();
+    connection->opened_ns = connection->active_ns = sy_clock_now();
+    sy_pace_anew(&connection->written);
     SY_TRY_GOTO(sy_grpc_session_create(connection), fail);
     SY_TRY_GOTO(start_events(connection), fail);
     link_connection(connection);
@@ -258,7 +262,7 @@ void sy_grpc_connection_tick(struct sy_grpc_connection *connection, sy_ns now)
         sy_grpc_connection_close(connection);
         return;
     }
-    if (connection->out && now > connection->written_ns + limits->stall_ns) {
+    if (connection->out && now > connection->written.at_ns + limits->stall_ns) {
         sy_log_info("grpc", "event=stalled unsent_bytes=%llu",
                     (unsigned long long)connection->unsent_bytes);
         sy_grpc_connection_close(connection);

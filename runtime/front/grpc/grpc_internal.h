@@ -12,6 +12,7 @@
 #include "runtime/front/grpc/grpc_block.h"
 #include "runtime/front/grpc/grpc_server.h"
 #include "runtime/front/grpc/grpc_status.h"
+#include "runtime/front/least_rate.h"
 
 #define SY_GRPC_READ_BYTES (256u << 10) /* of one recv */
 #define SY_GRPC_UNSENT_MOST \
@@ -55,9 +56,9 @@ struct sy_grpc_connection {
     bool closes;             /* when nghttp2 has returned */
     bool is_read;            /* a stream that holds has sent some of its answers */
     bool has_spoken, is_leaving;
-    sy_ns opened_ns, active_ns; /* when the last call began or ended */
-    sy_ns written_ns;           /* when the socket took something last */
-    int n_pings;                /* since the last tick */
+    sy_ns opened_ns, active_ns;      /* when the last call began or ended */
+    struct sy_transfer_pace written; /* what the socket took */
+    int n_pings;                     /* since the last tick */
 };
 
 /* A message that is being sent: segments of memory, and the owner to release afterwards. */
@@ -125,7 +126,8 @@ struct sy_grpc_stream {
     bool is_reset;
     enum sy_grpc_code code;
     char *message; /* NULL: none */
-    sy_ns created_ns, progress_ns;
+    sy_ns created_ns;
+    struct sy_transfer_pace pace; /* of its messages and answers */
     /* of methods */
     struct sy_grpc_infer *infers, **infers_end; /* in the order of the requests */
     struct sy_grpc_infer *receiving;            /* its raw contents are being received */

@@ -22,7 +22,8 @@ struct sy_grpc_stream *sy_grpc_stream_create(struct sy_grpc_connection *connecti
     stream->infers_end = &stream->infers;
     stream->health = -1;
     stream->accepted = 1u << SY_GRPC_IDENTITY;
-    stream->created_ns = stream->progress_ns = connection->active_ns = sy_clock_now();
+    stream->created_ns = connection->active_ns = sy_clock_now();
+    sy_pace_anew(&stream->pace);
     stream->next = connection->streams;
     stream->previous = &connection->streams;
     if (stream->next)
@@ -270,7 +271,7 @@ void sy_grpc_stream_tick(struct sy_grpc_stream *stream, sy_ns now)
 {
     if (stream->is_watching)
         sy_grpc_health_tick(stream);
-    if (now < stream->progress_ns + stream->connection->server->limits.stall_ns)
+    if (now < stream->pace.at_ns + stream->connection->server->limits.stall_ns)
         return;
     if (stream->unsent_bytes > 0) {
         reset(stream, NGHTTP2_CANCEL);

@@ -71,7 +71,7 @@ int sy_http_connection_create(struct sy_http_server *server, int fd)
     connection->server = server;
     connection->fd = fd;
     connection->refs = 1;
-    connection->progress_ns = sy_clock_now();
+    sy_pace_anew(&connection->pace);
     connection->reading = true;
     http_parser_init(&connection->parser, HTTP_REQUEST);
     connection->parser.data = connection;
@@ -154,7 +154,7 @@ static void want_read(struct sy_http_connection *connection, bool wanted)
     if (wanted == connection->reading || connection->ended)
         return;
     connection->reading = wanted;
-    connection->progress_ns = sy_clock_now(); /* the server paused, not the client */
+    sy_pace_anew(&connection->pace); /* the server paused, not the client */
     if (wanted) {
         event_del(connection->closed_event);
         event_add(connection->read_event, NULL);
@@ -171,7 +171,7 @@ void sy_http_connection_look(struct sy_http_connection *connection, sy_ns now)
 {
     const struct sy_http_limits *limits = &connection->server->limits;
     struct sy_http_call *call = connection->call;
-    sy_ns quiet_ns = now > connection->progress_ns ? now - connection->progress_ns : 0;
+    sy_ns quiet_ns = now > connection->pace.at_ns ? now - connection->pace.at_ns : 0;
     bool in_header = connection->begun_ns && now > connection->begun_ns + limits->header_ns;
     bool in_body = call && !call->is_whole && !connection->begun_ns &&
                    sy_http_takes_bytes(connection) && quiet_ns > limits->stall_ns;
@@ -292,7 +292,8 @@ static uint64_t read_some(struct sy_http_connection *connection)
     uint64_t more = (uint64_t)n == room ? room : 0;
     if (connection->closing || connection->broken)
         return more; /* thrown away, for so long as it may linger */
-    connection->progress_ns = sy_clock_now();
+    sy_pace_moved(&connection->pace, (uint64_t)n, connection->server->front->least_bytes_per_s,
+                  connection->server->limits.stall_ns);
     uint32_t parsed = connection->held_used > 0 ? 0 : sy_http_parse(connection, at, (uint32_t)n);
     if (parsed < (uint32_t)n && !hold(connection, at + parsed, (uint32_t)n - parsed)) {
         sy_http_connection_close(connection);
@@ -353,7 +354,7 @@ static bool linger(struct sy_http_connection *connection)
         return false;
     }
     if (!connection->lingers)
-        connection->progress_ns = sy_clock_now();
+        sy_pace_anew(&connection->pace);
     if (!connection->lingers)
         shutdown(connection->fd, SHUT_WR);
     connection->lingers = true;
@@ -426,7 +427,7 @@ void sy_http_connection_go_on(struct sy_http_connection *connection)
     connection->refs++;
     connection->in_parser = true;
     if (connection->call && !connection->call->is_whole)
-        connection->progress_ns = sy_clock_now(); /* a pause of ours is no stall of theirs */
+        sy_pace_anew(&connection->pace); /* a pause of ours is no stall of theirs */
     settle(connection);
     connection->in_parser = false;
     sy_http_connection_release(connection);

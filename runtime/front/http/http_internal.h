@@ -13,6 +13,7 @@
 
 #include "runtime/base/text_builder.h"
 #include "runtime/front/http/http_server.h"
+#include "runtime/front/least_rate.h"
 
 #define SY_HTTP_INFLATE_BYTES \
     512u /* of compressed bytes at once: at most half a megabyte of others */
@@ -159,7 +160,7 @@ struct sy_http_connection {
     uint32_t held_at, held_used;
     struct sy_http_reply *first_reply, *last_reply;
     uint64_t unsent_bytes;
-    sy_ns progress_ns; /* a byte came, was sent, or we let it wait */
+    struct sy_transfer_pace pace; /* of what comes or is sent */
     sy_ns begun_ns; /* the first byte of the request whose header lines are being read; 0: none */
 };
 

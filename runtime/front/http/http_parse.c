@@ -76,6 +76,21 @@ static int check_version(struct sy_http_call *call, const http_parser *parser, c
     return 505;
 }
 
+/* RFC 9112, 3.2: one Host in HTTP/1.1, and never two. */
+static int check_host(struct sy_http_call *call, const char **why)
+{
+    int n = 0;
+
+    for (int i = 0; i < call->n_fields; i++)
+        n += strcmp(call->text + call->fields[i].name, "host") == 0;
+    *why = n == 0 ? "a request of HTTP/1.1 has a Host header line; this one has none"
+                  : "a request has one Host header line; this one has several";
+    if (n == 1 || (n == 0 && call->http_minor == 0))
+        return 0;
+    call->keeps_alive = false; /* what a proxy in between takes for one request may be two */
+    return 400;
+}
+
 static int check_expectation(struct sy_http_call *call, const char **why)
 {
     const char *expect = sy_http_call_header(call, "expect");
@@ -118,9 +133,12 @@ static int on_headers(http_parser *parser)
     const char *why = "";
 
     connection->begun_ns = 0;
+    sy_pace_anew(&connection->pace); /* the body's time begins */
     parser->upgrade = 0; /* a client that offers another protocol is answered in this one */
     read_framing(call, parser);
     int code = check_version(call, parser, &why);
+    if (!code)
+        code = check_host(call, &why);
     if (!code)
         code = sy_http_call_route(call, &why);
     if (!code)

@@ -40,8 +40,10 @@ struct sy_front {
     struct sy_offload *offload; /* threads for what takes longer than a millisecond (http, grpc) */
     struct sy_shared_regions *regions; /* system shared memory of clients; NULL: not served */
     struct sy_sessions *sessions;      /* what models keep between requests; NULL: nothing */
-    int64_t string_bytes;              /* most of one request's strings; 0: SY_FRONT_STRING_BYTES */
-    bool is_ready; /* what is loaded at start is loaded, and nothing is being drained */
+    uint64_t
+        least_bytes_per_s; /* that a body or an answer moves at least; 0: SY_LEAST_BYTES_PER_S (least_rate.h) */
+    int64_t string_bytes; /* most of one request's strings; 0: SY_FRONT_STRING_BYTES */
+    bool is_ready;        /* what is loaded at start is loaded, and nothing is being drained */
     struct sy_front_room {
         uint64_t content; /* the package's content_hash; 0: none */
         int64_t times;

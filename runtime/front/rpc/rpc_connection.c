@@ -94,7 +94,7 @@ int sy_rpc_connection_create(struct sy_rpc_server *server, int fd, bool is_local
     connection->is_local = is_local;
     connection->refs = 1;
     connection->wait = (struct sy_repository_wait){.ready = on_model_ready, .ctx = connection};
-    connection->progress_ns = sy_clock_now();
+    sy_pace_anew(&connection->pace);
     connection->read_event =
         event_new(server->front->base, fd, EV_READ | EV_PERSIST, on_readable, connection);
     connection->write_event =
@@ -142,7 +142,7 @@ bool sy_rpc_connection_stalled(const struct sy_rpc_connection *connection, sy_ns
 {
     bool expects = connection->first_reply || (connection->reading && connection->used > 0);
 
-    return expects && now > connection->progress_ns + connection->server->limits.stall_ns;
+    return expects && now > connection->pace.at_ns + connection->server->limits.stall_ns;
 }
 
 static void want_read(struct sy_rpc_connection *connection, bool wanted)
@@ -150,7 +150,7 @@ static void want_read(struct sy_rpc_connection *connection, bool wanted)
     if (wanted == connection->reading || connection->fd < 0)
         return;
     connection->reading = wanted;
-    connection->progress_ns = sy_clock_now(); /* a pause of ours is no stall of theirs */
+    sy_pace_anew(&connection->pace); /* a pause of ours is no stall of theirs */
     if (wanted) {
         event_del(connection->closed_event);
         event_add(connection->read_event, NULL);
@@ -301,8 +301,12 @@ static bool read_some(struct sy_rpc_connection *connection)
         return false;
     }
     connection->used += (uint64_t)n;
-    connection->progress_ns = sy_clock_now();
+    sy_pace_moved(&connection->pace, (uint64_t)n, connection->server->front->least_bytes_per_s,
+                  connection->server->limits.stall_ns);
+    uint64_t before = connection->used;
     process(connection);
+    if (connection->used < before)
+        sy_pace_anew(&connection->pace); /* whole messages were taken */
     return connection->fd >= 0 && connection->reading && (uint64_t)n == room;
 }
 

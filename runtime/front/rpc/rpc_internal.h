@@ -7,6 +7,7 @@
 
 #include "loader/graph/graph.h"
 #include "runtime/base/msgpack_scan.h"
+#include "runtime/front/least_rate.h"
 #include "runtime/front/rpc/rpc_server.h"
 #include "runtime/repository/repository.h"
 
@@ -58,9 +59,9 @@ struct sy_rpc_connection {
     struct sy_rpc_reply *first_reply, *last_reply;
     uint64_t sent; /* bytes of first_reply */
     uint64_t unsent_bytes;
-    sy_ns progress_ns;
-    struct sy_rpc_infer *infers; /* at the core */
-    bool is_local;               /* on the Unix socket: it can be passed descriptors */
+    struct sy_transfer_pace pace; /* of what comes or is sent */
+    struct sy_rpc_infer *infers;  /* at the core */
+    bool is_local;                /* on the Unix socket: it can be passed descriptors */
     struct sy_rpc_region *regions;
     int n_regions; /* these, and those that are dropped and in use */
     uint64_t region_bytes;

@@ -127,7 +127,8 @@ static size_t queued_parts(const struct sy_rpc_connection *connection, struct io
 
 static void note_sent(struct sy_rpc_connection *connection, uint64_t n)
 {
-    connection->progress_ns = sy_clock_now();
+    sy_pace_moved(&connection->pace, n, connection->server->front->least_bytes_per_s,
+                  connection->server->limits.stall_ns);
     connection->unsent_bytes -= n;
     connection->sent += n;
     while (connection->first_reply && connection->sent >= connection->first_reply->bytes) {
@@ -198,7 +199,7 @@ void sy_rpc_reply_send(struct sy_rpc_connection *connection, struct sy_rpc_reply
     }
     enqueue(connection, reply);
     if (idle)
-        connection->progress_ns = sy_clock_now();
+        sy_pace_anew(&connection->pace);
     if (idle && !flush_in_time(connection, reply)) {
         sy_rpc_connection_close(connection);
         return;

@@ -288,7 +288,7 @@ static void test_worker_is_killed(void **state)
     core_rig_close(&r);
 }
 
-/* The owner cuts the file: that run ends with EIO, the worker lives, others' requests and the client's next region are fine. */
+/* The owner cuts the file: that run ends with EARG, the worker lives, others' requests and the client's next region are fine. */
 static void cut_file_on(const char *device)
 {
     static const off_t left[] = {0, FILE_AT + IN + PAGE, FILE_AT + OUT + 3 * PAGE};
@@ -303,10 +303,10 @@ static void cut_file_on(const char *device)
         if (i != 1) /* once, before any worker has mapped it */
             assert_int_equal(client_ask(&c, &r, &a), SY_OK);
         assert_int_equal(ftruncate(c.fd, left[i]), 0);
-        assert_int_equal(client_ask(&c, &r, &a), SY_EIO);
-        assert_non_null(strstr(a.error, "shorter than it was registered"));
+        assert_int_equal(client_ask(&c, &r, &a), SY_EARG);
+        assert_non_null(strstr(a.error, "truncated by its owner"));
         assert_int_equal(ftruncate(c.fd, FILE_ALL), 0); /* too late */
-        assert_int_equal(client_ask(&c, &r, &a), SY_EIO);
+        assert_int_equal(client_ask(&c, &r, &a), SY_EARG);
         assert_int_equal(client_ask(&other, &r, &a), SY_OK);
         assert_memory_equal(output_of(&other), expected, TENSOR);
         sy_core_region_drop(r.core, c.region);
@@ -348,7 +348,7 @@ static void test_cut_file_while_running(void **state)
         usleep((useconds_t)(i * 17));
         assert_int_equal(ftruncate(c.fd, FILE_AT), 0);
         int status = wait_for(&r, &a);
-        assert_true(status == SY_OK || status == SY_EIO);
+        assert_true(status == SY_OK || status == SY_EARG);
         sy_core_region_drop(r.core, c.region);
         client_close(&c);
     }
@@ -362,7 +362,7 @@ static void test_cut_file_while_running(void **state)
     core_rig_close(&r);
 }
 
-/* Requests that may run back to back (core_batch.h; on a slow machine they run alone): who names the file that was cut gets EIO, nobody else does; and what is dropped
+/* Requests that may run back to back (core_batch.h; on a slow machine they run alone): who names the file that was cut gets EARG, nobody else does; and what is dropped
  * while it is gathered is there for its run. */
 static void test_back_to_back(void **state)
 {
@@ -382,7 +382,7 @@ static void test_back_to_back(void **state)
         sy_core_region_drop(r.core, cut.region);
         assert_int_equal(ftruncate(cut.fd, FILE_AT), 0);
         for (int i = 0; i < 24; i++)
-            assert_int_equal(wait_for(&r, &a[i]), i % 5 == 3 ? SY_EIO : SY_OK);
+            assert_int_equal(wait_for(&r, &a[i]), i % 5 == 3 ? SY_EARG : SY_OK);
         assert_memory_equal(output_of(&whole), expected, TENSOR);
         client_close(&cut);
     }

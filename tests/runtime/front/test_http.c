@@ -82,10 +82,12 @@ static void test_pipelining(void **state)
             "4],\"data\":[%d,2,3,4]}]}",
             i, i);
         if (i % 3 == 0)
-            fprintf(all, "GET /v2/none/%d HTTP/1.1\r\n\r\n", i);
+            fprintf(all, "GET /v2/none/%d HTTP/1.1\r\nHost: h\r\n\r\n", i);
         else
-            fprintf(all, "POST /v2/models/double/infer HTTP/1.1\r\nContent-Length: %d\r\n\r\n%s",
-                    length, body);
+            fprintf(
+                all,
+                "POST /v2/models/double/infer HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n%s",
+                length, body);
     }
     fclose(all);
     sender.text = text;
@@ -119,7 +121,7 @@ static void test_byte_by_byte(void **state)
 {
     int fd = http_connect(fake_http_port);
     static const char text[] =
-        "POST /v2/models/double/infer HTTP/1.1\r\nContent-Length: 74\r\n\r\n" ROW LIVE;
+        "POST /v2/models/double/infer HTTP/1.1\r\nHost: h\r\nContent-Length: 74\r\n\r\n" ROW LIVE;
 
     (void)state;
     assert_int_equal(sizeof ROW - 1, 74);
@@ -135,21 +137,23 @@ static void test_continue(void **state)
     char interim[64];
 
     (void)state;
-    http_say(fd, "POST /v2/models/double/infer HTTP/1.1\r\nExpect: 100-Continue\r\n"
+    http_say(fd, "POST /v2/models/double/infer HTTP/1.1\r\nHost: h\r\nExpect: 100-Continue\r\n"
                  "Content-Length: 74\r\n\r\n");
     assert_int_equal(recv(fd, interim, 25, MSG_WAITALL), 25);
     assert_memory_equal(interim, "HTTP/1.1 100 Continue\r\n\r\n", 25);
     http_say(fd, ROW);
     http_expect(fd, 200);
     /* What is refused is refused before the body. */
-    http_say(fd, "POST /v2/none HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 74\r\n\r\n");
+    http_say(
+        fd,
+        "POST /v2/none HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 74\r\n\r\n");
     http_expect(fd, 404);
     assert_true(http_is_closed(fd));
     close(fd);
     expect_text(505, "GET /v2 HTTP/9.9\r\n\r\n");
     expect_text(505, "GET /v2\r\n\r\n");
-    expect_text(
-        417, "POST /v2/models/double/infer HTTP/1.1\r\nExpect: gold\r\nContent-Length: 74\r\n\r\n");
+    expect_text(417, "POST /v2/models/double/infer HTTP/1.1\r\nHost: h\r\nExpect: "
+                     "gold\r\nContent-Length: 74\r\n\r\n");
 }
 
 static void test_chunks(void **state)
@@ -158,7 +162,8 @@ static void test_chunks(void **state)
 
     (void)state;
     for (int i = 0; i < 3; i++) {
-        http_say(fd, "POST /v2/models/double/infer HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n");
+        http_say(fd, "POST /v2/models/double/infer HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: "
+                     "chunked\r\n\r\n");
         for (size_t at = 0, n; at < sizeof ROW - 1; at += n) {
             n = SY_MIN((size_t)1 + 13 * (size_t)i, sizeof ROW - 1 - at);
             http_say(fd, "%zx;name=value;other=\"a\"\r\n%.*s\r\n", n, (int)n, ROW + at);
@@ -177,7 +182,7 @@ static void test_head(void **state)
     struct http_answer answer;
 
     (void)state;
-    http_say(fd, "HEAD /v2 HTTP/1.1\r\n\r\nHEAD /v2/none HTTP/1.1\r\n\r\n");
+    http_say(fd, "HEAD /v2 HTTP/1.1\r\nHost: h\r\n\r\nHEAD /v2/none HTTP/1.1\r\nHost: h\r\n\r\n");
     assert_true(http_read(fd, true, &answer));
     assert_int_equal(answer.code, 200);
     assert_true(atoi(http_header(&answer, "content-length")) > 50);
@@ -259,8 +264,10 @@ static void test_close(void **state)
     int fd = http_connect(fake_http_port);
 
     (void)state;
-    http_say(fd, "POST /v2/models/double/infer HTTP/1.1\r\nConnection: close\r\nContent-Length: "
-                 "74\r\n\r\n" ROW LIVE LIVE);
+    http_say(
+        fd,
+        "POST /v2/models/double/infer HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: "
+        "74\r\n\r\n" ROW LIVE LIVE);
     http_expect(fd, 200);
     assert_true(http_is_closed(fd));
     close(fd);
@@ -268,24 +275,48 @@ static void test_close(void **state)
 
 /* ---- bad requests ---------------------------------------------------------------------------------------- */
 
+/* In HTTP/1.1 a request names its host, once; in 1.0 it need not. */
+static void test_host(void **state)
+{
+    static const struct {
+        const char *text;
+        int code;
+    } cases[] = {{"GET /v2 HTTP/1.1\r\n\r\n", 400},
+                 {"GET /v2 HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400},
+                 {"GET /v2 HTTP/1.0\r\n\r\n", 200},
+                 {"GET /v2 HTTP/1.1\r\nHost:\r\n\r\n", 200}};
+
+    (void)state;
+    for (size_t i = 0; i < SY_ARRAY_LEN(cases); i++) {
+        int fd = http_connect(fake_http_port);
+
+        http_send(fd, cases[i].text, strlen(cases[i].text));
+        http_expect(fd, cases[i].code);
+        close(fd);
+    }
+}
+
 static void test_garbage(void **state)
 {
     static const char *const texts[] = {
         "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
         "GET\r\n\r\n",
-        "get /v2 HTTP/1.1\r\n\r\n",
-        "GET /v2 HTTP/1.1\r\nno colon\r\n\r\n",
-        "GET /v2\x01 HTTP/1.1\r\n\r\n",
-        "GET /v2 HTTP/1.1\r\nContent-Length: x\r\n\r\n",
-        "POST /v2/models/double/infer HTTP/1.1\r\nContent-Length : 5\r\n\r\n{\"a\":",
+        "get /v2 HTTP/1.1\r\nHost: h\r\n\r\n",
+        "GET /v2 HTTP/1.1\r\nHost: h\r\nno colon\r\n\r\n",
+        "GET /v2\x01 HTTP/1.1\r\nHost: h\r\n\r\n",
+        "GET /v2 HTTP/1.1\r\nHost: h\r\nContent-Length: x\r\n\r\n",
+        "POST /v2/models/double/infer HTTP/1.1\r\nHost: h\r\nContent-Length : 5\r\n\r\n{\"a\":",
         "GET /v2 HTTP/1.1\r\nHost : a\r\n\r\n",
-        "GET /v2 HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
-        "POST /v2/models/double/infer HTTP/1.1\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n",
-        "POST /v2/models/double/infer HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: "
+        "GET /v2 HTTP/1.1\r\nHost: h\r\nContent-Length: -1\r\n\r\n",
+        "POST /v2/models/double/infer HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nContent-Length: "
+        "6\r\n\r\n",
+        "POST /v2/models/double/infer HTTP/1.1\r\nHost: h\r\nContent-Length: "
+        "5\r\nTransfer-Encoding: "
         "chunked\r\n\r\n",
-        "POST /v2/models/double/infer HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\n",
-        "POST /v2/models/double/infer HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
-        "GET /v2 HTTP/1.1\r\nContent-Length: 99999999999999999999999\r\n\r\n",
+        "POST /v2/models/double/infer HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip\r\n\r\n",
+        "POST /v2/models/double/infer HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: "
+        "chunked\r\n\r\nxyz\r\n",
+        "GET /v2 HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999999999999999999\r\n\r\n",
         "\r\n\r\n {}"};
 
     (void)state;
@@ -303,7 +334,8 @@ static void test_garbage(void **state)
 static void test_random_bytes(void **state)
 {
     static const char good[] =
-        "POST /v2/models/double/infer HTTP/1.1\r\nContent-Length: 74\r\n\r\n" ROW LIVE LIVE;
+        "POST /v2/models/double/infer HTTP/1.1\r\nHost: h\r\nContent-Length: 74\r\n\r\n" ROW LIVE
+            LIVE;
     uint64_t chance = seed_of_run(99);
     char text[sizeof good];
 
@@ -342,7 +374,7 @@ static void test_half_close(void **state)
     int fd = http_connect(fake_http_port);
 
     (void)state;
-    http_say(fd, "POST /v2/models/double/infer HTTP/1.1\r\nContent-Length: 74\r\n\r\n{");
+    http_say(fd, "POST /v2/models/double/infer HTTP/1.1\r\nHost: h\r\nContent-Length: 74\r\n\r\n{");
     shutdown(fd, SHUT_WR);
     assert_non_null(strstr(http_expect(fd, 400), "ended"));
     assert_true(http_is_closed(fd));
@@ -359,7 +391,7 @@ static void test_half_close(void **state)
 /* Answers that nobody reads yet are sent all the same when the client has said that it sends no more. */
 static void test_half_close_behind_answers(void **state)
 {
-    static const char request[] = "GET /v2 HTTP/1.1\r\n\r\n";
+    static const char request[] = "GET /v2 HTTP/1.1\r\nHost: h\r\n\r\n";
     int fd = http_connect(fake_http_port), n = 10000;
     char *text = malloc(sizeof request * (size_t)n);
     struct sender sender = {
@@ -386,27 +418,27 @@ static void test_information(void **state)
     struct http_answer answer;
 
     (void)state;
-    http_say(fd, "GET /v2/models/double HTTP/1.1\r\n\r\n");
+    http_say(fd, "GET /v2/models/double HTTP/1.1\r\nHost: h\r\n\r\n");
     assert_true(http_read(fd, false, &answer));
     assert_int_equal(answer.code, 200);
     assert_string_equal(http_header(&answer, "content-type"), "application/json");
     assert_non_null(http_header(&answer, "date"));
     assert_non_null(strstr(answer.body, "\"shape\":[-1,4]"));
     http_forget(&answer);
-    http_say(fd, "GET /v2/models/double/config HTTP/1.1\r\n\r\n");
+    http_say(fd, "GET /v2/models/double/config HTTP/1.1\r\nHost: h\r\n\r\n");
     http_expect(fd, 200);
     http_double(fd, 3);
-    http_say(fd, "GET /v2/models/double/stats HTTP/1.1\r\n\r\n");
+    http_say(fd, "GET /v2/models/double/stats HTTP/1.1\r\nHost: h\r\n\r\n");
     assert_true(http_read(fd, false, &answer));
     assert_non_null(strstr(answer.body, "\"inference_count\":"));
     http_forget(&answer);
-    http_say(fd, "POST /v2/repository/index HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}");
+    http_say(fd, "POST /v2/repository/index HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n{}");
     assert_true(http_read(fd, false, &answer));
     assert_non_null(strstr(answer.body, "\"READY\""));
     http_forget(&answer);
-    http_say(fd, "POST /v2/repository/index HTTP/1.1\r\nContent-Length: 2\r\n\r\n[]");
+    http_say(fd, "POST /v2/repository/index HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n[]");
     http_expect(fd, 400);
-    http_say(fd, "POST /v2/repository/models/double/load HTTP/1.1\r\n\r\n");
+    http_say(fd, "POST /v2/repository/models/double/load HTTP/1.1\r\nHost: h\r\n\r\n");
     http_expect(fd, 501);
     close(fd);
 }
@@ -414,13 +446,21 @@ static void test_information(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_keep_alive),   cmocka_unit_test(test_pipelining),
-        cmocka_unit_test(test_byte_by_byte), cmocka_unit_test(test_continue),
-        cmocka_unit_test(test_chunks),       cmocka_unit_test(test_head),
-        cmocka_unit_test(test_routes),       cmocka_unit_test(test_http_1_0),
-        cmocka_unit_test(test_close),        cmocka_unit_test(test_garbage),
-        cmocka_unit_test(test_random_bytes), cmocka_unit_test(test_refused_body_is_read),
-        cmocka_unit_test(test_half_close),   cmocka_unit_test(test_half_close_behind_answers),
+        cmocka_unit_test(test_keep_alive),
+        cmocka_unit_test(test_pipelining),
+        cmocka_unit_test(test_byte_by_byte),
+        cmocka_unit_test(test_continue),
+        cmocka_unit_test(test_chunks),
+        cmocka_unit_test(test_head),
+        cmocka_unit_test(test_routes),
+        cmocka_unit_test(test_http_1_0),
+        cmocka_unit_test(test_close),
+        cmocka_unit_test(test_host),
+        cmocka_unit_test(test_garbage),
+        cmocka_unit_test(test_random_bytes),
+        cmocka_unit_test(test_refused_body_is_read),
+        cmocka_unit_test(test_half_close),
+        cmocka_unit_test(test_half_close_behind_answers),
         cmocka_unit_test(test_information),
     };
 

@@ -122,7 +122,7 @@ static void test_raw(void **state)
     expect_floats(doubled, 0);
     http_ask(fd, 400, DOUBLE, "Inference-Header-Content-Length: 0\r\n", values, 31);
     http_ask(fd, 400, "/v2/models/sum/infer", "Inference-Header-Content-Length: 0\r\n", values, 32);
-    http_say(fd, "POST " DOUBLE " HTTP/1.1\r\nInference-Header-Content-Length: 0\r\n"
+    http_say(fd, "POST " DOUBLE " HTTP/1.1\r\nHost: h\r\nInference-Header-Content-Length: 0\r\n"
                  "Transfer-Encoding: chunked\r\n\r\n10\r\n");
     http_send(fd, values, 16);
     http_say(fd, "\r\n10\r\n");
@@ -336,9 +336,9 @@ static void test_shared_memory(void **state)
         for (int v = 0; v < 8; v++)
             assert_true(at[to / 4 + v] == 2 * (float)(v + i));
     }
-    http_say(fd, "GET /v2/systemsharedmemory/region/r/status HTTP/1.1\r\n\r\n");
+    http_say(fd, "GET /v2/systemsharedmemory/region/r/status HTTP/1.1\r\nHost: h\r\n\r\n");
     http_expect(fd, 200);
-    http_say(fd, "GET /v2/systemsharedmemory/region/s/status HTTP/1.1\r\n\r\n");
+    http_say(fd, "GET /v2/systemsharedmemory/region/s/status HTTP/1.1\r\nHost: h\r\n\r\n");
     http_expect(fd, 404);
     http_ask_text(fd, 200, "/v2/systemsharedmemory/unregister", "");
     http_ask_text(fd, 400, DOUBLE, body);
@@ -423,7 +423,8 @@ static void test_gone_in_each_phase(void **state)
         for (size_t cut = 1; cut <= n; cut += 1 + n / 40) {
             int fd = http_connect(fake_http_port);
 
-            http_say(fd, "POST " DOUBLE " HTTP/1.1\r\nContent-Length: %zu\r\n%s\r\n", n, header);
+            http_say(fd, "POST " DOUBLE " HTTP/1.1\r\nHost: h\r\nContent-Length: %zu\r\n%s\r\n", n,
+                     header);
             http_send(fd, text, cut);
             usleep(cut % 7 * 300);
             close(fd);

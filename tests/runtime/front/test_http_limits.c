@@ -21,7 +21,7 @@
 #define DOUBLE "/v2/models/double/infer"
 #define ROW \
     "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[1,4],\"data\":[1,2,3,4]}]}"
-#define LIVE "GET /v2/health/live HTTP/1.1\r\n\r\n"
+#define LIVE "GET /v2/health/live HTTP/1.1\r\nHost: h\r\n\r\n"
 
 static int tight(void)
 {
@@ -44,24 +44,25 @@ static void test_header(void **state)
 
     (void)state;
     memset(long_text, 'a', sizeof long_text - 1);
-    http_say(fd, "GET /v2?%.*s HTTP/1.1\r\n\r\n", TIGHT_HEADER_BYTES - 100, long_text);
+    http_say(fd, "GET /v2?%.*s HTTP/1.1\r\nHost: h\r\n\r\n", TIGHT_HEADER_BYTES - 100, long_text);
     http_expect(fd, 200);
-    http_say(fd, "GET /v2 HTTP/1.1\r\nA: %.*s\r\n\r\n", TIGHT_HEADER_BYTES - 100, long_text);
+    http_say(fd, "GET /v2 HTTP/1.1\r\nHost: h\r\nA: %.*s\r\n\r\n", TIGHT_HEADER_BYTES - 100,
+             long_text);
     http_expect(fd, 200);
-    http_say(fd, "GET /v2 HTTP/1.1\r\nA: %.*s\r\n\r\n", TIGHT_HEADER_BYTES, long_text);
+    http_say(fd, "GET /v2 HTTP/1.1\r\nHost: h\r\nA: %.*s\r\n\r\n", TIGHT_HEADER_BYTES, long_text);
     expect_closed(fd, 431);
     fd = tight();
     http_say(fd, "GET /%s", long_text);
     expect_closed(fd, 431);
     fd = tight();
-    http_say(fd, "GET /v2 HTTP/1.1\r\n%s: 1", long_text);
+    http_say(fd, "GET /v2 HTTP/1.1\r\nHost: h\r\n%s: 1", long_text);
     expect_closed(fd, 431);
     fd = http_connect(fake_http_port);
     for (int i = 0; i < 110; i++)
-        http_say(fd, i ? "A%d: 1\r\n" : "GET /v2 HTTP/1.1\r\nB%d: 1\r\n", i);
+        http_say(fd, i ? "A%d: 1\r\n" : "GET /v2 HTTP/1.1\r\nHost: h\r\nB%d: 1\r\n", i);
     expect_closed(fd, 431);
     fd = http_connect(fake_http_port);
-    http_say(fd, "GET /v2?a&b&c&d&e&f&g&h&i&j&k&l&m&n&o&p&q&r HTTP/1.1\r\n\r\n");
+    http_say(fd, "GET /v2?a&b&c&d&e&f&g&h&i&j&k&l&m&n&o&p&q&r HTTP/1.1\r\nHost: h\r\n\r\n");
     http_expect(fd, 400);
     close(fd);
 }
@@ -76,19 +77,21 @@ static void test_body(void **state)
     http_expect(fd, 413);
     http_post(fd, "/v2/repository/index", "", zeros, TIGHT_SMALL_BYTES + 1);
     http_expect(fd, 413);
-    http_say(fd, "POST " DOUBLE " HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n");
+    http_say(fd, "POST " DOUBLE " HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999999\r\n\r\n");
     expect_closed(fd, 413);
     fd = tight(); /* what nobody announced */
     http_say(fd,
-             "POST " DOUBLE " HTTP/1.1\r\nInference-Header-Content-Length: 0\r\n"
+             "POST " DOUBLE " HTTP/1.1\r\nHost: h\r\nInference-Header-Content-Length: 0\r\n"
              "Transfer-Encoding: chunked\r\n\r\n%zx\r\n",
              sizeof zeros);
     http_send(fd, zeros, sizeof zeros);
     http_say(fd, "\r\n0\r\n\r\n");
     assert_non_null(
         strstr(http_expect(fd, 503), "buffered")); /* buffered, since its length is unknown */
-    http_say(fd, "POST /v2/repository/index HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n",
-             TIGHT_SMALL_BYTES + 1);
+    http_say(
+        fd,
+        "POST /v2/repository/index HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n",
+        TIGHT_SMALL_BYTES + 1);
     http_send(fd, zeros, TIGHT_SMALL_BYTES + 1);
     http_say(fd, "\r\n0\r\n\r\n" LIVE);
     http_expect(fd, 413);
@@ -104,7 +107,7 @@ static void test_buffered(void **state)
 
     (void)state;
     memset(spaces, ' ', sizeof spaces);
-    http_say(first, "POST " DOUBLE " HTTP/1.1\r\nContent-Length: %u\r\n\r\n",
+    http_say(first, "POST " DOUBLE " HTTP/1.1\r\nHost: h\r\nContent-Length: %u\r\n\r\n",
              TIGHT_BUFFERED - 1000);
     http_send(first, spaces, TIGHT_BUFFERED - 1100 - sizeof ROW);
     usleep(50000);
@@ -228,7 +231,7 @@ static void test_connections(void **state)
 static void test_slow_header(void **state)
 {
     int fd = tight();
-    static const char text[] = "GET /v2 HTTP/1.1\r\nX: ";
+    static const char text[] = "GET /v2 HTTP/1.1\r\nHost: h\r\nX: ";
 
     (void)state;
     http_send(fd, text, sizeof text - 1);
@@ -244,20 +247,35 @@ static void test_slow_body(void **state)
     int fd = tight();
 
     (void)state;
-    http_say(fd, "POST " DOUBLE " HTTP/1.1\r\nContent-Length: 74\r\n\r\n{");
+    http_say(fd, "POST " DOUBLE " HTTP/1.1\r\nHost: h\r\nContent-Length: 74\r\n\r\n{");
     assert_non_null(strstr(http_expect(fd, 408), "body"));
     assert_true(http_is_closed(fd));
     close(fd);
     fd = tight(); /* also one that is refused already */
-    http_say(fd, "POST /v2/none HTTP/1.1\r\nContent-Length: 74\r\n\r\n{");
+    http_say(fd, "POST /v2/none HTTP/1.1\r\nHost: h\r\nContent-Length: 74\r\n\r\n{");
     expect_closed(fd, 404);
     fd = tight(); /* bytes that come are progress */
-    http_say(fd, "POST " DOUBLE " HTTP/1.1\r\nContent-Length: 74\r\n\r\n");
+    http_say(fd, "POST " DOUBLE " HTTP/1.1\r\nHost: h\r\nContent-Length: 74\r\n\r\n");
     for (int i = 0; i < 74; i++) {
         http_send(fd, ROW + i, 1);
         usleep(TIGHT_MS * 2 * 1000 / 74);
     }
     http_expect(fd, 200);
+    close(fd);
+}
+
+/* Bytes that come more slowly than FAKE_LEAST_RATE are none. */
+static void test_creeping_body(void **state)
+{
+    int fd = tight();
+
+    (void)state;
+    http_say(fd, "POST " DOUBLE " HTTP/1.1\r\nHost: h\r\nContent-Length: 74\r\n\r\n");
+    for (int i = 0; i < 24; i++) {
+        (void)!send(fd, ROW + i, 1, MSG_NOSIGNAL);
+        usleep(TIGHT_MS * 1000 / 3);
+    }
+    assert_non_null(strstr(http_expect(fd, 408), "body"));
     close(fd);
 }
 
@@ -281,7 +299,8 @@ static void test_long_run(void **state)
     int fd = tight();
 
     (void)state;
-    http_say(fd, "POST /v2/models/held/infer HTTP/1.1\r\nContent-Length: 74\r\n\r\n" ROW "GET /v2");
+    http_say(fd, "POST /v2/models/held/infer HTTP/1.1\r\nHost: h\r\nContent-Length: 74\r\n\r\n" ROW
+                 "GET /v2");
     usleep(4 * TIGHT_MS * 1000);
     assert_int_equal(fake_core_n_held, 1);
     close(fd);
@@ -294,7 +313,7 @@ static void test_long_run(void **state)
 static void test_no_reader(void **state)
 {
     int fd = tight(), other = tight(), small = 4096;
-    static const char request[] = "GET /v2 HTTP/1.1\r\n\r\n";
+    static const char request[] = "GET /v2 HTTP/1.1\r\nHost: h\r\n\r\n";
     char buffer[65536];
     ssize_t got, sent = 0, all = 0;
 
@@ -327,8 +346,9 @@ int main(void)
         cmocka_unit_test(test_buffered),    cmocka_unit_test(test_bomb),
         cmocka_unit_test(test_json_depth),  cmocka_unit_test(test_long_json),
         cmocka_unit_test(test_connections), cmocka_unit_test(test_slow_header),
-        cmocka_unit_test(test_slow_body),   cmocka_unit_test(test_idle),
-        cmocka_unit_test(test_long_run),    cmocka_unit_test(test_no_reader),
+        cmocka_unit_test(test_slow_body),   cmocka_unit_test(test_creeping_body),
+        cmocka_unit_test(test_idle),        cmocka_unit_test(test_long_run),
+        cmocka_unit_test(test_no_reader),
     };
 
     return cmocka_run_group_tests(tests, fake_http_start, fake_http_finish);

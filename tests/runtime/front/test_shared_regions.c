@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -183,11 +184,41 @@ static void test_copies(void **state)
     assert_int_equal(sy_region_file_read(&file, back, 97), SY_OK);
     assert_memory_equal(back, bytes, 97);
     assert_int_equal(ftruncate(object, 5050), 0); /* its owner may cut it */
-    assert_int_equal(sy_region_file_read(&file, back, 97), SY_EIO);
-    assert_int_equal(sy_region_file_write(&file, bytes, 10), SY_EIO);
+    assert_int_equal(sy_region_file_read(&file, back, 97), SY_EARG);
+    assert_int_equal(sy_region_file_write(&file, bytes, 10), SY_EARG);
     assert_int_equal(lseek(object, 0, SEEK_END), 5050);
     sy_region_file_close(&file);
     sy_region_file_close(&file);
+}
+
+/* Its client may cut the object, or give it away, after it was registered. */
+static void test_changed_later(void **state)
+{
+    uint64_t region, at;
+
+    (void)state;
+    assert_int_equal(add("cut", 0, OBJECT_BYTES), SY_OK);
+    assert_int_equal(sy_shared_regions_find(regions, "cut", 0, 64, &region, &at), SY_OK);
+    assert_int_equal(ftruncate(object, 100), 0);
+    assert_int_equal(sy_shared_regions_find(regions, "cut", 0, 64, &region, &at), SY_EARG);
+    assert_non_null(strstr(sy_error_text(), "'cut'"));
+    assert_non_null(strstr(sy_error_text(), "truncated to 100 bytes"));
+    assert_int_equal(ftruncate(object, OBJECT_BYTES), 0);
+    assert_int_equal(sy_shared_regions_find(regions, "cut", 0, 64, &region, &at), SY_OK);
+}
+
+/* What only the server's privileges open is not lent to clients. */
+static void test_another_users(void **state)
+{
+    (void)state;
+    if (geteuid() != 0 || fchown(object, 12345, 12345) != 0) {
+        print_message("skipped: only root can give a file to another user\n");
+        skip();
+    }
+    assert_int_equal(add("theirs", 0, 100), SY_EARG);
+    assert_non_null(strstr(sy_error_text(), "12345"));
+    assert_int_equal(fchmod(object, 0666), 0);
+    assert_int_equal(add("theirs", 0, 100), SY_OK);
 }
 
 int main(void)
@@ -198,6 +229,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_find, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_status, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_copies, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_changed_later, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_another_users, set_up, tear_down),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

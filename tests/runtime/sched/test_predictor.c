@@ -60,6 +60,29 @@ static double normal(void)
 
 /* A server at 80 % load, durations lognormal around 1.3 times the profile: of those taken 99.9 % are in time, and finishing times
  * are predicted within 10 % (one class and one allowance, so nobody overtakes). */
+/* One run that stood for minutes, and then only requests that it keeps out: they come in again. */
+static void test_doubt_ends(void **state)
+{
+    (void)state;
+    struct sy_predictor *p;
+    assert_int_equal(sy_predictor_create(1, 1, &p), SY_OK);
+    sy_predictor_doubt(p, 0, false); /* nothing was learned yet */
+    for (int i = 0; i < 70; i++)
+        sy_predictor_observe_compute(p, 0, 1000, i == 40 ? 1000000000 : 1000);
+    int n = 0;
+    for (; n < 100; n++) {
+        struct sy_duration d = sy_predictor_correct(p, 0, 0, 1000);
+        if (d.expected_ns + d.margin_ns < 2000)
+            break;
+        sy_predictor_doubt(p, 0, false);
+    }
+    assert_int_equal(n, 35); /* of 6 to 69 those up to 40 */
+    assert_int_equal(sy_predictor_n_seen(p, 0, false), 64 - 35);
+    sy_predictor_observe_compute(p, 0, 1000, 5000);
+    assert_true(sy_predictor_correct(p, 0, 0, 1000).margin_ns >= 3000);
+    sy_predictor_destroy(p);
+}
+
 static void test_promises_under_noise(void **state)
 {
     (void)state;
@@ -123,6 +146,7 @@ int main(void)
     seed = seed_of_run(1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_quantiles_follow_what_was_observed),
+        cmocka_unit_test(test_doubt_ends),
         cmocka_unit_test(test_promises_under_noise),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
