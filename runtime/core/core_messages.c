@@ -82,9 +82,11 @@ static void note_run(struct sy_core_model *m, const struct sy_core_request *r,
 /* Interrupted ones too: what they computed until then is theirs. */
 static void note_served(struct sy_core *core, struct sy_core_request *r, sy_ns now)
 {
-    sy_ns from = SY_MAX(r->report.started_ns, core->last_served_ns);
+    struct sy_core_slice *slice = &core->slices[r->slice];
+    sy_ns from = SY_MAX(r->report.started_ns, slice->last_served_ns);
     r->report.served_ns += now - SY_MIN(from, now);
-    core->last_served_ns = now;
+    slice->used_ns += now - SY_MIN(from, now);
+    slice->last_served_ns = now;
 }
 
 static int run_done(struct sy_core *core, int worker, const struct sy_msg_run_done *msg)
@@ -107,7 +109,7 @@ static int run_done(struct sy_core *core, int worker, const struct sy_msg_run_do
     }
     if (r) {
         sy_ns now = sy_clock_now();
-        if (sy_sched_computing(core->sched) == worker)
+        if (sy_sched_computes(core->sched, worker))
             note_served(core, r, now);
         sy_account_end(&core->account, &core->models[r->model].account, now);
     }
@@ -165,7 +167,7 @@ int sy_core_message(void *ctx, int worker, const struct sy_message *message)
 /* Of the device, by the request that it computed. */
 static void end_its_use(struct sy_core *core, int worker)
 {
-    if (sy_sched_computing(core->sched) != worker)
+    if (!sy_sched_computes(core->sched, worker))
         return;
     for (struct sy_core_request *r = core->requests; r; r = r->next)
         if (r->report.worker == worker)

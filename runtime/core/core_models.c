@@ -237,6 +237,7 @@ static int open_model(struct sy_core *core, const char *path,
                                 .replaces = options->replaces,
                                 .max_delay_ns = options->max_delay_ns,
                                 .max_batch = options->max_batch};
+    snprintf(m->slice, sizeof m->slice, "%s", options->defaults.slice);
     sy_core_forget(core, id);
     m->package = options->package;
     int status = m->package ? SY_OK : sy_package_open(path, &m->package);
@@ -439,6 +440,7 @@ static void settle(struct sy_core *core, int model)
     } else {
         int twin = twin_of(core, model);
         m->state = SY_MODEL_READY;
+        sy_core_slices_place_model(core, model);
         if (twin >= 0)
             SY_CLEANUP(remove_model(core, twin)); /* it was replaced */
         for (int i = 0; i < m->n_workspaces; i++) {
@@ -571,6 +573,7 @@ int sy_core_model_prepared(struct sy_core *core, int worker, const struct sy_msg
     if (sy_core_sizes_find(m, &msg->sizes, &sizes))
         prepared = (struct sy_sched_prepared){.worker = worker,
                                               .model = (int)msg->model,
+                                              .team = (int)msg->team,
                                               .batch = (int64_t)msg->batch,
                                               .sizes = sizes ? sizes->id : 0,
                                               .status = (int)msg->status,
