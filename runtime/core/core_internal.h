@@ -19,6 +19,7 @@
 #include "runtime/core/trace.h"
 #include "runtime/device/device.h"
 #include "runtime/sched/account.h"
+#include "runtime/sched/interference.h"
 #include "runtime/sched/sched.h"
 #include "runtime/sched/slice_plan.h"
 #include "runtime/supervisor/supervisor.h"
@@ -59,6 +60,14 @@ struct sy_core_sizes {
     int class_;  /* 0 .. SY_CORE_SIZE_CLASSES - 1 */
     int n_users; /* requests and batches */
     uint64_t last_use;
+};
+
+/* core_corun.c: what is known of a model beside others. The lists are by task; NULL: it is not measured. */
+struct sy_core_corun_model {
+    unsigned n_alone;
+    double alone; /* measured / guessed of runs that had no neighbour */
+    sy_ns *retry_at_ns, *wait_ns;
+    bool *apart;
 };
 
 struct sy_core_model {
@@ -102,6 +111,7 @@ struct sy_core_model {
         link_bytes; /* given to the link for it: groups, and rows of tables that stay in the image */
     struct sy_account_owner account;
     struct sy_phase_histograms phases; /* of its requests */
+    struct sy_core_corun_model corun;
 };
 
 struct sy_core_tenant {
@@ -131,7 +141,8 @@ struct sy_core_request {
     struct sy_core_request *next;
     uint64_t id, run;
     int model, tenant, class_;
-    int slice; /* since RUN was sent */
+    int slice;  /* since RUN was sent */
+    int beside; /* who computed in other slices then (core_corun.c) */
     sy_ns deadline_ns;
     struct sy_core_guess
         guess;      /* for what of its model is there: when it came, then when it started */
@@ -224,6 +235,11 @@ struct sy_core {
     int64_t link_core;
     struct sy_core_slice slices[SY_SCHED_MAX_SLICES];
     int n_slices;
+    struct {
+        struct sy_interference slow;
+        double
+            bound; /* a model that promises something takes turns with what would make it slower than so; 0: with nobody */
+    } corun;
     char for_jobs[SY_SLICE_NAME], for_models[SY_SLICE_NAME]; /* who names none; "": the first */
     int n_workers, max_queue, poll_us;
     bool whole_models;
@@ -296,6 +312,15 @@ int sy_core_slice_of_job(const struct sy_core *core, const struct sy_core_job *j
 void sy_core_slices_place_model(struct sy_core *core, int model); /* that was added just now */
 json_t *sy_core_slices_json(const struct sy_core *core);          /* STATUS.md */
 json_t *sy_core_slices_rules(const struct sy_core *core);
+/* core_corun.c */
+void sy_core_corun_start(struct sy_core *core);
+void sy_core_corun_begins(struct sy_core *core, struct sy_core_request *r); /* RUN was sent */
+void sy_core_corun_ends(struct sy_core *core, const struct sy_core_request *r, sy_ns took);
+void sy_core_corun_anew(struct sy_core *core, int model);  /* added, moved, or its slice resized */
+void sy_core_corun_leave(struct sy_core *core, int model); /* removed */
+void sy_core_corun_judge(struct sy_core *core, int model);
+void sy_core_corun_judge_all(struct sy_core *core);
+json_t *sy_core_corun_json(const struct sy_core *core);
 /* core_jobs.c */
 int sy_core_job_move(struct sy_core *core, uint64_t id, const char *slice);
 /* core_rules.c */

@@ -16,6 +16,8 @@
 
 static void free_model(struct sy_core_model *m)
 {
+    free(m->corun.retry_at_ns);
+    free(m->corun.apart);
     free(m->name);
     free(m->path);
     free((void *)(uintptr_t)m->ref.reshapes);
@@ -333,6 +335,7 @@ static void drop_model(struct sy_core *core, int model)
     }
     core->gone_ns += core->models[model].account.used_ns;
     give_charge_back(core, &core->models[model]);
+    sy_core_corun_leave(core, model);
     free_model(&core->models[model]);
 }
 

@@ -83,6 +83,8 @@ void sy_core_slices_place_model(struct sy_core *core, int model)
         sy_log_warn("slices", "event=no_such_slice model=%s slice=%s uses=%s", m->name, m->slice,
                     core->slices[wanted(core, m->slice, core->for_models)].name);
     (void)sy_sched_model_set_slice(core->sched, model, wanted(core, m->slice, core->for_models));
+    sy_core_corun_anew(core, model);
+    sy_core_corun_judge(core, model);
 }
 
 static void place_all(struct sy_core *core)
@@ -285,20 +287,33 @@ static int move(struct sy_core *core, const json_t *params)
     return sy_core_job_move(core, (uint64_t)json_integer_value(job), slice);
 }
 
+static int check_bound(const json_t *bound)
+{
+    double value = json_number_value(bound);
+    if (bound && (!json_is_number(bound) || !(value == 0 || (value >= 1 && value <= 100))))
+        return sy_error_set(SY_EARG, "bound: 0 (nothing takes turns), or 1 to 100");
+    return SY_OK;
+}
+
 static int set(struct sy_core *core, json_t *params)
 {
     static const char *const known[] = {"slices", "for_jobs", "for_models", "model",
-                                        "job",    "slice",    NULL};
+                                        "job",    "slice",    "bound",      NULL};
     const json_t *list = json_object_get(params, "slices");
+    const json_t *bound = json_object_get(params, "bound");
     SY_TRY(sy_core_check_keys(params, known));
     SY_TRY(check_usual(core, list, json_object_get(params, "for_jobs")));
     SY_TRY(check_usual(core, list, json_object_get(params, "for_models")));
+    SY_TRY(check_bound(bound));
     sy_core_tick(core);
     if (list)
         SY_TRY(set_list(core, list));
     set_usual(json_object_get(params, "for_jobs"), core->for_jobs);
     set_usual(json_object_get(params, "for_models"), core->for_models);
-    if (list || json_object_get(params, "for_jobs") || json_object_get(params, "for_models"))
+    if (bound)
+        core->corun.bound = json_number_value(bound);
+    if (bound || list || json_object_get(params, "for_jobs") ||
+        json_object_get(params, "for_models"))
         place_all(core);
     if (list)
         confine_runs(core);
@@ -363,8 +378,8 @@ json_t *sy_core_slices_rules(const struct sy_core *core)
             list, json_pack("{s:s, s:s}", "name", core->slices[i].name, "cores",
                             sy_slice_cores_text(core->slices[i].cores, core->slices[i].n_cores,
                                                 text, sizeof text)));
-    return json_pack("{s:o, s:s, s:s}", "slices", list, "for_jobs", core->for_jobs, "for_models",
-                     core->for_models);
+    return json_pack("{s:o, s:s, s:s, s:f}", "slices", list, "for_jobs", core->for_jobs,
+                     "for_models", core->for_models, "bound", core->corun.bound);
 }
 
 void sy_core_slices_resume(struct sy_core *core, const json_t *rules)

@@ -24,7 +24,7 @@ static const char usage[] =
     "  switchyard slices --job 3 --to serve\n"
     "  switchyard slices --none";
 
-enum { SOCKET, FOR_JOBS, FOR_MODELS, MODEL, JOB, TO, NONE, JSON };
+enum { SOCKET, FOR_JOBS, FOR_MODELS, MODEL, JOB, TO, BOUND, NONE, PAIRS, JSON };
 
 static const struct sy_cli_option options[] = {
     [SOCKET] = {"socket", "ADDRESS", "unix:PATH or tcp:HOST:PORT of the server"},
@@ -34,9 +34,19 @@ static const struct sy_cli_option options[] = {
     [MODEL] = {"model", "NAME", "move this model, with --to"},
     [JOB] = {"job", "ID", "move this job, with --to"},
     [TO] = {"to", "NAME", "the slice that it moves to"},
+    [BOUND] =
+        {"bound", "X",
+         "a model of class 0, or with a deadline of its own, takes turns with what would make it\n"
+         "        slower than so many times what it takes alone; default 1.1; 0: with nobody"},
+    [PAIRS] = {"pairs", NULL,
+               "show how much slower models were beside others, and who takes turns"},
     [NONE] = {"none", NULL, "take all slices back: one task at a time, on all cores"},
     [JSON] = {"json", NULL, "show as JSON"},
     {NULL, NULL, NULL}};
+
+struct shown {
+    bool as_json, pairs;
+};
 
 static const char *joined(const json_t *list, char *buffer, size_t bytes)
 {
@@ -73,15 +83,31 @@ static void print_slices(const json_t *status)
     }
 }
 
-static int show(sy_client *client, bool as_json)
+static void print_pairs(const json_t *status)
+{
+    size_t i;
+    json_t *pair;
+    printf("%-20s %-20s %6s %10s %10s %8s %s\n", "task", "beside", "n", "slow-down", "predicted",
+           "error", "");
+    json_array_foreach(json_object_get(status, "pairs"), i, pair) printf(
+        "%-20.20s %-20.20s %6.0f %10.3f %10.3f %6.1f %% %s\n", sy_cli_word(pair, "task"),
+        sy_cli_word(pair, "beside"), sy_cli_number(pair, "n"), sy_cli_number(pair, "slowdown"),
+        sy_cli_number(pair, "first_predicted"), 100 * sy_cli_number(pair, "error"),
+        json_is_true(json_object_get(pair, "takes_turns")) ? "takes turns" : "");
+}
+
+static int show(sy_client *client, const struct shown *shown)
 {
     char *text;
     if (sy_client_call(client, "status", "{}", &text) < 0)
         return sy_cli_fail("%s", sy_client_error(client));
     json_t *status = json_loads(text, 0, NULL);
-    if (as_json) {
-        json_dumpf(json_object_get(status, "slices"), stdout, JSON_INDENT(2));
+    if (shown->as_json) {
+        json_dumpf(json_object_get(status, shown->pairs ? "pairs" : "slices"), stdout,
+                   JSON_INDENT(2));
         printf("\n");
+    } else if (shown->pairs) {
+        print_pairs(status);
     } else {
         print_slices(status);
     }
@@ -123,6 +149,11 @@ static int take(json_t *params, int option, const char *value)
     static const char *const keys[] = {
         [FOR_JOBS] = "for_jobs", [FOR_MODELS] = "for_models", [MODEL] = "model", [TO] = "slice"};
     int64_t id;
+    double bound;
+    if (option == BOUND && sy_cli_real(value, &bound) < 0)
+        return sy_cli_usage("slices: %s", sy_error_text());
+    if (option == BOUND)
+        return json_object_set_new(params, "bound", json_real(bound));
     if (option == NONE)
         return json_object_set_new(params, "slices", json_array());
     if (option != JOB)
@@ -132,7 +163,8 @@ static int take(json_t *params, int option, const char *value)
     return json_object_set_new(params, "job", json_integer(id));
 }
 
-static int parse(struct sy_cli_parser *parser, json_t *params, const char **address, bool *as_json)
+static int parse(struct sy_cli_parser *parser, json_t *params, const char **address,
+                 struct shown *shown)
 {
     const char *value;
     int got, result = 0;
@@ -141,7 +173,9 @@ static int parse(struct sy_cli_parser *parser, json_t *params, const char **addr
         if (got == SOCKET)
             *address = value;
         else if (got == JSON)
-            *as_json = true;
+            shown->as_json = true;
+        else if (got == PAIRS)
+            shown->pairs = true;
         else
             result = got == SY_CLI_WORD ? take_slice(list, value) : take(params, got, value);
     }
@@ -163,10 +197,10 @@ int sy_cmd_slices(int argc, char **argv)
 {
     struct sy_cli_parser parser = {usage, options, argc, argv, 0};
     const char *address = NULL;
-    bool as_json = false;
+    struct shown shown = {false, false};
     json_t *params = json_object(), *answer = NULL;
     sy_client *client;
-    int result = parse(&parser, params, &address, &as_json);
+    int result = parse(&parser, params, &address, &shown);
 
     if (result == 0 && sy_cli_connect(address, 0, &client)) {
         result = 1;
@@ -175,7 +209,7 @@ int sy_cmd_slices(int argc, char **argv)
             result = sy_cli_call(client, "slices", json_incref(params), &answer);
         json_decref(answer);
         if (result == 0)
-            result = show(client, as_json);
+            result = show(client, &shown);
         sy_client_close(client);
     }
     json_decref(params);
