@@ -347,7 +347,9 @@ static json_t *counters_json(const struct sy_core *core)
 int sy_core_status(struct sy_core *core, json_t **out)
 {
     struct sy_core_status_part all = {.n_models = SY_CORE_MODEL_PLACES, .n_jobs = INT_MAX};
-    return sy_core_status_part(core, &all, out);
+    SY_TRY(sy_core_status_part(core, &all, out));
+    json_object_set_new(*out, "pairs", sy_core_corun_json(core)); /* of no use on the page */
+    return SY_OK;
 }
 
 int sy_core_status_part(struct sy_core *core, const struct sy_core_status_part *part, json_t **out)
@@ -366,9 +368,7 @@ int sy_core_status_part(struct sy_core *core, const struct sy_core_status_part *
                      workers_json(core), "models", models_json(core, part), "queue", queue, "jobs",
                      jobs_json(core, part), "counters", counters_json(core), "preempt_wait_ns",
                      waits_json(core), "draining", (int)core->draining);
-    if (*out) {
+    if (*out)
         json_object_set_new(*out, "slices", sy_core_slices_json(core));
-        json_object_set_new(*out, "pairs", sy_core_corun_json(core));
-    }
     return *out ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for the status");
 }
