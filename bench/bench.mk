@@ -1,5 +1,5 @@
 # Benches and the goals that run them. Each says in its JSON what it was measured beside.
-.PHONY: benches bench bench-engine bench-train bench-sched bench-serve bench-zoo bench-decoder gpu-bench
+.PHONY: benches bench bench-engine bench-train bench-sched bench-serve bench-zoo bench-decoder bench-corun gpu-bench
 
 # bench/NAME.c has a main; bench/NAME_*.c belongs to NAME.
 BENCH_SRC := $(sort $(filter-out bench/%_rig.c bench/%_child.c,$(wildcard bench/*.c)))
@@ -91,3 +91,8 @@ bench-zoo: deps ## Measure: public models beside ONNX Runtime: build/bench/zoo.j
 gpu-bench: deps ## Measure: a GPU beside PyTorch: bench/results/DEVICE-DATE.json; GPU_BENCH_ARGS="--device cuda:1 --part swaps"
 	@$(MAKE) --no-print-directory CUDA=1 binaries $(B)/bench/swap
 	@python3 bench/gpu_bench.py $(B) bench/results $(GPU_BENCH_ARGS)
+
+# Training and models at the same time, in slices of one core each, beside taking turns on both: build/bench/corun.json.
+bench-corun: deps ## Measure: computing at the same time, in slices; build/bench/corun.json
+	@$(MAKE) --no-print-directory binaries
+	$(Q)python3 bench/corun.py $(B) $(BENCH_ARGS)

@@ -20,6 +20,7 @@ int sy_cmd_train(int argc, char **argv);
 int sy_cmd_models(int argc, char **argv);
 int sy_cmd_jobs(int argc, char **argv);
 int sy_cmd_policy(int argc, char **argv);
+int sy_cmd_slices(int argc, char **argv);
 int sy_cmd_status(int argc, char **argv);
 int sy_cmd_simulate(int argc, char **argv);
 int sy_cmd_replay(int argc, char **argv);

@@ -22,6 +22,7 @@ static const struct {
     {"models", sy_cmd_models, "list, load, unload models of a server"},
     {"jobs", sy_cmd_jobs, "list, pause, resume, cancel training jobs at a server"},
     {"policy", sy_cmd_policy, "show and set what a server goes by"},
+    {"slices", sy_cmd_slices, "share a server's cores among what computes at the same time"},
     {"status", sy_cmd_status, "what a server is doing"},
     {"simulate", sy_cmd_simulate, "what a policy would do with jobs and requests"},
     {"replay", sy_cmd_replay, "send a trace of requests to a server, each at its time"},

@@ -35,28 +35,6 @@ static uint64_t half_of_memory(void)
     return SY_MIN(half, MOST_DEFAULT);
 }
 
-/* "0-3,6": cores into the list. */
-static int parse_cores(const char *text, struct sy_core *core)
-{
-    const char *at = text;
-    while (*at) {
-        char *end;
-        long first = strtol(at, &end, 10), last = first;
-        bool good = end != at && first >= 0;
-        if (good && *end == '-') {
-            at = end + 1;
-            last = strtol(at, &end, 10);
-            good = end != at;
-        }
-        if (!good || last < first || last >= CPU_SETSIZE || (*end && *end != ','))
-            return sy_error_set(SY_EARG, "cores '%s': a list like 0-3,6 is expected", text);
-        for (long c = first; c <= last && core->n_cores < SY_CORE_MAX_CORES; c++)
-            core->cores[core->n_cores++] = (uint64_t)c;
-        at = *end ? end + 1 : end;
-    }
-    return core->n_cores ? SY_OK : sy_error_set(SY_EARG, "cores '': a list like 0-3,6 is expected");
-}
-
 static int choose_cores(struct sy_core *core, const char *text)
 {
     cpu_set_t set;
@@ -64,7 +42,7 @@ static int choose_cores(struct sy_core *core, const char *text)
     if (sched_getaffinity(0, sizeof set, &set) < 0)
         return sy_error_set(SY_EIO, "sched_getaffinity: %s", strerror(errno));
     if (text)
-        SY_TRY(parse_cores(text, core));
+        SY_TRY(sy_slice_parse_cores(text, core->cores, SY_CORE_MAX_CORES, &core->n_cores));
     for (size_t i = 0; text && i < core->n_cores; i++)
         if (!CPU_ISSET(core->cores[i], &set))
             return sy_error_set(SY_EARG, "cores '%s': this process may not use core %llu", text,
@@ -138,7 +116,10 @@ static int open_device(struct sy_core *core, const struct sy_core_config *config
     SY_TRY(sy_device_open(&core->spec, &core->device));
     core->unified = sy_device_get_properties(core->device)->unified;
     choose_link(core, config->link);
-    return choose_cores(core, config->cores);
+    SY_TRY(choose_cores(core, config->cores));
+    sy_core_slices_start(core);
+    sy_core_corun_start(core);
+    return SY_OK;
 }
 
 /* Memory of its own is there for the pool, but for what libraries take in each worker; of the host's, half. */
@@ -544,8 +525,9 @@ void sy_core_infer_cancel(struct sy_core *core, uint64_t id)
 /* What it took on the device, without its time in the queue: what the next one of this model is expected to take. */
 static void learn(struct sy_core *core, const struct sy_core_request *r)
 {
-    sy_ns begun = SY_MAX(r->report.started_ns, core->last_finish_ns);
-    core->last_finish_ns = r->report.finished_ns;
+    struct sy_core_slice *slice = &core->slices[r->slice];
+    sy_ns begun = SY_MAX(r->report.started_ns, slice->last_finish_ns);
+    slice->last_finish_ns = r->report.finished_ns;
     core->n_late += r->deadline_ns && r->report.finished_ns > r->deadline_ns;
     if (r->report.attempts == 1 && r->report.finished_ns > begun)
         sy_core_learn(core, r->model, r->guess, r->report.finished_ns - begun);

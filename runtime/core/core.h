@@ -72,6 +72,7 @@ struct sy_core_model_defaults {
     bool has_class;
     int class_;
     char tenant[SY_CORE_TENANT_NAME]; /* "": none */
+    char slice[32];                   /* of the device's compute, by name; "": none */
     sy_ns deadline_ns;                /* a request's own may be earlier; 0: none */
     bool keeps_deadline;              /* a request's own deadline is not taken */
     int64_t most_rows;                /* larger batches are refused; 0: any */
@@ -207,6 +208,10 @@ int sy_core_job_set_priority(struct sy_core *core, uint64_t job,
 int sy_core_policy_set(struct sy_core *core, json_t *params);
 /* {tenant: NAME, weight: 2, hard_share: 0.3, memory_bytes: 1e9}; hard_share 0: elastic; memory_bytes 0: no limit. EARG. */
 int sy_core_tenant_set(struct sy_core *core, json_t *params);
+/* Cuts the device's compute into slices, while it runs: {slices: [{name, and one of cores: 2 or "0-1", share: 0.5, weight: 3}, ...], for_jobs: NAME, for_models: NAME};
+ * an empty list: one slice of all cores. {model: NAME, slice: NAME} or {job: ID, slice: NAME} moves one. What is left out stays. Requests that compute move to the
+ * slice's new cores before their next layer; jobs between two iterations. EARG names what is wrong; ENOTFOUND; EUNSUPPORTED: the device has no slices. */
+int sy_core_slices_set(struct sy_core *core, json_t *params);
 int sy_core_job_stop(struct sy_core *core, uint64_t job, bool evaluate, sy_core_done done,
                      void *ctx); /* done when ended */
 

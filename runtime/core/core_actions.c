@@ -266,8 +266,11 @@ static void run(struct sy_core *core, const struct sy_sched_action *a)
         .model = (uint64_t)a->model,
         .batch = (uint64_t)a->batch,
         .workspace_offset = a->workspace_offset,
+        .workspace_bytes = a->workspace_bytes,
         .first_layer = (uint64_t)a->first_layer,
         .parts = (uint64_t)r->n_parts,
+        .team = (uint64_t)a->team,
+        .cores = sy_core_slice_cores(core, a->slice),
         .sizes = {n_sizes, sizes},
         .inputs = {(size_t)r->n_inputs, r->inputs},
         .outputs = {(size_t)r->n_outputs, r->outputs},
@@ -280,6 +283,7 @@ static void run(struct sy_core *core, const struct sy_sched_action *a)
         (void)sy_supervisor_event(core->supervisor, a->worker, SY_WORKER_EVENT_RUN);
     core->n_continued += a->first_layer > 0;
     sy_storage_thread_promote(core->storage, a->run);
+    r->slice = a->slice;
     r->report.run_ns = sy_clock_now();
     core->models[a->model].account.tenant_ns = &core->tenants[r->tenant].used_ns;
     struct sy_duration expected = a->first_layer > 0
@@ -287,6 +291,7 @@ static void run(struct sy_core *core, const struct sy_sched_action *a)
                                       : sy_core_duration(core, a->model, r->guess);
     sy_sched_expect(core->sched, r->id, expected);
     sy_core_poll_run(core, expected.expected_ns, runs_in_one_thread(core, a));
+    sy_core_corun_begins(core, r);
     sy_account_begin(&core->account, &core->models[a->model].account, r->report.run_ns);
 }
 
@@ -324,6 +329,8 @@ static void prepare(struct sy_core *core, const struct sy_sched_action *a)
     message.prepare =
         (struct sy_msg_prepare){.model = (uint64_t)a->model,
                                 .batch = (uint64_t)a->batch,
+                                .team = (uint64_t)a->team,
+                                .cores = sy_core_slice_cores(core, a->slice),
                                 .sizes = {sy_core_sizes_words(m, sizes, words), words}};
     (void)sy_supervisor_send(core->supervisor, a->worker, &message, NULL, 0);
 }
@@ -431,9 +438,8 @@ void sy_core_pump(struct sy_core *core)
     core->pumping = true;
     while (sy_sched_next(core->sched, &a))
         act(core, &a);
-    if (sy_sched_n_started(core->sched) == 0 && sy_sched_n_waiting(core->sched) == 0 &&
-        sy_core_batch_n_gathered(core->batches) > 0)
-        sy_core_batch_flush(core->batches); /* B1 */
+    if (sy_core_batch_n_gathered(core->batches) > 0)
+        sy_core_batch_flush_idle(core->batches); /* B1 */
     while (sy_sched_next(core->sched, &a))
         act(core, &a);
     sy_core_models_leave(core);

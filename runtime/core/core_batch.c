@@ -1,6 +1,7 @@
 #include "runtime/core/core_batch.h"
 
 #include <event2/event.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -156,8 +157,8 @@ enum sy_batch_way sy_core_batch_way(const struct sy_core_batches *b, int model, 
                                     const struct sy_core_infer_options *options)
 {
     const struct sy_sched *s = b->core->sched;
-    bool busy = sy_sched_n_started(s) > 0 || sy_sched_n_waiting(s) > 0;
-    if (!busy || rows < 1 || options->deadline_ns != 0)
+    if (!sy_sched_slice_is_busy(s, sy_sched_model_slice(s, model)) || rows < 1 ||
+        options->deadline_ns != 0)
         return SY_BATCH_ALONE;
     if (delay_of(b, model) > 0 && rows < most_rows(b, model) &&
         takes_rows(model_of(b, model), sizes))
@@ -449,12 +450,13 @@ static void set_timer(struct sy_core_batches *b)
     event_add(b->timer, &timeout);
 }
 
-/* All that are due by then. Answers may add and send others: begins anew after each. */
-static void send_due(struct sy_core_batches *b, sy_ns by)
+/* All that are due by then, of models of the slices (bits). Answers may add and send others: begins anew after each. */
+static void send_due(struct sy_core_batches *b, sy_ns by, unsigned slices)
 {
     struct batch *at = b->batches;
     while (at) {
-        if (at->sent || at->due_ns > by) {
+        if (at->sent || at->due_ns > by ||
+            !(slices >> sy_sched_model_slice(b->core->sched, at->model) & 1)) {
             at = at->next;
             continue;
         }
@@ -469,14 +471,22 @@ static void on_timer(int fd, short what, void *ctx)
     (void)fd;
     (void)what;
     sy_core_tick(b->core);
-    send_due(b, sy_clock_now());
+    send_due(b, sy_clock_now(), UINT_MAX);
     set_timer(b);
     sy_core_pump(b->core);
 }
 
 void sy_core_batch_flush(struct sy_core_batches *b)
 {
-    send_due(b, UINT64_MAX);
+    send_due(b, UINT64_MAX, UINT_MAX);
+}
+
+void sy_core_batch_flush_idle(struct sy_core_batches *b)
+{
+    unsigned idle = 0;
+    for (int i = 0; i < SY_SCHED_MAX_SLICES; i++)
+        idle |= (unsigned)!sy_sched_slice_is_busy(b->core->sched, i) << i;
+    send_due(b, UINT64_MAX, idle);
 }
 
 /* Whether one more of these rows fits. */

@@ -49,6 +49,8 @@ int sy_core_batch_add(struct sy_core_batches *batches, enum sy_batch_way way, in
 bool sy_core_batch_cancel(struct sy_core_batches *batches, uint64_t id);
 /* The device has nothing to do, or no more will come: sends what is gathered. */
 void sy_core_batch_flush(struct sy_core_batches *batches);
+/* Those of models in whose slice nothing waits or is started. */
+void sy_core_batch_flush_idle(struct sy_core_batches *batches);
 int sy_core_batch_n_gathered(const struct sy_core_batches *batches);
 /* Adds, by model, how many are gathered and not sent yet. */
 void sy_core_batch_count_gathered(const struct sy_core_batches *batches, int *by_model);

@@ -102,6 +102,11 @@ static int core_status_part(void *core, const struct sy_core_status_part *part, 
     return sy_core_status_part(core, part, out);
 }
 
+static int core_slices_set(void *core, json_t *params)
+{
+    return sy_core_slices_set(core, params);
+}
+
 static int core_timeline_watch(void *core, bool on)
 {
     return sy_core_timeline_watch(core, on);
@@ -150,6 +155,7 @@ const struct sy_core_handlers sy_core_own_handlers = {
     .job_set_priority = core_job_set_priority,
     .policy_set = core_policy_set,
     .tenant_set = core_tenant_set,
+    .slices_set = core_slices_set,
     .status = core_status,
     .status_part = core_status_part,
     .timeline_watch = core_timeline_watch,

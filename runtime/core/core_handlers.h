@@ -31,6 +31,7 @@ struct sy_core_handlers {
     int (*job_set_priority)(void *core, uint64_t job, int priority);
     int (*policy_set)(void *core, json_t *params);
     int (*tenant_set)(void *core, json_t *params);
+    int (*slices_set)(void *core, json_t *params);
     int (*status)(void *core, json_t **out);
     int (*status_part)(void *core, const struct sy_core_status_part *part, json_t **out);
     int (*timeline_watch)(void *core, bool on);

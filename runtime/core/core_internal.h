@@ -19,7 +19,9 @@
 #include "runtime/core/trace.h"
 #include "runtime/device/device.h"
 #include "runtime/sched/account.h"
+#include "runtime/sched/interference.h"
 #include "runtime/sched/sched.h"
+#include "runtime/sched/slice_plan.h"
 #include "runtime/supervisor/supervisor.h"
 #include "runtime/wire/link_turn.h"
 
@@ -60,6 +62,14 @@ struct sy_core_sizes {
     uint64_t last_use;
 };
 
+/* core_corun.c: what is known of a model beside others. The lists are by task; NULL: it is not measured. */
+struct sy_core_corun_model {
+    unsigned n_alone;
+    double alone; /* measured / guessed of runs that had no neighbour */
+    sy_ns *retry_at_ns, *wait_ns;
+    bool *apart;
+};
+
 struct sy_core_model {
     struct sy_core_model_ref ref; /* first: what sy_core_model_acquire gives out */
     bool used;
@@ -74,6 +84,7 @@ struct sy_core_model {
     char *name, *path;
     struct sy_core_sizes *sizes; /* the latest first */
     int tenant;                  /* that loaded it; -1: none */
+    char slice[SY_SLICE_NAME];   /* that it names; "": none */
     uint64_t charged_bytes;
     struct sy_package *package;
     struct sy_group *groups;
@@ -100,6 +111,7 @@ struct sy_core_model {
         link_bytes; /* given to the link for it: groups, and rows of tables that stay in the image */
     struct sy_account_owner account;
     struct sy_phase_histograms phases; /* of its requests */
+    struct sy_core_corun_model corun;
 };
 
 struct sy_core_tenant {
@@ -129,6 +141,8 @@ struct sy_core_request {
     struct sy_core_request *next;
     uint64_t id, run;
     int model, tenant, class_;
+    int slice;  /* since RUN was sent */
+    int beside; /* who computed in other slices then (core_corun.c) */
     sy_ns deadline_ns;
     struct sy_core_guess
         guess;      /* for what of its model is there: when it came, then when it started */
@@ -160,6 +174,10 @@ struct sy_core_job {
     enum sy_core_job_state state;
     int worker; /* -1: none */
     int tenant, priority;
+    char slice[SY_SLICE_NAME]; /* that it names; "": none */
+    bool slice_set;            /* while it ran: not what its text says */
+    bool has_snapshots;
+    int team; /* threads that its weights were computed by since it started */
     bool stop_wanted, evaluate, suspended, opportunistic;
     int spill_file; /* where what lasts of it is spilled to, so that a worker may go meanwhile; -1: none */
     bool priority_set;   /* while it ran: not what its text says */
@@ -190,6 +208,15 @@ struct sy_core_counts {
     sy_ns gone_jobs_ns; /* of gone_ns: jobs */
 };
 
+/* A part of the device's compute. */
+struct sy_core_slice {
+    char name[SY_SLICE_NAME];
+    uint64_t cores[SY_CORE_MAX_CORES];
+    size_t n_cores;
+    sy_ns last_finish_ns, last_served_ns; /* of a request; of one's turn there */
+    sy_ns used_ns;                        /* that something computed there */
+};
+
 struct sy_core {
     struct event_base *base;
     struct event *pump_event, *drain_event;
@@ -206,6 +233,14 @@ struct sy_core {
     uint64_t cores[SY_CORE_MAX_CORES];
     size_t n_cores;
     int64_t link_core;
+    struct sy_core_slice slices[SY_SCHED_MAX_SLICES];
+    int n_slices;
+    struct {
+        struct sy_interference slow;
+        double
+            bound; /* a model that promises something takes turns with what would make it slower than so; 0: with nobody */
+    } corun;
+    char for_jobs[SY_SLICE_NAME], for_models[SY_SLICE_NAME]; /* who names none; "": the first */
     int n_workers, max_queue, poll_us;
     bool whole_models;
     char *grouping;
@@ -236,9 +271,8 @@ struct sy_core {
     struct sy_core_batches *batches;
     struct sy_core_regions *regions;
     struct sy_predictor *predictor;
-    struct sy_predictor *preparing; /* by model: programs for batches and sizes that are new */
-    sy_ns last_finish_ns, last_served_ns; /* of a request; of one's turn on the device */
-    uint64_t n_spills, spilled_bytes;     /* both ways */
+    struct sy_predictor *preparing;   /* by model: programs for batches and sizes that are new */
+    uint64_t n_spills, spilled_bytes; /* both ways */
     uint64_t n_late, n_refused_late, n_interrupts, n_continued;
     uint64_t preempting_request;
     sy_ns preempted_ns;
@@ -265,6 +299,33 @@ uint32_t sy_core_poll_us(const struct sy_core *core);
 /* RUN was sent. one_thread: of all the worker's; else its other threads want the cores, and the loop sleeps. */
 void sy_core_poll_run(struct sy_core *core, sy_ns expected_ns, bool one_thread);
 void sy_core_poll_next(struct sy_core *core); /* a request has ended */
+
+/* core_slices.c */
+void sy_core_slices_start(struct sy_core *core); /* one, of all cores */
+void sy_core_slices_resume(struct sy_core *core, const json_t *rules);
+/* As RUN and its like say them; none where the slice has all. Valid until slices are set. */
+struct sy_u64s sy_core_slice_cores(struct sy_core *core, int slice);
+bool sy_core_slices_whole(const struct sy_core *core, int slice); /* it has all cores */
+const char *sy_core_slice_name(const struct sy_core *core, int slice);
+int sy_core_slice_check(const struct sy_core *core, const char *name); /* ENOTFOUND; "" is fine */
+int sy_core_slice_of_job(const struct sy_core *core, const struct sy_core_job *j);
+void sy_core_slices_place_model(struct sy_core *core, int model); /* that was added just now */
+json_t *sy_core_slices_json(const struct sy_core *core);          /* STATUS.md */
+json_t *sy_core_slices_rules(const struct sy_core *core);
+/* core_corun.c */
+void sy_core_corun_start(struct sy_core *core);
+void sy_core_corun_begins(struct sy_core *core, struct sy_core_request *r); /* RUN was sent */
+void sy_core_corun_ends(struct sy_core *core, const struct sy_core_request *r, sy_ns took);
+void sy_core_corun_anew(struct sy_core *core, int model);  /* added, moved, or its slice resized */
+void sy_core_corun_leave(struct sy_core *core, int model); /* removed */
+void sy_core_corun_judge(struct sy_core *core, int model);
+void sy_core_corun_judge_all(struct sy_core *core);
+json_t *sy_core_corun_json(const struct sy_core *core);
+/* core_jobs.c */
+int sy_core_job_move(struct sy_core *core, uint64_t id, const char *slice);
+/* core_rules.c */
+int sy_core_check_keys(json_t *params, const char *const *known);
+int sy_core_keep_rules(struct sy_core *core);
 
 /* core.c */
 void sy_core_tick(struct sy_core *core); /* before each event: says the time to the scheduler */

@@ -31,6 +31,7 @@ static int started(struct sy_core *core, int worker, const struct sy_msg_job_sta
     j->step = j->first_step = msg->step;
     j->started_ns = sy_clock_now();
     j->resumed = false;
+    sy_core_corun_judge_all(core);
     sy_log_info("jobs", "event=started job=%llu name=%s worker=%d step=%llu",
                 (unsigned long long)j->id, j->name, worker, (unsigned long long)msg->step);
     sy_core_answer_start(j, SY_OK, NULL);
@@ -79,9 +80,9 @@ static int left(struct sy_core *core, int worker, const struct sy_msg_job_left *
     j->step = SY_MAX(j->step, msg->step);
     j->state = SY_JOB_QUEUED;
     j->worker = -1;
-    sy_log_info("jobs",
-                "event=left job=%llu name=%s worker=%d step=%llu why=\"for a guaranteed job\"",
-                (unsigned long long)j->id, j->name, worker, (unsigned long long)j->step);
+    sy_log_info("jobs", "event=left job=%llu name=%s worker=%d step=%llu why=\"%s\"",
+                (unsigned long long)j->id, j->name, worker, (unsigned long long)j->step,
+                j->opportunistic ? "for a guaranteed job" : "its slice has other cores");
     SY_TRY(sy_sched_job_left(core->sched, worker, msg->job));
     struct sy_sched_job_view view;
     if (!sy_sched_job_view(core->sched, j->id, &view) || !view.spilled)

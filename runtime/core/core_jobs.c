@@ -73,10 +73,18 @@ void sy_core_job_computes(struct sy_core *core, struct sy_core_job *j, sy_ns at)
     sy_account_begin(&core->account, &j->account, at);
 }
 
+static void note_slice(struct sy_core *core, const struct sy_core_job *j, sy_ns at)
+{
+    struct sy_sched_job_view view;
+    if (j->since_ns && at > j->since_ns && sy_sched_job_view(core->sched, j->id, &view))
+        core->slices[view.slice].used_ns += at - j->since_ns;
+}
+
 void sy_core_job_stands(struct sy_core *core, struct sy_core_job *j, sy_ns at)
 {
     if (j->since_ns)
         sy_trace_span(core->trace, SY_TRACE_TRAINING, j->name, j->since_ns, at, 0);
+    note_slice(core, j, at);
     j->since_ns = 0;
     sy_account_end(&core->account, &j->account, at);
 }
@@ -210,6 +218,9 @@ static int read_text(struct sy_core *core, struct sy_core_job *j)
     int status = SY_OK;
     j->name = strdup(name ? name : "training");
     j->priority = (int)SY_MIN(SY_MAX(priority, -1000), 1000);
+    const char *slice = json_string_value(json_object_get(json, "slice"));
+    j->has_snapshots = json_object_get(json_object_get(json, "snapshot"), "folder") != NULL;
+    snprintf(j->slice, sizeof j->slice, "%s", slice ? slice : "");
     j->opportunistic = class_ && strcmp(class_, "opportunistic") == 0;
     if (!j->name)
         status = sy_error_set(SY_ENOMEM_HOST, "no memory for a job");
@@ -229,8 +240,12 @@ static int add_job(struct sy_core *core, uint64_t id, const char *text, struct s
     *j = (struct sy_core_job){
         .id = id, .text = strdup(text), .worker = -1, .accuracy = -1, .spill_file = -1};
     int status = j->text ? read_text(core, j) : sy_error_set(SY_ENOMEM_HOST, "no memory for a job");
-    struct sy_sched_job wants = {
-        .id = id, .tenant = j->tenant, .priority = j->priority, .opportunistic = j->opportunistic};
+    struct sy_sched_job wants = {.id = id,
+                                 .tenant = j->tenant,
+                                 .priority = j->priority,
+                                 .slice = sy_core_slice_of_job(core, j),
+                                 .moves = j->has_snapshots,
+                                 .opportunistic = j->opportunistic};
     if (status == SY_OK)
         status = sy_sched_job_submit(core->sched, &wants);
     if (status < 0) {
@@ -285,17 +300,25 @@ static void take_settings(struct sy_core *core, struct sy_core_job *j, const jso
         j->priority = value;
         j->priority_set = true;
     }
+    const char *slice = json_string_value(json_object_get(set, "slice"));
+    if (slice) {
+        snprintf(j->slice, sizeof j->slice, "%s", slice);
+        j->slice_set = true;
+        (void)sy_sched_job_set_slice(core->sched, j->id, sy_core_slice_of_job(core, j));
+    }
     if (json_is_true(json_object_get(set, "suspended")) &&
         sy_sched_job_suspend(core->sched, j->id, true) == SY_OK)
         j->suspended = true;
 }
 
 static int keep_settings(struct sy_core *core, const struct sy_core_job *j, bool suspended,
-                         const int *priority)
+                         const int *priority, const char *slice)
 {
     json_t *set = json_pack("{s:b}", "suspended", (int)suspended);
     if (set && priority)
         json_object_set_new(set, "priority", json_integer(*priority));
+    if (set && slice)
+        json_object_set_new(set, "slice", json_string(slice));
     int status = set ? sy_job_store_put(core->store, j->id, j->text, set)
                      : sy_error_set(SY_ENOMEM_HOST, "no memory for a job");
     json_decref(set);
@@ -355,7 +378,8 @@ int sy_core_job_suspend(struct sy_core *core, uint64_t id, bool suspended)
 {
     struct sy_core_job *j;
     SY_TRY(find_live(core, id, &j));
-    SY_TRY(keep_settings(core, j, suspended, j->priority_set ? &j->priority : NULL));
+    SY_TRY(keep_settings(core, j, suspended, j->priority_set ? &j->priority : NULL,
+                         j->slice_set ? j->slice : NULL));
     SY_TRY(sy_sched_job_suspend(core->sched, id, suspended));
     j->suspended = suspended;
     sy_core_pump_soon(core);
@@ -366,12 +390,23 @@ int sy_core_job_set_priority(struct sy_core *core, uint64_t id, int priority)
 {
     struct sy_core_job *j;
     SY_TRY(find_live(core, id, &j));
-    SY_TRY(keep_settings(core, j, j->suspended, &priority));
+    SY_TRY(keep_settings(core, j, j->suspended, &priority, j->slice_set ? j->slice : NULL));
     SY_TRY(sy_sched_job_set_priority(core->sched, id, priority));
     j->priority = priority;
     j->priority_set = true;
     sy_core_pump_soon(core);
     return SY_OK;
+}
+
+int sy_core_job_move(struct sy_core *core, uint64_t id, const char *slice)
+{
+    struct sy_core_job *j;
+    SY_TRY(sy_core_slice_check(core, slice));
+    SY_TRY(find_live(core, id, &j));
+    SY_TRY(keep_settings(core, j, j->suspended, j->priority_set ? &j->priority : NULL, slice));
+    snprintf(j->slice, sizeof j->slice, "%s", slice);
+    j->slice_set = true;
+    return sy_sched_job_set_slice(core->sched, id, sy_core_slice_of_job(core, j));
 }
 
 /* The next start knows nothing of it. */
@@ -430,11 +465,26 @@ static void send_start(struct sy_core *core, const struct sy_sched_action *a, st
         (void)sy_supervisor_event(core->supervisor, a->worker, SY_WORKER_EVENT_JOB_START);
 }
 
+/* Weights depend on how many threads computed them: it is written down when that changes. */
+static void note_team(const struct sy_core *core, struct sy_core_job *j, int team)
+{
+    int threads = team ? team : (int)core->n_cores;
+    if (j->team && j->team != threads)
+        sy_log_info("jobs", "event=threads job=%llu name=%s step=%llu from=%d to=%d",
+                    (unsigned long long)j->id, j->name, (unsigned long long)j->step, j->team,
+                    threads);
+    j->team = threads;
+}
+
 static void send_prepare(struct sy_core *core, const struct sy_sched_action *a,
                          struct sy_core_job *j)
 {
     struct sy_message message = {.id = SY_MSG_JOB_PREPARE};
-    message.job_prepare = (struct sy_msg_job_prepare){.job = a->job, .text = j->text};
+    message.job_prepare = (struct sy_msg_job_prepare){.job = a->job,
+                                                      .text = j->text,
+                                                      .team = (uint64_t)a->team,
+                                                      .cores = sy_core_slice_cores(core, a->slice)};
+    note_team(core, j, a->team);
     if (sy_supervisor_send(core->supervisor, a->worker, &message, NULL, 0) == SY_OK)
         (void)sy_supervisor_event(core->supervisor, a->worker, SY_WORKER_EVENT_JOB_PREPARE);
 }
@@ -442,8 +492,9 @@ static void send_prepare(struct sy_core *core, const struct sy_sched_action *a,
 static void send_turn(struct sy_core *core, const struct sy_sched_action *a, struct sy_core_job *j)
 {
     struct sy_message message = {.id = SY_MSG_JOB_TURN};
-    message.job_turn =
-        (struct sy_msg_job_turn){.job = a->job, .ephemeral_offset = a->ephemeral_offset};
+    message.job_turn = (struct sy_msg_job_turn){.job = a->job,
+                                                .ephemeral_offset = a->ephemeral_offset,
+                                                .cores = sy_core_slice_cores(core, a->slice)};
     atomic_store_explicit(&sy_supervisor_page(core->supervisor, a->worker)->turn_keeps, a->keeps,
                           memory_order_relaxed);
     if (sy_supervisor_send(core->supervisor, a->worker, &message, NULL, 0) != SY_OK)

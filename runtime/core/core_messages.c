@@ -82,9 +82,11 @@ static void note_run(struct sy_core_model *m, const struct sy_core_request *r,
 /* Interrupted ones too: what they computed until then is theirs. */
 static void note_served(struct sy_core *core, struct sy_core_request *r, sy_ns now)
 {
-    sy_ns from = SY_MAX(r->report.started_ns, core->last_served_ns);
+    struct sy_core_slice *slice = &core->slices[r->slice];
+    sy_ns from = SY_MAX(r->report.started_ns, slice->last_served_ns);
     r->report.served_ns += now - SY_MIN(from, now);
-    core->last_served_ns = now;
+    slice->used_ns += now - SY_MIN(from, now);
+    slice->last_served_ns = now;
 }
 
 static int run_done(struct sy_core *core, int worker, const struct sy_msg_run_done *msg)
@@ -100,6 +102,8 @@ static int run_done(struct sy_core *core, int worker, const struct sy_msg_run_do
     if (r && r->report.worker == worker && msg->status == SY_OK) {
         report_run(r, msg);
         note_run(&core->models[r->model], r, msg);
+        sy_core_corun_ends(
+            core, r, msg->end_ns > msg->first_layer_ns ? msg->end_ns - msg->first_layer_ns : 0);
         r->report.moved_bytes += msg->read_bytes;
         core->models[r->model].link_bytes += msg->read_bytes;
         core->link_bytes += msg->read_bytes;
@@ -107,7 +111,7 @@ static int run_done(struct sy_core *core, int worker, const struct sy_msg_run_do
     }
     if (r) {
         sy_ns now = sy_clock_now();
-        if (sy_sched_computing(core->sched) == worker)
+        if (sy_sched_computes(core->sched, worker))
             note_served(core, r, now);
         sy_account_end(&core->account, &core->models[r->model].account, now);
     }
@@ -165,7 +169,7 @@ int sy_core_message(void *ctx, int worker, const struct sy_message *message)
 /* Of the device, by the request that it computed. */
 static void end_its_use(struct sy_core *core, int worker)
 {
-    if (sy_sched_computing(core->sched) != worker)
+    if (!sy_sched_computes(core->sched, worker))
         return;
     for (struct sy_core_request *r = core->requests; r; r = r->next)
         if (r->report.worker == worker)

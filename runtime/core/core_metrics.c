@@ -65,9 +65,21 @@ static void look_at_device(struct sy_core *core, struct sy_core_metrics *m)
     m->slab.free_bytes = m->slab.bytes - sy_slab_used_bytes(core->slab);
 }
 
+static void look_at_slices(const struct sy_core *core, struct sy_core_metrics *m)
+{
+    m->n_slices = core->n_slices;
+    for (int i = 0; i < core->n_slices; i++) {
+        const struct sy_core_slice *c = &core->slices[i];
+        snprintf(m->slices[i].name, sizeof m->slices[i].name, "%s", c->name);
+        m->slices[i].n_cores = (int)c->n_cores;
+        m->slices[i].used_ns = c->used_ns;
+    }
+}
+
 static void look_at_counters(const struct sy_core *core, struct sy_core_metrics *m)
 {
     m->is_draining = core->draining;
+    look_at_slices(core, m);
     m->n_waiting = sy_sched_n_waiting(core->sched) + sy_core_batch_n_gathered(core->batches);
     m->n_started = sy_sched_n_started(core->sched);
     m->n_swaps = core->n_swaps;

@@ -7,6 +7,8 @@
 #include "runtime/core/core.h"
 #include "runtime/core/phases.h"
 #include "runtime/metrics/refusal.h"
+#include "runtime/sched/sched.h"
+#include "runtime/sched/slice_plan.h"
 #include "runtime/supervisor/worker_state.h"
 
 /* X(field, name of the counter without _total, help) */
@@ -51,6 +53,12 @@ struct sy_core_job_metrics {
     sy_ns device_ns;
 };
 
+struct sy_core_slice_metrics {
+    char name[SY_SLICE_NAME];
+    int n_cores;
+    sy_ns used_ns; /* that something computed there */
+};
+
 struct sy_core_worker_metrics {
     enum sy_worker_state state;
     int n_deaths;
@@ -66,6 +74,8 @@ struct sy_core_metrics {
 #define X(field, name, help) uint64_t field;
     SY_CORE_COUNTER_TABLE(X)
 #undef X
+    int n_slices;
+    struct sy_core_slice_metrics slices[SY_SCHED_MAX_SLICES];
     sy_ns idle_ns, inference_ns, training_ns; /* together what has passed */
     struct sy_phase_histograms phases;        /* of all models, those that are gone included */
     struct sy_histogram preempt_wait;

@@ -16,6 +16,8 @@
 
 static void free_model(struct sy_core_model *m)
 {
+    free(m->corun.retry_at_ns);
+    free(m->corun.apart);
     free(m->name);
     free(m->path);
     free((void *)(uintptr_t)m->ref.reshapes);
@@ -237,6 +239,7 @@ static int open_model(struct sy_core *core, const char *path,
                                 .replaces = options->replaces,
                                 .max_delay_ns = options->max_delay_ns,
                                 .max_batch = options->max_batch};
+    snprintf(m->slice, sizeof m->slice, "%s", options->defaults.slice);
     sy_core_forget(core, id);
     m->package = options->package;
     int status = m->package ? SY_OK : sy_package_open(path, &m->package);
@@ -332,6 +335,7 @@ static void drop_model(struct sy_core *core, int model)
     }
     core->gone_ns += core->models[model].account.used_ns;
     give_charge_back(core, &core->models[model]);
+    sy_core_corun_leave(core, model);
     free_model(&core->models[model]);
 }
 
@@ -439,6 +443,7 @@ static void settle(struct sy_core *core, int model)
     } else {
         int twin = twin_of(core, model);
         m->state = SY_MODEL_READY;
+        sy_core_slices_place_model(core, model);
         if (twin >= 0)
             SY_CLEANUP(remove_model(core, twin)); /* it was replaced */
         for (int i = 0; i < m->n_workspaces; i++) {
@@ -571,6 +576,7 @@ int sy_core_model_prepared(struct sy_core *core, int worker, const struct sy_msg
     if (sy_core_sizes_find(m, &msg->sizes, &sizes))
         prepared = (struct sy_sched_prepared){.worker = worker,
                                               .model = (int)msg->model,
+                                              .team = (int)msg->team,
                                               .batch = (int64_t)msg->batch,
                                               .sizes = sizes ? sizes->id : 0,
                                               .status = (int)msg->status,

@@ -14,7 +14,9 @@ static struct sy_duration preparing(const struct sy_core *core, const struct sy_
         sy_predictor_n_seen(core->preparing, r->model, false) == 0)
         return none;
     struct sy_duration whole = sy_predictor_correct(core->preparing, r->model, 0, UNIT_NS);
-    whole.expected_ns -= SY_MIN(whole.expected_ns, sy_sched_busy_ns(core->sched));
+    whole.expected_ns -=
+        SY_MIN(whole.expected_ns,
+               sy_sched_busy_ns(core->sched, sy_sched_model_slice(core->sched, r->model)));
     return whole;
 }
 

@@ -85,7 +85,7 @@ static int number(json_t *params, const char *key, double least, double most, do
     return SY_OK;
 }
 
-static int check_keys(json_t *params, const char *const *known)
+int sy_core_check_keys(json_t *params, const char *const *known)
 {
     const char *key;
     json_t *value;
@@ -131,7 +131,7 @@ static int text(json_t *params, const char *key, const char *otherwise, const ch
 }
 
 /* So that they hold after a restart too (C6). */
-static int keep_rules(struct sy_core *core)
+int sy_core_keep_rules(struct sy_core *core)
 {
     json_t *rules = sy_core_rules_json(core);
     int status = sy_job_store_put_rules(core->store, rules);
@@ -147,7 +147,7 @@ static int set_policy(struct sy_core *core, json_t *params)
     const char *name;
     double at_once, max_wait_s;
     unsigned train_permille;
-    SY_TRY(check_keys(params, known));
+    SY_TRY(sy_core_check_keys(params, known));
     SY_TRY(text(params, "policy", sy_policy_name(kind), &name));
     SY_TRY(sy_policy_parse(name, &kind));
     SY_TRY(whole(params, "at_once", 0, SY_CORE_MAX_WORKERS, core->at_once, &at_once));
@@ -174,7 +174,7 @@ static int set_tenant(struct sy_core *core, json_t *params)
     int tenant;
     double weight, memory;
     unsigned hard_permille;
-    SY_TRY(check_keys(params, known));
+    SY_TRY(sy_core_check_keys(params, known));
     SY_TRY(text(params, "tenant", NULL, &name));
     for (int i = 0; i < core->n_tenants; i++)
         if (strcmp(core->tenants[i].name, name) == 0)
@@ -197,13 +197,13 @@ static int set_tenant(struct sy_core *core, json_t *params)
 int sy_core_policy_set(struct sy_core *core, json_t *params)
 {
     SY_TRY(set_policy(core, params));
-    return keep_rules(core);
+    return sy_core_keep_rules(core);
 }
 
 int sy_core_tenant_set(struct sy_core *core, json_t *params)
 {
     SY_TRY(set_tenant(core, params));
-    return keep_rules(core);
+    return sy_core_keep_rules(core);
 }
 
 /* Names that requests brought along need no place among the tenants again. */
@@ -232,6 +232,7 @@ void sy_core_resume_rules(struct sy_core *core)
     size_t i;
     if (!rules)
         return;
+    sy_core_slices_resume(core, rules);
     params = pick(rules, policy);
     if (set_policy(core, params) < 0)
         sy_log_error("rules", "event=not_resumed why=\"%s\"", sy_error_text());
@@ -261,8 +262,9 @@ json_t *sy_core_rules_json(struct sy_core *core)
     }
     for (int kind = 0; kind < SY_POLICY_N_KINDS; kind++)
         json_array_append_new(policies, json_string(sy_policy_name((enum sy_policy_kind)kind)));
-    return json_pack("{s:s, s:o, s:f, s:f, s:f, s:o}", "policy",
+    return json_pack("{s:s, s:o, s:f, s:f, s:f, s:o, s:o}", "policy",
                      sy_policy_name(sy_policy_kind(sy_sched_policy(core->sched))), "policies",
                      policies, "at_once", core->at_once, "max_wait_s", core->max_wait_s,
-                     "train_share", core->train_share, "tenants", tenants);
+                     "train_share", core->train_share, "tenants", tenants, "compute",
+                     sy_core_slices_rules(core));
 }

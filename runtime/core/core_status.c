@@ -136,6 +136,8 @@ static json_t *model_json(struct sy_core *core, int i)
         count(m->link_bytes), "device_ns", count(m->account.used_ns));
     json_object_set_new(json, "place", json_integer(i));
     json_object_set_new(json, "version", json_integer(m->ref.version));
+    json_object_set_new(
+        json, "slice", json_string(sy_core_slice_name(core, sy_sched_model_slice(core->sched, i))));
     json_object_set_new(json, "tenant",
                         m->tenant < 0 ? json_null() : json_string(core->tenants[m->tenant].name));
     json_object_update(json, more);
@@ -253,6 +255,9 @@ static json_t *job_json(struct sy_core *core, struct sy_core_job *j)
     bool is_there = sy_sched_job_view(core->sched, j->id, &view);
     json_object_set_new(json, "waits_for", is_there ? waits_for(core, j, &view) : json_null());
     json_object_set_new(json, "lane", json_integer(view.lane));
+    json_object_set_new(json, "slice",
+                        is_there ? json_string(sy_core_slice_name(core, view.slice)) : json_null());
+    json_object_set_new(json, "threads", json_integer(j->team));
     json_object_set_new(json, "admitted", json_boolean(view.admitted));
     json_object_set_new(json, "persistent_offset", count(view.persistent_offset));
     double left_s = is_there ? left_of(j, &view) : -1;
@@ -342,7 +347,9 @@ static json_t *counters_json(const struct sy_core *core)
 int sy_core_status(struct sy_core *core, json_t **out)
 {
     struct sy_core_status_part all = {.n_models = SY_CORE_MODEL_PLACES, .n_jobs = INT_MAX};
-    return sy_core_status_part(core, &all, out);
+    SY_TRY(sy_core_status_part(core, &all, out));
+    json_object_set_new(*out, "pairs", sy_core_corun_json(core)); /* of no use on the page */
+    return SY_OK;
 }
 
 int sy_core_status_part(struct sy_core *core, const struct sy_core_status_part *part, json_t **out)
@@ -361,5 +368,7 @@ int sy_core_status_part(struct sy_core *core, const struct sy_core_status_part *
                      workers_json(core), "models", models_json(core, part), "queue", queue, "jobs",
                      jobs_json(core, part), "counters", counters_json(core), "preempt_wait_ns",
                      waits_json(core), "draining", (int)core->draining);
+    if (*out)
+        json_object_set_new(*out, "slices", sy_core_slices_json(core));
     return *out ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for the status");
 }

@@ -11,6 +11,7 @@
 #define SY_DOCTOR_NUMBERS(X)                                                                  \
     X(cores_online, "cores of the machine")                                                   \
     X(cores_usable, "cores that this process may run on (affinity)")                          \
+    X(resctrl, "1: the kernel can confine tasks to cache ways (resctrl)")                     \
     X(cores_quota, "cores' worth of CPU time that the cgroup allows")                         \
     X(numa_nodes, "memory nodes")                                                             \
     X(numa_far_percent, "slowest node's read rate, percent of the fastest's")                 \

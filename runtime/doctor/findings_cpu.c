@@ -59,9 +59,22 @@ static void numa(const struct sy_doctor_facts *f, struct sy_findings *out)
                                    "--membind=0 switchyard serve ...");
 }
 
+/* What a slice of the cores can be confined to besides. */
+static void slices(const struct sy_doctor_facts *f, struct sy_findings *out)
+{
+    if (isnan(f->cores_usable))
+        return;
+    (void)sy_finding_add(out, SY_GROUP_CPU, "slices", SY_FINDING_OK,
+                         "up to %.0f, of cores; caches and memory bandwidth stay shared (%s)",
+                         fmin(f->cores_usable, 8),
+                         f->resctrl == 1 ? "this kernel has resctrl, which is not used"
+                                         : "this kernel has no resctrl");
+}
+
 void sy_findings_cpu(const struct sy_doctor_facts *f, struct sy_findings *out)
 {
     cores(f, out);
     features(f, out);
+    slices(f, out);
     numa(f, out);
 }

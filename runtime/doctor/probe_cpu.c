@@ -24,6 +24,8 @@ void sy_probe_cpu(struct sy_doctor_facts *facts)
     struct utsname name;
     facts->cores_online = (double)sysconf(_SC_NPROCESSORS_ONLN);
     facts->cores_usable = usable_cores();
+    if (sy_doctor_read_file("/proc/filesystems", text, sizeof text))
+        facts->resctrl = strstr(text, "\tresctrl\n") != NULL;
     if (uname(&name) == 0)
         sy_doctor_text(facts->kernel, name.release);
     if (!sy_doctor_read_file("/proc/cpuinfo", text, sizeof text))

@@ -112,6 +112,15 @@ static int read_tenant(struct sy_core_model_defaults *defaults, const char *text
     return SY_OK;
 }
 
+static int read_slice(struct sy_core_model_defaults *defaults, const char *text)
+{
+    if (strlen(text) >= sizeof defaults->slice)
+        return sy_error_set(SY_EARG, "parameter slice: a name of %zu bytes; at most %zu",
+                            strlen(text), sizeof defaults->slice - 1);
+    strcpy(defaults->slice, text);
+    return SY_OK;
+}
+
 static int read_precision(struct sy_model_config *config, const char *text)
 {
     if (sy_precision_from_name(text, &config->precision) < 0)
@@ -136,6 +145,8 @@ int sy_config_read_parameters(struct sy_model_config *config)
             SY_TRY(read_class(&config->defaults, text));
         if (strcmp(key, "tenant") == 0)
             SY_TRY(read_tenant(&config->defaults, text));
+        if (strcmp(key, "slice") == 0)
+            SY_TRY(read_slice(&config->defaults, text));
         if (strcmp(key, "precision") == 0)
             SY_TRY(read_precision(config, text));
     }

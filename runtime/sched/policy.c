@@ -121,6 +121,17 @@ int sy_policy_set(struct sy_policy *p, enum sy_policy_kind kind, int n_parallel,
     return SY_OK;
 }
 
+void sy_policy_copy_rules(struct sy_policy *p, const struct sy_policy *from)
+{
+    p->config.kind = from->config.kind;
+    p->config.n_parallel = from->config.n_parallel;
+    p->config.max_wait_ns = from->config.max_wait_ns;
+    for (int i = 0; i < SY_POLICY_MAX_TENANTS; i++) {
+        p->tenants[i].weight = from->tenants[i].weight;
+        p->tenants[i].hard_permille = from->tenants[i].hard_permille;
+    }
+}
+
 static int check_tenant(int tenant)
 {
     if (tenant >= 0 && tenant < SY_POLICY_MAX_TENANTS)

@@ -65,6 +65,8 @@ void sy_policy_destroy(struct sy_policy *p); /* NULL is fine */
 
 /* From the next decision on. What runs goes on. EARG. */
 int sy_policy_set(struct sy_policy *p, enum sy_policy_kind kind, int n_parallel, sy_ns max_wait_ns);
+/* Of a policy without jobs: all that sy_policy_set and sy_policy_set_tenant have set of the other one. */
+void sy_policy_copy_rules(struct sy_policy *p, const struct sy_policy *from);
 /* weight at least 1 (1 if never set). hard_permille: at most so much of the device's time, also when it is idle (P5); 0:
  * elastic, idle time is anybody's. EARG. */
 int sy_policy_set_tenant(struct sy_policy *p, int tenant, unsigned weight, unsigned hard_permille);

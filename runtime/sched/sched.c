@@ -11,20 +11,26 @@
 #define INTERRUPT_NS \
     (20 * SY_NS_PER_MS) /* within which a request stops between layers: a long layer's time */
 
-static int make_queues(struct sy_sched *s)
+int sy_sched_make_slice(struct sy_sched *s, struct slice *c)
 {
     struct sy_policy_config policy = {.kind = SY_POLICY_FAIR, .max_jobs = SY_SCHED_MAX_JOBS};
-    struct sy_lanes_config lanes = {.capacity_bytes = s->config.pool_bytes,
-                                    .max_jobs = SY_SCHED_MAX_WORKERS,
-                                    .max_overtakes = MAX_OVERTAKES,
-                                    .regroup = true};
     struct sy_admission_config requests = {.max_requests = s->config.max_queue,
                                            .preempt_ns = INTERRUPT_NS,
                                            .may_break_lower = true,
                                            .restarts = true,
                                            .reserves = true};
-    SY_TRY(sy_policy_create(&policy, &s->policy));
-    SY_TRY(sy_admission_create(&requests, &s->admission));
+    SY_TRY(sy_policy_create(&policy, &c->policy));
+    return sy_admission_create(&requests, &c->admission);
+}
+
+static int make_queues(struct sy_sched *s)
+{
+    struct sy_lanes_config lanes = {.capacity_bytes = s->config.pool_bytes,
+                                    .max_jobs = SY_SCHED_MAX_WORKERS,
+                                    .max_overtakes = MAX_OVERTAKES,
+                                    .regroup = true};
+    SY_TRY(sy_sched_make_slice(s, &s->slices[0]));
+    s->n_slices = s->n_made = 1;
     return sy_lanes_new(s->pool, &s->quotas, &lanes, &s->lanes);
 }
 
@@ -40,7 +46,7 @@ int sy_sched_create(const struct sy_sched_config *config, struct sy_sched **out)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for the scheduler");
     s->config = *config;
     /* One event ends at most the whole queue, and does a few things to each worker besides. */
-    s->max_actions = config->max_queue + 8 * config->n_workers + 64;
+    s->max_actions = SY_SCHED_MAX_SLICES * config->max_queue + 8 * config->n_workers + 64;
     s->actions = calloc((size_t)s->max_actions, sizeof *s->actions);
     if (!s->actions) {
         status = sy_error_set(SY_ENOMEM_HOST, "no memory for %d actions", s->max_actions);
@@ -82,12 +88,16 @@ void sy_sched_destroy(struct sy_sched *s)
         s->waiting = r->next;
         sy_sched_free_request(r);
     }
-    sy_sched_free_request(s->active);
-    sy_sched_free_request(s->next);
+    for (struct slice *c = s->slices; c < s->slices + SY_SCHED_MAX_SLICES; c++) {
+        sy_sched_free_request(c->active);
+        sy_sched_free_request(c->next);
+    }
     sy_sched_free_request(s->fetch);
     sy_sched_free_jobs(s);
-    sy_policy_destroy(s->policy);
-    sy_admission_destroy(s->admission);
+    for (struct slice *c = s->slices; c < s->slices + SY_SCHED_MAX_SLICES; c++) {
+        sy_policy_destroy(c->policy);
+        sy_admission_destroy(c->admission);
+    }
     sy_lanes_free(s->lanes);
     for (int i = 0; i < SY_SCHED_MAX_MODELS; i++)
         free(s->models[i].group_bytes);
@@ -154,7 +164,7 @@ static void unlink_request(struct sy_sched *s, struct request *r)
 
 void sy_sched_drop_waiting(struct sy_sched *s, struct request *r, int status, const char *why)
 {
-    (void)sy_admission_cancel(s->admission, r->id);
+    (void)sy_admission_cancel(sy_sched_slice_of(s, r)->admission, r->id);
     unlink_request(s, r);
     sy_sched_end(s, r, status, why);
     sy_sched_forget_workspace(s, r);
@@ -162,22 +172,23 @@ void sy_sched_drop_waiting(struct sy_sched *s, struct request *r, int status, co
 }
 
 /* Whose turn it is, among those that wait and the one that is prefetched. NULL: nobody. */
-static struct request *head_of_queue(const struct sy_sched *s)
+static struct request *head_of_queue(const struct sy_sched *s, const struct slice *c)
 {
     struct sy_admission_request head;
-    if (!sy_admission_peek(s->admission, &head))
+    if (!sy_admission_peek(c->admission, &head))
         return NULL;
-    if (s->next && s->next->id == head.id)
-        return s->next;
+    if (c->next && c->next->id == head.id)
+        return c->next;
     struct request *r = s->waiting;
     while (r && r->id != head.id)
         r = r->next;
     return r;
 }
 
-int sy_sched_make_request(const struct sy_sched_request *wants, int n_groups, struct request **out)
+int sy_sched_make_request(const struct sy_sched *s, const struct sy_sched_request *wants,
+                          struct request **out)
 {
-    size_t n = (size_t)n_groups;
+    size_t n = (size_t)s->models[wants->model].n_groups;
     struct request *r = calloc(1, sizeof *r);
     if (r) {
         *r = (struct request){.id = wants->id,
@@ -185,6 +196,7 @@ int sy_sched_make_request(const struct sy_sched_request *wants, int n_groups, st
                               .batch = wants->batch,
                               .sizes = wants->sizes,
                               .duration = wants->duration,
+                              .slice = sy_sched_open_slice(s, s->models[wants->model].slice),
                               .worker = -1};
         r->places = calloc(n, sizeof *r->places);
         r->image_places = calloc(n, sizeof *r->image_places);
@@ -212,8 +224,9 @@ int sy_sched_request(struct sy_sched *s, const struct sy_sched_request *wants,
         return sy_error_set(SY_ENOTFOUND, "there is no model %d", wants->model);
     if (wants->batch < 1)
         return sy_error_set(SY_EARG, "batch %lld: 1 or more", (long long)wants->batch);
-    SY_TRY(sy_sched_make_request(wants, s->models[wants->model].n_groups, &r));
-    int status = sy_admission_ask(s->admission, &ask, s->now, prediction ? prediction : &own);
+    SY_TRY(sy_sched_make_request(s, wants, &r));
+    int status = sy_admission_ask(sy_sched_slice_of(s, r)->admission, &ask, s->now,
+                                  prediction ? prediction : &own);
     if (status < 0) {
         sy_sched_free_request(r);
         return status;
@@ -226,8 +239,9 @@ int sy_sched_request(struct sy_sched *s, const struct sy_sched_request *wants,
 
 void sy_sched_expect(struct sy_sched *s, uint64_t request, struct sy_duration left)
 {
-    if (s->active && s->active->id == request && !s->active->worker_through)
-        sy_admission_expect(s->admission, left, s->now);
+    for (struct slice *c = s->slices; c < s->slices + s->n_made; c++)
+        if (c->active && c->active->id == request && !c->active->worker_through)
+            sy_admission_expect(c->admission, left, s->now);
 }
 
 static void cancel_waiting(struct sy_sched *s, uint64_t id)
@@ -261,10 +275,15 @@ static void cancel_started(struct sy_sched *s, struct request *r)
 
 void sy_sched_cancel(struct sy_sched *s, uint64_t id)
 {
-    if (s->active && s->active->id == id)
-        cancel_started(s, s->active);
-    else if (s->next && s->next->id == id)
-        cancel_started(s, s->next);
+    struct request *started = NULL;
+    for (struct slice *c = s->slices; c < s->slices + s->n_made; c++) {
+        if (c->active && c->active->id == id)
+            started = c->active;
+        if (c->next && c->next->id == id)
+            started = c->next;
+    }
+    if (started)
+        cancel_started(s, started);
     else
         cancel_waiting(s, id);
     sy_sched_step(s);
@@ -279,6 +298,8 @@ static void ask_to_prepare(struct sy_sched *s, struct request *r, int worker)
     a->model = r->model;
     a->batch = r->batch;
     a->sizes = r->sizes;
+    a->slice = r->slice;
+    a->team = r->team;
     s->n_preparing[worker]++;
     if (!r->preparing)
         r->worker = worker; /* asked again if this one dies */
@@ -290,7 +311,8 @@ static void ask_to_prepare(struct sy_sched *s, struct request *r, int worker)
 static bool is_prepared(struct sy_sched *s, struct request *r)
 {
     bool ready;
-    struct workspace *known = sy_sched_find_workspace(s, r->model, r->batch, r->sizes);
+    r->team = sy_sched_slice_of(s, r)->team;
+    struct workspace *known = sy_sched_find_workspace(s, r->model, r->batch, r->sizes, r->team);
     int first = sy_sched_worker_for(s, r, &ready);
     if (known && (ready || first < 0)) {
         known->used = ++s->last_use;
@@ -308,36 +330,36 @@ static bool is_prepared(struct sy_sched *s, struct request *r)
     return false;
 }
 
-static void begin(struct sy_sched *s)
+static void begin(struct sy_sched *s, struct slice *c)
 {
     struct sy_admission_request started;
-    enum sy_admission_action action = sy_admission_next(s->admission, s->now, &started);
-    assert(action == SY_ADMISSION_START && started.id == s->active->id);
+    enum sy_admission_action action = sy_admission_next(c->admission, s->now, &started);
+    assert(action == SY_ADMISSION_START && started.id == c->active->id);
 }
 
 /* What was prefetched makes room for one that is more urgent; it waits again when its worker and its reads are through. */
-static void give_up_prefetch(struct sy_sched *s)
+static void give_up_prefetch(struct sy_sched *s, struct slice *c)
 {
-    struct request *r = s->next;
+    struct request *r = c->next;
     if (r && !r->restarting && !r->worker_through)
         sy_sched_give_up_run(s, r);
 }
 
 /* Puts the queue's head into the active slot; those that cannot be started end here. */
-static void start_head(struct sy_sched *s)
+static void start_head(struct sy_sched *s, struct slice *c)
 {
     struct request *r;
-    while (!s->active && (r = head_of_queue(s))) {
-        if (r == s->next) {
-            s->active = r;
-            s->next = NULL;
-            begin(s);
+    while (!c->active && (r = head_of_queue(s, c)) && !sy_sched_must_wait(s, c, r)) {
+        if (r == c->next) {
+            c->active = r;
+            c->next = NULL;
+            begin(s, c);
             return;
         }
         if (s->fetch && s->fetch->model == r->model)
             return; /* it ends at a chunk: sy_sched_step_fetch */
-        if (s->next && s->next->model == r->model) {
-            give_up_prefetch(s); /* one pin a model */
+        if (c->next && c->next->model == r->model) {
+            give_up_prefetch(s, c); /* one pin a model */
             return;
         }
         if (!is_prepared(s, r))
@@ -349,13 +371,13 @@ static void start_head(struct sy_sched *s)
         int status = sy_sched_idle_worker(s) >= 0 ? sy_sched_start(s, r, false) : SY_EBUSY;
         if (status == SY_OK) {
             unlink_request(s, r);
-            s->active = r;
-            begin(s);
+            c->active = r;
+            begin(s, c);
             return;
         }
-        if (s->next)
-            give_up_prefetch(s);
-        if (status == SY_EBUSY || s->next || s->fetch)
+        if (c->next)
+            give_up_prefetch(s, c);
+        if (status == SY_EBUSY || c->next || s->fetch || sy_sched_others_started(s, c))
             return;
         if (status == SY_ENOMEM_DEVICE && !r->compacted && sy_sched_job_bytes(s) > 0) {
             r->compacted = s->compacting = true;
@@ -366,53 +388,59 @@ static void start_head(struct sy_sched *s)
 }
 
 /* While one computes, the next one's model is loaded as far as there is room. */
-static void prefetch(struct sy_sched *s)
+static void prefetch(struct sy_sched *s, struct slice *c)
 {
-    struct request *r = head_of_queue(s);
-    if (!r || s->admitting)
+    struct request *r = head_of_queue(s, c);
+    if (!r || s->admitting || s->compacting || sy_sched_must_wait(s, c, r))
         return;
-    if (r->model == s->active->model || (s->fetch && s->fetch->model == r->model)) {
+    if (r->model == c->active->model || (s->fetch && s->fetch->model == r->model)) {
         /* It will be resident; a second pin would only get in the way. But what is not known can be asked for. */
-        if (!sy_sched_find_workspace(s, r->model, r->batch, r->sizes))
+        if (!sy_sched_find_workspace(s, r->model, r->batch, r->sizes, c->team))
             (void)is_prepared(s, r);
         return;
     }
     if (!is_prepared(s, r) || sy_sched_idle_worker(s) < 0 || sy_sched_start(s, r, true) < 0)
         return;
     unlink_request(s, r);
-    s->next = r;
+    c->next = r;
 }
 
 /* S8. */
-static void interrupt_for_more_urgent(struct sy_sched *s)
+static void interrupt_for_more_urgent(struct sy_sched *s, struct slice *c)
 {
     struct sy_admission_request running;
-    const struct request *head = head_of_queue(s);
-    if (!s->active || !s->active->run_sent || s->active->worker_through || s->active->canceled ||
+    const struct request *head = head_of_queue(s, c);
+    if (!c->active || !c->active->run_sent || c->active->worker_through || c->active->canceled ||
         !head || head->canceled)
         return;
-    if (!s->active->interrupted)
-        sy_admission_set_restarts(s->admission,
-                                  s->active->lost_layer || !sy_sched_would_keep(s, head));
-    if (sy_admission_next(s->admission, s->now, &running) != SY_ADMISSION_PREEMPT)
+    if (!c->active->interrupted)
+        sy_admission_set_restarts(c->admission,
+                                  c->active->lost_layer || !sy_sched_would_keep(s, head));
+    if (sy_admission_next(c->admission, s->now, &running) != SY_ADMISSION_PREEMPT)
         return;
-    interrupt(s, s->active);
+    interrupt(s, c->active);
+}
+
+static void start_requests_of(struct sy_sched *s, struct slice *c)
+{
+    if (!c->active && !c->share.first && !s->compacting)
+        start_head(s, c);
+    interrupt_for_more_urgent(s, c);
+    if (c->active && c->active->run_sent && !c->active->worker_through && !c->next)
+        prefetch(s, c);
 }
 
 static void start_requests(struct sy_sched *s)
 {
-    if (!s->active && !s->share.first && !s->compacting)
-        start_head(s);
-    interrupt_for_more_urgent(s);
-    if (s->active && s->active->run_sent && !s->active->worker_through && !s->next)
-        prefetch(s);
+    for (struct slice *c = s->slices; c < s->slices + s->n_made; c++)
+        start_requests_of(s, c);
 }
 
 /* S1. */
-static void run_active(struct sy_sched *s)
+static void run_active(struct sy_sched *s, struct slice *c)
 {
-    struct request *r = s->active;
-    if (!r || r->run_sent || r->worker_through || !sy_sched_training_still(s))
+    struct request *r = c->active;
+    if (!r || r->run_sent || r->worker_through || !sy_sched_training_still_for(s, c))
         return;
     if (r->restarting || sy_sched_complete(s, r) < 0)
         return;
@@ -423,29 +451,45 @@ static void run_active(struct sy_sched *s)
     a->model = r->model;
     a->batch = r->batch;
     a->sizes = r->sizes;
-    a->workspace_offset = s->lane_offset;
+    a->slice = r->slice;
+    a->team = r->team;
+    a->workspace_offset = c->lane_offset;
+    a->workspace_bytes = c->lane_bytes;
     a->first_layer = r->first_layer = r->next_layer;
     r->next_layer = 0;
     r->run_sent = true;
-    s->recent[s->n_runs++ % SY_SCHED_RECENT_RUNS] = r->workspace_bytes;
+    c->recent[c->n_runs++ % SY_SCHED_RECENT_RUNS] = r->workspace_bytes;
 }
 
 void sy_sched_set_time(struct sy_sched *s, sy_ns now)
 {
-    bool first = s->share.first;
+    bool step = false, first[SY_SCHED_MAX_SLICES];
     if (now <= s->now)
         return;
-    sy_sched_share_pass(s, s->now, now);
+    for (int i = 0; i < s->n_made; i++) {
+        first[i] = s->slices[i].share.first;
+        sy_sched_share_pass(s, &s->slices[i], s->now, now);
+    }
     s->now = now;
     sy_sched_share_follow(s);
-    if (first != s->share.first || (s->policy_wake_ns && now >= s->policy_wake_ns))
+    for (int i = 0; i < s->n_made; i++) {
+        const struct slice *c = &s->slices[i];
+        step |= first[i] != c->share.first || (c->policy_wake_ns && now >= c->policy_wake_ns);
+    }
+    if (step)
         sy_sched_step(s);
 }
 
 sy_ns sy_sched_wake_at(const struct sy_sched *s)
 {
-    sy_ns share = sy_sched_share_wake_at(s), policy = s->policy_wake_ns;
-    return share && policy ? SY_MIN(share, policy) : share + policy;
+    sy_ns soonest = 0;
+    for (const struct slice *c = s->slices; c < s->slices + s->n_made; c++) {
+        const sy_ns at[2] = {sy_sched_share_wake_at(s, c), c->policy_wake_ns};
+        for (int i = 0; i < 2; i++)
+            if (at[i])
+                soonest = soonest ? SY_MIN(soonest, at[i]) : at[i];
+    }
+    return soonest;
 }
 
 void sy_sched_step(struct sy_sched *s)
@@ -455,10 +499,11 @@ void sy_sched_step(struct sy_sched *s)
     if (s->admitting)
         sy_sched_let_in(s); /* between two runs */
     start_requests(s);
-    sy_sched_hold_training(s, s->active != NULL);
+    (void)sy_sched_hold_training(s);
     sy_sched_step_jobs(
         s); /* between two runs, so that a flood of requests does not keep a job from starting */
-    run_active(s);
+    for (struct slice *c = s->slices; c < s->slices + s->n_made; c++)
+        run_active(s, c);
     start_requests(s); /* one that computes now leaves room for a prefetch */
     if (s->compacting) { /* since just now: who keeps a turn is told, or nothing would happen any more */
         sy_sched_step_jobs(s);

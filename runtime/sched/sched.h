@@ -23,6 +23,11 @@
  * S10: no guaranteed job waits for a worker that an opportunistic one holds which can do nothing: one that is spilled lets it go, and what was
  *     spilled outlives every worker. Nor for memory that lies with one without a worker: who gives up its worker is spilled before (if it can be).
  *
+ * S11: the device's compute is cut into slices. S1, S2, S5, S7 and S8 hold in each of them; memory, workers and what jobs need of
+ *     both are the device's. With one slice all is as without. A model's requests, and a job, belong to one slice.
+ * S12: what shall not compute side by side (sy_sched_set_apart) takes turns: a job stands still while the model computes, a model waits for the
+ *     other's request to end.
+ *
  * Before each event, say the time with sy_sched_set_time; after it, fetch all actions with sy_sched_next and carry them out in
  * order, before the next event. */
 #ifndef SY_SCHED_SCHED_H
@@ -39,6 +44,8 @@
 #include "runtime/sched/policy.h"
 
 struct sy_sched;
+
+#define SY_SCHED_MAX_SLICES 8
 
 struct sy_sched_config {
     uint64_t pool_bytes;
@@ -77,13 +84,15 @@ struct sy_sched_action {
     enum sy_sched_kind kind;
     int worker, model;
     uint64_t request, run, job;
+    int slice; /* RUN, PREPARE, and all that is done to a job */
+    int team;  /* RUN, PREPARE, JOB_PREPARE: what it is, or was, prepared for */
     int64_t batch;
     uint64_t sizes;
     int first_group, n_groups;
     const struct sy_group_place *places, *image_places; /* of group 0; valid until the run ends */
     bool preempts;                                      /* LOAD: training had to be preempted */
     bool prefetch; /* LOAD, READ: for later; what is urgent goes first */
-    uint64_t workspace_offset, persistent_offset, ephemeral_offset;
+    uint64_t workspace_offset, workspace_bytes, persistent_offset, ephemeral_offset;
     int first_layer; /* RUN: its workspace holds what those in front of it computed */
     bool in_memory, spilled, keeps;
     int status;
@@ -123,6 +132,7 @@ int sy_sched_model_evict(struct sy_sched *s, int model,
 /* What a PREPARE, or a worker by itself, found out; negative status: it cannot be done. worker: the one that is ready for such runs
  * now, and is taken before others; -1: all are, and will be after they were replaced. */
 struct sy_sched_prepared {
+    int team;          /* of the PREPARE; 0: of what workers find out by themselves */
     int worker, model; /* model -1: one that is gone, or sizes that nobody wants any more */
     int64_t batch;
     uint64_t sizes;
@@ -151,7 +161,8 @@ int sy_sched_request(struct sy_sched *s, const struct sy_sched_request *request,
                      struct sy_prediction *prediction);
 /* What the one that computes still takes, as is known better now. */
 void sy_sched_expect(struct sy_sched *s, uint64_t request, struct sy_duration left);
-sy_ns sy_sched_busy_ns(const struct sy_sched *s); /* all that were taken, as expected from now */
+sy_ns sy_sched_busy_ns(const struct sy_sched *s,
+                       int slice); /* all that were taken there, as expected from now */
 /* Ends with ECANCELED: at once if it has not started, else when its worker has stopped, between two layers if it computes. What is done by then
  * ends as it would have. */
 void sy_sched_cancel(struct sy_sched *s, uint64_t request);
@@ -171,6 +182,8 @@ void sy_sched_read_done(struct sy_sched *s, uint64_t run, int first_group, int n
 struct sy_sched_job {
     uint64_t id;
     int tenant, priority; /* priority: smaller is more urgent */
+    int slice;            /* 0 where there is none of this number */
+    bool moves; /* it has snapshots: it may be prepared for another team, and go on from them */
     bool
         opportunistic; /* no turn while a guaranteed one wants it; its memory too gives way, to host memory, and its worker */
 };
@@ -209,6 +222,25 @@ int sy_sched_set_tenant(struct sy_sched *s, int tenant, unsigned weight, unsigne
 /* While a job could compute, so much of the time is training's, whatever requests come. EARG above 1000. */
 int sy_sched_set_train_share(struct sy_sched *s, unsigned permille);
 
+/* ---- slices ---- */
+/* From now on there are so many, 1 to SY_SCHED_MAX_SLICES. What belonged to one that is gone belongs to slice 0: jobs from their next boundary on; requests
+ * that were taken there end there. EARG, ENOMEM_HOST. */
+int sy_sched_set_slices(struct sy_sched *s, int n);
+int sy_sched_n_slices(const struct sy_sched *s);
+bool sy_sched_slice_is_busy(const struct sy_sched *s,
+                            int slice); /* a request waits there, or has started */
+/* Requests that come from now on. EARG: there is no such slice; ENOTFOUND. */
+int sy_sched_model_set_slice(struct sy_sched *s, int model, int slice);
+int sy_sched_model_slice(const struct sy_sched *s, int model);
+/* From its next boundary on. EARG, ENOTFOUND. */
+int sy_sched_job_set_slice(struct sy_sched *s, uint64_t job, int slice);
+/* The slice has more or fewer compute units. team: a number for how many (0: those that workers begin with); what was prepared for another is prepared anew before
+ * it runs there, a job at its next boundary (it goes on from its snapshot). Jobs in it give back turns that they keep. What has started ends as it is. */
+void sy_sched_slice_resized(struct sy_sched *s, int slice, int team);
+/* S12. Between two models, and between a job and a model. ENOTFOUND. */
+int sy_sched_set_apart(struct sy_sched *s, int model, int other, bool apart);
+int sy_sched_job_set_apart(struct sy_sched *s, uint64_t job, int model, bool apart);
+
 /* ---- time ---- */
 /* Of all that follows. What depends on it alone is decided here: call it when sy_sched_wake_at has come, too. */
 void sy_sched_set_time(struct sy_sched *s, sy_ns now);
@@ -221,7 +253,7 @@ bool sy_sched_training_runs(const struct sy_sched *s);
 /* How a job stands: where it lies, who has the turn. False: no such job. */
 struct sy_sched_job_view {
     int worker, lane; /* -1: none */
-    int tenant, priority;
+    int tenant, priority, slice, team;
     bool admitted, has_turn, suspended, opportunistic,
         spilled; /* spilled: it lies in host memory, or is on its way */
     uint64_t persistent_offset, persistent_bytes, ephemeral_bytes;
@@ -233,8 +265,7 @@ const struct sy_lanes *sy_sched_lanes(const struct sy_sched *s);
 const struct sy_quotas *sy_sched_quotas(const struct sy_sched *s);
 /* What the most demanding model needs at least: its largest group and its smallest workspace. */
 uint64_t sy_sched_least_room(const struct sy_sched *s);
-/* The worker that computes a request now, or -1. */
-int sy_sched_computing(const struct sy_sched *s);
+bool sy_sched_computes(const struct sy_sched *s, int worker); /* a request, now */
 const struct sy_pool *sy_sched_pool(const struct sy_sched *s);
 const struct sy_pool *sy_sched_image(const struct sy_sched *s); /* NULL: unified */
 const struct sy_residency *sy_sched_residency(const struct sy_sched *s);

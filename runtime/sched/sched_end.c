@@ -9,10 +9,12 @@
 
 static struct request *find_run(struct sy_sched *s, uint64_t run)
 {
-    if (s->active && s->active->run == run)
-        return s->active;
-    if (s->next && s->next->run == run)
-        return s->next;
+    for (struct slice *c = s->slices; c < s->slices + s->n_made; c++) {
+        if (c->active && c->active->run == run)
+            return c->active;
+        if (c->next && c->next->run == run)
+            return c->next;
+    }
     return s->fetch && s->fetch->run == run ? s->fetch : NULL;
 }
 
@@ -26,16 +28,17 @@ static void finish_run(struct sy_sched *s, struct request *r)
         return;
     }
     sy_sched_unpin(s, r);
-    bool was_active = s->active == r;
+    struct slice *c = sy_sched_slice_of(s, r);
+    bool was_active = c->active == r;
     if (was_active)
-        s->active = NULL;
+        c->active = NULL;
     else
-        s->next = NULL;
+        c->next = NULL;
     if (r->ended) {
         if (was_active)
-            sy_admission_done(s->admission);
+            sy_admission_done(c->admission);
         else
-            (void)sy_admission_cancel(s->admission, r->id);
+            (void)sy_admission_cancel(c->admission, r->id);
         sy_sched_forget_workspace(s, r);
         sy_sched_free_request(r);
         return;
@@ -140,6 +143,12 @@ static void lose_run(struct sy_sched *s, struct request *r, const char *why)
     finish_run(s, r);
 }
 
+static void lose_run_of(struct sy_sched *s, struct request *r, int worker, const char *why)
+{
+    if (r && r->worker == worker && !r->worker_through)
+        lose_run(s, r, why);
+}
+
 /* S4: with no worker that could take requests, they must not wait for ever. */
 void sy_sched_end_hopeless(struct sy_sched *s)
 {
@@ -171,10 +180,11 @@ void sy_sched_worker_lost(struct sy_sched *s, int worker, bool state_intact, boo
 {
     assert(worker >= 0 && worker < s->config.n_workers);
     s->workers[worker] = comes_back ? WORKER_AWAY : WORKER_GONE;
-    struct request *lost[3] = {s->next, s->active, s->fetch};
-    for (int i = 0; i < 3; i++)
-        if (lost[i] && lost[i]->worker == worker && !lost[i]->worker_through)
-            lose_run(s, lost[i], why);
+    for (struct slice *c = s->slices; c < s->slices + s->n_made; c++) {
+        lose_run_of(s, c->next, worker, why);
+        lose_run_of(s, c->active, worker, why);
+    }
+    lose_run_of(s, s->fetch, worker, why);
     sy_sched_workspaces_lost(s, worker);
     lose_preparation(s, worker);
     sy_sched_job_lost(s, worker, state_intact, job_progressed, why);

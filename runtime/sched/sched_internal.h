@@ -15,6 +15,7 @@ enum worker_use { WORKER_AWAY, WORKER_IDLE, WORKER_REQUEST, WORKER_JOB, WORKER_G
 
 struct workspace {
     int64_t batch; /* 0: free */
+    int team;
     uint64_t sizes, bytes;
     uint64_t workers; /* bits: those that are ready for it; ALL: kept ready by each */
     uint64_t used;
@@ -30,12 +31,15 @@ struct model {
     uint64_t largest_bytes; /* group in the pool */
     uint64_t least_bytes;   /* and smallest workspace */
     struct workspace workspaces[SY_SCHED_WORKSPACES];
+    int slice;
+    uint64_t apart[SY_SCHED_MAX_MODELS / 64]; /* S12: models that do not compute beside it */
 };
 
 struct request {
     struct request *next; /* of those that wait */
     uint64_t id, run;
-    int model, worker, deaths;
+    int model, worker, deaths, slice;
+    int team; /* of the slice, when its workspace was found out */
     int64_t batch;
     uint64_t sizes;
     struct sy_duration duration;
@@ -78,11 +82,16 @@ struct job {
     uint64_t id;
     enum job_state state;
     int worker, deaths, tenant, priority;
+    int team; /* of the slice, when it was prepared (first, if it does not move) */
+    bool was_prepared;
+    int slice, wanted_slice;                  /* wanted: from the next boundary on */
+    bool resized;                             /* its slice was, since its turn began */
+    uint64_t apart[SY_SCHED_MAX_MODELS / 64]; /* S12: models that it stands still for */
     bool preempted, still, stop_wanted, suspended;
     bool in_lanes, admitted, in_memory; /* in_lanes: from JOB_PREPARED to its end */
     bool in_spill;        /* what lasts of it is in host memory, whole; not in_memory */
     bool has_turn, keeps; /* STARTING: has the turn too */
-    bool in_policy, opportunistic, cannot_spill;
+    bool in_policy, opportunistic, cannot_spill, moves;
     uint64_t persistent_bytes, ephemeral_bytes, persistent_offset;
     uint64_t total_iterations, iterations_done;
 };
@@ -97,7 +106,24 @@ struct train_share {
     sy_ns from_ns;      /* it earns nothing before */
 };
 
+/* A part of the device's compute, where one task computes at a time (S11). */
+struct slice {
+    struct sy_admission *admission;
+    struct request *active, *next;
+    uint64_t lane_offset, lane_bytes;
+    uint64_t recent[SY_SCHED_RECENT_RUNS]; /* workspaces of the last runs, a ring */
+    unsigned n_runs;
+    struct sy_policy *policy;
+    struct train_share share;
+    sy_ns policy_wake_ns;
+    int team; /* what its runs are prepared for: they differ by it (sy_sched_slice_resized) */
+};
+
 struct sy_sched {
+    struct slice slices[SY_SCHED_MAX_SLICES];
+    int n_slices, n_made; /* the first n_slices take work; of those behind them what is left ends */
+    int first_slice;      /* whose jobs are asked first for a turn */
+    struct slice *placing; /* whose request is being placed */
     struct sy_sched_config config;
     struct sy_pool *pool, *image;
     struct sy_residency *pool_residency, *image_residency; /* image: NULL when unified */
@@ -105,27 +131,22 @@ struct sy_sched {
     int n_preparing
         [SY_SCHED_MAX_WORKERS]; /* PREPAREs that a worker has not answered; others are taken first */
     struct model models[SY_SCHED_MAX_MODELS];
-    struct request *waiting; /* in no order: admission has it, and all but the one that is active */
-    struct sy_admission *admission;
+    struct request
+        *waiting; /* in no order: admissions have it, and all but those that are active */
     int n_waiting;
-    struct request *active, *next;
     struct request *fetch; /* S9: a run without a request */
     uint64_t last_run, last_use;
-    uint64_t lane_offset, lane_bytes, last_kept;
-    uint64_t recent[SY_SCHED_RECENT_RUNS]; /* workspaces of the last runs, a ring */
-    unsigned n_runs;
+    uint64_t last_kept;
     struct job *jobs; /* by arrival */
     struct sy_lanes *lanes;
-    struct sy_policy *policy;
     struct sy_quotas quotas;
-    struct train_share share;
     bool
         admitting; /* a job could be let in, once nothing has started: nothing is prefetched meanwhile */
     bool admission_stuck; /* it could not after all; until jobs or models change */
     bool compacting; /* a request waits for all lanes to be empty, to be moved out of its way */
     bool any_hard;   /* some tenant has a hard share: no turn is kept */
     bool jobs_held;  /* sy_sched_hold_jobs */
-    sy_ns now, policy_wake_ns;
+    sy_ns now;
     struct sy_sched_action *actions; /* a ring */
     int first_action, n_actions, max_actions;
 };
@@ -137,7 +158,8 @@ void sy_sched_drop_idle_models(struct sy_sched *s); /* nothing has started */
 int sy_sched_idle_worker(const struct sy_sched *s);
 /* sched_model.c: what is known of runs of this request's batch and sizes; NULL: nothing. */
 struct workspace *sy_sched_find_workspace(struct sy_sched *s, int model, int64_t batch,
-                                          uint64_t sizes);
+                                          uint64_t sizes, int team);
+int sy_sched_team_of(const struct sy_sched *s, int model); /* of requests that come now */
 void sy_sched_workspaces_lost(struct sy_sched *s, int worker);
 /* ENOMEM_DEVICE with the sizes: no state of the pool could ever hold its workspace and its largest group. */
 int sy_sched_check_room(const struct sy_sched *s, const struct request *r);
@@ -150,7 +172,8 @@ void sy_sched_end_hopeless(struct sy_sched *s); /* all who wait, once no worker 
 void sy_sched_push(struct sy_sched *s, struct request *r); /* it waits, again */
 void sy_sched_drop_waiting(struct sy_sched *s, struct request *r, int status, const char *why);
 
-void sy_sched_give_workspace_lane(struct sy_sched *s); /* S7: only when nothing has started */
+void sy_sched_give_workspace_lane(struct sy_sched *s,
+                                  struct slice *c); /* S7: only when nothing has started */
 
 /* sched_start.c: puts a request's memory in place. EBUSY: not now. */
 int sy_sched_start(struct sy_sched *s, struct request *r, bool prefetch);
@@ -174,7 +197,8 @@ uint64_t sy_sched_kept_bytes(const struct sy_sched *s);
 void sy_sched_step_fetch(struct sy_sched *s);
 void sy_sched_drop_fetch(struct sy_sched *s, bool image_too); /* its model is being evicted */
 void sy_sched_end_fetch(struct sy_sched *s); /* its worker and its reads are through */
-int sy_sched_make_request(const struct sy_sched_request *wants, int n_groups, struct request **out);
+int sy_sched_make_request(const struct sy_sched *s, const struct sy_sched_request *wants,
+                          struct request **out);
 
 /* Pool bytes that training jobs hold. */
 uint64_t sy_sched_job_bytes(const struct sy_sched *s);
@@ -182,10 +206,14 @@ uint64_t sy_sched_job_bytes(const struct sy_sched *s);
 /* sched_job.c */
 void sy_sched_let_in(struct sy_sched *s); /* jobs that wait for memory */
 void sy_sched_step_jobs(struct sy_sched *s);
-/* True if it had to be preempted. */
-bool sy_sched_hold_training(struct sy_sched *s, bool hold);
+/* Jobs that are to stand still are told so, others that they go on. True if some job had to be preempted. */
+bool sy_sched_hold_training(struct sy_sched *s);
+bool sy_sched_hold_training_for(struct sy_sched *s, const struct request *r);
+bool sy_sched_training_still_for(const struct sy_sched *s, const struct slice *c);
 bool sy_sched_training_still(const struct sy_sched *s);
-bool sy_sched_training_is_ready(const struct sy_sched *s); /* some job could compute */
+bool sy_sched_trains_in(const struct sy_sched *s, const struct slice *c);
+bool sy_sched_training_is_ready(const struct sy_sched *s,
+                                const struct slice *c); /* some job could compute */
 /* After anything that may have changed who is ready, and before a request is asked for. */
 void sy_sched_share_follow(struct sy_sched *s);
 void sy_sched_free_jobs(struct sy_sched *s);
@@ -205,6 +233,8 @@ struct sy_sched_action *sy_sched_act_job(struct sy_sched *s, enum sy_sched_kind 
                                          const struct job *j);
 void sy_sched_remove_job(struct sy_sched *s, struct job *j); /* all that it had is free at once */
 
+int sy_sched_join_policy(struct sy_sched *s, struct job *j);
+
 /* sched_spill.c */
 void sy_sched_spilled_join_lanes(struct sy_sched *s); /* who may wait for memory again */
 void sy_sched_step_spills(struct sy_sched *s);
@@ -220,11 +250,31 @@ bool sy_sched_may_be_spilled(const struct job *j);
 bool sy_sched_jobs_hold_workers(const struct sy_sched *s); /* all but the one left to requests */
 struct job *sy_sched_next_for_worker(const struct sy_sched *s); /* NULL: none waits for one */
 void sy_sched_step_leaving(struct sy_sched *s);
+/* What lasts goes with its snapshot, not in memory. */
+void sy_sched_leave_for_team(struct sy_sched *s, struct job *j);
 /* A guaranteed job waits for a worker that an opportunistic one is to let go, and none does yet. */
 bool sy_sched_worker_is_wanted(const struct sy_sched *s);
 
+/* sched_slice.c */
+int sy_sched_make_slice(struct sy_sched *s, struct slice *c);  /* its queues */
+int sy_sched_open_slice(const struct sy_sched *s, int wanted); /* 0 where there is no such slice */
+struct slice *sy_sched_slice_of(const struct sy_sched *s, const struct request *r);
+bool sy_sched_others_started(const struct sy_sched *s, const struct slice *c);
+/* Now `r`, the head of `c`'s queue, has to wait for what other slices do. */
+bool sy_sched_must_wait(const struct sy_sched *s, const struct slice *c, const struct request *r);
+bool sy_sched_are_apart(const struct sy_sched *s, int model, int other);
+/* While `r` is started, `j` stands still: they share a slice, or S12. */
+bool sy_sched_holds(const struct request *r, const struct job *j);
+bool sy_sched_is_held_elsewhere(const struct sy_sched *s, const struct job *j); /* S12 */
+bool sy_sched_job_is_held(const struct sy_sched *s, const struct job *j);
+/* A ready job of another slice needs the same memory for its iteration. */
+bool sy_sched_lane_is_wanted(const struct sy_sched *s, const struct job *j);
+uint64_t sy_sched_lane_bytes(const struct sy_sched *s); /* of all slices' workspaces */
+int sy_sched_computing_in(const struct slice *c);       /* the worker, or -1 */
+void sy_sched_move_jobs(struct sy_sched *s); /* between turns, to where they want to be */
+
 /* sched_share.c */
-void sy_sched_share_pass(struct sy_sched *s, sy_ns from, sy_ns to);
-sy_ns sy_sched_share_wake_at(const struct sy_sched *s);
+void sy_sched_share_pass(const struct sy_sched *s, struct slice *c, sy_ns from, sy_ns to);
+sy_ns sy_sched_share_wake_at(const struct sy_sched *s, const struct slice *c);
 
 #endif

@@ -35,9 +35,9 @@ bool sy_sched_training_runs(const struct sy_sched *s)
     return !sy_sched_training_still(s);
 }
 
-bool sy_sched_training_is_ready(const struct sy_sched *s)
+bool sy_sched_training_is_ready(const struct sy_sched *s, const struct slice *c)
 {
-    return sy_policy_can_use(s->policy, s->now);
+    return sy_policy_can_use(c->policy, s->now);
 }
 
 struct sy_sched_action *sy_sched_act_job(struct sy_sched *s, enum sy_sched_kind kind,
@@ -46,22 +46,54 @@ struct sy_sched_action *sy_sched_act_job(struct sy_sched *s, enum sy_sched_kind 
     struct sy_sched_action *a = sy_sched_act(s, kind);
     a->worker = j->worker;
     a->job = j->id;
+    a->slice = j->slice;
+    a->team = j->team;
     return a;
 }
 
 /* A start is not interrupted: it ends by itself, and has no turn then. */
-bool sy_sched_hold_training(struct sy_sched *s, bool hold)
+static bool hold_job(struct sy_sched *s, struct job *j, bool hold)
+{
+    if (j->state != JOB_RUNNING || j->preempted == hold || (hold && !j->has_turn))
+        return false;
+    j->preempted = hold;
+    j->still = false;
+    sy_sched_act_job(s, hold ? SY_DO_PREEMPT : SY_DO_RESUME, j);
+    return hold;
+}
+
+bool sy_sched_hold_training(struct sy_sched *s)
 {
     bool any = false;
-    for (struct job *j = s->jobs; j; j = j->next) {
-        if (j->state != JOB_RUNNING || j->preempted == hold || (hold && !j->has_turn))
-            continue;
-        j->preempted = hold;
-        j->still = false;
-        sy_sched_act_job(s, hold ? SY_DO_PREEMPT : SY_DO_RESUME, j);
-        any = hold;
-    }
+    for (struct job *j = s->jobs; j; j = j->next)
+        any |= hold_job(s, j, sy_sched_job_is_held(s, j));
     return any;
+}
+
+/* Before it is in its slot. */
+bool sy_sched_hold_training_for(struct sy_sched *s, const struct request *r)
+{
+    bool any = false;
+    for (struct job *j = s->jobs; j; j = j->next)
+        if (sy_sched_holds(r, j))
+            any |= hold_job(s, j, true);
+    return any;
+}
+
+bool sy_sched_training_still_for(const struct sy_sched *s, const struct slice *c)
+{
+    for (const struct job *j = s->jobs; c->active && j; j = j->next)
+        if (sy_sched_holds(c->active, j) && !stands_still(j))
+            return false;
+    return true;
+}
+
+static bool slice_is_still(const struct sy_sched *s, int slice)
+{
+    for (const struct job *j = s->jobs; j; j = j->next)
+        if (j->slice == slice && !stands_still(j))
+            return false;
+    return true;
 }
 
 /* ---- memory ----------------------------------------------------------------------------------- */
@@ -138,7 +170,7 @@ static void take_changes(struct sy_sched *s)
             set_capacity(s); /* what it had of a hole is no other's */
         }
         if (j->in_policy)
-            (void)sy_policy_set_lane(s->policy, j->id, change.lane);
+            (void)sy_policy_set_lane(s->slices[j->slice].policy, j->id, change.lane);
     }
 }
 
@@ -149,7 +181,7 @@ static bool make_more_room(struct sy_sched *s, uint64_t wanted)
     uint64_t largest = sy_pool_largest_free_bytes(s->pool);
     if (sy_residency_make_room(s->pool_residency, SY_MAX(wanted, largest + 1)) == SY_OK)
         return true;
-    return !s->active && !s->next && sy_sched_give_workspaces(s);
+    return sy_sched_n_started(s) == 0 && sy_sched_give_workspaces(s);
 }
 
 /* With all models out of the way, what lasts comes to lie as low as it can: so the largest group and a workspace keep room in one piece
@@ -164,7 +196,7 @@ void sy_sched_let_in(struct sy_sched *s)
             take_changes(s); /* lanes that move */
         return;
     }
-    if (s->active || s->next || s->fetch)
+    if (sy_sched_n_started(s) > 0 || s->fetch)
         return;
     sy_sched_drop_idle_models(s);
     (void)sy_sched_give_workspaces(s);
@@ -231,14 +263,14 @@ void sy_sched_join_lanes(struct sy_sched *s, struct job *j)
 
 static bool is_blocked(const struct sy_sched *s, const struct job *j)
 {
-    return j->suspended || j->state != JOB_RUNNING ||
+    return j->suspended || j->state != JOB_RUNNING || sy_sched_is_held_elsewhere(s, j) ||
            (j->opportunistic && !j->stop_wanted && sy_sched_guaranteed_wants(s));
 }
 
 void sy_sched_sync_blocked(struct sy_sched *s, const struct job *j)
 {
     if (j->in_policy)
-        (void)sy_policy_block(s->policy, j->id, is_blocked(s, j), s->now);
+        (void)sy_policy_block(s->slices[j->slice].policy, j->id, is_blocked(s, j), s->now);
 }
 
 static void end_turn(struct sy_sched *s, struct job *j)
@@ -265,44 +297,48 @@ static void start_job(struct sy_sched *s, struct job *j)
     j->preempted = j->still = false;
 }
 
-static struct job *next_to_start(const struct sy_sched *s)
+static struct job *next_to_start(const struct sy_sched *s, int slice)
 {
     struct job *j = s->jobs;
-    while (j && (j->state != JOB_PREPARED || !j->admitted || j->stop_wanted))
+    while (j && (j->slice != slice || j->state != JOB_PREPARED || !j->admitted || j->stop_wanted))
         j = j->next;
     return j;
 }
 
 /* Nobody else wants the device's training time: no need to ask after each iteration. */
-static bool may_keep(const struct sy_sched *s)
+static bool may_keep(const struct sy_sched *s, const struct job *job)
 {
-    return sy_policy_n_ready(s->policy) == 1 && sy_lanes_n_waiting(s->lanes) == 0 &&
-           !sy_lanes_draining(s->lanes) && !s->compacting && !s->any_hard && !s->share.permille &&
-           !next_to_start(s) && !sy_sched_worker_is_wanted(s);
+    const struct slice *c = &s->slices[job->slice];
+    return sy_policy_n_ready(c->policy) == 1 && !sy_sched_lane_is_wanted(s, job) &&
+           sy_lanes_n_waiting(s->lanes) == 0 && !sy_lanes_draining(s->lanes) && !s->compacting &&
+           !s->any_hard && !c->share.permille && !next_to_start(s, job->slice) &&
+           !sy_sched_worker_is_wanted(s);
 }
 
 static void end_keeping(struct sy_sched *s)
 {
-    bool may = may_keep(s);
     for (struct job *j = s->jobs; j; j = j->next) {
-        if (!j->keeps || (may && !is_blocked(s, j)))
+        if (!j->keeps ||
+            (may_keep(s, j) && !is_blocked(s, j) && j->wanted_slice == j->slice && !j->resized))
             continue;
         j->keeps = false;
         sy_sched_act_job(s, SY_DO_JOB_YIELD, j);
     }
 }
 
-static void give_turns(struct sy_sched *s)
+static void give_turns(struct sy_sched *s, struct slice *c)
 {
     uint64_t id, offset;
-    while (sy_policy_next(s->policy, s->now, &id, &s->policy_wake_ns)) {
+    while (sy_policy_next(c->policy, s->now, &id, &c->policy_wake_ns)) {
         struct job *j = sy_sched_job_by_id(s, id);
         if (sy_lanes_begin(s->lanes, id, &offset) < 0) {
-            (void)sy_policy_undo(s->policy, id);
+            (void)sy_policy_undo(c->policy, id);
+            s->first_slice = (int)(c - s->slices); /* next time it is asked first */
             return; /* at the boundary that the lanes wait for, there is another call */
         }
         j->has_turn = true;
-        j->keeps = may_keep(s);
+        j->keeps = may_keep(s, j);
+        j->resized = false;
         struct sy_sched_action *a = sy_sched_act_job(s, SY_DO_JOB_TURN, j);
         a->ephemeral_offset = offset;
         a->keeps = j->keeps;
@@ -318,6 +354,10 @@ static void prepare_jobs(struct sy_sched *s)
         j->worker = worker;
         s->workers[worker] = WORKER_JOB;
         j->state = JOB_PREPARING;
+        j->slice = j->wanted_slice;
+        if (j->moves || !j->was_prepared)
+            j->team = s->slices[j->slice].team;
+        j->was_prepared = true;
         sy_sched_act_job(s, SY_DO_JOB_PREPARE, j);
     }
 }
@@ -329,33 +369,45 @@ static void compact(struct sy_sched *s)
     for (const struct job *j = s->jobs; j; j = j->next)
         if (j->has_turn)
             return;
+    if (sy_sched_n_started(s) > 0 || s->fetch)
+        return;
     s->compacting = false;
     sy_sched_drop_idle_models(s);
     (void)sy_sched_give_workspaces(s);
     (void)sy_lanes_compact(s->lanes); /* if not, the request is refused with the sizes */
 }
 
+static void step_slice(struct sy_sched *s, int slice)
+{
+    struct slice *c = &s->slices[slice];
+    struct job *starter = next_to_start(s, slice);
+    if (starter && sy_sched_computing_in(c) < 0 && !sy_sched_is_held_elsewhere(s, starter) &&
+        slice_is_still(s, slice))
+        start_job(s, starter); /* S1: it computes until it has started */
+    if (!starter && !c->active)
+        give_turns(s, c);
+}
+
 void sy_sched_step_jobs(struct sy_sched *s)
 {
-    s->policy_wake_ns = 0;
+    for (struct slice *c = s->slices; c < s->slices + s->n_made; c++)
+        c->policy_wake_ns = 0;
+    sy_sched_move_jobs(s);
     sy_sched_step_leaving(s);
     prepare_jobs(s);
     sy_sched_spilled_join_lanes(s);
     sy_sched_let_in(s);
     sy_sched_step_spills(s);
     for (const struct job *j = s->jobs; j; j = j->next)
-        if (j->opportunistic)
+        if (j->opportunistic || s->n_made > 1)
             sy_sched_sync_blocked(s, j);
     end_keeping(s);
     if (s->compacting)
         compact(s);
     if (s->compacting)
         return;
-    struct job *starter = next_to_start(s);
-    if (starter && sy_sched_computing(s) < 0 && sy_sched_training_still(s))
-        start_job(s, starter); /* S1: it computes until it has started */
-    if (!starter && !s->active)
-        give_turns(s);
+    for (int i = 0; i < s->n_made; i++)
+        step_slice(s, (s->first_slice + i) % s->n_made);
     assert(sy_lanes_counts(s->lanes).copied_bytes == 0);
 }
 
@@ -381,6 +433,8 @@ int sy_sched_job_submit(struct sy_sched *s, const struct sy_sched_job *job)
     j->tenant = job->tenant;
     j->priority = job->priority;
     j->opportunistic = job->opportunistic;
+    j->moves = job->moves;
+    j->slice = j->wanted_slice = sy_sched_open_slice(s, job->slice);
     j->worker = -1;
     *at = j;
     sy_sched_step(s);
@@ -432,18 +486,19 @@ static void note_progress(struct sy_sched *s, struct job *j, uint64_t iterations
     uint64_t left = j->total_iterations > iterations_done ? j->total_iterations - iterations_done
                     : j->total_iterations                 ? 1
                                                           : 0;
-    (void)sy_policy_set_left(s->policy, j->id, left);
+    (void)sy_policy_set_left(s->slices[j->slice].policy, j->id, left);
 }
 
-static int join_policy(struct sy_sched *s, struct job *j)
+int sy_sched_join_policy(struct sy_sched *s, struct job *j)
 {
     struct sy_policy_job wants = {.id = j->id,
                                   .lane = sy_lanes_lane_of(s->lanes, j->id),
                                   .tenant = j->tenant,
                                   .priority = j->priority};
+    struct sy_policy *policy = s->slices[j->slice].policy;
     if (j->in_policy)
-        return sy_policy_set_lane(s->policy, j->id, wants.lane);
-    SY_TRY(sy_policy_join(s->policy, &wants, s->now));
+        return sy_policy_set_lane(policy, j->id, wants.lane);
+    SY_TRY(sy_policy_join(policy, &wants, s->now));
     j->in_policy = true;
     return SY_OK;
 }
@@ -457,7 +512,7 @@ int sy_sched_job_started(struct sy_sched *s, int worker, uint64_t id, uint64_t i
     end_turn(s, j);
     j->state = JOB_RUNNING;
     j->in_spill = false;
-    SY_TRY(join_policy(s, j));
+    SY_TRY(sy_sched_join_policy(s, j));
     note_progress(s, j, iterations_done);
     sy_sched_sync_blocked(s, j);
     if (j->stop_wanted)
@@ -480,8 +535,8 @@ int sy_sched_job_turn_over(struct sy_sched *s, int worker, uint64_t id, uint64_t
             j); /* it ended before it saw the epoch: its next turn shall not find it odd */
     j->preempted = j->still = false;
     end_turn(s, j);
-    SY_TRY(
-        sy_policy_done_many(s->policy, id, iterations_done - j->iterations_done, busy_ns, s->now));
+    SY_TRY(sy_policy_done_many(s->slices[j->slice].policy, id, iterations_done - j->iterations_done,
+                               busy_ns, s->now));
     note_progress(s, j, iterations_done);
     sy_sched_step(s);
     return SY_OK;
@@ -505,7 +560,7 @@ void sy_sched_remove_job(struct sy_sched *s, struct job *j)
         at = &(*at)->next;
     *at = j->next;
     if (j->in_policy)
-        (void)sy_policy_leave(s->policy, j->id);
+        (void)sy_policy_leave(s->slices[j->slice].policy, j->id);
     if (j->in_lanes)
         (void)sy_lanes_leave(s->lanes, j->id);
     s->admission_stuck = false;
@@ -565,7 +620,7 @@ void sy_sched_job_lost(struct sy_sched *s, int worker, bool state_intact, bool p
     bool at_work = j->has_turn || j->state == JOB_PREPARING || j->state == JOB_SPILLING ||
                    j->state == JOB_RETURNING;
     if (j->has_turn && j->state == JOB_RUNNING)
-        (void)sy_policy_undo(s->policy, j->id);
+        (void)sy_policy_undo(s->slices[j->slice].policy, j->id);
     end_turn(s, j);
     j->state = JOB_QUEUED;
     j->worker = -1;

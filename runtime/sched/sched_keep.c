@@ -5,8 +5,10 @@
 void sy_sched_stopped_at(struct sy_sched *s, int worker, uint64_t run, int layer,
                          struct sy_duration left)
 {
-    struct request *r = s->active;
-    if (!r || r->run != run || r->worker != worker || !r->interrupted || r->worker_through)
+    struct request *r = NULL;
+    for (struct slice *c = s->slices; c < s->slices + s->n_made && !r; c++)
+        r = c->active && c->active->run == run ? c->active : NULL;
+    if (!r || r->worker != worker || !r->interrupted || r->worker_through)
         return;
     r->next_layer = SY_MAX(layer, 0);
     r->left = left;
@@ -15,31 +17,33 @@ void sy_sched_stopped_at(struct sy_sched *s, int worker, uint64_t run, int layer
 
 void sy_sched_keep_workspace(struct sy_sched *s, struct request *r)
 {
+    struct slice *c = sy_sched_slice_of(s, r);
     if (r->next_layer == 0 || r->kept_bytes > 0)
         return;
-    r->kept_offset = s->lane_offset;
-    r->kept_bytes = s->lane_bytes;
+    r->kept_offset = c->lane_offset;
+    r->kept_bytes = c->lane_bytes;
     r->kept_at = ++s->last_kept;
-    s->lane_bytes = 0;
+    c->lane_bytes = 0;
 }
 
 /* What is left goes by the layers, not by the clock: until it stopped it may have waited for its weights, or for the copy under way. */
 void sy_sched_leave_device(struct sy_sched *s, struct request *r)
 {
     struct sy_duration left = r->next_layer > 0 ? r->left : r->duration;
+    struct slice *c = sy_sched_slice_of(s, r);
     if (r->next_layer > 0 && !r->lost_layer)
-        sy_admission_stopped(s->admission, left, s->now);
+        sy_admission_stopped(c->admission, left, s->now);
     else
-        sy_admission_again(s->admission, left, s->now);
+        sy_admission_again(c->admission, left, s->now);
     sy_sched_keep_workspace(s, r);
 }
 
 /* Whether all that both need has room at once, beside jobs; so a request gives way at no loss. */
 bool sy_sched_would_keep(struct sy_sched *s, const struct request *urgent)
 {
-    const struct workspace *known =
-        sy_sched_find_workspace(s, urgent->model, urgent->batch, urgent->sizes);
-    uint64_t sum = s->lane_bytes + sy_sched_kept_bytes(s) + sy_sched_job_bytes(s);
+    const struct workspace *known = sy_sched_find_workspace(
+        s, urgent->model, urgent->batch, urgent->sizes, sy_sched_slice_of(s, urgent)->team);
+    uint64_t sum = sy_sched_lane_bytes(s) + sy_sched_kept_bytes(s) + sy_sched_job_bytes(s);
     const struct model *m = &s->models[urgent->model];
     for (int g = 0; g < m->n_groups; g++)
         sum += SY_ALIGN_UP(m->pool_bytes[g], SY_POOL_ALIGN);
@@ -49,11 +53,12 @@ bool sy_sched_would_keep(struct sy_sched *s, const struct request *urgent)
 
 void sy_sched_take_up_workspace(struct sy_sched *s, struct request *r)
 {
+    struct slice *c = sy_sched_slice_of(s, r);
     if (r->kept_bytes == 0)
         return;
-    sy_sched_give_workspace_lane(s);
-    s->lane_offset = r->kept_offset;
-    s->lane_bytes = r->kept_bytes;
+    sy_sched_give_workspace_lane(s, c);
+    c->lane_offset = r->kept_offset;
+    c->lane_bytes = r->kept_bytes;
     r->kept_bytes = 0;
 }
 
@@ -72,23 +77,38 @@ static struct request *earlier(struct request *a, struct request *b)
     return !a || b->kept_at < a->kept_at ? b : a;
 }
 
+/* With several slices, the workspace of one where nothing has started makes room, too. */
+static bool give_idle_lane(struct sy_sched *s)
+{
+    for (struct slice *c = s->slices; s->n_made > 1 && c < s->slices + s->n_made; c++) {
+        if (c->lane_bytes == 0 || c->active || c->next || c == s->placing)
+            continue;
+        sy_sched_give_workspace_lane(s, c);
+        return true;
+    }
+    return false;
+}
+
 /* The one that was interrupted first is the least urgent of them. It starts over, which takes all of its time. */
 bool sy_sched_release_workspace(struct sy_sched *s)
 {
-    struct request *first = earlier(NULL, s->next);
+    struct request *first = NULL;
+    for (struct slice *c = s->slices; c < s->slices + s->n_made; c++)
+        first = earlier(first, c->next);
     for (struct request *r = s->waiting; r; r = r->next)
         first = earlier(first, r);
     if (!first)
-        return false;
+        return give_idle_lane(s);
     sy_sched_forget_workspace(s, first);
-    sy_admission_revise(s->admission, first->id, first->duration);
+    sy_admission_revise(sy_sched_slice_of(s, first)->admission, first->id, first->duration);
     return true;
 }
 
 bool sy_sched_give_workspaces(struct sy_sched *s)
 {
-    bool any = s->lane_bytes > 0;
-    sy_sched_give_workspace_lane(s);
+    bool any = sy_sched_lane_bytes(s) > 0;
+    for (struct slice *c = s->slices; c < s->slices + s->n_made; c++)
+        sy_sched_give_workspace_lane(s, c);
     while (sy_sched_release_workspace(s))
         any = true;
     return any;
@@ -96,7 +116,9 @@ bool sy_sched_give_workspaces(struct sy_sched *s)
 
 uint64_t sy_sched_kept_bytes(const struct sy_sched *s)
 {
-    uint64_t sum = s->next ? s->next->kept_bytes : 0;
+    uint64_t sum = 0;
+    for (const struct slice *c = s->slices; c < s->slices + s->n_made; c++)
+        sum += c->next ? c->next->kept_bytes : 0;
     for (const struct request *r = s->waiting; r; r = r->next)
         sum += r->kept_bytes;
     return sum;

@@ -110,6 +110,12 @@ static void leave(struct sy_sched *s, struct job *j)
     sy_sched_sync_blocked(s, j);
 }
 
+void sy_sched_leave_for_team(struct sy_sched *s, struct job *j)
+{
+    leave(s, j);
+    j->in_memory = false;
+}
+
 /* While one is on its way out, or back, those with memory wait: it may be the one that goes. */
 void sy_sched_step_leaving(struct sy_sched *s)
 {

@@ -10,17 +10,21 @@ int sy_sched_n_waiting(const struct sy_sched *s)
 
 int sy_sched_n_started(const struct sy_sched *s)
 {
-    return (s->active != NULL) + (s->next != NULL);
+    int n = 0;
+    for (const struct slice *c = s->slices; c < s->slices + s->n_made; c++)
+        n += (c->active != NULL) + (c->next != NULL);
+    return n;
 }
 
-sy_ns sy_sched_busy_ns(const struct sy_sched *s)
+sy_ns sy_sched_busy_ns(const struct sy_sched *s, int slice)
 {
-    return sy_admission_drained_ns(s->admission, s->now) - s->now;
+    const struct slice *c = &s->slices[sy_sched_open_slice(s, slice)];
+    return sy_admission_drained_ns(c->admission, s->now) - s->now;
 }
 
-int sy_sched_computing(const struct sy_sched *s)
+int sy_sched_computing_in(const struct slice *c)
 {
-    return s->active && s->active->run_sent && !s->active->worker_through ? s->active->worker : -1;
+    return c->active && c->active->run_sent && !c->active->worker_through ? c->active->worker : -1;
 }
 
 const struct sy_pool *sy_sched_pool(const struct sy_sched *s)
@@ -43,32 +47,69 @@ uint64_t sy_sched_n_evicted(const struct sy_sched *s)
     return sy_residency_n_evicted(s->pool_residency);
 }
 
+bool sy_sched_computes(const struct sy_sched *s, int worker)
+{
+    for (const struct slice *c = s->slices; c < s->slices + s->n_made; c++)
+        if (sy_sched_computing_in(c) == worker)
+            return true;
+    return false;
+}
+
+static bool keeps_another_place(const struct sy_sched *s, const struct request *r)
+{
+    for (const struct slice *c = s->slices; c < s->slices + s->n_made; c++)
+        if (c->lane_bytes > 0 && r->kept_offset == c->lane_offset)
+            return false;
+    return r->next_layer > 0;
+}
+
+static bool queue_of_is_valid(const struct sy_sched *s, const struct slice *c)
+{
+    int n = 0;
+    for (const struct request *r = s->waiting; r; r = r->next)
+        n += sy_sched_slice_of(s, r) == c;
+    return sy_admission_is_valid(c->admission) &&
+           sy_admission_n_waiting(c->admission) == n + (c->next != NULL) &&
+           sy_admission_is_busy(c->admission) == (c->active != NULL);
+}
+
 static bool queue_is_valid(const struct sy_sched *s)
 {
     int n = 0;
+    bool valid = true;
     for (const struct request *r = s->waiting; r; r = r->next) {
         if (r->ended || r->pool_pinned || r->image_pinned || r->run_sent ||
-            (r->kept_bytes > 0 &&
-             (r->next_layer == 0 || (s->lane_bytes > 0 && r->kept_offset == s->lane_offset))))
+            (r->kept_bytes > 0 && !keeps_another_place(s, r)))
             return false;
         n++;
     }
-    return n == s->n_waiting && sy_admission_is_valid(s->admission) &&
-           sy_admission_n_waiting(s->admission) == n + (s->next != NULL) &&
-           sy_admission_is_busy(s->admission) == (s->active != NULL);
+    for (const struct slice *c = s->slices; c < s->slices + s->n_made; c++)
+        valid &= queue_of_is_valid(s, c);
+    return valid && n == s->n_waiting;
+}
+
+static bool slice_is_valid(const struct sy_sched *s, const struct slice *c)
+{
+    const struct request *next =
+        c->next; /* through: its worker died, or gave it up, and has other work by now */
+    if (next && (next->run_sent ||
+                 (c->active && !next->worker_through && next->worker == c->active->worker)))
+        return false;
+    if (sy_sched_computing_in(c) >= 0 && !sy_sched_training_still_for(s, c))
+        return false;
+    for (const struct slice *o = s->slices; o < c; o++) /* S12 */
+        if (sy_sched_computing_in(c) >= 0 && sy_sched_computing_in(o) >= 0 &&
+            (sy_sched_computing_in(c) == sy_sched_computing_in(o) ||
+             sy_sched_are_apart(s, c->active->model, o->active->model)))
+            return false;
+    return !c->active || c->active->pool_pinned;
 }
 
 bool sy_sched_is_valid(const struct sy_sched *s)
 {
-    const struct request *next =
-        s->next; /* through: its worker died, or gave it up, and has other work by now */
-    if (next && (next->run_sent ||
-                 (s->active && !next->worker_through && next->worker == s->active->worker)))
-        return false;
-    if (sy_sched_computing(s) >= 0 && !sy_sched_training_still(s))
-        return false;
-    if (s->active && !s->active->pool_pinned)
-        return false;
+    for (const struct slice *c = s->slices; c < s->slices + s->n_made; c++)
+        if (!slice_is_valid(s, c))
+            return false;
     return queue_is_valid(s) && sy_sched_jobs_are_valid(s) &&
            sy_residency_is_valid(s->pool_residency) &&
            (!s->image_residency || sy_residency_is_valid(s->image_residency));
@@ -79,27 +120,29 @@ bool sy_sched_job_view(const struct sy_sched *s, uint64_t id, struct sy_sched_jo
     const struct job *j = sy_sched_job_by_id(s, id);
     if (!j)
         return false;
-    *out = (struct sy_sched_job_view){.worker = j->worker,
-                                      .lane = j->in_lanes ? sy_lanes_lane_of(s->lanes, id) : -1,
-                                      .tenant = j->tenant,
-                                      .priority = j->priority,
-                                      .admitted = j->admitted,
-                                      .has_turn = j->has_turn,
-                                      .suspended = j->suspended,
-                                      .opportunistic = j->opportunistic,
-                                      .spilled = j->in_spill || j->state == JOB_SPILLING,
-                                      .persistent_offset = j->persistent_offset,
-                                      .persistent_bytes = j->persistent_bytes,
-                                      .ephemeral_bytes = j->ephemeral_bytes,
-                                      .used_ns = sy_policy_job_ns(s->policy, id),
-                                      .left_ns = j->in_policy ? sy_policy_left_ns(s->policy, id)
-                                                              : UINT64_MAX};
+    *out = (struct sy_sched_job_view){
+        .worker = j->worker,
+        .lane = j->in_lanes ? sy_lanes_lane_of(s->lanes, id) : -1,
+        .tenant = j->tenant,
+        .priority = j->priority,
+        .admitted = j->admitted,
+        .has_turn = j->has_turn,
+        .suspended = j->suspended,
+        .opportunistic = j->opportunistic,
+        .spilled = j->in_spill || j->state == JOB_SPILLING,
+        .persistent_offset = j->persistent_offset,
+        .persistent_bytes = j->persistent_bytes,
+        .ephemeral_bytes = j->ephemeral_bytes,
+        .slice = j->slice,
+        .team = j->team,
+        .used_ns = sy_policy_job_ns(s->slices[j->slice].policy, id),
+        .left_ns = j->in_policy ? sy_policy_left_ns(s->slices[j->slice].policy, id) : UINT64_MAX};
     return true;
 }
 
 const struct sy_policy *sy_sched_policy(const struct sy_sched *s)
 {
-    return s->policy;
+    return s->slices[0].policy;
 }
 
 const struct sy_lanes *sy_sched_lanes(const struct sy_sched *s)

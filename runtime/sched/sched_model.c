@@ -7,11 +7,11 @@
 #include "runtime/sched/sched_internal.h"
 
 struct workspace *sy_sched_find_workspace(struct sy_sched *s, int model, int64_t batch,
-                                          uint64_t sizes)
+                                          uint64_t sizes, int team)
 {
     for (int i = 0; i < SY_SCHED_WORKSPACES; i++) {
         struct workspace *w = &s->models[model].workspaces[i];
-        if (w->batch == batch && w->sizes == sizes)
+        if (w->batch == batch && w->sizes == sizes && w->team == team)
             return w;
     }
     return NULL;
@@ -21,13 +21,13 @@ struct workspace *sy_sched_find_workspace(struct sy_sched *s, int model, int64_t
 static struct workspace *workspace_for(struct sy_sched *s, const struct sy_sched_prepared *p)
 {
     struct workspace *all = s->models[p->model].workspaces, *oldest = &all[0];
-    struct workspace *known = sy_sched_find_workspace(s, p->model, p->batch, p->sizes);
+    struct workspace *known = sy_sched_find_workspace(s, p->model, p->batch, p->sizes, p->team);
     if (known)
         return known;
     for (int i = 1; i < SY_SCHED_WORKSPACES; i++)
         if (all[i].used < oldest->used)
             oldest = &all[i];
-    *oldest = (struct workspace){.batch = p->batch, .sizes = p->sizes};
+    *oldest = (struct workspace){.batch = p->batch, .sizes = p->sizes, .team = p->team};
     return oldest;
 }
 
@@ -54,7 +54,8 @@ bool sy_sched_is_ready(const struct sy_sched *s, int model, int64_t batch, uint6
 {
     for (int i = 0; i < SY_SCHED_WORKSPACES; i++) {
         const struct workspace *known = &s->models[model].workspaces[i];
-        if (known->batch != batch || known->sizes != sizes)
+        if (known->batch != batch || known->sizes != sizes ||
+            known->team != sy_sched_team_of(s, model))
             continue;
         for (int w = 0; w < s->config.n_workers; w++)
             if ((known->workers >> w & 1) &&
@@ -66,7 +67,8 @@ bool sy_sched_is_ready(const struct sy_sched *s, int model, int64_t batch, uint6
 
 int sy_sched_worker_for(struct sy_sched *s, const struct request *r, bool *ready)
 {
-    const struct workspace *known = sy_sched_find_workspace(s, r->model, r->batch, r->sizes);
+    const struct workspace *known =
+        sy_sched_find_workspace(s, r->model, r->batch, r->sizes, r->team);
     int best = -1, best_rank = -1;
     for (int w = 0; w < s->config.n_workers; w++) {
         int rank = 2 * (known && (known->workers >> w & 1)) + (s->n_preparing[w] == 0);
@@ -233,8 +235,10 @@ uint64_t sy_sched_least_room(const struct sy_sched *s)
 
 static bool in_use(const struct sy_sched *s, int model)
 {
-    return (s->active && s->active->model == model) || (s->next && s->next->model == model) ||
-           (s->fetch && s->fetch->model == model);
+    for (const struct slice *c = s->slices; c < s->slices + s->n_made; c++)
+        if ((c->active && c->active->model == model) || (c->next && c->next->model == model))
+            return true;
+    return s->fetch && s->fetch->model == model;
 }
 
 int sy_sched_model_remove(struct sy_sched *s, int model)

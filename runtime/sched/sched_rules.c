@@ -28,7 +28,7 @@ int sy_sched_job_set_priority(struct sy_sched *s, uint64_t id, int priority)
         return no_job(id);
     j->priority = priority;
     if (j->in_policy)
-        SY_TRY(sy_policy_set_priority(s->policy, id, priority));
+        SY_TRY(sy_policy_set_priority(s->slices[j->slice].policy, id, priority));
     if (j->in_lanes && !j->admitted)
         SY_TRY(sy_lanes_set_rank(s->lanes, id, sy_sched_job_rank(j)));
     sy_sched_step(s);
@@ -38,7 +38,8 @@ int sy_sched_job_set_priority(struct sy_sched *s, uint64_t id, int priority)
 int sy_sched_set_policy(struct sy_sched *s, enum sy_policy_kind kind, int n_parallel,
                         sy_ns max_wait_ns)
 {
-    SY_TRY(sy_policy_set(s->policy, kind, n_parallel, max_wait_ns));
+    for (struct slice *c = s->slices; c < s->slices + s->n_made; c++)
+        SY_TRY(sy_policy_set(c->policy, kind, n_parallel, max_wait_ns));
     sy_sched_step(s);
     return SY_OK;
 }
@@ -46,7 +47,8 @@ int sy_sched_set_policy(struct sy_sched *s, enum sy_policy_kind kind, int n_para
 int sy_sched_set_tenant(struct sy_sched *s, int tenant, unsigned weight, unsigned hard_permille,
                         uint64_t memory_limit_bytes)
 {
-    SY_TRY(sy_policy_set_tenant(s->policy, tenant, weight, hard_permille));
+    for (struct slice *c = s->slices; c < s->slices + s->n_made; c++)
+        SY_TRY(sy_policy_set_tenant(c->policy, tenant, weight, hard_permille));
     SY_TRY(sy_quota_set(&s->quotas, tenant, memory_limit_bytes));
     s->any_hard |= hard_permille > 0;
     sy_sched_step(s);

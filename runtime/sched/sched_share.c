@@ -17,18 +17,18 @@
 #define MOST_GRACE (500 * SY_NS_PER_MS)
 #define LINGERS    SY_NS_PER_S
 
-void sy_sched_share_pass(struct sy_sched *s, sy_ns from, sy_ns to)
+void sy_sched_share_pass(const struct sy_sched *s, struct slice *c, sy_ns from, sy_ns to)
 {
-    struct train_share *share = &s->share;
+    struct train_share *share = &c->share;
     from = SY_MAX(from, share->from_ns);
     int64_t passed = to > from ? (int64_t)(to - from) : 0;
     share->credit_ns += passed / 1000 * (int64_t)share->permille;
-    if (share->permille == 0 || !sy_sched_training_is_ready(s)) {
+    if (share->permille == 0 || !sy_sched_training_is_ready(s, c)) {
         share->credit_ns = SY_MIN(share->credit_ns, 0);
         share->first = false;
         return;
     }
-    if (sy_sched_training_runs(s))
+    if (sy_sched_trains_in(s, c))
         share->credit_ns -= passed;
     share->credit_ns = SY_MIN(SY_MAX(share->credit_ns, -SLICE_NS), MOST_OWED);
     if (share->credit_ns > 0)
@@ -37,43 +37,51 @@ void sy_sched_share_pass(struct sy_sched *s, sy_ns from, sy_ns to)
         share->first = false;
 }
 
-sy_ns sy_sched_share_wake_at(const struct sy_sched *s)
+sy_ns sy_sched_share_wake_at(const struct sy_sched *s, const struct slice *c)
 {
     /* It pays faster than it earns, so this is not too late; at most a slice at a time, since it may not compute all the while. */
-    if (!s->share.first)
+    if (!c->share.first)
         return 0;
     return s->now +
-           (sy_ns)SY_MIN(SY_MAX(s->share.credit_ns + SLICE_NS, (int64_t)SY_NS_PER_MS), SLICE_NS);
+           (sy_ns)SY_MIN(SY_MAX(c->share.credit_ns + SLICE_NS, (int64_t)SY_NS_PER_MS), SLICE_NS);
 }
 
-static void predict_with(struct sy_sched *s, unsigned permille)
+static void predict_with(struct slice *c, unsigned permille)
 {
-    s->share.predicted = permille;
-    (void)sy_admission_set_share(s->admission, permille < 1000 ? 1000 - permille : 1);
+    c->share.predicted = permille;
+    (void)sy_admission_set_share(c->admission, permille < 1000 ? 1000 - permille : 1);
+}
+
+static void follow(const struct sy_sched *s, struct slice *c)
+{
+    struct train_share *share = &c->share;
+    if (share->permille == 0)
+        return;
+    unsigned usable = SY_MIN(share->permille, sy_policy_usable_permille(c->policy));
+    if (usable >= share->predicted)
+        share->used_at_ns = s->now;
+    if (usable > share->predicted) {
+        share->from_ns = SY_MIN(sy_admission_drained_ns(c->admission, s->now), s->now + MOST_GRACE);
+        predict_with(c, usable);
+    } else if (usable < share->predicted && s->now - share->used_at_ns >= LINGERS) {
+        predict_with(c, usable);
+    }
 }
 
 void sy_sched_share_follow(struct sy_sched *s)
 {
-    struct train_share *share = &s->share;
-    if (share->permille == 0)
-        return;
-    unsigned usable = SY_MIN(share->permille, sy_policy_usable_permille(s->policy));
-    if (usable >= share->predicted)
-        share->used_at_ns = s->now;
-    if (usable > share->predicted) {
-        share->from_ns = SY_MIN(sy_admission_drained_ns(s->admission, s->now), s->now + MOST_GRACE);
-        predict_with(s, usable);
-    } else if (usable < share->predicted && s->now - share->used_at_ns >= LINGERS) {
-        predict_with(s, usable);
-    }
+    for (struct slice *c = s->slices; c < s->slices + s->n_made; c++)
+        follow(s, c);
 }
 
 int sy_sched_set_train_share(struct sy_sched *s, unsigned permille)
 {
     if (permille > 1000)
         return sy_error_set(SY_EARG, "training's share %u: 0 to 1000 per mille", permille);
-    s->share = (struct train_share){.permille = permille};
-    predict_with(s, 0);
+    for (struct slice *c = s->slices; c < s->slices + s->n_made; c++) {
+        c->share = (struct train_share){.permille = permille};
+        predict_with(c, 0);
+    }
     sy_sched_step(s);
     return SY_OK;
 }

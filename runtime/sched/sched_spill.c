@@ -133,7 +133,7 @@ int sy_sched_job_returned(struct sy_sched *s, int worker, uint64_t id)
     SY_TRY(find(s, worker, id, JOB_RETURNING, &j));
     j->state = JOB_RUNNING;
     j->in_spill = false;
-    (void)sy_policy_set_lane(s->policy, id, sy_lanes_lane_of(s->lanes, id));
+    (void)sy_sched_join_policy(s, j);
     sy_sched_sync_blocked(s, j);
     sy_sched_step(s);
     return SY_OK;

@@ -5,40 +5,40 @@
 #include "runtime/base/status.h"
 #include "runtime/sched/sched_internal.h"
 
-void sy_sched_give_workspace_lane(struct sy_sched *s)
+void sy_sched_give_workspace_lane(struct sy_sched *s, struct slice *c)
 {
-    if (s->lane_bytes)
-        sy_pool_give(s->pool, s->lane_offset);
-    s->lane_bytes = 0;
+    if (c->lane_bytes)
+        sy_pool_give(s->pool, c->lane_offset);
+    c->lane_bytes = 0;
 }
 
-static int take_lane(struct sy_sched *s, uint64_t bytes)
+static int take_lane(struct sy_sched *s, struct slice *c, uint64_t bytes)
 {
     SY_TRY(sy_residency_make_room(s->pool_residency, bytes));
-    SY_TRY(sy_pool_take(s->pool, bytes, true, &s->lane_offset));
-    s->lane_bytes = bytes;
+    SY_TRY(sy_pool_take(s->pool, bytes, true, &c->lane_offset));
+    c->lane_bytes = bytes;
     return SY_OK;
 }
 
 /* S7: only when nothing has started, or while there is no lane. */
-static int set_lane(struct sy_sched *s, uint64_t bytes)
+static int set_lane(struct sy_sched *s, struct slice *c, uint64_t bytes)
 {
-    sy_sched_give_workspace_lane(s);
+    sy_sched_give_workspace_lane(s, c);
     if (bytes == 0)
         return SY_OK;
-    int status = take_lane(s, bytes);
+    int status = take_lane(s, c, bytes);
     while (status < 0 && sy_sched_release_workspace(s))
-        status = take_lane(s, bytes);
+        status = take_lane(s, c, bytes);
     return status;
 }
 
 /* What a large request needed is not held long after it: the largest of the last runs stays. */
-static int shrink_lane(struct sy_sched *s, const struct request *r)
+static int shrink_lane(struct sy_sched *s, struct slice *c, const struct request *r)
 {
     uint64_t most = r->workspace_bytes;
     for (int i = 0; i < SY_SCHED_RECENT_RUNS; i++)
-        most = SY_MAX(most, s->recent[i]);
-    return s->lane_bytes > most && r->next_layer == 0 && !s->next ? set_lane(s, most) : SY_OK;
+        most = SY_MAX(most, c->recent[i]);
+    return c->lane_bytes > most && r->next_layer == 0 && !c->next ? set_lane(s, c, most) : SY_OK;
 }
 
 static bool lacks_room(int status)
@@ -48,7 +48,7 @@ static bool lacks_room(int status)
 
 /* A larger lane than needed stays, so that sizes that take turns do not move it, unless the model then has to cycle. So do workspaces of
  * interrupted requests. One that cycles begins with its first layer: a group's place may be that of one in front of it. */
-static int place_in_pool(struct sy_sched *s, struct request *r, uint64_t workspace)
+static int place_in_pool(struct sy_sched *s, struct slice *c, struct request *r, uint64_t workspace)
 {
     int status = sy_residency_place(s->pool_residency, r->model, false, r->places);
     while (lacks_room(status) && sy_sched_release_workspace(s))
@@ -56,8 +56,8 @@ static int place_in_pool(struct sy_sched *s, struct request *r, uint64_t workspa
     if (!lacks_room(status))
         return status;
     r->next_layer = 0;
-    if (s->lane_bytes > workspace) {
-        SY_TRY(set_lane(s, workspace));
+    if (c->lane_bytes > workspace) {
+        SY_TRY(set_lane(s, c, workspace));
         status = sy_residency_place(s->pool_residency, r->model, false, r->places);
     }
     if (!lacks_room(status))
@@ -69,7 +69,7 @@ static int place_in_pool(struct sy_sched *s, struct request *r, uint64_t workspa
 static bool fits_whole(const struct sy_sched *s, int model)
 {
     const struct model *m = &s->models[model];
-    uint64_t sum = s->lane_bytes + sy_sched_kept_bytes(s);
+    uint64_t sum = sy_sched_lane_bytes(s) + sy_sched_kept_bytes(s);
     for (int g = 0; g < m->n_groups; g++)
         sum += SY_ALIGN_UP(m->pool_bytes[g], SY_POOL_ALIGN);
     return sum + sy_sched_job_bytes(s) <= sy_pool_capacity_bytes(s->pool);
@@ -125,19 +125,20 @@ static void act_read(struct sy_sched *s, struct request *r, const struct sy_grou
 
 static int place(struct sy_sched *s, struct request *r, bool prefetch, int *n)
 {
+    struct slice *c = s->placing = sy_sched_slice_of(s, r);
     uint64_t workspace = r->workspace_bytes;
-    if (prefetch && (workspace > SY_MAX(s->lane_bytes, r->kept_bytes) || !fits_whole(s, r->model)))
+    if (prefetch && (workspace > SY_MAX(c->lane_bytes, r->kept_bytes) || !fits_whole(s, r->model)))
         return SY_EBUSY;
     if (!prefetch)
         sy_sched_take_up_workspace(s, r);
-    if (!prefetch && workspace > s->lane_bytes)
-        SY_TRY(set_lane(s, workspace));
+    if (!prefetch && workspace > c->lane_bytes)
+        SY_TRY(set_lane(s, c, workspace));
     if (!prefetch)
-        SY_TRY(shrink_lane(s, r));
+        SY_TRY(shrink_lane(s, c, r));
     SY_TRY(place_in_image(s, r));
     *n = s->models[r->model].n_groups;
     int status = prefetch ? sy_residency_place_head(s->pool_residency, r->model, r->places, n)
-                          : place_in_pool(s, r, workspace);
+                          : place_in_pool(s, c, r, workspace);
     r->pool_pinned = status == SY_OK;
     if (prefetch && status == SY_OK && *n == 0)
         status = SY_EBUSY; /* no room for even one group now: nothing is gained by starting */
@@ -156,7 +157,7 @@ int sy_sched_start(struct sy_sched *s, struct request *r, bool prefetch)
         return status;
     }
     note_arrived(r->places, r->pool_arrived, 0, n);
-    bool preempts = !prefetch && sy_sched_hold_training(s, true);
+    bool preempts = !prefetch && sy_sched_hold_training_for(s, r);
     r->run = ++s->last_run;
     r->worker = sy_sched_worker_for(s, r, &ready);
     s->workers[r->worker] = WORKER_REQUEST;
@@ -173,12 +174,13 @@ int sy_sched_start(struct sy_sched *s, struct request *r, bool prefetch)
 /* The groups that a prefetch left out. A request that came between may have made the lane smaller than this one's workspace, or kept it. */
 static int place_tail(struct sy_sched *s, struct request *r)
 {
+    struct slice *c = s->placing = sy_sched_slice_of(s, r);
     uint64_t workspace = r->workspace_bytes;
     sy_sched_take_up_workspace(s, r);
-    if (workspace > s->lane_bytes && s->lane_bytes > 0)
+    if (workspace > c->lane_bytes && c->lane_bytes > 0)
         return SY_EBUSY;
-    if (workspace > s->lane_bytes)
-        SY_TRY(set_lane(s, workspace));
+    if (workspace > c->lane_bytes)
+        SY_TRY(set_lane(s, c, workspace));
     if (r->n_loaded == s->models[r->model].n_groups)
         return SY_OK;
     int status = sy_residency_place(s->pool_residency, r->model, false, r->places);
@@ -270,14 +272,14 @@ static void cancel_fetch(struct sy_sched *s)
 
 void sy_sched_step_fetch(struct sy_sched *s)
 {
-    bool quiet = !s->waiting && !s->active && !s->next && !s->admitting;
+    bool quiet = !s->waiting && sy_sched_n_started(s) == 0 && !s->admitting;
     if (s->fetch && !quiet)
         cancel_fetch(s);
     if (s->fetch || !quiet || !s->config.fetch_heads || sy_sched_idle_worker(s) < 0)
         return;
     struct sy_sched_request wants = {.model = sy_residency_next_fetch(s->pool_residency)};
     struct request *r;
-    if (wants.model < 0 || sy_sched_make_request(&wants, s->models[wants.model].n_groups, &r) < 0)
+    if (wants.model < 0 || sy_sched_make_request(s, &wants, &r) < 0)
         return;
     if (start_fetch(s, r) < 0)
         sy_sched_free_request(r); /* another time */

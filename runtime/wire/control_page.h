@@ -12,6 +12,7 @@
 
 #define SY_CONTROL_PAGE_BYTES 16384u
 #define SY_LONGEST_BYTES      96
+#define SY_PAGE_CORE_WORDS    16 /* of 64 cores each */
 
 enum sy_train_phase { SY_PHASE_NONE = 0, SY_PHASE_GRADIENT = 1, SY_PHASE_UPDATE = 2 };
 
@@ -26,6 +27,11 @@ struct sy_control_page {
     /* After a run the worker looks at its socket for so long before it sleeps; 0: it sleeps at once. Relaxed, before RUN is sent. */
     _Atomic uint32_t poll_us;
     _Atomic uint64_t interrupted_run; /* this run is to stop before its next layer; read relaxed */
+    /* A run's slice was resized: before its next layer its threads move to these cores, a bit each. Version: release, after run and cores; read acquire
+     * between layers. */
+    _Atomic uint32_t cores_version;
+    _Atomic uint64_t confined_run;
+    _Atomic uint64_t cores[SY_PAGE_CORE_WORDS];
 
     /* --- written by the worker -------------------------------------------------------------- */
     _Alignas(64) _Atomic uint64_t

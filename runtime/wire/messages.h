@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SY_WIRE_VERSION      7
+#define SY_WIRE_VERSION      8
 #define SY_MESSAGE_MAX_BYTES (64u * 1024u)
 #define SY_MESSAGE_MAX_FDS   8
 
@@ -36,11 +36,13 @@ struct sy_u64s {
 #define SY_FIELDS_MODEL_REGROUP(F) F(U64, model) F(U64S, group_layers)
 #define SY_FIELDS_MODEL_DROP(F)    F(U64, model)
 /* Builds the program for one batch size and these sizes of the graph's symbols, in their order, if it is not there (bounded: the least
- * recently used is dropped). No sizes: the usual ones, here and in all that follow. took_ns: to make it; 0 where it was there. */
-#define SY_FIELDS_PREPARE(F) F(U64, model) F(U64, batch) F(U64S, sizes)
+ * recently used is dropped). No sizes: the usual ones, here and in all that follow. took_ns: to make it; 0 where it was there. team, here and in all that
+ * follow: computed by so many threads (0: one for each core of WELCOME), on `cores` (none: those of WELCOME), which may be fewer. */
+#define SY_FIELDS_PREPARE(F) F(U64, model) F(U64, batch) F(U64, team) F(U64S, sizes) F(U64S, cores)
 #define SY_FIELDS_PREPARED(F) \
     F(U64, model)             \
     F(U64, batch)             \
+    F(U64, team)              \
     F(U64S, sizes) F(I64, status) F(STR, error) F(U64, workspace_bytes) F(U64, took_ns)
 /* Groups first_group .. first_group + n - 1 of the run's model: where each lies in the pool, whether it is there already (1), stays in the image where computing reads it (2) or comes (0), after
  * which group's computation it may be written (0: at once, else that group + 1), where it lies in the image (discrete device), and its arrival word's index.
@@ -63,11 +65,12 @@ enum sy_load_resident { SY_LOAD_COMES = 0, SY_LOAD_RESIDENT = 1, SY_LOAD_DIRECT 
 /* Compute: layer after layer, each group behind its arrival (on a unified device the arrival word of the group's place in the pool; on a
  * discrete one the copy, which waits for the arrival word of the image). Tensors are places (tensor_at.h) in the graph's order; workspace is a pool offset.
  * parts: as many runs one after the other, each with its own tensors (inputs and outputs list them part by part); 1 where groups cycle, or first_layer is not 0.
+ * workspace_bytes: room for the workspace; a program that needs more does not run.
  * first_layer: what the layers in front of it computed is in the workspace and the outputs (a run that was interrupted; its groups do not cycle). */
 /* clang-format off */
 #define SY_FIELDS_RUN(F) \
-    F(U64, run) F(U64, model) F(U64, batch) F(U64, workspace_offset) F(U64, first_layer) F(U64, parts) \
-    F(U64S, sizes) F(U64S, inputs) F(U64S, outputs)
+    F(U64, run) F(U64, model) F(U64, batch) F(U64, workspace_offset) F(U64, workspace_bytes) \
+    F(U64, first_layer) F(U64, parts) F(U64, team) F(U64S, sizes) F(U64S, inputs) F(U64S, outputs) F(U64S, cores)
 /* clang-format on */
 /* A run that was LOADed and will not RUN: RUN_DONE as soon as its groups are there. */
 #define SY_FIELDS_FETCH(F) F(U64, run)
@@ -83,8 +86,8 @@ enum sy_load_resident { SY_LOAD_COMES = 0, SY_LOAD_RESIDENT = 1, SY_LOAD_DIRECT 
     F(U64, first_layer_ns)    \
     F(U64, end_ns)            \
     F(U64, wait_ns) F(U64, read_bytes) F(U64, n_arrived) F(U64, next_layer) F(U64S, spans)
-/* Reads the job (JSON text) and its model and says what it needs; keeps it ready. */
-#define SY_FIELDS_JOB_PREPARE(F) F(U64, job) F(STR, text)
+/* Reads the job (JSON text) and its model and says what it needs; keeps it ready. The job keeps its team until it ends or leaves. */
+#define SY_FIELDS_JOB_PREPARE(F) F(U64, job) F(STR, text) F(U64, team) F(U64S, cores)
 #define SY_FIELDS_JOB_PREPARED(F) \
     F(U64, job)                   \
     F(I64, status)                \
@@ -97,8 +100,8 @@ enum sy_load_resident { SY_LOAD_COMES = 0, SY_LOAD_RESIDENT = 1, SY_LOAD_DIRECT 
     F(U64, persistent_offset) F(U64, ephemeral_offset) F(U64, in_memory) F(U64, spilled)
 #define SY_FIELDS_JOB_STARTED(F) F(U64, job) F(U64, step)
 /* The job may compute, with an iteration's memory at this offset, until it is between two iterations and the control page's turn_keeps is
- * 0; it then answers. busy_ns: what it computed in this turn. */
-#define SY_FIELDS_JOB_TURN(F)      F(U64, job) F(U64, ephemeral_offset)
+ * 0; it then answers. busy_ns: what it computed in this turn. cores: where its team computes from now on. */
+#define SY_FIELDS_JOB_TURN(F)      F(U64, job) F(U64, ephemeral_offset) F(U64S, cores)
 #define SY_FIELDS_JOB_TURN_OVER(F) F(U64, job) F(U64, step) F(U64, busy_ns)
 /* What lasts of the job goes from the pool to the file that came with JOB_START; the worker answers. status < 0: it could not, and all is as it was. And
  * back, to this offset. */

@@ -70,6 +70,10 @@ void world_lose_worker(struct world *w, int worker)
     for (int m = 0; m < N_MODELS; m++)
         for (int b = 0; b <= MAX_BATCH; b++)
             w->ready[worker][m][b][0] = w->everywhere[m][b];
+    memset(w->teams[worker], 0, sizeof w->teams[worker]);
+    for (int m = 0; m < N_MODELS; m++)
+        for (int b = 0; b <= MAX_BATCH; b++)
+            w->teams[worker][m][b][0] = w->everywhere[m][b];
     for (int i = 0; i < w->n_prepares;) {
         if (w->prepares[i].worker == worker)
             w->prepares[i] = w->prepares[--w->n_prepares];
@@ -147,9 +151,11 @@ static bool answer_prepare(struct world *w)
         .model = w->prepares[i].model,
         .batch = w->prepares[i].batch,
         .sizes = w->prepares[i].sizes,
+        .team = w->prepares[i].team,
         .workspace_bytes = world_workspace_bytes(w->prepares[i].batch, w->prepares[i].sizes)};
     w->prepares[i] = w->prepares[--w->n_prepares];
     w->ready[p.worker][p.model][p.batch][p.sizes] = true;
+    w->teams[p.worker][p.model][p.batch][p.sizes] |= 1ull << p.team;
     w->n_prepared++;
     sy_sched_workspace(w->s, &p);
     world_settle(w);
@@ -223,7 +229,7 @@ void world_all_prepared(struct world *w, int model, int64_t batch)
                                   .batch = batch,
                                   .workspace_bytes = world_workspace_bytes(batch, 0)};
     for (int i = 0; i < N_WORKERS; i++)
-        w->ready[i][model][batch][0] = true;
+        w->ready[i][model][batch][0] = w->teams[i][model][batch][0] |= 1;
     w->everywhere[model][batch] = true;
     sy_sched_workspace(w->s, &p);
 }
@@ -253,6 +259,8 @@ void world_submit_job(struct world *w)
                                .tenant = (int)world_pick(w, 3),
                                .priority = (int)world_pick(w, 3),
                                .opportunistic = w->mixed && world_pick(w, 2)};
+    job.moves = w->moves[id] = !job.opportunistic && id % 2;
+    job.slice = (int)(id % (uint64_t)sy_sched_n_slices(w->s));
     w->opportunistic[id] = job.opportunistic;
     w->persistent[id] = w->job_mib ? w->job_mib * MIB : (1 + world_pick(w, 20)) * MIB;
     w->ephemeral[id] = w->job_mib ? w->job_mib * MIB / 2 : (1 + world_pick(w, 15)) * MIB;
@@ -277,7 +285,7 @@ void world_make(struct world *w, bool unified, uint64_t pool_mib, uint64_t seed)
     w->unified = unified;
     w->pool_bytes = pool_mib * MIB;
     w->next_request = 1;
-    w->check_fifo = true;
+    w->check_fifo = w->check_spills = true;
     assert_int_equal(sy_sched_create(&config, &w->s), SY_OK);
     for (int m = 0; m < N_MODELS; m++) {
         for (uint64_t g = 0; g < world_model_groups[m]; g++)

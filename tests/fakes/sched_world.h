@@ -41,6 +41,13 @@ struct world {
     enum worker_doing workers[N_WORKERS];
     uint64_t run_of[N_WORKERS], job_of[N_WORKERS], request_of[N_WORKERS];
     int deaths[MAX_IDS];
+    int slice_of[N_WORKERS], model_of[N_WORKERS]; /* of what it runs, or trains */
+    uint64_t workspace_at[N_WORKERS], workspace_bytes[N_WORKERS];
+    uint64_t teams[N_WORKERS][N_MODELS][MAX_BATCH + 1][MAX_SIZES]; /* bits: prepared for */
+    bool apart[N_MODELS][N_MODELS], job_apart[MAX_IDS][N_MODELS];
+    bool moves[MAX_IDS]; /* jobs that leave for another team */
+    int most_at_once, n_left_for_team;
+    uint64_t log;                           /* a hash of all actions, in their order */
     bool held[N_WORKERS], still[N_WORKERS]; /* the epoch is odd; training has seen it */
     bool keeps[N_WORKERS];                  /* the turn, over iterations */
     uint64_t iterations[MAX_IDS];           /* of each job */
@@ -76,6 +83,7 @@ struct world {
         int worker, model;
         int64_t batch;
         uint64_t sizes;
+        int team;
     } prepares[256];
     int n_prepares, n_prepared;
     bool everywhere[N_MODELS][MAX_BATCH + 1]; /* workers prepare it whenever they start */
@@ -84,7 +92,7 @@ struct world {
     bool loaded_without_run[N_WORKERS];
     int refused_job_status;
     uint64_t next_request, next_job, jobs_refused;
-    bool check_fifo;
+    bool check_fifo, check_spills;
     int n_runs, n_loads, n_preempts, n_resumes;
     uint64_t random;
 };
@@ -99,6 +107,7 @@ uint64_t world_pick(struct world *w, uint64_t n); /* random: 0 .. n - 1 */
 void world_settle(struct world *w);
 bool world_trains(const struct world *w); /* some job computes */
 int world_n_running(const struct world *w);
+int world_n_at_once(const struct world *w); /* requests and jobs that compute now */
 
 /* Events, each with what follows. */
 void world_request(struct world *w, int model, int64_t batch); /* of the usual sizes */

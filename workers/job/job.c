@@ -42,6 +42,7 @@ static const struct key keys[] = {
     {"", "seed", KIND_COUNT, 0, AT(seed), 0, HUGE_COUNT, 0},
     {"", "class", KIND_TEXT, 0, SIZE_MAX, 0, 0, 0},            /* the runtime's */
     {"", "tenant", KIND_TEXT, 0, SIZE_MAX, 0, 0, 0},           /* the runtime's */
+    {"", "slice", KIND_TEXT, 0, SIZE_MAX, 0, 0, 0},            /* the runtime's */
     {"", "priority", KIND_COUNT, 0, SIZE_MAX, -1000, 1000, 0}, /* the runtime's */
     {"optimizer", "kind", KIND_TEXT, 0, SIZE_MAX, 0, 0, 0},
     {"optimizer", "learning_rate", KIND_NUMBER, 1, AT(options.learning_rate), 0, 1e6, 0},
@@ -173,7 +174,8 @@ static uint64_t hash_of(const json_t *root)
                              "max_steps", "evaluate_every_steps",
                              "snapshot",  "name",
                              "recompute", "tenant",
-                             "priority",  "class"};
+                             "priority",  "class",
+                             "slice"};
     for (size_t i = 0; i < SY_ARRAY_LEN(outside); i++)
         json_object_del(copy, outside[i]);
     sy_job_data_drop_test(json_object_get(copy, "data"));

@@ -64,16 +64,6 @@ static int map_memory(struct sy_worker *w, const struct sy_msg_welcome *welcome,
     return SY_OK;
 }
 
-static int set_cores(struct sy_worker *w, const struct sy_u64s *list)
-{
-    int cores[1024];
-    if (list->n < 1 || list->n > SY_ARRAY_LEN(cores))
-        return sy_error_set(SY_EPROTO, "WELCOME with %zu cores", list->n);
-    for (size_t i = 0; i < list->n; i++)
-        cores[i] = (int)list->v[i];
-    return w->engine->set_threads(cores, (int)list->n);
-}
-
 /* The engine's part of the device: it computes there from now on. */
 static int attach_engine(struct sy_worker *w)
 {
@@ -99,7 +89,9 @@ static int open_device(struct sy_worker *w, const struct sy_msg_welcome *welcome
     w->board = (struct sy_link_board *)&w->arrivals[SY_ARRIVAL_WORDS];
     sy_transfer_set_board(w->transfer, w->board, w->index);
     SY_TRY(attach_engine(w));
-    return sy_worker_models_create(w->engine, SY_MODELS_PROGRAM_BYTES, &w->models);
+    SY_TRY(sy_worker_models_create(w->engine, SY_MODELS_PROGRAM_BYTES, &w->models));
+    sy_worker_models_set_team(w->models, w->home.team);
+    return SY_OK;
 }
 
 static int choose_engine(struct sy_worker *w, const struct sy_msg_welcome *welcome)
@@ -141,7 +133,7 @@ static int start(struct sy_worker *w)
     if (status == SY_OK)
         status = confine(w, &welcome.welcome); /* before it has threads */
     if (status == SY_OK)
-        status = set_cores(w, &welcome.welcome.cores);
+        status = sy_worker_set_home(w, &welcome.welcome.cores);
     if (status == SY_OK)
         status = open_device(w, &welcome.welcome, fds[3]);
     sy_message_finish(&welcome);
@@ -159,12 +151,16 @@ static int start(struct sy_worker *w)
 static int prepare(struct sy_worker *w, const struct sy_msg_prepare *msg, bool keep)
 {
     struct sy_worker_program of;
-    int status = sy_worker_models_program(w->models, msg->model, msg->batch, msg->sizes.v,
+    struct sy_worker_cores before = w->cores; /* a job's turn may be under way */
+    int status = sy_worker_use(w, msg->team, &msg->cores);
+    if (status == SY_OK)
+        status = sy_worker_models_program(w->models, msg->model, msg->batch, msg->sizes.v,
                                           msg->sizes.n, keep, &of);
     struct sy_message answer = {.id = SY_MSG_PREPARED};
     answer.prepared = (struct sy_msg_prepared){
         .model = msg->model,
         .batch = msg->batch,
+        .team = msg->team,
         .sizes = msg->sizes,
         .status = status,
         .error = status < 0 ? (char *)sy_error_text() : "",
@@ -172,7 +168,8 @@ static int prepare(struct sy_worker *w, const struct sy_msg_prepare *msg, bool k
         .took_ns = status < 0 ? 0 : of.took_ns,
     };
     sy_worker_beat(w);
-    return sy_worker_send(w, &answer);
+    SY_TRY(sy_worker_send(w, &answer));
+    return sy_worker_use_again(w, &before);
 }
 
 /* file: the package's, which may lie elsewhere by now; taken over. */

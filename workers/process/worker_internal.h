@@ -14,6 +14,14 @@
 #include "workers/train/spill.h"
 #include "workers/train/train_run.h"
 
+#define SY_WORKER_MAX_CORES 1024
+
+/* Threads that compute, and the cores that they take turns on. */
+struct sy_worker_cores {
+    int team, n;
+    int list[SY_WORKER_MAX_CORES];
+};
+
 struct sy_worker {
     int fd, index;
     struct sy_post post; /* messages, both ways */
@@ -28,6 +36,8 @@ struct sy_worker {
     struct sy_event *run_done; /* engines that only enqueue: the end of a run */
     const struct sy_engine_ops *engine;
     const struct sy_trainer_ops *trainer;
+    struct sy_worker_cores home, cores; /* of WELCOME; where the team is now */
+    uint32_t cores_version;             /* of the page's, the last one seen */
     struct sy_transfer *transfer;
     struct sy_worker_models *models;
 
@@ -43,6 +53,7 @@ struct sy_worker {
     uint64_t job_id;
     bool job_started, has_turn,
         winding_up;         /* winding_up: stopped without an evaluation, so it needs no turn */
+    uint64_t job_team;      /* threads that it is computed by */
     int spill_file;         /* of the job, -1: none */
     struct sy_spill *spill; /* of a job that was spilled, or may be */
     struct sy_link_board *board;
@@ -52,6 +63,14 @@ struct sy_worker {
     sy_ns turn_busy_ns;       /* computed in this turn */
     uint32_t announced_epoch; /* the odd epoch that JOB_PAUSED was sent for */
 };
+
+/* workers/process/worker_cores.c: where, and by how many threads, it computes. */
+int sy_worker_set_home(struct sy_worker *worker, const struct sy_u64s *cores); /* EPROTO, EARG */
+/* As messages say it: team 0, no cores: those of home. EPROTO, EARG. */
+int sy_worker_use(struct sy_worker *worker, uint64_t team, const struct sy_u64s *cores);
+int sy_worker_use_again(struct sy_worker *worker, const struct sy_worker_cores *cores);
+/* The run that is on moves to the cores that the page says, if it says some. Cheap when not. */
+void sy_worker_follow_page(struct sy_worker *worker);
 
 void sy_worker_beat(void *worker);
 /* Beats; ECANCELED if the run that is on is interrupted. */

@@ -41,7 +41,10 @@ static int prepare(struct sy_worker *w, const struct sy_msg_job_prepare *msg,
 int sy_worker_job_prepare(struct sy_worker *w, const struct sy_msg_job_prepare *msg)
 {
     struct sy_train_needs needs = {0};
-    int status = prepare(w, msg, &needs);
+    int status = sy_worker_use(w, msg->team, &msg->cores);
+    w->job_team = msg->team;
+    if (status == SY_OK)
+        status = prepare(w, msg, &needs);
     struct sy_message answer = {.id = SY_MSG_JOB_PREPARED};
     answer.job_prepared = (struct sy_msg_job_prepared){
         .job = msg->job,
@@ -198,6 +201,7 @@ int sy_worker_job_turn(struct sy_worker *w, const struct sy_msg_job_turn *msg)
         needs.ephemeral_bytes > size - msg->ephemeral_offset)
         return sy_error_set(SY_EPROTO, "JOB_TURN of job %llu out of turn, or outside the pool",
                             (unsigned long long)msg->job);
+    SY_TRY(sy_worker_use(w, w->job_team, &msg->cores));
     sy_train_run_set_ephemeral(w->job, view(w, msg->ephemeral_offset));
     w->has_turn = true;
     w->turn_busy_ns = 0;

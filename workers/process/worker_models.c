@@ -33,6 +33,7 @@ struct cached_program {
     struct sy_graph *bound; /* NULL: of the usual sizes, the package's */
     uint64_t batch;
     struct sy_sizes sizes; /* where it is bound */
+    int team;
     bool keep;
     uint64_t bytes; /* of host memory, as far as this thread took it */
     uint64_t last_use;
@@ -46,6 +47,7 @@ struct entry {
 struct sy_worker_models {
     const struct sy_engine_ops *engine;
     uint64_t n_uses, n_dropped, max_bytes;
+    int team;
     struct entry entries[SY_MAX_MODELS];
 };
 
@@ -59,6 +61,11 @@ int sy_worker_models_create(const struct sy_engine_ops *engine, uint64_t program
     m->max_bytes = program_bytes;
     *out = m;
     return SY_OK;
+}
+
+void sy_worker_models_set_team(struct sy_worker_models *m, int team)
+{
+    m->team = team;
 }
 
 void sy_worker_models_destroy(struct sy_worker_models *m)
@@ -195,10 +202,10 @@ static int read_sizes(const struct sy_package *package, const uint64_t *sizes, s
     return SY_OK;
 }
 
-static bool is_for(const struct cached_program *slot, uint64_t batch, const struct sy_sizes *sizes,
-                   bool usual)
+static bool is_for(const struct cached_program *slot, uint64_t batch, int team,
+                   const struct sy_sizes *sizes, bool usual)
 {
-    return slot->program && slot->batch == batch && !slot->bound == usual &&
+    return slot->program && slot->batch == batch && slot->team == team && !slot->bound == usual &&
            (usual || memcmp(&slot->sizes, sizes, sizeof *sizes) == 0);
 }
 
@@ -337,7 +344,7 @@ int sy_worker_models_program(struct sy_worker_models *m, uint64_t id, uint64_t b
                              struct sy_worker_program *out)
 {
     struct entry *entry;
-    struct cached_program made = {.batch = batch}, *slot = NULL;
+    struct cached_program made = {.batch = batch, .team = m->team}, *slot = NULL;
     bool usual;
     sy_ns took_ns = 0;
     SY_TRY(find_entry(m, id, &entry));
@@ -346,7 +353,7 @@ int sy_worker_models_program(struct sy_worker_models *m, uint64_t id, uint64_t b
                             MAX_BATCH);
     SY_TRY(read_sizes(entry->model.package, sizes, n_sizes, &made.sizes, &usual));
     for (int i = 0; i < N_SLOTS && !slot; i++)
-        if (is_for(&entry->programs[i], batch, &made.sizes, usual))
+        if (is_for(&entry->programs[i], batch, m->team, &made.sizes, usual))
             slot = &entry->programs[i];
     if (!slot) {
         SY_TRY(make_program(m, entry->model.package, &made, usual, &took_ns));

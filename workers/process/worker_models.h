@@ -34,6 +34,8 @@ struct sy_worker_models;
 /* program_bytes: SY_MODELS_PROGRAM_BYTES; less in tests. One program may be there whatever it takes. */
 int sy_worker_models_create(const struct sy_engine_ops *engine, uint64_t program_bytes,
                             struct sy_worker_models **out);
+/* What is prepared and found from now on is for a team of so many threads. */
+void sy_worker_models_set_team(struct sy_worker_models *models, int team);
 void sy_worker_models_destroy(struct sy_worker_models *models);
 
 /* fd: the package's file, taken over, also on failure; `path` is for error texts. EARG: id taken or out of range, or cuts that do not ascend from 0. */

@@ -221,7 +221,8 @@ static struct sy_u64s collect_spans(struct sy_worker *w, uint64_t *spans, int n_
 
 static bool is_interrupted(void *worker)
 {
-    const struct sy_worker *w = worker;
+    struct sy_worker *w = worker;
+    sy_worker_follow_page(w);
     return atomic_load_explicit(&w->page->interrupted_run, memory_order_relaxed) == w->run;
 }
 
@@ -313,9 +314,11 @@ static int execute(struct sy_worker *w, const struct sy_msg_run *msg, struct sy_
     struct sy_worker_program of;
     SY_TRY(sy_worker_models_find(w->models, msg->model, &model));
     SY_TRY(check_run(w, msg, model));
+    SY_TRY(sy_worker_use(w, msg->team, &msg->cores));
     SY_TRY(sy_worker_models_program(w->models, msg->model, msg->batch, msg->sizes.v, msg->sizes.n,
                                     false, &of));
     uint64_t workspace = w->engine->program_workspace_bytes(of.program);
+    SY_TRY(check_range("workspace in its room", 0, workspace, msg->workspace_bytes));
     SY_TRY(check_range("workspace", msg->workspace_offset, workspace, sy_pool_size(w->pool)));
     struct sy_infer_run run = {
         .engine = w->engine,

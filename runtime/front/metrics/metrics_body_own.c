@@ -48,6 +48,22 @@ static void write_device_time(struct sy_exposition *e, const struct sy_core_metr
     sy_exposition_seconds(e, core->idle_ns);
 }
 
+static void write_slices(struct sy_exposition *e, const struct sy_core_metrics *core)
+{
+    sy_exposition_family(e, SY_METRIC_GAUGE, "switchyard_slice_cores",
+                         "Cores of each slice of the device's compute.");
+    for (int i = 0; i < core->n_slices; i++) {
+        label(e, "slice", core->slices[i].name);
+        sy_exposition_count(e, (uint64_t)core->slices[i].n_cores);
+    }
+    sy_exposition_family(e, SY_METRIC_COUNTER, "switchyard_slice_busy_seconds",
+                         "Time that something computed in the slice.");
+    for (int i = 0; i < core->n_slices; i++) {
+        label(e, "slice", core->slices[i].name);
+        sy_exposition_seconds(e, core->slices[i].used_ns);
+    }
+}
+
 static void write_rooms(struct sy_exposition *e, const struct sy_core_metrics *core)
 {
     const struct {
@@ -291,6 +307,7 @@ void sy_metrics_body_own(struct sy_exposition *e, const struct sy_metrics_input 
         gauge(e, "switchyard_draining", "1: the server stops and takes no new requests.",
               in->core->is_draining);
         write_device_time(e, in->core);
+        write_slices(e, in->core);
         write_rooms(e, in->core);
         write_workers(e, in->core);
         write_requests(e, in->core);

@@ -61,6 +61,12 @@ export function showWorkers(tick) {
   }
 }
 
+// One slice of all cores is none: nothing is shown.
+export function showSlices(tick) {
+  const slices = tick.slices.length > 1 ? tick.slices : [];
+  for (const slice of slices) showNumber(`Slice ${slice.name} (cores ${slice.cores})`, slice.computes ?? 'idle');
+}
+
 export function showHead(tick) {
   const { device, account, rules } = tick;
   const link = device.unified || device.emulated ? '' : ` · link ${device.link_gbps.toFixed(1)} GB/s`;

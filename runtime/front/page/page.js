@@ -4,7 +4,7 @@ import { drawTimeline, readColours, setUpTimeline, showShares, showTimeline } fr
 import { clearJobs, showJobs } from './jobs.js';
 import { forgetAll, server, take } from './known.js';
 import { clearModels, setUpModels, showModels } from './models.js';
-import { clearWorkers, setUpPolicy, showHead, showNumbers, showWorkers } from './numbers.js';
+import { clearWorkers, setUpPolicy, showHead, showNumbers, showSlices, showWorkers } from './numbers.js';
 import { clearPool, setUpMap, showPool } from './pool.js';
 import { setUpToken } from './send.js';
 import { byId, el, setText } from './words.js';
@@ -13,7 +13,7 @@ import { byId, el, setText } from './words.js';
 
 function onTick(tick) {
   take(tick);
-  for (const show of [showHead, showShares, showPool, showModels, showNumbers, showJobs, showWorkers, showTimeline]) show(tick);
+  for (const show of [showHead, showShares, showPool, showModels, showNumbers, showSlices, showJobs, showWorkers, showTimeline]) show(tick);
 }
 
 function startAnew() {

@@ -487,6 +487,12 @@ static int do_tenant(const struct sy_rpc_request *request, json_t *params)
     return answer(request, json_object());
 }
 
+static int do_slices(const struct sy_rpc_request *request, json_t *params)
+{
+    SY_TRY(handlers_of(request)->slices_set(core_of(request), params));
+    return answer(request, json_object());
+}
+
 static int do_train_stop(const struct sy_rpc_request *request, json_t *params)
 {
     struct later *later = NULL;
@@ -562,6 +568,7 @@ static const struct {
     {"job_resume", do_job_resume},
     {"job_priority", do_job_priority},
     {"policy", do_policy},
+    {"slices", do_slices},
     {"tenant", do_tenant},
     {"trace", do_trace},
     {"drain", do_drain},

@@ -1,0 +1,310 @@
+#!/usr/bin/env python3
+"""Computing at the same time, measured: build/bench/corun.json.
+
+    python3 bench/corun.py BUILD [--seconds S]
+
+One server on two cores. Beside each other: training in a slice of one core and a model in another. Taking turns: the same two on both cores, training's share one half.
+All rates of a row are of one run of this script, alternating. What is simulated: nothing; sizes beyond two cores were not measured.
+"""
+import argparse
+import http.client
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+
+MODELS = ["mnist_cnn", "fashion_mlp", "fashion_resnet18", "mobilenet_v2"]
+BYTES = {"FP32": 4, "INT64": 8, "INT32": 4, "BOOL": 1, "UINT8": 1, "INT8": 1}
+CONFIG = 'parameters { key: "class" value { string_value: "0" } }\n'
+
+
+def wait_for(what, seconds=60):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        value = what()
+        if value:
+            return value
+        time.sleep(0.02)
+    raise SystemExit(f"corun: waited {seconds} s in vain")
+
+
+class Server:
+    def __init__(self, build, folder):
+        self.build, self.folder, self.port = build, folder, 18311
+        self.socket = os.path.join(folder, "s")
+        self.log = open(os.path.join(folder, "log"), "wb")
+        self.process = subprocess.Popen(
+            [f"{build}/switchyard", "serve", "--models", f"{folder}/models", "--socket", self.socket, "--http", f"127.0.0.1:{self.port}", "--grpc", "127.0.0.1:18312",
+             "--metrics", "127.0.0.1:18313", "--workers", "11"], stdout=self.log, stderr=self.log)
+        wait_for(lambda: b"\nready" in open(self.log.name, "rb").read() or b"ready\n" in open(self.log.name, "rb").read(), 240)
+
+    def run(self, *words):
+        done = subprocess.run([f"{self.build}/switchyard", words[0], "--socket", f"unix:{self.socket}", *words[1:]], capture_output=True, text=True, timeout=60, check=False)
+        if done.returncode:
+            raise SystemExit(f"corun: {' '.join(words)}: {done.stderr}")
+        return done.stdout
+
+    def status(self):
+        return json.loads(self.run("status", "--json"))
+
+    def job(self, number):
+        return next(j for j in self.status()["jobs"] if j["job"] == number)
+
+    def train(self, name, batch, tenant="default", model="mnist_cnn"):
+        path = os.path.join(self.folder, f"{name}.json")
+        job = {"name": name, "model": f"{self.folder}/models/{model}/1/model.onnx", "optimizer": {"kind": "sgd", "learning_rate": 0.01}, "tenant": tenant,
+               "data": {"kind": "synthetic", "samples": 2048}, "snapshot": {"folder": f"{self.folder}/snapshots"}, "batch": batch, "epochs": 100000}
+        with open(path, "w", encoding="utf-8") as text:
+            json.dump(job, text)
+        number = int(self.run("train", path).split()[1])
+        wait_for(lambda: self.job(number)["step"] > 2)
+        return number
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(60)
+
+
+class Client:
+    """One request after the other, on a connection of its own."""
+
+    def __init__(self, server, model):
+        self.path = f"/v2/models/{model}/infer"
+        self.link = http.client.HTTPConnection("127.0.0.1", server.port)
+        self.link.request("GET", f"/v2/models/{model}")
+        inputs, body = [], b""
+        for tensor in json.loads(self.link.getresponse().read())["inputs"]:
+            shape = [max(int(d), 1) for d in tensor["shape"]]
+            n = BYTES[tensor["datatype"]]
+            for d in shape:
+                n *= d
+            inputs.append({"name": tensor["name"], "shape": shape, "datatype": tensor["datatype"], "parameters": {"binary_data_size": n}})
+            body += bytes(n)
+        head = json.dumps({"inputs": inputs, "parameters": {"binary_data_output": True}}).encode()
+        self.body, self.headers = head + body, {"Inference-Header-Content-Length": str(len(head))}
+
+    def once(self):
+        start = time.monotonic()
+        self.link.request("POST", self.path, self.body, self.headers)
+        answer = self.link.getresponse()
+        answer.read()
+        if answer.status != 200:
+            raise SystemExit(f"corun: {self.path}: {answer.status}")
+        return time.monotonic() - start
+
+    def loop(self, seconds, out):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            out.append(self.once())
+
+
+def beside(server, job, models, seconds):
+    """Steps a second of the job, and the times of each model's requests, at the same time."""
+    times = {m: [] for m in models}
+    clients = [Client(server, m) for m in models]
+    for c in clients:
+        c.once()
+    threads = [threading.Thread(target=c.loop, args=(seconds, times[m])) for c, m in zip(clients, models)]
+    first, start = server.job(job)["step"] if job else 0, time.monotonic()
+    for t in threads:
+        t.start()
+    if not threads:
+        time.sleep(seconds)
+    for t in threads:
+        t.join()
+    steps = server.job(job)["step"] - first if job else 0
+    return steps / (time.monotonic() - start), times
+
+
+def p99(times):
+    return sorted(times)[min(len(times) - 1, len(times) * 99 // 100)]
+
+
+def median(values):
+    return sorted(values)[len(values) // 2]
+
+
+def cut(server, job, *words):
+    server.run("slices", *words)
+    want = 2 if words[0] == "--none" else 1
+    wait_for(lambda: (lambda j: j["threads"] == want and j["state"] in ("training", "paused", "waiting", "suspended"))(server.job(job)))
+
+
+def measure_pairs(server, job, seconds):
+    told = {"apart": {}, "turns": {}, "alone": {}, "whole": {}}
+    for _ in range(3):
+        cut(server, job, "train=@0", "serve=@1", "--for-jobs", "train", "--for-models", "serve", "--bound", "0")
+        told["apart"].setdefault(None, []).append(beside(server, job, [], seconds))
+        for m in MODELS:
+            told["apart"].setdefault(m, []).append(beside(server, job, [m], seconds))
+        server.run("jobs", "pause", str(job))
+        for m in MODELS:
+            told["alone"].setdefault(m, []).append(beside(server, None, [m], seconds))
+        server.run("jobs", "resume", str(job))
+        cut(server, job, "--none")
+        server.run("policy", "--train-share", "0.5")
+        told["whole"].setdefault(None, []).append(beside(server, job, [], seconds))
+        for m in MODELS:
+            told["turns"].setdefault(m, []).append(beside(server, job, [m], seconds))
+        server.run("jobs", "pause", str(job))
+        for m in MODELS:
+            told["whole"].setdefault(m, []).append(beside(server, None, [m], seconds))
+        server.run("jobs", "resume", str(job))
+        server.run("policy", "--train-share", "0")
+    return told
+
+
+def rows_of_pairs(told, seconds):
+    def steps(way, m):
+        return median([run[0] for run in told[way][m]])
+
+    def requests(way, m):
+        return median([len(run[1][m]) for run in told[way][m]]) / seconds
+
+    confined = [steps("apart", m) for m in [None, *MODELS]]
+    gains, ratios, detail = {}, {}, {}
+    for m in MODELS:
+        sums = [steps(way, m) / steps("whole", None) + requests(way, m) / requests("whole", m) for way in ("apart", "turns")]
+        gains[m] = sums[0] / sums[1]
+        both = [sum((run[1][m] for run in told[way][m]), []) for way in ("apart", "alone")]
+        ratios[m] = (p99(both[0]) / p99(both[1]), len(both[0]), p99(both[1]) * 1e3)
+        detail[m] = {"steps_per_s": {"slices": steps("apart", m), "turns": steps("turns", m)}, "requests_per_s": {"slices": requests("apart", m), "turns": requests("turns", m)}}
+    best, worst = max(gains, key=gains.get), min(gains, key=gains.get)
+    most = max(ratios, key=lambda m: ratios[m][0])
+    rows = [
+        {"what": "run time of a confined job, any neighbour: spread", "value": max(confined) / min(confined) - 1, "op": "<=", "bar": 0.09, "n": 3 * len(confined),
+         "baseline": f"the job alone in its slice: {steps('apart', None):.1f} steps/s"},
+        {"what": "throughput of the best co-run of (training, small model) / taking turns", "value": gains[best], "op": ">=", "bar": 1.2, "n": 3, "baseline": f"turns on both cores; {best}"},
+        {"what": "throughput of the worst such co-run / taking turns", "value": gains[worst], "op": ">=", "bar": 0.98, "n": 3, "baseline": f"turns on both cores; {worst}"},
+        {"what": "p99 of an interactive model beside a co-running job / alone on the same slice, worst of four", "value": ratios[most][0], "op": "<=", "bar": 1.10, "n": ratios[most][1],
+         "baseline": f"{most} alone: {ratios[most][2]:.2f} ms"},
+    ]
+    return rows, {"gains": gains, "p99": ratios, "rates": detail}
+
+
+def row_of_prediction(server, job, seconds):
+    """Models 0 and 1 in the job's slice, 2 and 3 in the other: ten pairs of one beside another, each measured alone first."""
+    cut(server, job, "train=@0", "serve=@1", "--for-jobs", "train", "--for-models", "serve", "--bound", "100")
+    for m in MODELS[:2]:
+        server.run("slices", "--model", m, "--to", "train")
+    server.run("jobs", "pause", str(job))
+    for m in MODELS:
+        client = Client(server, m)
+        for _ in range(24):
+            client.once()
+    for a in MODELS[:2]:
+        for b in MODELS[2:]:
+            beside(server, None, [a, b], seconds)
+    server.run("jobs", "resume", str(job))
+    for m in MODELS[2:]:
+        beside(server, job, [m], seconds)
+    pairs = [p for p in server.status()["pairs"] if p["n"] >= 4]
+    error = sum(p["error"] for p in pairs) / len(pairs) if pairs else None
+    first = sum(abs(p["first_predicted"] - p["slowdown"]) / p["slowdown"] for p in pairs) / max(len(pairs), 1)
+    row = {"what": "prediction error over at least 10 pairs (each run predicted before it was observed)", "value": error if len(pairs) >= 10 else None, "op": "<=", "bar": 0.05,
+           "n": len(pairs), "baseline": f"before a pair's first run: {100 * first:.1f} %"}
+    if len(pairs) < 10:
+        row["why"] = f"{len(pairs)} pairs were observed"
+    return row, pairs
+
+
+def jain(values):
+    return sum(values) ** 2 / (len(values) * sum(v * v for v in values))
+
+
+def rows_of_fairness(server, seconds):
+    """Tenants of long and of short iterations, by turns, under 'weighted'."""
+    rows, numbers = [], []
+    server.run("slices", "--none")
+    server.run("policy", "weighted")
+    for n in (2, 4, 8):
+        while len(numbers) < n:
+            k = len(numbers)
+            numbers.append(server.train(f"t{k}", 512 if k % 2 else 32, f"tenant{k}", "fashion_mlp"))
+        used = []
+        for _ in range(2):
+            used.append({t["tenant"]: t["used_ns"] for t in server.status()["rules"]["tenants"]})
+            if len(used) == 1:
+                time.sleep(seconds * n)
+        had = [used[1][f"tenant{k}"] - used[0][f"tenant{k}"] for k in range(n)]
+        rows.append({"what": f"fairness of {n} tenants by compute time (Jain)", "value": jain(had), "op": ">=", "bar": 0.99, "n": n,
+                     "baseline": f"equal shares; least and most {100 * min(had) / sum(had):.1f} and {100 * max(had) / sum(had):.1f} %"})
+    return rows
+
+
+def mask_of(pid):
+    with open(f"/proc/{pid}/status", encoding="ascii") as text:
+        return next(line.split()[1] for line in text if line.startswith("Cpus_allowed_list"))
+
+
+def row_of_resize(server, job, seconds):
+    """The serving slice moves between the two cores while a model computes; until the worker's thread is allowed on the other core only."""
+    cut(server, job, "train=@0", "serve=@1", "--for-jobs", "train", "--for-models", "serve", "--bound", "0")
+    server.run("jobs", "pause", str(job))
+    waits, runs, stop = [], [], []
+    client = Client(server, "mobilenet_v2")
+
+    def load():
+        while not stop:
+            runs.append(client.once())
+    thread = threading.Thread(target=load)
+    thread.start()
+    time.sleep(seconds)
+    pids = [w["pid"] for w in server.status()["workers"] if w["job"] == 0]
+    here = next((p for p in pids if server.status() and mask_of(p) == "1"), None)
+    for k in range(10):
+        to = k % 2
+        server.run("slices", f"serve=@{to}", f"train=@{1 - to}", "--for-jobs", "train", "--for-models", "serve")
+        start = time.monotonic()
+        while here and all(mask_of(p) != str(to) for p in pids) and time.monotonic() - start < 5:
+            time.sleep(0.0002)
+        waits.append(time.monotonic() - start)
+        time.sleep(0.3)
+    stop.append(True)
+    thread.join()
+    server.run("jobs", "resume", str(job))
+    return {"what": "resize of a slice: until the running model is on its new core / its whole run (a layer is a part of that)", "value": max(waits) / median(runs), "op": "<=", "bar": 1.0,
+            "n": len(waits), "baseline": f"a run: {1e3 * median(runs):.2f} ms; waits up to {1e3 * max(waits):.2f} ms, one layer's effect is not told apart from outside"}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build")
+    parser.add_argument("--seconds", type=float, default=1.5, help="of each measurement")
+    options = parser.parse_args()
+    if len(os.sched_getaffinity(0)) != 2:
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
+    folder = tempfile.mkdtemp(prefix="corun")
+    subprocess.run([f"{options.build}/make-models", "--out", f"{folder}/models", *MODELS], check=True, stdout=subprocess.DEVNULL)
+    for m in MODELS:
+        with open(f"{folder}/models/{m}/config.pbtxt", "w", encoding="ascii") as text:
+            text.write(CONFIG)
+    os.makedirs(f"{folder}/snapshots")
+    server = Server(options.build, folder)
+    try:
+        job = server.train("job", 64)
+        told = measure_pairs(server, job, options.seconds)
+        rows, detail = rows_of_pairs(told, options.seconds)
+        row, detail["pairs"] = row_of_prediction(server, job, options.seconds)
+        rows.append(row)
+        rows.append(row_of_resize(server, job, options.seconds))
+        server.run("jobs", "cancel", str(job))
+        rows += rows_of_fairness(server, options.seconds)
+    finally:
+        server.stop()
+        with open("/proc/cpuinfo", encoding="utf-8") as text:
+            cpu = next((line.split(":")[1].strip() for line in text if line.startswith("model name")), "?")
+        shutil.rmtree(folder, ignore_errors=True)
+    os.makedirs(f"{options.build}/bench", exist_ok=True)
+    with open(f"{options.build}/bench/corun.json", "w", encoding="utf-8") as text:
+        json.dump({"rows": rows, "cores": 2, "cpu": cpu, "simulated": "nothing", "detail": detail}, text, indent=1)
+    for r in rows:
+        print(f"{r['what']}: {r['value']} {r['op']} {r['bar']} (n = {r['n']}; {r['baseline']})")
+
+
+if __name__ == "__main__":
+    main()

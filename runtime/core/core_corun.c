@@ -1,0 +1,214 @@
+/* What may compute side by side: models that promise something (class 0, or a deadline of their own) are measured alone first, then beside their neighbours;
+ * pairs in which they would be slower than the bound take turns, and are tried again later.
+ *
+ *   runs alone (the others stand still for ALONE of them) ──> runs beside b, measured ──slower than the bound──> apart from b ──RETRY, doubling──> beside b again */
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/log.h"
+#include "runtime/core/core_internal.h"
+
+#define ALONE       8 /* runs, the first of which finds caches cold and counts less and less */
+#define BEFORE      4 /* observations of a pair, before it is judged */
+#define RETRY_NS    (30 * SY_NS_PER_S)
+#define MOST_RETRY  (64 * RETRY_NS)
+#define FIRST_JOB   256
+#define N_JOB_IDS   256
+#define USUAL_BOUND 1.10
+
+_Static_assert(FIRST_JOB == SY_MAX_MODELS && FIRST_JOB + N_JOB_IDS == SY_INTERFERENCE_TASKS, "ids");
+
+void sy_core_corun_start(struct sy_core *core)
+{
+    sy_interference_start(&core->corun.slow);
+    core->corun.bound = USUAL_BOUND;
+}
+
+static int id_of_job(const struct sy_core_job *j)
+{
+    return FIRST_JOB + (int)(j->id % N_JOB_IDS);
+}
+
+static bool promises(const struct sy_core_model *m)
+{
+    return m->used && m->state == SY_MODEL_READY &&
+           ((m->ref.defaults.has_class && m->ref.defaults.class_ == 0) ||
+            m->ref.defaults.deadline_ns > 0);
+}
+
+/* ---- who takes turns with whom ------------------------------------------------------------------- */
+
+static void set_apart(struct sy_core *core, int model, int other, bool apart)
+{
+    if (other < FIRST_JOB) {
+        (void)sy_sched_set_apart(core->sched, model, other, apart);
+        return;
+    }
+    for (const struct sy_core_job *j = core->jobs; j; j = j->next)
+        if (id_of_job(j) == other)
+            (void)sy_sched_job_set_apart(core->sched, j->id, model, apart);
+}
+
+/* Of `model`, which promises something, beside `other`. */
+static bool should_be_apart(const struct sy_core *core, int model, int other, sy_ns now)
+{
+    const struct sy_core_model *m = &core->models[model];
+    const struct sy_interference_pair *pair = sy_interference_find(&core->corun.slow, model, other);
+    if (core->n_slices == 1 || core->corun.bound <= 0 || !promises(m))
+        return false;
+    if (m->corun.n_alone < ALONE)
+        return true;
+    if (pair && pair->n < BEFORE)
+        return false;
+    return sy_interference_predict(&core->corun.slow, model, other) > core->corun.bound &&
+           now < m->corun.retry_at_ns[other];
+}
+
+/* One that is too slow and not told apart yet is from now on. */
+static void judge(struct sy_core *core, int model, int other, const char *name, sy_ns now)
+{
+    struct sy_core_model *m = &core->models[model];
+    const struct sy_interference_pair *pair = sy_interference_find(&core->corun.slow, model, other);
+    double slow = sy_interference_predict(&core->corun.slow, model, other);
+    if (promises(m) && m->corun.n_alone >= ALONE && slow > core->corun.bound &&
+        core->corun.bound > 0 && now >= m->corun.retry_at_ns[other] &&
+        (!pair || pair->n % BEFORE == 0)) {
+        sy_ns wait = m->corun.wait_ns[other];
+        wait = wait ? SY_MIN(2 * wait, MOST_RETRY) : RETRY_NS;
+        m->corun.wait_ns[other] = wait;
+        m->corun.retry_at_ns[other] = now + wait;
+        sy_log_info("slices", "event=apart model=%s beside=%s slowdown=%.3f bound=%.3f for_s=%.0f",
+                    m->name, name, slow, core->corun.bound, (double)wait / 1e9);
+    }
+    bool apart = should_be_apart(core, model, other, now) ||
+                 (other < FIRST_JOB && should_be_apart(core, other, model, now));
+    if (apart != m->corun.apart[other])
+        set_apart(core, model, other, apart);
+    m->corun.apart[other] = apart;
+    if (other < FIRST_JOB)
+        core->models[other].corun.apart[model] = apart;
+}
+
+static bool is_settled(const struct sy_core *core, int model)
+{
+    return core->models[model].used && core->models[model].state == SY_MODEL_READY &&
+           !core->models[model].leaving;
+}
+
+void sy_core_corun_judge(struct sy_core *core, int model)
+{
+    sy_ns now = sy_clock_now();
+    if (!is_settled(core, model) || core->models[model].corun.retry_at_ns == NULL)
+        return;
+    for (int other = 0; other < (int)SY_MAX_MODELS; other++)
+        if (other != model && is_settled(core, other) && core->models[other].corun.retry_at_ns)
+            judge(core, model, other, core->models[other].name, now);
+    for (const struct sy_core_job *j = core->jobs; j; j = j->next)
+        if (j->state != SY_JOB_ENDED && j->state != SY_JOB_FAILED)
+            judge(core, model, id_of_job(j), j->name, now);
+}
+
+void sy_core_corun_judge_all(struct sy_core *core)
+{
+    for (int i = 0; i < (int)SY_MAX_MODELS; i++)
+        sy_core_corun_judge(core, i);
+}
+
+/* ---- measuring ---------------------------------------------------------------------------------- */
+
+/* Who computes in another slice than `slice`: -1 nobody, -2 several. */
+static int neighbour(const struct sy_core *core, int slice)
+{
+    int found = -1;
+    for (const struct sy_core_request *r = core->requests; r; r = r->next)
+        if (r->run && r->slice != slice && r->report.worker >= 0 &&
+            sy_sched_computes(core->sched, r->report.worker))
+            found = found == -1 ? r->model : -2;
+    for (const struct sy_core_job *j = core->jobs; j; j = j->next)
+        if (j->since_ns)
+            found = found == -1 ? id_of_job(j) : -2;
+    return found;
+}
+
+void sy_core_corun_begins(struct sy_core *core, struct sy_core_request *r)
+{
+    r->beside = neighbour(core, r->slice);
+}
+
+/* Of runs that moved nothing, each beside one and the same neighbour from its beginning to its end. */
+void sy_core_corun_ends(struct sy_core *core, const struct sy_core_request *r, sy_ns took)
+{
+    struct sy_core_model *m = &core->models[r->model];
+    int beside = neighbour(core, r->slice);
+    if (core->n_slices == 1 || r->guess.moves || r->guess.ns == 0 || took == 0 ||
+        !m->corun.retry_at_ns)
+        return;
+    double scale = (double)took / (double)r->guess.ns;
+    if (beside == -1 && r->beside == -1) {
+        m->corun.n_alone++;
+        m->corun.alone += (scale - m->corun.alone) / SY_MIN(m->corun.n_alone, (unsigned)ALONE);
+    } else if (beside >= 0 && beside == r->beside && m->corun.n_alone >= ALONE) {
+        sy_interference_observe(&core->corun.slow, r->model, beside, scale / m->corun.alone);
+    }
+    sy_core_corun_judge(core, r->model);
+}
+
+/* Its slice has other cores, or it is another model: what it takes alone is not known. */
+void sy_core_corun_anew(struct sy_core *core, int model)
+{
+    struct sy_core_model *m = &core->models[model];
+    if (!m->corun.retry_at_ns)
+        m->corun.retry_at_ns = calloc(2 * SY_INTERFERENCE_TASKS, sizeof(sy_ns));
+    if (!m->corun.apart)
+        m->corun.apart = calloc(SY_INTERFERENCE_TASKS, sizeof(bool));
+    if (!m->corun.retry_at_ns || !m->corun.apart) {
+        sy_core_corun_leave(core, model);
+        sy_log_warn("slices", "event=not_measured model=%s why=\"no memory\"", m->name);
+        return;
+    }
+    memset(m->corun.retry_at_ns, 0, 2 * SY_INTERFERENCE_TASKS * sizeof(sy_ns));
+    m->corun.wait_ns = m->corun.retry_at_ns + SY_INTERFERENCE_TASKS;
+    m->corun.n_alone = 0;
+    m->corun.alone = 0;
+    sy_interference_forget(&core->corun.slow, model);
+}
+
+void sy_core_corun_leave(struct sy_core *core, int model)
+{
+    struct sy_core_model *m = &core->models[model];
+    free(m->corun.retry_at_ns);
+    free(m->corun.apart);
+    memset(&m->corun, 0, sizeof m->corun);
+    sy_interference_forget(&core->corun.slow, model);
+}
+
+/* ---- looking ------------------------------------------------------------------------------------ */
+
+static const char *name_of(const struct sy_core *core, int task)
+{
+    if (task < FIRST_JOB)
+        return core->models[task].used ? core->models[task].name : "?";
+    const struct sy_core_job *found = NULL;
+    for (const struct sy_core_job *j = core->jobs; j; j = j->next)
+        if (id_of_job(j) == task)
+            found = j;
+    return found ? found->name : "?";
+}
+
+json_t *sy_core_corun_json(const struct sy_core *core)
+{
+    json_t *list = json_array();
+    for (int k = 0; k < SY_INTERFERENCE_PAIRS; k++) {
+        const struct sy_interference_pair *p = &core->corun.slow.pairs[k];
+        if (p->n == 0)
+            continue;
+        const bool *apart = p->a < FIRST_JOB ? core->models[p->a].corun.apart : NULL;
+        json_array_append_new(
+            list, json_pack("{s:s, s:s, s:i, s:f, s:f, s:f, s:b}", "task", name_of(core, p->a),
+                            "beside", name_of(core, p->b), "n", (int)p->n, "slowdown", p->slowdown,
+                            "first_predicted", p->predicted, "error", p->next_error, "takes_turns",
+                            (int)(apart && apart[p->b])));
+    }
+    return list;
+}

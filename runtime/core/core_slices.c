@@ -1,0 +1,391 @@
+/* Slices of the device's compute: which cores each has, and which models and jobs belong to it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/log.h"
+#include "runtime/base/printable.h"
+#include "runtime/core/core_internal.h"
+
+void sy_core_slices_start(struct sy_core *core)
+{
+    struct sy_core_slice *all = &core->slices[0];
+    snprintf(all->name, sizeof all->name, "all");
+    all->n_cores = core->n_cores;
+    memcpy(all->cores, core->cores, core->n_cores * sizeof *core->cores);
+    core->n_slices = 1;
+}
+
+/* Of one that is gone, whose last requests end: those of the first. */
+static const struct sy_core_slice *slice_at(const struct sy_core *core, int slice)
+{
+    return &core->slices[slice < core->n_slices ? slice : 0];
+}
+
+bool sy_core_slices_whole(const struct sy_core *core, int slice)
+{
+    return slice_at(core, slice)->n_cores == core->n_cores;
+}
+
+struct sy_u64s sy_core_slice_cores(struct sy_core *core, int slice)
+{
+    struct sy_core_slice *c = &core->slices[slice < core->n_slices ? slice : 0];
+    return sy_core_slices_whole(core, slice) ? (struct sy_u64s){0}
+                                             : (struct sy_u64s){c->n_cores, c->cores};
+}
+
+const char *sy_core_slice_name(const struct sy_core *core, int slice)
+{
+    return slice_at(core, slice)->name;
+}
+
+static int find(const struct sy_core *core, const char *name)
+{
+    for (int i = 0; i < core->n_slices; i++)
+        if (strcmp(core->slices[i].name, name) == 0)
+            return i;
+    return -1;
+}
+
+static int no_slice(const struct sy_core *core, const char *name)
+{
+    char list[300] = "";
+    for (int i = 0; i < core->n_slices; i++)
+        snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", i ? ", " : "",
+                 core->slices[i].name);
+    return sy_error_set(SY_ENOTFOUND, "there is no slice '%.60s'; there are: %s", name, list);
+}
+
+int sy_core_slice_check(const struct sy_core *core, const char *name)
+{
+    return !name || !*name || find(core, name) >= 0 ? SY_OK : no_slice(core, name);
+}
+
+/* ---- who belongs where -------------------------------------------------------------------------- */
+
+static int wanted(const struct sy_core *core, const char *own, const char *usual)
+{
+    int slice = find(core, own);
+    if (slice < 0)
+        slice = find(core, usual);
+    return SY_MAX(slice, 0);
+}
+
+int sy_core_slice_of_job(const struct sy_core *core, const struct sy_core_job *j)
+{
+    return wanted(core, j->slice, core->for_jobs);
+}
+
+void sy_core_slices_place_model(struct sy_core *core, int model)
+{
+    const struct sy_core_model *m = &core->models[model];
+    if (*m->slice && find(core, m->slice) < 0)
+        sy_log_warn("slices", "event=no_such_slice model=%s slice=%s uses=%s", m->name, m->slice,
+                    core->slices[wanted(core, m->slice, core->for_models)].name);
+    (void)sy_sched_model_set_slice(core->sched, model, wanted(core, m->slice, core->for_models));
+    sy_core_corun_anew(core, model);
+    sy_core_corun_judge(core, model);
+}
+
+static void place_all(struct sy_core *core)
+{
+    for (int i = 0; i < (int)SY_MAX_MODELS; i++)
+        if (core->models[i].used && !core->models[i].leaving)
+            sy_core_slices_place_model(core, i);
+    for (struct sy_core_job *j = core->jobs; j; j = j->next)
+        (void)sy_sched_job_set_slice(core->sched, j->id, sy_core_slice_of_job(core, j));
+}
+
+/* ---- what computes now follows its slice ------------------------------------------------------- */
+
+static void confine_run(struct sy_core *core, const struct sy_core_request *r)
+{
+    struct sy_control_page *page = sy_supervisor_page(core->supervisor, r->report.worker);
+    const struct sy_core_slice *c = slice_at(core, r->slice);
+    uint64_t words[SY_PAGE_CORE_WORDS] = {0};
+    for (size_t i = 0; i < c->n_cores; i++)
+        words[c->cores[i] / 64] |= 1ull << (c->cores[i] % 64);
+    for (unsigned i = 0; i < SY_PAGE_CORE_WORDS; i++)
+        atomic_store_explicit(&page->cores[i], words[i], memory_order_relaxed);
+    atomic_store_explicit(&page->confined_run, r->run, memory_order_relaxed);
+    atomic_fetch_add_explicit(&page->cores_version, 1, memory_order_release);
+}
+
+static void confine_runs(struct sy_core *core)
+{
+    for (const struct sy_core_request *r = core->requests; r; r = r->next)
+        if (r->run && r->report.run_ns && r->report.worker >= 0 &&
+            sy_sched_computes(core->sched, r->report.worker))
+            confine_run(core, r);
+}
+
+/* ---- setting ------------------------------------------------------------------------------------ */
+
+struct wishes {
+    struct sy_slice_wish of[SY_SCHED_MAX_SLICES];
+    uint64_t listed[SY_SCHED_MAX_SLICES][SY_CORE_MAX_CORES];
+    int owner[SY_CORE_MAX_CORES];
+};
+
+static int read_name(const json_t *entry, char *out)
+{
+    const char *name = json_string_value(json_object_get(entry, "name"));
+    if (!name || !*name || strlen(name) >= SY_SLICE_NAME || name[sy_printable_length(name)])
+        return sy_error_set(SY_EARG, "slice '%.60s': a name of 1 to %d bytes of UTF-8",
+                            name ? name : "", SY_SLICE_NAME - 1);
+    snprintf(out, SY_SLICE_NAME, "%s", name);
+    return SY_OK;
+}
+
+static int read_amount(const json_t *value, const char *name, const char *key, double most,
+                       double unit, unsigned *out)
+{
+    double amount = json_number_value(value) * unit;
+    if (!json_is_number(value) || !(amount >= 1 && amount <= most))
+        return sy_error_set(SY_EARG, "slice '%s': %s: a number from %g to %g", name, key, 1 / unit,
+                            most / unit);
+    *out = (unsigned)(amount + 0.5);
+    return SY_OK;
+}
+
+/* {"name": ..., and one of "cores": 2 or "0-1", "share": 0.5, "weight": 3}. */
+static int read_wish(const json_t *entry, struct sy_slice_wish *w, uint64_t *listed)
+{
+    const json_t *cores = json_object_get(entry, "cores"), *share = json_object_get(entry, "share"),
+                 *weight = json_object_get(entry, "weight");
+    *w = (struct sy_slice_wish){.listed = listed};
+    SY_TRY(read_name(entry, w->name));
+    if (!!cores + !!share + !!weight != 1)
+        return sy_error_set(SY_EARG,
+                            "slice '%s': one of \"cores\" (2, or \"0-1\"), \"share\" (0.5) and "
+                            "\"weight\" (3) is expected",
+                            w->name);
+    if (json_is_string(cores)) {
+        w->by = SY_SLICE_BY_LIST;
+        return sy_slice_parse_cores(json_string_value(cores), listed, SY_CORE_MAX_CORES,
+                                    &w->n_listed);
+    }
+    w->by = cores ? SY_SLICE_BY_COUNT : share ? SY_SLICE_BY_SHARE : SY_SLICE_BY_WEIGHT;
+    if (cores)
+        return read_amount(cores, w->name, "cores", SY_CORE_MAX_CORES, 1, &w->amount);
+    return share ? read_amount(share, w->name, "share", 1000, 1000, &w->amount)
+                 : read_amount(weight, w->name, "weight", 1000000, 1, &w->amount);
+}
+
+static int check_device(const struct sy_core *core, size_t n)
+{
+    if (n > 1 && strcmp(core->spec.kind, "cuda") == 0)
+        return sy_error_set(SY_EUNSUPPORTED,
+                            "slices of a GPU's compute are not there: slices are sets of cores, on "
+                            "the devices host and emulated");
+    return SY_OK;
+}
+
+static void take_cores(struct sy_core *core, const struct wishes *w, int n)
+{
+    for (int i = 0; i < n; i++) {
+        struct sy_core_slice *c = &core->slices[i];
+        snprintf(c->name, sizeof c->name, "%s", w->of[i].name);
+        c->n_cores = 0;
+        for (size_t k = 0; k < core->n_cores; k++)
+            if (w->owner[k] == i)
+                c->cores[c->n_cores++] = core->cores[k];
+    }
+    core->n_slices = n;
+}
+
+static void say(const struct sy_core *core)
+{
+    char text[256];
+    for (int i = 0; i < core->n_slices; i++)
+        sy_log_info(
+            "slices", "event=slice name=%s cores=%s", core->slices[i].name,
+            sy_slice_cores_text(core->slices[i].cores, core->slices[i].n_cores, text, sizeof text));
+}
+
+static int set_list(struct sy_core *core, const json_t *list)
+{
+    static struct wishes w; /* one thread; too large for a stack */
+    size_t n = json_array_size(list), i;
+    json_t *entry;
+    if (!json_is_array(list) || n > SY_SCHED_MAX_SLICES)
+        return sy_error_set(SY_EARG, "slices: a list of 0 to %d", SY_SCHED_MAX_SLICES);
+    SY_TRY(check_device(core, n));
+    json_array_foreach(list, i, entry) SY_TRY(read_wish(entry, &w.of[i], w.listed[i]));
+    if (n > 0)
+        SY_TRY(sy_slice_plan(w.of, (int)n, core->cores, core->n_cores, w.owner));
+    SY_TRY(sy_sched_set_slices(core->sched, n ? (int)n : 1));
+    if (n > 0)
+        take_cores(core, &w, (int)n);
+    else
+        sy_core_slices_start(core);
+    for (int k = 0; k < SY_SCHED_MAX_SLICES; k++)
+        sy_sched_slice_resized(core->sched, k,
+                               sy_core_slices_whole(core, k) ? 0 : (int)slice_at(core, k)->n_cores);
+    say(core);
+    return SY_OK;
+}
+
+/* Before anything changes: a slice that is there, or is about to be. "": the first. */
+static int check_usual(const struct sy_core *core, const json_t *list, const json_t *name)
+{
+    const char *wanted = json_string_value(name);
+    size_t i;
+    json_t *entry;
+    if (!name || (wanted && !*wanted))
+        return SY_OK;
+    if (!wanted || strlen(wanted) >= SY_SLICE_NAME)
+        return sy_error_set(SY_EARG, "for_jobs, for_models: a slice's name");
+    json_array_foreach(list, i, entry)
+    {
+        const char *is = json_string_value(json_object_get(entry, "name"));
+        if (is && strcmp(is, wanted) == 0)
+            return SY_OK;
+    }
+    return json_array_size(list)
+               ? sy_error_set(SY_ENOTFOUND, "there is no slice '%s' in the list", wanted)
+               : sy_core_slice_check(core, wanted);
+}
+
+static void set_usual(const json_t *name, char *to)
+{
+    if (name)
+        snprintf(to, SY_SLICE_NAME, "%s", json_string_value(name));
+}
+
+/* {"model": NAME, "slice": S}: all its versions. */
+static int move_model(struct sy_core *core, const char *name, const char *slice)
+{
+    bool any = false;
+    SY_TRY(sy_core_slice_check(core, slice));
+    for (int i = 0; i < (int)SY_MAX_MODELS; i++) {
+        struct sy_core_model *m = &core->models[i];
+        if (!sy_core_model_is_named(m, name, 0))
+            continue;
+        any = true;
+        snprintf(m->slice, sizeof m->slice, "%s", slice);
+        sy_core_slices_place_model(core, i);
+    }
+    return any ? SY_OK : sy_error_set(SY_ENOTFOUND, "there is no model '%.100s'", name);
+}
+
+static int move(struct sy_core *core, const json_t *params)
+{
+    const char *model = json_string_value(json_object_get(params, "model"));
+    const char *slice = json_string_value(json_object_get(params, "slice"));
+    const json_t *job = json_object_get(params, "job");
+    if (!model && !job)
+        return slice
+                   ? sy_error_set(SY_EARG, "slice '%.60s': of which \"model\", or \"job\"?", slice)
+                   : SY_OK;
+    if (!slice || !*slice)
+        return sy_error_set(SY_EARG, "the parameter \"slice\" is missing: where to");
+    if (model)
+        return move_model(core, model, slice);
+    if (!json_is_integer(job) || json_integer_value(job) < 1)
+        return sy_error_set(SY_EARG, "the parameter \"job\": its number");
+    return sy_core_job_move(core, (uint64_t)json_integer_value(job), slice);
+}
+
+static int check_bound(const json_t *bound)
+{
+    double value = json_number_value(bound);
+    if (bound && (!json_is_number(bound) || !(value == 0 || (value >= 1 && value <= 100))))
+        return sy_error_set(SY_EARG, "bound: 0 (nothing takes turns), or 1 to 100");
+    return SY_OK;
+}
+
+static int set(struct sy_core *core, json_t *params)
+{
+    static const char *const known[] = {"slices", "for_jobs", "for_models", "model",
+                                        "job",    "slice",    "bound",      NULL};
+    const json_t *list = json_object_get(params, "slices");
+    const json_t *bound = json_object_get(params, "bound");
+    SY_TRY(sy_core_check_keys(params, known));
+    SY_TRY(check_usual(core, list, json_object_get(params, "for_jobs")));
+    SY_TRY(check_usual(core, list, json_object_get(params, "for_models")));
+    SY_TRY(check_bound(bound));
+    sy_core_tick(core);
+    if (list)
+        SY_TRY(set_list(core, list));
+    set_usual(json_object_get(params, "for_jobs"), core->for_jobs);
+    set_usual(json_object_get(params, "for_models"), core->for_models);
+    if (bound)
+        core->corun.bound = json_number_value(bound);
+    if (bound || list || json_object_get(params, "for_jobs") ||
+        json_object_get(params, "for_models"))
+        place_all(core);
+    if (list)
+        confine_runs(core);
+    SY_TRY(move(core, params));
+    sy_core_pump_soon(core);
+    return SY_OK;
+}
+
+int sy_core_slices_set(struct sy_core *core, json_t *params)
+{
+    SY_TRY(set(core, params));
+    return sy_core_keep_rules(core);
+}
+
+/* ---- looking ------------------------------------------------------------------------------------ */
+
+static json_t *slice_json(const struct sy_core *core, int i)
+{
+    char text[512];
+    const struct sy_core_slice *c = &core->slices[i];
+    json_t *models = json_array(), *jobs = json_array(), *computes = json_null();
+    for (int m = 0; m < (int)SY_MAX_MODELS; m++)
+        if (core->models[m].used && !core->models[m].leaving &&
+            sy_sched_model_slice(core->sched, m) == i)
+            json_array_append_new(models, json_string(core->models[m].name));
+    for (const struct sy_core_job *j = core->jobs; j; j = j->next) {
+        struct sy_sched_job_view view;
+        if (!sy_sched_job_view(core->sched, j->id, &view) || view.slice != i)
+            continue;
+        json_array_append_new(jobs, json_integer((json_int_t)j->id));
+        if (j->since_ns)
+            computes = json_string(j->name);
+    }
+    for (const struct sy_core_request *r = core->requests; r; r = r->next)
+        if (r->run && r->slice == i && r->report.worker >= 0 &&
+            sy_sched_computes(core->sched, r->report.worker)) {
+            json_decref(computes);
+            computes = json_string(core->models[r->model].name);
+        }
+    return json_pack("{s:s, s:s, s:i, s:o, s:o, s:o, s:o}", "name", c->name, "cores",
+                     sy_slice_cores_text(c->cores, c->n_cores, text, sizeof text), "n_cores",
+                     (int)c->n_cores, "models", models, "jobs", jobs, "computes", computes,
+                     "used_ns", json_integer((json_int_t)c->used_ns));
+}
+
+json_t *sy_core_slices_json(const struct sy_core *core)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < core->n_slices; i++)
+        json_array_append_new(list, slice_json(core, i));
+    return list;
+}
+
+/* As setting takes it; one slice, of all cores, is none. */
+json_t *sy_core_slices_rules(const struct sy_core *core)
+{
+    char text[4096];
+    json_t *list = json_array();
+    bool any = core->n_slices > 1 || core->slices[0].n_cores < core->n_cores;
+    for (int i = 0; any && i < core->n_slices; i++)
+        json_array_append_new(
+            list, json_pack("{s:s, s:s}", "name", core->slices[i].name, "cores",
+                            sy_slice_cores_text(core->slices[i].cores, core->slices[i].n_cores,
+                                                text, sizeof text)));
+    return json_pack("{s:o, s:s, s:s, s:f}", "slices", list, "for_jobs", core->for_jobs,
+                     "for_models", core->for_models, "bound", core->corun.bound);
+}
+
+void sy_core_slices_resume(struct sy_core *core, const json_t *rules)
+{
+    json_t *was = json_deep_copy(json_object_get(rules, "compute"));
+    if (was && set(core, was) < 0)
+        sy_log_error("slices", "event=not_resumed why=\"%s\"", sy_error_text());
+    json_decref(was);
+}

@@ -1,0 +1,99 @@
+#include "runtime/sched/interference.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "runtime/base/assert.h"
+
+#define START     0.2 /* of both numbers: together a slow-down of 4 % */
+#define STEP      0.5 /* of the way to what explains an observation */
+#define MEAN_OF   8
+#define LEAST     0.1
+#define MOST      100.0
+#define MOST_BOTH 10.0
+
+void sy_interference_start(struct sy_interference *i)
+{
+    *i = (struct sy_interference){0};
+    for (int t = 0; t < SY_INTERFERENCE_TASKS; t++)
+        i->sensitivity[t] = i->pressure[t] = START;
+}
+
+static int place_of(const struct sy_interference *i, int a, int b)
+{
+    for (int k = 0; k < SY_INTERFERENCE_PAIRS; k++)
+        if (i->pairs[k].n > 0 && i->pairs[k].a == a && i->pairs[k].b == b)
+            return k;
+    return -1;
+}
+
+const struct sy_interference_pair *sy_interference_find(const struct sy_interference *i, int a,
+                                                        int b)
+{
+    int at = place_of(i, a, b);
+    return at < 0 ? NULL : &i->pairs[at];
+}
+
+double sy_interference_predict(const struct sy_interference *i, int a, int b)
+{
+    const struct sy_interference_pair *pair = sy_interference_find(i, a, b);
+    if (pair)
+        return SY_MAX(pair->slowdown, 1.0);
+    if (!i->seen[0][a] || !i->seen[1][b])
+        return 1.0;
+    return 1.0 + SY_MAX(i->sensitivity[a] * i->pressure[b], 0.0);
+}
+
+static double bounded(double x)
+{
+    return SY_MIN(SY_MAX(x, 0.0), MOST_BOTH);
+}
+
+/* A step to the nearest two numbers whose product explains it. */
+static void fit(struct sy_interference *i, int a, int b, double slowdown)
+{
+    double s = i->sensitivity[a], p = i->pressure[b];
+    double missing = (slowdown - 1.0) - s * p, norm = s * s + p * p + 0.01;
+    i->sensitivity[a] = bounded(s + STEP * missing * p / norm);
+    i->pressure[b] = bounded(p + STEP * missing * s / norm);
+    i->seen[0][a] = i->seen[1][b] = true;
+}
+
+static struct sy_interference_pair *take_place(struct sy_interference *i, int a, int b)
+{
+    int best = place_of(i, a, b);
+    if (best >= 0)
+        return &i->pairs[best];
+    best = 0;
+    for (int k = 1; k < SY_INTERFERENCE_PAIRS; k++)
+        if (i->pairs[k].used < i->pairs[best].used)
+            best = k;
+    i->pairs[best] = (struct sy_interference_pair){
+        .a = a, .b = b, .predicted = sy_interference_predict(i, a, b)};
+    return &i->pairs[best];
+}
+
+void sy_interference_observe(struct sy_interference *i, int a, int b, double slowdown)
+{
+    assert(a >= 0 && a < SY_INTERFERENCE_TASKS && b >= 0 && b < SY_INTERFERENCE_TASKS);
+    if (!(slowdown >= LEAST && slowdown <= MOST))
+        return;
+    struct sy_interference_pair *pair = take_place(i, a, b);
+    if (pair->n > 0) {
+        double error = fabs(SY_MAX(pair->slowdown, 1.0) - slowdown) / slowdown;
+        pair->next_error += (error - pair->next_error) / SY_MIN(pair->n, MEAN_OF);
+    }
+    pair->n += pair->n < UINT32_MAX;
+    pair->slowdown += (slowdown - pair->slowdown) / SY_MIN(pair->n, MEAN_OF);
+    pair->used = ++i->n_observed;
+    fit(i, a, b, slowdown);
+}
+
+void sy_interference_forget(struct sy_interference *i, int task)
+{
+    i->sensitivity[task] = i->pressure[task] = START;
+    i->seen[0][task] = i->seen[1][task] = false;
+    for (int k = 0; k < SY_INTERFERENCE_PAIRS; k++)
+        if (i->pairs[k].a == task || i->pairs[k].b == task)
+            i->pairs[k] = (struct sy_interference_pair){0};
+}

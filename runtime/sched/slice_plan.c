@@ -1,0 +1,195 @@
+#include "runtime/sched/slice_plan.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
+
+#define MOST_CORE 1023
+
+struct plan {
+    const struct sy_slice_wish *wishes;
+    int n;
+    const uint64_t *cores;
+    size_t n_cores;
+    int *owner;
+};
+
+static size_t n_free(const struct plan *p)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < p->n_cores; i++)
+        n += p->owner[i] < 0;
+    return n;
+}
+
+static int check_names(const struct plan *p)
+{
+    for (int i = 0; i < p->n; i++) {
+        if (!*p->wishes[i].name)
+            return sy_error_set(SY_EARG, "slice %d has no name", i + 1);
+        for (int k = 0; k < i; k++)
+            if (strcmp(p->wishes[i].name, p->wishes[k].name) == 0)
+                return sy_error_set(SY_EARG, "there are two slices '%s'", p->wishes[i].name);
+    }
+    return SY_OK;
+}
+
+static int take_listed(struct plan *p, int slice)
+{
+    const struct sy_slice_wish *w = &p->wishes[slice];
+    for (size_t k = 0; k < w->n_listed; k++) {
+        size_t i = 0;
+        while (i < p->n_cores && p->cores[i] != w->listed[k])
+            i++;
+        if (i == p->n_cores)
+            return sy_error_set(SY_EARG, "slice '%s': core %llu is none that computes here",
+                                w->name, (unsigned long long)w->listed[k]);
+        if (p->owner[i] >= 0)
+            return sy_error_set(SY_EARG, "slice '%s': core %llu is in slice '%s' already", w->name,
+                                (unsigned long long)w->listed[k], p->wishes[p->owner[i]].name);
+        p->owner[i] = slice;
+    }
+    return w->n_listed ? SY_OK : sy_error_set(SY_EARG, "slice '%s': no cores", w->name);
+}
+
+static int take_first(struct plan *p, int slice, size_t n)
+{
+    const char *name = p->wishes[slice].name;
+    size_t left = n_free(p);
+    if (n < 1)
+        return sy_error_set(SY_EARG, "slice '%s': it needs at least one core", name);
+    if (n > left)
+        return sy_error_set(SY_EARG,
+                            "slice '%s' wants %zu cores, and %zu of %zu are left; make it, or "
+                            "another one, smaller",
+                            name, n, left, p->n_cores);
+    for (size_t i = 0; n > 0; i++)
+        if (p->owner[i] < 0) {
+            p->owner[i] = slice;
+            n--;
+        }
+    return SY_OK;
+}
+
+static uint64_t sum_of_weights(const struct plan *p, int *n)
+{
+    uint64_t sum = 0;
+    *n = 0;
+    for (int i = 0; i < p->n; i++)
+        if (p->wishes[i].by == SY_SLICE_BY_WEIGHT) {
+            sum += p->wishes[i].amount;
+            ++*n;
+        }
+    return sum;
+}
+
+/* One for each, then one after the other to whom most is missing of its part; of equals the first. */
+static int divide(struct plan *p)
+{
+    size_t has[8] = {0}, left = n_free(p), all = left;
+    int n;
+    uint64_t sum = sum_of_weights(p, &n);
+    if (n == 0)
+        return SY_OK;
+    if ((size_t)n > left)
+        return sy_error_set(SY_EARG, "%d slices by weight, and %zu of %zu cores are left for them",
+                            n, left, p->n_cores);
+    while (left > 0) {
+        int best = -1;
+        int64_t most = INT64_MIN;
+        for (int i = 0; i < p->n; i++) {
+            int64_t missing = (int64_t)(p->wishes[i].amount * all) - (int64_t)(has[i] * sum);
+            if (p->wishes[i].by != SY_SLICE_BY_WEIGHT)
+                continue;
+            if (has[i] == 0)
+                missing = INT64_MAX;
+            if (missing > most) {
+                most = missing;
+                best = i;
+            }
+        }
+        has[best]++;
+        left--;
+    }
+    for (int i = 0; i < p->n; i++)
+        if (p->wishes[i].by == SY_SLICE_BY_WEIGHT)
+            SY_TRY(take_first(p, i, has[i]));
+    return SY_OK;
+}
+
+static int check_amount(const struct sy_slice_wish *w)
+{
+    if (w->by == SY_SLICE_BY_SHARE && (w->amount < 1 || w->amount > 1000))
+        return sy_error_set(SY_EARG, "slice '%s': a share of %u per mille: 1 to 1000", w->name,
+                            w->amount);
+    if (w->by == SY_SLICE_BY_WEIGHT && (w->amount < 1 || w->amount > 1000000))
+        return sy_error_set(SY_EARG, "slice '%s': weight %u: 1 to 1000000", w->name, w->amount);
+    return SY_OK;
+}
+
+int sy_slice_plan(const struct sy_slice_wish *wishes, int n, const uint64_t *cores, size_t n_cores,
+                  int *owner)
+{
+    struct plan p = {wishes, n, cores, n_cores, owner};
+    if (n < 1 || n > 8)
+        return sy_error_set(SY_EARG, "%d slices: 1 to 8", n);
+    SY_TRY(check_names(&p));
+    for (size_t i = 0; i < n_cores; i++)
+        owner[i] = -1;
+    for (int i = 0; i < n; i++) {
+        SY_TRY(check_amount(&wishes[i]));
+        if (wishes[i].by == SY_SLICE_BY_LIST)
+            SY_TRY(take_listed(&p, i));
+    }
+    for (int i = 0; i < n; i++)
+        if (wishes[i].by == SY_SLICE_BY_COUNT)
+            SY_TRY(take_first(&p, i, wishes[i].amount));
+    for (int i = 0; i < n; i++)
+        if (wishes[i].by == SY_SLICE_BY_SHARE)
+            SY_TRY(take_first(&p, i, SY_MAX((wishes[i].amount * n_cores + 500) / 1000, 1)));
+    return divide(&p);
+}
+
+int sy_slice_parse_cores(const char *text, uint64_t *list, size_t room, size_t *n)
+{
+    const char *at = text;
+    *n = 0;
+    while (*at) {
+        char *end;
+        long first = strtol(at, &end, 10), last = first;
+        bool good = end != at && first >= 0;
+        if (good && *end == '-') {
+            at = end + 1;
+            last = strtol(at, &end, 10);
+            good = end != at;
+        }
+        if (!good || last < first || last > MOST_CORE || (*end && *end != ',') ||
+            (*end == ',' && !end[1]))
+            return sy_error_set(SY_EARG, "cores '%.60s': a list like 0-3,6 is expected", text);
+        for (long c = first; c <= last && *n < room; c++)
+            list[(*n)++] = (uint64_t)c;
+        at = *end ? end + 1 : end;
+    }
+    return *n ? SY_OK : sy_error_set(SY_EARG, "cores '': a list like 0-3,6 is expected");
+}
+
+const char *sy_slice_cores_text(const uint64_t *list, size_t n, char *buffer, size_t bytes)
+{
+    size_t used = 0;
+    snprintf(buffer, bytes, "-");
+    for (size_t i = 0, end; i < n && used < bytes; i = end) {
+        for (end = i + 1; end < n && list[end] == list[end - 1] + 1;)
+            end++;
+        int got = end - i > 1
+                      ? snprintf(buffer + used, bytes - used, "%s%llu-%llu", i ? "," : "",
+                                 (unsigned long long)list[i], (unsigned long long)list[end - 1])
+                      : snprintf(buffer + used, bytes - used, "%s%llu", i ? "," : "",
+                                 (unsigned long long)list[i]);
+        used += got > 0 ? (size_t)got : 0;
+    }
+    return buffer;
+}

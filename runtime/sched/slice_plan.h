@@ -1,0 +1,32 @@
+/* Which slice has which cores. Pure.
+ *
+ * Wishes are served in this order: lists of cores; numbers of cores; shares of all cores; weights, which divide what is left. Among equals by their order, from the
+ * first free core on, so that equal calls give equal answers. Each slice has at least one core and no core has two slices. Cores may be left over. */
+#ifndef SY_SCHED_SLICE_PLAN_H
+#define SY_SCHED_SLICE_PLAN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define SY_SLICE_NAME 32 /* bytes of a slice's name, with its end */
+
+enum sy_slice_by { SY_SLICE_BY_LIST, SY_SLICE_BY_COUNT, SY_SLICE_BY_SHARE, SY_SLICE_BY_WEIGHT };
+
+struct sy_slice_wish {
+    char name[SY_SLICE_NAME];
+    enum sy_slice_by by;
+    unsigned
+        amount; /* COUNT: cores; SHARE: per mille of all, to the nearest core; WEIGHT: 1 or more */
+    size_t n_listed; /* LIST */
+    const uint64_t *listed;
+};
+
+/* owner[i]: the slice of cores[i], or -1. EARG says which wish has no room, with the numbers, or which name or core is there twice. */
+int sy_slice_plan(const struct sy_slice_wish *wishes, int n, const uint64_t *cores, size_t n_cores,
+                  int *owner);
+/* "0-3,6" into list. EARG. */
+int sy_slice_parse_cores(const char *text, uint64_t *list, size_t room, size_t *n);
+/* And back; "-" for none. Returns buffer. */
+const char *sy_slice_cores_text(const uint64_t *list, size_t n, char *buffer, size_t bytes);
+
+#endif

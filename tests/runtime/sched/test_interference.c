@@ -1,0 +1,101 @@
+/* Slow-downs of pairs: what is observed is predicted, and from few pairs all others, where the world is as the model says. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/sched/interference.h"
+#include "tests/rigs/seed.h"
+
+#define N 12
+
+static uint64_t seed;
+static struct sy_interference i;
+
+static double part(void)
+{
+    return (double)seed_below(&seed, 1000) / 1000;
+}
+
+static void test_unknown_is_no_slow_down(void **state)
+{
+    (void)state;
+    sy_interference_start(&i);
+    assert_true(sy_interference_predict(&i, 3, 4) == 1.0);
+    assert_null(sy_interference_find(&i, 3, 4));
+    sy_interference_observe(&i, 3, 4, 0.0);
+    sy_interference_observe(&i, 3, 4, NAN);
+    sy_interference_observe(&i, 3, 4, 1e9);
+    assert_null(sy_interference_find(&i, 3, 4));
+    sy_interference_observe(&i, 3, 4, 0.9);
+    assert_true(sy_interference_predict(&i, 3, 4) == 1.0); /* nobody gets faster by company */
+    assert_true(sy_interference_predict(&i, 4, 3) == 1.0);
+}
+
+static void test_a_pair_is_what_it_was(void **state)
+{
+    (void)state;
+    sy_interference_start(&i);
+    for (int k = 0; k < 100; k++)
+        sy_interference_observe(&i, 1, 2, 1.3 + 0.02 * (k % 2));
+    assert_true(fabs(sy_interference_predict(&i, 1, 2) - 1.31) < 0.02);
+    for (int k = 0; k < 40; k++)
+        sy_interference_observe(&i, 1, 2, 2.0);
+    assert_true(fabs(sy_interference_predict(&i, 1, 2) - 2.0) < 0.02);
+    sy_interference_forget(&i, 2);
+    assert_null(sy_interference_find(&i, 1, 2));
+    assert_true(sy_interference_predict(&i, 1, 2) == 1.0);
+}
+
+/* All but one pair of each task, in a full table. */
+static void test_a_pair_that_was_never_measured(void **state)
+{
+    double sensitivity[N], pressure[N];
+    (void)state;
+    sy_interference_start(&i);
+    for (int t = 0; t < N; t++) {
+        sensitivity[t] = 0.2 + part();
+        pressure[t] = 0.2 + part();
+    }
+    for (int round = 0; round < 400; round++)
+        for (int a = 0; a < N; a++)
+            for (int b = 0; b < N; b++)
+                if (b != (a + 1) % N)
+                    sy_interference_observe(&i, a, b, 1 + sensitivity[a] * pressure[b]);
+    for (int a = 0; a < N; a++) {
+        int b = (a + 1) % N;
+        double real = 1 + sensitivity[a] * pressure[b];
+        assert_null(sy_interference_find(&i, a, b));
+        assert_true(fabs(sy_interference_predict(&i, a, b) - real) / real < 0.05);
+    }
+}
+
+static void test_the_table_is_bounded(void **state)
+{
+    (void)state;
+    sy_interference_start(&i);
+    for (int k = 0; k < 2000; k++)
+        sy_interference_observe(&i, k % SY_INTERFERENCE_TASKS, (k / 7) % SY_INTERFERENCE_TASKS,
+                                1.5);
+    assert_non_null(
+        sy_interference_find(&i, 1999 % SY_INTERFERENCE_TASKS, (1999 / 7) % SY_INTERFERENCE_TASKS));
+    assert_null(sy_interference_find(&i, 0, 0));
+}
+
+int main(void)
+{
+    seed = seed_of_run(1);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_unknown_is_no_slow_down),
+        cmocka_unit_test(test_a_pair_is_what_it_was),
+        cmocka_unit_test(test_a_pair_that_was_never_measured),
+        cmocka_unit_test(test_the_table_is_bounded),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

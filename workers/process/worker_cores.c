@@ -1,0 +1,78 @@
+/* Where, and by how many threads, a worker computes: its slice of the device. */
+#include <string.h>
+
+#include "runtime/base/log.h"
+#include "workers/process/worker_internal.h"
+
+static bool are_equal(const struct sy_worker_cores *a, const struct sy_worker_cores *b)
+{
+    return a->team == b->team && a->n == b->n &&
+           memcmp(a->list, b->list, (size_t)a->n * sizeof *a->list) == 0;
+}
+
+/* Fewer cores than threads: they take turns there. */
+int sy_worker_use_again(struct sy_worker *w, const struct sy_worker_cores *wanted)
+{
+    int cores[SY_WORKER_MAX_CORES];
+    if (are_equal(wanted, &w->cores))
+        return SY_OK;
+    for (int i = 0; i < wanted->team; i++)
+        cores[i] = wanted->list[i % wanted->n];
+    SY_TRY(w->engine->set_threads(cores, wanted->team));
+    if (w->models)
+        sy_worker_models_set_team(w->models, wanted->team);
+    w->cores = *wanted;
+    return SY_OK;
+}
+
+static int read_list(const struct sy_u64s *from, struct sy_worker_cores *out)
+{
+    if (from->n < 1 || from->n > SY_WORKER_MAX_CORES)
+        return sy_error_set(SY_EPROTO, "a list of %zu cores: 1 to %d", from->n,
+                            SY_WORKER_MAX_CORES);
+    out->n = (int)from->n;
+    for (int i = 0; i < out->n; i++) {
+        if (from->v[i] >= 64 * SY_PAGE_CORE_WORDS)
+            return sy_error_set(SY_EPROTO, "core %llu: 0 to %u", (unsigned long long)from->v[i],
+                                64 * SY_PAGE_CORE_WORDS - 1);
+        out->list[i] = (int)from->v[i];
+    }
+    return SY_OK;
+}
+
+int sy_worker_set_home(struct sy_worker *w, const struct sy_u64s *cores)
+{
+    SY_TRY(read_list(cores, &w->home));
+    w->home.team = w->home.n;
+    return sy_worker_use_again(w, &w->home);
+}
+
+int sy_worker_use(struct sy_worker *w, uint64_t team, const struct sy_u64s *cores)
+{
+    struct sy_worker_cores wanted = w->home;
+    if (team > SY_WORKER_MAX_CORES)
+        return sy_error_set(SY_EPROTO, "a team of %llu threads: at most %d",
+                            (unsigned long long)team, SY_WORKER_MAX_CORES);
+    if (cores->n > 0)
+        SY_TRY(read_list(cores, &wanted));
+    wanted.team = team > 0 ? (int)team : w->home.team;
+    return sy_worker_use_again(w, &wanted);
+}
+
+/* Another resize in the middle of reading has another version behind it, which is seen before the next layer. */
+void sy_worker_follow_page(struct sy_worker *w)
+{
+    uint32_t version = atomic_load_explicit(&w->page->cores_version, memory_order_acquire);
+    struct sy_worker_cores wanted = {.team = w->cores.team};
+    if (version == w->cores_version)
+        return;
+    w->cores_version = version;
+    if (atomic_load_explicit(&w->page->confined_run, memory_order_relaxed) != w->run)
+        return;
+    for (int i = 0; i < 64 * (int)SY_PAGE_CORE_WORDS; i++)
+        if (atomic_load_explicit(&w->page->cores[i / 64], memory_order_relaxed) >> (i % 64) & 1)
+            wanted.list[wanted.n++] = i;
+    if (wanted.n > 0 && sy_worker_use_again(w, &wanted) < 0)
+        sy_log_error("worker", "event=not_moved run=%llu why=\"%s\"", (unsigned long long)w->run,
+                     sy_error_text());
+}
