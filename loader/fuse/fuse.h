@@ -65,6 +65,8 @@ sy_fuse_pass sy_fuse_product_norms;                                  /* fuse_pro
 sy_fuse_pass sy_fuse_gelus, sy_fuse_layer_norms, sy_fuse_skip_norms; /* fuse_norm.c */
 sy_fuse_pass sy_fuse_rms_norms, sy_fuse_late_layer_norms;            /* fuse_rms.c */
 sy_fuse_pass sy_fuse_curves, sy_fuse_swishes;                        /* fuse_curves.c */
+sy_fuse_pass sy_fuse_group_norms;                                    /* fuse_group.c */
+sy_fuse_pass sy_fuse_prelus;                                         /* fuse_curves.c */
 /* fuse_depthwise.c: Conv [N, C, L] of C groups -> Reshape, Conv [N, C, L, 1], Reshape. oneDNN has its fast loops for two dimensions only, along the
  * first of them (256 channels of 400 with kernels of 31: 0.3 ms beside 3.3). */
 sy_fuse_pass sy_fuse_depthwise_lines;

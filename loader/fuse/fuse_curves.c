@@ -297,3 +297,21 @@ int sy_fuse_swishes(struct sy_fuse *f)
 {
     return find_curves(f, swishes, SY_ARRAY_LEN(swishes));
 }
+
+/* PRelu by one number for all -> LeakyRelu: a curve, in whatever layout, where PRelu reads a second operand. */
+int sy_fuse_prelus(struct sy_fuse *f)
+{
+    for (int n = 0; n < f->graph->n_nodes; n++) {
+        struct sy_node *node = &f->graph->nodes[n];
+        float slope;
+        if (node->op != SY_OP_PRELU || node->n_inputs != 2 ||
+            !sy_graph_scalar(f->graph, node->inputs[1], &slope) ||
+            !sy_shape_equal(&sy_fuse_tensor(f, node->inputs[0])->shape,
+                            &sy_fuse_tensor(f, node->outputs[0])->shape))
+            continue;
+        int x = node->inputs[0];
+        SY_TRY(sy_fuse_become(f, node, SY_OP_LEAKY_RELU, 1, &x));
+        SY_TRY(sy_node_set_float(node, "alpha", slope));
+    }
+    return SY_OK;
+}

@@ -107,14 +107,23 @@ int sy_fuse_constant(struct sy_fuse *f, const char *name, const struct sy_shape 
 /* The order matters: types before all that asks for float32, scales before biases (x*W*s + b), patterns of many nodes before activations
  * take their parts, residuals before activations (relu(conv + x)). */
 static sy_fuse_pass *const passes[] = {
-    sy_fuse_halves,        sy_fuse_dequantized,   sy_fuse_quantized,   sy_fuse_einsum_pairs,
-    sy_fuse_einsums,       sy_fuse_noops,         sy_fuse_transposes,  sy_fuse_noops,
-    sy_fuse_thin_reshapes, sy_fuse_reshapes,      sy_fuse_noops,       sy_fuse_pads,
-    sy_fuse_batch_norms,   sy_fuse_conv_pairs,    sy_fuse_batch_norms, sy_fuse_conv_biases,
-    sy_fuse_gelus,         sy_fuse_curves,        sy_fuse_layer_norms, sy_fuse_late_layer_norms,
-    sy_fuse_skip_norms,    sy_fuse_matmul_scales, sy_fuse_flat_biases, sy_fuse_matmul_biases,
-    sy_fuse_product_norms, sy_fuse_reshapes,      sy_fuse_noops,       sy_fuse_residuals,
-    sy_fuse_thin_reshapes, sy_fuse_reshapes,      sy_fuse_noops,       sy_fuse_activations,
+    sy_fuse_halves,        sy_fuse_dequantized,
+    sy_fuse_quantized,     sy_fuse_group_norms,
+    sy_fuse_prelus,        sy_fuse_einsum_pairs,
+    sy_fuse_einsums,       sy_fuse_noops,
+    sy_fuse_transposes,    sy_fuse_noops,
+    sy_fuse_thin_reshapes, sy_fuse_reshapes,
+    sy_fuse_noops,         sy_fuse_pads,
+    sy_fuse_batch_norms,   sy_fuse_conv_pairs,
+    sy_fuse_batch_norms,   sy_fuse_conv_biases,
+    sy_fuse_gelus,         sy_fuse_curves,
+    sy_fuse_layer_norms,   sy_fuse_late_layer_norms,
+    sy_fuse_skip_norms,    sy_fuse_matmul_scales,
+    sy_fuse_flat_biases,   sy_fuse_matmul_biases,
+    sy_fuse_product_norms, sy_fuse_reshapes,
+    sy_fuse_noops,         sy_fuse_residuals,
+    sy_fuse_thin_reshapes, sy_fuse_reshapes,
+    sy_fuse_noops,         sy_fuse_activations,
 };
 
 /* Of sy_graph_fuse: passes, and what the engine must have. */

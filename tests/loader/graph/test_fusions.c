@@ -348,6 +348,69 @@ static void test_conv_other_operands(void **state)
     }
 }
 
+/* ---- group normalisation --------------------------------------------------------------------------- */
+
+/* As PyTorch's exporter writes it, behind a convolution (channels last) or not; `scale` other than 1 stays as it is written. */
+static int taken_apart(struct sy_graph *g, int x, int64_t groups, int64_t length, double scale)
+{
+    const int64_t dims[] = {1, CHANNELS, length};
+    const int64_t grouped[] = {1, groups, CHANNELS / groups * length};
+    int ones = gb_constant(g, "ones", DIMS(groups), &seed, scale, scale),
+        zeros = gb_constant(g, "zeros", DIMS(groups), &seed, 0, 0);
+    int y = gb_node(g, SY_OP_RESHAPE, INPUTS(x), 3, grouped);
+    y = gb_node(g, SY_OP_INSTANCE_NORM, INPUTS(y, ones, zeros), 3, grouped);
+    gb_float(g, "epsilon", 1e-4f);
+    y = gb_node(g, SY_OP_RESHAPE, INPUTS(y), 3, dims);
+    int gamma = gb_constant(g, "gamma", DIMS(CHANNELS, 1), &seed, 0.5, 2),
+        beta = gb_constant(g, "beta", DIMS(1, CHANNELS, 1), &seed, -1, 1);
+    y = gb_node(g, SY_OP_MUL, INPUTS(y, gamma), 3, dims);
+    return gb_node(g, SY_OP_ADD, INPUTS(beta, y), 3, dims);
+}
+
+static int line_conv(struct sy_graph *g, int x, int64_t length)
+{
+    int w = gb_constant(g, "w", DIMS(CHANNELS, CHANNELS, 1), &seed, -0.3, 0.3);
+    int y = gb_node(g, SY_OP_CONV, INPUTS(x, w), DIMS(1, CHANNELS, length));
+    gb_ints(g, "kernel_shape", 1, (int64_t[]){1});
+    return y;
+}
+
+static void test_group_norms(void **state)
+{
+    static const int64_t groups[] = {1, 4, CHANNELS}, lengths[] = {1, 7, 1500};
+    (void)state;
+    for (int i = 0; i < 18; i++) {
+        struct sy_graph *g = gb_new("group norm");
+        int64_t length = lengths[i / 3 % 3];
+        int x = gb_input(g, DIMS(1, CHANNELS, length));
+        if (i < 9)
+            x = line_conv(g, x, length);
+        x = taken_apart(g, x, groups[i % 3], length, 1);
+        gb_output(g, i < 9 ? line_conv(g, x, length) : x);
+        assert_int_equal(count(g, SY_OP_INSTANCE_NORM, SY_ACT_NONE), 0);
+        check_one(g, SY_OP_GROUP_NORM, 1e-4);
+    }
+    struct sy_graph *g = gb_new("scaled");
+    gb_output(g, taken_apart(g, gb_input(g, DIMS(1, CHANNELS, 7)), 4, 7, 1.5));
+    check_one(g, SY_OP_INSTANCE_NORM, 1e-4);
+}
+
+/* By one number: a curve. By one for each channel: not. */
+static void test_prelus(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        struct sy_graph *g = gb_new("prelu");
+        int x = gb_input(g, 4, image);
+        int slope = i % 2 ? gb_constant(g, "each", DIMS(CHANNELS, 1, 1), &seed, -1, 1)
+                          : gb_constant(g, "one", DIMS(1, 1, 1), &seed, -1, 1);
+        if (i / 2)
+            x = conv(g, x);
+        gb_output(g, gb_node(g, SY_OP_PRELU, INPUTS(x, slope), 4, image));
+        check_one(g, i % 2 ? SY_OP_PRELU : SY_OP_LEAKY_RELU, 1e-4);
+    }
+}
+
 int main(void)
 {
     seed = rig_start();
@@ -356,6 +419,7 @@ int main(void)
         cmocka_unit_test(test_rms_norm),       cmocka_unit_test(test_late_layer_norm),
         cmocka_unit_test(test_transposes),     cmocka_unit_test(test_upright_biases),
         cmocka_unit_test(test_conv_constants), cmocka_unit_test(test_conv_other_operands),
+        cmocka_unit_test(test_group_norms),    cmocka_unit_test(test_prelus),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Softmax and ArgMax of short rows (softmax_rows.h, reduce_rows.h): against the definition, and the same bits wherever a row stands. */
+/* Softmax, reductions and ArgMax of short rows (softmax_rows.h, reduce_rows.h): against the definition, and the same bits wherever a row stands. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -69,6 +69,66 @@ static void softmax_is_its_definition(void **state)
         }
 }
 
+static double join(enum sy_op op, double a, double x)
+{
+    switch (op) {
+    case SY_OP_REDUCE_MAX:
+        return isnan(a) || isnan(x) ? NAN : fmax(a, x);
+    case SY_OP_REDUCE_MIN:
+        return isnan(a) || isnan(x) ? NAN : fmin(a, x);
+    case SY_OP_REDUCE_PROD:
+        return a * x;
+    case SY_OP_REDUCE_L1:
+        return a + fabs(x);
+    case SY_OP_REDUCE_L2:
+    case SY_OP_REDUCE_SUM_SQUARE:
+        return a + x * x;
+    default:
+        return a + x;
+    }
+}
+
+static double reduced(enum sy_op op, const float *x, int64_t n)
+{
+    double a = op == SY_OP_REDUCE_MAX    ? -INFINITY
+               : op == SY_OP_REDUCE_MIN  ? INFINITY
+               : op == SY_OP_REDUCE_PROD ? 1
+                                         : 0;
+    for (int64_t i = 0; i < n; i++)
+        a = join(op, a, (double)x[i]);
+    return op == SY_OP_REDUCE_MEAN ? a / (double)n : op == SY_OP_REDUCE_L2 ? sqrt(a) : a;
+}
+
+static void check_reduction(enum sy_op op, int64_t rows, int64_t n)
+{
+    struct sy_reduce_shape s = {rows, n, 1}, one = {1, n, 1};
+    sy_reduce_rows(op, &s, in, out);
+    for (int64_t row = 0; row < rows; row++) {
+        double want = reduced(op, in + row * n, n), got = (double)out[row];
+        sy_reduce_rows(op, &one, in + row * n, alone);
+        assert_true(same_bits(alone[0], out[row]));
+        if (isnan(want) ? !isnan(got)
+                        : got != want && !(fabs(got - want) <= 1e-6 * (1 + fabs(want))))
+            fail_msg("operator %d, row %lld of %lld: %g, not %g", (int)op, (long long)row,
+                     (long long)n, got, want);
+    }
+}
+
+static void reductions_are_their_definition(void **state)
+{
+    static const enum sy_op ops[] = {SY_OP_REDUCE_MAX, SY_OP_REDUCE_MIN,       SY_OP_REDUCE_SUM,
+                                     SY_OP_REDUCE_L1,  SY_OP_REDUCE_MEAN,      SY_OP_REDUCE_PROD,
+                                     SY_OP_REDUCE_L2,  SY_OP_REDUCE_SUM_SQUARE};
+    uint64_t seed = seed_of_run(3);
+    (void)state;
+    for (int64_t n = 1; n <= MOST_COLUMNS; n++)
+        for (int64_t rows = 1; rows <= MOST_ROWS; rows += 1 + (int64_t)seed_below(&seed, 9))
+            for (size_t k = 0; k < sizeof ops / sizeof *ops; k++) {
+                fill(&seed, rows * n);
+                check_reduction(ops[k], rows, n);
+            }
+}
+
 /* In place, as a program may run it. */
 static void softmax_writes_over_its_input(void **state)
 {
@@ -112,6 +172,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(softmax_is_its_definition),
         cmocka_unit_test(softmax_writes_over_its_input),
+        cmocka_unit_test(reductions_are_their_definition),
         cmocka_unit_test(places_are_those_of_a_scan),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,6 +5,7 @@
 #include "loader/graph/graph_internal.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "workers/host/operators/part_rows.h"
 #include "workers/host/program/program_internal.h"
 #include "workers/host/rows/curve_rows.h"
 #include "workers/host/rows/elementwise.h"
@@ -141,9 +142,13 @@ static int build_unary(struct sy_program *p)
 {
     struct sy_curve c;
     int src;
+    bool built;
     sy_curve_read(sy_program_node(p), &c);
     if (sy_program_input_tensor(p, 0)->dtype != SY_DTYPE_F32 || !sy_curve_rows_has(&c))
         return sy_program_add_kernel(p);
+    SY_TRY(sy_part_curve_build(p, &c, &built));
+    if (built)
+        return SY_OK;
     SY_TRY(sy_program_input_native(p, 0, &src));
     if (sy_value_is_narrow(&p->values[src])) {
         if (has_narrow_unary(c.op))
@@ -357,6 +362,9 @@ static int build_pair(struct sy_program *p, enum sy_op op)
 {
     int inputs[2], out;
     bool built = false;
+    SY_TRY(sy_part_pair_build(p, op, &built));
+    if (built)
+        return SY_OK;
     SY_TRY(sy_program_input_native(p, 0, &inputs[0]));
     SY_TRY(sy_program_input_native(p, 1, &inputs[1]));
     if (can_run_flat(p, op, inputs[0], inputs[1]))

@@ -5,6 +5,7 @@
 #include "loader/graph/graph_internal.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "workers/host/program/channel_layout.h"
 #include "workers/host/program/program_internal.h"
 #include "workers/host/rows/reduce_rows.h"
 #include "workers/host/rows/row_kernels.h"
@@ -148,6 +149,7 @@ static int run_group_norm(struct sy_program *p, struct sy_step *step)
         .groups = numbers[2],
         .spatial = numbers[3],
         .per_group = numbers[4],
+        .channels_last = numbers[5],
         .epsilon = step->floats[0],
         .x = sy_program_pointer(p, step->args[0].value),
         .scale = sy_program_pointer(p, step->args[1].value),
@@ -177,6 +179,15 @@ static bool is_group_norm_of_floats(const struct sy_program *p, int64_t groups)
     return x[1] % groups == 0;
 }
 
+/* One group is all numbers of an image, in whatever order; bringing it into rows and back took as long as the norm. */
+static bool takes_channels_last(const struct sy_program *p, const int *values, int64_t channels,
+                                int64_t groups)
+{
+    const struct sy_value *x = &p->values[values[0]];
+    return groups == 1 && p->values[values[1]].dims[0] == channels && !sy_value_is_narrow(x) &&
+           sy_channel_layout_of(x) == SY_CHANNELS_LAST;
+}
+
 static int build_group_norm(struct sy_program *p)
 {
     const struct sy_node *node = sy_program_node(p);
@@ -186,14 +197,23 @@ static int build_group_norm(struct sy_program *p)
     groups = node->op == SY_OP_GROUP_NORM ? sy_node_int(node, "num_groups", 0) : dims[1];
     if (!is_group_norm_of_floats(p, groups))
         return sy_program_add_kernel(p);
-    for (int i = 0; i < 3; i++)
+    for (int i = 1; i < 3; i++)
         SY_TRY(sy_program_input_plain(p, i, &values[i]));
-    SY_TRY(sy_program_output_plain(p, 0, &values[3]));
+    SY_TRY(sy_program_input_native(p, 0, &values[0]));
+    bool last = takes_channels_last(p, values, dims[1], groups);
+    if (last) {
+        dnnl_memory_desc_t md = p->values[values[0]].md;
+        SY_TRY(sy_program_new_laid_out(p, node->outputs[0], &md, &values[3]));
+        sy_program_set_output(p, 0, values[3]);
+    } else {
+        SY_TRY(sy_program_input_plain(p, 0, &values[0]));
+        SY_TRY(sy_program_output_plain(p, 0, &values[3]));
+    }
     const struct sy_value *x = &p->values[values[0]], *scale = &p->values[values[1]];
     if (scale->bytes != p->values[values[2]].bytes)
         return sy_unsupported(node, "a scale and a bias of different sizes");
-    int64_t numbers[] = {dims[0], dims[1], groups, product(dims, 2, x->rank),
-                         scale->dims[0] != dims[1]};
+    int64_t numbers[] = {
+        dims[0], dims[1], groups, product(dims, 2, x->rank), scale->dims[0] != dims[1], last};
     struct sy_step *step = sy_program_add_step(p, run_group_norm, 4);
     if (!step)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");

@@ -19,7 +19,8 @@ struct sy_layer_norm {
 /* Channels of an image in groups, each by its own mean and variance (InstanceNormalization: a channel a group). */
 struct sy_group_norm {
     int64_t images, channels, groups, spatial;
-    int64_t per_group; /* 1: scale and bias have one number a group, not one a channel */
+    int64_t per_group;     /* 1: scale and bias have one number a group, not one a channel */
+    int64_t channels_last; /* 1: x and out lie so; of one group only, scale and bias of channels */
     float epsilon;
     const float *x, *scale, *bias;
     float *out;

@@ -1,0 +1,46 @@
+#!/usr/bin/env python3
+"""Tests bench/zoo/zoo_compare.py: detections that tie may change places, others may not. Needs numpy."""
+import os
+import sys
+
+import numpy as np
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "bench", "zoo"))
+
+from zoo_compare import compare  # noqa: E402
+
+NAMES = ["boxes", "scores", "labels"]
+
+
+def found(order, scores):
+    rng = np.random.default_rng(1)
+    boxes, labels = rng.uniform(0, 300, (len(scores), 4)).astype(np.float32), np.arange(len(scores))
+    return [boxes[order], np.asarray(scores, np.float32)[order], labels[order]]
+
+
+def check(order, scores, right, detects=True, change=None):
+    refs, ours = found(list(range(len(scores))), scores), found(order, scores)
+    if change:
+        change(ours)
+    why = compare(NAMES, dict(zip(NAMES, ours)), refs, refs, False, detects)
+    assert (why is None) == right, (order, scores, why)
+
+
+def move_box(outputs):
+    outputs[0][1] += 40
+
+
+def main():
+    tied, apart = [0.9, 0.5, 0.500002, 0.3], [0.9, 0.51, 0.5, 0.3]
+    check([0, 1, 2, 3], apart, True)
+    check([0, 2, 1, 3], tied, True)
+    check([0, 2, 1, 3], tied, False, detects=False)
+    check([0, 2, 1, 3], apart, False)
+    check([3, 1, 2, 0], tied, False)
+    check([0, 2, 1, 3], tied, False, change=move_box)
+    print("6 passed, 0 failed, 0 skipped")
+
+
+if __name__ == "__main__":
+    main()
