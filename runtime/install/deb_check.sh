@@ -112,7 +112,7 @@ step() { in_root switchyard status --json --socket /run/switchyard/switchyard.so
 
 say "$exec_start"
 start
-in_root curl -fsS http://127.0.0.1:18000/v2/health/ready || fail "not ready over HTTP"
+in_root curl -fsS http://127.0.0.1:18000/v2/health/ready || { cat "$root/tmp/serve.log"; fail "not ready over HTTP"; }
 answer=$(in_root curl -fsS http://127.0.0.1:18000/v2/models/identity/infer -d '{"inputs": [{"name": "input", "shape": [1, 4], "datatype": "FP32", "data": [1, 2, 3, 4]}]}')
 echo "$answer" | grep -q '"data":\[1.0,2.0,3.0,4.0\]\|"data":\[1,2,3,4\]' || fail "curl was answered $answer"
 in_root /tmp/client /run/switchyard/switchyard.sock | grep -q answered || fail "the C client was not answered"
