@@ -178,7 +178,7 @@ $(B)/libswitchyard.so: $(CLIENT_OBJ) runtime/client/switchyard.map Makefile
 $(B)/switchyard: $(CLI_OBJ) $(B)/libswitchyard.a
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(LDSAN) -o $@ $(CLI_OBJ) $(B)/libswitchyard.a $(LIBS) -lstdc++ -pthread
+	$(Q)$(CC) $(LDSAN) -o $@ $(CLI_OBJ) $(B)/libswitchyard.a $(LIBS) -lcrypto -lstdc++ -pthread
 
 format: ## Test: clang-format on all sources
 	@sh tests/install_deps.sh clang-format

@@ -33,7 +33,8 @@ for name, head, size in (("images", struct.pack(">4I", 0x803, n, 28, 28), n * 78
     with open(f"{folder}/{name}", "wb") as out:
         out.write(head + bytes(draw.randrange(10) for _ in range(size)))
 json.dump({"name": "check", "model": "/tmp/job/fashion_mlp/1/model.onnx", "optimizer": {"kind": "sgd", "learning_rate": 0.01},
-           "data": {"kind": "idx", "images": "/tmp/job/images", "labels": "/tmp/job/labels"}, "batch": 64, "epochs": 100000, "seed": 1},
+           "data": {"kind": "idx", "images": "/tmp/job/images", "labels": "/tmp/job/labels"}, "batch": 64, "epochs": 100000, "seed": 1,
+           "snapshot": {"folder": "/var/lib/switchyard/snapshots", "every_steps": 1000000}},
           open(f"{folder}/job.json", "w"))
 PY
 
