@@ -103,10 +103,10 @@ include runtime/front/front.mk
 GEN_HDR   := $(GEN)/onnx.pb-c.h $(patsubst %.c,%.h,$(filter %.pb-c.c,$(GRPC_GEN)))
 LIB_OBJ   := $(LIB_SRC:%.c=$(OBJ)/%.o) $(patsubst $(GEN)/%.c,$(OBJ)/gen/%.o,$(GEN)/onnx.pb-c.c $(GRPC_GEN))
 CLIENT_OBJ := $(patsubst %.c,$(OBJ)/%.o,$(sort $(wildcard runtime/client/*.c runtime/base/*.c)))
-CLI_OBJ   := $(CLI_SRC:%.c=$(OBJ)/%.o)
+CLI_OBJ   := $(CLI_SRC:%.c=$(OBJ)/%.o) $(OBJ)/runtime/cli/config/conf_toml.o
 
 # ---- goals ------------------------------------------------------------------------------------
-include workers/cuda/cuda.mk tests/tests.mk bench/bench.mk examples/examples.mk runtime/python/wheel.mk
+include workers/cuda/cuda.mk tests/tests.mk bench/bench.mk examples/examples.mk runtime/python/wheel.mk runtime/install/install.mk
 
 .PHONY: all binaries help deps format install clean FORCE
 .DEFAULT_GOAL := all
@@ -178,23 +178,11 @@ $(B)/libswitchyard.so: $(CLIENT_OBJ) runtime/client/switchyard.map Makefile
 $(B)/switchyard: $(CLI_OBJ) $(B)/libswitchyard.a
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(LDSAN) -o $@ $(CLI_OBJ) $(B)/libswitchyard.a $(LIBS) -pthread
+	$(Q)$(CC) $(LDSAN) -o $@ $(CLI_OBJ) $(B)/libswitchyard.a $(LIBS) -lcrypto -lstdc++ -pthread
 
 format: ## Test: clang-format on all sources
 	@sh tests/install_deps.sh clang-format
 	$(Q)clang-format -i $$(git ls-files '*.c' '*.h' '*.cc')
-
-# ---- installing -------------------------------------------------------------------------------
-install: binaries ## Build: PREFIX=/usr/local DESTDIR=
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib $(DESTDIR)$(PREFIX)/include
-	install -m 755 $(B)/switchyard $(DESTDIR)$(PREFIX)/bin/
-	install -m 644 $(B)/libswitchyard.a $(DESTDIR)$(PREFIX)/lib/
-	install -m 755 $(B)/libswitchyard.so $(DESTDIR)$(PREFIX)/lib/libswitchyard.so.0
-	ln -sf libswitchyard.so.0 $(DESTDIR)$(PREFIX)/lib/libswitchyard.so
-	install -m 644 runtime/client/switchyard.h $(DESTDIR)$(PREFIX)/include/
-ifneq ($(WITH_CUDA),)
-	install -m 755 $(B)/libswitchyard-cuda.so $(B)/switchyard-cuda-keeper $(DESTDIR)$(PREFIX)/lib/
-endif
 
 # Goals say what they do behind "##", and in which group.
 help:

@@ -1,5 +1,5 @@
 # Benches and the goals that run them. Each says in its JSON what it was measured beside.
-.PHONY: benches bench bench-engine bench-train bench-sched bench-serve bench-zoo bench-decoder bench-corun gpu-bench
+.PHONY: benches bench bench-engine bench-train bench-sched bench-serve bench-zoo bench-decoder bench-corun gpu-bench bench-fleet
 
 # bench/NAME.c has a main; bench/NAME_*.c belongs to NAME.
 BENCH_SRC := $(sort $(filter-out bench/%_rig.c bench/%_child.c,$(wildcard bench/*.c)))
@@ -85,6 +85,14 @@ bench-zoo: deps ## Measure: public models beside ONNX Runtime: build/bench/zoo.j
 	@sh tests/install_deps.sh libonnx-testdata
 	@$(MAKE) --no-print-directory binaries $(B)/tests/onnx_suite build/zoo-venv/made
 	$(Q)$(ZOO_PYTHON) bench/zoo/zoo_bench.py --build $(B) $(BENCH_ZOO_ARGS)
+	$(Q)python3 bench/results_md.py $(B)/bench bench/RESULTS.md
+
+# Fleets: routing by nginx, packages by HTTP, the simulator at ten thousand devices; `make ray-check` before it for Ray's rows. bench/fleet.md is the simulator's.
+bench-fleet: deps ## Measure: a fleet's routing, fetching, simulation: build/bench/fleet.json, bench/fleet.md; BENCH_FLEET_ARGS=--quick
+	@sh tests/install_deps.sh python3 nginx-light wrk curl
+	@$(MAKE) --no-print-directory binaries $(B)/bench/simulator
+	$(Q)python3 bench/fleet/fleet.py $(B) $(BENCH_FLEET_ARGS)
+	$(Q)python3 bench/fleet/fleet_md.py $(B) bench/fleet.md $(BENCH_FLEET_ARGS)
 	$(Q)python3 bench/results_md.py $(B)/bench bench/RESULTS.md
 
 # Numbers of a GPU beside PyTorch's, with the python3 that has it.

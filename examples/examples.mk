@@ -1,5 +1,5 @@
 # Example models, the demo, the example training jobs.
-.PHONY: models demo train-examples
+.PHONY: models demo train-examples ray-check
 
 EXAMPLE_SRC := $(sort $(wildcard examples/models/*.c))
 DEMO_SRC  := $(sort $(wildcard examples/demo/*.c))
@@ -35,3 +35,17 @@ train-examples: deps ## See it: the example training jobs to their targets, curv
 	$(Q)$(B)/make-models --out build/models $(TRAIN_MODELS)
 	$(Q)python3 examples/training/make_texts.py build/data
 	$(Q)sh examples/training/run_examples.sh $(B)/switchyard build/train-examples $(TRAIN_EXAMPLES)
+
+# Ray is 200 MB and has an environment of its own.
+RAY_PYTHON := build/ray-venv/bin/python
+build/ray-venv/made: examples/examples.mk
+	@sh tests/install_deps.sh python3 python3-venv nginx-light
+	$(call say,VENV,$(@D))
+	$(Q)python3 -m venv $(@D)
+	$(Q)$(RAY_PYTHON) -m pip install --quiet --disable-pip-version-check "ray[serve]==2.60.0"
+	@touch $@
+
+ray-check: deps ## Test: examples/ray on a local Ray cluster, nodes killed under load; figures in build/bench/fleet-ray.json
+	@$(MAKE) --no-print-directory binaries build/ray-venv/made
+	@mkdir -p $(B)/bench
+	$(Q)$(RAY_PYTHON) examples/ray/check.py $(B) --json $(B)/bench/fleet-ray.json

@@ -13,6 +13,8 @@
 #include "runtime/base/printable.h"
 #include "runtime/base/status.h"
 
+#define MOST_OPTIONS 256 /* of a command: that a wrong name is compared with */
+
 /* One line, whatever it quotes. */
 static void complain(const char *format, va_list arguments)
 {
@@ -96,11 +98,11 @@ static void print_help(const struct sy_cli_parser *parser)
 
 static int unknown_option(const struct sy_cli_parser *parser, const char *word)
 {
-    const char *names[40];
+    const char *names[MOST_OPTIONS + 2];
     const char *near;
     int n = 0;
 
-    for (; parser->options[n].name && n < 38; n++)
+    for (; parser->options[n].name && n < MOST_OPTIONS; n++)
         names[n] = parser->options[n].name;
     names[n++] = "help";
     names[n] = NULL;

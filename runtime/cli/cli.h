@@ -13,6 +13,7 @@
 
 int sy_cmd_serve(int argc, char **argv);
 int sy_cmd_import(int argc, char **argv);
+int sy_cmd_fetch(int argc, char **argv);
 int sy_cmd_plan(int argc, char **argv);
 int sy_cmd_infer(int argc, char **argv);
 int sy_cmd_generate(int argc, char **argv);

@@ -15,6 +15,7 @@ static const struct {
 } commands[] = {
     {"serve", sy_cmd_serve, "run the server: one device, models, training"},
     {"import", sy_cmd_import, "make a package of an ONNX file"},
+    {"fetch", sy_cmd_fetch, "a package from a registry, by HTTP, resumed and verified"},
     {"plan", sy_cmd_plan, "show how a model is cut into groups, and the pipeline"},
     {"infer", sy_cmd_infer, "send a request to a server"},
     {"generate", sy_cmd_generate, "tokens from a decoder, as they come"},

@@ -139,6 +139,19 @@ int sy_serve_fronts_option(struct sy_serve_fronts *fronts, const char *name, con
     return sy_error_set(SY_ENOTFOUND, "no option --%s", name);
 }
 
+bool sy_serve_fronts_is_limit(const char *name)
+{
+    return strncmp(name, "http-", 5) == 0 || strncmp(name, "grpc-", 5) == 0;
+}
+
+void sy_serve_fronts_set_limits(struct sy_serve_fronts *fronts, const struct sy_serve_fronts *fresh)
+{
+    if (fronts->http_server)
+        sy_http_server_set_limits(fronts->http_server, &fresh->http.limits);
+    if (fronts->grpc_server)
+        sy_grpc_server_set_limits(fronts->grpc_server, &fresh->grpc.limits);
+}
+
 static int listen_http(struct sy_serve_fronts *fronts, const char *option,
                        const struct sy_http_config *config, struct sy_http_server **out)
 {

@@ -67,6 +67,11 @@ struct sy_serve_fronts {
 void sy_serve_fronts_init(struct sy_serve_fronts *fronts);
 /* An option of the table by name. SY_ENOTFOUND: none of these; EARG. */
 int sy_serve_fronts_option(struct sy_serve_fronts *fronts, const char *name, const char *value);
+/* Whether an option is a limit that may change while the servers run. */
+bool sy_serve_fronts_is_limit(const char *name);
+/* Takes these limits over from `fresh`, which was never started: of what comes from now on. */
+void sy_serve_fronts_set_limits(struct sy_serve_fronts *fronts,
+                                const struct sy_serve_fronts *fresh);
 /* front.base, handlers, core (and repository) are set. Listens, and prints where. */
 int sy_serve_fronts_start(struct sy_serve_fronts *fronts);
 /* Nothing new from clients that can go elsewhere. */

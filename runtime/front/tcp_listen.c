@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "runtime/base/service_manager.h"
 #include "runtime/base/status.h"
 #include "runtime/base/tcp_port.h"
 
@@ -32,8 +33,12 @@ static int split_tcp(const char *text, char *host, size_t host_bytes, const char
 
 static int bind_tcp(const struct addrinfo *info, const char *text, int *out)
 {
-    int one = 1, fd = socket(info->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int one = 1, fd = sy_service_socket(info->ai_addr, info->ai_addrlen);
 
+    *out = fd;
+    if (fd >= 0)
+        return SY_OK;
+    fd = socket(info->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return sy_error_set(SY_EIO, "cannot make a socket: %s", strerror(errno));
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));

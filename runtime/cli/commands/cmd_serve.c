@@ -14,8 +14,11 @@
 #include "loader/package/package.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
+#include "runtime/base/service_manager.h"
 #include "runtime/base/status.h"
 #include "runtime/cli/cli.h"
+#include "runtime/cli/config/serve_conf.h"
+#include "runtime/cli/config/serve_watchdog.h"
 #include "runtime/cli/link_probe.h"
 #include "runtime/cli/serve_fronts.h"
 #include "runtime/core/core.h"
@@ -54,8 +57,12 @@ struct serve {
     struct sy_serve_fronts fronts;
     struct sy_repository *repository;
     struct sy_rpc_server *rpc;
-    bool draining;
-    char why[512]; /* it ends; said last, below what is logged while it drains */
+    bool draining, prints_config;
+    int argc; /* the command line, to be read again on SIGHUP */
+    char **argv;
+    struct sy_conf *conf;      /* that options point into; NULL: none */
+    struct sy_conf *last_conf; /* as SIGHUP found it last; NULL: `conf` still */
+    char why[512];             /* it ends; said last, below what is logged while it drains */
 };
 
 static const struct sy_cli_option options[] = {
@@ -104,6 +111,10 @@ static const struct sy_cli_option options[] = {
      "after a request its worker looks for the next one so long before it sleeps; never while a "
      "job trains; default 50, and 0, "
      "never, on one core"},
+    {"config", "FILE",
+     "these options from a TOML file, each by its name; the command line counts where both say "
+     "something; read again on SIGHUP, which logs what changed and what needs a restart"},
+    {"print-config", NULL, "print such a file with all options, each commented out, and end"},
     SY_SERVE_FRONT_OPTIONS,
     {NULL, NULL, NULL}};
 
@@ -290,9 +301,80 @@ static int set_option(struct serve *serve, int index, const char *value)
         return set_seconds(value, &serve->repository_config.importer.limit_ns);
     case 27:
         return set_poll(value, &core->poll_us);
+    case 28: /* was read before (sy_serve_conf_path) */
+        return SY_OK;
+    case 29:
+        serve->prints_config = true;
+        return SY_OK;
     default:
         return sy_serve_fronts_option(&serve->fronts, options[index].name, value);
     }
+}
+
+static int take_option(void *ctx, int index, const char *value)
+{
+    return set_option(ctx, index, value);
+}
+
+/* That this process may use; polling on the only one would keep whoever is waited for from it. */
+static int n_own_cores(void)
+{
+    cpu_set_t set;
+
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : get_nprocs();
+}
+
+/* NULL: no memory. */
+static struct serve *create_serve(int argc, char **argv)
+{
+    struct serve *serve = calloc(1, sizeof(*serve));
+
+    if (!serve)
+        return NULL;
+    serve->argc = argc;
+    serve->argv = argv;
+    serve->ready_fd = -1;
+    serve->core_config.fetch_heads = true;
+    serve->core_config.device = "host";
+    serve->core_config.poll_us = n_own_cores() > 1 ? POLL_US : 0;
+    sy_serve_fronts_init(&serve->fronts);
+    serve->rpc_config.socket_path = sy_cli_default_socket();
+    return serve;
+}
+
+static void destroy_serve(struct serve *serve)
+{
+    sy_conf_destroy(serve->last_conf);
+    sy_conf_destroy(serve->conf);
+    free(serve);
+}
+
+/* The file first, then the command line, which counts. SY_CLI_END, HELP or BAD, which was said. */
+static int read_options(struct serve *serve)
+{
+    struct sy_cli_parser parser = {
+        "serve [options]\n\nRuns the server until SIGTERM or SIGINT, "
+        "which drain it. Prints \"ready\" when all models that are loaded at "
+        "start are; one of --models that cannot be is listed with its "
+        "reason, and the others are served (--strict: it ends the server).",
+        options, serve->argc, serve->argv, 0};
+    const char *path = sy_serve_conf_path(serve->argc, serve->argv), *value;
+    int got;
+
+    if (path && sy_serve_conf_read(path, options, take_option, serve, &serve->conf) < 0) {
+        sy_cli_usage("%s", sy_error_text());
+        return SY_CLI_BAD;
+    }
+    while ((got = sy_cli_next(&parser, &value)) >= 0)
+        if (set_option(serve, got, value) < 0) {
+            sy_cli_usage("--%s: %s", options[got].name, sy_error_text());
+            return SY_CLI_BAD;
+        }
+    if (got == SY_CLI_WORD) {
+        sy_cli_usage("serve takes no words: %s", value);
+        return SY_CLI_BAD;
+    }
+    return got;
 }
 
 /* ---- running ---------------------------------------------------------------------------------------------------- */
@@ -306,6 +388,8 @@ static void stop(struct serve *serve)
 {
     if (!serve->draining)
         sy_core_drain(serve->core, DRAIN_GRACE_NS, drained, serve);
+    if (!serve->draining)
+        sy_service_notify("STOPPING=1\nSTATUS=draining");
     serve->draining = true;
     serve->fronts.front.is_ready = false;
     sy_serve_fronts_drain(&serve->fronts);
@@ -333,6 +417,7 @@ static void loaded(void *ctx, int status, const char *error)
         return;
     sy_core_hold_jobs(serve->core, false);
     serve->fronts.front.is_ready = true;
+    sy_service_notify("READY=1\nSTATUS=ready");
     printf("ready\n");
     fflush(stdout);
     if (serve->ready_fd >= 0 && write(serve->ready_fd, "ready\n", 6) != 6)
@@ -416,9 +501,9 @@ static int measure_link(struct serve *serve)
     return SY_OK;
 }
 
-static int set_policy(struct serve *serve)
+static int set_policy(struct serve *serve, const char *policy)
 {
-    json_t *params = json_pack("{s:s}", "policy", serve->policy);
+    json_t *params = json_pack("{s:s}", "policy", policy);
     int status = params ? sy_core_policy_set(serve->core, params)
                         : sy_error_set(SY_ENOMEM_HOST, "no memory for a policy");
     json_decref(params);
@@ -446,6 +531,7 @@ static int start_repository(struct serve *serve)
 
 static int start(struct serve *serve)
 {
+    SY_TRY(sy_service_take());
     SY_TRY(choose_threads(serve));
     SY_TRY(measure_link(serve)); /* first: a device that is not there is all there is to say */
     SY_TRY(sy_core_create(serve->base, &serve->core_config, &serve->core));
@@ -457,6 +543,7 @@ static int start(struct serve *serve)
         .string_bytes = (int64_t)SY_MIN(serve->fronts.string_bytes, (uint64_t)INT64_MAX)};
     SY_TRY(sy_serve_fronts_start(&serve->fronts));
     SY_TRY(sy_rpc_server_create(&serve->rpc_config, &serve->fronts.front, &serve->rpc));
+    SY_TRY(sy_service_all_taken());
     /* Jobs that were there before, or come meanwhile, would take the room that these models are sure to have beside jobs. */
     sy_core_hold_jobs(serve->core, true);
     serve->n_loading = serve->n_packages + 1;
@@ -469,11 +556,55 @@ static int start(struct serve *serve)
     }
     SY_TRY(start_repository(serve));
     if (serve->policy)
-        SY_TRY(set_policy(serve));
+        SY_TRY(set_policy(serve, serve->policy));
     for (int i = 0; i < serve->n_jobs; i++)
         SY_TRY(start_job(serve, serve->jobs[i]));
     loaded(serve, SY_OK, NULL); /* the one more: ready also without models */
     return SY_OK;
+}
+
+/* ---- reload --------------------------------------------------------------------------------------------- */
+
+/* What the running server takes over from the fresh options; the rest needs a restart. */
+static bool is_live(const char *name)
+{
+    return strcmp(name, "policy") == 0 || strcmp(name, "string-bytes") == 0 ||
+           sy_serve_fronts_is_limit(name);
+}
+
+static void apply_options(struct serve *serve, struct serve *fresh)
+{
+    const struct sy_conf *last = serve->last_conf ? serve->last_conf : serve->conf;
+
+    sy_serve_conf_log_changes(last, fresh->conf, options, is_live);
+    if (fresh->policy && sy_serve_conf_differs(last, fresh->conf, "policy") &&
+        set_policy(serve, fresh->policy) < 0)
+        sy_log_error("serve", "event=reload option=policy why=\"%s\"", sy_error_text());
+    serve->fronts.front.string_bytes =
+        (int64_t)SY_MIN(fresh->fronts.string_bytes, (uint64_t)INT64_MAX);
+    sy_serve_fronts_set_limits(&serve->fronts, &fresh->fronts);
+}
+
+/* A file that is wrong changes nothing. */
+static void on_reload(evutil_socket_t number, short what, void *ctx)
+{
+    struct serve *serve = ctx, *fresh = create_serve(serve->argc, serve->argv);
+
+    (void)number, (void)what;
+    sy_service_notify("RELOADING=1");
+    if (!fresh) {
+        sy_log_error("serve", "event=reload_failed why=\"no memory\"");
+    } else if (read_options(fresh) != SY_CLI_END) {
+        sy_log_error("serve", "event=reload_failed why=\"%s\"", sy_error_text());
+    } else {
+        apply_options(serve, fresh);
+        sy_conf_destroy(serve->last_conf);
+        serve->last_conf = fresh->conf;
+        fresh->conf = NULL;
+    }
+    if (fresh)
+        destroy_serve(fresh);
+    sy_service_notify("READY=1");
 }
 
 /* Each connection and each shared region takes a descriptor. */
@@ -486,14 +617,6 @@ static void allow_descriptors(void)
     limit.rlim_cur = limit.rlim_max;
     if (setrlimit(RLIMIT_NOFILE, &limit) != 0)
         sy_log_warn("serve", "event=descriptors why=\"%s\"", strerror(errno));
-}
-
-/* That this process may use; polling on the only one would keep whoever is waited for from it. */
-static int n_own_cores(void)
-{
-    cpu_set_t set;
-
-    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : get_nprocs();
 }
 
 /* Until the loop is told to exit. Between two looks whoever else wants this core has it. */
@@ -512,7 +635,7 @@ static void run_loop(const struct serve *serve)
 
 static int run(struct serve *serve)
 {
-    struct event *signals[2];
+    struct event *signals[3], *watchdog;
     int status;
 
     signal(SIGPIPE, SIG_IGN);
@@ -522,11 +645,13 @@ static int run(struct serve *serve)
         return sy_cli_fail("no event loop");
     signals[0] = evsignal_new(serve->base, SIGTERM, on_signal, serve);
     signals[1] = evsignal_new(serve->base, SIGINT, on_signal, serve);
+    signals[2] = evsignal_new(serve->base, SIGHUP, on_reload, serve);
     status = start(serve);
     if (status < 0)
         serve->result = sy_cli_fail_status();
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < (serve->conf ? 3 : 2); i++) /* without a file SIGHUP ends it, as usual */
         event_add(signals[i], NULL);
+    watchdog = sy_serve_watchdog_create(serve->base);
     if (status == SY_OK)
         run_loop(serve);
     sy_serve_fronts_stop(&serve->fronts);
@@ -536,41 +661,27 @@ static int run(struct serve *serve)
     sy_serve_fronts_finish(&serve->fronts);
     if (*serve->why)
         sy_cli_fail("%s", serve->why);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 3; i++)
         event_free(signals[i]);
+    if (watchdog)
+        event_free(watchdog);
     event_base_free(serve->base);
     return serve->result;
 }
 
 int sy_cmd_serve(int argc, char **argv)
 {
-    struct sy_cli_parser parser = {
-        "serve [options]\n\nRuns the server until SIGTERM or SIGINT, "
-        "which drain it. Prints \"ready\" when all models that are loaded at "
-        "start are; one of --models that cannot be is listed with its "
-        "reason, and the others are served (--strict: it ends the server).",
-        options, argc, argv, 0};
-    struct serve *serve = calloc(1, sizeof(*serve));
-    const char *value;
+    struct serve *serve = create_serve(argc, argv);
     int got, result;
 
     if (!serve)
         return sy_cli_fail("no memory");
-    serve->ready_fd = -1;
-    serve->core_config.fetch_heads = true;
-    serve->core_config.device = "host";
-    serve->core_config.poll_us = n_own_cores() > 1 ? POLL_US : 0;
-    sy_serve_fronts_init(&serve->fronts);
-    serve->rpc_config.socket_path = sy_cli_default_socket();
-    while ((got = sy_cli_next(&parser, &value)) >= 0)
-        if (set_option(serve, got, value) < 0) {
-            sy_cli_usage("--%s: %s", options[got].name, sy_error_text());
-            got = SY_CLI_BAD;
-            break;
-        }
-    if (got == SY_CLI_WORD)
-        sy_cli_usage("serve takes no words: %s", value);
-    result = got == SY_CLI_END ? run(serve) : got == SY_CLI_HELP ? 0 : 2;
-    free(serve);
+    got = read_options(serve);
+    result = got == SY_CLI_HELP || serve->prints_config ? 0 : 2;
+    if (got == SY_CLI_END && serve->prints_config)
+        sy_serve_conf_print(options);
+    else if (got == SY_CLI_END)
+        result = run(serve);
+    destroy_serve(serve);
     return result;
 }

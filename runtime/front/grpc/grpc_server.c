@@ -131,6 +131,12 @@ static int start_events(struct sy_grpc_server *server)
     return SY_OK;
 }
 
+void sy_grpc_server_set_limits(struct sy_grpc_server *server, const struct sy_grpc_limits *limits)
+{
+    server->limits = *limits;
+    set_defaults(&server->limits);
+}
+
 static int start_listening(struct sy_grpc_server *server, const char *address)
 {
     int fd;

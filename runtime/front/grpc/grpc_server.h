@@ -38,6 +38,8 @@ struct sy_grpc_server;
 /* Listens. EARG: bad address; EBUSY: the port is taken; EIO, ENOMEM_HOST. `front` outlives the server. */
 int sy_grpc_server_create(const struct sy_grpc_config *config, struct sy_front *front,
                           struct sy_grpc_server **out);
+/* Other limits from now on, 0 as above; what HTTP/2 told a connection at its start (streams, headers) stays for that connection. */
+void sy_grpc_server_set_limits(struct sy_grpc_server *server, const struct sy_grpc_limits *limits);
 /* Accepts no more, tells clients by GOAWAY to call elsewhere, and health says NOT_SERVING; calls that are there end as they would. */
 void sy_grpc_server_drain(struct sy_grpc_server *server); /* NULL is fine */
 /* Closes listener and connections. Requests at the core are canceled; the server's memory goes when the core has called back for the last of

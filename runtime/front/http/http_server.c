@@ -97,6 +97,12 @@ static void set_defaults(struct sy_http_limits *limits)
 #undef OR
 }
 
+void sy_http_server_set_limits(struct sy_http_server *server, const struct sy_http_limits *limits)
+{
+    server->limits = *limits;
+    set_defaults(&server->limits);
+}
+
 static int listen_on(struct sy_http_server *server, const char *address)
 {
     int fd;

@@ -31,6 +31,8 @@ struct sy_http_config {
 /* Listens. EARG: bad address; EBUSY: the port is taken; EIO. `front` outlives the server. */
 int sy_http_server_create(const struct sy_http_config *config, struct sy_front *front,
                           struct sy_http_server **out);
+/* Other limits from now on, 0 as above; requests that are being read keep what they were let in with. */
+void sy_http_server_set_limits(struct sy_http_server *server, const struct sy_http_limits *limits);
 /* Closes listeners and connections. Requests at the core are canceled; the server's memory goes when the core has called back for the last of
  * them, so destroy the server before the core, and the slab last. */
 void sy_http_server_destroy(struct sy_http_server *server); /* NULL is fine */

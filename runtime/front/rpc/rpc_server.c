@@ -14,6 +14,7 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
+#include "runtime/base/service_manager.h"
 #include "runtime/base/status.h"
 #include "runtime/front/rpc/rpc_internal.h"
 #include "runtime/front/tcp_listen.h"
@@ -141,6 +142,9 @@ static int listen_unix(struct sy_rpc_server *server, const char *path)
     int fd, failed;
 
     SY_TRY(unix_address(path, &address));
+    fd = sy_service_socket((const struct sockaddr *)&address, sizeof(address));
+    if (fd >= 0) /* the service manager removes its file */
+        return listen_on(server, fd, &server->unix_listener);
     SY_TRY(clear_stale(&address));
     fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0)

@@ -1,0 +1,181 @@
+#include "runtime/cli/config/serve_conf.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/base/log.h"
+#include "runtime/base/status.h"
+
+#define MAX_NAMES  256
+#define HELP_WIDTH 100
+
+/* They say where this file is, or belong to whoever starts the process. */
+static bool is_for_the_command_line(const char *name)
+{
+    return strcmp(name, "config") == 0 || strcmp(name, "print-config") == 0 ||
+           strcmp(name, "ready-fd") == 0;
+}
+
+static const struct sy_cli_option *option_of(const struct sy_cli_option *options, const char *name)
+{
+    for (; options->name; options++)
+        if (strcmp(options->name, name) == 0 && !is_for_the_command_line(name))
+            return options;
+    return NULL;
+}
+
+static int refuse_key(const char *path, const struct sy_cli_option *options, const char *key)
+{
+    const char *names[MAX_NAMES + 1] = {NULL}, *near;
+
+    if (is_for_the_command_line(key))
+        return sy_error_set(SY_EARG, "%s: --%s is for the command line only", path, key);
+    for (int i = 0; options[i].name && i < MAX_NAMES; i++)
+        names[i] = options[i].name;
+    near = sy_cli_nearest(key, names);
+    return sy_error_set(SY_EARG, "%s: no option %s%s%s; see switchyard serve --help", path, key,
+                        near ? "; did you mean " : "", near ? near : "");
+}
+
+static int check_keys(const char *path, const struct sy_cli_option *options,
+                      const struct sy_conf *conf)
+{
+    for (size_t i = 0; i < conf->n; i++) {
+        const struct sy_conf_entry *entry = &conf->entries[i];
+        const struct sy_cli_option *option = option_of(options, entry->key);
+
+        if (!option)
+            return refuse_key(path, options, entry->key);
+        if (!option->argument && entry->kind != SY_CONF_SWITCH)
+            return sy_error_set(SY_EARG, "%s: %s = %s: write true or false", path, entry->key,
+                                entry->value);
+        if (option->argument && entry->kind == SY_CONF_SWITCH)
+            return sy_error_set(SY_EARG, "%s: %s = %s: it takes %s", path, entry->key, entry->value,
+                                option->argument);
+    }
+    return SY_OK;
+}
+
+static int hand_over(const char *path, const struct sy_cli_option *options,
+                     const struct sy_conf *conf, sy_serve_conf_take take, void *ctx)
+{
+    for (int at = 0; options[at].name; at++)
+        for (size_t i = 0; i < conf->n; i++) {
+            const struct sy_conf_entry *entry = &conf->entries[i];
+            bool is_switch = entry->kind == SY_CONF_SWITCH;
+            int status;
+
+            if (strcmp(entry->key, options[at].name) != 0 ||
+                (is_switch && strcmp(entry->value, "false") == 0))
+                continue;
+            status = take(ctx, at, is_switch ? NULL : entry->value);
+            if (status < 0)
+                return sy_error_prefix(status, "%s: %s", path, entry->key);
+        }
+    return SY_OK;
+}
+
+int sy_serve_conf_read(const char *path, const struct sy_cli_option *options,
+                       sy_serve_conf_take take, void *ctx, struct sy_conf **out)
+{
+    struct sy_conf *conf;
+    int status;
+
+    SY_TRY(sy_conf_toml_read(path, &conf));
+    SY_TRY_GOTO(check_keys(path, options, conf), fail);
+    SY_TRY_GOTO(hand_over(path, options, conf, take, ctx), fail);
+    *out = conf;
+    return SY_OK;
+fail:
+    sy_conf_destroy(conf);
+    return status;
+}
+
+const char *sy_serve_conf_path(int argc, char **argv)
+{
+    const char *path = NULL;
+
+    for (int i = 1; i < argc; i++) {
+        const char *word = argv[i];
+
+        if (word[0] != '-')
+            continue;
+        word += word[1] == '-' ? 2 : 1;
+        if (strncmp(word, "config=", 7) == 0)
+            path = word + 7;
+        else if (strcmp(word, "config") == 0 && i + 1 < argc)
+            path = argv[++i];
+    }
+    return path;
+}
+
+/* The key's next entry from *at on, which moves behind it. */
+static const struct sy_conf_entry *next_of(const struct sy_conf *conf, const char *name, size_t *at)
+{
+    while (conf && *at < conf->n) {
+        const struct sy_conf_entry *entry = &conf->entries[(*at)++];
+
+        if (strcmp(entry->key, name) == 0)
+            return entry;
+    }
+    return NULL;
+}
+
+bool sy_serve_conf_differs(const struct sy_conf *a, const struct sy_conf *b, const char *name)
+{
+    const struct sy_conf_entry *of_a, *of_b;
+    size_t at_a = 0, at_b = 0;
+
+    do {
+        of_a = next_of(a, name, &at_a);
+        of_b = next_of(b, name, &at_b);
+        if (!of_a != !of_b || (of_a && strcmp(of_a->value, of_b->value) != 0))
+            return true;
+    } while (of_a);
+    return false;
+}
+
+void sy_serve_conf_log_changes(const struct sy_conf *before, const struct sy_conf *after,
+                               const struct sy_cli_option *options,
+                               bool (*is_live)(const char *name))
+{
+    for (; options->name; options++)
+        if (sy_serve_conf_differs(before, after, options->name))
+            sy_log_info("serve", "event=reload option=%s applies=%s", options->name,
+                        is_live(options->name) ? "now" : "at_restart");
+}
+
+/* "# ..." lines of at most HELP_WIDTH, cut at spaces. */
+static void print_comment(const char *text)
+{
+    while (*text) {
+        size_t n = strlen(text);
+
+        if (n > HELP_WIDTH)
+            for (n = HELP_WIDTH; n > 1 && text[n] != ' ';)
+                n--;
+        printf("# %.*s\n", (int)n, text);
+        text += n;
+        while (*text == ' ')
+            text++;
+    }
+}
+
+void sy_serve_conf_print(const struct sy_cli_option *options)
+{
+    printf("# Configuration of switchyard serve, in TOML: NAME = VALUE for each option of the "
+           "command line, which counts where\n# both say something. An option that may be given "
+           "again takes a list: NAME = [\"A\", \"B\"].\n");
+    for (; options->name; options++) {
+        bool is_number = options->argument && (strcmp(options->argument, "N") == 0 ||
+                                               strcmp(options->argument, "SECONDS") == 0 ||
+                                               strcmp(options->argument, "RATIO") == 0);
+
+        if (is_for_the_command_line(options->name))
+            continue;
+        printf("\n");
+        print_comment(options->help);
+        printf(options->argument ? is_number ? "#%s = %s\n" : "#%s = \"%s\"\n" : "#%s = true\n",
+               options->name, options->argument);
+    }
+}

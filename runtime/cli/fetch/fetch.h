@@ -1,0 +1,34 @@
+/* A file from a registry: HTTP or HTTPS (S3 by signed URL is no more than that), in pieces if need be, whole and verified or not there.
+ *
+ *   FILE.part        what has come so far, also of an earlier try that was ended
+ *   FILE.part.etag   which content it is of: it is only gone on with while the registry still has that content (If-Range)
+ *   FILE             by rename, after the hash is right and the bytes are durable
+ *
+ * libcurl is opened when it is needed: it brings some thirty libraries that no server or worker should start with. */
+#ifndef SY_CLI_FETCH_FETCH_H
+#define SY_CLI_FETCH_FETCH_H
+
+#include <stdint.h>
+
+struct sy_fetch {
+    const char
+        *url; /* http:// or https://; what follows a '?' may be a secret and is never printed */
+    const char *path;   /* where to */
+    const char *sha256; /* 64 hexadecimal digits; NULL: not compared */
+    uint64_t max_bytes; /* more is refused */
+    double
+        stall_s; /* a connection that does not move for so long is given up, and made again where it stood */
+    int tries; /* in a row without a byte of progress */
+};
+
+struct sy_fetch_result {
+    uint64_t bytes, resumed_bytes; /* of the file; of these, from an earlier try */
+    int connections;
+    char sha256[65];
+};
+
+/* Blocks. EARG: no such URL or hash; ENOTFOUND: 404; EIO: with what the registry or the network said; ECORRUPT: another hash (FILE.part is removed);
+ * EUNSUPPORTED: no libcurl on this machine. Except for ECORRUPT what has come stays for the next try. */
+int sy_fetch_file(const struct sy_fetch *fetch, struct sy_fetch_result *result);
+
+#endif

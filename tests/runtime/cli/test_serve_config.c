@@ -1,0 +1,225 @@
+/* serve's configuration file as an administrator meets it: each option by its name, what is refused, what SIGHUP changes. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+
+#include "runtime/base/assert.h"
+#include "tests/rigs/server_fixture.h"
+
+static struct fixture f;
+static char output[1 << 16], conf_path[256];
+
+static int run(const char *arguments)
+{
+    char command[1024];
+
+    snprintf(command, sizeof command, "'%s' %s 2>&1 </dev/null", fixture_program("switchyard"),
+             arguments);
+    FILE *pipe = popen(command, "r");
+    assert_non_null(pipe);
+    output[fread(output, 1, sizeof output - 1, pipe)] = 0;
+    int status = pclose(pipe);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static void write_conf(const char *text)
+{
+    snprintf(conf_path, sizeof conf_path, "%s/switchyard.conf", f.folder);
+    FILE *file = fopen(conf_path, "w");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void the_printed_file_has_every_option(void **state)
+{
+    (void)state;
+    static char help[1 << 16];
+    int n = 0;
+
+    assert_int_equal(run("serve --help"), 0);
+    memcpy(help, output, sizeof help);
+    assert_int_equal(run("serve --print-config"), 0);
+    for (char *line = strtok(help, "\n"); line; line = strtok(NULL, "\n")) {
+        char name[64], wanted[80];
+
+        if (sscanf(line, "  --%63s", name) != 1 || strcmp(name, "help") == 0 ||
+            strcmp(name, "config") == 0 || strcmp(name, "print-config") == 0 ||
+            strcmp(name, "ready-fd") == 0)
+            continue;
+        snprintf(wanted, sizeof wanted, "\n#%s = ", name);
+        if (!strstr(output, wanted))
+            fail_msg("--print-config leaves out %s", name);
+        n++;
+    }
+    assert_true(n > 40);
+}
+
+/* Each printed line with the value that stands for one: quoted words are TOML, and the option itself says what is wrong with them. */
+static void the_printed_file_is_toml_when_uncommented(void **state)
+{
+    (void)state;
+    char *text, *rest, *line, kept[1 << 15] = "", arguments[400];
+
+    assert_int_equal(run("serve --print-config"), 0);
+    text = rest = strdup(output);
+    while ((line = strsep(&rest, "\n")))
+        if (strstr(line, " = \"") && line[0] == '#' && line[1] != ' ') {
+            strcat(kept, line + 1);
+            strcat(kept, "\n");
+        }
+    free(text);
+    write_conf(kept);
+    snprintf(arguments, sizeof arguments, "serve --config %s", conf_path);
+    assert_int_equal(run(arguments), 2);
+    assert_non_null(strstr(output, "pool-bytes: \"SIZE\" is no size"));
+}
+
+static void what_is_wrong_is_refused_by_name(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *says;
+    } cases[] = {
+        {"polici = \"fifo\"\n", "no option polici; did you mean policy"},
+        {"policy = \"last\"\n", "policy: "},
+        {"policy = true\n", "policy = true: it takes NAME"},
+        {"strict = 1\n", "strict = 1: write true or false"},
+        {"strict = \"true\"\n", "write true or false"},
+        {"workers = 1000\n", "workers: \"1000\" is no number from 1 to 64"},
+        {"workers = [2, [3]]\n", ""},
+        {"workers = 1979-05-27\n", "workers is neither"},
+        {"[http]\nidle = 3\n", "[http] is a table"},
+        {"workers = \n", "line 1"},
+        {"workers = 2\nworkers = 3\n", "workers"},
+        {"config = \"other\"\n", "--config is for the command line only"},
+        {"ready-fd = 3\n", "--ready-fd is for the command line only"},
+    };
+    char arguments[400];
+
+    for (size_t i = 0; i < SY_ARRAY_LEN(cases); i++) {
+        write_conf(cases[i].text);
+        snprintf(arguments, sizeof arguments, "serve --config %s", conf_path);
+        assert_int_equal(run(arguments), 2);
+        if (!strstr(output, cases[i].says) || !strstr(output, conf_path) ||
+            strchr(output, '\n') != output + strlen(output) - 1)
+            fail_msg("%s: one line with the file and \"%s\" was expected: %s", cases[i].text,
+                     cases[i].says, output);
+    }
+    assert_int_equal(run("serve --config /nowhere/at.all"), 2);
+    assert_non_null(strstr(output, "/nowhere/at.all: No such file"));
+}
+
+static void deep_nesting_is_refused(void **state)
+{
+    (void)state;
+    size_t n = 200000;
+    char *text = malloc(n + 16), arguments[400];
+
+    strcpy(text, "workers = ");
+    memset(text + 10, '[', n);
+    text[10 + n] = 0;
+    write_conf(text);
+    free(text);
+    snprintf(arguments, sizeof arguments, "serve --config %s", conf_path);
+    assert_int_equal(run(arguments), 2);
+    assert_non_null(strstr(output, "more than 1024 '['"));
+}
+
+static void assert_policy(const char *wanted)
+{
+    json_t *answer = fixture_status(&f);
+    const char *policy =
+        json_string_value(json_object_get(json_object_get(answer, "rules"), "policy"));
+
+    assert_non_null(policy);
+    assert_string_equal(policy, wanted);
+    json_decref(answer);
+}
+
+static void wait_for_log(const char *text)
+{
+    for (int i = 0; i < 3000 && !fixture_log_has(&f, text); i++)
+        usleep(10000);
+    if (!fixture_log_has(&f, text))
+        fail_msg("the log never said %s", text);
+}
+
+static void hang_up(const char *conf, const char *says)
+{
+    write_conf(conf);
+    assert_int_equal(kill(f.pid, SIGHUP), 0);
+    wait_for_log(says);
+}
+
+static void a_reload_changes_what_can_be_changed(void **state)
+{
+    (void)state;
+    write_conf("policy = \"srtf\"\nworkers = 2\nhttp-idle = 60\nhttp = \"off\"\n");
+    const char *const args[] = {"--config", conf_path, NULL};
+
+    fixture_start(&f, args);
+    assert_policy("srtf");
+    hang_up("policy = \"fifo\"\nworkers = 2\nhttp-idle = 60\nhttp = \"off\"\n",
+            "option=policy applies=now");
+    assert_policy("fifo");
+    hang_up("policy = \"fifo\"\nworkers = 3\nhttp-idle = 1\nhttp = \"off\"\n",
+            "option=workers applies=at_restart");
+    wait_for_log("option=http-idle applies=now");
+    hang_up("policy = \"las\"\nhttp-idle = \"soon\"\n", "event=reload_failed");
+    assert_policy("fifo"); /* of a wrong file nothing is taken */
+    hang_up("policy = \"las\"\n", "option=http applies=at_restart");
+    assert_policy("las");
+    assert_int_equal(fixture_stop(&f), 0);
+}
+
+static void the_command_line_counts(void **state)
+{
+    (void)state;
+    write_conf("policy = \"srtf\"\nworkers = 2\n");
+    const char *const args[] = {"--policy", "fifo", "--config", conf_path, NULL};
+
+    fixture_start(&f, args);
+    assert_policy("fifo");
+    assert_int_equal(fixture_stop(&f), 0);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    fixture_init(&f, "serve_config");
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    fixture_finish(&f);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_printed_file_has_every_option),
+        cmocka_unit_test_setup_teardown(the_printed_file_is_toml_when_uncommented, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(what_is_wrong_is_refused_by_name, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(deep_nesting_is_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_reload_changes_what_can_be_changed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_command_line_counts, set_up, tear_down),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
