@@ -285,7 +285,7 @@ int sy_fold_node(struct sy_infer *in, const struct sy_node *node, bool *folded)
         status = fold_shape(in, node);
     else if (node->op == SY_OP_SIZE)
         status = fold_size(in, node);
-    else if (prepare(&f))
+    else if (sy_op_facts(node->op)->fold != SY_FOLD_NONE && prepare(&f))
         status = is_for_dims(&f) ? fold_dims(&f) : fold_constants(&f);
     finish(&f);
     if (status == SY_EUNSUPPORTED) {

@@ -61,29 +61,7 @@ void sy_store_integer(enum sy_dtype dtype, int64_t value, void *to)
 
 bool sy_fold_is_elementwise(enum sy_op op)
 {
-    static const enum sy_op ops[] = {SY_OP_ADD,     SY_OP_SUB,
-                                     SY_OP_MUL,     SY_OP_DIV,
-                                     SY_OP_POW,     SY_OP_MIN,
-                                     SY_OP_MAX,     SY_OP_NEG,
-                                     SY_OP_ABS,     SY_OP_EXP,
-                                     SY_OP_LOG,     SY_OP_SQRT,
-                                     SY_OP_EQUAL,   SY_OP_WHERE,
-                                     SY_OP_CAST,    SY_OP_RECIPROCAL,
-                                     SY_OP_MOD,     SY_OP_FLOOR,
-                                     SY_OP_CEIL,    SY_OP_ROUND,
-                                     SY_OP_NOT,     SY_OP_AND,
-                                     SY_OP_OR,      SY_OP_XOR,
-                                     SY_OP_GREATER, SY_OP_GREATER_OR_EQUAL,
-                                     SY_OP_LESS,    SY_OP_LESS_OR_EQUAL,
-                                     SY_OP_SIN,     SY_OP_COS,
-                                     SY_OP_TANH,    SY_OP_SIGMOID,
-                                     SY_OP_ERF,     SY_OP_SIGN,
-                                     SY_OP_RELU,    SY_OP_SUM,
-                                     SY_OP_CLIP,    SY_OP_RUN_CLIP};
-    for (size_t i = 0; i < SY_ARRAY_LEN(ops); i++)
-        if (ops[i] == op)
-            return true;
-    return false;
+    return sy_op_facts(op)->fold == SY_FOLD_ELEMENTS;
 }
 
 /* ---- floats ----------------------------------------------------------------------------------- */

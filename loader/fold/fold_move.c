@@ -125,14 +125,11 @@ int sy_fold_move(const struct sy_node *node, const struct sy_block *inputs, cons
 {
     if (out->n == 0 && node->op != SY_OP_CONCAT)
         return SY_OK;
-    switch (node->op) {
-    case SY_OP_IDENTITY:
-    case SY_OP_RESHAPE:
-    case SY_OP_FLATTEN:
-    case SY_OP_SQUEEZE:
-    case SY_OP_UNSQUEEZE:
+    if (sy_op_facts(node->op)->fold == SY_FOLD_VIEW) {
         memcpy(to, inputs[0].data, (size_t)out->n * bytes);
         return SY_OK;
+    }
+    switch (node->op) {
     case SY_OP_EXPAND:
         return expand(&inputs[0], bytes, out, to);
     case SY_OP_TRANSPOSE:

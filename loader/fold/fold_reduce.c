@@ -47,8 +47,7 @@ static int64_t target(const struct sy_block *x, const struct reduction *r, int64
 
 static bool reduces(enum sy_op op)
 {
-    return op == SY_OP_REDUCE_SUM || op == SY_OP_REDUCE_PROD || op == SY_OP_REDUCE_MIN ||
-           op == SY_OP_REDUCE_MAX || op == SY_OP_REDUCE_MEAN;
+    return sy_op_facts(op)->fold == SY_FOLD_REDUCE;
 }
 
 /* ---- numbers linear in N ------------------------------------------------------------------------ */

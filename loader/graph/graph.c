@@ -70,21 +70,28 @@ enum sy_dtype sy_dtype_from_wire_name(const char *name)
 
 /* ---- operators -------------------------------------------------------------------------------- */
 
-static const char *const op_names[] = {
-#define X(name, text) text,
+static const struct sy_op_facts facts[] = {
+#define X(id, name, shape, rows, fold, narrow, gradient, least, most, outputs, attributes) \
+    {name, SY_FOLD_##fold, SY_NARROW_##narrow, SY_GRADIENT_##gradient, least,              \
+     most, outputs,        attributes},
     SY_OP_TABLE(X)
 #undef X
 };
 
+const struct sy_op_facts *sy_op_facts(enum sy_op op)
+{
+    return &facts[op];
+}
+
 const char *sy_op_name(enum sy_op op)
 {
-    return (unsigned)op < SY_OP_COUNT ? op_names[op] : "?";
+    return (unsigned)op < SY_OP_COUNT ? facts[op].name : "?";
 }
 
 int sy_op_from_name(const char *onnx_name, enum sy_op *out)
 {
     for (int i = 0; i < SY_OP_COUNT; i++) {
-        if (strcmp(op_names[i], onnx_name) == 0) {
+        if (strcmp(facts[i].name, onnx_name) == 0) {
             *out = (enum sy_op)i;
             return SY_OK;
         }

@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "loader/graph/op_table.h"
+
 #define SY_MAX_RANK    8
 #define SY_MAX_SYMBOLS 16  /* of a graph: a sequence that comes in has two or three */
 #define SY_MAX_ENDS    256 /* inputs, or outputs, of a model */
@@ -75,306 +77,64 @@ bool sy_shape_equal(const struct sy_shape *a, const struct sy_shape *b);
 /* "[N, 3, 224, 224]" */
 const char *sy_shape_text(const struct sy_shape *shape, char *buffer, size_t bytes);
 
-/* Operators after reading and fusion: ONNX's own by their ONNX name, and the fused ones at the end. X(enum, "ONNX name") */
-/* clang-format off */
-#define SY_OP_TABLE(X) \
-    X(CONV, "Conv") \
-    X(BATCH_NORM, "BatchNormalization") \
-    X(RELU, "Relu") \
-    X(LEAKY_RELU, "LeakyRelu") \
-    X(SIGMOID, "Sigmoid") \
-    X(TANH, "Tanh") \
-    X(ERF, "Erf") \
-    X(CLIP, "Clip") \
-    X(HARD_SIGMOID, "HardSigmoid") \
-    X(HARD_SWISH, "HardSwish") \
-    X(ELU, "Elu") \
-    X(EXP, "Exp") \
-    X(LOG, "Log") \
-    X(SQRT, "Sqrt") \
-    X(NEG, "Neg") \
-    X(ABS, "Abs") \
-    X(RECIPROCAL, "Reciprocal") \
-    X(POW, "Pow") \
-    X(ADD, "Add") \
-    X(SUB, "Sub") \
-    X(MUL, "Mul") \
-    X(DIV, "Div") \
-    X(MIN, "Min") \
-    X(MAX, "Max") \
-    X(SUM, "Sum") \
-    X(MAX_POOL, "MaxPool") \
-    X(AVERAGE_POOL, "AveragePool") \
-    X(GLOBAL_AVERAGE_POOL, "GlobalAveragePool") \
-    X(GLOBAL_MAX_POOL, "GlobalMaxPool") \
-    X(GEMM, "Gemm") \
-    X(MATMUL, "MatMul") \
-    X(SOFTMAX, "Softmax") \
-    X(LOG_SOFTMAX, "LogSoftmax") \
-    X(LAYER_NORM, "LayerNormalization") \
-    X(REDUCE_MEAN, "ReduceMean") \
-    X(REDUCE_SUM, "ReduceSum") \
-    X(GATHER, "Gather") \
-    X(CONCAT, "Concat") \
-    X(SPLIT, "Split") \
-    X(SLICE, "Slice") \
-    X(TRANSPOSE, "Transpose") \
-    X(RESHAPE, "Reshape") \
-    X(FLATTEN, "Flatten") \
-    X(SQUEEZE, "Squeeze") \
-    X(UNSQUEEZE, "Unsqueeze") \
-    X(IDENTITY, "Identity") \
-    X(DROPOUT, "Dropout") \
-    X(CAST, "Cast") \
-    X(PAD, "Pad") \
-    X(EXPAND, "Expand") \
-    X(WHERE, "Where") \
-    X(EQUAL, "Equal") \
-    X(LRN, "LRN") \
-    X(SHAPE, "Shape") \
-    X(CONSTANT, "Constant") \
-    X(CONSTANT_OF_SHAPE, "ConstantOfShape") \
-    X(RANGE, "Range") \
-    X(GELU, "Gelu") /* fused from x*0.5*(1+erf(x/sqrt2)), or ONNX 20 */ \
-    X(SKIP_LAYER_NORM, "switchyard.SkipLayerNorm") /* layer norm of a + b */ \
-    X(ATTENTION, "switchyard.Attention") /* softmax(q * k + masks) * v; attributes: loader/fuse/fuse_attention.c */ \
-    X(SWISH, "Swish") /* x * sigmoid(alpha * x) */ \
-    X(ACOS, "Acos") \
-    X(ACOSH, "Acosh") \
-    X(ASIN, "Asin") \
-    X(ASINH, "Asinh") \
-    X(ATAN, "Atan") \
-    X(ATANH, "Atanh") \
-    X(CEIL, "Ceil") \
-    X(FLOOR, "Floor") \
-    X(ROUND, "Round") \
-    X(COS, "Cos") \
-    X(COSH, "Cosh") \
-    X(SIN, "Sin") \
-    X(SINH, "Sinh") \
-    X(TAN, "Tan") \
-    X(SIGN, "Sign") \
-    X(SOFTPLUS, "Softplus") \
-    X(SOFTSIGN, "Softsign") \
-    X(SELU, "Selu") \
-    X(CELU, "Celu") \
-    X(THRESHOLDED_RELU, "ThresholdedRelu") \
-    X(SHRINK, "Shrink") \
-    X(IS_INF, "IsInf") \
-    X(IS_NAN, "IsNaN") \
-    X(NOT, "Not") \
-    X(BITWISE_NOT, "BitwiseNot") \
-    X(MISH, "Mish") \
-    X(PRELU, "PRelu") \
-    X(MOD, "Mod") \
-    X(GREATER, "Greater") \
-    X(GREATER_OR_EQUAL, "GreaterOrEqual") \
-    X(LESS, "Less") \
-    X(LESS_OR_EQUAL, "LessOrEqual") \
-    X(AND, "And") \
-    X(OR, "Or") \
-    X(XOR, "Xor") \
-    X(BITWISE_AND, "BitwiseAnd") \
-    X(BITWISE_OR, "BitwiseOr") \
-    X(BITWISE_XOR, "BitwiseXor") \
-    X(BIT_SHIFT, "BitShift") \
-    X(MEAN, "Mean") \
-    X(REDUCE_MAX, "ReduceMax") \
-    X(REDUCE_MIN, "ReduceMin") \
-    X(REDUCE_PROD, "ReduceProd") \
-    X(REDUCE_L1, "ReduceL1") \
-    X(REDUCE_L2, "ReduceL2") \
-    X(REDUCE_LOG_SUM, "ReduceLogSum") \
-    X(REDUCE_LOG_SUM_EXP, "ReduceLogSumExp") \
-    X(REDUCE_SUM_SQUARE, "ReduceSumSquare") \
-    X(ARG_MAX, "ArgMax") \
-    X(ARG_MIN, "ArgMin") \
-    X(CUM_SUM, "CumSum") \
-    X(CUM_PROD, "CumProd") \
-    X(BIT_CAST, "BitCast") \
-    X(GATHER_ELEMENTS, "GatherElements") \
-    X(GATHER_ND, "GatherND") \
-    X(SCATTER_ELEMENTS, "ScatterElements") \
-    X(SCATTER, "Scatter") \
-    X(SCATTER_ND, "ScatterND") \
-    X(ONE_HOT, "OneHot") \
-    X(COMPRESS, "Compress") \
-    X(NON_ZERO, "NonZero") \
-    X(REVERSE_SEQUENCE, "ReverseSequence") \
-    X(UNIQUE, "Unique") \
-    X(TOP_K, "TopK") \
-    X(TILE, "Tile") \
-    X(SIZE, "Size") \
-    X(EYE_LIKE, "EyeLike") \
-    X(RANDOM_NORMAL, "RandomNormal") \
-    X(RANDOM_NORMAL_LIKE, "RandomNormalLike") \
-    X(RANDOM_UNIFORM, "RandomUniform") \
-    X(RANDOM_UNIFORM_LIKE, "RandomUniformLike") \
-    X(BERNOULLI, "Bernoulli") \
-    X(MULTINOMIAL, "Multinomial") \
-    X(TRILU, "Trilu") \
-    X(DEPTH_TO_SPACE, "DepthToSpace") \
-    X(SPACE_TO_DEPTH, "SpaceToDepth") \
-    X(CAST_LIKE, "CastLike") \
-    X(CONV_TRANSPOSE, "ConvTranspose") \
-    X(MAX_UNPOOL, "MaxUnpool") \
-    X(LP_POOL, "LpPool") \
-    X(GLOBAL_LP_POOL, "GlobalLpPool") \
-    X(LP_NORM, "LpNormalization") \
-    X(MEAN_VARIANCE_NORM, "MeanVarianceNormalization") \
-    X(INSTANCE_NORM, "InstanceNormalization") \
-    X(GROUP_NORM, "GroupNormalization") \
-    X(RMS_NORM, "RMSNormalization") \
-    X(HARDMAX, "Hardmax") \
-    X(EINSUM, "Einsum") \
-    X(RESIZE, "Resize") \
-    X(UPSAMPLE, "Upsample") \
-    X(LSTM, "LSTM") \
-    X(GRU, "GRU") \
-    X(RNN, "RNN") \
-    X(NON_MAX_SUPPRESSION, "NonMaxSuppression") \
-    X(ROI_ALIGN, "RoiAlign") \
-    X(MAX_ROI_POOL, "MaxRoiPool") \
-    X(GRID_SAMPLE, "GridSample") \
-    X(NLL_LOSS, "NegativeLogLikelihoodLoss") \
-    X(SOFTMAX_LOSS, "SoftmaxCrossEntropyLoss") \
-    X(DET, "Det") \
-    X(QUANTIZE_LINEAR, "QuantizeLinear") \
-    X(DEQUANTIZE_LINEAR, "DequantizeLinear") \
-    X(DYNAMIC_QUANTIZE_LINEAR, "DynamicQuantizeLinear") \
-    X(QLINEAR_CONV, "QLinearConv") \
-    X(QLINEAR_MATMUL, "QLinearMatMul") \
-    X(CONV_INTEGER, "ConvInteger") \
-    X(MATMUL_INTEGER, "MatMulInteger") \
-    /* 8 bits in, int32 sums, float32 or 8 bits out; made by sy_graph_fuse (loader/fuse/README.md, "8 bits") */ \
-    X(QUANTIZED_CONV, "switchyard.QuantizedConv") \
-    X(QUANTIZED_MATMUL, "switchyard.QuantizedMatMul") \
-    X(QUANTIZED_SUM, "switchyard.QuantizedSum") \
-    X(QUANTIZED_LSTM, "switchyard.QuantizedLSTM") \
-    X(CHANNEL_AFFINE, "switchyard.ChannelAffine") /* x * scale + shift by channel; made by sy_graph_fuse */ \
-    X(BLACKMAN_WINDOW, "BlackmanWindow") \
-    X(HAMMING_WINDOW, "HammingWindow") \
-    X(HANN_WINDOW, "HannWindow") \
-    X(DFT, "DFT") \
-    X(TF_IDF, "TfIdfVectorizer") \
-    X(STRING_NORMALIZER, "StringNormalizer") \
-    X(STRING_CONCAT, "StringConcat") \
-    X(STRING_SPLIT, "StringSplit") \
-    X(REGEX_FULL_MATCH, "RegexFullMatch") \
-    X(MS_TOKENIZER, "com.microsoft.Tokenizer") \
-    X(ML_LABEL_ENCODER, "ai.onnx.ml.LabelEncoder") \
-    X(ML_CATEGORY_MAPPER, "ai.onnx.ml.CategoryMapper") \
-    X(ML_ONE_HOT, "ai.onnx.ml.OneHotEncoder") \
-    X(COUPLE, "switchyard.Couple") /* probabilities of classes from those of their pairs */ \
-    X(TREES, "switchyard.Trees") /* ensembles of ai.onnx.ml, as they are walked (loader/expand/expand_trees.c) */ \
-    X(IF, "If") \
-    X(LOOP, "Loop") \
-    X(NUMBERS, "switchyard.Numbers") /* integers `fixed + per_batch * N`: sizes that somebody computes with */ \
-    /* operands that are known at run only; the file declares what the result is, and the run checks it */ \
-    X(RUN_RESHAPE, "switchyard.RunReshape") \
-    X(RUN_SQUEEZE, "switchyard.RunSqueeze") \
-    X(RUN_UNSQUEEZE, "switchyard.RunUnsqueeze") \
-    X(RUN_EXPAND, "switchyard.RunExpand") \
-    X(RUN_SLICE, "switchyard.RunSlice") \
-    X(RUN_SPLIT, "switchyard.RunSplit") \
-    X(RUN_PAD, "switchyard.RunPad") \
-    X(RUN_CLIP, "switchyard.RunClip") \
-    X(AT_RUN, "switchyard.AtRun") /* a body whose sizes only a run knows (loader/infer/put_off.h) */ \
-    /* written out as others while shapes are inferred (expand.h): no engine sees them */ \
-    X(SCAN, "Scan") \
-    X(MOVE_FIRST, "switchyard.MoveFirst") \
-    X(SEQUENCE_EMPTY, "SequenceEmpty") \
-    X(SEQUENCE_CONSTRUCT, "SequenceConstruct") \
-    X(SEQUENCE_INSERT, "SequenceInsert") \
-    X(SEQUENCE_ERASE, "SequenceErase") \
-    X(SEQUENCE_AT, "SequenceAt") \
-    X(SEQUENCE_LENGTH, "SequenceLength") \
-    X(CONCAT_FROM_SEQUENCE, "ConcatFromSequence") \
-    X(SPLIT_TO_SEQUENCE, "SplitToSequence") \
-    X(SEQUENCE_MAP, "SequenceMap") \
-    X(OPTIONAL, "Optional") \
-    X(OPTIONAL_HAS_ELEMENT, "OptionalHasElement") \
-    X(OPTIONAL_GET_ELEMENT, "OptionalGetElement") \
-    X(LIST_OF_PARTS, "switchyard.ListOfParts") /* a sequence or an optional from the tensors that stand for it outside (list_ends.h) */ \
-    X(PARTS_OF_LIST, "switchyard.PartsOfList") /* the other way */ \
-    X(SWIGLU, "SwiGLU") \
-    X(DEFORM_CONV, "DeformConv") \
-    X(CENTER_CROP_PAD, "CenterCropPad") \
-    X(STEP_ADAGRAD, "ai.onnx.preview.training.Adagrad") \
-    X(STEP_ADAM, "ai.onnx.preview.training.Adam") \
-    X(GRADIENT, "ai.onnx.preview.training.Gradient") \
-    X(STEP_MOMENTUM, "ai.onnx.preview.training.Momentum") \
-    X(STFT, "STFT") \
-    X(ONNX_ATTENTION, "Attention") \
-    X(ROTARY_EMBEDDING, "RotaryEmbedding") \
-    X(TENSOR_SCATTER, "TensorScatter") \
-    X(COL2IM, "Col2Im") \
-    X(MEL_WEIGHTS, "MelWeightMatrix") \
-    X(AFFINE_GRID, "AffineGrid") \
-    X(SIMPLIFIED_LAYER_NORM, "SimplifiedLayerNormalization") \
-    X(MS_GELU, "com.microsoft.Gelu") \
-    X(MS_FAST_GELU, "com.microsoft.FastGelu") \
-    X(MS_BIAS_GELU, "com.microsoft.BiasGelu") \
-    X(MS_QUICK_GELU, "com.microsoft.QuickGelu") \
-    X(MS_FUSED_MATMUL, "com.microsoft.FusedMatMul") \
-    X(MS_TRANSPOSE_MATMUL, "com.microsoft.TransposeMatMul") \
-    X(MS_FUSED_MATMUL_ACTIVATION, "com.microsoft.FusedMatMulActivation") \
-    X(MS_FUSED_GEMM, "com.microsoft.FusedGemm") \
-    X(MS_FUSED_CONV, "com.microsoft.FusedConv") \
-    X(MS_SKIP_LAYER_NORM, "com.microsoft.SkipLayerNormalization") \
-    X(MS_SKIP_SIMPLIFIED_NORM, "com.microsoft.SkipSimplifiedLayerNormalization") \
-    X(MS_EMBED_LAYER_NORM, "com.microsoft.EmbedLayerNormalization") \
-    X(MS_GROUP_NORM, "com.microsoft.GroupNorm") \
-    X(MS_ATTENTION, "com.microsoft.Attention") \
-    X(MS_QATTENTION, "com.microsoft.QAttention") \
-    X(MS_MULTI_HEAD_ATTENTION, "com.microsoft.MultiHeadAttention") \
-    X(MS_ROTARY_EMBEDDING, "com.microsoft.RotaryEmbedding") \
-    X(MS_GROUP_QUERY_ATTENTION, "com.microsoft.GroupQueryAttention") \
-    X(MS_MATMUL_NBITS, "com.microsoft.MatMulNBits") \
-    X(MS_QUANTIZE, "com.microsoft.QuantizeLinear") \
-    X(MS_DEQUANTIZE, "com.microsoft.DequantizeLinear") \
-    X(MS_TRILU, "com.microsoft.Trilu") \
-    X(MS_UNIQUE, "com.microsoft.Unique") \
-    X(MS_RANGE, "com.microsoft.Range") \
-    X(MS_GRID_SAMPLE, "com.microsoft.GridSample") \
-    X(MS_GATHER_ND, "com.microsoft.GatherND") \
-    X(MS_PAD, "com.microsoft.Pad") \
-    X(MS_QLINEAR_ADD, "com.microsoft.QLinearAdd") \
-    X(MS_QLINEAR_MUL, "com.microsoft.QLinearMul") \
-    X(MS_QLINEAR_SIGMOID, "com.microsoft.QLinearSigmoid") \
-    X(MS_QLINEAR_LEAKY_RELU, "com.microsoft.QLinearLeakyRelu") \
-    X(MS_QLINEAR_SOFTMAX, "com.microsoft.QLinearSoftmax") \
-    X(MS_QLINEAR_POOL, "com.microsoft.QLinearAveragePool") \
-    X(MS_QLINEAR_GLOBAL_POOL, "com.microsoft.QLinearGlobalAveragePool") \
-    X(MS_QLINEAR_CONCAT, "com.microsoft.QLinearConcat") \
-    X(MS_QLINEAR_WHERE, "com.microsoft.QLinearWhere") \
-    X(MS_QGEMM, "com.microsoft.QGemm") \
-    X(MS_DYNAMIC_QUANTIZE_MATMUL, "com.microsoft.DynamicQuantizeMatMul") \
-    X(MS_MATMUL_INTEGER_TO_FLOAT, "com.microsoft.MatMulIntegerToFloat") \
-    X(MS_DYNAMIC_QUANTIZE_LSTM, "com.microsoft.DynamicQuantizeLSTM") \
-    X(ML_SCALER, "ai.onnx.ml.Scaler") \
-    X(ML_EXTRACT, "ai.onnx.ml.ArrayFeatureExtractor") \
-    X(ML_BINARIZER, "ai.onnx.ml.Binarizer") \
-    X(ML_LINEAR_REGRESSOR, "ai.onnx.ml.LinearRegressor") \
-    X(ML_LINEAR_CLASSIFIER, "ai.onnx.ml.LinearClassifier") \
-    X(ML_NORMALIZER, "ai.onnx.ml.Normalizer") \
-    X(ML_FEATURE_VECTORIZER, "ai.onnx.ml.FeatureVectorizer") \
-    X(ML_IMPUTER, "ai.onnx.ml.Imputer") \
-    X(ML_ZIP_MAP, "ai.onnx.ml.ZipMap") \
-    X(ML_TREE_REGRESSOR, "ai.onnx.ml.TreeEnsembleRegressor") \
-    X(ML_TREE_CLASSIFIER, "ai.onnx.ml.TreeEnsembleClassifier") \
-    X(ML_TREE_ENSEMBLE, "ai.onnx.ml.TreeEnsemble") \
-    X(ML_SVM_REGRESSOR, "ai.onnx.ml.SVMRegressor") \
-    X(ML_SVM_CLASSIFIER, "ai.onnx.ml.SVMClassifier")
-/* clang-format on */
-
+/* Operators after reading and fusion (op_table.h). */
 enum sy_op {
-#define X(name, text) SY_OP_##name,
+#define X(id, ...) SY_OP_##id,
     SY_OP_TABLE(X)
 #undef X
         SY_OP_COUNT
 };
 
+/* How an operator is computed at import where its inputs are known. */
+enum sy_fold_rule { SY_FOLD_NONE, SY_FOLD_ELEMENTS, SY_FOLD_VIEW, SY_FOLD_REDUCE, SY_FOLD_OWN };
+
+/* Whether an operator takes and gives a narrow type: never; always; where both inputs have one shape. */
+enum sy_narrow_rule { SY_NARROW_NEVER, SY_NARROW_ALWAYS, SY_NARROW_ALIKE };
+
+/* Families of operators whose gradients are computed alike; each trainer has a pair of functions a family. */
+enum sy_gradient {
+    SY_GRADIENT_NONE,
+    SY_GRADIENT_CONV,
+    SY_GRADIENT_BATCH_NORM,
+    SY_GRADIENT_ACTIVATION,
+    SY_GRADIENT_CURVE,
+    SY_GRADIENT_CHAIN,
+    SY_GRADIENT_PAIR,
+    SY_GRADIENT_ADD,
+    SY_GRADIENT_POOL,
+    SY_GRADIENT_PRODUCT,
+    SY_GRADIENT_SOFTMAX,
+    SY_GRADIENT_ROWS,
+    SY_GRADIENT_REDUCE,
+    SY_GRADIENT_GATHER,
+    SY_GRADIENT_MOVE,
+    SY_GRADIENT_VIEW,
+    SY_GRADIENT_IDENTITY,
+    SY_GRADIENT_DROPOUT,
+    SY_GRADIENT_CAST,
+    SY_GRADIENT_PAD,
+    SY_GRADIENT_WHERE,
+    SY_GRADIENT_COMPARE,
+    SY_GRADIENT_ATTENTION,
+    SY_GRADIENT_STEP, /* no gradient flows through it */
+    SY_GRADIENT_TILE,
+    SY_GRADIENT_TRIANGLE,
+    SY_GRADIENT_BLOCKS,
+    SY_GRADIENT_DECONV,
+    SY_GRADIENT_RECURRENT,
+    SY_GRADIENT_COUNT
+};
+
+/* A row of SY_OP_TABLE, without its functions. */
+struct sy_op_facts {
+    const char *name;
+    enum sy_fold_rule fold;
+    enum sy_narrow_rule narrow;
+    enum sy_gradient gradient;
+    int least_inputs, most_inputs, most_outputs;
+    const char *attributes; /* NULL: not checked */
+};
+const struct sy_op_facts *sy_op_facts(enum sy_op op); /* op < SY_OP_COUNT */
 const char *sy_op_name(enum sy_op op);
 int sy_op_from_name(const char *onnx_name, enum sy_op *out); /* EUNSUPPORTED names it */
 

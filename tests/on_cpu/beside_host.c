@@ -28,7 +28,7 @@ bool beside_host_has(enum sy_op op)
 
 enum beside_training beside_host_trains(enum sy_op op)
 {
-    const struct sy_tr_operator *has = sy_tr_operator_of(op);
+    const struct sy_gradient_steps *has = sy_tr_gradient_of(op);
     return !has                                 ? BESIDE_NOT_TRAINED
            : has->backward == sy_tr_no_backward ? BESIDE_ENDS_GRADIENTS
                                                 : BESIDE_TRAINED;

@@ -2,37 +2,16 @@
 
 bool sy_keeps_precision(const struct sy_graph *graph, const struct sy_node *node)
 {
-    switch (node->op) {
-    case SY_OP_RELU:
-    case SY_OP_LEAKY_RELU:
-    case SY_OP_SIGMOID:
-    case SY_OP_TANH:
-    case SY_OP_CLIP:
-    case SY_OP_GELU:
-    case SY_OP_SWISH:
-    case SY_OP_HARD_SWISH:
-    case SY_OP_MAX_POOL:
-    case SY_OP_AVERAGE_POOL:
-    case SY_OP_GLOBAL_AVERAGE_POOL:
-    case SY_OP_GLOBAL_MAX_POOL:
-    case SY_OP_CONCAT:
-    case SY_OP_SPLIT:
-    case SY_OP_SLICE:
-    case SY_OP_TRANSPOSE:
-    case SY_OP_RESHAPE:
-    case SY_OP_FLATTEN:
-    case SY_OP_SQUEEZE:
-    case SY_OP_UNSQUEEZE:
-    case SY_OP_IDENTITY:
+    switch (sy_op_facts(node->op)->narrow) {
+    case SY_NARROW_ALWAYS:
         return true;
-    case SY_OP_ADD:
-    case SY_OP_SUB:
-    case SY_OP_MUL:
+    case SY_NARROW_ALIKE:
         return sy_shape_equal(&graph->tensors[node->inputs[0]].shape,
                               &graph->tensors[node->inputs[1]].shape);
-    default:
+    case SY_NARROW_NEVER:
         return false;
     }
+    return false;
 }
 
 bool sy_is_large_product(const struct sy_graph *graph, const struct sy_node *node)

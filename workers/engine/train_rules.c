@@ -5,6 +5,14 @@
 #include <string.h>
 
 #include "runtime/base/status.h"
+#include "workers/engine/append.h"
+
+const struct sy_gradient_steps *sy_gradient_steps_of(const struct sy_gradient_steps *families,
+                                                     enum sy_op op)
+{
+    const struct sy_gradient_steps *steps = &families[sy_op_facts(op)->gradient];
+    return steps->forward ? steps : NULL;
+}
 
 int sy_train_logits(const struct sy_graph *graph, enum sy_loss_kind loss, int *n_nodes)
 {
@@ -19,7 +27,18 @@ int sy_train_logits(const struct sy_graph *graph, enum sy_loss_kind loss, int *n
     return last->inputs[0];
 }
 
-char *sy_train_state_name(const char *parameter, enum sy_optimizer_kind optimizer, int slot)
+bool sy_train_adds_results(const struct sy_graph *graph, const struct sy_node *node)
+{
+    const struct sy_tensor *x = graph->tensors, *y = &x[node->outputs[0]];
+    if (node->op != SY_OP_ADD || node->n_inputs != 2 || y->dtype != SY_DTYPE_F32)
+        return false;
+    for (int i = 0; i < 2; i++)
+        if (x[node->inputs[i]].data || !sy_shape_equal(&x[node->inputs[i]].shape, &y->shape))
+            return false;
+    return true;
+}
+
+static char *state_name(const char *parameter, enum sy_optimizer_kind optimizer, int slot)
 {
     const char *suffix = slot < 0                        ? ""
                          : optimizer == SY_OPTIMIZER_SGD ? ".momentum"
@@ -33,6 +52,21 @@ char *sy_train_state_name(const char *parameter, enum sy_optimizer_kind optimize
     }
     strcpy(name, parameter);
     return strcat(name, suffix);
+}
+
+int sy_train_add_states(struct sy_state_slot **states, int *n, int param, const char *name,
+                        enum sy_optimizer_kind optimizer, int n_slots)
+{
+    for (int slot = -1; slot < n_slots; slot++) {
+        struct sy_state_slot *state = sy_append(states, n, sizeof *state);
+        if (!state)
+            return SY_ENOMEM_HOST;
+        *state = (struct sy_state_slot){
+            .name = state_name(name, optimizer, slot), .param = param, .slot = slot};
+        if (!state->name)
+            return SY_ENOMEM_HOST;
+    }
+    return SY_OK;
 }
 
 static int64_t largest(const float *x, int64_t n)

@@ -28,7 +28,7 @@ const struct sy_host_op *sy_host_op_find(enum sy_op op)
 {
     for (size_t t = 0; t < SY_ARRAY_LEN(tables); t++)
         for (const struct sy_host_op *o = tables[t]; o->build; o++)
-            if (o->op == op)
+            if (sy_op_is_among(o->ops, o->n_ops, op))
                 return o;
     return sy_kernel_find(op) ? &by_kernel : NULL;
 }
@@ -148,44 +148,31 @@ static int param_layout(const struct sy_graph *graph, const struct sy_node *node
     return SY_OK;
 }
 
-static int add_param(const struct sy_graph *graph, struct sy_layer *layer, int input)
+static int param_form(const struct sy_graph *graph, const struct sy_node *node, int input,
+                      struct sy_param_form *out)
 {
-    const struct sy_node *node = &graph->nodes[layer->node];
-    const struct sy_tensor *t = &graph->tensors[node->inputs[input]];
-    struct sy_param *param = &layer->params[layer->n_params];
     dnnl_memory_desc_t md;
+    _Static_assert(sizeof md <= sizeof out->layout, "a layout is a descriptor");
     SY_TRY(param_layout(graph, node, input, &md));
-    *param = (struct sy_param){.input = input,
-                               .offset_bytes = SY_ALIGN_UP(layer->bytes, (uint64_t)SY_PARAM_ALIGN)};
-    param->bytes = t->data_bytes;
+    out->bytes = graph->tensors[node->inputs[input]].data_bytes;
     if (md.ndims) {
-        param->bytes = dnnl_memory_desc_get_size(&md);
-        param->layout = malloc(sizeof md);
-        if (!param->layout)
-            return sy_error_set(SY_ENOMEM_HOST, "no memory for the layout of %s", t->name);
-        memcpy(param->layout, &md, sizeof md);
-        param->layout_bytes = sizeof md;
+        out->bytes = dnnl_memory_desc_get_size(&md);
+        out->layout_bytes = sizeof md;
+        memcpy(out->layout, &md, sizeof md);
     }
-    layer->bytes = param->offset_bytes + param->bytes;
-    layer->n_params++;
     return SY_OK;
 }
 
 /* Making the layer's steps once on trial makes import refuse by name what could not run. */
 static int layout_layer(const struct sy_graph *graph, struct sy_layer *layer)
 {
+    static const struct sy_param_rules rules = {is_param, param_form};
     const struct sy_node *node = &graph->nodes[layer->node];
     layer->bytes = 0;
     layer->n_params = 0;
     if (!sy_host_op_find(node->op))
         return sy_unsupported(node, "the host engine does not have this operator");
-    layer->params = calloc((size_t)(node->n_inputs ? node->n_inputs : 1), sizeof *layer->params);
-    if (!layer->params)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for the parameters of node %s", node->name);
-    for (int i = 0; i < node->n_inputs; i++)
-        if (is_param(graph, node, i))
-            SY_TRY(add_param(graph, layer, i));
-    layer->bytes = SY_ALIGN_UP(layer->bytes, (uint64_t)SY_LAYER_ALIGN);
+    SY_TRY(sy_layer_lay_out(graph, &rules, layer));
     return sy_program_try_layer(graph, layer);
 }
 

@@ -13,6 +13,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
 #include "runtime/wire/control_page.h"
+#include "workers/engine/heap_held.h"
 #include "workers/infer/transfer.h"
 
 #define MAX_BATCH \
@@ -247,21 +248,10 @@ static const char *describe_run(const struct sy_package *package, uint64_t batch
     return buffer;
 }
 
-/* What this thread holds of the heap: what libraries take is in it. */
-static uint64_t held_bytes(void)
-{
-    uint64_t taken = 0, given = 0;
-    size_t size = sizeof taken;
-    if (mallctl("thread.allocated", &taken, &size, NULL, 0) != 0 ||
-        mallctl("thread.deallocated", &given, &size, NULL, 0) != 0)
-        return 0;
-    return taken - given;
-}
-
 /* At least what a layer of it cannot do without: under a sanitizer the heap is another's. */
 static uint64_t bytes_since(uint64_t before, const struct sy_package *package)
 {
-    uint64_t now = held_bytes(), least = (uint64_t)package->n_layers * LEAST_LAYER_BYTES;
+    uint64_t now = sy_heap_held_bytes(), least = (uint64_t)package->n_layers * LEAST_LAYER_BYTES;
     return now > before && now - before > least ? now - before : least;
 }
 
@@ -270,7 +260,7 @@ static int make_program(struct sy_worker_models *m, const struct sy_package *pac
 {
     char text[512];
     sy_ns start = sy_clock_now();
-    uint64_t before = held_bytes();
+    uint64_t before = sy_heap_held_bytes();
     int status = usual ? SY_OK : sy_graph_bind(package->graph, &out->sizes, &out->bound);
     if (status == SY_OK)
         status = m->engine->program_create(usual ? package->usual : out->bound, package->layers,

@@ -64,7 +64,7 @@ static void test_training(void **state)
 {
     (void)state;
     for (int i = 0; i < SY_OP_COUNT; i++) {
-        const struct sy_cutr_operator *op = sy_cutr_operator_of((enum sy_op)i);
+        const struct sy_gradient_steps *op = sy_cutr_gradient_of((enum sy_op)i);
         enum beside_training has = !op                                   ? BESIDE_NOT_TRAINED
                                    : op->backward == sy_cutr_no_backward ? BESIDE_ENDS_GRADIENTS
                                                                          : BESIDE_TRAINED;

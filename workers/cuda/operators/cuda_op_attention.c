@@ -56,5 +56,5 @@ static int build_attention(struct sy_program *p)
     return SY_OK;
 }
 
-const struct sy_cuda_op sy_cuda_ops_attention[] = {{SY_OP_ATTENTION, build_attention, NULL, NULL},
-                                                   {0}};
+const struct sy_cuda_op sy_cuda_ops_attention[] = {
+    {.build = build_attention, SY_OPS(SY_OP_ATTENTION)}, {0}};

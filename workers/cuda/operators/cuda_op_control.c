@@ -357,4 +357,4 @@ static int build_loop(struct sy_program *p)
 }
 
 const struct sy_cuda_op sy_cuda_ops_control[] = {
-    {SY_OP_IF, build_if, NULL, NULL}, {SY_OP_LOOP, build_loop, NULL, NULL}, {0}};
+    {.build = build_if, SY_OPS(SY_OP_IF)}, {.build = build_loop, SY_OPS(SY_OP_LOOP)}, {0}};

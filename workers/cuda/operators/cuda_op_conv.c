@@ -201,5 +201,8 @@ int sy_cuda_prepare_conv(const struct sy_graph *graph, const struct sy_node *nod
     return SY_OK;
 }
 
-const struct sy_cuda_op sy_cuda_ops_conv[] = {
-    {SY_OP_CONV, build_conv, sy_cuda_layout_conv, sy_cuda_prepare_conv}, {0}};
+const struct sy_cuda_op sy_cuda_ops_conv[] = {{.build = build_conv,
+                                               .layout = sy_cuda_layout_conv,
+                                               .prepare = sy_cuda_prepare_conv,
+                                               SY_OPS(SY_OP_CONV)},
+                                              {0}};

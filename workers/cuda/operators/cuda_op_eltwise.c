@@ -272,41 +272,17 @@ static int build_expand(struct sy_program *p)
     return sy_cuda_add_expand(p, src, dst);
 }
 
-#define UNARY(op)                   \
-    {                               \
-        op, build_unary, NULL, NULL \
-    }
-#define FOLD(op)                   \
-    {                              \
-        op, build_fold, NULL, NULL \
-    }
-const struct sy_cuda_op sy_cuda_ops_eltwise[] = {UNARY(SY_OP_RELU),
-                                                 UNARY(SY_OP_LEAKY_RELU),
-                                                 UNARY(SY_OP_SIGMOID),
-                                                 UNARY(SY_OP_TANH),
-                                                 UNARY(SY_OP_CLIP),
-                                                 UNARY(SY_OP_ELU),
-                                                 UNARY(SY_OP_EXP),
-                                                 UNARY(SY_OP_LOG),
-                                                 UNARY(SY_OP_SQRT),
-                                                 UNARY(SY_OP_NEG),
-                                                 UNARY(SY_OP_ABS),
-                                                 UNARY(SY_OP_RECIPROCAL),
-                                                 UNARY(SY_OP_GELU),
-                                                 UNARY(SY_OP_ERF),
-                                                 UNARY(SY_OP_HARD_SIGMOID),
-                                                 UNARY(SY_OP_HARD_SWISH),
-                                                 FOLD(SY_OP_ADD),
-                                                 FOLD(SY_OP_SUB),
-                                                 FOLD(SY_OP_MUL),
-                                                 FOLD(SY_OP_DIV),
-                                                 FOLD(SY_OP_POW),
-                                                 FOLD(SY_OP_MIN),
-                                                 FOLD(SY_OP_MAX),
-                                                 FOLD(SY_OP_SUM),
-                                                 {SY_OP_SWISH, build_swish, NULL, NULL},
-                                                 {SY_OP_EQUAL, build_equal, NULL, NULL},
-                                                 {SY_OP_WHERE, build_where, NULL, NULL},
-                                                 {SY_OP_CAST, build_cast, NULL, NULL},
-                                                 {SY_OP_EXPAND, build_expand, NULL, NULL},
-                                                 {0}};
+const struct sy_cuda_op sy_cuda_ops_eltwise[] = {
+    {.build = build_unary,
+     SY_OPS(SY_OP_RELU, SY_OP_LEAKY_RELU, SY_OP_SIGMOID, SY_OP_TANH, SY_OP_CLIP, SY_OP_ELU,
+            SY_OP_EXP, SY_OP_LOG, SY_OP_SQRT, SY_OP_NEG, SY_OP_ABS, SY_OP_RECIPROCAL, SY_OP_GELU,
+            SY_OP_ERF, SY_OP_HARD_SIGMOID, SY_OP_HARD_SWISH)},
+    {.build = build_fold,
+     SY_OPS(SY_OP_ADD, SY_OP_SUB, SY_OP_MUL, SY_OP_DIV, SY_OP_POW, SY_OP_MIN, SY_OP_MAX,
+            SY_OP_SUM)},
+    {.build = build_swish, SY_OPS(SY_OP_SWISH)},
+    {.build = build_equal, SY_OPS(SY_OP_EQUAL)},
+    {.build = build_where, SY_OPS(SY_OP_WHERE)},
+    {.build = build_cast, SY_OPS(SY_OP_CAST)},
+    {.build = build_expand, SY_OPS(SY_OP_EXPAND)},
+    {0}};

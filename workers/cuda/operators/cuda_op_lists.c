@@ -148,5 +148,6 @@ static int build_grams(struct sy_program *p)
     return status;
 }
 
-const struct sy_cuda_op sy_cuda_ops_lists[] = {
-    {SY_OP_NUMBERS, build_numbers, NULL, NULL}, {SY_OP_TF_IDF, build_grams, NULL, NULL}, {0}};
+const struct sy_cuda_op sy_cuda_ops_lists[] = {{.build = build_numbers, SY_OPS(SY_OP_NUMBERS)},
+                                               {.build = build_grams, SY_OPS(SY_OP_TF_IDF)},
+                                               {0}};

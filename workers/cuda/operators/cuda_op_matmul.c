@@ -226,6 +226,5 @@ static int build_matmul(struct sy_program *p)
     return SY_OK;
 }
 
-const struct sy_cuda_op sy_cuda_ops_matmul[] = {{SY_OP_GEMM, build_matmul, NULL, prepare_matmul},
-                                                {SY_OP_MATMUL, build_matmul, NULL, prepare_matmul},
-                                                {0}};
+const struct sy_cuda_op sy_cuda_ops_matmul[] = {
+    {.build = build_matmul, .prepare = prepare_matmul, SY_OPS(SY_OP_GEMM, SY_OP_MATMUL)}, {0}};

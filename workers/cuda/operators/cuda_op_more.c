@@ -126,16 +126,10 @@ static int run_moments(struct sy_program *p, const struct sy_cuda_step *step)
 int sy_cuda_seen_as(struct sy_program *p, int value, const int64_t *dims, int rank, int *out)
 {
     SY_TRY(sy_cuda_new_value(p, SY_DTYPE_F32, rank, dims, false, out));
-    struct sy_cuda_value *v = &p->values[*out];
-    const struct sy_cuda_value *of = &p->values[value];
-    if (v->bytes != of->bytes)
+    if (p->values[*out].bytes != p->values[value].bytes)
         return sy_unsupported(sy_cuda_node(p), "a scale or bias that does not fit the "
                                                "channels");
-    v->place = of->place;
-    v->layer = of->layer;
-    v->offset = of->offset;
-    v->root = of->root;
-    sy_cuda_touch(p, of->root);
+    sy_cuda_share_bytes(p, *out, value);
     return SY_OK;
 }
 
@@ -273,57 +267,17 @@ static int build_blocks(struct sy_program *p)
     return sy_cuda_add_move(p, &move, src, dst);
 }
 
-#define CURVE(op)                   \
-    {                               \
-        op, build_curve, NULL, NULL \
-    }
-#define PAIR(op)                   \
-    {                              \
-        op, build_pair, NULL, NULL \
-    }
-#define FOLD(op)                   \
-    {                              \
-        op, build_fold, NULL, NULL \
-    }
-#define GROUPS(op)                   \
-    {                                \
-        op, build_groups, NULL, NULL \
-    }
-const struct sy_cuda_op sy_cuda_ops_more[] = {CURVE(SY_OP_CELU),
-                                              CURVE(SY_OP_SELU),
-                                              CURVE(SY_OP_SOFTPLUS),
-                                              CURVE(SY_OP_SOFTSIGN),
-                                              CURVE(SY_OP_MISH),
-                                              CURVE(SY_OP_SHRINK),
-                                              CURVE(SY_OP_THRESHOLDED_RELU),
-                                              CURVE(SY_OP_SIN),
-                                              CURVE(SY_OP_COS),
-                                              CURVE(SY_OP_TAN),
-                                              CURVE(SY_OP_ASIN),
-                                              CURVE(SY_OP_ACOS),
-                                              CURVE(SY_OP_ATAN),
-                                              CURVE(SY_OP_SINH),
-                                              CURVE(SY_OP_COSH),
-                                              CURVE(SY_OP_ASINH),
-                                              CURVE(SY_OP_ACOSH),
-                                              CURVE(SY_OP_ATANH),
-                                              PAIR(SY_OP_PRELU),
-                                              PAIR(SY_OP_GREATER),
-                                              PAIR(SY_OP_GREATER_OR_EQUAL),
-                                              PAIR(SY_OP_LESS),
-                                              PAIR(SY_OP_LESS_OR_EQUAL),
-                                              FOLD(SY_OP_REDUCE_MAX),
-                                              FOLD(SY_OP_REDUCE_MIN),
-                                              FOLD(SY_OP_REDUCE_PROD),
-                                              FOLD(SY_OP_REDUCE_L1),
-                                              FOLD(SY_OP_REDUCE_L2),
-                                              FOLD(SY_OP_REDUCE_LOG_SUM),
-                                              FOLD(SY_OP_REDUCE_LOG_SUM_EXP),
-                                              FOLD(SY_OP_REDUCE_SUM_SQUARE),
-                                              GROUPS(SY_OP_RMS_NORM),
-                                              GROUPS(SY_OP_INSTANCE_NORM),
-                                              GROUPS(SY_OP_GROUP_NORM),
-                                              {SY_OP_TILE, build_tile, NULL, NULL},
-                                              {SY_OP_DEPTH_TO_SPACE, build_blocks, NULL, NULL},
-                                              {SY_OP_SPACE_TO_DEPTH, build_blocks, NULL, NULL},
-                                              {0}};
+const struct sy_cuda_op sy_cuda_ops_more[] = {
+    {.build = build_curve,
+     SY_OPS(SY_OP_CELU, SY_OP_SELU, SY_OP_SOFTPLUS, SY_OP_SOFTSIGN, SY_OP_MISH, SY_OP_SHRINK,
+            SY_OP_THRESHOLDED_RELU, SY_OP_SIN, SY_OP_COS, SY_OP_TAN, SY_OP_ASIN, SY_OP_ACOS,
+            SY_OP_ATAN, SY_OP_SINH, SY_OP_COSH, SY_OP_ASINH, SY_OP_ACOSH, SY_OP_ATANH)},
+    {.build = build_pair,
+     SY_OPS(SY_OP_PRELU, SY_OP_GREATER, SY_OP_GREATER_OR_EQUAL, SY_OP_LESS, SY_OP_LESS_OR_EQUAL)},
+    {.build = build_fold,
+     SY_OPS(SY_OP_REDUCE_MAX, SY_OP_REDUCE_MIN, SY_OP_REDUCE_PROD, SY_OP_REDUCE_L1, SY_OP_REDUCE_L2,
+            SY_OP_REDUCE_LOG_SUM, SY_OP_REDUCE_LOG_SUM_EXP, SY_OP_REDUCE_SUM_SQUARE)},
+    {.build = build_groups, SY_OPS(SY_OP_RMS_NORM, SY_OP_INSTANCE_NORM, SY_OP_GROUP_NORM)},
+    {.build = build_tile, SY_OPS(SY_OP_TILE)},
+    {.build = build_blocks, SY_OPS(SY_OP_DEPTH_TO_SPACE, SY_OP_SPACE_TO_DEPTH)},
+    {0}};

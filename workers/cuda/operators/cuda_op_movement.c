@@ -238,20 +238,13 @@ static int build_gather(struct sy_program *p)
     return SY_OK;
 }
 
-#define VIEW(op)                   \
-    {                              \
-        op, build_view, NULL, NULL \
-    }
-const struct sy_cuda_op sy_cuda_ops_movement[] = {VIEW(SY_OP_RESHAPE),
-                                                  VIEW(SY_OP_FLATTEN),
-                                                  VIEW(SY_OP_SQUEEZE),
-                                                  VIEW(SY_OP_UNSQUEEZE),
-                                                  {SY_OP_IDENTITY, build_identity, NULL, NULL},
-                                                  {SY_OP_DROPOUT, build_identity, NULL, NULL},
-                                                  {SY_OP_TRANSPOSE, build_transpose, NULL, NULL},
-                                                  {SY_OP_SLICE, build_slice, NULL, NULL},
-                                                  {SY_OP_SPLIT, build_split, NULL, NULL},
-                                                  {SY_OP_PAD, build_pad, NULL, NULL},
-                                                  {SY_OP_CONCAT, build_concat, NULL, NULL},
-                                                  {SY_OP_GATHER, build_gather, NULL, NULL},
-                                                  {0}};
+const struct sy_cuda_op sy_cuda_ops_movement[] = {
+    {.build = build_view, SY_OPS(SY_OP_RESHAPE, SY_OP_FLATTEN, SY_OP_SQUEEZE, SY_OP_UNSQUEEZE)},
+    {.build = build_identity, SY_OPS(SY_OP_IDENTITY, SY_OP_DROPOUT)},
+    {.build = build_transpose, SY_OPS(SY_OP_TRANSPOSE)},
+    {.build = build_slice, SY_OPS(SY_OP_SLICE)},
+    {.build = build_split, SY_OPS(SY_OP_SPLIT)},
+    {.build = build_pad, SY_OPS(SY_OP_PAD)},
+    {.build = build_concat, SY_OPS(SY_OP_CONCAT)},
+    {.build = build_gather, SY_OPS(SY_OP_GATHER)},
+    {0}};

@@ -82,12 +82,7 @@ static int per_channel(struct sy_program *p, int value, int rank, int64_t channe
     for (int i = 1; i < rank - 1; i++)
         dims[i] = 1;
     SY_TRY(sy_cuda_new_value(p, SY_DTYPE_F32, rank - 1, dims, false, out));
-    struct sy_cuda_value *v = &p->values[*out], *of = &p->values[value];
-    v->place = of->place;
-    v->layer = of->layer;
-    v->offset = of->offset;
-    v->root = of->root;
-    sy_cuda_touch(p, of->root);
+    sy_cuda_share_bytes(p, *out, value);
     return SY_OK;
 }
 
@@ -179,11 +174,9 @@ static int build_reduce(struct sy_program *p)
     return SY_OK;
 }
 
-const struct sy_cuda_op sy_cuda_ops_norm[] = {{SY_OP_LAYER_NORM, build_layer_norm, NULL, NULL},
-                                              {SY_OP_SKIP_LAYER_NORM, build_layer_norm, NULL, NULL},
-                                              {SY_OP_BATCH_NORM, build_batch_norm, NULL, NULL},
-                                              {SY_OP_SOFTMAX, build_softmax, NULL, NULL},
-                                              {SY_OP_LOG_SOFTMAX, build_softmax, NULL, NULL},
-                                              {SY_OP_REDUCE_MEAN, build_reduce, NULL, NULL},
-                                              {SY_OP_REDUCE_SUM, build_reduce, NULL, NULL},
-                                              {0}};
+const struct sy_cuda_op sy_cuda_ops_norm[] = {
+    {.build = build_layer_norm, SY_OPS(SY_OP_LAYER_NORM, SY_OP_SKIP_LAYER_NORM)},
+    {.build = build_batch_norm, SY_OPS(SY_OP_BATCH_NORM)},
+    {.build = build_softmax, SY_OPS(SY_OP_SOFTMAX, SY_OP_LOG_SOFTMAX)},
+    {.build = build_reduce, SY_OPS(SY_OP_REDUCE_MEAN, SY_OP_REDUCE_SUM)},
+    {0}};

@@ -85,8 +85,7 @@ static int build_pool(struct sy_program *p)
     return SY_OK;
 }
 
-const struct sy_cuda_op sy_cuda_ops_pool[] = {{SY_OP_MAX_POOL, build_pool, NULL, NULL},
-                                              {SY_OP_AVERAGE_POOL, build_pool, NULL, NULL},
-                                              {SY_OP_GLOBAL_AVERAGE_POOL, build_pool, NULL, NULL},
-                                              {SY_OP_GLOBAL_MAX_POOL, build_pool, NULL, NULL},
-                                              {0}};
+const struct sy_cuda_op sy_cuda_ops_pool[] = {
+    {.build = build_pool,
+     SY_OPS(SY_OP_MAX_POOL, SY_OP_AVERAGE_POOL, SY_OP_GLOBAL_AVERAGE_POOL, SY_OP_GLOBAL_MAX_POOL)},
+    {0}};

@@ -430,7 +430,5 @@ static int build_recurrent(struct sy_program *p)
     return c.of.batch_first ? turn_results(p, &c, as_asked) : SY_OK;
 }
 
-const struct sy_cuda_op sy_cuda_ops_recurrent[] = {{SY_OP_LSTM, build_recurrent, NULL, NULL},
-                                                   {SY_OP_GRU, build_recurrent, NULL, NULL},
-                                                   {SY_OP_RNN, build_recurrent, NULL, NULL},
-                                                   {0}};
+const struct sy_cuda_op sy_cuda_ops_recurrent[] = {
+    {.build = build_recurrent, SY_OPS(SY_OP_LSTM, SY_OP_GRU, SY_OP_RNN)}, {0}};

@@ -40,7 +40,7 @@ const struct sy_cuda_op *sy_cuda_op_find(enum sy_op op)
 {
     for (size_t t = 0; t < SY_ARRAY_LEN(tables); t++)
         for (const struct sy_cuda_op *o = tables[t]; o->build; o++)
-            if (o->op == op)
+            if (sy_op_is_among(o->ops, o->n_ops, op))
                 return o;
     return NULL;
 }
@@ -91,25 +91,14 @@ uint32_t sy_cuda_layout_of(const struct sy_graph *graph, const struct sy_node *n
     return layout | (sy_cuda_packs_narrow(graph, node, input) ? SY_CUDA_NARROW : 0);
 }
 
-static int add_param(const struct sy_graph *graph, struct sy_layer *layer, int input)
+static int param_form(const struct sy_graph *graph, const struct sy_node *node, int input,
+                      struct sy_param_form *out)
 {
-    const struct sy_node *node = &graph->nodes[layer->node];
-    const struct sy_tensor *t = &graph->tensors[node->inputs[input]];
     uint32_t layout = sy_cuda_layout_of(graph, node, input);
-    struct sy_param *param = &layer->params[layer->n_params];
-    *param =
-        (struct sy_param){.input = input,
-                          .offset_bytes = SY_ALIGN_UP(layer->bytes, (uint64_t)SY_PARAM_ALIGN),
-                          .bytes = layout & SY_CUDA_NARROW ? t->data_bytes / 2 : t->data_bytes};
-    if (layout != SY_CUDA_AS_IS) {
-        param->layout = malloc(sizeof layout);
-        if (!param->layout)
-            return sy_error_set(SY_ENOMEM_HOST, "no memory for the layout of %s", t->name);
-        memcpy(param->layout, &layout, sizeof layout);
-        param->layout_bytes = sizeof layout;
-    }
-    layer->bytes = param->offset_bytes + param->bytes;
-    layer->n_params++;
+    uint64_t bytes = graph->tensors[node->inputs[input]].data_bytes;
+    out->bytes = layout & SY_CUDA_NARROW ? bytes / 2 : bytes;
+    out->layout_bytes = layout == SY_CUDA_AS_IS ? 0 : sizeof layout;
+    memcpy(out->layout, &layout, sizeof layout);
     return SY_OK;
 }
 
@@ -126,18 +115,13 @@ static void drop_params(struct sy_layer *layer)
 /* Making the layer's steps once on trial makes import refuse by name what could not run. */
 int sy_cuda_layout_own(const struct sy_graph *graph, struct sy_layer *layer)
 {
+    static const struct sy_param_rules rules = {is_param, param_form};
     const struct sy_node *node = &graph->nodes[layer->node];
     layer->bytes = 0;
     layer->n_params = 0;
     if (!sy_cuda_op_find(node->op) && !sy_each_has(node->op))
         return sy_unsupported(node, "the CUDA engine does not have this operator");
-    layer->params = calloc((size_t)(node->n_inputs ? node->n_inputs : 1), sizeof *layer->params);
-    if (!layer->params)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for the parameters of node %s", node->name);
-    for (int i = 0; i < node->n_inputs; i++)
-        if (is_param(graph, node, i))
-            SY_TRY(add_param(graph, layer, i));
-    layer->bytes = SY_ALIGN_UP(layer->bytes, (uint64_t)SY_LAYER_ALIGN);
+    SY_TRY(sy_layer_lay_out(graph, &rules, layer));
     return sy_cuda_program_try_layer(graph, layer);
 }
 

@@ -23,6 +23,7 @@
 #include "loader/graph/engine.h"
 #include "workers/cuda/math/device_math_library.h"
 #include "workers/cuda/math/device_math_train.h"
+#include "workers/engine/append.h"
 #include "workers/engine/keeps_precision.h"
 #include "workers/engine/layer_node.h"
 #include "workers/engine/recurrent_node.h"
@@ -153,14 +154,14 @@ struct sy_program {
     int n_layers;
     int64_t batch;
     uint64_t id; /* of this program, never used again */
-    int n_values, values_capacity;
+    int n_values;
     struct sy_cuda_value *values;
     int *native;                 /* per tensor: its value as it was made; -1 */
     int (*forms)[SY_CUDA_FORMS]; /* per tensor: what was made of that for readers, by form_of; -1 */
     enum sy_dtype narrow;        /* E5: BF16, F16; NONE in a graph of float32 */
     unsigned char *wants;        /* E5: per tensor, what its readers ask for */
     int *last_use;               /* per tensor: last layer that reads it */
-    int n_steps, steps_capacity;
+    int n_steps;
     struct sy_cuda_step *steps;
     int *layer_steps; /* first step of each layer, n_layers + 1 entries */
     uint64_t workspace_bytes, scratch_offset;
@@ -184,6 +185,8 @@ int sy_cuda_new_as(struct sy_program *p, int tensor, enum sy_dtype dtype, bool c
                    int *out);
 /* Another view of `value`'s bytes: the tensor's dims; narrow if the value is. */
 int sy_cuda_new_alias(struct sy_program *p, int value, int tensor, bool channels_last, int *out);
+/* `value` becomes a view of the bytes of `of`. */
+void sy_cuda_share_bytes(struct sy_program *p, int value, int of);
 /* The bytes of a row-major float32 value under other dims of as many elements. */
 int sy_cuda_seen_as(struct sy_program *p, int value, const int64_t *dims, int rank, int *out);
 bool sy_cuda_is_param(const struct sy_program *p, int input);
@@ -274,7 +277,7 @@ enum sy_cuda_layout { SY_CUDA_AS_IS, SY_CUDA_KERNEL_LAST /* conv weights: [out, 
 #define SY_CUDA_NARROW 2u /* added to a layout: of the graph's narrow type */
 
 struct sy_cuda_op {
-    enum sy_op op;
+    SY_OPS_FIELDS;
     int (*build)(struct sy_program *p);
     /* (optional) The layout of parameter `input`. */
     enum sy_cuda_layout (*layout)(const struct sy_graph *graph, const struct sy_node *node,

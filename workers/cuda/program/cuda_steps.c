@@ -10,16 +10,9 @@ int sy_cuda_add_step(struct sy_program *p, sy_cuda_step_run run, const int *valu
                      struct sy_cuda_step **out)
 {
     assert(n <= SY_CUDA_STEP_ARGS);
-    if (p->n_steps == p->steps_capacity) {
-        int capacity = p->steps_capacity ? 2 * p->steps_capacity : 128;
-        struct sy_cuda_step *grown = realloc(p->steps, (size_t)capacity * sizeof *grown);
-        if (!grown)
-            return sy_error_set(SY_ENOMEM_HOST, "no memory for %d steps", capacity);
-        p->steps = grown;
-        p->steps_capacity = capacity;
-    }
-    struct sy_cuda_step *step = &p->steps[p->n_steps++];
-    memset(step, 0, sizeof *step);
+    struct sy_cuda_step *step = sy_append(&p->steps, &p->n_steps, sizeof *step);
+    if (!step)
+        return SY_ENOMEM_HOST;
     step->run = run;
     step->node = sy_cuda_node(p);
     for (int i = 0; i < SY_CUDA_STEP_ARGS; i++) {

@@ -18,9 +18,7 @@ const struct sy_tensor *sy_cuda_input_tensor(const struct sy_program *p, int inp
 
 void sy_cuda_dims(const struct sy_program *p, int tensor, int64_t *dims)
 {
-    const struct sy_shape *shape = &p->graph->tensors[tensor].shape;
-    for (int i = 0; i < shape->rank; i++)
-        dims[i] = sy_dim_at(shape->dims[i], p->batch);
+    sy_tensor_dims(p->graph, tensor, p->batch, dims);
 }
 
 int sy_cuda_new_value(struct sy_program *p, enum sy_dtype dtype, int rank, const int64_t *dims,
@@ -28,19 +26,14 @@ int sy_cuda_new_value(struct sy_program *p, enum sy_dtype dtype, int rank, const
 {
     if (dtype == SY_DTYPE_STRING)
         return sy_unsupported(sy_cuda_node(p), "strings, which are computed on the host alone");
-    if (p->n_values == p->values_capacity) {
-        int capacity = p->values_capacity ? 2 * p->values_capacity : 256;
-        struct sy_cuda_value *grown = realloc(p->values, (size_t)capacity * sizeof *grown);
-        if (!grown)
-            return sy_error_set(SY_ENOMEM_HOST, "no memory for %d values", capacity);
-        p->values = grown;
-        p->values_capacity = capacity;
-    }
-    struct sy_cuda_value *v = &p->values[p->n_values];
+    int n = p->n_values;
+    struct sy_cuda_value *v = sy_append(&p->values, &p->n_values, sizeof *v);
+    if (!v)
+        return SY_ENOMEM_HOST;
     *v = (struct sy_cuda_value){.dtype = dtype,
                                 .rank = rank,
                                 .channels_last = channels_last && rank >= 3,
-                                .root = p->n_values,
+                                .root = n,
                                 .first = p->layer,
                                 .last = p->layer,
                                 .bytes = sy_dtype_bytes(dtype)};
@@ -48,7 +41,7 @@ int sy_cuda_new_value(struct sy_program *p, enum sy_dtype dtype, int rank, const
         v->dims[i] = dims[i];
         v->bytes *= (uint64_t)dims[i];
     }
-    *out = p->n_values++;
+    *out = n;
     return SY_OK;
 }
 
@@ -79,12 +72,19 @@ int sy_cuda_new_alias(struct sy_program *p, int value, int tensor, bool channels
     if (v->bytes > of->bytes)
         return sy_error_set(SY_ECORRUPT, "node %s: %llu bytes seen as %llu", sy_cuda_node(p)->name,
                             (unsigned long long)of->bytes, (unsigned long long)v->bytes);
-    v->place = of->place;
-    v->layer = of->layer;
-    v->offset = of->offset;
-    v->root = of->root;
-    sy_cuda_touch(p, of->root);
+    sy_cuda_share_bytes(p, *out, value);
     return SY_OK;
+}
+
+void sy_cuda_share_bytes(struct sy_program *p, int value, int of)
+{
+    struct sy_cuda_value *v = &p->values[value];
+    const struct sy_cuda_value *from = &p->values[of];
+    v->place = from->place;
+    v->layer = from->layer;
+    v->offset = from->offset;
+    v->root = from->root;
+    sy_cuda_touch(p, from->root);
 }
 
 void sy_cuda_touch(struct sy_program *p, int value)
@@ -267,16 +267,10 @@ int sy_cuda_output_over(struct sy_program *p, int input, int value, enum sy_dtyp
 /* Whether a tensor that is still to be read (or read by another input of this node) has these bytes. */
 static bool is_needed(const struct sy_program *p, int tensor, int root, int but_input)
 {
-    const struct sy_node *node = sy_cuda_node(p);
     bool here = p->native[tensor] >= 0 && p->values[p->native[tensor]].root == root;
     for (int f = 0; f < SY_CUDA_FORMS; f++)
         here = here || (p->forms[tensor][f] >= 0 && p->values[p->forms[tensor][f]].root == root);
-    if (!here)
-        return false;
-    for (int i = 0; i < node->n_inputs; i++)
-        if (i != but_input && node->inputs[i] == tensor)
-            return true;
-    return p->last_use[tensor] > p->layer;
+    return here && sy_tensor_is_needed(sy_cuda_node(p), tensor, but_input, p->last_use, p->layer);
 }
 
 bool sy_cuda_is_last_use(const struct sy_program *p, int input, int value)

@@ -27,6 +27,9 @@
 #include "loader/graph/graph.h"
 #include "runtime/device/cuda/inflight.h"
 #include "workers/cuda/math/device_math_train.h"
+#include "workers/engine/append.h"
+#include "workers/engine/layer_node.h"
+#include "workers/engine/train_rules.h"
 #include "workers/engine/trainer.h"
 
 #define SY_CUTR_ALIGN 256u
@@ -148,11 +151,6 @@ struct sy_cutr_node {
     int saved[2][3]; /* recurrences, by direction: gates, h, c (LSTM) or what reset made (GRU) */
 };
 
-struct sy_cutr_state {
-    char *name;
-    int param, slot; /* slot -1: the parameter itself */
-};
-
 struct sy_trainer {
     const struct sy_graph *graph;
     struct sy_train_options options;
@@ -165,7 +163,7 @@ struct sy_trainer {
     struct sy_cutr_buffer *buffers;
     struct sy_cutr_step *steps;
     struct sy_cutr_param *params;
-    struct sy_cutr_state *states;
+    struct sy_state_slot *states;
     int *train_steps, *evaluate_steps;
     int n_eaches;
     struct sy_math_each **eaches;         /* owned */
@@ -189,8 +187,6 @@ struct sy_trainer {
 
 /* ---- cuda_train_values.c ---- */
 
-/* Appends one zeroed element to a growing array; NULL out of memory (error set). */
-void *sy_cutr_append(void *array, int *n, size_t element_bytes);
 int sy_cutr_dims(const struct sy_trainer *t, int tensor, int64_t *dims); /* returns the rank */
 int64_t sy_cutr_count(const struct sy_cutr_value *value);
 void sy_cutr_strides(const struct sy_cutr_value *value, int64_t *strides);
@@ -271,13 +267,8 @@ int64_t sy_cutr_elements(const struct sy_trainer *t, int tensor);
 
 /* ---- operators ---- */
 
-struct sy_cutr_operator {
-    enum sy_op op;
-    int (*forward)(struct sy_trainer *t, int node);
-    int (*backward)(struct sy_trainer *t, int node, int gradient); /* of its first output */
-};
 /* NULL: what it reads cannot be trained. */
-const struct sy_cutr_operator *sy_cutr_operator_of(enum sy_op op);
+const struct sy_gradient_steps *sy_cutr_gradient_of(enum sy_op op);
 bool sy_cutr_is_activation(enum sy_op op);
 /* y = alpha a b + beta y, y += bias; args: a, b, bias or -1, y. Types, y's stride and alignment are filled in. */
 int sy_cutr_add_product(struct sy_trainer *t, unsigned when, const char *name,

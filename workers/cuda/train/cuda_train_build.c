@@ -132,7 +132,7 @@ static void choose_trained(struct sy_trainer *t)
 }
 
 /* What the operator's own steps do not take, of another type perhaps, and what nothing behind trains through, goes by formula. */
-static int forward(struct sy_trainer *t, const struct sy_cutr_operator *op, int n, bool needs)
+static int forward(struct sy_trainer *t, const struct sy_gradient_steps *op, int n, bool needs)
 {
     int n_steps = t->n_steps;
     int status = op ? op->forward(t, n) : SY_EUNSUPPORTED;
@@ -145,7 +145,7 @@ static int forward(struct sy_trainer *t, const struct sy_cutr_operator *op, int 
 static int build_node(struct sy_trainer *t, int n)
 {
     const struct sy_node *node = &t->graph->nodes[n];
-    const struct sy_cutr_operator *op = sy_cutr_operator_of(node->op);
+    const struct sy_gradient_steps *op = sy_cutr_gradient_of(node->op);
     bool needs = false, stops = op && op->backward == sy_cutr_no_backward;
     for (int i = 0; i < node->n_inputs; i++) {
         int tensor = node->inputs[i];
@@ -172,7 +172,7 @@ static int build_backward(struct sy_trainer *t, int n_nodes)
         for (int i = 0; i < node->n_inputs; i++)
             needs |= sy_cutr_needs(t, node->inputs[i]);
         if (has_gradient && needs)
-            SY_TRY(sy_cutr_operator_of(node->op)->backward(t, n,
+            SY_TRY(sy_cutr_gradient_of(node->op)->backward(t, n,
                                                            t->tensors[node->outputs[0]].gradient));
     }
     for (int p = 0; p < t->n_params; p++)
@@ -283,17 +283,8 @@ static int place_ephemeral(struct sy_trainer *t)
 static int add_states(struct sy_trainer *t, int param)
 {
     const char *name = t->graph->tensors[t->params[param].tensor].name;
-    for (int slot = -1; slot < t->params[param].n_slots; slot++) {
-        struct sy_cutr_state *state = sy_cutr_append(&t->states, &t->n_states, sizeof *state);
-        if (!state)
-            return SY_ENOMEM_HOST;
-        state->param = param;
-        state->slot = slot;
-        state->name = sy_train_state_name(name, t->options.optimizer, slot);
-        if (!state->name)
-            return SY_ENOMEM_HOST;
-    }
-    return SY_OK;
+    return sy_train_add_states(&t->states, &t->n_states, param, name, t->options.optimizer,
+                               t->params[param].n_slots);
 }
 
 static int make_lists(struct sy_trainer *t)
@@ -301,12 +292,12 @@ static int make_lists(struct sy_trainer *t)
     for (int s = 0; s < t->n_steps; s++) {
         int *at;
         if (t->steps[s].when & SY_CUTR_TRAIN) {
-            if (!(at = sy_cutr_append(&t->train_steps, &t->n_train, sizeof *at)))
+            if (!(at = sy_append(&t->train_steps, &t->n_train, sizeof *at)))
                 return SY_ENOMEM_HOST;
             *at = s;
         }
         if (t->steps[s].when & SY_CUTR_EVALUATE) {
-            if (!(at = sy_cutr_append(&t->evaluate_steps, &t->n_evaluate, sizeof *at)))
+            if (!(at = sy_append(&t->evaluate_steps, &t->n_evaluate, sizeof *at)))
                 return SY_ENOMEM_HOST;
             *at = s;
         }

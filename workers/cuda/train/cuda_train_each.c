@@ -43,7 +43,7 @@ static int add_each(struct sy_trainer *t, unsigned when, const struct sy_node *n
 static int new_each(struct sy_trainer *t, const struct sy_node *node, struct sy_math_each **out,
                     bool *copies_first)
 {
-    struct sy_math_each **kept = sy_cutr_append(&t->eaches, &t->n_eaches, sizeof *kept);
+    struct sy_math_each **kept = sy_append(&t->eaches, &t->n_eaches, sizeof *kept);
     struct sy_math_each *each = kept ? calloc(1, sizeof *each) : NULL;
     if (!each)
         return sy_error_set(SY_ENOMEM_HOST, "node %s: no memory for its step", node->name);

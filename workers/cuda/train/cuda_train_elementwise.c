@@ -72,15 +72,6 @@ static void spread(const struct sy_trainer *t, int tensor, int rank, int64_t *st
     }
 }
 
-static void dense(int rank, const int64_t *dims, int64_t *strides)
-{
-    int64_t stride = 1;
-    for (int i = rank - 1; i >= 0; i--) {
-        strides[i] = stride;
-        stride *= dims[i];
-    }
-}
-
 static int describe_pair(const struct sy_trainer *t, const struct sy_node *node,
                          struct sy_math_pair *p)
 {
@@ -88,7 +79,7 @@ static int describe_pair(const struct sy_trainer *t, const struct sy_node *node,
     p->op = node->op;
     p->rank = sy_cutr_dims(t, node->outputs[0], p->dims);
     SY_TRY(p->rank);
-    dense(p->rank, p->dims, out);
+    sy_row_major_strides(p->rank, p->dims, out);
     spread(t, node->inputs[0], p->rank, p->a_strides);
     spread(t, node->inputs[1], p->rank, p->b_strides);
     p->rank = sy_cuda_collapse(p->rank, p->dims, (int64_t *[]){out, p->a_strides, p->b_strides}, 3);
@@ -118,17 +109,6 @@ static int run_pair_gradient(struct sy_trainer *t, const struct sy_cutr_step *st
         t->math, &step->pair, step->which, sy_cutr_pointer(t, step->args[0]),
         sy_cutr_pointer(t, step->args[1]), sy_cutr_pointer(t, step->args[2]),
         sy_cutr_pointer(t, step->args[3]));
-}
-
-/* Of two results of one shape: in whatever layout the first has. */
-static bool is_residual(const struct sy_trainer *t, const struct sy_node *node)
-{
-    const struct sy_tensor *x = t->graph->tensors;
-    const struct sy_shape *shape = &x[node->outputs[0]].shape;
-    for (int i = 0; i < 2; i++)
-        if (x[node->inputs[i]].data || !sy_shape_equal(&x[node->inputs[i]].shape, shape))
-            return false;
-    return node->op == SY_OP_ADD;
 }
 
 static int residual_forward(struct sy_trainer *t, const struct sy_node *node)
@@ -162,8 +142,7 @@ static int two_forward(struct sy_trainer *t, const struct sy_node *node, sy_cutr
 int sy_cutr_pair_forward(struct sy_trainer *t, int n)
 {
     const struct sy_node *node = &t->graph->nodes[n];
-    if (node->n_inputs == 2 && is_residual(t, node) &&
-        t->graph->tensors[node->outputs[0]].dtype == SY_DTYPE_F32)
+    if (sy_train_adds_results(t->graph, node))
         return residual_forward(t, node);
     return two_forward(t, node, run_pair);
 }
@@ -196,7 +175,7 @@ int sy_cutr_pair_backward(struct sy_trainer *t, int n, int gradient)
 {
     const struct sy_node *node = &t->graph->nodes[n];
     int dy;
-    bool residual = is_residual(t, node);
+    bool residual = sy_train_adds_results(t->graph, node);
     SY_TRY(sy_cutr_as_typed(t, SY_CUTR_TRAIN, gradient, residual && t->values[gradient].last,
                             residual ? SY_DTYPE_NONE : SY_DTYPE_F32, &dy));
     for (int i = 0; i < 2; i++)
@@ -224,7 +203,7 @@ static int add_where(struct sy_trainer *t, unsigned when, const struct sy_node *
     c->dtype = t->graph->tensors[node->outputs[0]].dtype;
     c->rank = sy_cutr_dims(t, node->outputs[0], c->dims);
     SY_TRY(c->rank);
-    dense(c->rank, c->dims, c->out_strides);
+    sy_row_major_strides(c->rank, c->dims, c->out_strides);
     for (int i = 0; i < 3; i++)
         spread(t, node->inputs[i], c->rank, c->in_strides[i]);
     return SY_OK;
@@ -258,7 +237,7 @@ int sy_cutr_where_backward(struct sy_trainer *t, int n, int gradient)
         SY_TRY(sy_cutr_value_new(t, rank, dims, false, false, &full));
         int args[4] = {pick, i == 1 ? dy : zero, i == 1 ? zero : dy, full};
         SY_TRY(add_where(t, SY_CUTR_TRAIN, node, args, &choice));
-        dense(rank, dims, choice->in_strides[i]);
+        sy_row_major_strides(rank, dims, choice->in_strides[i]);
         memset(choice->in_strides[3 - i], 0, sizeof choice->in_strides[0]);
         SY_TRY(sy_cutr_diff_fold(t, node->name, node->inputs[i], rank, dims, full));
     }

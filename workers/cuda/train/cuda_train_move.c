@@ -5,21 +5,6 @@
 #include "runtime/base/status.h"
 #include "workers/cuda/train/cuda_train.h"
 
-static void strides_of(int rank, const int64_t *dims, int64_t *strides)
-{
-    int64_t stride = 1;
-    for (int i = rank - 1; i >= 0; i--) {
-        strides[i] = stride;
-        stride *= dims[i];
-    }
-}
-
-static const struct sy_attr *ints_of(const struct sy_node *node, const char *name, int n)
-{
-    const struct sy_attr *attr = sy_node_attr(node, name);
-    return attr && attr->kind == SY_ATTR_INTS && attr->n >= n ? attr : NULL;
-}
-
 static int64_t axis_of(const struct sy_node *node, int rank)
 {
     int64_t axis = sy_node_int(node, "axis", 0);
@@ -48,7 +33,7 @@ static int describe_slice(const struct sy_node *node, int rank, const int64_t *s
 static int describe_pad(const struct sy_node *node, int rank, const int64_t *from,
                         const int64_t *from_strides, struct sy_math_move *m)
 {
-    const struct sy_attr *pads = ints_of(node, "pads", 2 * rank);
+    const struct sy_attr *pads = sy_node_ints(node, "pads", 2 * rank);
     if (!pads)
         return sy_cutr_refuse(node, "pads that are not known");
     memcpy(m->from_strides, from_strides, (size_t)rank * sizeof *from_strides);
@@ -76,7 +61,7 @@ static int describe_blocks(const struct sy_node *node, int rank, const int64_t *
                   depth[6] = {channels * b * b * plane, channel, w, b * step, 1, step};
     m->rank = 6;
     memcpy(m->dims, dims, sizeof dims);
-    strides_of(6, dims, to_space ? m->to_strides : m->from_strides);
+    sy_row_major_strides(6, dims, to_space ? m->to_strides : m->from_strides);
     memcpy(to_space ? m->from_strides : m->to_strides, depth, sizeof depth);
     return SY_OK;
 }
@@ -102,11 +87,11 @@ static int describe(const struct sy_trainer *t, const struct sy_node *node, int 
     int rank = sy_cutr_dims(t, node->outputs[out], m->dims);
     SY_TRY(rank);
     int64_t axis = axis_of(node, rank);
-    strides_of(from_rank, from, strides);
-    strides_of(rank, m->dims, m->to_strides);
+    sy_row_major_strides(from_rank, from, strides);
+    sy_row_major_strides(rank, m->dims, m->to_strides);
     switch (node->op) {
     case SY_OP_TRANSPOSE: {
-        const struct sy_attr *perm = ints_of(node, "perm", rank);
+        const struct sy_attr *perm = sy_node_ints(node, "perm", rank);
         for (int i = 0; i < rank; i++)
             m->from_strides[i] = strides[perm ? perm->ints[i] : rank - 1 - i];
         return SY_OK;
@@ -259,7 +244,7 @@ static int describe_tile(const struct sy_trainer *t, const struct sy_node *node,
     int rank = sy_cutr_dims(t, node->inputs[0], x);
     SY_TRY(rank);
     SY_TRY(sy_cutr_dims(t, node->outputs[0], y));
-    strides_of(rank, x, strides);
+    sy_row_major_strides(rank, x, strides);
     *m = (struct sy_math_move){0};
     for (int i = 0; i < rank; i++) {
         bool repeated = y[i] != x[i];
@@ -272,7 +257,7 @@ static int describe_tile(const struct sy_trainer *t, const struct sy_node *node,
         m->from_strides[m->rank] = strides[i];
         m->dims[m->rank++] = x[i];
     }
-    strides_of(m->rank, m->dims, m->to_strides);
+    sy_row_major_strides(m->rank, m->dims, m->to_strides);
     return SY_OK;
 }
 

@@ -30,7 +30,7 @@ static int add_param(struct sy_trainer *t, int tensor, enum sy_cutr_param_kind k
     int64_t dims[SY_MAX_RANK];
     int rank = sy_cutr_dims(t, tensor, dims);
     SY_TRY(rank);
-    struct sy_cutr_param *p = sy_cutr_append(&t->params, &t->n_params, sizeof *p);
+    struct sy_cutr_param *p = sy_append(&t->params, &t->n_params, sizeof *p);
     if (!p)
         return SY_ENOMEM_HOST;
     *p = (struct sy_cutr_param){

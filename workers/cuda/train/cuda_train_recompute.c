@@ -215,7 +215,7 @@ struct list {
 
 static int put(struct list *list, const struct sy_cutr_step *step)
 {
-    struct sy_cutr_step *added = sy_cutr_append(&list->steps, &list->n, sizeof *added);
+    struct sy_cutr_step *added = sy_append(&list->steps, &list->n, sizeof *added);
     if (!added)
         return SY_ENOMEM_HOST;
     *added = *step;

@@ -18,24 +18,6 @@ int sy_cutr_refuse(const struct sy_node *node, const char *why)
                         node->name ? node->name : "", sy_op_name(node->op), why);
 }
 
-void *sy_cutr_append(void *array, int *n, size_t element_bytes)
-{
-    void **list = array;
-    if ((*n & (*n - 1)) == 0) { /* full at powers of two */
-        size_t capacity = *n ? 2 * (size_t)*n : 1;
-        void *grown = realloc(*list, capacity * element_bytes);
-        if (!grown) {
-            sy_error_set(SY_ENOMEM_HOST, "no memory for a training plan");
-            return NULL;
-        }
-        *list = grown;
-    }
-    void *element = (char *)*list + (size_t)*n * element_bytes;
-    memset(element, 0, element_bytes);
-    (*n)++;
-    return element;
-}
-
 /* ---- values ------------------------------------------------------------------------------------------- */
 
 int sy_cutr_dims(const struct sy_trainer *t, int tensor, int64_t *dims)
@@ -82,7 +64,7 @@ uint64_t sy_cutr_value_bytes(const struct sy_trainer *t, int value)
 static struct sy_cutr_value *add_value(struct sy_trainer *t, enum sy_dtype dtype, int rank,
                                        const int64_t *dims, bool last)
 {
-    struct sy_cutr_value *v = sy_cutr_append(&t->values, &t->n_values, sizeof *v);
+    struct sy_cutr_value *v = sy_append(&t->values, &t->n_values, sizeof *v);
     if (!v)
         return NULL;
     v->dtype = dtype;
@@ -106,7 +88,7 @@ int sy_cutr_value_typed(struct sy_trainer *t, enum sy_dtype dtype, int rank, con
     struct sy_cutr_value *v = add_value(t, dtype, rank, dims, last);
     if (!v)
         return SY_ENOMEM_HOST;
-    struct sy_cutr_buffer *b = sy_cutr_append(&t->buffers, &t->n_buffers, sizeof *b);
+    struct sy_cutr_buffer *b = sy_append(&t->buffers, &t->n_buffers, sizeof *b);
     if (!b)
         return SY_ENOMEM_HOST;
     *b = (struct sy_cutr_buffer){
@@ -160,7 +142,7 @@ int sy_cutr_step_new(struct sy_trainer *t, unsigned when, const char *name, sy_c
                      const int *args, int n_args, struct sy_cutr_step **out)
 {
     uint64_t bytes = 0;
-    struct sy_cutr_step *step = sy_cutr_append(&t->steps, &t->n_steps, sizeof *step);
+    struct sy_cutr_step *step = sy_append(&t->steps, &t->n_steps, sizeof *step);
     if (!step)
         return SY_ENOMEM_HOST;
     step->run = run;

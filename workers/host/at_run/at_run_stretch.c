@@ -3,11 +3,11 @@
 
 #include <stdlib.h>
 
-#include <jemalloc/jemalloc.h>
 #include <xxhash.h>
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "workers/engine/heap_held.h"
 #include "workers/host/at_run/at_run_help.h"
 #include "workers/host/at_run/at_run_stretch_make.h"
 #include "workers/host/program/program.h"
@@ -207,16 +207,6 @@ static struct stretch *find_like(const struct sy_at_stretches *all, const struct
 
 /* ---- making -------------------------------------------------------------------------------------- */
 
-static uint64_t held_bytes(void)
-{
-    uint64_t taken = 0, given = 0;
-    size_t size = sizeof taken;
-    if (mallctl("thread.allocated", &taken, &size, NULL, 0) != 0 ||
-        mallctl("thread.deallocated", &given, &size, NULL, 0) != 0)
-        return 0;
-    return taken - given;
-}
-
 static int fill(struct stretch *s, const struct sy_at_frame *f,
                 const struct sy_stretch_nodes *nodes)
 {
@@ -239,7 +229,7 @@ static int make(struct sy_at_stretches *all, const struct sy_at_frame *f,
                 const struct sy_stretch_nodes *nodes, struct stretch **out)
 {
     struct stretch *like = find_like(all, f), *s = calloc(1, sizeof *s);
-    uint64_t held = held_bytes(), packed = sy_body_packed_bytes();
+    uint64_t held = sy_heap_held_bytes(), packed = sy_body_packed_bytes();
     int status = s ? fill(s, f, nodes) : sy_error_set(SY_ENOMEM_HOST, "no memory for a stretch");
     if (status == SY_OK)
         status = sy_stretch_make(f, nodes, like ? &like->made : NULL, &s->made);
@@ -248,7 +238,7 @@ static int make(struct sy_at_stretches *all, const struct sy_at_frame *f,
             free_stretch(s);
         return status;
     }
-    uint64_t more = held_bytes() - held, weights = sy_body_packed_bytes() - packed;
+    uint64_t more = sy_heap_held_bytes() - held, weights = sy_body_packed_bytes() - packed;
     s->bytes = (int64_t)(more - weights) > LEAST_BYTES ? more - weights : LEAST_BYTES;
     keep(all, s);
     *out = s;

@@ -147,4 +147,4 @@ static int build_at_run(struct sy_program *p)
     return status;
 }
 
-const struct sy_host_op sy_host_ops_at_run[] = {{SY_OP_AT_RUN, build_at_run, NULL, NULL}, {0}};
+const struct sy_host_op sy_host_ops_at_run[] = {{.build = build_at_run, SY_OPS(SY_OP_AT_RUN)}, {0}};

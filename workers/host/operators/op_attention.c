@@ -87,5 +87,5 @@ failed:
     return status;
 }
 
-const struct sy_host_op sy_host_ops_attention[] = {{SY_OP_ATTENTION, build_attention, NULL, NULL},
-                                                   {0}};
+const struct sy_host_op sy_host_ops_attention[] = {
+    {.build = build_attention, SY_OPS(SY_OP_ATTENTION)}, {0}};

@@ -5,6 +5,7 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "workers/host/operators/late_curve.h"
 #include "workers/host/products/blocked_product.h"
 #include "workers/host/rows/curve_rows.h"
 
@@ -125,15 +126,9 @@ int sy_program_add_blocked(struct sy_program *p, int input, const struct sy_bloc
 
 static struct sy_curve curve_of(const struct sy_node *node)
 {
-    static const enum sy_op ops[] = {[SY_ACT_RELU] = SY_OP_RELU,
-                                     [SY_ACT_GELU_ERF] = SY_OP_GELU,
-                                     [SY_ACT_TANH] = SY_OP_TANH,
-                                     [SY_ACT_SIGMOID] = SY_OP_SIGMOID,
-                                     [SY_ACT_CLIP] = SY_OP_CLIP,
-                                     [SY_ACT_SWISH] = SY_OP_SWISH,
-                                     [SY_ACT_HARD_SWISH] = SY_OP_HARD_SWISH};
-    return (struct sy_curve){
-        .op = ops[node->activation], .a = node->act_alpha, .b = node->act_beta};
+    struct sy_curve curve = {0};
+    sy_fused_curve_read(node, &curve);
+    return curve;
 }
 
 /* numbers: elements. */

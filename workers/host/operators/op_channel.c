@@ -99,5 +99,5 @@ static int build_channel(struct sy_program *p)
     return add_step(p, &r, offset, values);
 }
 
-const struct sy_host_op sy_host_ops_channel[] = {{SY_OP_CHANNEL_AFFINE, build_channel, NULL, NULL},
-                                                 {0}};
+const struct sy_host_op sy_host_ops_channel[] = {
+    {.build = build_channel, SY_OPS(SY_OP_CHANNEL_AFFINE)}, {0}};

@@ -357,20 +357,12 @@ static int build_with(struct sy_program *p, const struct sy_conv_shape *c, dnnl_
     dnnl_memory_desc_t src_md, dst_md;
     SY_TRY(wanted_md(node, c, pd, dnnl_query_src_md, &src_md));
     SY_TRY(wanted_md(node, c, pd, dnnl_query_dst_md, &dst_md));
-    int src, dst, bias = -1, args[4][2], n = 0;
+    int src, dst, bias = -1;
     SY_TRY(sy_program_input_as(p, 0, &src_md, &src));
     if (sy_conv_has_bias(node))
         SY_TRY(sy_program_input_plain(p, 2, &bias));
     SY_TRY(sy_conv_place_output(p, &dst_md, &dst));
-    memcpy(args[n++], (int[]){DNNL_ARG_SRC, src}, sizeof args[0]);
-    memcpy(args[n++], (int[]){DNNL_ARG_WEIGHTS, weights}, sizeof args[0]);
-    if (bias >= 0)
-        memcpy(args[n++], (int[]){DNNL_ARG_BIAS, bias}, sizeof args[0]);
-    memcpy(args[n++], (int[]){DNNL_ARG_DST, dst}, sizeof args[0]);
-    sy_program_set_output(p, 0, dst);
-    dnnl_primitive_desc_t own;
-    SY_DNNL(dnnl_primitive_desc_clone(&own, pd), node->name);
-    SY_TRY(sy_program_add_primitive(p, own, (const int(*)[2])args, n));
+    SY_TRY(sy_program_add_weighted(p, pd, src, weights, bias, dst));
     return sy_activation_is_own(node, dst_md.data_type) ? sy_program_add_activation(p, dst) : SY_OK;
 }
 
@@ -479,4 +471,5 @@ static int build_conv(struct sy_program *p)
     return build_with_packed(p, &c);
 }
 
-const struct sy_host_op sy_host_ops_conv[] = {{SY_OP_CONV, build_conv, layout_conv, NULL}, {0}};
+const struct sy_host_op sy_host_ops_conv[] = {
+    {.build = build_conv, .layout = layout_conv, SY_OPS(SY_OP_CONV)}, {0}};

@@ -199,21 +199,13 @@ static int build_with(struct sy_program *p, const struct deconv *d, int given,
     const struct sy_node *node = sy_program_node(p);
     dnnl_memory_desc_t src_md = *sy_dnnl_md(pd, dnnl_query_src_md),
                        dst_md = *sy_dnnl_md(pd, dnnl_query_dst_md);
-    int src, dst, weights, bias = -1, args[4][2], n = 0;
+    int src, dst, weights, bias = -1;
     SY_TRY(sy_program_input_as(p, 0, &src_md, &src));
     SY_TRY(take_weights(p, d, given, sy_dnnl_md(pd, dnnl_query_weights_md), &weights));
     if (has_bias(node))
         SY_TRY(sy_program_input_plain(p, 2, &bias));
     SY_TRY(sy_program_new_laid_out(p, node->outputs[0], &dst_md, &dst));
-    memcpy(args[n++], (int[]){DNNL_ARG_SRC, src}, sizeof args[0]);
-    memcpy(args[n++], (int[]){DNNL_ARG_WEIGHTS, weights}, sizeof args[0]);
-    if (bias >= 0)
-        memcpy(args[n++], (int[]){DNNL_ARG_BIAS, bias}, sizeof args[0]);
-    memcpy(args[n++], (int[]){DNNL_ARG_DST, dst}, sizeof args[0]);
-    sy_program_set_output(p, 0, dst);
-    dnnl_primitive_desc_t own;
-    SY_DNNL(dnnl_primitive_desc_clone(&own, pd), node->name);
-    return sy_program_add_primitive(p, own, (const int(*)[2])args, n);
+    return sy_program_add_weighted(p, pd, src, weights, bias, dst);
 }
 
 /* By layout_deconv; bf16 lies as the model has it. */
@@ -245,5 +237,8 @@ static int build_deconv(struct sy_program *p)
     return status;
 }
 
-const struct sy_host_op sy_host_ops_deconv[] = {
-    {SY_OP_CONV_TRANSPOSE, build_deconv, layout_deconv, prepare_deconv}, {0}};
+const struct sy_host_op sy_host_ops_deconv[] = {{.build = build_deconv,
+                                                 .layout = layout_deconv,
+                                                 .prepare = prepare_deconv,
+                                                 SY_OPS(SY_OP_CONV_TRANSPOSE)},
+                                                {0}};

@@ -369,6 +369,22 @@ static int run_border(struct sy_program *p, struct sy_step *step)
     return SY_OK;
 }
 
+/* Input X as u8 in layout `md`: `from` with the border, whose value is `zero` or, if that is -1, the border's own. */
+static int add_bordered(struct sy_program *p, const struct sy_border *b,
+                        const dnnl_memory_desc_t *md, int from, int zero, int *out)
+{
+    SY_TRY(sy_program_new_laid_out(p, sy_program_node(p)->inputs[X], md, out));
+    p->values[*out].dtype = SY_DTYPE_U8;
+    struct sy_step *step = sy_program_add_step(p, run_border, 3);
+    if (!step)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
+    sy_step_set(p, step, 0, 0, from);
+    sy_step_set(p, step, 1, 0, *out);
+    sy_step_set(p, step, 2, 0, zero);
+    _Static_assert(sizeof *b % sizeof(int64_t) == 0, "stored as numbers");
+    return sy_step_set_numbers(step, (const int64_t *)b, (int)(sizeof *b / sizeof(int64_t)));
+}
+
 /* The input with its border, u8, channels last. */
 static int add_border(struct sy_program *p, const struct sy_conv_shape *c,
                       const dnnl_memory_desc_t *md, int *out)
@@ -392,16 +408,7 @@ static int add_border(struct sy_program *p, const struct sy_conv_shape *c,
         b.before[i] = at < 0 ? 0 : c->pad_left[at];
         b.after[i] = at < 0 ? 0 : c->pad_right[at];
     }
-    SY_TRY(sy_program_new_laid_out(p, node->inputs[X], md, out));
-    p->values[*out].dtype = SY_DTYPE_U8;
-    struct sy_step *step = sy_program_add_step(p, run_border, 3);
-    if (!step)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
-    sy_step_set(p, step, 0, 0, from);
-    sy_step_set(p, step, 1, 0, *out);
-    sy_step_set(p, step, 2, 0, zero);
-    _Static_assert(sizeof b % sizeof(int64_t) == 0, "stored as numbers");
-    return sy_step_set_numbers(step, (const int64_t *)&b, (int)(sizeof b / sizeof(int64_t)));
+    return add_bordered(p, &b, md, from, zero, out);
 }
 
 /* The packed weights, or, where oneDNN has only reference code for them at this size, others that the run makes of them. */
@@ -474,15 +481,7 @@ static int matrix_input(struct sy_program *p, int64_t rows, int64_t depth, int *
         return sy_program_new_alias(p, from, node->inputs[X], &md, out);
     struct sy_border b = {
         .images = rows, .channels = depth, .size = {1, 1, 1}, .flip = 0x80, .zero = 0};
-    SY_TRY(sy_program_new_laid_out(p, node->inputs[X], &md, out));
-    p->values[*out].dtype = SY_DTYPE_U8;
-    struct sy_step *step = sy_program_add_step(p, run_border, 3);
-    if (!step)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
-    sy_step_set(p, step, 0, 0, from);
-    sy_step_set(p, step, 1, 0, *out);
-    sy_step_set(p, step, 2, 0, -1);
-    return sy_step_set_numbers(step, (const int64_t *)&b, (int)(sizeof b / sizeof(int64_t)));
+    return add_bordered(p, &b, &md, from, -1, out);
 }
 
 static int build_quantized_matmul(struct sy_program *p)
@@ -514,7 +513,13 @@ static int build_quantized_matmul(struct sy_program *p)
 }
 
 const struct sy_host_op sy_host_ops_int8[] = {
-    {SY_OP_QUANTIZED_CONV, build_quantized_conv, layout_int8, prepare_int8},
-    {SY_OP_QUANTIZED_MATMUL, build_quantized_matmul, layout_int8, prepare_int8},
-    {SY_OP_QUANTIZED_SUM, sy_build_quantized_sum, NULL, NULL},
+    {.build = build_quantized_conv,
+     .layout = layout_int8,
+     .prepare = prepare_int8,
+     SY_OPS(SY_OP_QUANTIZED_CONV)},
+    {.build = build_quantized_matmul,
+     .layout = layout_int8,
+     .prepare = prepare_int8,
+     SY_OPS(SY_OP_QUANTIZED_MATMUL)},
+    {.build = sy_build_quantized_sum, SY_OPS(SY_OP_QUANTIZED_SUM)},
     {0}};

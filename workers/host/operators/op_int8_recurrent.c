@@ -203,16 +203,6 @@ static int run_steps(struct sy_program *p, struct sy_step *step)
     return SY_OK;
 }
 
-static int output_or_room(struct sy_program *p, int output, bool needed, int rank,
-                          const int64_t *dims, int *out)
-{
-    const struct sy_node *node = sy_program_node(p);
-    *out = -1;
-    if (output < node->n_outputs && node->outputs[output] >= 0)
-        return sy_program_output_plain(p, output, out);
-    return needed ? sy_program_new_value(p, SY_DTYPE_F32, rank, dims, out) : SY_OK;
-}
-
 /* x: its dimensions [steps, batch, input]. */
 static int collect_values(struct sy_program *p, const struct sizes *s, const int64_t *x,
                           int *values)
@@ -233,9 +223,9 @@ static int collect_values(struct sy_program *p, const struct sizes *s, const int
             return sy_unsupported(node, "a first state of another size");
     }
     SY_TRY(sy_program_new_value(p, SY_DTYPE_U8, 1, &room, &values[V_STATES]));
-    SY_TRY(output_or_room(p, 0, true, 4, y, &values[V_Y]));
-    SY_TRY(output_or_room(p, 1, false, 0, NULL, &values[V_LAST_H]));
-    return output_or_room(p, 2, true, 3, y + 1, &values[V_CELL]);
+    SY_TRY(sy_program_output_or_room(p, 0, true, 4, y, &values[V_Y]));
+    SY_TRY(sy_program_output_or_room(p, 1, false, 0, NULL, &values[V_LAST_H]));
+    return sy_program_output_or_room(p, 2, true, 3, y + 1, &values[V_CELL]);
 }
 
 static int build_int8_lstm(struct sy_program *p)
@@ -270,5 +260,8 @@ static int build_int8_lstm(struct sy_program *p)
     return sy_step_set_numbers(step, numbers, (int)SY_ARRAY_LEN(numbers));
 }
 
-const struct sy_host_op sy_host_ops_int8_recurrent[] = {
-    {SY_OP_QUANTIZED_LSTM, build_int8_lstm, layout_int8_lstm, prepare_int8_lstm}, {0}};
+const struct sy_host_op sy_host_ops_int8_recurrent[] = {{.build = build_int8_lstm,
+                                                         .layout = layout_int8_lstm,
+                                                         .prepare = prepare_int8_lstm,
+                                                         SY_OPS(SY_OP_QUANTIZED_LSTM)},
+                                                        {0}};

@@ -349,7 +349,8 @@ static int build_matmul(struct sy_program *p)
     return build_constant(p, weights);
 }
 
-const struct sy_host_op sy_host_ops_matmul[] = {
-    {SY_OP_GEMM, build_matmul, layout_matmul, prepare_matmul},
-    {SY_OP_MATMUL, build_matmul, layout_matmul, prepare_matmul},
-    {0}};
+const struct sy_host_op sy_host_ops_matmul[] = {{.build = build_matmul,
+                                                 .layout = layout_matmul,
+                                                 .prepare = prepare_matmul,
+                                                 SY_OPS(SY_OP_GEMM, SY_OP_MATMUL)},
+                                                {0}};

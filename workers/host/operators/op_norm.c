@@ -381,24 +381,14 @@ static int build_arg(struct sy_program *p)
     return add_row_step(p, run_arg_rows, numbers, SY_ARRAY_LEN(numbers));
 }
 
-const struct sy_host_op sy_host_ops_norm[] = {{SY_OP_LAYER_NORM, build_layer_norm, NULL, NULL},
-                                              {SY_OP_SKIP_LAYER_NORM, build_layer_norm, NULL, NULL},
-                                              {SY_OP_RMS_NORM, build_layer_norm, NULL, NULL},
-                                              {SY_OP_BATCH_NORM, build_batch_norm, NULL, NULL},
-                                              {SY_OP_INSTANCE_NORM, build_group_norm, NULL, NULL},
-                                              {SY_OP_GROUP_NORM, build_group_norm, NULL, NULL},
-                                              {SY_OP_SOFTMAX, build_softmax, NULL, NULL},
-                                              {SY_OP_LOG_SOFTMAX, build_softmax, NULL, NULL},
-                                              {SY_OP_REDUCE_MEAN, build_reduce, NULL, NULL},
-                                              {SY_OP_REDUCE_SUM, build_reduce, NULL, NULL},
-                                              {SY_OP_REDUCE_MAX, build_reduce, NULL, NULL},
-                                              {SY_OP_REDUCE_MIN, build_reduce, NULL, NULL},
-                                              {SY_OP_REDUCE_PROD, build_reduce, NULL, NULL},
-                                              {SY_OP_REDUCE_L1, build_reduce, NULL, NULL},
-                                              {SY_OP_REDUCE_L2, build_reduce, NULL, NULL},
-                                              {SY_OP_REDUCE_LOG_SUM, build_reduce, NULL, NULL},
-                                              {SY_OP_REDUCE_SUM_SQUARE, build_reduce, NULL, NULL},
-                                              {SY_OP_REDUCE_LOG_SUM_EXP, build_reduce, NULL, NULL},
-                                              {SY_OP_ARG_MAX, build_arg, NULL, NULL},
-                                              {SY_OP_ARG_MIN, build_arg, NULL, NULL},
-                                              {0}};
+const struct sy_host_op sy_host_ops_norm[] = {
+    {.build = build_layer_norm, SY_OPS(SY_OP_LAYER_NORM, SY_OP_SKIP_LAYER_NORM, SY_OP_RMS_NORM)},
+    {.build = build_batch_norm, SY_OPS(SY_OP_BATCH_NORM)},
+    {.build = build_group_norm, SY_OPS(SY_OP_INSTANCE_NORM, SY_OP_GROUP_NORM)},
+    {.build = build_softmax, SY_OPS(SY_OP_SOFTMAX, SY_OP_LOG_SOFTMAX)},
+    {.build = build_reduce,
+     SY_OPS(SY_OP_REDUCE_MEAN, SY_OP_REDUCE_SUM, SY_OP_REDUCE_MAX, SY_OP_REDUCE_MIN,
+            SY_OP_REDUCE_PROD, SY_OP_REDUCE_L1, SY_OP_REDUCE_L2, SY_OP_REDUCE_LOG_SUM,
+            SY_OP_REDUCE_SUM_SQUARE, SY_OP_REDUCE_LOG_SUM_EXP)},
+    {.build = build_arg, SY_OPS(SY_OP_ARG_MAX, SY_OP_ARG_MIN)},
+    {0}};

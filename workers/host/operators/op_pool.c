@@ -119,8 +119,7 @@ static int build_pool(struct sy_program *p)
     return sy_program_add_primitive(p, pd, args, 2);
 }
 
-const struct sy_host_op sy_host_ops_pool[] = {{SY_OP_MAX_POOL, build_pool, NULL, NULL},
-                                              {SY_OP_AVERAGE_POOL, build_pool, NULL, NULL},
-                                              {SY_OP_GLOBAL_AVERAGE_POOL, build_pool, NULL, NULL},
-                                              {SY_OP_GLOBAL_MAX_POOL, build_pool, NULL, NULL},
-                                              {0}};
+const struct sy_host_op sy_host_ops_pool[] = {
+    {.build = build_pool,
+     SY_OPS(SY_OP_MAX_POOL, SY_OP_AVERAGE_POOL, SY_OP_GLOBAL_AVERAGE_POOL, SY_OP_GLOBAL_MAX_POOL)},
+    {0}};

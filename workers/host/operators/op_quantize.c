@@ -283,7 +283,6 @@ static int build_quantize(struct sy_program *p)
 }
 
 const struct sy_host_op sy_host_ops_quantize[] = {
-    {SY_OP_QUANTIZE_LINEAR, build_quantize, NULL, NULL},
-    {SY_OP_DEQUANTIZE_LINEAR, build_quantize, NULL, NULL},
-    {SY_OP_DYNAMIC_QUANTIZE_LINEAR, build_dynamic, NULL, NULL},
+    {.build = build_quantize, SY_OPS(SY_OP_QUANTIZE_LINEAR, SY_OP_DEQUANTIZE_LINEAR)},
+    {.build = build_dynamic, SY_OPS(SY_OP_DYNAMIC_QUANTIZE_LINEAR)},
     {0}};

@@ -234,17 +234,6 @@ static int add_projection(struct sy_program *p, const struct sizes *s, int64_t r
     return sy_program_add_primitive(p, pd, args, bias >= 0 ? 4 : 3);
 }
 
-/* Output `output` if the graph names it; else -1, or with `needed` memory of these dimensions. */
-static int output_or_room(struct sy_program *p, int output, bool needed, int rank,
-                          const int64_t *dims, int *out)
-{
-    const struct sy_node *node = sy_program_node(p);
-    *out = -1;
-    if (output < node->n_outputs && node->outputs[output] >= 0)
-        return sy_program_output_plain(p, output, out);
-    return needed ? sy_program_new_value(p, SY_DTYPE_F32, rank, dims, out) : SY_OK;
-}
-
 static int collect_values(struct sy_program *p, const struct sizes *s, const int64_t *x,
                           int *values)
 {
@@ -264,9 +253,9 @@ static int collect_values(struct sy_program *p, const struct sizes *s, const int
     int64_t states = sy_recurrence_narrow_states(y[1], y[2], y[3]) / 2;
     if (sy_value_is_narrow(&p->values[values[WEIGHTS]]))
         SY_TRY(sy_program_new_value(p, SY_DTYPE_F32, 1, &states, &values[STATES]));
-    SY_TRY(output_or_room(p, 0, true, 4, y, &values[Y]));
-    SY_TRY(output_or_room(p, 1, false, 0, NULL, &values[LAST_H]));
-    return lstm ? output_or_room(p, 2, true, 3, y + 1, &values[CELL]) : SY_OK;
+    SY_TRY(sy_program_output_or_room(p, 0, true, 4, y, &values[Y]));
+    SY_TRY(sy_program_output_or_room(p, 1, false, 0, NULL, &values[LAST_H]));
+    return lstm ? sy_program_output_or_room(p, 2, true, 3, y + 1, &values[CELL]) : SY_OK;
 }
 
 static int build_recurrent(struct sy_program *p)
@@ -294,7 +283,8 @@ static int build_recurrent(struct sy_program *p)
     return sy_step_set_numbers(step, numbers, (int)SY_ARRAY_LEN(numbers));
 }
 
-const struct sy_host_op sy_host_ops_recurrent[] = {
-    {SY_OP_LSTM, build_recurrent, layout_recurrent, prepare_recurrent},
-    {SY_OP_GRU, build_recurrent, layout_recurrent, prepare_recurrent},
-    {0}};
+const struct sy_host_op sy_host_ops_recurrent[] = {{.build = build_recurrent,
+                                                    .layout = layout_recurrent,
+                                                    .prepare = prepare_recurrent,
+                                                    SY_OPS(SY_OP_LSTM, SY_OP_GRU)},
+                                                   {0}};

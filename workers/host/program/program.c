@@ -85,23 +85,17 @@ void sy_dnnl_plain_md(dnnl_memory_desc_t *md, int rank, const int64_t *dims)
 
 struct sy_step *sy_program_add_step(struct sy_program *p, sy_step_run run, int n_args)
 {
-    if (p->n_steps == p->steps_capacity) {
-        int capacity = p->steps_capacity ? 2 * p->steps_capacity : 256;
-        struct sy_step *grown = realloc(p->steps, (size_t)capacity * sizeof *grown);
-        if (!grown)
-            return NULL;
-        p->steps = grown;
-        p->steps_capacity = capacity;
+    struct sy_step_arg *arguments = calloc((size_t)(n_args ? n_args : 1), sizeof *arguments);
+    struct sy_step *step = arguments ? sy_append(&p->steps, &p->n_steps, sizeof *step) : NULL;
+    if (!step) {
+        free(arguments);
+        return NULL;
     }
-    struct sy_step *step = &p->steps[p->n_steps];
     *step = (struct sy_step){.run = run,
+                             .args = arguments,
                              .n_args = n_args,
                              .threads = omp_get_max_threads(),
                              .name = sy_program_node(p)->name};
-    step->args = calloc((size_t)(n_args ? n_args : 1), sizeof *step->args);
-    if (!step->args)
-        return NULL;
-    p->n_steps++;
     return step;
 }
 
@@ -183,6 +177,20 @@ int sy_program_add_primitive(struct sy_program *p, dnnl_primitive_desc_t pd, con
     int status = fill_primitive(p, pd, args, n_args);
     dnnl_primitive_desc_destroy(pd);
     return status;
+}
+
+int sy_program_add_weighted(struct sy_program *p, const_dnnl_primitive_desc_t pd, int src,
+                            int weights, int bias, int dst)
+{
+    dnnl_primitive_desc_t own;
+    int args[4][2] = {{DNNL_ARG_SRC, src}, {DNNL_ARG_WEIGHTS, weights}, {DNNL_ARG_DST, dst}}, n = 3;
+    if (bias >= 0) {
+        memcpy(args[2], (int[]){DNNL_ARG_BIAS, bias}, sizeof args[2]);
+        memcpy(args[n++], (int[]){DNNL_ARG_DST, dst}, sizeof args[3]);
+    }
+    sy_program_set_output(p, 0, dst);
+    SY_DNNL(dnnl_primitive_desc_clone(&own, pd), sy_program_node(p)->name);
+    return sy_program_add_primitive(p, own, (const int(*)[2])args, n);
 }
 
 static int run_reblock(struct sy_program *p, struct sy_step *step)

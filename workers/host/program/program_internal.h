@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "loader/graph/engine.h"
+#include "workers/engine/append.h"
 #include "workers/engine/keeps_precision.h"
 #include "workers/engine/layer_node.h"
 #include "workers/host/base/cpu_class.h"
@@ -86,7 +87,7 @@ struct sy_program {
     int team; /* threads of layers that are not solo (P13) */
     dnnl_engine_t engine;
     dnnl_stream_t stream;
-    int n_values, values_capacity;
+    int n_values;
     struct sy_value *values;
     int *native, *plain;  /* per tensor: its value in the producer's layout, and row-major; -1 */
     int *narrow;          /* per tensor: its value as bf16, row-major; -1 */
@@ -94,7 +95,7 @@ struct sy_program {
     int *last_use;        /* per tensor: last layer that reads it */
     struct sy_concat_home *homes; /* per tensor */
     struct sy_part *parts;        /* per tensor, of the layers before the one being built */
-    int n_steps, steps_capacity;
+    int n_steps;
     struct sy_step *steps;
     int *layer_steps; /* first step of each layer, n_layers + 1 entries */
     uint64_t workspace_bytes, scratch_bytes, scratch_offset;
@@ -149,6 +150,9 @@ void sy_program_set_output(struct sy_program *p, int output, int value);
 int sy_program_output_plain(struct sy_program *p, int output, int *out);
 /* The same, of value `like`'s element type. */
 int sy_program_output_rows(struct sy_program *p, int output, int like, int *out);
+/* Output `output`, row-major, if the graph names it; else -1, or with `needed` float32 memory of these dimensions. */
+int sy_program_output_or_room(struct sy_program *p, int output, bool needed, int rank,
+                              const int64_t *dims, int *out);
 /* True if nothing reads the input's bytes after this layer, so that they may be overwritten. */
 bool sy_program_is_last_use(const struct sy_program *p, int input, int value);
 
@@ -203,6 +207,9 @@ int sy_step_set_floats(struct sy_step *step, const float *floats, int n);
 /* A oneDNN primitive with these (argument, value) pairs; takes over `pd`. */
 int sy_program_add_primitive(struct sy_program *p, dnnl_primitive_desc_t pd, const int (*args)[2],
                              int n_args);
+/* The same of a layer with weights: source, weights, a bias or -1, destination, which becomes the node's output. Keeps `pd`. */
+int sy_program_add_weighted(struct sy_program *p, const_dnnl_primitive_desc_t pd, int src,
+                            int weights, int bias, int dst);
 int sy_program_add_reorder(struct sy_program *p, int from, int to);
 /* `from` broadcast to the shape of `to`; both row-major, of one type. */
 int sy_program_add_expand(struct sy_program *p, int from, int to);
@@ -231,7 +238,7 @@ int sy_dnnl_node_attr(const struct sy_node *node, dnnl_data_type_t type, float s
 
 /* ---- operators: each adds the steps of one node ---- */
 struct sy_host_op {
-    enum sy_op op;
+    SY_OPS_FIELDS;
     int (*build)(struct sy_program *p);
     /* (optional) The layout of parameter `input`; NULL or *md with ndims 0: plain. */
     int (*layout)(const struct sy_graph *graph, const struct sy_node *node, int input,

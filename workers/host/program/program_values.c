@@ -18,26 +18,19 @@ const struct sy_tensor *sy_program_input_tensor(const struct sy_program *p, int 
 
 void sy_program_dims(const struct sy_program *p, int tensor, int64_t *dims)
 {
-    const struct sy_shape *shape = &p->graph->tensors[tensor].shape;
-    for (int i = 0; i < shape->rank; i++)
-        dims[i] = sy_dim_at(shape->dims[i], p->batch);
+    sy_tensor_dims(p->graph, tensor, p->batch, dims);
 }
 
 int sy_program_new_value(struct sy_program *p, enum sy_dtype dtype, int rank, const int64_t *dims,
                          int *out)
 {
-    if (p->n_values == p->values_capacity) {
-        int capacity = p->values_capacity ? 2 * p->values_capacity : 256;
-        struct sy_value *grown = realloc(p->values, (size_t)capacity * sizeof *grown);
-        if (!grown)
-            return sy_error_set(SY_ENOMEM_HOST, "no memory for %d values", capacity);
-        p->values = grown;
-        p->values_capacity = capacity;
-    }
-    struct sy_value *v = &p->values[p->n_values];
+    int n = p->n_values;
+    struct sy_value *v = sy_append(&p->values, &p->n_values, sizeof *v);
+    if (!v)
+        return SY_ENOMEM_HOST;
     *v = (struct sy_value){.dtype = dtype,
                            .rank = rank,
-                           .root = p->n_values,
+                           .root = n,
                            .first = p->layer,
                            .last = p->layer,
                            .bytes = sy_dtype_bytes(dtype)};
@@ -47,7 +40,7 @@ int sy_program_new_value(struct sy_program *p, enum sy_dtype dtype, int rank, co
     }
     if (sy_dnnl_type(dtype) != dnnl_data_type_undef)
         sy_dnnl_plain_md_of(&v->md, sy_dnnl_type(dtype), rank, dims);
-    *out = p->n_values++;
+    *out = n;
     return SY_OK;
 }
 
@@ -236,20 +229,25 @@ int sy_program_output_plain(struct sy_program *p, int output, int *out)
     return SY_OK;
 }
 
+int sy_program_output_or_room(struct sy_program *p, int output, bool needed, int rank,
+                              const int64_t *dims, int *out)
+{
+    const struct sy_node *node = sy_program_node(p);
+    *out = -1;
+    if (output < node->n_outputs && node->outputs[output] >= 0)
+        return sy_program_output_plain(p, output, out);
+    return needed ? sy_program_new_value(p, SY_DTYPE_F32, rank, dims, out) : SY_OK;
+}
+
 /* Whether a tensor that is still to be read (or read by another input of this node) has these bytes. */
 static bool is_needed(const struct sy_program *p, int tensor, int root, int but_input)
 {
-    const struct sy_node *node = sy_program_node(p);
     bool here = (p->native[tensor] >= 0 && p->values[p->native[tensor]].root == root) ||
                 (p->plain[tensor] >= 0 && p->values[p->plain[tensor]].root == root) ||
                 (p->narrow[tensor] >= 0 && p->values[p->narrow[tensor]].root == root) ||
                 (p->parts[tensor].value >= 0 && p->values[p->parts[tensor].value].root == root);
-    if (!here)
-        return false;
-    for (int i = 0; i < node->n_inputs; i++)
-        if (i != but_input && node->inputs[i] == tensor)
-            return true;
-    return p->last_use[tensor] > p->layer;
+    return here &&
+           sy_tensor_is_needed(sy_program_node(p), tensor, but_input, p->last_use, p->layer);
 }
 
 bool sy_program_is_last_use(const struct sy_program *p, int input, int value)

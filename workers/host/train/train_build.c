@@ -38,7 +38,7 @@ static int add_param(struct sy_trainer *t, int tensor, const dnnl_memory_desc_t 
         for (int i = 0; i < param.n_slots; i++)
             SY_TRY(sy_tr_value_new(t, layout, true, &param.slots[i]));
     }
-    struct sy_tr_param *added = sy_tr_append(&t->params, &t->n_params, sizeof *added);
+    struct sy_tr_param *added = sy_append(&t->params, &t->n_params, sizeof *added);
     if (!added)
         return SY_ENOMEM_HOST;
     *added = param;
@@ -68,7 +68,7 @@ static int add_alias(struct sy_trainer *t, int tensor, const dnnl_memory_desc_t 
     master.data_type = dnnl_f32;
     if (t->params[of].gradient >= 0)
         SY_TRY(sy_tr_value_new(t, &master, false, &param.gradient));
-    struct sy_tr_param *added = sy_tr_append(&t->params, &t->n_params, sizeof *added);
+    struct sy_tr_param *added = sy_append(&t->params, &t->n_params, sizeof *added);
     if (!added)
         return SY_ENOMEM_HOST;
     *added = param;
@@ -249,7 +249,7 @@ static bool reads_gradient(const struct sy_trainer *t, const struct sy_node *nod
 static int build_node(struct sy_trainer *t, int n)
 {
     const struct sy_node *node = &t->graph->nodes[n];
-    const struct sy_tr_operator *op = sy_tr_operator_of(node->op);
+    const struct sy_gradient_steps *op = sy_tr_gradient_of(node->op);
     bool needs = reads_gradient(t, node) && !(op && op->backward == sy_tr_no_backward);
     if (!op && needs)
         return sy_tr_refuse(node, "the operator has no backward here");
@@ -282,7 +282,7 @@ static int build_backward(struct sy_trainer *t, int n_nodes)
         t->node = n;
         if (has_gradient && sy_tr_needs(t, node->outputs[0]))
             SY_TRY(
-                sy_tr_operator_of(node->op)->backward(t, n, t->tensors[node->outputs[0]].gradient));
+                sy_tr_gradient_of(node->op)->backward(t, n, t->tensors[node->outputs[0]].gradient));
     }
     for (int p = 0; p < t->n_params; p++)
         if (t->params[p].alias_of >= 0)

@@ -164,7 +164,7 @@ static int n_state_tensors(const struct sy_trainer *t)
 
 static int state_value(const struct sy_trainer *t, int index)
 {
-    const struct sy_tr_state *state = &t->states[index];
+    const struct sy_state_slot *state = &t->states[index];
     const struct sy_tr_param *param = &t->params[state->param];
     return state->slot < 0 ? param->value : param->slots[state->slot];
 }

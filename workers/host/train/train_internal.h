@@ -18,6 +18,9 @@
 #include <stdint.h>
 
 #include "loader/graph/graph.h"
+#include "workers/engine/append.h"
+#include "workers/engine/layer_node.h"
+#include "workers/engine/train_rules.h"
 #include "workers/engine/trainer.h"
 #include "workers/host/base/dnnl_compat.h"
 
@@ -106,11 +109,6 @@ struct sy_tr_node {
     bool fused_into_producer; /* activation that the producer applies */
 };
 
-struct sy_tr_state {
-    char *name;
-    int param, slot; /* slot -1: the parameter itself */
-};
-
 struct sy_tr_update {
     int param;
     uint64_t first, n; /* elements */
@@ -135,7 +133,7 @@ struct sy_trainer {
     struct sy_tr_step *steps;
     struct sy_tr_param *params;
     struct sy_tr_update *updates;
-    struct sy_tr_state *states;
+    struct sy_state_slot *states;
     struct sy_tr_turn *train_steps, *evaluate_steps; /* what runs, in order */
     int labels, logits;                              /* values */
     int64_t n_outputs, n_positions; /* classes or values of one position; positions of the batch */
@@ -153,8 +151,6 @@ struct sy_trainer {
 /* ---- train_util.c: memory descriptors and steps ------------------------------------------------ */
 
 int sy_tr_check(dnnl_status_t status, const char *what, const char *name);
-/* Appends one zeroed element to a growing array; NULL out of memory (error set). */
-void *sy_tr_append(void *array, int *n, size_t element_bytes);
 dnnl_memory_desc_t sy_tr_plain(int rank, const int64_t *dims);
 dnnl_memory_desc_t sy_tr_any(int rank, const int64_t *dims);
 /* In the type that products compute in: bfloat16 where the job wants it. */
@@ -218,14 +214,8 @@ int sy_tr_refuse(const struct sy_node *node, const char *why);
 
 /* ---- operators --------------------------------------------------------------------------------- */
 
-struct sy_tr_operator {
-    enum sy_op op;
-    int (*forward)(struct sy_trainer *t, int node);
-    int (*backward)(struct sy_trainer *t, int node, int gradient); /* of its first output */
-};
-
 /* NULL: no backward. train_operators.c */
-const struct sy_tr_operator *sy_tr_operator_of(enum sy_op op);
+const struct sy_gradient_steps *sy_tr_gradient_of(enum sy_op op);
 int sy_tr_conv_forward(struct sy_trainer *t, int node);
 int sy_tr_conv_backward(struct sy_trainer *t, int node, int gradient);
 int sy_tr_linear_forward(struct sy_trainer *t, int node);

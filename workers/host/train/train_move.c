@@ -16,25 +16,10 @@ struct moving {
     int64_t n_clear; /* floats of the gradient to set to zero first */
 };
 
-static void strides_of(int rank, const int64_t *dims, int64_t *strides)
-{
-    int64_t stride = 1;
-    for (int i = rank - 1; i >= 0; i--) {
-        strides[i] = stride;
-        stride *= dims[i];
-    }
-}
-
-static const struct sy_attr *ints_of(const struct sy_node *node, const char *name, int n)
-{
-    const struct sy_attr *attr = sy_node_attr(node, name);
-    return attr && attr->kind == SY_ATTR_INTS && attr->n >= n ? attr : NULL;
-}
-
 static void describe_transpose(const struct sy_node *node, int rank, const int64_t *strides,
                                struct sy_strided_move *m)
 {
-    const struct sy_attr *perm = ints_of(node, "perm", rank);
+    const struct sy_attr *perm = sy_node_ints(node, "perm", rank);
     for (int i = 0; i < rank; i++)
         m->from_strides[i] = strides[perm ? perm->ints[i] : rank - 1 - i];
 }
@@ -87,8 +72,8 @@ static int describe(const struct sy_trainer *t, const struct sy_node *node, int 
     int64_t from[SY_MAX_RANK], to[SY_MAX_RANK], from_strides[SY_MAX_RANK], to_strides[SY_MAX_RANK];
     int from_rank = sy_tr_shape(t, node->inputs[in], from),
         rank = sy_tr_shape(t, node->outputs[out], to);
-    strides_of(from_rank, from, from_strides);
-    strides_of(rank, to, to_strides);
+    sy_row_major_strides(from_rank, from, from_strides);
+    sy_row_major_strides(rank, to, to_strides);
     m->element_bytes = (int64_t)sy_dtype_bytes(t->graph->tensors[node->outputs[out]].dtype);
     m->rank = rank;
     memcpy(m->dims, to, sizeof to);

@@ -129,21 +129,10 @@ int sy_tr_activation_backward(struct sy_trainer *t, int n, int gradient)
 
 /* ---- Add ---------------------------------------------------------------------------------------- */
 
-/* Of two results of one shape: in whatever layout the first has. Everything else is broadcasting. */
-static bool is_residual(const struct sy_trainer *t, const struct sy_node *node)
-{
-    const struct sy_tensor *x = t->graph->tensors;
-    const struct sy_shape *shape = &x[node->outputs[0]].shape;
-    for (int i = 0; i < 2; i++)
-        if (x[node->inputs[i]].data || !sy_shape_equal(&x[node->inputs[i]].shape, shape))
-            return false;
-    return x[node->outputs[0]].dtype == SY_DTYPE_F32 && node->n_inputs == 2;
-}
-
 static int add_forward(struct sy_trainer *t, int n)
 {
     const struct sy_node *node = &t->graph->nodes[n];
-    if (!is_residual(t, node))
+    if (!sy_train_adds_results(t->graph, node))
         return sy_tr_broadcast_forward(t, n);
     int a = t->tensors[node->inputs[0]].value, b = t->tensors[node->inputs[1]].value, same;
     dnnl_memory_desc_t md = t->values[a].md;
@@ -156,7 +145,7 @@ static int add_forward(struct sy_trainer *t, int n)
 static int add_backward(struct sy_trainer *t, int n, int gradient)
 {
     const struct sy_node *node = &t->graph->nodes[n];
-    if (!is_residual(t, node))
+    if (!sy_train_adds_results(t->graph, node))
         return sy_tr_broadcast_backward(t, n, gradient);
     for (int i = 0; i < 2; i++)
         if (t->tensors[node->inputs[i]].needs_gradient)
@@ -202,120 +191,39 @@ static int shape_backward(struct sy_trainer *t, int n, int gradient)
 
 /* ---- the table ---------------------------------------------------------------------------------- */
 
-static const struct sy_tr_operator operators[] = {
-    {SY_OP_CONV, sy_tr_conv_forward, sy_tr_conv_backward},
-    {SY_OP_CONV_TRANSPOSE, sy_tr_deconv_forward, sy_tr_deconv_backward},
-    {SY_OP_GEMM, sy_tr_matmul_forward, sy_tr_matmul_backward},
-    {SY_OP_MATMUL, sy_tr_matmul_forward, sy_tr_matmul_backward},
-    {SY_OP_RELU, sy_tr_activation_forward, sy_tr_activation_backward},
-    {SY_OP_LEAKY_RELU, sy_tr_activation_forward, sy_tr_activation_backward},
-    {SY_OP_SIGMOID, sy_tr_activation_forward, sy_tr_activation_backward},
-    {SY_OP_TANH, sy_tr_activation_forward, sy_tr_activation_backward},
-    {SY_OP_ELU, sy_tr_unary_forward, sy_tr_unary_backward},
-    {SY_OP_CELU, sy_tr_unary_forward, sy_tr_unary_backward},
-    {SY_OP_SELU, sy_tr_unary_forward, sy_tr_unary_backward},
-    {SY_OP_GELU, sy_tr_unary_forward, sy_tr_unary_backward},
-    {SY_OP_HARD_SWISH, sy_tr_unary_forward, sy_tr_unary_backward},
-    {SY_OP_HARD_SIGMOID, sy_tr_unary_forward, sy_tr_unary_backward},
-    {SY_OP_SOFTPLUS, sy_tr_unary_forward, sy_tr_unary_backward},
-    {SY_OP_SOFTSIGN, sy_tr_unary_forward, sy_tr_unary_backward},
-    {SY_OP_MISH, sy_tr_unary_forward, sy_tr_unary_backward},
-    {SY_OP_SHRINK, sy_tr_unary_forward, sy_tr_unary_backward},
-    {SY_OP_THRESHOLDED_RELU, sy_tr_unary_forward, sy_tr_unary_backward},
-    {SY_OP_CLIP, sy_tr_unary_forward, sy_tr_unary_backward},
-    {SY_OP_ERF, sy_tr_unary_forward, sy_tr_unary_backward},
-    {SY_OP_EXP, sy_tr_unary_forward, sy_tr_unary_backward},
-    {SY_OP_LOG, sy_tr_unary_forward, sy_tr_unary_backward},
-    {SY_OP_SQRT, sy_tr_unary_forward, sy_tr_unary_backward},
-    {SY_OP_NEG, sy_tr_unary_forward, sy_tr_unary_backward},
-    {SY_OP_ABS, sy_tr_unary_forward, sy_tr_unary_backward},
-    {SY_OP_RECIPROCAL, sy_tr_unary_forward, sy_tr_unary_backward},
-    {SY_OP_SIN, sy_tr_unary_forward, sy_tr_unary_backward},
-    {SY_OP_COS, sy_tr_unary_forward, sy_tr_unary_backward},
-    {SY_OP_TAN, sy_tr_unary_forward, sy_tr_unary_backward},
-    {SY_OP_ASIN, sy_tr_unary_forward, sy_tr_unary_backward},
-    {SY_OP_ACOS, sy_tr_unary_forward, sy_tr_unary_backward},
-    {SY_OP_ATAN, sy_tr_unary_forward, sy_tr_unary_backward},
-    {SY_OP_SINH, sy_tr_unary_forward, sy_tr_unary_backward},
-    {SY_OP_COSH, sy_tr_unary_forward, sy_tr_unary_backward},
-    {SY_OP_ASINH, sy_tr_unary_forward, sy_tr_unary_backward},
-    {SY_OP_ACOSH, sy_tr_unary_forward, sy_tr_unary_backward},
-    {SY_OP_ATANH, sy_tr_unary_forward, sy_tr_unary_backward},
-    {SY_OP_MAX_POOL, sy_tr_pool_forward, sy_tr_pool_backward},
-    {SY_OP_AVERAGE_POOL, sy_tr_pool_forward, sy_tr_pool_backward},
-    {SY_OP_GLOBAL_AVERAGE_POOL, sy_tr_pool_forward, sy_tr_pool_backward},
-    {SY_OP_GLOBAL_MAX_POOL, sy_tr_pool_forward, sy_tr_pool_backward},
-    {SY_OP_BATCH_NORM, sy_tr_norm_forward, sy_tr_norm_backward},
-    {SY_OP_LAYER_NORM, sy_tr_rows_forward, sy_tr_rows_backward},
-    {SY_OP_RMS_NORM, sy_tr_rows_forward, sy_tr_rows_backward},
-    {SY_OP_INSTANCE_NORM, sy_tr_rows_forward, sy_tr_rows_backward},
-    {SY_OP_GROUP_NORM, sy_tr_rows_forward, sy_tr_rows_backward},
-    {SY_OP_SOFTMAX, sy_tr_softmax_forward, sy_tr_softmax_backward},
-    {SY_OP_LOG_SOFTMAX, sy_tr_softmax_forward, sy_tr_softmax_backward},
-    {SY_OP_ADD, add_forward, add_backward},
-    {SY_OP_SUB, sy_tr_broadcast_forward, sy_tr_broadcast_backward},
-    {SY_OP_MUL, sy_tr_broadcast_forward, sy_tr_broadcast_backward},
-    {SY_OP_DIV, sy_tr_broadcast_forward, sy_tr_broadcast_backward},
-    {SY_OP_POW, sy_tr_broadcast_forward, sy_tr_broadcast_backward},
-    {SY_OP_MIN, sy_tr_broadcast_forward, sy_tr_broadcast_backward},
-    {SY_OP_MAX, sy_tr_broadcast_forward, sy_tr_broadcast_backward},
-    {SY_OP_PRELU, sy_tr_broadcast_forward, sy_tr_broadcast_backward},
-    {SY_OP_WHERE, sy_tr_where_forward, sy_tr_where_backward},
-    {SY_OP_REDUCE_MEAN, sy_tr_reduce_forward, sy_tr_reduce_backward},
-    {SY_OP_REDUCE_SUM, sy_tr_reduce_forward, sy_tr_reduce_backward},
-    {SY_OP_REDUCE_MAX, sy_tr_reduce_forward, sy_tr_reduce_backward},
-    {SY_OP_REDUCE_MIN, sy_tr_reduce_forward, sy_tr_reduce_backward},
-    {SY_OP_REDUCE_PROD, sy_tr_reduce_forward, sy_tr_reduce_backward},
-    {SY_OP_REDUCE_L1, sy_tr_reduce_forward, sy_tr_reduce_backward},
-    {SY_OP_REDUCE_L2, sy_tr_reduce_forward, sy_tr_reduce_backward},
-    {SY_OP_REDUCE_LOG_SUM, sy_tr_reduce_forward, sy_tr_reduce_backward},
-    {SY_OP_REDUCE_LOG_SUM_EXP, sy_tr_reduce_forward, sy_tr_reduce_backward},
-    {SY_OP_REDUCE_SUM_SQUARE, sy_tr_reduce_forward, sy_tr_reduce_backward},
-    {SY_OP_TRANSPOSE, sy_tr_move_forward, sy_tr_move_backward},
-    {SY_OP_SLICE, sy_tr_move_forward, sy_tr_move_backward},
-    {SY_OP_SPLIT, sy_tr_move_forward, sy_tr_move_backward},
-    {SY_OP_CONCAT, sy_tr_move_forward, sy_tr_move_backward},
-    {SY_OP_EXPAND, sy_tr_move_forward, sy_tr_move_backward},
-    {SY_OP_PAD, sy_tr_map_forward, sy_tr_map_backward},
-    {SY_OP_TILE, sy_tr_map_forward, sy_tr_map_backward},
-    {SY_OP_TRILU, sy_tr_map_forward, sy_tr_map_backward},
-    {SY_OP_DEPTH_TO_SPACE, sy_tr_map_forward, sy_tr_map_backward},
-    {SY_OP_SPACE_TO_DEPTH, sy_tr_map_forward, sy_tr_map_backward},
-    {SY_OP_GATHER, sy_tr_gather_forward, sy_tr_gather_backward},
-    {SY_OP_DROPOUT, sy_tr_dropout_forward, sy_tr_dropout_backward},
-    {SY_OP_CAST, sy_tr_cast_forward, sy_tr_cast_backward},
-    {SY_OP_LSTM, sy_tr_recurrent_forward, sy_tr_recurrent_backward},
-    {SY_OP_GRU, sy_tr_recurrent_forward, sy_tr_recurrent_backward},
-    {SY_OP_RNN, sy_tr_recurrent_forward, sy_tr_recurrent_backward},
-    {SY_OP_FLATTEN, shape_forward, shape_backward},
-    {SY_OP_RESHAPE, shape_forward, shape_backward},
-    {SY_OP_SQUEEZE, shape_forward, shape_backward},
-    {SY_OP_UNSQUEEZE, shape_forward, shape_backward},
-    {SY_OP_IDENTITY, shape_forward, shape_backward},
-    {SY_OP_FLOOR, sy_tr_plain_forward, sy_tr_no_backward},
-    {SY_OP_CEIL, sy_tr_plain_forward, sy_tr_no_backward},
-    {SY_OP_ROUND, sy_tr_plain_forward, sy_tr_no_backward},
-    {SY_OP_SIGN, sy_tr_plain_forward, sy_tr_no_backward},
-    {SY_OP_EQUAL, sy_tr_plain_forward, sy_tr_no_backward},
-    {SY_OP_GREATER, sy_tr_plain_forward, sy_tr_no_backward},
-    {SY_OP_GREATER_OR_EQUAL, sy_tr_plain_forward, sy_tr_no_backward},
-    {SY_OP_LESS, sy_tr_plain_forward, sy_tr_no_backward},
-    {SY_OP_LESS_OR_EQUAL, sy_tr_plain_forward, sy_tr_no_backward},
-    {SY_OP_NOT, sy_tr_plain_forward, sy_tr_no_backward},
-    {SY_OP_AND, sy_tr_plain_forward, sy_tr_no_backward},
-    {SY_OP_OR, sy_tr_plain_forward, sy_tr_no_backward},
-    {SY_OP_XOR, sy_tr_plain_forward, sy_tr_no_backward},
-    {SY_OP_ARG_MAX, sy_tr_plain_forward, sy_tr_no_backward},
-    {SY_OP_ARG_MIN, sy_tr_plain_forward, sy_tr_no_backward},
-    {SY_OP_IS_NAN, sy_tr_plain_forward, sy_tr_no_backward},
-    {SY_OP_IS_INF, sy_tr_plain_forward, sy_tr_no_backward},
-    {SY_OP_ONE_HOT, sy_tr_plain_forward, sy_tr_no_backward},
+#define BY(name) sy_tr_##name##_forward, sy_tr_##name##_backward
+
+static const struct sy_gradient_steps gradients[SY_GRADIENT_COUNT] = {
+    [SY_GRADIENT_CONV] = {BY(conv)},
+    [SY_GRADIENT_BATCH_NORM] = {BY(norm)},
+    [SY_GRADIENT_ACTIVATION] = {BY(activation)},
+    [SY_GRADIENT_CURVE] = {BY(unary)},
+    [SY_GRADIENT_CHAIN] = {BY(unary)},
+    [SY_GRADIENT_PAIR] = {BY(broadcast)},
+    [SY_GRADIENT_ADD] = {add_forward, add_backward},
+    [SY_GRADIENT_POOL] = {BY(pool)},
+    [SY_GRADIENT_PRODUCT] = {BY(matmul)},
+    [SY_GRADIENT_SOFTMAX] = {BY(softmax)},
+    [SY_GRADIENT_ROWS] = {BY(rows)},
+    [SY_GRADIENT_REDUCE] = {BY(reduce)},
+    [SY_GRADIENT_GATHER] = {BY(gather)},
+    [SY_GRADIENT_MOVE] = {BY(move)},
+    [SY_GRADIENT_VIEW] = {shape_forward, shape_backward},
+    [SY_GRADIENT_IDENTITY] = {shape_forward, shape_backward},
+    [SY_GRADIENT_DROPOUT] = {BY(dropout)},
+    [SY_GRADIENT_CAST] = {BY(cast)},
+    [SY_GRADIENT_PAD] = {BY(map)},
+    [SY_GRADIENT_WHERE] = {BY(where)},
+    [SY_GRADIENT_COMPARE] = {sy_tr_plain_forward, sy_tr_no_backward},
+    [SY_GRADIENT_STEP] = {sy_tr_plain_forward, sy_tr_no_backward},
+    [SY_GRADIENT_TILE] = {BY(map)},
+    [SY_GRADIENT_TRIANGLE] = {BY(map)},
+    [SY_GRADIENT_BLOCKS] = {BY(map)},
+    [SY_GRADIENT_DECONV] = {BY(deconv)},
+    [SY_GRADIENT_RECURRENT] = {BY(recurrent)},
 };
 
-const struct sy_tr_operator *sy_tr_operator_of(enum sy_op op)
+const struct sy_gradient_steps *sy_tr_gradient_of(enum sy_op op)
 {
-    for (size_t i = 0; i < SY_ARRAY_LEN(operators); i++)
-        if (operators[i].op == op)
-            return &operators[i];
-    return NULL;
+    return sy_gradient_steps_of(gradients, op);
 }

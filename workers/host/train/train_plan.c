@@ -112,7 +112,7 @@ static int add_updates(struct sy_trainer *t, int param)
     const dnnl_memory_desc_t *md = &t->values[t->params[param].value].md;
     uint64_t n = dnnl_memory_desc_get_size(md) / sizeof(float); /* padding included: G2 */
     for (uint64_t first = 0; first < n; first += UPDATE_ELEMENTS) {
-        struct sy_tr_update *update = sy_tr_append(&t->updates, &t->n_updates, sizeof *update);
+        struct sy_tr_update *update = sy_append(&t->updates, &t->n_updates, sizeof *update);
         if (!update)
             return SY_ENOMEM_HOST;
         *update = (struct sy_tr_update){
@@ -124,17 +124,8 @@ static int add_updates(struct sy_trainer *t, int param)
 static int add_states(struct sy_trainer *t, int param)
 {
     const char *name = t->graph->tensors[t->params[param].tensor].name;
-    for (int slot = -1; slot < t->params[param].n_slots; slot++) {
-        struct sy_tr_state *state = sy_tr_append(&t->states, &t->n_states, sizeof *state);
-        if (!state)
-            return SY_ENOMEM_HOST;
-        state->param = param;
-        state->slot = slot;
-        state->name = sy_train_state_name(name, t->options.optimizer, slot);
-        if (!state->name)
-            return SY_ENOMEM_HOST;
-    }
-    return SY_OK;
+    return sy_train_add_states(&t->states, &t->n_states, param, name, t->options.optimizer,
+                               t->params[param].n_slots);
 }
 
 static int make_memories(struct sy_trainer *t)
@@ -155,7 +146,7 @@ static int make_memories(struct sy_trainer *t)
 static int add_turns(int step, int n_pieces, struct sy_tr_turn **list, int *n)
 {
     for (int piece = 0; piece < SY_MAX(n_pieces, 1); piece++) {
-        struct sy_tr_turn *turn = sy_tr_append(list, n, sizeof *turn);
+        struct sy_tr_turn *turn = sy_append(list, n, sizeof *turn);
         if (!turn)
             return SY_ENOMEM_HOST;
         *turn = (struct sy_tr_turn){step, piece};

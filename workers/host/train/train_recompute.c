@@ -225,7 +225,7 @@ static int make_again(struct plan *p, struct list *to, int segment, const bool *
         step.when = SY_TR_TRAIN;
         step.is_copy = true;
         SY_TRY(rename_all(p, &step));
-        struct sy_tr_step *added = sy_tr_append(&to->steps, &to->n, sizeof *added);
+        struct sy_tr_step *added = sy_append(&to->steps, &to->n, sizeof *added);
         if (!added)
             return SY_ENOMEM_HOST;
         *added = step;
@@ -262,7 +262,7 @@ static int rewrite(struct plan *p, const bool *is_read, int n_segments)
         }
         if (s >= p->n_forward)
             SY_TRY_GOTO(rename_all(p, &step), fail);
-        struct sy_tr_step *added = sy_tr_append(&list.steps, &list.n, sizeof *added);
+        struct sy_tr_step *added = sy_append(&list.steps, &list.n, sizeof *added);
         if (!added) {
             status = SY_ENOMEM_HOST;
             goto fail;

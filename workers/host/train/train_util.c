@@ -16,26 +16,6 @@ int sy_tr_check(dnnl_status_t status, const char *what, const char *name)
                         (int)status);
 }
 
-void *sy_tr_append(void *array, int *n, size_t element_bytes)
-{
-    void **base = array;
-    bool is_full = (*n & (*n - 1)) == 0; /* room doubles at powers of two */
-    if (is_full) {
-        size_t room = *n ? (size_t)*n * 2 : 1;
-        void *grown = realloc(*base, room * element_bytes);
-        if (!grown) {
-            sy_error_set(SY_ENOMEM_HOST, "training plan: no room for %zu elements of %zu bytes",
-                         room, element_bytes);
-            return NULL;
-        }
-        *base = grown;
-    }
-    void *element = (char *)*base + (size_t)*n * element_bytes;
-    memset(element, 0, element_bytes);
-    ++*n;
-    return element;
-}
-
 dnnl_memory_desc_t sy_tr_plain(int rank, const int64_t *dims)
 {
     dnnl_memory_desc_t md;
@@ -92,7 +72,7 @@ int64_t sy_tr_elements(const dnnl_memory_desc_t *md)
 static int add_value(struct sy_trainer *t, const dnnl_memory_desc_t *md, int buffer)
 {
     dnnl_memory_desc_t copy = *md; /* md may point into the array that grows */
-    struct sy_tr_value *value = sy_tr_append(&t->values, &t->n_values, sizeof *value);
+    struct sy_tr_value *value = sy_append(&t->values, &t->n_values, sizeof *value);
     if (!value)
         return SY_ENOMEM_HOST;
     value->md = copy;
@@ -103,7 +83,7 @@ static int add_value(struct sy_trainer *t, const dnnl_memory_desc_t *md, int buf
 
 int sy_tr_value_new(struct sy_trainer *t, const dnnl_memory_desc_t *md, bool persistent, int *out)
 {
-    struct sy_tr_buffer *buffer = sy_tr_append(&t->buffers, &t->n_buffers, sizeof *buffer);
+    struct sy_tr_buffer *buffer = sy_append(&t->buffers, &t->n_buffers, sizeof *buffer);
     if (!buffer)
         return SY_ENOMEM_HOST;
     buffer->bytes = SY_ALIGN_UP(dnnl_memory_desc_get_size(md), SY_TR_ALIGN);
@@ -159,7 +139,7 @@ int sy_tr_as_plain(struct sy_trainer *t, unsigned when, int value, int *out)
 static struct sy_tr_step *add_step(struct sy_trainer *t, unsigned when, enum sy_tr_step_kind kind,
                                    const char *name)
 {
-    struct sy_tr_step *step = sy_tr_append(&t->steps, &t->n_steps, sizeof *step);
+    struct sy_tr_step *step = sy_append(&t->steps, &t->n_steps, sizeof *step);
     if (!step)
         return NULL;
     step->kind = kind;
