@@ -161,6 +161,7 @@ struct sy_core_job {
     int worker; /* -1: none */
     int tenant, priority;
     bool stop_wanted, evaluate, suspended, opportunistic;
+    bool is_script; /* somebody's own process: gone with it, there is no snapshot */
     int spill_file; /* where what lasts of it is spilled to, so that a worker may go meanwhile; -1: none */
     bool priority_set;   /* while it ran: not what its text says */
     bool resumed;        /* it was in the state folder at this start, and has not begun since */

@@ -154,7 +154,7 @@ void sy_core_end_job(struct sy_core *core, struct sy_core_job *j, int status, co
     bool hopeless = sy_core_n_left(core) < FEWEST_WORKERS && status == SY_EPEER;
     bool suspended =
         (core->stopping || hopeless) && !j->stop_wanted && (status < 0 || j->step < j->total_steps);
-    bool not_begun = j->resumed && status < 0 && !j->stop_wanted;
+    bool not_begun = j->resumed && status < 0 && !j->stop_wanted && !j->is_script;
     bool canceled = status == SY_ECANCELED && j->stop_wanted;
     if (is_over(j))
         return;
@@ -211,6 +211,7 @@ static int read_text(struct sy_core *core, struct sy_core_job *j)
     j->name = strdup(name ? name : "training");
     j->priority = (int)SY_MIN(SY_MAX(priority, -1000), 1000);
     j->opportunistic = class_ && strcmp(class_, "opportunistic") == 0;
+    j->is_script = json_is_object(json_object_get(json, "script"));
     if (!j->name)
         status = sy_error_set(SY_ENOMEM_HOST, "no memory for a job");
     else if (j->name[sy_printable_length(j->name)]) /* it is shown on terminals and in the log */
