@@ -91,3 +91,11 @@ bench-zoo: deps ## Measure: public models beside ONNX Runtime: build/bench/zoo.j
 gpu-bench: deps ## Measure: a GPU beside PyTorch: bench/results/DEVICE-DATE.json; GPU_BENCH_ARGS="--device cuda:1 --part swaps"
 	@$(MAKE) --no-print-directory CUDA=1 binaries $(B)/bench/swap
 	@python3 bench/gpu_bench.py $(B) bench/results $(GPU_BENCH_ARGS)
+
+# PyTorch jobs beside requests: steps, waits, shares, each beside its baseline in the same run. BENCH_TORCH_ARGS='--quick' for less.
+.PHONY: bench-torch
+bench-torch: deps ## Measure: PyTorch scripts as jobs: build/bench/torch.json; BENCH_TORCH_ARGS="--quick --part steps"
+	@$(MAKE) --no-print-directory binaries build/venv-torch/made
+	@mkdir -p build/bench
+	$(Q)build/venv-torch/bin/python bench/torch_jobs.py --build $(B) --out build/bench/torch.json $(BENCH_TORCH_ARGS)
+	$(Q)python3 bench/results_md.py build/bench bench/RESULTS.md

@@ -108,6 +108,11 @@ void sy_core_job_look(struct sy_core *core, struct sy_core_job *j)
         j->accuracy_step = evaluated;
     }
     j->step = atomic_load_explicit(&page->train_step, memory_order_relaxed);
+    uint64_t total = atomic_load_explicit(&page->train_total_steps, memory_order_relaxed);
+    if (total && total != j->total_steps) {
+        j->total_steps = total;
+        sy_sched_job_set_total(core->sched, j->id, total);
+    }
     j->busy_ns = atomic_load_explicit(&page->train_busy_ns, memory_order_relaxed);
     sy_core_job_longest(j, page);
     j->snapshot_step =

@@ -29,6 +29,7 @@ void sy_worker_script_forget(struct sy_worker *w)
     w->script = NULL;
     w->job_started = w->has_turn = false;
     atomic_store_explicit(&w->page->job, 0, memory_order_relaxed);
+    atomic_store_explicit(&w->page->train_total_steps, 0, memory_order_relaxed);
     atomic_store_explicit(&w->page->train_phase, SY_PHASE_NONE, memory_order_release);
 }
 
@@ -50,6 +51,7 @@ static void show_progress(struct sy_worker *w)
     atomic_store_explicit(&page->train_step, w->script->step, memory_order_relaxed);
     atomic_store_explicit(&page->train_loss_bits, bits, memory_order_relaxed);
     atomic_store_explicit(&page->train_busy_ns, p.open_ns, memory_order_relaxed);
+    atomic_store_explicit(&page->train_total_steps, p.total_steps, memory_order_relaxed);
     if (p.longest_close_ns > longest)
         sy_page_set_longest(page, p.longest_close_ns,
                             p.hook == SY_SCRIPT_HOOK_OPERATORS

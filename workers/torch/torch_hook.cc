@@ -33,6 +33,7 @@ namespace
 
 sy_script_page *page;
 bool is_owner;
+at::CallbackHandle callback;
 thread_local int depth;
 
 long futex(sy_shared_u32 *word, int what, uint32_t value)
@@ -188,5 +189,14 @@ int sy_torch_hook_start(const char *path)
     }
     start();
     return 0;
+}
+
+/* Looks (1) or does not (0); for measuring what a look costs. Outside of operators. */
+void sy_torch_hook_look(int looks)
+{
+    if (looks)
+        at::reenableCallback(callback);
+    else
+        at::disableCallback(callback);
 }
 }

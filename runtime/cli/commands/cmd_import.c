@@ -13,6 +13,7 @@
 #include "runtime/base/status.h"
 #include "runtime/cli/cli.h"
 #include "runtime/cli/import_precision.h"
+#include "runtime/cli/torch_export.h"
 #include "runtime/device/device.h"
 #include "workers/engine/engines.h"
 #include "workers/infer/profiler.h"
@@ -253,6 +254,18 @@ static int explain_model(const char *onnx, const struct sy_cli_import *options)
     return status;
 }
 
+static int import_model(const char *model, const char *path, const char *name,
+                        const struct sy_cli_import *import, struct sy_torch_export *exported,
+                        const char *python)
+{
+    int status = exported ? sy_torch_export_run(model, python, exported) : SY_OK;
+    if (status == SY_OK)
+        status = sy_cli_import(exported ? exported->onnx : model, path, name, import);
+    if (exported)
+        sy_torch_export_finish(exported);
+    return status;
+}
+
 int sy_cmd_import(int argc, char **argv)
 {
     static const struct sy_cli_option options[] = {
@@ -283,15 +296,22 @@ int sy_cmd_import(int argc, char **argv)
          "write no package; print which nodes are sized at run (their results' sizes depend on "
          "data), why, and what decides; or that nothing is. With --dim as the import would have "
          "it"},
+        {"python", "PROGRAM", "of a PyTorch model: the interpreter that has it; default python3"},
         {NULL, NULL, NULL}};
-    struct sy_cli_parser parser = {"import MODEL.onnx [options]\n\nReads the model, infers shapes, "
-                                   "fuses, packs the weights for the device and times each layer. "
-                                   "Dimensions that the file leaves open stay open: each request "
-                                   "chooses them.",
-                                   options, argc, argv, 0};
+    struct sy_cli_parser parser = {
+        "import MODEL.onnx|MODEL.pt2|SCRIPT.py:FUNCTION [options]\n\n"
+        "A PyTorch model goes through torch.onnx first, in a process of its own: "
+        "a program of torch.export (.pt2), or what FUNCTION() returns, "
+        "(model, example_inputs) or (model, example_inputs, {options of "
+        "torch.onnx.export}).\n\nReads the model, infers shapes, "
+        "fuses, packs the weights for the device and times each layer. "
+        "Dimensions that the file leaves open stay open: each request "
+        "chooses them.",
+        options, argc, argv, 0};
     char path[4096] = "", name[256] = "";
-    const char *value, *onnx = NULL;
+    const char *value, *onnx = NULL, *python = NULL;
     struct sy_cli_import import = {.device = "host", .profile = true};
+    static struct sy_torch_export exported;
     int64_t n_threads = 0;
     bool update = false, has_precision = false, explain = false;
     int got;
@@ -326,21 +346,28 @@ int sy_cmd_import(int argc, char **argv)
             import.allow_host_ops = true;
         else if (got == 10)
             explain = true;
+        else if (got == 11)
+            python = value;
         else if (got == 4 && sy_cli_integer(value, 1, 1024, &n_threads) < 0)
             return sy_cli_usage("--threads: %s", sy_error_text());
     }
     import.n_threads = (int)n_threads;
     if (got != SY_CLI_END)
         return got == SY_CLI_HELP ? 0 : 2;
-    if (!onnx || !default_names(onnx, path, sizeof(path), name, sizeof(name)))
+    bool is_torch = onnx && sy_torch_export_names(onnx, &exported);
+    if (!onnx ||
+        !default_names(is_torch ? exported.nominal : onnx, path, sizeof(path), name, sizeof(name)))
         return sy_cli_usage("import which model? see switchyard import --help");
+    if (explain && is_torch)
+        return sy_cli_usage("--explain reads an ONNX file; import %s first", onnx);
     if (explain)
         return explain_model(onnx, &import) < 0 ? sy_cli_fail_status() : 0;
     if (import.n_calibrate > 0 && import.precision == SY_PRECISION_F32 &&
         (has_precision || !update))
         return sy_cli_usage("--calibrate compares another precision with f32: give --precision");
-    if (!(update && !needs_import(onnx, path, has_precision, &import)) &&
-        sy_cli_import(onnx, path, name, &import) < 0)
+    if (!(update &&
+          !needs_import(is_torch ? exported.source : onnx, path, has_precision, &import)) &&
+        import_model(onnx, path, name, &import, is_torch ? &exported : NULL, python) < 0)
         return sy_cli_fail_status();
     print_sizes(path);
     printf("%s\n", path);

@@ -18,6 +18,7 @@
 #include "runtime/base/status.h"
 #include "runtime/cli/cli.h"
 #include "runtime/cli/script_process.h"
+#include "runtime/cli/torch_export.h"
 
 #define START_TIMEOUT_MS (7 * 86400000u) /* others may have to end first */
 #define PATIENCE_NS      (2 * SY_NS_PER_S)
@@ -268,35 +269,14 @@ static json_t *job_text(const struct order *order, const char *socket)
     return job;
 }
 
-static bool has_hooks(const char *folder)
-{
-    char path[4200];
-    snprintf(path, sizeof path, "%s/sitecustomize.py", folder);
-    return access(path, R_OK) == 0;
-}
-
-/* The folder with the Python hooks: beside an installed program, or in the source tree of a built one. */
 static const char *find_hooks(void)
 {
-    static const char *const places[] = {"../share/switchyard/python", "../runtime/python",
-                                         "../../runtime/python"};
-    static char folder[4160];
-    char program[3072];
-    const char *said = getenv("SWITCHYARD_PYTHON");
-    ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
-    program[n > 0 ? n : 0] = '\0';
-    char *slash = strrchr(program, '/');
-    if (slash)
-        *slash = '\0';
-    for (size_t i = 0; i < SY_ARRAY_LEN(places) + 1; i++) {
-        if (i == 0 && said)
-            snprintf(folder, sizeof folder, "%s/switchyard/_run", said);
-        else if (i > 0)
-            snprintf(folder, sizeof folder, "%s/%s/switchyard/_run", program, places[i - 1]);
-        if ((i > 0 || said) && has_hooks(folder))
-            return folder;
-    }
-    return NULL;
+    static char hooks[4200];
+    const char *folder = sy_torch_package_folder("_run/sitecustomize.py");
+    if (!folder)
+        return NULL;
+    snprintf(hooks, sizeof hooks, "%s/_run", folder);
+    return hooks;
 }
 
 static int start_script(struct session *s)

@@ -17,13 +17,14 @@ from typing import Any, Optional
 
 _PAGE_BYTES = 4096
 _MAGIC = 0x3165676150795331
-_GATE, _BUSY, _OWNER, _HOOK, _STEP, _TOTAL, _LOSS = 64, 128, 192, 196, 200, 208, 216  # offsets in script_page.h
+_GATE, _OWNER, _HOOK, _STEP, _TOTAL, _LOSS, _PEAK = 64, 192, 196, 200, 208, 216, 232  # offsets in script_page.h
 _LIMIT = 8
 _MODULES, _OPERATORS = 1, 2
 _FUTEX = {"x86_64": 202, "aarch64": 98}
 _BUILD_TIMEOUT_S = 600.0
 
 _page: Optional["Page"] = None
+_hook: Optional[ctypes.CDLL] = None
 
 
 class Page:
@@ -62,8 +63,9 @@ class Page:
         return self._longs[_LIMIT // 8]
 
     @property
-    def step(self) -> int:
-        return self._longs[_STEP // 8]
+    def peak_bytes(self) -> int:
+        """The most that the job's tensors had; counted under a limit only."""
+        return self._longs[_PEAK // 8]
 
     def add_step(self, loss: Optional[float], total: Optional[int]) -> None:
         if loss is not None:
@@ -144,7 +146,9 @@ def _start_operators(torch: Any, page: Page) -> None:
         if compiler is None:
             raise RuntimeError("no C++ compiler")
         _build(torch, folder, compiler, library)
+    global _hook
     hook = ctypes.CDLL(library, use_errno=True)
+    _hook = hook
     if hook.sy_torch_hook_start(page.path.encode()) != 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), page.path)
 
@@ -185,6 +189,11 @@ def stop_counting() -> None:
 
 def page() -> Optional[Page]:
     return _page
+
+
+def library() -> Optional[ctypes.CDLL]:
+    """The C++ hook, if it is what looks."""
+    return _hook
 
 
 def start(path: str) -> Page:
