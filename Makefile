@@ -192,6 +192,10 @@ install: binaries ## Build: PREFIX=/usr/local DESTDIR=
 	install -m 755 $(B)/libswitchyard.so $(DESTDIR)$(PREFIX)/lib/libswitchyard.so.0
 	ln -sf libswitchyard.so.0 $(DESTDIR)$(PREFIX)/lib/libswitchyard.so
 	install -m 644 runtime/client/switchyard.h $(DESTDIR)$(PREFIX)/include/
+	install -d $(DESTDIR)$(PREFIX)/share/switchyard/python/switchyard/_run
+	install -m 644 runtime/python/switchyard/*.py $(DESTDIR)$(PREFIX)/share/switchyard/python/switchyard/
+	install -m 644 runtime/python/switchyard/_run/sitecustomize.py workers/torch/torch_hook.cc workers/torch/script_page.h \
+	    $(DESTDIR)$(PREFIX)/share/switchyard/python/switchyard/_run/
 ifneq ($(WITH_CUDA),)
 	install -m 755 $(B)/libswitchyard-cuda.so $(B)/switchyard-cuda-keeper $(DESTDIR)$(PREFIX)/lib/
 endif
