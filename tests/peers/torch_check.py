@@ -16,7 +16,7 @@ TRAIN = os.path.join(ROOT, "tests/peers/torch_scripts/train.py")
 sys.path.insert(0, os.path.join(ROOT, "runtime/python"))
 import switchyard  # noqa: E402
 
-KINDS = {"resnet": 20, "bert": 40, "lstm": 40, "unet": 40, "loader": 15, "accumulate": 6, "bf16": 15}
+KINDS = {"lstm": 150, "resnet": 12, "bert": 20, "unet": 20, "loader": 10, "accumulate": 4, "bf16": 8}
 LIMIT_S = 600
 
 
@@ -90,7 +90,7 @@ def hash_of(out):
 class Requests:
     """One request after the other while it is open, with pauses; each interrupts training."""
 
-    def __init__(self, server, pause=0.005):
+    def __init__(self, server, pause=0.003):
         self.server, self.pause, self.over, self.n = server, pause, False, 0
         self.thread = threading.Thread(target=self.send)
 

@@ -194,7 +194,11 @@ int sy_torch_hook_start(const char *path)
 /* Looks (1) or does not (0); for measuring what a look costs. Outside of operators. */
 void sy_torch_hook_look(int looks)
 {
-    if (looks)
+    static bool is_on = true;
+    if (is_on == (looks != 0))
+        return;
+    is_on = looks != 0;
+    if (is_on)
         at::reenableCallback(callback);
     else
         at::disableCallback(callback);
