@@ -4,7 +4,7 @@ and with cgroup weights. Writes rows for bench/results_md.py.
 
     torch_jobs.py --build build --out build/bench/torch.json [--quick] [--part steps] [--part beside]
 
-steps:  one process, which opens and closes nothing: blocks of steps, in turn with the hook's callback on and off (`sy_torch_hook_pause_callback`), so that both
+steps:  one process, which opens and closes nothing: blocks of steps, in turn with the hook's callback on and off (`sy_torch_hook_look`), so that both
         are measured in the same seconds of the same machine.
 beside: requests for mobilenet_v2 at a fixed rate, beside nothing and beside the script, in turn.
 """

@@ -162,7 +162,7 @@ void start()
     pthread_atfork(nullptr, nullptr, in_child);
     if (page->limit_bytes)
         c10::SetCPUAllocator(&allocator, 100); /* before PyTorch's own, which has 0 */
-    at::addGlobalCallback(
+    callback = at::addGlobalCallback(
         at::RecordFunctionCallback(before, after).scopes({at::RecordScope::FUNCTION}));
     if (is_owner)
         page->hook.store(SY_SCRIPT_HOOK_OPERATORS);
