@@ -104,3 +104,11 @@ gpu-bench: deps ## Measure: a GPU beside PyTorch: bench/results/DEVICE-DATE.json
 bench-corun: deps ## Measure: computing at the same time, in slices; build/bench/corun.json
 	@$(MAKE) --no-print-directory binaries
 	$(Q)python3 bench/corun.py $(B) $(BENCH_ARGS)
+
+# PyTorch jobs beside requests: steps, waits, shares, each beside its baseline in the same run. BENCH_TORCH_ARGS='--quick' for less.
+.PHONY: bench-torch
+bench-torch: deps ## Measure: PyTorch scripts as jobs: build/bench/torch.json; BENCH_TORCH_ARGS="--quick --part steps"
+	@$(MAKE) --no-print-directory binaries build/venv-torch/made
+	@mkdir -p build/bench
+	$(Q)build/venv-torch/bin/python bench/torch_jobs.py --build $(B) --out build/bench/torch.json $(BENCH_TORCH_ARGS)
+	$(Q)python3 bench/results_md.py build/bench bench/RESULTS.md

@@ -1,5 +1,5 @@
 # Test binaries, fuzz targets, checks with stock clients, and the goals that run them.
-.PHONY: cover-targets fuzz-coverage fuzz-diff venv tests test test-engine test-onnx test-zoo zoo test-train fuzz gpu-tests gpu-check dist lint check
+.PHONY: cover-targets fuzz-coverage fuzz-diff venv tests test test-engine test-onnx test-zoo zoo test-train fuzz gpu-tests gpu-check dist lint check test-torch
 
 # tests/FOLDER/test_NAME.c is build/tests/test_NAME: names are unique. What several tests share lies in fakes, nets and rigs.
 TEST_SRC  := $(sort $(wildcard tests/*/test_*.c tests/*/*/test_*.c))
@@ -149,6 +149,17 @@ CLIENT_CHECKS += tests/peers/schemathesis_check.py tests/peers/gpu_bench_check.p
 else ifeq ($(findstring thread,$(SAN)),)
 CLIENT_CHECKS += tests/peers/datatypes_check.py tests/peers/sequences_check.py tests/peers/strings_check.py tests/peers/grpc_client_check.py tests/peers/http_client_check.py
 endif
+
+# PyTorch's wheel is too large for `make test` (5 GB with what it brings).
+build/venv-torch/made: tests/torch_requirements.txt
+	@sh tests/install_deps.sh python3 python3-venv g++
+	$(call say,VENV,build/venv-torch)
+	$(Q)[ -x build/venv-torch/bin/pip ] || python3 -m venv build/venv-torch
+	$(Q)build/venv-torch/bin/pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+test-torch: deps ## Test: PyTorch scripts under 'switchyard run', models by torch.onnx; TORCH_TESTS="bits import" for some
+	@$(MAKE) --no-print-directory build/venv-torch/made binaries
+	@SY_BINARY=$(B)/switchyard build/venv-torch/bin/python tests/peers/torch_check.py $(TORCH_TESTS)
 
 test: deps ## Test: builds and runs all tests; SAN=address,undefined or SAN=thread for sanitizers
 	@sh tests/install_deps.sh libonnx-testdata prometheus chromium nginx-light

@@ -18,6 +18,7 @@ int sy_cmd_plan(int argc, char **argv);
 int sy_cmd_infer(int argc, char **argv);
 int sy_cmd_generate(int argc, char **argv);
 int sy_cmd_train(int argc, char **argv);
+int sy_cmd_run(int argc, char **argv);
 int sy_cmd_models(int argc, char **argv);
 int sy_cmd_jobs(int argc, char **argv);
 int sy_cmd_policy(int argc, char **argv);

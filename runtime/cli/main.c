@@ -20,6 +20,7 @@ static const struct {
     {"infer", sy_cmd_infer, "send a request to a server"},
     {"generate", sy_cmd_generate, "tokens from a decoder, as they come"},
     {"train", sy_cmd_train, "start or stop a training job at a server"},
+    {"run", sy_cmd_run, "run a PyTorch script as a job of a server"},
     {"models", sy_cmd_models, "list, load, unload models of a server"},
     {"jobs", sy_cmd_jobs, "list, pause, resume, cancel training jobs at a server"},
     {"policy", sy_cmd_policy, "show and set what a server goes by"},

@@ -179,6 +179,7 @@ struct sy_core_job {
     bool has_snapshots;
     int team; /* threads that its weights were computed by since it started */
     bool stop_wanted, evaluate, suspended, opportunistic;
+    bool is_script; /* somebody's own process: gone with it, there is no snapshot */
     int spill_file; /* where what lasts of it is spilled to, so that a worker may go meanwhile; -1: none */
     bool priority_set;   /* while it ran: not what its text says */
     bool resumed;        /* it was in the state folder at this start, and has not begun since */

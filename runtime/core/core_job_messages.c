@@ -43,6 +43,7 @@ static int turn_over(struct sy_core *core, int worker, const struct sy_msg_job_t
 {
     SY_TRY(sy_supervisor_event(core->supervisor, worker, SY_WORKER_EVENT_JOB_TURN_OVER));
     sy_core_job_stands(core, j, sy_clock_now());
+    sy_core_job_look(core, j);
     j->step = msg->step;
     /* Shares are of what the device was held for, messages and waking up included, not of what the worker computed: else jobs of short
      * iterations, which change hands more often, get more of it. */

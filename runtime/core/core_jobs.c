@@ -116,6 +116,11 @@ void sy_core_job_look(struct sy_core *core, struct sy_core_job *j)
         j->accuracy_step = evaluated;
     }
     j->step = atomic_load_explicit(&page->train_step, memory_order_relaxed);
+    uint64_t total = atomic_load_explicit(&page->train_total_steps, memory_order_relaxed);
+    if (total && total != j->total_steps) {
+        j->total_steps = total;
+        sy_sched_job_set_total(core->sched, j->id, total);
+    }
     j->busy_ns = atomic_load_explicit(&page->train_busy_ns, memory_order_relaxed);
     sy_core_job_longest(j, page);
     j->snapshot_step =
@@ -162,7 +167,7 @@ void sy_core_end_job(struct sy_core *core, struct sy_core_job *j, int status, co
     bool hopeless = sy_core_n_left(core) < FEWEST_WORKERS && status == SY_EPEER;
     bool suspended =
         (core->stopping || hopeless) && !j->stop_wanted && (status < 0 || j->step < j->total_steps);
-    bool not_begun = j->resumed && status < 0 && !j->stop_wanted;
+    bool not_begun = j->resumed && status < 0 && !j->stop_wanted && !j->is_script;
     bool canceled = status == SY_ECANCELED && j->stop_wanted;
     if (is_over(j))
         return;
@@ -222,6 +227,7 @@ static int read_text(struct sy_core *core, struct sy_core_job *j)
     j->has_snapshots = json_object_get(json_object_get(json, "snapshot"), "folder") != NULL;
     snprintf(j->slice, sizeof j->slice, "%s", slice ? slice : "");
     j->opportunistic = class_ && strcmp(class_, "opportunistic") == 0;
+    j->is_script = json_is_object(json_object_get(json, "script"));
     if (!j->name)
         status = sy_error_set(SY_ENOMEM_HOST, "no memory for a job");
     else if (j->name[sy_printable_length(j->name)]) /* it is shown on terminals and in the log */

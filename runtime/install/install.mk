@@ -38,6 +38,10 @@ install-program: $(B)/switchyard $(MAN) $(COMPLETION) $(CONF) $(CUDA_BIN)
 	[ -e $(DESTDIR)$(SYSCONFDIR)/switchyard/switchyard.conf ] || install -m 644 $(CONF) $(DESTDIR)$(SYSCONFDIR)/switchyard/
 	for unit in service socket; do $(SUBSTITUTE) runtime/install/switchyard.$$unit > $(DESTDIR)$(UNITDIR)/switchyard.$$unit || exit 1; done
 	chmod 644 $(DESTDIR)$(UNITDIR)/switchyard.service $(DESTDIR)$(UNITDIR)/switchyard.socket
+	install -d $(DESTDIR)$(PREFIX)/share/switchyard/python/switchyard/_run
+	install -m 644 runtime/python/switchyard/*.py $(DESTDIR)$(PREFIX)/share/switchyard/python/switchyard/
+	install -m 644 runtime/python/switchyard/_run/sitecustomize.py workers/torch/torch_hook.cc workers/torch/script_page.h \
+	    $(DESTDIR)$(PREFIX)/share/switchyard/python/switchyard/_run/
 ifneq ($(WITH_CUDA),)
 	install -d $(DESTDIR)$(PREFIX)/lib
 	install -m 755 $(B)/libswitchyard-cuda.so $(B)/switchyard-cuda-keeper $(DESTDIR)$(PREFIX)/lib/
@@ -55,7 +59,7 @@ install-dev:
 
 uninstall: ## Build: removes what install put there; a changed configuration stays
 	cd $(DESTDIR)$(PREFIX) && rm -f bin/switchyard share/man/man1/switchyard.1 share/man/man1/switchyard-*.1 share/bash-completion/completions/switchyard include/switchyard.h \
-	    lib/libswitchyard-cuda.so lib/switchyard-cuda-keeper
+	    lib/libswitchyard-cuda.so lib/switchyard-cuda-keeper && rm -rf share/switchyard
 	rm -f $(DESTDIR)$(LIBDIR)/libswitchyard.so $(DESTDIR)$(LIBDIR)/$(SONAME) $(DESTDIR)$(LIBDIR)/pkgconfig/switchyard.pc $(DESTDIR)$(UNITDIR)/switchyard.service $(DESTDIR)$(UNITDIR)/switchyard.socket
 	if cmp -s $(CONF) $(DESTDIR)$(SYSCONFDIR)/switchyard/switchyard.conf; then rm $(DESTDIR)$(SYSCONFDIR)/switchyard/switchyard.conf && rmdir $(DESTDIR)$(SYSCONFDIR)/switchyard; fi
 

@@ -196,6 +196,8 @@ void sy_sched_hold_jobs(struct sy_sched *s, bool hold);
 int sy_sched_job_prepared(struct sy_sched *s, int worker, uint64_t job, uint64_t persistent_bytes,
                           uint64_t ephemeral_bytes, uint64_t total_iterations);
 int sy_sched_job_started(struct sy_sched *s, int worker, uint64_t job, uint64_t iterations_done);
+/* A script says while it runs how many iterations there will be. A job that is not there: nothing. */
+void sy_sched_job_set_total(struct sy_sched *s, uint64_t job, uint64_t total_iterations);
 /* It is between two iterations and has no turn any more. busy_ns: what it computed in this turn. EPROTO: it had none. */
 int sy_sched_job_turn_over(struct sy_sched *s, int worker, uint64_t job, uint64_t iterations_done,
                            sy_ns busy_ns);

@@ -489,6 +489,16 @@ static void note_progress(struct sy_sched *s, struct job *j, uint64_t iterations
     (void)sy_policy_set_left(s->slices[j->slice].policy, j->id, left);
 }
 
+void sy_sched_job_set_total(struct sy_sched *s, uint64_t id, uint64_t total_iterations)
+{
+    struct job *j = sy_sched_job_by_id(s, id);
+    if (!j)
+        return;
+    j->total_iterations = total_iterations;
+    if (j->in_policy)
+        note_progress(s, j, j->iterations_done);
+}
+
 int sy_sched_join_policy(struct sy_sched *s, struct job *j)
 {
     struct sy_policy_job wants = {.id = j->id,

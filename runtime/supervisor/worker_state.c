@@ -49,6 +49,7 @@ static const struct move moves[] = {
     MOVE(PAUSING, JOB_TURN_OVER, WAITING_TURN),
     MOVE(PAUSING, JOB_ENDED, IDLE), /* its last iteration ended before it saw the epoch */
     MOVE(PAUSED, RESUME, TRAINING),
+    MOVE(PAUSED, JOB_ENDED, IDLE), /* a script's process was killed where it stood */
     MOVE(IDLE, RESUME, IDLE), /* makes the epoch even after a job that ended while it was held */
     /* what was on the way when it was told to stop */
     MOVE(STOPPING, HELLO, STOPPING),

@@ -16,6 +16,7 @@
 #include "workers/engine/engines.h"
 #include "workers/process/worker_internal.h"
 #include "workers/process/worker_regions.h"
+#include "workers/process/worker_script.h"
 
 #define IDLE_POLL_MS     200
 #define FETCH_POLL_MS    5
@@ -337,6 +338,7 @@ static void finish(struct sy_worker *w)
         sy_train_run_destroy(w->job);
     else if (w->job)
         sy_worker_job_forget(w);
+    sy_worker_script_forget(w);
     sy_worker_models_destroy(w->models);
     sy_transfer_destroy(w->transfer);
     if (w->engine && w->engine->detach)

@@ -62,6 +62,8 @@ struct sy_worker {
     bool stop_after_return, evaluate_after_return;
     sy_ns turn_busy_ns;       /* computed in this turn */
     uint32_t announced_epoch; /* the odd epoch that JOB_PAUSED was sent for */
+    struct sy_worker_script
+        *script; /* instead of `job`: somebody's own process (worker_script.h) */
 };
 
 /* workers/process/worker_cores.c: where, and by how many threads, it computes. */

@@ -1,4 +1,5 @@
 #include "workers/process/worker_internal.h"
+#include "workers/process/worker_script.h"
 
 #include <stdio.h>
 #include <unistd.h>
@@ -22,7 +23,7 @@ static void report_snapshot(void *worker, int status, uint64_t step, const char 
 static int prepare(struct sy_worker *w, const struct sy_msg_job_prepare *msg,
                    struct sy_train_needs *needs)
 {
-    if (w->job)
+    if (w->job || w->script)
         return sy_error_set(SY_EBUSY, "worker %d has job %llu already", w->index,
                             (unsigned long long)w->job_id);
     struct sy_train_callbacks callbacks = {.snapshot_done = report_snapshot, .ctx = w};
@@ -40,6 +41,8 @@ static int prepare(struct sy_worker *w, const struct sy_msg_job_prepare *msg,
 
 int sy_worker_job_prepare(struct sy_worker *w, const struct sy_msg_job_prepare *msg)
 {
+    if (sy_script_job_is(msg->text))
+        return sy_worker_script_prepare(w, msg);
     struct sy_train_needs needs = {0};
     int status = sy_worker_use(w, msg->team, &msg->cores);
     w->job_team = msg->team;
@@ -177,6 +180,8 @@ static void prepare_spill(struct sy_worker *w)
 
 int sy_worker_job_start(struct sy_worker *w, const struct sy_msg_job_start *msg, int *file)
 {
+    if (w->script)
+        return sy_worker_script_start(w, msg);
     int status = bind_job(w, msg, file);
     if (status < 0 && w->job && w->job_id == msg->job)
         return end_job(w, status);
@@ -192,6 +197,8 @@ int sy_worker_job_start(struct sy_worker *w, const struct sy_msg_job_start *msg,
 /* A turn for a job that has ended meanwhile, or is about to without one, is nobody's: JOB_ENDED is on the way. */
 int sy_worker_job_turn(struct sy_worker *w, const struct sy_msg_job_turn *msg)
 {
+    if (w->script)
+        return sy_worker_script_turn(w, msg);
     if (!w->job || w->job_id != msg->job || w->winding_up)
         return SY_OK;
     struct sy_train_needs needs;
@@ -246,6 +253,8 @@ static int stop_job(struct sy_worker *w, bool evaluate)
 
 int sy_worker_job_spill(struct sy_worker *w, const struct sy_msg_job_spill *msg)
 {
+    if (w->script)
+        return sy_worker_script_spill(w, msg);
     struct sy_train_needs needs;
     if (!w->job || w->job_id != msg->job || w->winding_up)
         return SY_OK; /* it has ended, or is about to; JOB_ENDED is on the way */
@@ -277,6 +286,8 @@ int sy_worker_job_return(struct sy_worker *w, const struct sy_msg_job_return *ms
 
 int sy_worker_job_stop(struct sy_worker *w, const struct sy_msg_job_stop *msg)
 {
+    if (w->script)
+        return sy_worker_script_stop(w, msg);
     if (!w->job || w->job_id != msg->job || w->leaving)
         return SY_OK; /* it has ended, or leaves; that is on the way */
     if (!w->job_started)
@@ -286,6 +297,8 @@ int sy_worker_job_stop(struct sy_worker *w, const struct sy_msg_job_stop *msg)
 
 int sy_worker_job_leave(struct sy_worker *w, const struct sy_msg_job_leave *msg)
 {
+    if (w->script)
+        return sy_worker_script_leave(w, msg);
     if (!w->job || w->job_id != msg->job || w->winding_up)
         return SY_OK; /* it has ended, or is about to; JOB_ENDED is on the way */
     if (w->has_turn || sy_spill_travels(w->spill))
@@ -372,7 +385,8 @@ static int end_turn(struct sy_worker *w)
 
 bool sy_worker_job_can_advance(const struct sy_worker *w)
 {
-    return w->job && w->job_started && (w->has_turn || w->winding_up || sy_spill_travels(w->spill));
+    return w->script || (w->job && w->job_started &&
+                         (w->has_turn || w->winding_up || sy_spill_travels(w->spill)));
 }
 
 static int stop_after_trip(struct sy_worker *w)
@@ -410,6 +424,8 @@ static int travel(struct sy_worker *w)
 
 int sy_worker_job_advance(struct sy_worker *w)
 {
+    if (w->script)
+        return sy_worker_script_advance(w);
     uint32_t epoch = atomic_load_explicit(&w->page->preempt_epoch, memory_order_relaxed);
     if (w->has_turn && epoch & 1)
         return pause_job(w, epoch);
@@ -423,6 +439,8 @@ int sy_worker_job_advance(struct sy_worker *w)
 
 int sy_worker_job_wind_up(struct sy_worker *w, sy_ns deadline)
 {
+    if (w->script)
+        return sy_worker_script_detach(w);
     if (!w->job_started)
         return SY_OK;
     read_spilled(w);

@@ -19,6 +19,7 @@
 #include "runtime/cli/confined.h"
 #include "runtime/cli/import_place.h"
 #include "runtime/cli/import_precision.h"
+#include "runtime/cli/torch_export.h"
 #include "runtime/device/device.h"
 #include "workers/engine/engines.h"
 #include "workers/infer/profiler.h"
@@ -386,12 +387,29 @@ static const struct sy_cli_option import_options[] = {
      "memory that the import may take, as 8G; default: three quarters of the machine's, or of "
      "its "
      "cgroup's"},
+    {"python", "PROGRAM", "of a PyTorch model: the interpreter that has it; default python3"},
     {NULL, NULL, NULL}};
+
+static int import_model(const char *model, const char *path, const char *name,
+                        const struct sy_cli_import *import, struct sy_torch_export *exported,
+                        const char *python)
+{
+    int status = exported ? sy_torch_export_run(model, python, exported) : SY_OK;
+    if (status == SY_OK)
+        status = sy_cli_import(exported ? exported->onnx : model, path, name, import);
+    if (exported)
+        sy_torch_export_finish(exported);
+    return status;
+}
 
 int sy_cmd_import(int argc, char **argv)
 {
     struct sy_cli_parser parser = {
-        "import MODEL.onnx [options]\n\nReads the model, infers shapes, "
+        "import MODEL.onnx|MODEL.pt2|SCRIPT.py:FUNCTION [options]\n\n"
+        "A PyTorch model goes through torch.onnx first, in a process of its own: "
+        "a program of torch.export (.pt2), or what FUNCTION() returns, "
+        "(model, example_inputs) or (model, example_inputs, {options of "
+        "torch.onnx.export}).\n\nReads the model, infers shapes, "
         "fuses, packs the weights for the device and times each layer. "
         "Dimensions that the file leaves open stay open: each request "
         "chooses them.\n\nA model file is not trusted: it is read in a process "
@@ -400,8 +418,9 @@ int sy_cmd_import(int argc, char **argv)
         "there is told as a refusal.",
         import_options, argc, argv, 0};
     char path[4096] = "", name[256] = "";
-    const char *value, *onnx = NULL;
+    const char *value, *onnx = NULL, *python = NULL;
     struct sy_cli_import import = {.device = "host", .profile = true};
+    static struct sy_torch_export exported;
     int64_t n_threads = 0, limit_s = 0;
     bool update = false, has_precision = false, explain = false;
     int got;
@@ -440,6 +459,8 @@ int sy_cmd_import(int argc, char **argv)
             return sy_cli_usage("--limit: %s", sy_error_text());
         else if (got == 12 && sy_cli_bytes(value, &import.memory_bytes) < 0)
             return sy_cli_usage("--memory: %s", sy_error_text());
+        else if (got == 13)
+            python = value;
         else if (got == 4 && sy_cli_integer(value, 1, 1024, &n_threads) < 0)
             return sy_cli_usage("--threads: %s", sy_error_text());
     }
@@ -447,15 +468,20 @@ int sy_cmd_import(int argc, char **argv)
     import.limit_ns = (sy_ns)limit_s * SY_NS_PER_S;
     if (got != SY_CLI_END)
         return got == SY_CLI_HELP ? 0 : 2;
-    if (!onnx || !default_names(onnx, path, sizeof(path), name, sizeof(name)))
+    bool is_torch = onnx && sy_torch_export_names(onnx, &exported);
+    if (!onnx ||
+        !default_names(is_torch ? exported.nominal : onnx, path, sizeof(path), name, sizeof(name)))
         return sy_cli_usage("import which model? see switchyard import --help");
+    if (explain && is_torch)
+        return sy_cli_usage("--explain reads an ONNX file; import %s first", onnx);
     if (explain)
         return explain_model(onnx, &import) < 0 ? sy_cli_fail_status() : 0;
     if (import.n_calibrate > 0 && import.precision == SY_PRECISION_F32 &&
         (has_precision || !update))
         return sy_cli_usage("--calibrate compares another precision with f32: give --precision");
-    if (!(update && !needs_import(onnx, path, has_precision, &import)) &&
-        sy_cli_import(onnx, path, name, &import) < 0)
+    if (!(update &&
+          !needs_import(is_torch ? exported.source : onnx, path, has_precision, &import)) &&
+        import_model(onnx, path, name, &import, is_torch ? &exported : NULL, python) < 0)
         return sy_cli_fail_status();
     print_sizes(path);
     printf("%s\n", path);

@@ -1,0 +1,305 @@
+#include "runtime/cli/script_process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
+#include "runtime/wire/control_page.h"
+#include "workers/torch/script_link.h"
+
+#define FAREWELL_MS 2000
+
+/* ---- the gate, while no worker has it ---------------------------------------------------------- */
+
+static void set_gate(struct sy_script_process *p, uint32_t closed)
+{
+    uint32_t gate = atomic_load(&p->page->gate);
+    if ((gate & 1) == closed)
+        return;
+    atomic_store(&p->page->gate, gate + 1);
+    sy_futex_wake(&p->page->gate);
+}
+
+static void to_group(const struct sy_script_process *p, int number)
+{
+    if (p->pid > 0 && !p->ended)
+        (void)kill(p->is_child ? -p->pid : p->pid, number);
+}
+
+static void stop(struct sy_script_process *p)
+{
+    p->is_stopped = true;
+    to_group(p, SIGSTOP);
+}
+
+static void go_on(struct sy_script_process *p)
+{
+    if (p->is_stopped)
+        to_group(p, SIGCONT);
+    p->is_stopped = false;
+}
+
+void sy_script_process_free(struct sy_script_process *p)
+{
+    p->is_alone = true;
+    set_gate(p, 0);
+    go_on(p);
+}
+
+/* ---- start ------------------------------------------------------------------------------------ */
+
+int sy_script_process_prepare(struct sy_script_process *p, uint64_t limit_bytes,
+                              uint64_t patience_ns)
+{
+    *p = (struct sy_script_process){
+        .listener = -1, .link = -1, .pidfd = -1, .wait_status = -1, .patience_ns = patience_ns};
+    SY_TRY(sy_shared_memory_create(&p->memory, "switchyard-script", SY_SCRIPT_PAGE_BYTES));
+    p->page = p->memory.base;
+    p->page->magic = SY_SCRIPT_MAGIC;
+    p->page->limit_bytes = limit_bytes;
+    atomic_store(&p->page->gate, 1);
+    snprintf(p->folder, sizeof p->folder, "/tmp/switchyard-run-XXXXXX");
+    if (!mkdtemp(p->folder)) {
+        p->folder[0] = '\0';
+        return sy_error_set(SY_EIO, "a folder for the socket in /tmp: %s", strerror(errno));
+    }
+    snprintf(p->socket, sizeof p->socket, "%s/socket", p->folder);
+    return sy_script_listen(p->socket, &p->listener);
+}
+
+static void write_page_path(const struct sy_script_process *p, pid_t run, char *out, size_t size)
+{
+    snprintf(out, size, "/proc/%ld/fd/%d", (long)run, p->memory.fd);
+}
+
+void sy_script_process_page_path(const struct sy_script_process *p, char *out, size_t size)
+{
+    write_page_path(p, getpid(), out, size);
+}
+
+/* OpenMP's threads sleep soon after their work, so that a script that stands still takes no core; who set these keeps them. */
+static void set_environment(const struct sy_script_process *p, pid_t run, const char *hooks)
+{
+    char path[64], *both = NULL;
+    const char *python = getenv("PYTHONPATH");
+    write_page_path(p, run, path, sizeof path);
+    setenv("SWITCHYARD_SCRIPT_PAGE", path, 1);
+    setenv("KMP_BLOCKTIME", "1", 0);
+    setenv("GOMP_SPINCOUNT", "100000", 0);
+    if (!hooks)
+        return;
+    if (python && *python && asprintf(&both, "%s:%s", hooks, python) < 0)
+        both = NULL;
+    setenv("PYTHONPATH", both ? both : hooks, 1);
+    free(both);
+}
+
+static _Noreturn void become(const struct sy_script_process *p, char **argv, const char *hooks,
+                             pid_t parent, int report)
+{
+    sigset_t none;
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        _exit(127);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    signal(SIGPIPE, SIG_DFL);
+    signal(SIGTTOU, SIG_DFL);
+    set_environment(p, parent, hooks);
+    execvp(argv[0], argv);
+    int error = errno;
+    (void)!write(report, &error, sizeof error);
+    _exit(127);
+}
+
+static void take_terminal(pid_t group)
+{
+    if (isatty(STDIN_FILENO) && tcgetpgrp(STDIN_FILENO) == getpgrp()) {
+        signal(SIGTTOU, SIG_IGN);
+        (void)tcsetpgrp(STDIN_FILENO, group);
+    }
+}
+
+int sy_script_process_adopt(struct sy_script_process *p, pid_t pid)
+{
+    p->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+    if (p->pidfd < 0)
+        return sy_error_set(SY_ENOTFOUND, "process %ld: %s", (long)pid, strerror(errno));
+    p->pid = pid;
+    if (p->is_stopped)
+        to_group(p, SIGSTOP);
+    return SY_OK;
+}
+
+int sy_script_process_spawn(struct sy_script_process *p, char **argv, const char *hooks)
+{
+    int report[2], error = 0;
+    pid_t parent = getpid();
+    if (pipe2(report, O_CLOEXEC) < 0)
+        return sy_error_set(SY_EIO, "a pipe: %s", strerror(errno));
+    pid_t pid = fork();
+    if (pid == 0)
+        become(p, argv, hooks, parent, report[1]);
+    close(report[1]);
+    if (pid > 0) {
+        setpgid(pid, pid);
+        take_terminal(pid);
+    }
+    ssize_t got = pid > 0 ? read(report[0], &error, sizeof error) : 0;
+    close(report[0]);
+    if (pid < 0)
+        return sy_error_set(SY_EIO, "fork: %s", strerror(errno));
+    if (got == (ssize_t)sizeof error) {
+        (void)waitpid(pid, NULL, 0);
+        return sy_error_set(error == ENOENT ? SY_ENOTFOUND : SY_EIO, "%s: %s", argv[0],
+                            strerror(error));
+    }
+    p->is_child = true;
+    return sy_script_process_adopt(p, pid);
+}
+
+/* ---- what happens ----------------------------------------------------------------------------- */
+
+static void welcome(struct sy_script_process *p)
+{
+    int fd = accept4(p->listener, NULL, NULL, SOCK_CLOEXEC);
+    if (fd < 0)
+        return;
+    if (p->link >= 0)
+        close(p->link); /* the new one stands for the job now */
+    p->link = fd;
+    p->lost_ns = 0;
+    p->was_connected = true;
+    p->is_alone = false;
+    if (sy_script_send(fd, SY_SCRIPT_HELLO, SY_SCRIPT_LINK_VERSION, p->memory.fd) == SY_OK)
+        return;
+    close(fd);
+    p->link = -1;
+}
+
+static void lose_link(struct sy_script_process *p)
+{
+    close(p->link);
+    p->link = -1;
+    p->lost_ns = sy_clock_now();
+    if (!p->is_alone && !p->kill_ns)
+        set_gate(p, 1);
+}
+
+void sy_script_process_signal(struct sy_script_process *p, int number)
+{
+    to_group(p, number);
+    if (number != SIGSTOP && number != SIGCONT && p->is_stopped)
+        to_group(p, SIGCONT); /* else it hears nothing; a gate that is closed stays closed */
+    p->is_stopped = p->is_stopped && (number == SIGSTOP || number == SIGCONT);
+}
+
+void sy_script_process_terminate(struct sy_script_process *p)
+{
+    if (!p->kill_ns)
+        p->kill_ns = sy_clock_now() + p->patience_ns;
+    set_gate(p, 0);
+    sy_script_process_signal(p, SIGTERM);
+}
+
+static void obey(struct sy_script_process *p, const struct sy_script_packet *packet)
+{
+    switch (packet->word) {
+    case SY_SCRIPT_STOP:
+        if (p->kill_ns)
+            break;
+        stop(p);
+        if (sy_script_send(p->link, SY_SCRIPT_STOPPED, 0, -1) < 0)
+            lose_link(p);
+        break;
+    case SY_SCRIPT_CONTINUE:
+        go_on(p);
+        break;
+    case SY_SCRIPT_TERMINATE:
+        sy_script_process_terminate(p);
+        break;
+    case SY_SCRIPT_DETACH:
+        fprintf(stderr, "switchyard: the server stops; the script goes on by itself, and is the "
+                        "server's again when that is back\n");
+        sy_script_process_free(p);
+        break;
+    default:
+        break;
+    }
+}
+
+static void hear(struct sy_script_process *p)
+{
+    struct sy_script_packet packet;
+    int file, got;
+    while (p->link >= 0 && (got = sy_script_receive(p->link, 0, &packet, &file)) != 0) {
+        if (file >= 0)
+            close(file);
+        if (got < 0)
+            lose_link(p);
+        else
+            obey(p, &packet);
+    }
+}
+
+static void see_end(struct sy_script_process *p)
+{
+    if (p->is_child && waitpid(p->pid, &p->wait_status, WNOHANG) != p->pid)
+        return;
+    if (p->is_stopped) /* children that it left behind */
+        to_group(p, SIGCONT);
+    p->is_stopped = false;
+    p->ended = true;
+}
+
+void sy_script_process_look(struct sy_script_process *p, int timeout_ms, int extra)
+{
+    struct pollfd fds[] = {{.fd = p->listener, .events = POLLIN},
+                           {.fd = p->link, .events = POLLIN},
+                           {.fd = p->ended ? -1 : p->pidfd, .events = POLLIN},
+                           {.fd = extra, .events = POLLIN}};
+    (void)poll(fds, SY_ARRAY_LEN(fds), timeout_ms);
+    if (fds[1].revents)
+        hear(p);
+    if (fds[0].revents)
+        welcome(p);
+    if (fds[2].revents)
+        see_end(p);
+    if (p->kill_ns && !p->ended && sy_clock_now() >= p->kill_ns)
+        to_group(p, SIGKILL);
+}
+
+void sy_script_process_finish(struct sy_script_process *p)
+{
+    sy_ns until = sy_clock_now() + FAREWELL_MS * SY_NS_PER_MS;
+    take_terminal(getpgrp());
+    if (p->link >= 0 && p->pid > 0)
+        (void)sy_script_send(p->link, SY_SCRIPT_ENDED, p->wait_status, -1);
+    if (p->listener >= 0)
+        close(p->listener);
+    p->listener = -1;
+    while (p->link >= 0 && p->pid > 0 && sy_clock_now() < until)
+        sy_script_process_look(p, 20, -1);
+    if (p->link >= 0)
+        close(p->link);
+    if (p->pidfd >= 0)
+        close(p->pidfd);
+    if (p->socket[0])
+        unlink(p->socket);
+    if (p->folder[0])
+        rmdir(p->folder);
+    sy_shared_memory_finish(&p->memory);
+}

@@ -1,0 +1,55 @@
+/* The process of a foreign job, as `switchyard run` has it: its page, the socket for workers, signals to its group.
+ *
+ *   prepare -> (a worker connects: HELLO with the page) -> spawn, or adopt -> look ... look: ended -> finish
+ *
+ * The script is a process group of its own, so that it can be stopped with its children; it is killed when its run dies. While no worker is connected
+ * the gate is closed; sy_script_process_free opens it for good. One thread. */
+#ifndef SY_CLI_SCRIPT_PROCESS_H
+#define SY_CLI_SCRIPT_PROCESS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "allocator/shared_memory.h"
+#include "runtime/base/clock.h"
+#include "workers/torch/script_page.h"
+
+struct sy_script_process {
+    char folder[64], socket[96];
+    int listener, link, pidfd; /* -1: none */
+    struct sy_shared_memory memory;
+    struct sy_script_page *page;
+    pid_t pid;          /* 0: not yet */
+    bool is_child;      /* else it joined by itself */
+    bool is_stopped;    /* by us */
+    bool is_alone;      /* goes on without a server */
+    bool was_connected; /* a worker was there */
+    bool ended;
+    int wait_status;   /* as of waitpid; -1: not known */
+    sy_ns lost_ns;     /* when the worker was lost; 0: it is there */
+    sy_ns kill_ns;     /* when SIGKILL follows; 0: not */
+    sy_ns patience_ns; /* between SIGTERM and SIGKILL */
+};
+
+/* Zeroed struct in. Page, folder (0700), listening socket. */
+int sy_script_process_prepare(struct sy_script_process *p, uint64_t limit_bytes,
+                              uint64_t patience_ns);
+/* Starts argv with the page's path in its environment; `hooks`: folder of the Python hooks, NULL: none. ENOTFOUND, EIO. */
+int sy_script_process_spawn(struct sy_script_process *p, char **argv, const char *hooks);
+/* A process that is there already. */
+int sy_script_process_adopt(struct sy_script_process *p, pid_t pid);
+/* "/proc/PID/fd/N" of the page, for another process of this user. */
+void sy_script_process_page_path(const struct sy_script_process *p, char *out, size_t size);
+/* Waits up to timeout_ms, or until `extra` is readable; does what workers say; notices the script's end. */
+void sy_script_process_look(struct sy_script_process *p, int timeout_ms, int extra);
+/* To its group. */
+void sy_script_process_signal(struct sy_script_process *p, int number);
+/* SIGTERM, and SIGKILL after the patience. */
+void sy_script_process_terminate(struct sy_script_process *p);
+/* It goes on without a server: gate open, not stopped. */
+void sy_script_process_free(struct sy_script_process *p);
+/* Tells the worker how it ended and waits for it to have heard; removes the socket. */
+void sy_script_process_finish(struct sy_script_process *p);
+
+#endif

@@ -1,0 +1,217 @@
+"""The hook in a PyTorch process: the C++ one (workers/torch/torch_hook.cc), built once for this PyTorch; without a compiler one in Python, which looks at each
+module and each optimizer step. Both stand at the gate of the script page (workers/torch/script_page.h)."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import importlib
+import mmap
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+from typing import Any, Optional
+
+_PAGE_BYTES = 4096
+_MAGIC = 0x3165676150795331
+_GATE, _OWNER, _HOOK, _STEP, _TOTAL, _LOSS, _PEAK = 64, 192, 196, 200, 208, 216, 232  # offsets in script_page.h
+_LIMIT = 8
+_MODULES, _OPERATORS = 1, 2
+_FUTEX = {"x86_64": 202, "aarch64": 98}
+_BUILD_TIMEOUT_S = 600.0
+
+_page: Optional["Page"] = None
+_hook: Optional[ctypes.CDLL] = None
+
+
+class Page:
+    """The script page, as far as Python writes it."""
+
+    def __init__(self, path: str) -> None:
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            self._map = mmap.mmap(fd, _PAGE_BYTES)
+        finally:
+            os.close(fd)
+        if self._read("<Q", 0) != _MAGIC:
+            raise RuntimeError("the script page is of another version of Switchyard")
+        self.path = path
+        self._words = memoryview(self._map).cast("I")
+        self._longs = memoryview(self._map).cast("Q")
+
+    def _read(self, kind: str, at: int) -> int:
+        return int(struct.unpack_from(kind, self._map, at)[0])
+
+    def claim(self) -> bool:
+        """True: this process is the job's; else it is a child of that one."""
+        if self._words[_OWNER // 4] == 0:
+            self._words[_OWNER // 4] = os.getpid()
+        return self._words[_OWNER // 4] == os.getpid()
+
+    def set_hook(self, kind: int) -> None:
+        self._words[_HOOK // 4] = kind
+
+    @property
+    def is_closed(self) -> bool:
+        return bool(self._words[_GATE // 4] & 1)
+
+    @property
+    def limit_bytes(self) -> int:
+        return self._longs[_LIMIT // 8]
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most that the job's tensors had; counted under a limit only."""
+        return self._longs[_PEAK // 8]
+
+    def add_step(self, loss: Optional[float], total: Optional[int]) -> None:
+        if loss is not None:
+            self._longs[_LOSS // 8] = struct.unpack("<Q", struct.pack("<d", loss))[0]
+        if total is not None:
+            self._longs[_TOTAL // 8] = total
+        self._longs[_STEP // 8] += 1
+
+    def stand(self) -> None:
+        """Sleeps while the gate is closed. From Python: the caller counts as no operator, so nobody waits for it."""
+        word = ctypes.c_uint32.from_buffer(self._map, _GATE)
+        libc = ctypes.CDLL(None, use_errno=True)
+        number = _FUTEX[os.uname().machine]
+        while word.value & 1:
+            libc.syscall(number, ctypes.byref(word), 0, word.value, None, None, 0)
+
+
+# ---- the C++ hook ------------------------------------------------------------------------------
+
+
+def _sources() -> Optional[str]:
+    """The folder with torch_hook.cc and script_page.h: of an installed package, or of the source tree."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    for folder in (os.path.join(here, "_run"), os.path.join(here, "..", "..", "..", "workers", "torch")):
+        if os.path.exists(os.path.join(folder, "torch_hook.cc")) and os.path.exists(os.path.join(folder, "script_page.h")):
+            return os.path.abspath(folder)
+    return None
+
+
+def _compiler() -> Optional[str]:
+    return shutil.which(os.environ.get("CXX", "g++")) or shutil.which("c++")
+
+
+def _cache() -> str:
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return os.path.join(base, "switchyard", "torch")
+
+
+def _library(torch: Any, folder: str) -> str:
+    """Where the hook for this PyTorch and these sources lies, or is to lie."""
+    digest = hashlib.sha256(os.path.realpath(torch.__file__).encode())
+    for name in ("torch_hook.cc", "script_page.h"):
+        with open(os.path.join(folder, name), "rb") as source:
+            digest.update(source.read())
+    return os.path.join(_cache(), f"hook-{torch.__version__}-{digest.hexdigest()[:16]}.so")
+
+
+def _environment() -> dict[str, str]:
+    """The compiler is no part of the job."""
+    return {key: value for key, value in os.environ.items() if key not in ("SWITCHYARD_SCRIPT_PAGE", "LD_PRELOAD", "PYTHONPATH")}
+
+
+def _build(torch: Any, folder: str, compiler: str, library: str) -> None:
+    root = os.path.dirname(torch.__file__)
+    os.makedirs(os.path.dirname(library), exist_ok=True)
+    made = tempfile.NamedTemporaryFile(dir=os.path.dirname(library), suffix=".so", delete=False)
+    made.close()
+    print(f"switchyard: building the hook for PyTorch {torch.__version__} (once, into {os.path.dirname(library)})", file=sys.stderr)
+    abi = int(torch._C._GLIBCXX_USE_CXX11_ABI)
+    command = [compiler, "-O2", "-std=c++20", "-fPIC", "-shared", f"-D_GLIBCXX_USE_CXX11_ABI={abi}", "-I" + os.path.join(root, "include"), "-I" + folder,
+               os.path.join(folder, "torch_hook.cc"), "-o", made.name, "-L" + os.path.join(root, "lib"), "-lc10", "-ltorch_cpu"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_BUILD_TIMEOUT_S, env=_environment())
+        if done.returncode != 0:
+            raise RuntimeError("g++: " + next((line for line in done.stderr.splitlines() if "error" in line), done.stderr[-200:]))
+        os.rename(made.name, library)  # whole, or not there
+    finally:
+        if os.path.exists(made.name):
+            os.unlink(made.name)
+
+
+def _start_operators(torch: Any, page: Page) -> None:
+    folder, compiler = _sources(), _compiler()
+    if folder is None:
+        raise RuntimeError("torch_hook.cc is not installed")
+    library = _library(torch, folder)
+    if not os.path.exists(library):
+        if compiler is None:
+            raise RuntimeError("no C++ compiler")
+        _build(torch, folder, compiler, library)
+    global _hook
+    hook = ctypes.CDLL(library, use_errno=True)
+    _hook = hook
+    if hook.sy_torch_hook_start(page.path.encode()) != 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), page.path)
+
+
+# ---- the hook in Python, and steps ---------------------------------------------------------------
+
+
+def _start_modules(torch: Any, page: Page, is_owner: bool) -> None:
+    def look(*_: Any) -> None:
+        if page.is_closed:
+            page.stand()
+
+    torch.nn.modules.module.register_module_forward_pre_hook(look)
+    importlib.import_module("torch.optim.optimizer").register_optimizer_step_pre_hook(look)
+    if is_owner:
+        page.set_hook(_MODULES)
+
+
+def _count_steps(page: Page) -> Any:
+    def count(*_: Any) -> None:
+        if os.getpid() == owner:
+            page.add_step(None, None)
+
+    owner = os.getpid()
+    return importlib.import_module("torch.optim.optimizer").register_optimizer_step_post_hook(count)
+
+
+_counting: Any = None
+
+
+def stop_counting() -> None:
+    """The script says itself what a step is."""
+    global _counting
+    if _counting is not None:
+        _counting.remove()
+    _counting = None
+
+
+def page() -> Optional[Page]:
+    return _page
+
+
+def library() -> Optional[ctypes.CDLL]:
+    """The C++ hook, if it is what looks."""
+    return _hook
+
+
+def start(path: str) -> Page:
+    """Puts the hooks into this process. At most once; later calls return the page."""
+    global _page, _counting
+    if _page is not None:
+        return _page
+    import torch
+
+    found = Page(path)
+    is_owner = found.claim()
+    try:
+        _start_operators(torch, found)
+    except (RuntimeError, OSError, subprocess.SubprocessError) as error:
+        lost = "; the memory limit is not kept" if found.limit_bytes else ""
+        print(f"switchyard: no look per operator ({error}): the script gives way between modules, or is stopped{lost}", file=sys.stderr)
+        _start_modules(torch, found, is_owner)
+    if is_owner:
+        _counting = _count_steps(found)
+    _page = found
+    return found

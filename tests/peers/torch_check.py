@@ -1,0 +1,291 @@
+#!/usr/bin/env python3
+"""PyTorch scripts under `switchyard run` against a real server: the same bits as alone, status, pause, cancel, memory limit, faults; models by torch.onnx. Run by
+`make test-torch` (PyTorch is too large for `make test`); prints a line a test. Arguments: names of tests."""
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BINARY = os.path.join(ROOT, os.environ.get("SY_BINARY", "build/switchyard"))
+TRAIN = os.path.join(ROOT, "tests/peers/torch_scripts/train.py")
+sys.path.insert(0, os.path.join(ROOT, "runtime/python"))
+import switchyard  # noqa: E402
+
+KINDS = {"lstm": 150, "resnet": 12, "bert": 20, "unet": 20, "loader": 10, "accumulate": 4, "bf16": 8}
+LIMIT_S = 600
+
+
+class Server:
+    def __init__(self, *more):
+        self.folder = tempfile.mkdtemp(prefix="torch_check_")
+        self.socket, self.more = self.folder + "/socket", more
+        subprocess.run([os.path.join(os.path.dirname(BINARY), "make-models"), "--out", self.folder + "/models", "identity"], check=True,
+                       stdout=subprocess.DEVNULL)
+        self.start()
+
+    def start(self):
+        self.log = open(self.folder + "/log", "w")
+        self.process = subprocess.Popen([BINARY, "serve", "--models", self.folder + "/models", "--socket", self.socket, "--pool-bytes", "1Gi", "--http", "off", "--grpc", "off", "--metrics", "off", "--state",
+                                         self.folder + "/state", *self.more], stdout=self.log, stderr=subprocess.STDOUT)
+        for _ in range(1200):
+            if re.search("^ready$", open(self.folder + "/log").read(), re.M):
+                return
+            if self.process.poll() is not None:
+                break
+            time.sleep(0.1)
+        raise RuntimeError("the server is not ready: " + open(self.folder + "/log").read()[-2000:])
+
+    def status(self):
+        with switchyard.Client(self.socket) as client:
+            return client.status()
+
+    def job(self, name):
+        return [j for j in self.status()["jobs"] if j["name"] == name][-1]
+
+    def wait_job(self, name, wanted, seconds=LIMIT_S):
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            try:
+                job = self.job(name)
+                if wanted(job):
+                    return job
+            except (IndexError, switchyard.SwitchyardError, OSError):
+                pass
+            time.sleep(0.05)
+        raise AssertionError(f"job {name} did not come so far in {seconds} s: {self.job(name)}")
+
+    def run(self, *options, program, **more):
+        return subprocess.Popen([BINARY, "run", "--socket", self.socket, *options, "--", *program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                **more)
+
+    def stop(self):
+        if self.process.poll() is None:
+            self.process.terminate()
+            self.process.wait(60)
+
+
+def finish(process):
+    out, err = process.communicate(timeout=LIMIT_S)
+    return process.returncode, out, err
+
+
+def script(server, text):
+    path = os.path.join(tempfile.mkdtemp(dir=server.folder), "script.py")
+    with open(path, "w") as file:
+        file.write(text)
+    return path
+
+
+def hash_of(out):
+    found = re.search("hash ([0-9a-f]{64})", out)
+    assert found, out
+    return found[1]
+
+
+class Requests:
+    """One request after the other while it is open, with pauses; each interrupts training."""
+
+    def __init__(self, server, pause=0.003):
+        self.server, self.pause, self.over, self.n = server, pause, False, 0
+        self.thread = threading.Thread(target=self.send)
+
+    def send(self):
+        import numpy as np
+        with switchyard.Client(self.server.socket) as client:
+            while not self.over:
+                client.infer("identity", {"input": np.ones((1, 4), np.float32)})
+                self.n += 1
+                time.sleep(self.pause)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.over = True
+        self.thread.join()
+
+
+# ---- tests -----------------------------------------------------------------------------------------
+
+
+def test_bits(server):
+    """Each kind: the weights after preemptions are those of a run alone."""
+    most = 0
+    for kind, steps in KINDS.items():
+        alone = subprocess.run([sys.executable, TRAIN, kind, str(steps)], capture_output=True, text=True, timeout=LIMIT_S)
+        assert alone.returncode == 0, alone.stderr
+        before = server.status()["counters"]["preemptions"]
+        process = server.run("--name", kind, program=[sys.executable, TRAIN, kind, str(steps)])
+        with Requests(server):
+            code, out, err = finish(process)
+        n = server.status()["counters"]["preemptions"] - before
+        most = max(most, n)
+        assert code == 0, (kind, code, err)
+        assert hash_of(out) == hash_of(alone.stdout), f"{kind}: other bits after {n} preemptions"
+        assert n > 0, f"{kind} was never preempted"
+        assert server.job(kind)["step"] == steps, server.job(kind)
+        print(f"    {kind}: {n} preemptions, same bits", flush=True)
+    assert most >= 200, f"at most {most} preemptions"
+
+
+def test_status_and_pause(server):
+    process = server.run("--name", "long", program=[sys.executable, TRAIN, "lstm", "100000"])
+    server.wait_job("long", lambda j: j["step"] > 3 and j["steps_per_s"] > 0)
+    job = server.job("long")["job"]
+    with switchyard.Client(server.socket) as client:
+        client.jobs.pause(job)
+        server.wait_job("long", lambda j: j["state"] == "suspended")
+        time.sleep(1)
+        stood = server.job("long")["step"]
+        time.sleep(0.5)
+        assert server.job("long")["step"] == stood, "it steps while it is suspended"
+        client.jobs.resume(job)
+        server.wait_job("long", lambda j: j["step"] > stood)
+        client.jobs.cancel(job)
+    code, _, err = finish(process)
+    assert code == 128 + signal.SIGTERM and "canceled" in err, (code, err)
+    assert server.job("long")["state"] == "ended", server.job("long")
+
+
+def test_memory(server):
+    path = script(server, "import torch\nkept = []\ntry:\n    while True: kept.append(torch.ones(1 << 18))\nexcept RuntimeError as error:\n"
+                          "    print('refused', len(kept), 'out of memory' in str(error))\nkept.clear()\nprint('again', torch.ones(1 << 20).sum().item())\n")
+    code, out, err = finish(server.run("--memory", "32Mi", program=[sys.executable, path]))
+    assert code == 0 and "refused 31 True" in out and "again 1048576.0" in out, (code, out, err)
+    assert "refused" in err, err
+
+
+def test_ends(server):
+    """However it ends, the job ends with it and says how."""
+    for text, code, word in [("import os, torch\nos._exit(3)", 3, "exit status 3"), ("raise SystemExit(0)", 0, ""),
+                             ("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)", 128 + signal.SIGSEGV, "signal 11"),
+                             ("import torch, os\npid = os.fork()\nx = torch.ones(9).sum()\nif pid: os.wait()\nelse: os._exit(0)", 0, "")]:
+        got, _, err = finish(server.run("--name", "ends", program=[sys.executable, script(server, text)]))
+        job = server.wait_job("ends", lambda j: j["state"] in ("ended", "failed"))
+        assert got == code, (text, got, err)
+        assert word in job["error"] and (job["state"] == "failed") == bool(word), (text, job)
+    code, _, err = finish(server.run("--name", "shell", program=["sh", "-c", "exit 4"]))
+    assert code == 4 and "did not import torch" in err, (code, err)
+    code, _, err = finish(server.run("--name", "none", program=["/no/such/program"]))
+    assert code == 127 and "/no/such/program" in err, (code, err)
+
+
+def test_ignores_signals(server):
+    path = script(server, "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint('up', flush=True)\nwhile True: pass\n")
+    process = server.run("--name", "stubborn", "--kill-after", "1", program=[sys.executable, path])
+    assert process.stdout.readline() == "up\n"
+    with Requests(server) as requests:  # it never gives way: it is stopped, and requests are answered
+        until = time.monotonic() + LIMIT_S
+        while requests.n < 10 and time.monotonic() < until:
+            time.sleep(0.1)
+    assert requests.n >= 10
+    with switchyard.Client(server.socket) as client:
+        client.jobs.cancel(server.job("stubborn")["job"])
+    code, _, err = finish(process)
+    assert code == 128 + signal.SIGKILL, (code, err)
+
+
+def test_worker_and_run_killed(server):
+    """A worker's death costs nothing; a run's death ends the script and the job."""
+    alone = subprocess.run([sys.executable, TRAIN, "lstm", "60"], capture_output=True, text=True, timeout=LIMIT_S)
+    process = server.run("--name", "hit", program=[sys.executable, TRAIN, "lstm", "60"])
+    server.wait_job("hit", lambda j: j["step"] > 2)
+    os.kill([w["pid"] for w in server.status()["workers"] if w["job"] == server.job("hit")["job"]][0], signal.SIGKILL)
+    code, out, err = finish(process)
+    assert code == 0 and hash_of(out) == hash_of(alone.stdout), (code, err)
+    process = server.run("--name", "orphan", program=[sys.executable, TRAIN, "lstm", "100000"])
+    server.wait_job("orphan", lambda j: j["step"] > 2)
+    process.kill()
+    job = server.wait_job("orphan", lambda j: j["state"] == "failed")
+    assert "gone" in job["error"], job
+
+
+def test_checkpoint(server):
+    kept = os.path.join(server.folder, "kept.pt")
+    alone = subprocess.run([sys.executable, TRAIN, "lstm", "30"], capture_output=True, text=True, timeout=LIMIT_S)
+    code, _, _ = finish(server.run(program=[sys.executable, TRAIN, "lstm", "30", "--checkpoint", kept, "--die-at", "17"]))
+    assert code == 128 + signal.SIGKILL, code
+    code, out, err = finish(server.run(program=[sys.executable, TRAIN, "lstm", "30", "--checkpoint", kept]))
+    assert code == 0 and hash_of(out) == hash_of(alone.stdout), (code, err)
+
+
+def test_server_killed(server):
+    """The script goes on by itself, and is the next server's job."""
+    process = server.run("--name", "outlives", program=[sys.executable, TRAIN, "lstm", "100000"])
+    server.wait_job("outlives", lambda j: j["step"] > 2)
+    server.process.kill()
+    server.process.wait()
+    server.start()
+    seen = server.wait_job("outlives", lambda j: j["state"] == "training" and j["step"] > 2)
+    server.wait_job("outlives", lambda j: j["step"] > seen["step"] + 2)
+    process.terminate()
+    assert finish(process)[0] == 128 + signal.SIGTERM
+
+
+def test_join(server):
+    text = ("import switchyard.torch, torch\nswitchyard.torch.join(name='joined', socket=%r)\nm = torch.nn.Linear(4, 4)\n"
+            "for i in range(5): switchyard.torch.step(loss=m(torch.ones(1, 4)).sum(), total=5)\n"
+            "import time\nwhile True: time.sleep(0.1)\n" % server.socket)
+    environment = dict(os.environ, PYTHONPATH=os.path.join(ROOT, "runtime/python"), SWITCHYARD=BINARY)
+    process = subprocess.Popen([sys.executable, script(server, text)], env=environment)
+    job = server.wait_job("joined", lambda j: j["step"] == 5)
+    assert job["total_steps"] == 5 and job["loss"] != 0, job
+    process.kill()
+    process.wait()
+    server.wait_job("joined", lambda j: j["state"] in ("ended", "failed"), 30)
+
+
+def test_import(server):
+    path = script(server, "import torch\nclass Lacking(torch.nn.Module):\n    def forward(self, x):\n        return torch.special.bessel_j0(x)\n"
+                          "def good():\n    return torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.ReLU()), torch.ones(1, 8)\n"
+                          "def lacking():\n    return Lacking(), torch.ones(3)\ndef wrong():\n    return 5\n")
+    folder = os.path.dirname(path)
+
+    def bring(what):
+        return subprocess.run([BINARY, "import", what, "--python", sys.executable], capture_output=True, text=True, timeout=LIMIT_S)
+
+    done = bring(path + ":good")
+    assert done.returncode == 0 and os.path.exists(folder + "/good.sypkg"), done.stderr
+    import torch
+    model = torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.Tanh()).eval()
+    torch.export.save(torch.export.export(model, (torch.ones(1, 8),)), folder + "/net.pt2")
+    done = bring(folder + "/net.pt2")
+    assert done.returncode == 0, done.stderr
+    with switchyard.Client(server.socket) as client:
+        client.load(folder + "/net.sypkg")
+        import numpy as np
+        x = np.linspace(-1, 1, 8, dtype=np.float32).reshape(1, 8)
+        result = client.infer("net", {[m for m in client.models() if m.name == "net"][0].inputs[0].name: x})
+        assert np.allclose(result[next(iter(result))], model(torch.from_numpy(x)).detach().numpy(), atol=1e-5)
+    done = bring(path + ":lacking")
+    assert done.returncode == 1 and "bessel_j0" in done.stderr, done.stderr
+    done = bring(path + ":nothing")
+    assert done.returncode == 1 and "no function nothing" in done.stderr, done.stderr
+    done = bring(path + ":wrong")
+    assert done.returncode == 1 and "int" in done.stderr, done.stderr
+
+
+def main():
+    wanted = sys.argv[1:]
+    tests = [(name[5:], test) for name, test in globals().items() if name.startswith("test_") and (not wanted or name[5:] in wanted)]
+    server, failed = Server(), 0
+    for name, test in tests:
+        try:
+            test(server)
+            print(f"ok   torch_check {name}", flush=True)
+        except Exception as error:
+            failed += 1
+            print(f"FAIL torch_check {name}: {error!r}", flush=True)
+    server.stop()
+    print(f"{len(tests) - failed} passed, {failed} failed, 0 skipped")
+    return failed != 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,285 @@
+#include "workers/process/worker_script.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/assert.h"
+#include "workers/torch/script_page.h"
+
+#define LEAST_BYTES   4096 /* a job without memory is unknown to the scheduler */
+#define IDLE_SLICE_NS (10 * SY_NS_PER_MS)
+#define RUNNING_SLICE_NS \
+    (4 * SY_NS_PER_MS) /* a message of the runtime, or the script's end, waits at most so long */
+#define PAUSED_SLICE_NS (4 * SY_NS_PER_MS)
+
+struct sy_worker_script {
+    struct sy_script_job *job;
+    uint64_t step, turn_step; /* step never falls, whatever the script says */
+    sy_ns turn_began_ns, turn_open_ns;
+    bool ends_turn, stop_wanted;
+};
+
+void sy_worker_script_forget(struct sy_worker *w)
+{
+    if (!w->script)
+        return;
+    sy_script_job_destroy(w->script->job);
+    free(w->script);
+    w->script = NULL;
+    w->job_started = w->has_turn = false;
+    atomic_store_explicit(&w->page->job, 0, memory_order_relaxed);
+    atomic_store_explicit(&w->page->train_total_steps, 0, memory_order_relaxed);
+    atomic_store_explicit(&w->page->train_phase, SY_PHASE_NONE, memory_order_release);
+}
+
+static bool is_mine(const struct sy_worker *w, uint64_t job)
+{
+    return w->script && w->job_id == job;
+}
+
+/* ---- progress --------------------------------------------------------------------------------- */
+
+static void show_progress(struct sy_worker *w)
+{
+    struct sy_script_progress p;
+    struct sy_control_page *page = w->page;
+    uint64_t bits, longest = atomic_load_explicit(&page->longest_layer_ns, memory_order_relaxed);
+    sy_script_job_progress(w->script->job, &p);
+    w->script->step = SY_MAX(w->script->step, p.step);
+    memcpy(&bits, &p.loss, sizeof bits);
+    atomic_store_explicit(&page->train_step, w->script->step, memory_order_relaxed);
+    atomic_store_explicit(&page->train_loss_bits, bits, memory_order_relaxed);
+    atomic_store_explicit(&page->train_busy_ns, p.open_ns, memory_order_relaxed);
+    atomic_store_explicit(&page->train_total_steps, p.total_steps, memory_order_relaxed);
+    if (p.longest_close_ns > longest)
+        sy_page_set_longest(page, p.longest_close_ns,
+                            p.hook == SY_SCRIPT_HOOK_OPERATORS
+                                ? "an operator of the script"
+                                : "the script, until it was stopped");
+}
+
+static double loss_of(const struct sy_worker *w)
+{
+    struct sy_script_progress p;
+    sy_script_job_progress(w->script->job, &p);
+    return p.loss;
+}
+
+/* ---- its ends --------------------------------------------------------------------------------- */
+
+static int send_ended(struct sy_worker *w, int status)
+{
+    char why[512];
+    snprintf(why, sizeof why, "%s", status < 0 ? sy_error_text() : "");
+    show_progress(w);
+    struct sy_message ended = {.id = SY_MSG_JOB_ENDED};
+    ended.job_ended = (struct sy_msg_job_ended){.job = w->job_id,
+                                                .status = status,
+                                                .error = why,
+                                                .step = w->script->step,
+                                                .loss = loss_of(w),
+                                                .accuracy = -1};
+    int sent = sy_worker_send(w, &ended);
+    sy_worker_script_forget(w);
+    return sent;
+}
+
+static int end_over(struct sy_worker *w)
+{
+    int status = sy_script_job_result(w->script->job);
+    if (w->script->stop_wanted)
+        status = sy_error_set(SY_ECANCELED, "canceled");
+    return send_ended(w, status);
+}
+
+int sy_worker_script_stop(struct sy_worker *w, const struct sy_msg_job_stop *msg)
+{
+    if (!is_mine(w, msg->job))
+        return SY_OK;
+    w->script->stop_wanted = true;
+    sy_script_job_terminate(w->script->job);
+    if (!w->job_started) /* its run waits, and has started nothing */
+        return send_ended(w, sy_error_set(SY_ECANCELED, "stopped before it started"));
+    return SY_OK;
+}
+
+int sy_worker_script_detach(struct sy_worker *w)
+{
+    sy_script_job_detach(w->script->job);
+    return w->job_started ? send_ended(w, sy_error_set(SY_ECANCELED, "the server stops; the script "
+                                                                     "goes on by itself"))
+                          : SY_OK;
+}
+
+int sy_worker_script_leave(struct sy_worker *w, const struct sy_msg_job_leave *msg)
+{
+    if (!is_mine(w, msg->job) || w->script->stop_wanted)
+        return SY_OK;
+    if (w->has_turn)
+        return sy_error_set(SY_EPROTO, "JOB_LEAVE of job %llu out of turn",
+                            (unsigned long long)msg->job);
+    struct sy_message left = {.id = SY_MSG_JOB_LEFT};
+    left.job_left = (struct sy_msg_job_left){.job = w->job_id, .step = w->script->step};
+    sy_worker_script_forget(w); /* the gate is closed, and stays so until another worker comes */
+    return sy_worker_send(w, &left);
+}
+
+/* ---- prepare, start, turn --------------------------------------------------------------------- */
+
+static int create(struct sy_worker *w, const struct sy_msg_job_prepare *msg)
+{
+    if (w->job || w->script)
+        return sy_error_set(SY_EBUSY, "worker %d has job %llu already", w->index,
+                            (unsigned long long)w->job_id);
+    struct sy_worker_script *script = calloc(1, sizeof *script);
+    if (!script)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a script's job");
+    int status = sy_script_job_create(msg->text, &script->job);
+    if (status < 0) {
+        free(script);
+        return status;
+    }
+    w->script = script;
+    w->job_id = msg->job;
+    w->job_started = w->has_turn = false;
+    w->announced_epoch = 0;
+    sy_page_set_longest(w->page, 0, "");
+    atomic_store_explicit(&w->page->snapshot_step, 0, memory_order_relaxed);
+    atomic_store_explicit(&w->page->train_accuracy_step, 0, memory_order_relaxed);
+    return SY_OK;
+}
+
+int sy_worker_script_prepare(struct sy_worker *w, const struct sy_msg_job_prepare *msg)
+{
+    struct sy_script_needs needs = {0};
+    int status = create(w, msg);
+    if (status == SY_OK)
+        sy_script_job_needs(w->script->job, &needs);
+    struct sy_message answer = {.id = SY_MSG_JOB_PREPARED};
+    answer.job_prepared =
+        (struct sy_msg_job_prepared){.job = msg->job,
+                                     .status = status,
+                                     .error = status < 0 ? (char *)sy_error_text() : "",
+                                     .persistent_bytes = SY_MAX(needs.memory_bytes, LEAST_BYTES),
+                                     .ephemeral_bytes = LEAST_BYTES,
+                                     .total_steps = needs.total_steps};
+    return sy_worker_send(w, &answer);
+}
+
+int sy_worker_script_start(struct sy_worker *w, const struct sy_msg_job_start *msg)
+{
+    if (!is_mine(w, msg->job) || w->job_started)
+        return sy_error_set(SY_EPROTO, "JOB_START of job %llu, which is not prepared here",
+                            (unsigned long long)msg->job);
+    show_progress(w);
+    /* The process is its own state: whatever becomes of this worker, the next one finds it. */
+    atomic_store_explicit(&w->page->train_phase, SY_PHASE_GRADIENT, memory_order_release);
+    atomic_store_explicit(&w->page->job, msg->job, memory_order_release);
+    w->job_started = true;
+    struct sy_message started = {.id = SY_MSG_JOB_STARTED};
+    started.job_started = (struct sy_msg_job_started){.job = msg->job, .step = w->script->step};
+    return sy_worker_send(w, &started);
+}
+
+int sy_worker_script_turn(struct sy_worker *w, const struct sy_msg_job_turn *msg)
+{
+    struct sy_script_progress p;
+    if (!is_mine(w, msg->job) || w->script->stop_wanted)
+        return SY_OK;
+    if (!w->job_started || w->has_turn)
+        return sy_error_set(SY_EPROTO, "JOB_TURN of job %llu out of turn",
+                            (unsigned long long)msg->job);
+    sy_script_job_progress(w->script->job, &p);
+    w->has_turn = true;
+    w->script->ends_turn = false;
+    w->script->turn_step = w->script->step;
+    w->script->turn_began_ns = sy_clock_now();
+    w->script->turn_open_ns = p.open_ns;
+    return SY_OK;
+}
+
+int sy_worker_script_spill(struct sy_worker *w, const struct sy_msg_job_spill *msg)
+{
+    if (!is_mine(w, msg->job) || w->script->stop_wanted)
+        return SY_OK;
+    struct sy_message spilled = {.id = SY_MSG_JOB_SPILLED};
+    spilled.job_spilled = (struct sy_msg_job_spilled){
+        .job = w->job_id,
+        .status = SY_EUNSUPPORTED,
+        .error = "the tensors of a script are in its own memory and are not spilled"};
+    return sy_worker_send(w, &spilled);
+}
+
+/* ---- between open and closed ------------------------------------------------------------------ */
+
+static int end_turn(struct sy_worker *w)
+{
+    struct sy_script_progress p;
+    sy_script_job_progress(w->script->job, &p);
+    show_progress(w);
+    struct sy_message over = {.id = SY_MSG_JOB_TURN_OVER};
+    over.job_turn_over = (struct sy_msg_job_turn_over){
+        .job = w->job_id, .step = w->script->step, .busy_ns = p.open_ns - w->script->turn_open_ns};
+    w->has_turn = w->script->ends_turn = false;
+    return sy_worker_send(w, &over);
+}
+
+static int announce_pause(struct sy_worker *w, uint32_t epoch)
+{
+    if (w->announced_epoch == epoch)
+        return SY_OK;
+    sy_ns now = sy_clock_now();
+    atomic_store_explicit(&w->page->paused_ns, now, memory_order_relaxed);
+    atomic_store_explicit(&w->page->paused_epoch, epoch, memory_order_release);
+    struct sy_message paused = {.id = SY_MSG_JOB_PAUSED};
+    paused.job_paused =
+        (struct sy_msg_job_paused){.job = w->job_id, .epoch = epoch, .paused_ns = now};
+    w->announced_epoch = epoch;
+    return sy_worker_send(w, &paused);
+}
+
+static bool turn_is_over(struct sy_worker *w)
+{
+    const struct sy_worker_script *s = w->script;
+    if (atomic_load_explicit(&w->page->turn_keeps, memory_order_relaxed))
+        return false;
+    show_progress(w);
+    return s->step > s->turn_step || sy_clock_now() - s->turn_began_ns >= SY_SCRIPT_TURN_NS;
+}
+
+static int stand(struct sy_worker *w, uint32_t epoch)
+{
+    sy_script_job_close(w->script->job);
+    enum sy_script_state state =
+        sy_script_job_look(w->script->job, w->has_turn ? SY_NS_PER_MS : IDLE_SLICE_NS);
+    if (state == SY_SCRIPT_OVER)
+        return end_over(w);
+    if (state != SY_SCRIPT_STILL || !w->has_turn)
+        return SY_OK;
+    if (w->script->ends_turn)
+        return end_turn(w);
+    SY_TRY(announce_pause(w, epoch));
+    sy_futex_wait(&w->page->preempt_epoch, epoch, PAUSED_SLICE_NS);
+    return SY_OK;
+}
+
+static int run(struct sy_worker *w, uint32_t epoch)
+{
+    sy_script_job_open(w->script->job);
+    if (sy_script_job_look(w->script->job, 0) == SY_SCRIPT_OVER)
+        return end_over(w);
+    w->script->ends_turn = w->has_turn && turn_is_over(w);
+    if (!w->script->ends_turn)
+        sy_futex_wait(&w->page->preempt_epoch, epoch, RUNNING_SLICE_NS);
+    show_progress(w);
+    return SY_OK;
+}
+
+int sy_worker_script_advance(struct sy_worker *w)
+{
+    uint32_t epoch = atomic_load_explicit(&w->page->preempt_epoch, memory_order_relaxed);
+    bool may_run = w->script->stop_wanted || (w->has_turn && !(epoch & 1) && !w->script->ends_turn);
+    sy_worker_beat(w);
+    return may_run ? run(w, epoch) : stand(w, epoch);
+}

@@ -1,0 +1,26 @@
+/* A worker whose job is a foreign process: what the runtime says to a training worker, done to a script (workers/torch/script_job.h).
+ *
+ * To the runtime it is a job as any other. What differs: its memory is the script's own (the persistent bytes are a lease that no byte lies in, the ephemeral
+ * ones none), so a turn may end between any two operators; it ends at an iteration's end, or after SY_SCRIPT_TURN_NS where no step is counted. */
+#ifndef SY_WORKERS_PROCESS_WORKER_SCRIPT_H
+#define SY_WORKERS_PROCESS_WORKER_SCRIPT_H
+
+#include "workers/process/worker_internal.h"
+#include "workers/torch/script_job.h"
+
+#define SY_SCRIPT_TURN_NS SY_NS_PER_S
+
+/* The messages of the same name. The status is that of the control socket. */
+int sy_worker_script_prepare(struct sy_worker *w, const struct sy_msg_job_prepare *msg);
+int sy_worker_script_start(struct sy_worker *w, const struct sy_msg_job_start *msg);
+int sy_worker_script_turn(struct sy_worker *w, const struct sy_msg_job_turn *msg);
+int sy_worker_script_spill(struct sy_worker *w, const struct sy_msg_job_spill *msg);
+int sy_worker_script_leave(struct sy_worker *w, const struct sy_msg_job_leave *msg);
+int sy_worker_script_stop(struct sy_worker *w, const struct sy_msg_job_stop *msg);
+/* Looks at the epoch and at the script; waits a few ms for either to change. */
+int sy_worker_script_advance(struct sy_worker *w);
+/* On SHUTDOWN: the script goes on by itself, the job is over here. */
+int sy_worker_script_detach(struct sy_worker *w);
+void sy_worker_script_forget(struct sy_worker *w);
+
+#endif

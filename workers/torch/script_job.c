@@ -1,0 +1,282 @@
+#include "workers/torch/script_job.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "allocator/shared_memory.h"
+#include "runtime/base/assert.h"
+#include "runtime/base/log.h"
+#include "runtime/base/status.h"
+#include "runtime/wire/control_page.h"
+#include "workers/torch/script_link.h"
+#include "workers/torch/script_page.h"
+
+#define HELLO_TIMEOUT_MS 5000
+#define USUAL_GRACE_MS   20
+#define MOST_GRACE_MS    60000
+#define STOP_ANSWER_NS   SY_NS_PER_S
+#define CLOSE_SLICE_NS   SY_NS_PER_MS
+
+struct sy_script_job {
+    int fd;
+    struct sy_shared_memory memory;
+    struct sy_script_page *page;
+    struct sy_script_needs needs;
+    sy_ns grace_ns;
+    bool is_open, is_over, stop_sent, is_stopped, said_lost;
+    sy_ns opened_ns, closed_ns, stop_sent_ns, open_ns;
+    sy_ns longest_close_ns;
+    bool close_noted;
+    int result; /* wait status; -1: not known */
+    bool was_told;
+};
+
+/* ---- text, connection ------------------------------------------------------------------------- */
+
+bool sy_script_job_is(const char *text)
+{
+    json_t *json = json_loads(text, 0, NULL);
+    bool is = json_is_object(json_object_get(json, "script"));
+    json_decref(json);
+    return is;
+}
+
+static int read_number(const json_t *script, const char *key, uint64_t most, uint64_t *out)
+{
+    const json_t *value = json_object_get(script, key);
+    if (!value)
+        return SY_OK;
+    if (!json_is_integer(value) || json_integer_value(value) < 0 ||
+        (uint64_t)json_integer_value(value) > most)
+        return sy_error_set(SY_EARG, "job: script.%s is no number from 0 to %llu", key,
+                            (unsigned long long)most);
+    *out = (uint64_t)json_integer_value(value);
+    return SY_OK;
+}
+
+static int read_script(struct sy_script_job *job, const json_t *script)
+{
+    uint64_t grace_ms = USUAL_GRACE_MS;
+    const char *path = json_string_value(json_object_get(script, "socket"));
+    if (!path)
+        return sy_error_set(SY_EARG, "job: script.socket is missing");
+    SY_TRY(read_number(script, "memory_bytes", INT64_MAX, &job->needs.memory_bytes));
+    SY_TRY(read_number(script, "total_steps", INT64_MAX, &job->needs.total_steps));
+    SY_TRY(read_number(script, "grace_ms", MOST_GRACE_MS, &grace_ms));
+    job->grace_ns = grace_ms * SY_NS_PER_MS;
+    return sy_script_connect(path, &job->fd);
+}
+
+static int map_page(struct sy_script_job *job)
+{
+    struct sy_script_packet packet;
+    int file, got = sy_script_receive(job->fd, HELLO_TIMEOUT_MS, &packet, &file);
+    SY_TRY(got);
+    if (got == 0 || packet.word != SY_SCRIPT_HELLO || packet.value != SY_SCRIPT_LINK_VERSION ||
+        file < 0) {
+        if (got > 0 && file >= 0)
+            close(file);
+        return sy_error_set(SY_EPROTO, "the script's 'switchyard run' is of another version, or "
+                                       "says nothing");
+    }
+    int status = sy_shared_memory_map(&job->memory, file, SY_SCRIPT_PAGE_BYTES, true);
+    if (status < 0) {
+        close(file);
+        return status;
+    }
+    job->page = job->memory.base;
+    if (job->page->magic != SY_SCRIPT_MAGIC)
+        return sy_error_set(SY_EPROTO, "the script's page is of another version");
+    return SY_OK;
+}
+
+int sy_script_job_create(const char *text, struct sy_script_job **out)
+{
+    struct sy_script_job *job = calloc(1, sizeof *job);
+    if (!job)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a script's job");
+    job->fd = job->memory.fd = -1;
+    json_t *json = json_loads(text, 0, NULL);
+    int status = read_script(job, json_object_get(json, "script"));
+    json_decref(json);
+    if (status == SY_OK)
+        status = map_page(job);
+    if (status < 0) {
+        sy_script_job_destroy(job);
+        return status;
+    }
+    job->is_open = true; /* whatever it was: this worker has not closed it */
+    sy_script_job_close(job);
+    *out = job;
+    return SY_OK;
+}
+
+void sy_script_job_destroy(struct sy_script_job *job)
+{
+    if (!job)
+        return;
+    if (job->page && !job->is_over && !job->was_told)
+        sy_script_job_close(job);
+    if (job->fd >= 0)
+        close(job->fd);
+    sy_shared_memory_finish(&job->memory);
+    free(job);
+}
+
+void sy_script_job_needs(const struct sy_script_job *job, struct sy_script_needs *out)
+{
+    *out = job->needs;
+}
+
+/* ---- the gate --------------------------------------------------------------------------------- */
+
+static void set_gate(struct sy_script_job *job, uint32_t closed)
+{
+    uint32_t gate = atomic_load(&job->page->gate);
+    if ((gate & 1) == closed)
+        return;
+    atomic_store(&job->page->gate, gate + 1); /* G1 */
+    if (!closed)
+        sy_futex_wake(&job->page->gate);
+}
+
+static void say(struct sy_script_job *job, enum sy_script_word word)
+{
+    if (!job->is_over && sy_script_send(job->fd, word, 0, -1) < 0)
+        job->is_over = true;
+}
+
+void sy_script_job_open(struct sy_script_job *job)
+{
+    if (job->is_open)
+        return;
+    job->is_open = true;
+    job->opened_ns = sy_clock_now();
+    set_gate(job, 0);
+    if (job->stop_sent)
+        say(job, SY_SCRIPT_CONTINUE);
+    job->stop_sent = job->is_stopped = job->said_lost = false;
+}
+
+void sy_script_job_close(struct sy_script_job *job)
+{
+    if (!job->is_open)
+        return;
+    job->is_open = job->close_noted = false;
+    job->closed_ns = sy_clock_now();
+    if (job->opened_ns)
+        job->open_ns += job->closed_ns - job->opened_ns;
+    job->opened_ns = 0;
+    set_gate(job, 1);
+}
+
+/* What it is waited for: its operators' end, for so long; then SIGSTOP, also if they ended: what is no operator computes too. */
+static bool stands(struct sy_script_job *job)
+{
+    sy_ns now = sy_clock_now();
+    if (!job->stop_sent && now - job->closed_ns >= job->grace_ns) {
+        job->stop_sent = true;
+        job->stop_sent_ns = now;
+        say(job, SY_SCRIPT_STOP);
+    }
+    bool is_lost = job->stop_sent && now - job->stop_sent_ns >= STOP_ANSWER_NS;
+    if (is_lost && !job->is_stopped && !job->said_lost && atomic_load(&job->page->busy) != 0) {
+        sy_log_warn("worker", "event=script_not_stopped why=\"its 'switchyard run' does not "
+                              "answer; requests run beside it\"");
+        job->said_lost = true;
+    }
+    bool still = job->is_stopped || is_lost || atomic_load(&job->page->busy) == 0; /* G1 */
+    if (still && !job->close_noted) {
+        job->close_noted = true;
+        job->longest_close_ns = SY_MAX(job->longest_close_ns, now - job->closed_ns);
+    }
+    return still;
+}
+
+/* ---- what happens ----------------------------------------------------------------------------- */
+
+static void take(struct sy_script_job *job, const struct sy_script_packet *packet)
+{
+    if (packet->word == SY_SCRIPT_STOPPED && job->stop_sent)
+        job->is_stopped = true;
+    if (packet->word == SY_SCRIPT_ENDED) {
+        job->is_over = job->was_told = true;
+        job->result = packet->value;
+    }
+}
+
+static void take_packets(struct sy_script_job *job, int timeout_ms)
+{
+    struct sy_script_packet packet;
+    int file, got;
+    while (!job->is_over && (got = sy_script_receive(job->fd, timeout_ms, &packet, &file)) != 0) {
+        timeout_ms = 0;
+        if (got < 0) {
+            job->is_over = true;
+            return;
+        }
+        if (file >= 0)
+            close(file);
+        take(job, &packet);
+    }
+}
+
+enum sy_script_state sy_script_job_look(struct sy_script_job *job, sy_ns timeout_ns)
+{
+    take_packets(job, 0);
+    if (!job->is_over && timeout_ns && (job->is_open || stands(job)))
+        take_packets(job, (int)(timeout_ns / SY_NS_PER_MS));
+    else if (!job->is_over && timeout_ns) {
+        uint32_t busy = atomic_load(&job->page->busy);
+        if (busy)
+            sy_futex_wait(&job->page->busy, busy, SY_MIN(timeout_ns, CLOSE_SLICE_NS));
+    }
+    if (job->is_over)
+        return SY_SCRIPT_OVER;
+    return !job->is_open && stands(job) ? SY_SCRIPT_STILL : SY_SCRIPT_RUNNING;
+}
+
+int sy_script_job_result(const struct sy_script_job *job)
+{
+    if (!job->was_told)
+        return sy_error_set(SY_EPEER,
+                            "the script's 'switchyard run' is gone, and the script with it");
+    if (job->result < 0)
+        return SY_OK; /* it joined by itself: nobody can tell how it ended */
+    if (WIFSIGNALED(job->result))
+        return sy_error_set(SY_EPEER, "the script was killed by signal %d (%s)",
+                            WTERMSIG(job->result), strsignal(WTERMSIG(job->result)));
+    if (WEXITSTATUS(job->result) != 0)
+        return sy_error_set(SY_EPEER, "the script ended with exit status %d",
+                            WEXITSTATUS(job->result));
+    return SY_OK;
+}
+
+void sy_script_job_progress(const struct sy_script_job *job, struct sy_script_progress *out)
+{
+    uint64_t bits = atomic_load(&job->page->loss_bits);
+    *out = (struct sy_script_progress){
+        .step = atomic_load(&job->page->step),
+        .total_steps = atomic_load(&job->page->total_steps),
+        .used_bytes = atomic_load(&job->page->used_bytes),
+        .open_ns = job->open_ns + (job->opened_ns ? sy_clock_now() - job->opened_ns : 0),
+        .longest_close_ns = job->longest_close_ns,
+        .hook = (int)atomic_load(&job->page->hook)};
+    memcpy(&out->loss, &bits, sizeof out->loss);
+}
+
+void sy_script_job_terminate(struct sy_script_job *job)
+{
+    sy_script_job_open(job);
+    say(job, SY_SCRIPT_TERMINATE);
+}
+
+void sy_script_job_detach(struct sy_script_job *job)
+{
+    sy_script_job_open(job);
+    say(job, SY_SCRIPT_DETACH);
+    job->was_told = true;
+}

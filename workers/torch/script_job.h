@@ -1,0 +1,55 @@
+/* A foreign job as its worker sees it: a gate that opens and closes, and a process that steps, stands still, or ends.
+ *
+ *          open                     close                     look: STILL                  open
+ *   RUNNING ───> script computes ───> (operators end, park) ───> nothing computes ───────────> ...
+ *                                       │ grace passed
+ *                                       └─> STOP to run: SIGSTOP of the process group; STOPPED comes back ──> STILL
+ *
+ * It knows neither the scheduler nor the messages of workers (workers/process/worker_script.c speaks those). One thread. */
+#ifndef SY_WORKERS_TORCH_SCRIPT_JOB_H
+#define SY_WORKERS_TORCH_SCRIPT_JOB_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "runtime/base/clock.h"
+
+struct sy_script_job;
+
+struct sy_script_needs {
+    uint64_t memory_bytes; /* limit of its tensors, 0: none */
+    uint64_t total_steps;  /* 0: not known */
+};
+
+struct sy_script_progress {
+    uint64_t step, total_steps, open_ns, used_bytes;
+    double loss;
+    sy_ns longest_close_ns; /* from closing to STILL */
+    int hook;               /* enum sy_script_hook */
+};
+
+enum sy_script_state { SY_SCRIPT_RUNNING, SY_SCRIPT_STILL, SY_SCRIPT_OVER };
+
+/* Whether a job's text (JSON) is of a script: it has an object "script". */
+bool sy_script_job_is(const char *text);
+/* Connects to the script's `switchyard run`. EARG names a key, ENOTFOUND: it is gone, EPROTO. */
+int sy_script_job_create(const char *text, struct sy_script_job **out);
+/* Closes the gate and the connection; run waits for another worker then. NULL is fine. */
+void sy_script_job_destroy(struct sy_script_job *job);
+void sy_script_job_needs(const struct sy_script_job *job, struct sy_script_needs *out);
+
+void sy_script_job_open(struct sy_script_job *job);
+void sy_script_job_close(struct sy_script_job *job);
+/* Waits up to timeout_ns for something to happen (0: not at all). STILL: the gate is closed and no operator computes; at the latest a second after the grace
+ * time, whatever the script and its run do. RUNNING: else. */
+enum sy_script_state sy_script_job_look(struct sy_script_job *job, sy_ns timeout_ns);
+/* How it ended, once it is OVER: SY_OK for exit status 0, else EPEER with the reason as the thread's error text. */
+int sy_script_job_result(const struct sy_script_job *job);
+void sy_script_job_progress(const struct sy_script_job *job, struct sy_script_progress *out);
+
+/* Ends the script: SIGTERM, later SIGKILL. The gate is open from then on, so that it can write a checkpoint. */
+void sy_script_job_terminate(struct sy_script_job *job);
+/* The script goes on without a server. */
+void sy_script_job_detach(struct sy_script_job *job);
+
+#endif

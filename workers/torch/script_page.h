@@ -1,0 +1,71 @@
+/* The script page: 4 KiB that a foreign job's process (somebody's PyTorch script), `switchyard run` and a worker share.
+ *
+ *   worker:  gate odd ........................ waits until busy is 0 ... JOB_PAUSED ........... gate even, wake
+ *   script:  ... operator ends: busy 0, wake ... next operator: sees the gate, sleeps on it ... goes on
+ *
+ * G1: a thread adds itself to `busy`, then looks at the gate; whoever closes the gate writes it, then looks at `busy`. Both are sequentially
+ *     consistent, so one of the two sees the other: once the gate is odd and busy was 0, no operator computes.
+ * G2: nothing here is trusted: whatever a script writes, the worker's answer to the runtime comes within the grace time (script_job.h).
+ *
+ * Read by C and by C++ (the hook); the Python package writes some fields by their offset. */
+#ifndef SY_WORKERS_TORCH_SCRIPT_PAGE_H
+#define SY_WORKERS_TORCH_SCRIPT_PAGE_H
+
+#include <stddef.h>
+#ifndef __cplusplus
+#include <stdatomic.h>
+#endif
+#include <stdint.h>
+
+#ifdef __cplusplus
+#include <atomic>
+typedef std::atomic<uint32_t> sy_shared_u32;
+typedef std::atomic<uint64_t> sy_shared_u64;
+#else
+typedef _Atomic uint32_t sy_shared_u32;
+typedef _Atomic uint64_t sy_shared_u64;
+#endif
+
+#define SY_SCRIPT_MAGIC      0x3165676150795331ull /* changes with the layout */
+#define SY_SCRIPT_PAGE_BYTES 4096u
+
+/* How the script looks at the gate. */
+enum sy_script_hook {
+    SY_SCRIPT_HOOK_NONE = 0,    /* not yet, or never: it is stopped from outside */
+    SY_SCRIPT_HOOK_MODULES = 1, /* at each module's forward and each optimizer step (no compiler) */
+    SY_SCRIPT_HOOK_OPERATORS = 2
+};
+
+struct sy_script_page {
+    uint64_t magic;       /* at 0; by run */
+    uint64_t limit_bytes; /* at 8; by run: of tensors, 0: no limit */
+    uint64_t pad_head[6];
+
+    /* At 64. Odd: closed. By the worker; by run while no worker is connected. A futex. */
+    sy_shared_u32 gate;
+    uint32_t pad_gate[15];
+
+    /* At 128. By the script: its threads that are in an operator. A futex, woken when it becomes 0 while the gate is odd. */
+    sy_shared_u32 busy;
+    uint32_t pad_busy[15];
+
+    /* At 192. By the script's process `owner` alone; its children park, and count nothing. */
+    sy_shared_u32 owner;       /* pid, 0: nobody yet */
+    sy_shared_u32 hook;        /* at 196: enum sy_script_hook */
+    sy_shared_u64 step;        /* at 200: iterations finished */
+    sy_shared_u64 total_steps; /* at 208: 0: not known */
+    sy_shared_u64 loss_bits;   /* at 216: double */
+    sy_shared_u64 used_bytes;  /* at 224: of tensors */
+    sy_shared_u64 peak_bytes;  /* at 232 */
+    sy_shared_u64 n_refused;   /* at 240: allocations beyond the limit */
+};
+
+#ifndef __cplusplus
+_Static_assert(offsetof(struct sy_script_page, gate) == 64, "the Python package goes by these");
+_Static_assert(offsetof(struct sy_script_page, busy) == 128, "the Python package goes by these");
+_Static_assert(offsetof(struct sy_script_page, step) == 200, "the Python package goes by these");
+_Static_assert(offsetof(struct sy_script_page, n_refused) == 240, "and these");
+_Static_assert(sizeof(struct sy_script_page) <= SY_SCRIPT_PAGE_BYTES, "all of it");
+#endif
+
+#endif

@@ -1,0 +1,206 @@
+/* The hook in a PyTorch process: looks at the gate in front of each operator, and counts the memory of CPU tensors.
+ *
+ * Built once per version of PyTorch against that version's headers (runtime/python/switchyard/_torch_hook.py), loaded by ctypes, so it
+ * shows C functions only. Operators are seen by a RecordFunction callback: forward, backward (on the CPU autograd runs in the thread that called backward;
+ * other devices' autograd threads see the callback as well), optimizers, and what a composite operator calls inside.
+ *
+ * K1: nothing here allocates, locks or calls the system while the gate is open.
+ * K2: a child of the owner (a data loader's worker) parks too, but does not count: it may be killed inside an operator.
+ * K3: a block's size lies in front of it, so that any thread frees it in any order; blocks of other allocators go back to those. */
+#include <ATen/record_function.h>
+#include <c10/core/Allocator.h>
+#include <c10/core/CPUAllocator.h>
+#include <c10/core/impl/alloc_cpu.h>
+#include <c10/util/Exception.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstring>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "script_page.h"
+
+static_assert(offsetof(sy_script_page, gate) == 64 && offsetof(sy_script_page, n_refused) == 240,
+              "as in C");
+
+namespace
+{
+
+sy_script_page *page;
+bool is_owner;
+at::CallbackHandle callback;
+thread_local int depth;
+
+long futex(sy_shared_u32 *word, int what, uint32_t value)
+{
+    return syscall(SYS_futex, reinterpret_cast<uint32_t *>(word), what, value, nullptr, nullptr, 0);
+}
+
+/* ---- the gate --------------------------------------------------------------------------------- */
+
+void leave_operator()
+{
+    if (page->busy.fetch_sub(1) == 1 && (page->gate.load() & 1))
+        futex(&page->busy, FUTEX_WAKE, INT_MAX);
+}
+
+void sleep_at_gate()
+{
+    uint32_t gate;
+    while ((gate = page->gate.load()) & 1)
+        futex(&page->gate, FUTEX_WAIT, gate);
+}
+
+__attribute__((noinline)) void park(bool counts)
+{
+    int kept = errno;
+    do {
+        if (counts)
+            leave_operator();
+        sleep_at_gate();
+        if (counts)
+            page->busy.fetch_add(1);
+    } while (page->gate.load() & 1); /* G1 */
+    errno = kept;
+}
+
+std::unique_ptr<at::ObserverContext> before(const at::RecordFunction &)
+{
+    bool counts = is_owner;
+    if (depth++ == 0 && counts)
+        page->busy.fetch_add(1);
+    if (__builtin_expect(page->gate.load() & 1, 0))
+        park(counts);
+    return nullptr;
+}
+
+void after(const at::RecordFunction &, at::ObserverContext *)
+{
+    if (--depth == 0 && is_owner)
+        leave_operator();
+}
+
+void in_child()
+{
+    is_owner = false;
+}
+
+/* ---- memory ----------------------------------------------------------------------------------- */
+
+constexpr size_t HEAD_BYTES = 64; /* keeps the alignment of PyTorch's own blocks */
+struct head {
+    uint64_t bytes;
+    bool counted;
+};
+
+void count_bytes(uint64_t bytes)
+{
+    uint64_t used = page->used_bytes.load(std::memory_order_relaxed);
+    do {
+        if (bytes > page->limit_bytes || used > page->limit_bytes - bytes) {
+            page->n_refused.fetch_add(1, std::memory_order_relaxed);
+            TORCH_CHECK_WITH(OutOfMemoryError, false, "out of memory: the job's limit is ",
+                             page->limit_bytes, " bytes, its tensors have ", used, ", and ", bytes,
+                             " more are wanted; a larger limit: switchyard run --memory");
+        }
+    } while (!page->used_bytes.compare_exchange_weak(used, used + bytes));
+    uint64_t peak = page->peak_bytes.load(std::memory_order_relaxed);
+    while (peak < used + bytes && !page->peak_bytes.compare_exchange_weak(peak, used + bytes))
+        ;
+}
+
+void free_block(void *data)
+{
+    if (!data)
+        return;
+    head *h = reinterpret_cast<head *>(static_cast<char *>(data) - HEAD_BYTES);
+    if (h->counted && is_owner)
+        page->used_bytes.fetch_sub(h->bytes, std::memory_order_relaxed);
+    c10::free_cpu(h);
+}
+
+struct counting_allocator final : c10::Allocator {
+    c10::DataPtr allocate(size_t bytes) override
+    {
+        bool counts = is_owner;
+        if (bytes == 0)
+            return {nullptr, nullptr, &free_block, c10::Device(c10::DeviceType::CPU)};
+        if (counts)
+            count_bytes(bytes + HEAD_BYTES);
+        head *h;
+        try {
+            h = static_cast<head *>(c10::alloc_cpu(bytes + HEAD_BYTES));
+        } catch (...) {
+            if (counts)
+                page->used_bytes.fetch_sub(bytes + HEAD_BYTES, std::memory_order_relaxed);
+            throw;
+        }
+        *h = {bytes + HEAD_BYTES, counts};
+        void *data = reinterpret_cast<char *>(h) + HEAD_BYTES;
+        return {data, data, &free_block, c10::Device(c10::DeviceType::CPU)};
+    }
+    c10::DeleterFnPtr raw_deleter() const override
+    {
+        return &free_block;
+    }
+    void copy_data(void *to, const void *from, std::size_t bytes) const override
+    {
+        default_copy_data(to, from, bytes);
+    }
+};
+
+counting_allocator allocator;
+
+void start()
+{
+    is_owner = page->owner.load() == static_cast<uint32_t>(getpid());
+    pthread_atfork(nullptr, nullptr, in_child);
+    if (page->limit_bytes)
+        c10::SetCPUAllocator(&allocator, 100); /* before PyTorch's own, which has 0 */
+    callback = at::addGlobalCallback(
+        at::RecordFunctionCallback(before, after).scopes({at::RecordScope::FUNCTION}));
+    if (is_owner)
+        page->hook.store(SY_SCRIPT_HOOK_OPERATORS);
+}
+
+} // namespace
+
+extern "C" {
+
+/* Maps the page at `path` and looks from now on. 0, or -1 with errno; at most once a process. */
+int sy_torch_hook_start(const char *path)
+{
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    void *at = mmap(nullptr, SY_SCRIPT_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    if (at == MAP_FAILED)
+        return -1;
+    page = static_cast<sy_script_page *>(at);
+    if (page->magic != SY_SCRIPT_MAGIC) {
+        errno = EPROTO;
+        return -1;
+    }
+    start();
+    return 0;
+}
+
+/* Looks (1) or does not (0); for measuring what a look costs. Outside of operators. */
+void sy_torch_hook_look(int looks)
+{
+    static bool is_on = true;
+    if (is_on == (looks != 0))
+        return;
+    is_on = looks != 0;
+    if (is_on)
+        at::reenableCallback(callback);
+    else
+        at::disableCallback(callback);
+}
+}
