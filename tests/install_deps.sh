@@ -5,7 +5,7 @@ set -eu
 
 packages="gcc g++ make pkg-config git libevent-dev libmsgpack-dev libjemalloc-dev libdnnl-dev liburing-dev
 libprotobuf-c-dev protobuf-c-compiler libonnx-dev libjansson-dev libxxhash-dev libbenchmark-dev libcmocka-dev
-libnuma-dev libhttp-parser-dev libnghttp2-dev zlib1g-dev libjpeg62-turbo-dev libpng-dev libpcre2-dev"
+libnuma-dev libhttp-parser-dev libnghttp2-dev zlib1g-dev libjpeg62-turbo-dev libpng-dev libpcre2-dev libssl-dev"
 
 missing=""
 for package in $packages "$@"; do

@@ -17,6 +17,7 @@ static const struct {
     {"import", sy_cmd_import, "make a package of an ONNX file"},
     {"plan", sy_cmd_plan, "show how a model is cut into groups, and the pipeline"},
     {"infer", sy_cmd_infer, "send a request to a server"},
+    {"attach", sy_cmd_attach, "use a server of another machine as if it were here"},
     {"generate", sy_cmd_generate, "tokens from a decoder, as they come"},
     {"train", sy_cmd_train, "start or stop a training job at a server"},
     {"models", sy_cmd_models, "list, load, unload models of a server"},

@@ -16,7 +16,7 @@ from ._jobs import Jobs
 from ._lists import list_of, parts_of
 from ._models import Model, Port
 from ._session import Session
-from .errors import (Busy, Canceled, ConnectionLost, Corrupt, Deadline, DeviceFailed, InputOutput, InternalError, InvalidArgument, JobFailed,
+from .errors import (Busy, Canceled, ConnectionLost, Corrupt, Deadline, Denied, DeviceFailed, InputOutput, InternalError, InvalidArgument, JobFailed,
                      NoAnswer, NoDevice, NotFound, OutOfDeviceMemory, OutOfMemory, PeerGone, ProtocolError, SwitchyardError, TooLarge,
                      Unsupported)
 
@@ -26,7 +26,7 @@ except metadata.PackageNotFoundError:  # the sources, not installed
     __version__ = "0"
 
 __all__ = [
-    "Busy", "Canceled", "Client", "ConnectionLost", "Corrupt", "Deadline", "DeviceFailed", "InputOutput", "InternalError", "InvalidArgument",
+    "Busy", "Canceled", "Client", "ConnectionLost", "Corrupt", "Deadline", "Denied", "DeviceFailed", "InputOutput", "InternalError", "InvalidArgument",
     "JobFailed", "Jobs", "Model", "NoAnswer", "NoDevice", "NotFound", "OutOfDeviceMemory", "OutOfMemory", "PeerGone", "Port",
     "ProtocolError", "Result", "Session", "SwitchyardError", "Timing", "TooLarge", "Unsupported", "default_address", "errors", "list_of", "parts_of",
 ]
