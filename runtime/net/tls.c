@@ -130,6 +130,23 @@ static int context_create(const SSL_METHOD *method, struct sy_tls **out)
     return SY_OK;
 }
 
+/* ALPN: the stream's own protocol, if the client offers it; clients of HTTP/2 insist. Others are served without. */
+static int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *out_bytes,
+                           const unsigned char *offered, unsigned n, void *ctx)
+{
+    const char *own = SSL_get_app_data(ssl);
+    size_t bytes = own ? strlen(own) : 0;
+
+    (void)ctx;
+    for (unsigned at = 0; own && at < n && at + 1 + offered[at] <= n; at += 1 + offered[at])
+        if (offered[at] == bytes && memcmp(offered + at + 1, own, bytes) == 0) {
+            *out = offered + at + 1;
+            *out_bytes = offered[at];
+            return SSL_TLSEXT_ERR_OK;
+        }
+    return SSL_TLSEXT_ERR_NOACK;
+}
+
 int sy_tls_server_create(const char *cert_file, const char *key_file, struct sy_tls **out)
 {
     struct sy_tls *tls = NULL;
@@ -138,6 +155,7 @@ int sy_tls_server_create(const char *cert_file, const char *key_file, struct sy_
     *out = NULL;
     SY_TRY(context_create(TLS_server_method(), &tls));
     tls->is_server = true;
+    SSL_CTX_set_alpn_select_cb(tls->context, choose_protocol, NULL);
     if (SSL_CTX_use_certificate_chain_file(tls->context, cert_file) != 1)
         status = sy_error_set(SY_EARG, "--tls-cert %s: %s", cert_file, openssl_reason());
     else if (SSL_CTX_use_PrivateKey_file(tls->context, key_file, SSL_FILETYPE_PEM) != 1)
@@ -200,7 +218,7 @@ static bool expect_host(SSL *ssl, const char *host)
     return SSL_set1_host(ssl, host) == 1 && SSL_set_tlsext_host_name(ssl, host) == 1;
 }
 
-int sy_tls_stream_create(struct sy_tls *tls, int fd, const char *host, struct sy_tls_stream **out)
+int sy_tls_stream_create(struct sy_tls *tls, int fd, const char *name, struct sy_tls_stream **out)
 {
     struct sy_tls_stream *stream = calloc(1, sizeof *stream);
 
@@ -215,12 +233,13 @@ int sy_tls_stream_create(struct sy_tls *tls, int fd, const char *host, struct sy
     stream->is_server = tls->is_server;
     if (tls->is_server) {
         SSL_set_accept_state(stream->ssl);
+        SSL_set_app_data(stream->ssl, (void *)(uintptr_t)name);
     } else {
         SSL_set_connect_state(stream->ssl);
-        if (!expect_host(stream->ssl, host)) {
+        if (!expect_host(stream->ssl, name)) {
             sy_tls_stream_destroy(stream);
             return sy_error_set(SY_EARG, "TLS: \"%s\" is no name that a certificate can be for",
-                                host);
+                                name);
         }
     }
     *out = stream;

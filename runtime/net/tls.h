@@ -23,9 +23,9 @@ int sy_tls_server_create(const char *cert_file, const char *key_file, struct sy_
 int sy_tls_client_create(const char *ca_file, struct sy_tls **out);
 void sy_tls_destroy(struct sy_tls *tls); /* NULL is fine */
 
-/* For a connected, non-blocking socket, which stays the caller's. host: what the server's certificate must be for (a name or an address); NULL for a server's
- * stream. ENOMEM_HOST, EARG. */
-int sy_tls_stream_create(struct sy_tls *tls, int fd, const char *host, struct sy_tls_stream **out);
+/* For a connected, non-blocking socket, which stays the caller's. name: of a client's stream, the host that the server's certificate must be for (a name or an address);
+ * of a server's, the protocol that is spoken in it, for clients that ask (ALPN: "h2", "http/1.1"; NULL: none), in static memory. ENOMEM_HOST, EARG. */
+int sy_tls_stream_create(struct sy_tls *tls, int fd, const char *name, struct sy_tls_stream **out);
 /* Says goodbye to the peer, as far as the socket takes it. NULL is fine. */
 void sy_tls_stream_destroy(struct sy_tls_stream *stream);
 

@@ -48,7 +48,8 @@ static int path_of(int fd, char out[SY_PATH_BYTES])
     return SY_OK;
 }
 
-static int open_below(const char *folder, const char *path, int *out)
+/* rest: of `path`, below the folder. */
+static int open_below(const char *folder, const char *rest, const char *path, int *out)
 {
     struct open_how how = {.flags = O_PATH | O_CLOEXEC,
                            .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
@@ -56,7 +57,7 @@ static int open_below(const char *folder, const char *path, int *out)
 
     if (root < 0)
         return sy_error_set(SY_EIO, "the models' folder: %s", strerror(errno));
-    *out = (int)syscall(SYS_openat2, root, path, &how, sizeof how);
+    *out = (int)syscall(SYS_openat2, root, rest, &how, sizeof how);
     error = errno;
     close(root);
     if (*out >= 0)
@@ -81,7 +82,7 @@ int sy_path_below(const char *folder, const char *path, char out[SY_PATH_BYTES])
         rest = relative(real, path);
     if (!rest)
         return denied(path);
-    SY_TRY(open_below(folder, *rest ? rest : ".", &fd));
+    SY_TRY(open_below(folder, *rest ? rest : ".", path, &fd));
     status = path_of(fd, out);
     close(fd);
     return status;

@@ -209,7 +209,7 @@ int sy_grpc_connection_create(struct sy_grpc_server *server, int fd)
     connection->fd = fd;
     connection->opened_ns = connection->active_ns = connection->written_ns = sy_clock_now();
     if (server->front->tls)
-        SY_TRY_GOTO(sy_tls_stream_create(server->front->tls, fd, NULL, &connection->tls), fail);
+        SY_TRY_GOTO(sy_tls_stream_create(server->front->tls, fd, "h2", &connection->tls), fail);
     SY_TRY_GOTO(sy_grpc_session_create(connection), fail);
     SY_TRY_GOTO(start_events(connection), fail);
     link_connection(connection);

@@ -76,7 +76,7 @@ int sy_http_connection_create(struct sy_http_server *server, int fd)
     http_parser_init(&connection->parser, HTTP_REQUEST);
     connection->parser.data = connection;
     if ((server->front->tls &&
-         sy_tls_stream_create(server->front->tls, fd, NULL, &connection->tls) < 0) ||
+         sy_tls_stream_create(server->front->tls, fd, "http/1.1", &connection->tls) < 0) ||
         make_events(connection) < 0) {
         sy_tls_stream_destroy(connection->tls);
         connection_free(connection);
