@@ -119,23 +119,37 @@ void swap_victim_preempt(struct swap_victim *v)
     }
 }
 
-void swap_victim_wait(struct swap_victim *v, sy_ns *preempt_wait_ns)
+static int check_alive(struct swap_victim *v)
+{
+    int how = 0;
+    if (waitpid(v->pid, &how, WNOHANG) != v->pid)
+        return SY_OK;
+    v->pid = 0;
+    return sy_error_set(SY_EIO, "the training process ended by itself (%s %d): see what it wrote",
+                        WIFSIGNALED(how) ? "signal" : "exit status",
+                        WIFSIGNALED(how) ? WTERMSIG(how) : WEXITSTATUS(how));
+}
+
+int swap_victim_wait(struct swap_victim *v, sy_ns *preempt_wait_ns)
 {
     *preempt_wait_ns = 0;
     if (v->pid <= 0)
-        return;
+        return SY_OK;
     uint32_t epoch = atomic_load(&v->page->preempt_epoch);
-    for (uint32_t seen; (seen = atomic_load(&v->page->paused_epoch)) != epoch;)
+    for (uint32_t seen; (seen = atomic_load(&v->page->paused_epoch)) != epoch;) {
+        SY_TRY(check_alive(v));
         sy_futex_wait(&v->page->paused_epoch, seen, 100 * SY_NS_PER_MS);
+    }
     sy_ns paused = atomic_load(&v->page->paused_ns);
     *preempt_wait_ns = paused > v->asked_ns ? paused - v->asked_ns : 0;
+    return SY_OK;
 }
 
-void swap_victim_hold(struct swap_victim *v)
+int swap_victim_hold(struct swap_victim *v)
 {
     sy_ns ignored;
     swap_victim_preempt(v);
-    swap_victim_wait(v, &ignored);
+    return swap_victim_wait(v, &ignored);
 }
 
 void swap_victim_train(struct swap_victim *v, sy_ns for_ns)

@@ -28,9 +28,9 @@ int swap_victim_create(struct swap_victim *v, const char *program, const char *m
 void swap_victim_destroy(struct swap_victim *v);
 int swap_victim_spawn(struct swap_victim *v); /* after a kill */
 void swap_victim_kill(struct swap_victim *v);
-void swap_victim_preempt(struct swap_victim *v); /* returns at once */
-void swap_victim_wait(struct swap_victim *v, sy_ns *preempt_wait_ns);
-void swap_victim_hold(struct swap_victim *v);                /* preempt and wait */
+void swap_victim_preempt(struct swap_victim *v);                     /* returns at once */
+int swap_victim_wait(struct swap_victim *v, sy_ns *preempt_wait_ns); /* EIO: it ended by itself */
+int swap_victim_hold(struct swap_victim *v);                         /* preempt and wait */
 void swap_victim_train(struct swap_victim *v, sy_ns for_ns); /* resume, and let it run that long */
 
 struct swap_child_times {

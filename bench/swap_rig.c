@@ -240,14 +240,14 @@ int swap_rig_swap_in(struct swap_rig *r, enum swap_mode mode, const struct swap_
     if (mode != SWAP_READY)
         swap_victim_preempt(&r->victim);
     if (mode == SWAP_ONE_PROCESS) {
-        swap_victim_wait(&r->victim, &out->preempt_wait_ns);
+        SY_TRY(swap_victim_wait(&r->victim, &out->preempt_wait_ns));
         SY_TRY(swap_rig_create_program(r));
     }
     if (from_storage)
         SY_TRY(start_reading(&read));
     int status = add_groups(r, cut, mode, transfer, &out->bytes);
-    if (mode != SWAP_READY && mode != SWAP_ONE_PROCESS)
-        swap_victim_wait(&r->victim, &out->preempt_wait_ns);
+    if (status == SY_OK && mode != SWAP_READY && mode != SWAP_ONE_PROCESS)
+        status = swap_victim_wait(&r->victim, &out->preempt_wait_ns);
     if (status == SY_OK)
         status = compute(r, cut, pool, transfer, &read, &times);
     if (from_storage) {
@@ -290,8 +290,8 @@ int swap_rig_run(struct swap_rig *r, enum swap_mode mode, struct swap_result *ou
         r->engine->program_destroy(r->program);
         r->program = NULL;
     }
-    if (mode == SWAP_READY)
-        swap_victim_hold(&r->victim);
+    if (status == SY_OK && mode == SWAP_READY)
+        status = swap_victim_hold(&r->victim);
     else
         swap_victim_train(&r->victim, VICTIM_WARM_NS);
     if (status == SY_OK && mode == SWAP_RESTART)
@@ -312,7 +312,8 @@ int swap_rig_read(struct swap_rig *r, sy_ns *took)
     if (!cut)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for the groups");
     int status = make_cut(r, SWAP_WHOLE, cut);
-    swap_victim_hold(&r->victim);
+    if (status == SY_OK)
+        status = swap_victim_hold(&r->victim);
     forget_file(r);
     struct reading read = {.rig = r, .cut = cut, .pool = r->pool};
     sy_ns start = sy_clock_now();

@@ -256,7 +256,7 @@ static int set_up(struct swap_rig *r, const char *package, const char *device, d
     SY_TRY(open_all(r, package, device));
     SY_TRY(swap_victim_create(&r->victim, r->program_path, job_model,
                               r->engine->attach ? device : NULL, r->cores, r->n_cores));
-    swap_victim_hold(&r->victim);
+    SY_TRY(swap_victim_hold(&r->victim));
     SY_TRY(fill_pool(r));
     SY_TRY(measure_ready(r));
     if (ratio > 0 && sy_device_get_properties(r->device)->emulated)

@@ -136,7 +136,8 @@ static int swap_managed(struct swap_rig *r, struct swap_result *out)
         .outputs = r->outputs};
     sy_ns start = sy_clock_now();
     swap_victim_preempt(&r->victim);
-    swap_victim_wait(&r->victim, &out->preempt_wait_ns);
+    if (status == SY_OK)
+        status = swap_victim_wait(&r->victim, &out->preempt_wait_ns);
     out->first_layer_ns = sy_clock_now() - start;
     if (status == SY_OK)
         status = r->engine->program_run(r->program, &binding, 0, n);

@@ -8,9 +8,11 @@
 #include "runtime/base/status.h"
 #include "runtime/base/text_copy.h"
 
-#define MAX_LAYERS       100000u
-#define MAX_ELEMENTS     (16u * MAX_LAYERS)
-#define MAX_LAYOUT_BYTES 65536u
+#define MAX_LAYERS        100000u
+#define MAX_ELEMENTS      (16u * MAX_LAYERS)
+#define MAX_LAYOUT_BYTES  65536u
+#define MAX_NAME_BYTES    4096u
+#define MAX_CHOICES_BYTES (16u << 20) /* an engine's, a line each: of many sizes they are long */
 
 /* meta = [name, packed_for, graph (bin), layers, hashes, profile]
  * layer = [node, offset, bytes, [param...]]   param = [input, offset, bytes, layout (bin)]
@@ -150,10 +152,10 @@ static int take_array(const msgpack_object *o, uint32_t min, uint32_t max, const
     return SY_OK;
 }
 
-static int take_str(const msgpack_object *o, char **out)
+static int take_str(const msgpack_object *o, uint32_t limit_bytes, char **out)
 {
-    if (o->type != MSGPACK_OBJECT_STR || o->via.str.size > 4096)
-        return bad("a name is missing or too long");
+    if (o->type != MSGPACK_OBJECT_STR || o->via.str.size > limit_bytes)
+        return bad("a text is missing or too long");
     *out = sy_text_copy(o->via.str.ptr, o->via.str.size);
     return *out ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for a name");
 }
@@ -281,7 +283,7 @@ static int take_profile(const msgpack_object *o, struct sy_package *package)
             SY_TRY(take_u64(&times->via.array.ptr[i], UINT64_MAX / n_layers, &ns[i]));
     }
     if (o->via.array.size > 4)
-        SY_TRY(take_str(&f[4], &package->profile.choices));
+        SY_TRY(take_str(&f[4], MAX_CHOICES_BYTES, &package->profile.choices));
     return o->via.array.size > 5 ? take_solo(&f[5], package) : SY_OK;
 }
 
@@ -289,8 +291,8 @@ static int take_meta(const msgpack_object *o, struct sy_package *package)
 {
     SY_TRY(take_array(o, 6, 6, "it is not the array that it should be"));
     const msgpack_object *f = o->via.array.ptr;
-    SY_TRY(take_str(&f[0], &package->name));
-    SY_TRY(take_str(&f[1], &package->packed_for));
+    SY_TRY(take_str(&f[0], MAX_NAME_BYTES, &package->name));
+    SY_TRY(take_str(&f[1], MAX_NAME_BYTES, &package->packed_for));
     if (f[2].type != MSGPACK_OBJECT_BIN)
         return bad("the graph is missing");
     if (f[2].via.bin.size == 0)

@@ -59,7 +59,8 @@ struct sy_device_properties {
     int numa_node;           /* of the host's memory that is nearest; -1: not known, or no matter */
     bool host_reads;         /* computing reads host memory where it lies, at the link's rate */
     char uuid[48];           /* of the hardware, "GPU-..."; "" where there is none */
-    bool own_addresses; /* a pool's address may differ from process to process (cuda's fallback) */
+    bool
+        own_addresses; /* a pool's address differs from process to process (cuda, where its driver says so) */
 };
 
 enum sy_stream_kind { SY_STREAM_COMPUTE, SY_STREAM_COPY_H2D, SY_STREAM_COPY_D2H };

@@ -9,7 +9,7 @@
 #include "tests/rigs/engine_rig.h"
 #include "workers/engine/engines.h"
 
-#define ARENA_BYTES (1ull << 30)
+#define ARENA_BYTES (8ull << 30)
 
 static struct sy_device *device;
 static struct sy_stream *compute;

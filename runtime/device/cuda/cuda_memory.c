@@ -31,7 +31,7 @@ static int ready_place(void)
     return status;
 }
 
-/* `wish` 0: any. An address that is no slot of ours is the exporter's driver's choice, and taken as it is. */
+/* `wish` 0: any. An address that is no slot of ours is the exporter's driver's choice, and wished for as it is. */
 static int take_place(struct sy_cuda_pool *pool, uint64_t wish)
 {
     pthread_mutex_lock(&place_lock);
@@ -53,8 +53,14 @@ static void give_place(uint64_t slot)
     pthread_mutex_unlock(&place_lock);
 }
 
-/* C3, the maker's side: keeps the place from now on. If the driver would not have it there, the pool lies where the driver wants it; all
- * others follow the ticket. A driver that reserves nothing without a context is asked again when there is one. */
+static void tell_moved(const struct sy_cuda_device *device, uint64_t wish, uint64_t got)
+{
+    sy_log_info("device", "event=pool_moved device=cuda:%d wish=0x%llx address=0x%llx",
+                device->base.spec.ordinal, (unsigned long long)wish, (unsigned long long)got);
+}
+
+/* C3, the maker's side: keeps the place from now on. If the driver would not have it there, the pool lies where the driver wants it, and the
+ * ticket wishes that of all others. A driver that reserves nothing without a context is asked again when there is one. */
 static void reserve_for_all(struct sy_cuda_device *device, struct sy_cuda_pool *pool)
 {
     uint64_t got = 0, wish = pool->base.base.value;
@@ -66,11 +72,10 @@ static void reserve_for_all(struct sy_cuda_device *device, struct sy_cuda_pool *
     pool->reserved = true;
     pool->base.base.value = got;
     if (got != wish)
-        sy_log_info("device", "event=pool_moved device=cuda:%d wish=0x%llx address=0x%llx",
-                    device->base.spec.ordinal, (unsigned long long)wish, (unsigned long long)got);
+        tell_moved(device, wish, got);
 }
 
-/* D1: there or nowhere. */
+/* Where the driver will not have it at the wish, the pool has an address of this process's own (C3). */
 static int reserve(struct sy_cuda_device *device, struct sy_cuda_pool *pool)
 {
     uint64_t got = 0, wish = pool->base.base.value, bytes = pool->base.bytes;
@@ -79,16 +84,13 @@ static int reserve(struct sy_cuda_device *device, struct sy_cuda_pool *pool)
     SY_TRY(sy_cuda_device_check(&device->base, device->api->address_reserve(bytes, 0, wish, &got),
                                 "cannot reserve %llu bytes of addresses at 0x%llx",
                                 (unsigned long long)bytes, (unsigned long long)wish));
-    pool->reserved = got == wish;
-    if (pool->reserved)
-        return SY_OK;
-    device->api->address_free(got, bytes);
-    return sy_error_set(SY_EUNSUPPORTED,
-                        "cuda:%d: something lies at 0x%llx already (the driver offers 0x%llx "
-                        "instead): set SY_CUDA_POOL_BASE to another multiple of 1 GiB for all "
-                        "processes",
-                        device->base.spec.ordinal, (unsigned long long)wish,
-                        (unsigned long long)got);
+    pool->reserved = true;
+    pool->base.base.value = got;
+    if (got != wish) {
+        device->base.properties.own_addresses = true;
+        tell_moved(device, wish, got);
+    }
+    return SY_OK;
 }
 
 /* ---- mapping ----------------------------------------------------------------------------------------- */

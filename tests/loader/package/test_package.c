@@ -71,6 +71,24 @@ static void test_same_model_same_bytes(void **state)
     free(b);
 }
 
+/* An engine's choices of algorithms for a model of many sizes are longer than any name. */
+static void test_long_choices_come_back(void **state)
+{
+    (void)state;
+    struct sy_package *p;
+    const size_t length = 300000;
+    char *choices = malloc(length + 1);
+    assert_non_null(choices);
+    memset(choices, 'c', length);
+    choices[length] = '\0';
+    struct sy_profile profile = {.choices = choices};
+    assert_int_equal(sy_package_set_profile(pr_path, &profile), SY_OK);
+    assert_int_equal(pr_open_and_verify(pr_path, &p), SY_OK);
+    assert_string_equal(p->profile.choices, choices);
+    sy_package_close(p);
+    free(choices);
+}
+
 static int other_describe(char *buffer, size_t bytes)
 {
     snprintf(buffer, bytes, "copies for others");
@@ -238,6 +256,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_reads_what_was_written, pr_fresh),
         cmocka_unit_test_setup(test_same_model_same_bytes, pr_fresh),
+        cmocka_unit_test_setup(test_long_choices_come_back, pr_fresh),
         cmocka_unit_test_setup(test_packed_for_another_engine, pr_fresh),
         cmocka_unit_test_setup(test_every_byte_counts, pr_fresh),
         cmocka_unit_test_setup(test_every_cut_is_named, pr_fresh),

@@ -188,7 +188,8 @@ static void workers_that_die_in_the_gradient_phase_lose_nothing(void **state)
 static void workers_that_die_in_the_update_phase_lose_nothing(void **state)
 {
     (void)state;
-    dies_in_phase("update", "update_step:101:KILL");
+    dies_in_phase("update",
+                  "update_step:25:KILL"); /* a device may have one such step an iteration */
 }
 
 static void a_killed_runtime_resumes_its_jobs(void **state)
