@@ -10,7 +10,8 @@ import os
 import sys
 
 HOLDS = {"<=": lambda value, bar: value <= bar, ">=": lambda value, bar: value >= bar, "==": lambda value, bar: value == bar}
-PARTS = [("serve.json", "Serving: results", "make bench-serve"), ("zoo.json", "The zoo: results", "make bench-zoo")]
+PARTS = [("serve.json", "Serving: results", "make bench-serve"), ("zoo.json", "The zoo: results", "make bench-zoo"),
+         ("remote.json", "Other machines: results", "make bench-remote")]
 
 
 def cell(text):
