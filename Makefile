@@ -85,7 +85,7 @@ KERNEL_CFLAGS := -O3 -fopenmp -fno-math-errno -fno-trapping-math
 HASH     := $(shell echo '$(CC) $(CFLAGS_) $(CPPFLAGS) $(KERNEL_CFLAGS)' | cksum | cut -d' ' -f1)
 OBJ      := build/obj/$(HASH)
 
-LIBS     := $(DNNL_LDFLAGS) -levent -levent_pthreads -lhttp_parser -lnghttp2 -lmsgpackc -ljemalloc -ldnnl -luring -lprotobuf-c -ljansson -lxxhash -lnuma -lz -ljpeg -lpng -lpcre2-8 -lseccomp \
+LIBS     := $(DNNL_LDFLAGS) -levent -levent_pthreads -lhttp_parser -lnghttp2 -lmsgpackc -ljemalloc -ldnnl -luring -lprotobuf-c -ljansson -lxxhash -lnuma -lz -ljpeg -lpng -lpcre2-8 -lseccomp -lssl -lcrypto \
             -fopenmp -lm -ldl -Wl,--wrap=GOMP_parallel
 
 ifeq ($(V),0)
@@ -102,7 +102,7 @@ CLI_SRC   := $(sort $(wildcard runtime/cli/*.c runtime/cli/*/*.c))
 include runtime/front/front.mk
 GEN_HDR   := $(GEN)/onnx.pb-c.h $(patsubst %.c,%.h,$(filter %.pb-c.c,$(GRPC_GEN)))
 LIB_OBJ   := $(LIB_SRC:%.c=$(OBJ)/%.o) $(patsubst $(GEN)/%.c,$(OBJ)/gen/%.o,$(GEN)/onnx.pb-c.c $(GRPC_GEN))
-CLIENT_OBJ := $(patsubst %.c,$(OBJ)/%.o,$(sort $(wildcard runtime/client/*.c runtime/base/*.c)))
+CLIENT_OBJ := $(patsubst %.c,$(OBJ)/%.o,$(sort $(wildcard runtime/client/*.c runtime/base/*.c runtime/net/*.c)))
 CLI_OBJ   := $(CLI_SRC:%.c=$(OBJ)/%.o) $(OBJ)/runtime/cli/config/conf_toml.o
 
 # ---- goals ------------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ $(B)/libswitchyard.a: $(LIB_OBJ)
 $(B)/libswitchyard.so: $(CLIENT_OBJ) runtime/client/switchyard.map Makefile
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(LDSAN) -shared -Wl,-soname,libswitchyard.so.0 -Wl,--version-script,runtime/client/switchyard.map $(if $(LDSAN),,-Wl$(comma)--no-undefined) -o $@ $(CLIENT_OBJ) -lmsgpackc -ljansson -lm -pthread
+	$(Q)$(CC) $(LDSAN) -shared -Wl,-soname,libswitchyard.so.0 -Wl,--version-script,runtime/client/switchyard.map $(if $(LDSAN),,-Wl$(comma)--no-undefined) -o $@ $(CLIENT_OBJ) -lmsgpackc -ljansson -lssl -lcrypto -lm -pthread
 	@ln -sf libswitchyard.so $@.0
 
 $(B)/switchyard: $(CLI_OBJ) $(B)/libswitchyard.a

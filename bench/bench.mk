@@ -1,5 +1,5 @@
 # Benches and the goals that run them. Each says in its JSON what it was measured beside.
-.PHONY: benches bench bench-engine bench-train bench-sched bench-serve bench-zoo bench-decoder bench-corun gpu-bench bench-fleet
+.PHONY: benches bench bench-engine bench-train bench-sched bench-serve bench-zoo bench-decoder bench-corun gpu-bench bench-fleet bench-remote
 
 # bench/NAME.c has a main; bench/NAME_*.c belongs to NAME.
 BENCH_SRC := $(sort $(filter-out bench/%_rig.c bench/%_child.c,$(wildcard bench/*.c)))
@@ -36,6 +36,12 @@ build/venv-bench/made: bench/requirements.txt
 	$(Q)[ -x build/venv-bench/bin/pip ] || python3 -m venv build/venv-bench
 	$(Q)build/venv-bench/bin/pip install --quiet --disable-pip-version-check --upgrade -r $<
 	@touch $@
+
+# TCP and TLS beside the Unix socket and iperf3, over loopback: build/bench/remote.json.
+bench-remote: deps ## Measure: a server of another machine, over loopback, beside iperf3
+	@sh tests/install_deps.sh iperf3 iproute2 openssl
+	@$(MAKE) --no-print-directory venv binaries
+	$(Q)build/venv/bin/python bench/remote/remote.py $(B) $(BENCH_REMOTE_ARGS)
 
 # Ours and PyTorch's steps, interleaved: build/bench/train.json. BENCH_TRAIN_ARGS='--only cnn --rounds 3'.
 BENCH_TRAIN_MODELS := resnet50 bert_classifier bert_sequence fashion_mlp mnist_cnn text_bilstm

@@ -12,7 +12,7 @@ import sys
 HOLDS = {"<=": lambda value, bar: value <= bar, ">=": lambda value, bar: value >= bar, "==": lambda value, bar: value == bar}
 PARTS = [("serve.json", "Serving: results", "make bench-serve"), ("zoo.json", "The zoo: results", "make bench-zoo"),
          ("corun.json", "Computing at the same time: results", "make bench-corun"), ("fleet.json", "Fleets: results", "make bench-fleet"),
-         ("torch.json", "PyTorch jobs: results", "make bench-torch")]
+         ("torch.json", "PyTorch jobs: results", "make bench-torch"), ("remote.json", "Other machines: results", "make bench-remote")]
 
 
 def cell(text):

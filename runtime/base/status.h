@@ -25,7 +25,8 @@
     X(EIO, -13, "input/output error")            \
     X(ECANCELED, -14, "canceled")                \
     X(ETOOBIG, -15, "too large")                 \
-    X(EBUG, -16, "internal error")
+    X(EBUG, -16, "internal error")               \
+    X(EDENIED, -17, "not allowed")
 
 enum sy_status {
 #define X(name, value, text) SY_##name = value,

@@ -87,12 +87,39 @@ const char *sy_cli_nearest(const char *word, const char *const *names)
     return best;
 }
 
+/* Of each command that has --server or --socket to connect to. */
+static const struct sy_cli_option security_options[] = {
+    {"token-file", "FILE",
+     "a file with this client's token, for a server's TCP; default $SWITCHYARD_TOKEN_FILE"},
+    {"tls-ca", "FILE",
+     "TLS: certificates that the server's must go back to, or 'system'; default "
+     "$SWITCHYARD_TLS_CA; "
+     "none: plain TCP"},
+    {"tls-name", "NAME", "what the server's certificate must be for; default: the address's host"},
+    {NULL, NULL, NULL}};
+static sy_client_security security;
+
+static bool talks_to_server(const struct sy_cli_parser *parser)
+{
+    for (const struct sy_cli_option *option = parser->options; option->name; option++)
+        if (strcmp(option->name, "socket") == 0)
+            return strcmp(parser->argv[0], "serve") != 0;
+    return false;
+}
+
+static void print_option(const struct sy_cli_option *option)
+{
+    printf("  --%s%s%s\n        %s\n", option->name, option->argument ? " " : "",
+           option->argument ? option->argument : "", option->help);
+}
+
 static void print_help(const struct sy_cli_parser *parser)
 {
     printf("usage: switchyard %s\n\n", parser->usage);
     for (const struct sy_cli_option *option = parser->options; option->name; option++)
-        printf("  --%s%s%s\n        %s\n", option->name, option->argument ? " " : "",
-               option->argument ? option->argument : "", option->help);
+        print_option(option);
+    for (int i = 0; talks_to_server(parser) && security_options[i].name; i++)
+        print_option(&security_options[i]);
     printf("  --help\n        this text\n");
 }
 
@@ -112,11 +139,9 @@ static int unknown_option(const struct sy_cli_parser *parser, const char *word)
     return SY_CLI_BAD;
 }
 
-static int option_value(struct sy_cli_parser *parser, int index, const char *equals,
-                        const char **value)
+static int option_value(struct sy_cli_parser *parser, const struct sy_cli_option *option, int index,
+                        const char *equals, const char **value)
 {
-    const struct sy_cli_option *option = &parser->options[index];
-
     *value = NULL;
     if (!option->argument) {
         if (equals)
@@ -129,6 +154,13 @@ static int option_value(struct sy_cli_parser *parser, int index, const char *equ
         return SY_CLI_BAD;
     }
     return index;
+}
+
+/* --server ADDRESS is --socket ADDRESS, of who talks to one. */
+static bool is_option(const struct sy_cli_parser *parser, const char *option, const char *name)
+{
+    return strcmp(option, name) == 0 || (strcmp(name, "server") == 0 &&
+                                         strcmp(option, "socket") == 0 && talks_to_server(parser));
 }
 
 int sy_cli_next(struct sy_cli_parser *parser, const char **value)
@@ -154,8 +186,16 @@ int sy_cli_next(struct sy_cli_parser *parser, const char **value)
     equals = strchr(word, '=');
     snprintf(name, sizeof(name), "%.*s", equals ? (int)(equals - word) : 31, word);
     for (int i = 0; parser->options[i].name; i++)
-        if (strcmp(parser->options[i].name, name) == 0)
-            return option_value(parser, i, equals, value);
+        if (is_option(parser, parser->options[i].name, name))
+            return option_value(parser, &parser->options[i], i, equals, value);
+    for (int i = 0; talks_to_server(parser) && security_options[i].name; i++)
+        if (strcmp(security_options[i].name, name) == 0) {
+            const char **to[] = {&security.token_file, &security.tls_ca, &security.tls_name};
+
+            if (option_value(parser, &security_options[i], i, equals, to[i]) < 0)
+                return SY_CLI_BAD;
+            return sy_cli_next(parser, value);
+        }
     return unknown_option(parser, name);
 }
 
@@ -228,11 +268,22 @@ const char *sy_cli_default_socket(void)
     return path;
 }
 
+const sy_client_security *sy_cli_security(void)
+{
+    return &security;
+}
+
 int sy_cli_connect(const char *address, unsigned timeout_ms, sy_client **out)
 {
-    if (sy_client_connect(address ? address : sy_cli_default_socket(), timeout_ms, out) == SY_OK)
+    if (!address)
+        address = sy_cli_default_socket();
+    if (sy_client_connect_secure(address, timeout_ms, &security, out) == SY_OK)
         return 0;
-    sy_cli_fail("%s; 'switchyard serve' starts one, --socket says where", sy_client_error(*out));
+    if (strncmp(address, "tcp:", 4) == 0)
+        sy_cli_fail("%s: %s", address, sy_client_error(*out));
+    else
+        sy_cli_fail("%s; 'switchyard serve' starts one, --socket says where",
+                    sy_client_error(*out));
     sy_client_close(*out);
     *out = NULL;
     return 1;

@@ -12,6 +12,7 @@
 #include "runtime/client/switchyard.h"
 
 int sy_cmd_serve(int argc, char **argv);
+int sy_cmd_attach(int argc, char **argv);
 int sy_cmd_import(int argc, char **argv);
 int sy_cmd_fetch(int argc, char **argv);
 int sy_cmd_plan(int argc, char **argv);
@@ -64,6 +65,8 @@ int sy_cli_real(const char *text, double *out); /* at least 0 */
 /* NAME=SIZE, one more of *n; the name is cut out of the argument, which lives as long as the program. */
 int sy_cli_dim(const char *text, struct sy_onnx_dim dims[SY_CLI_MAX_DIMS], int *n);
 const char *sy_cli_default_socket(void);
+/* What --token-file, --tls-ca and --tls-name said, of all commands that connect. */
+const sy_client_security *sy_cli_security(void);
 /* Connects, or says why not and returns 1. */
 int sy_cli_connect(const char *address, unsigned timeout_ms, sy_client **out);
 

@@ -18,6 +18,7 @@ static const struct {
     {"fetch", sy_cmd_fetch, "a package from a registry, by HTTP, resumed and verified"},
     {"plan", sy_cmd_plan, "show how a model is cut into groups, and the pipeline"},
     {"infer", sy_cmd_infer, "send a request to a server"},
+    {"attach", sy_cmd_attach, "use a server of another machine as if it were here"},
     {"generate", sy_cmd_generate, "tokens from a decoder, as they come"},
     {"train", sy_cmd_train, "start or stop a training job at a server"},
     {"run", sy_cmd_run, "run a PyTorch script as a job of a server"},

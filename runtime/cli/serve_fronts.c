@@ -15,6 +15,7 @@
 #include "runtime/front/request/session_table.h"
 #include "runtime/front/request/trace_settings.h"
 #include "runtime/front/shared_regions.h"
+#include "runtime/net/tls.h"
 
 #define DEFAULT_HTTP    "127.0.0.1:8000"
 #define DEFAULT_GRPC    "127.0.0.1:8001"
@@ -117,7 +118,15 @@ int sy_serve_fronts_option(struct sy_serve_fronts *fronts, const char *name, con
     if (strcmp(name, "metrics") == 0)
         return set_address(&fronts->metrics.address, value);
     if (strcmp(name, "page-token") == 0)
-        return set_text(&fronts->page_token, value);
+        return set_text(&fronts->access.page_token, value);
+    if (strcmp(name, "token-file") == 0)
+        return set_text(&fronts->access.token_file, value);
+    if (strcmp(name, "anonymous") == 0)
+        return set_text(&fronts->access.anonymous, value);
+    if (strcmp(name, "tls-cert") == 0)
+        return set_text(&fronts->tls_cert, value);
+    if (strcmp(name, "tls-key") == 0)
+        return set_text(&fronts->tls_key, value);
     if (strcmp(name, "otlp") == 0)
         return set_text(&fronts->otlp.url, value);
     if (strcmp(name, "otlp-sample") == 0)
@@ -174,7 +183,8 @@ static int start_http(struct sy_serve_fronts *fronts)
     SY_TRY(listen_http(fronts, "http", &fronts->http, &fronts->http_server));
     SY_TRY(sy_http_protocol_add(fronts->http_server, &fronts->front));
     SY_TRY(sy_http_settings_add(fronts->http_server, &fronts->front));
-    return sy_page_create(&fronts->front, fronts->http_server, fronts->page_token, &fronts->page);
+    return sy_page_create(&fronts->front, fronts->http_server,
+                          fronts->access.page_token || fronts->access.token_file, &fronts->page);
 }
 
 static int start_grpc(struct sy_serve_fronts *fronts)
@@ -202,6 +212,21 @@ static int start_tracing(struct sy_serve_fronts *fronts)
     if (fronts->otlp.url && sy_otlp_create(front->base, &fronts->otlp, &front->otlp) < 0)
         return sy_error_prefix(SY_EARG, "--otlp");
     return SY_OK;
+}
+
+int sy_serve_fronts_guard(struct sy_serve_fronts *fronts, const char *rpc_tcp)
+{
+    struct sy_front *front = &fronts->front;
+
+    if (!fronts->tls_cert != !fronts->tls_key)
+        return sy_error_set(SY_EARG, "--tls-cert and --tls-key: give both, or none");
+    SY_TRY(sy_access_create(&fronts->access, &front->access));
+    if (fronts->tls_cert)
+        SY_TRY(sy_tls_server_create(fronts->tls_cert, fronts->tls_key, &front->tls));
+    SY_TRY(sy_access_check_listen(front->access, "tcp", rpc_tcp));
+    SY_TRY(sy_access_check_listen(front->access, "http", fronts->http.address));
+    SY_TRY(sy_access_check_listen(front->access, "grpc", fronts->grpc.address));
+    return sy_access_check_listen(front->access, "metrics", fronts->metrics.address);
 }
 
 int sy_serve_fronts_start(struct sy_serve_fronts *fronts)
@@ -246,4 +271,6 @@ void sy_serve_fronts_finish(struct sy_serve_fronts *fronts)
     sy_sessions_destroy(fronts->front.sessions);
     sy_trace_settings_destroy(fronts->front.trace_settings);
     sy_front_stats_destroy(fronts->front.stats);
+    sy_access_destroy(fronts->front.access);
+    sy_tls_destroy(fronts->front.tls);
 }

@@ -2,6 +2,7 @@
 #ifndef SY_CLI_SERVE_FRONTS_H
 #define SY_CLI_SERVE_FRONTS_H
 
+#include "runtime/front/access/access.h"
 #include "runtime/front/grpc/grpc_server.h"
 #include "runtime/front/http/http_server.h"
 #include "runtime/front/request/session_table.h"
@@ -11,8 +12,9 @@ struct sy_serve_fronts {
     struct sy_front front;
     struct sy_http_config http, metrics; /* address NULL: off */
     struct sy_grpc_config grpc;          /* likewise */
-    const char *page_token;
-    struct sy_otlp_config otlp; /* url NULL: off */
+    struct sy_access_config access;
+    const char *tls_cert, *tls_key; /* NULL: plain */
+    struct sy_otlp_config otlp;     /* url NULL: off */
     double otlp_sample;
     struct sy_session_limits sessions;
     uint64_t least_bytes_per_s; /* of a body or an answer; 0: SY_LEAST_BYTES_PER_S */
@@ -31,6 +33,15 @@ struct sy_serve_fronts {
         {"metrics", "HOST:PORT", "metrics alone; default 127.0.0.1:8002; off: none"},              \
         {"page-token", "TOKEN",                                                                    \
          "what the live page's buttons need; default none: this machine's own pages only"},        \
+        {"token-file", "FILE",                                                                     \
+         "who may do what over TCP, HTTP, gRPC: lines NAME TOKEN RIGHTS [tenant=T], RIGHTS of "    \
+         "infer,models,jobs,admin; read again when it changes"},                                   \
+        {"anonymous", "RIGHTS",                                                                    \
+         "of TCP callers without a token: read,infer,models,jobs,admin or none; default none "     \
+         "with "                                                                                   \
+         "--token-file; without, all but paths outside --models, and on loopback only"},           \
+        {"tls-cert", "FILE", "certificate chain, PEM: TCP, HTTP and gRPC speak TLS 1.2 and 1.3"},  \
+        {"tls-key", "FILE", "its key, PEM"},                                                       \
         {"otlp", "URL", "send each request's spans to this collector: http://HOST:4318"},          \
         {"otlp-sample", "RATIO", "of requests without a traceparent, 0 to 1; default 1"},          \
         {"string-bytes", "SIZE",                                                                   \
@@ -72,7 +83,9 @@ bool sy_serve_fronts_is_limit(const char *name);
 /* Takes these limits over from `fresh`, which was never started: of what comes from now on. */
 void sy_serve_fronts_set_limits(struct sy_serve_fronts *fronts,
                                 const struct sy_serve_fronts *fresh);
-/* front.base, handlers, core (and repository) are set. Listens, and prints where. */
+/* Who may do what, and TLS; front.base, handlers, core (and repository) are set. First, for all that listens. rpc_tcp: the address of the native protocol. */
+int sy_serve_fronts_guard(struct sy_serve_fronts *fronts, const char *rpc_tcp);
+/* After sy_serve_fronts_guard. Listens, and prints where. */
 int sy_serve_fronts_start(struct sy_serve_fronts *fronts);
 /* Nothing new from clients that can go elsewhere. */
 void sy_serve_fronts_drain(struct sy_serve_fronts *fronts);

@@ -6,8 +6,6 @@
 #include <jansson.h>
 #include <msgpack.h>
 #include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,15 +22,17 @@
 #include "runtime/base/tcp_port.h"
 #include "runtime/client/client_internal.h"
 #include "runtime/client/json_msgpack.h"
+#include "runtime/net/tls.h"
 
 #define DEFAULT_TIMEOUT_MS  60000u
 #define MAX_ANSWER_BYTES    (2ull << 30)
 #define MAX_ANSWER_ELEMENTS (8ull << 20) /* a long trace */
 #define FIRST_CAPACITY      (64u * 1024u)
+#define TLS_ALERT           0x15 /* a record of TLS, and no response of msgpack-RPC */
 
 /* ---- the socket ---------------------------------------------------------------------------------------- */
 
-static int wait_for(sy_client *client, short events)
+int sy_client_wait(sy_client *client, short events)
 {
     for (;;) {
         struct pollfd poller = {.fd = client->fd, .events = events};
@@ -63,7 +63,7 @@ static int connect_bounded(sy_client *client, const struct sockaddr *address, so
         return SY_OK;
     if (errno != EINPROGRESS)
         return sy_error_set(SY_EPEER, "no server answers on %s: %s", text, strerror(errno));
-    SY_TRY(wait_for(client, POLLOUT));
+    SY_TRY(sy_client_wait(client, POLLOUT));
     getsockopt(client->fd, SOL_SOCKET, SO_ERROR, &error, &n);
     if (error)
         return sy_error_set(SY_EPEER, "no server answers on %s: %s", text, strerror(error));
@@ -81,30 +81,45 @@ static int connect_unix(sy_client *client, const char *path)
     return connect_bounded(client, (struct sockaddr *)&address, sizeof(address), path);
 }
 
-static int connect_tcp(sy_client *client, const char *text)
+static int connect_tcp(sy_client *client, const char *text, const sy_client_security *security)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *info = NULL;
     const char *colon = strrchr(text, ':');
     char host[256];
-    int failed, status, one = 1;
+    int failed, status;
 
     if (!colon || (size_t)(colon - text) >= sizeof(host))
         return sy_error_set(SY_EARG, "\"tcp:%s\" is no tcp:HOST:PORT", text);
     if (!sy_tcp_port_is_possible(colon + 1))
         return sy_error_set(SY_EARG, "%s: '%s' is no port; 0 to 65535", text, colon + 1);
-    snprintf(host, sizeof(host), "%.*s", (int)(colon - text), text);
-    failed = getaddrinfo(host, colon + 1, &hints, &info);
+    if (*text == '[' && colon > text + 2 && colon[-1] == ']') /* [::1]:port */
+        snprintf(host, sizeof(host), "%.*s", (int)(colon - text) - 2, text + 1);
+    else
+        snprintf(host, sizeof(host), "%.*s", (int)(colon - text), text);
+    failed = getaddrinfo(*host ? host : "127.0.0.1", colon + 1, &hints, &info);
     if (failed)
         return sy_error_set(SY_EARG, "cannot resolve %s: %s", text, gai_strerror(failed));
-    status = connect_bounded(client, info->ai_addr, info->ai_addrlen, text);
+    status = SY_EPEER;
+    for (const struct addrinfo *at = info; at && status == SY_EPEER; at = at->ai_next) {
+        if (client->fd >= 0)
+            close(client->fd);
+        status = connect_bounded(client, at->ai_addr, at->ai_addrlen, text);
+    }
     freeaddrinfo(info);
-    if (status == SY_OK)
-        setsockopt(client->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-    return status;
+    SY_TRY(status);
+    sy_net_set_tcp(client->fd);
+    return sy_client_start_tls(client, *host ? host : "127.0.0.1", security);
 }
 
 int sy_client_connect(const char *address, unsigned timeout_ms, sy_client **out)
 {
+    return sy_client_connect_secure(address, timeout_ms, NULL, out);
+}
+
+int sy_client_connect_secure(const char *address, unsigned timeout_ms,
+                             const sy_client_security *security, sy_client **out)
+{
+    bool is_tcp = strncmp(address, "tcp:", 4) == 0;
     sy_client *client = calloc(1, sizeof(*client));
     int status;
 
@@ -114,10 +129,13 @@ int sy_client_connect(const char *address, unsigned timeout_ms, sy_client **out)
     client->fd = client->received_fd = -1;
     client->timeout_ns = (timeout_ms ? timeout_ms : DEFAULT_TIMEOUT_MS) * SY_NS_PER_MS;
     client->deadline = sy_clock_now() + client->timeout_ns;
-    if (strncmp(address, "tcp:", 4) == 0)
-        status = connect_tcp(client, address + 4);
+    client->is_tcp = is_tcp;
+    if (is_tcp)
+        status = connect_tcp(client, address + 4, security);
     else
         status = connect_unix(client, strncmp(address, "unix:", 5) == 0 ? address + 5 : address);
+    if (status == SY_OK)
+        status = sy_client_show_token(client, is_tcp, security);
     if (status < 0)
         snprintf(client->error, sizeof(client->error), "%s", sy_error_text());
     return status;
@@ -127,6 +145,7 @@ void sy_client_close(sy_client *client)
 {
     if (!client)
         return;
+    sy_client_end_tls(client);
     if (client->fd >= 0)
         close(client->fd);
     sy_client_region_orphan_all(client);
@@ -142,11 +161,10 @@ const char *sy_client_error(const sy_client *client)
 static int send_parts(sy_client *client, struct iovec *parts, int n_parts)
 {
     while (n_parts > 0) {
-        struct msghdr header = {.msg_iov = parts, .msg_iovlen = (size_t)n_parts};
-        ssize_t n = sendmsg(client->fd, &header, MSG_NOSIGNAL);
+        ssize_t n = sy_net_write(client->fd, client->tls, parts, (size_t)n_parts);
 
         if (n < 0 && errno == EAGAIN) {
-            SY_TRY(wait_for(client, POLLOUT));
+            SY_TRY(sy_client_wait(client, POLLOUT));
             continue;
         }
         if (n < 0 && errno != EINTR)
@@ -189,6 +207,8 @@ static ssize_t receive_some(sy_client *client)
     struct cmsghdr *header;
     ssize_t n;
 
+    if (client->tls)
+        return sy_tls_read(client->tls, part.iov_base, part.iov_len);
     if (client->expects_fd) {
         message.msg_control = control.space;
         message.msg_controllen = sizeof control.space;
@@ -204,6 +224,12 @@ static ssize_t receive_some(sy_client *client)
     return n;
 }
 
+/* A server with TLS closes at the first plain bytes, and its alert may be lost with them. */
+static bool may_be_tls(const sy_client *client)
+{
+    return client->is_tcp && !client->tls && client->next_id == 0;
+}
+
 static int receive_answer(sy_client *client, uint64_t *out_bytes)
 {
     struct sy_msgpack_scan scan;
@@ -217,14 +243,22 @@ static int receive_answer(sy_client *client, uint64_t *out_bytes)
         SY_TRY(make_room(client));
         n = receive_some(client);
         if (n < 0 && errno == EAGAIN) {
-            SY_TRY(wait_for(client, POLLIN));
+            SY_TRY(sy_client_wait(client, POLLIN));
             continue;
         }
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
-            return sy_error_set(SY_EPEER, "the server closed the connection");
+            return sy_error_set(SY_EPEER, "the server closed the connection%s%s%s",
+                                *sy_tls_why(client->tls) ? ": " : "", sy_tls_why(client->tls),
+                                may_be_tls(client) ? "; if its port speaks TLS, give --tls-ca "
+                                                     "(tls_ca, SWITCHYARD_TLS_CA)"
+                                                   : "");
         client->used += (uint64_t)n;
+        if (!client->tls && client->used > 2 && client->buffer[0] == TLS_ALERT &&
+            client->buffer[1] == 3)
+            return sy_error_set(SY_EPEER, "the server speaks TLS on this port; give --tls-ca "
+                                          "(tls_ca, SWITCHYARD_TLS_CA)");
         complete = sy_msgpack_scan(&scan, client->buffer, client->used);
         SY_TRY(complete);
     }
@@ -321,6 +355,7 @@ int sy_client_ask(sy_client *client, struct iovec *parts, int n_parts, msgpack_u
         return sy_error_set(SY_EPEER, "not connected");
     status = exchange(client, parts, n_parts, unpacked, &response);
     if (status < 0) {
+        sy_client_end_tls(client);
         close(client->fd);
         client->fd = -1;
         return status;

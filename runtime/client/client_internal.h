@@ -9,8 +9,14 @@
 #include "runtime/base/clock.h"
 #include "runtime/client/switchyard.h"
 
+struct sy_tls;
+struct sy_tls_stream;
+
 struct sy_client {
     int fd;
+    struct sy_tls *tls_context; /* NULL: plain */
+    struct sy_tls_stream *tls;
+    bool is_tcp;
     sy_ns timeout_ns, deadline;
     uint64_t next_id;
     unsigned char *buffer; /* the answer being received */
@@ -42,6 +48,16 @@ int sy_client_ask(sy_client *client, struct iovec *parts, int n_parts, msgpack_u
                   const msgpack_object **result);
 /* The value of `key` in a map, or NULL. */
 const msgpack_object *sy_client_get(const msgpack_object *map, const char *key);
+
+/* Waits for `events` until the call's deadline. EDEADLINE, EIO. */
+int sy_client_wait(sy_client *client, short events);
+
+/* ---- client_secure.c ---- */
+/* On a TCP connection that stands: TLS, if `security` or the environment asks for it. host: of the address. */
+int sy_client_start_tls(sy_client *client, const char *host, const sy_client_security *security);
+/* Shows the token, if there is one. */
+int sy_client_show_token(sy_client *client, bool is_tcp, const sy_client_security *security);
+void sy_client_end_tls(sy_client *client);
 
 /* ---- client_region.c ---- */
 /* The region that `bytes` at `data` lie in, at an offset that tensors may have; NULL: none. */

@@ -44,12 +44,27 @@ typedef struct {
 /* address: "unix:/path", "/path", or "tcp:host:port". timeout_ms per call; 0: 60 s. */
 /* *out is set on failure too, so that sy_client_error can say why; close it then as well. */
 int sy_client_connect(const char *address, unsigned timeout_ms, sy_client **out);
+
+/* A server on another machine: "tcp:host:port" with a token of the server's --token-file, and TLS if its port has it. What is NULL or 0 here is taken from the
+ * environment: SWITCHYARD_TOKEN_FILE, SWITCHYARD_TLS_CA. Over a Unix socket a token is sent only where `token` or `token_file` is set. */
+typedef struct {
+    const char *token;      /* the secret itself; NULL: from token_file */
+    const char *token_file; /* a file that holds the secret: its first line */
+    const char *
+        tls_ca; /* TLS: certificates (PEM) that the server's must go back to; "system": those of this system; NULL: plain */
+    const char *tls_name; /* what the server's certificate must be for; NULL: the address's host */
+} sy_client_security;
+
+/* The same with these; NULL: as sy_client_connect, which looks at the environment too. SY_EDENIED: the token is none of the server's; SY_EPEER: no server, or its
+ * certificate is refused. */
+int sy_client_connect_secure(const char *address, unsigned timeout_ms,
+                             const sy_client_security *security, sy_client **out);
 void sy_client_close(sy_client *client);
 const char *sy_client_error(const sy_client *client);
 
 /* One batch. The result is the caller's until sy_client_result_free. */
 int sy_client_infer(sy_client *client, const char *model, const sy_client_tensor *inputs,
-                           int n_inputs, sy_client_result **out);
+                    int n_inputs, sy_client_result **out);
 /* Where an output is to be written: `bytes` at `data`, in a region of this client, aligned to SWITCHYARD_REGION_ALIGN. */
 typedef struct {
     const char *name;
@@ -76,9 +91,8 @@ typedef struct {
 #define SWITCHYARD_USUAL_CLASS 1
 
 /* The same with options; NULL: the usual class, no deadline. */
-int sy_client_infer_with(sy_client *client, const char *model,
-                                const sy_client_tensor *inputs, int n_inputs,
-                                const sy_client_options *options, sy_client_result **out);
+int sy_client_infer_with(sy_client *client, const char *model, const sy_client_tensor *inputs,
+                         int n_inputs, const sy_client_options *options, sy_client_result **out);
 void sy_client_result_free(sy_client_result *result);
 
 /* Memory that the client and the server share, so that large tensors are not copied. Only over a Unix socket.
@@ -128,8 +142,7 @@ void sy_client_model_free(sy_client_model *model); /* NULL is fine */
 
 /* Any other method (see runtime/front/rpc/README.md: status, models, model_load, model_unload, evict, train, train_stop, trace, ping, drain), parameters and
  * answer as JSON text. *out_json is malloc'd. */
-int sy_client_call(sy_client *client, const char *method, const char *params_json,
-                          char **out_json);
+int sy_client_call(sy_client *client, const char *method, const char *params_json, char **out_json);
 
 #ifdef __cplusplus
 }

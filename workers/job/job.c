@@ -155,7 +155,7 @@ static int check_name(const char *name)
 }
 
 /* A moved folder is the same job: paths count by their last part. */
-static void keep_last_part(json_t *object, const char *name, const char *unused)
+static void keep_last_part(json_t *object, const char *name, void *unused)
 {
     (void)unused;
     const char *path = json_string_value(json_object_get(object, name));
@@ -242,11 +242,11 @@ void sy_job_finish(struct sy_job *job)
 
 /* ---- the file ----------------------------------------------------------------------------------- */
 
-static void make_absolute(json_t *object, const char *name, const char *folder)
+static void make_absolute(json_t *object, const char *name, void *folder)
 {
     const char *path = json_string_value(json_object_get(object, name));
     if (path && *path && path[0] != '/')
-        json_object_set_new(object, name, json_sprintf("%s/%s", folder, path));
+        json_object_set_new(object, name, json_sprintf("%s/%s", (const char *)folder, path));
 }
 
 static int folder_of(const char *path, char *out)
@@ -260,13 +260,19 @@ static int folder_of(const char *path, char *out)
     return SY_OK;
 }
 
-static int normalize(json_t *root, const char *folder, char **text)
+void sy_job_each_path(json_t *root, void (*change)(json_t *object, const char *name, void *ctx),
+                      void *ctx)
 {
     for (size_t i = 0; i < SY_ARRAY_LEN(keys); i++)
         if (keys[i].kind == KIND_PATH)
-            make_absolute(*keys[i].section ? json_object_get(root, keys[i].section) : root,
-                          keys[i].name, folder);
-    sy_job_data_each_path(json_object_get(root, "data"), make_absolute, folder);
+            change(*keys[i].section ? json_object_get(root, keys[i].section) : root, keys[i].name,
+                   ctx);
+    sy_job_data_each_path(json_object_get(root, "data"), change, ctx);
+}
+
+static int normalize(json_t *root, char *folder, char **text)
+{
+    sy_job_each_path(root, make_absolute, folder);
     *text = json_dumps(root, JSON_COMPACT);
     return *text ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "job file: no room for its text");
 }

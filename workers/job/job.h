@@ -4,6 +4,7 @@
 #ifndef SY_WORKERS_JOB_JOB_H
 #define SY_WORKERS_JOB_JOB_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -36,5 +37,8 @@ int sy_job_load(const char *path, char **text);
 /* Fills in *job from JSON text; sy_job_finish frees what it points to (also fine on a zeroed job). */
 int sy_job_parse(const char *text, struct sy_job *job);
 void sy_job_finish(struct sy_job *job);
+/* Calls `change` for each key of a job's JSON that holds a path, also where it is missing: its object and its name. */
+void sy_job_each_path(json_t *root, void (*change)(json_t *object, const char *name, void *ctx),
+                      void *ctx);
 
 #endif

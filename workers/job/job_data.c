@@ -100,8 +100,8 @@ bool sy_job_data_has_test(const struct sy_data_spec *spec)
 }
 
 void sy_job_data_each_path(json_t *object,
-                           void (*change)(json_t *object, const char *name, const char *context),
-                           const char *context)
+                           void (*change)(json_t *object, const char *name, void *context),
+                           void *context)
 {
     for (size_t i = 0; i < SY_ARRAY_LEN(keys); i++)
         if (keys[i].kind == KIND_PATH)

@@ -65,8 +65,8 @@ void sy_job_data_free(struct sy_data_spec *spec);
 bool sy_job_data_has_test(const struct sy_data_spec *spec);
 /* For each path of the section: change(object, name, context). */
 void sy_job_data_each_path(json_t *object,
-                           void (*change)(json_t *object, const char *name, const char *context),
-                           const char *context);
+                           void (*change)(json_t *object, const char *name, void *context),
+                           void *context);
 /* Takes out what does not decide the weights: the test set. */
 void sy_job_data_drop_test(json_t *object);
 

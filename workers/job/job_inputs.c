@@ -206,8 +206,8 @@ void sy_job_inputs_free(struct sy_data_spec *spec)
 }
 
 void sy_job_inputs_each_path(json_t *object,
-                             void (*change)(json_t *object, const char *name, const char *context),
-                             const char *context)
+                             void (*change)(json_t *object, const char *name, void *context),
+                             void *context)
 {
     static const char *const keys[] = {"inputs", "test_inputs"};
     const char *kind = json_string_value(json_object_get(object, "kind")), *name;

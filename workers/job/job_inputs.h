@@ -14,7 +14,7 @@ int sy_job_inputs_take(const json_t *object, struct sy_data_spec *spec);
 void sy_job_inputs_free(struct sy_data_spec *spec);
 /* As sy_job_data_each_path, of the paths in these keys. */
 void sy_job_inputs_each_path(json_t *object,
-                             void (*change)(json_t *object, const char *name, const char *context),
-                             const char *context);
+                             void (*change)(json_t *object, const char *name, void *context),
+                             void *context);
 
 #endif

@@ -247,7 +247,7 @@ static sy_client *connect_again(struct replay *r, sy_client *old)
 {
     sy_client *client;
     sy_client_close(old);
-    if (sy_client_connect(r->address, TIMEOUT_MS, &client) == SY_OK)
+    if (sy_client_connect_secure(r->address, TIMEOUT_MS, sy_cli_security(), &client) == SY_OK)
         return client;
     pthread_mutex_lock(&r->lock);
     if (!r->failure[0])

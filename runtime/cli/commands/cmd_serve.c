@@ -84,7 +84,9 @@ static const struct sy_cli_option options[] = {
     {"socket", "PATH",
      "Unix socket, also as unix:PATH; default $XDG_RUNTIME_DIR/switchyard.sock or "
      "/tmp/switchyard-UID.sock"},
-    {"tcp", "HOST:PORT", "also listen on TCP; :PORT is 127.0.0.1"},
+    {"tcp", "HOST:PORT",
+     "also listen on TCP, for other machines (switchyard attach, --server tcp:HOST:PORT); :PORT is "
+     "127.0.0.1; beyond this machine only with --token-file"},
     {"state", "DIR", "remember training jobs, and the rules that are set, here"},
     {"warm-batches", "LIST", "batch sizes prepared when a model is loaded; default 1"},
     {"train", "JOB.json", "start this training job; may be given again"},
@@ -115,6 +117,10 @@ static const struct sy_cli_option options[] = {
      "these options from a TOML file, each by its name; the command line counts where both say "
      "something; read again on SIGHUP, which logs what changed and what needs a restart"},
     {"print-config", NULL, "print such a file with all options, each commented out, and end"},
+    {"socket-mode", "OCTAL", "of the Unix socket; default 600, with --socket-group 660"},
+    {"socket-group", "GROUP", "of the Unix socket: its members may connect"},
+    {"socket-rights", "RIGHTS",
+     "of other users than this one and root there; default infer,models,jobs"},
     SY_SERVE_FRONT_OPTIONS,
     {NULL, NULL, NULL}};
 
@@ -180,6 +186,17 @@ static int set_poll(const char *value, int *out)
 
     SY_TRY(sy_cli_integer(value, 0, MAX_POLL_US, &us));
     *out = (int)us;
+    return SY_OK;
+}
+
+static int set_mode(const char *value, unsigned *out)
+{
+    char *end;
+    unsigned long mode = strtoul(value, &end, 8);
+
+    *out = (unsigned)mode;
+    if (!*value || *end || mode == 0 || mode > 0777)
+        return sy_error_set(SY_EARG, "\"%s\" is no mode from 1 to 777", value);
     return SY_OK;
 }
 
@@ -306,6 +323,12 @@ static int set_option(struct serve *serve, int index, const char *value)
     case 29:
         serve->prints_config = true;
         return SY_OK;
+    case 30:
+        return set_mode(value, &serve->rpc_config.socket_mode);
+    case 31:
+        return set_text(&serve->rpc_config.socket_group, value);
+    case 32:
+        return set_text(&serve->fronts.access.socket_rights, value);
     default:
         return sy_serve_fronts_option(&serve->fronts, options[index].name, value);
     }
@@ -541,6 +564,9 @@ static int start(struct serve *serve)
         .core = serve->core,
         .least_bytes_per_s = serve->fronts.least_bytes_per_s,
         .string_bytes = (int64_t)SY_MIN(serve->fronts.string_bytes, (uint64_t)INT64_MAX)};
+    serve->fronts.front.models_folder = serve->repository_config.folder;
+    serve->fronts.front.job_paths = sy_job_each_path;
+    SY_TRY(sy_serve_fronts_guard(&serve->fronts, serve->rpc_config.tcp_address));
     SY_TRY(sy_serve_fronts_start(&serve->fronts));
     SY_TRY(sy_rpc_server_create(&serve->rpc_config, &serve->fronts.front, &serve->rpc));
     SY_TRY(sy_service_all_taken());

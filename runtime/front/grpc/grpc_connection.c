@@ -73,6 +73,8 @@ static bool fill(struct sy_grpc_connection *connection)
 /* False: the connection must be closed. */
 static bool flush(struct sy_grpc_connection *connection)
 {
+    if (!sy_tls_is_ready(connection->tls)) /* the client's bytes come first */
+        return true;
     for (int round = 0; round < MOST_ROUNDS; round++) {
         long n;
 
@@ -83,7 +85,7 @@ static bool flush(struct sy_grpc_connection *connection)
             return nghttp2_session_want_read(connection->session) ||
                    nghttp2_session_want_write(connection->session);
         }
-        n = sy_grpc_out_write(connection->out, connection->fd);
+        n = sy_grpc_out_write(connection->out, connection->fd, connection->tls);
         if (n < 0)
             return false;
         if (n > 0)
@@ -130,9 +132,13 @@ static void on_readable(evutil_socket_t fd, short what, void *ctx)
 {
     struct sy_grpc_connection *connection = ctx;
     uint8_t *received = connection->server->received;
-    ssize_t n = recv(fd, received, SY_GRPC_READ_BYTES, 0), taken;
+    static const struct timeval at_once = {0, 0};
+    bool was_ready = sy_tls_is_ready(connection->tls);
+    ssize_t n = sy_net_read(connection->fd, connection->tls, received, SY_GRPC_READ_BYTES), taken;
 
-    (void)what;
+    (void)fd, (void)what;
+    if (!was_ready && sy_tls_is_ready(connection->tls)) /* what waited for the handshake */
+        sy_grpc_connection_mark(connection);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (n <= 0) {
@@ -146,6 +152,8 @@ static void on_readable(evutil_socket_t fd, short what, void *ctx)
         sy_log_debug("grpc", "event=bad_connection why=\"%s\"", nghttp2_strerror((int)taken));
         connection->closes = true;
     }
+    if (sy_tls_pending(connection->tls)) /* makes no event of the socket */
+        event_add(connection->again_event, &at_once);
     sy_grpc_connection_mark(connection);
 }
 
@@ -171,8 +179,10 @@ static int start_events(struct sy_grpc_connection *connection)
     connection->read_event =
         event_new(base, connection->fd, EV_READ | EV_PERSIST, on_readable, connection);
     connection->write_event = event_new(base, connection->fd, EV_WRITE, on_writable, connection);
+    if (connection->tls)
+        connection->again_event = event_new(base, -1, 0, on_readable, connection);
     if (!connection->read_event || !connection->write_event ||
-        event_add(connection->read_event, NULL))
+        (connection->tls && !connection->again_event) || event_add(connection->read_event, NULL))
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a gRPC connection");
     return SY_OK;
 }
@@ -183,6 +193,9 @@ static void connection_free(struct sy_grpc_connection *connection)
         event_free(connection->read_event);
     if (connection->write_event)
         event_free(connection->write_event);
+    if (connection->again_event)
+        event_free(connection->again_event);
+    sy_tls_stream_destroy(connection->tls);
     nghttp2_session_del(connection->session);
     sy_grpc_out_destroy(connection->out);
     free(connection);
@@ -199,6 +212,8 @@ int sy_grpc_connection_create(struct sy_grpc_server *server, int fd)
     connection->fd = fd;
     connection->opened_ns = connection->active_ns = sy_clock_now();
     sy_pace_anew(&connection->written);
+    if (server->front->tls)
+        SY_TRY_GOTO(sy_tls_stream_create(server->front->tls, fd, "h2", &connection->tls), fail);
     SY_TRY_GOTO(sy_grpc_session_create(connection), fail);
     SY_TRY_GOTO(start_events(connection), fail);
     link_connection(connection);

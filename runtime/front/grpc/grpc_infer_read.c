@@ -218,8 +218,11 @@ static int read_options(struct sy_grpc_infer *infer, const struct sy_grpc_reques
 
     sy_front_infer_set_trace(infer->request, "grpc", stream->created_ns, stream->traceparent,
                              stream->tracestate);
-    if (*stream->tenant)
-        SY_TRY(sy_front_infer_set_tenant(infer->request, stream->tenant));
+    const char *tenant;
+
+    SY_TRY(sy_access_tenant(&stream->grant, stream->tenant, &tenant));
+    if (*tenant)
+        SY_TRY(sy_front_infer_set_tenant(infer->request, tenant));
     if (view->n_parameters > 0)
         SY_TRY(read_parameters(infer));
     return set_deadline(infer);

@@ -8,11 +8,13 @@
 #include <protobuf-c/protobuf-c.h>
 #include <stdbool.h>
 
+#include "runtime/front/access/access.h"
 #include "runtime/front/front_acquire.h"
 #include "runtime/front/grpc/grpc_block.h"
 #include "runtime/front/grpc/grpc_server.h"
 #include "runtime/front/grpc/grpc_status.h"
 #include "runtime/front/least_rate.h"
+#include "runtime/net/tls.h"
 
 #define SY_GRPC_READ_BYTES (256u << 10) /* of one recv */
 #define SY_GRPC_UNSENT_MOST \
@@ -48,6 +50,8 @@ struct sy_grpc_connection {
     nghttp2_session *session;
     int fd;
     struct event *read_event, *write_event;
+    struct event *again_event; /* TLS: decrypted bytes were not taken; else NULL */
+    struct sy_tls_stream *tls; /* NULL: plain */
     struct sy_grpc_stream *streams;
     struct sy_grpc_out *out; /* what the socket has not taken; NULL: nothing */
     uint64_t unsent_bytes;   /* replies of its streams */
@@ -115,6 +119,8 @@ struct sy_grpc_stream {
     struct event *deadline_event;
     char tenant[SY_CORE_TENANT_NAME]; /* "": none */
     char *traceparent, *tracestate;   /* NULL: none */
+    char *authorization;              /* NULL: none */
+    struct sy_grant grant;            /* when all headers are there */
     enum sy_grpc_code refused;        /* for its headers; OK: not */
     const char *why;
     struct sy_grpc_incoming incoming;
@@ -166,6 +172,10 @@ void sy_grpc_stream_begin(struct sy_grpc_stream *stream);
 void sy_grpc_stream_header(struct sy_grpc_stream *stream, const char *name, size_t name_bytes,
                            const char *value, size_t value_bytes);
 void sy_grpc_stream_tick(struct sy_grpc_stream *stream, sy_ns now);
+
+/* ---- grpc_access.c ---- */
+/* All headers are there: OK, or the code to refuse with and *why, the thread's error text. */
+enum sy_grpc_code sy_grpc_stream_allow(struct sy_grpc_stream *stream, const char **why);
 
 /* ---- grpc_incoming.c ---- */
 void sy_grpc_incoming_data(struct sy_grpc_stream *stream, struct sy_grpc_bytes bytes);

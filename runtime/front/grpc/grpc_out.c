@@ -104,7 +104,7 @@ static void take_written(struct sy_grpc_out *out, size_t n)
     }
 }
 
-long sy_grpc_out_write(struct sy_grpc_out *out, int fd)
+long sy_grpc_out_write(struct sy_grpc_out *out, int fd, struct sy_tls_stream *tls)
 {
     struct iovec vectors[MOST_PIECES];
     int n = 0;
@@ -113,7 +113,7 @@ long sy_grpc_out_write(struct sy_grpc_out *out, int fd)
     for (int i = out->first; i < out->n; i++)
         vectors[n++] = (struct iovec){(void *)(uintptr_t)out->pieces[i].data, out->pieces[i].n};
     do
-        written = writev(fd, vectors, n);
+        written = sy_net_write(fd, tls, vectors, (size_t)n);
     while (written < 0 && errno == EINTR);
     if (written < 0)
         return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : -1;

@@ -8,6 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct sy_tls_stream;
+
 struct sy_grpc_out;
 struct sy_grpc_reply;
 
@@ -20,6 +22,6 @@ void sy_grpc_out_copy(struct sy_grpc_out *out, const void *data, size_t n);
 /* n bytes of a reply, which are kept until they are written. ctx: the struct sy_grpc_out. */
 void sy_grpc_out_piece(void *ctx, const uint8_t *data, size_t n, struct sy_grpc_reply *reply);
 /* Writes what the socket takes; bytes written, 0: it takes nothing now; negative: broken. */
-long sy_grpc_out_write(struct sy_grpc_out *out, int fd);
+long sy_grpc_out_write(struct sy_grpc_out *out, int fd, struct sy_tls_stream *tls);
 
 #endif

@@ -29,18 +29,6 @@ void sy_grpc_server_release(struct sy_grpc_server *server)
     free(server);
 }
 
-/* A peer that vanished without a word is found within a minute and a half. */
-static void set_socket_options(int fd)
-{
-    int one = 1, idle_s = 60, interval_s = 10, n_probes = 3;
-
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof interval_s);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &n_probes, sizeof n_probes);
-}
-
 static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *address,
                       int n_bytes, void *ctx)
 {
@@ -56,7 +44,7 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
         return;
     }
     server->is_full = false;
-    set_socket_options(fd);
+    sy_net_set_tcp(fd);
     if (sy_grpc_connection_create(server, fd) < 0) {
         sy_log_warn("grpc", "event=refused why=\"%s\"", sy_error_text());
         close(fd);

@@ -32,6 +32,8 @@ enum sy_grpc_code sy_grpc_code_of(int status)
         return SY_GRPC_NOT_FOUND;
     case SY_ECANCELED:
         return SY_GRPC_CANCELLED;
+    case SY_EDENIED:
+        return SY_GRPC_PERMISSION_DENIED;
     default:
         return SY_GRPC_INTERNAL;
     }

@@ -14,11 +14,13 @@ enum sy_grpc_code {
     SY_GRPC_INVALID_ARGUMENT = 3,
     SY_GRPC_DEADLINE_EXCEEDED = 4,
     SY_GRPC_NOT_FOUND = 5,
+    SY_GRPC_PERMISSION_DENIED = 7,
     SY_GRPC_RESOURCE_EXHAUSTED = 8,
     SY_GRPC_UNIMPLEMENTED = 12,
     SY_GRPC_INTERNAL = 13,
     SY_GRPC_UNAVAILABLE = 14,
-    SY_GRPC_DATA_LOSS = 15
+    SY_GRPC_DATA_LOSS = 15,
+    SY_GRPC_UNAUTHENTICATED = 16
 };
 
 /* The code for a status of ours; the table is in README.md. */

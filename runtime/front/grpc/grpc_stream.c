@@ -64,6 +64,7 @@ void sy_grpc_stream_destroy(struct sy_grpc_stream *stream)
         nghttp2_session_set_stream_user_data(connection->session, stream->id, NULL);
     free(stream->traceparent);
     free(stream->tracestate);
+    free(stream->authorization);
     free(stream->message);
     free(stream);
 }
@@ -156,6 +157,11 @@ static void take_traceparent(struct sy_grpc_stream *stream, const char *value, s
     take_text(&stream->traceparent, value, n);
 }
 
+static void take_authorization(struct sy_grpc_stream *stream, const char *value, size_t n)
+{
+    take_text(&stream->authorization, value, n);
+}
+
 static void take_tracestate(struct sy_grpc_stream *stream, const char *value, size_t n)
 {
     take_text(&stream->tracestate, value, n);
@@ -185,6 +191,7 @@ static const struct header {
     HEADER("triton_grpc_error", take_error_mode),
     HEADER("traceparent", take_traceparent),
     HEADER("tracestate", take_tracestate),
+    HEADER("authorization", take_authorization),
 };
 
 #define HEADER_OVERHEAD 32 /* as HTTP/2 counts SETTINGS_MAX_HEADER_LIST_SIZE */
@@ -249,7 +256,14 @@ static void answer_http(struct sy_grpc_stream *stream)
 
 void sy_grpc_stream_begin(struct sy_grpc_stream *stream)
 {
-    if (!stream->is_post || !stream->is_grpc)
+    enum sy_grpc_code code = SY_GRPC_OK;
+    const char *why;
+
+    if (stream->is_post && stream->is_grpc && stream->refused == SY_GRPC_OK)
+        code = sy_grpc_stream_allow(stream, &why);
+    if (code != SY_GRPC_OK)
+        sy_grpc_stream_finish(stream, code, why);
+    else if (!stream->is_post || !stream->is_grpc)
         answer_http(stream);
     else if (stream->refused != SY_GRPC_OK)
         sy_grpc_stream_finish(stream, stream->refused, stream->why);

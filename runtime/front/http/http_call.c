@@ -324,7 +324,7 @@ int sy_http_call_route(struct sy_http_call *call, const char **why)
         }
         call->entry = entry;
         *why = "the path has a '%' that is no escape";
-        return cut_segments(call) ? 0 : 400;
+        return cut_segments(call) ? sy_http_call_allow(call, why) : 400;
     }
     if (!*allowed) {
         *why = "Not Found";

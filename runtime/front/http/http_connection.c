@@ -72,10 +72,14 @@ int sy_http_connection_create(struct sy_http_server *server, int fd)
     connection->fd = fd;
     connection->refs = 1;
     sy_pace_anew(&connection->pace);
+    connection->opened_ns = sy_clock_now();
     connection->reading = true;
     http_parser_init(&connection->parser, HTTP_REQUEST);
     connection->parser.data = connection;
-    if (make_events(connection) < 0) {
+    if ((server->front->tls &&
+         sy_tls_stream_create(server->front->tls, fd, "http/1.1", &connection->tls) < 0) ||
+        make_events(connection) < 0) {
+        sy_tls_stream_destroy(connection->tls);
         connection_free(connection);
         return SY_ENOMEM_HOST;
     }
@@ -140,6 +144,8 @@ void sy_http_connection_close(struct sy_http_connection *connection)
     event_del(connection->closed_event);
     if (connection->again_event)
         event_del(connection->again_event);
+    sy_tls_stream_destroy(connection->tls);
+    connection->tls = NULL;
     close(connection->fd);
     connection->fd = -1;
     unlink_connection(connection);
@@ -176,7 +182,10 @@ void sy_http_connection_look(struct sy_http_connection *connection, sy_ns now)
     bool in_body = call && !call->is_whole && !connection->begun_ns &&
                    sy_http_takes_bytes(connection) && quiet_ns > limits->stall_ns;
 
-    if (connection->broken || (connection->lingers && quiet_ns > LINGER_NS)) {
+    bool in_handshake =
+        !sy_tls_is_ready(connection->tls) && now > connection->opened_ns + limits->header_ns;
+
+    if (in_handshake || connection->broken || (connection->lingers && quiet_ns > LINGER_NS)) {
         sy_http_connection_close(connection);
     } else if (connection->lingers) {
         return;
@@ -241,7 +250,7 @@ static ssize_t receive(struct sy_http_connection *connection, unsigned char **at
         *room = connection->held_used == 0 ? SY_HTTP_READ_BYTES
                                            : SY_HTTP_HELD_BYTES - connection->held_used;
     }
-    return recv(connection->fd, *at, *room, MSG_DONTWAIT);
+    return sy_net_read(connection->fd, connection->tls, *at, *room);
 }
 
 /* An answer that is waited for, or a body that waits for its place. */
@@ -313,10 +322,13 @@ static void on_again(evutil_socket_t fd, short what, void *ctx)
 
     (void)fd, (void)what;
     connection->inflated_bytes = 0;
-    sy_http_connection_go_on(connection);
+    if (sy_tls_pending(connection->tls) && may_read(connection))
+        on_readable(connection->fd, EV_READ, connection);
+    else
+        sy_http_connection_go_on(connection);
 }
 
-/* This turn's inflate budget is spent: continues in the next turn of the loop. */
+/* This turn's inflate budget is spent, or decrypted bytes were not taken: continues in the next turn of the loop. */
 static void go_on_later(struct sy_http_connection *connection)
 {
     struct timeval at_once = {0, 0};
@@ -380,6 +392,8 @@ static void settle(struct sy_http_connection *connection)
     if (connection->closing && !connection->first_reply && !linger(connection))
         return;
     want_read(connection, connection->closing || connection->held_used < SY_HTTP_HELD_BYTES);
+    if (sy_tls_pending(connection->tls) && may_read(connection))
+        go_on_later(connection);
 }
 
 static void on_readable(evutil_socket_t fd, short what, void *ctx)

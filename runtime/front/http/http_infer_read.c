@@ -343,7 +343,8 @@ static int read_options(struct sy_http_infer *infer, const json_t *root)
     sy_front_infer_set_trace(infer->request, "http", infer->received_ns,
                              sy_http_call_header(infer->call, "traceparent"),
                              sy_http_call_header(infer->call, "tracestate"));
-    if (tenant)
+    SY_TRY(sy_access_tenant(&infer->call->grant, tenant, &tenant));
+    if (*tenant)
         SY_TRY(sy_front_infer_set_tenant(infer->request, tenant));
     return parameters ? sy_infer_parameters_set(infer->request, parameters) : SY_OK;
 }

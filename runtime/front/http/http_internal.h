@@ -12,8 +12,10 @@
 #include <zlib.h>
 
 #include "runtime/base/text_builder.h"
+#include "runtime/front/access/access.h"
 #include "runtime/front/http/http_server.h"
 #include "runtime/front/least_rate.h"
+#include "runtime/net/tls.h"
 
 #define SY_HTTP_INFLATE_BYTES \
     512u /* of compressed bytes at once: at most half a megabyte of others */
@@ -95,6 +97,7 @@ struct sy_http_call {
     uint32_t segments[SY_HTTP_MAX_SEGMENTS];
     int n_segments;
     const struct sy_http_route_entry *entry;
+    struct sy_grant grant; /* of its client; with its route */
     /* its body */
     struct sy_http_sink sink;
     uint64_t announced_bytes; /* Content-Length; 0: none or chunked */
@@ -160,6 +163,8 @@ struct sy_http_connection {
     uint32_t held_at, held_used;
     struct sy_http_reply *first_reply, *last_reply;
     uint64_t unsent_bytes;
+    struct sy_tls_stream *tls; /* NULL: plain */
+    sy_ns opened_ns;
     struct sy_transfer_pace pace; /* of what comes or is sent */
     sy_ns begun_ns; /* the first byte of the request whose header lines are being read; 0: none */
 };
@@ -173,6 +178,10 @@ void sy_http_connection_look(struct sy_http_connection *connection, sy_ns now);
 /* The call's sink takes bytes again, or its call was answered. */
 void sy_http_connection_go_on(struct sy_http_connection *connection);
 void sy_http_server_release(struct sy_http_server *server); /* http_server.c */
+
+/* ---- http_access.c ---- */
+/* Whether its client may call the route that was found. The HTTP code to refuse with (401, 403), or 0; *why says why. */
+int sy_http_call_allow(struct sy_http_call *call, const char **why);
 
 /* ---- http_parse.c ---- */
 /* Whether the parser may go on: nothing is being answered, the sink takes bytes, the client reads its answers, and others had their turn. */

@@ -106,11 +106,12 @@ static int check_expectation(struct sy_http_call *call, const char **why)
 
 static void say_continue(struct sy_http_connection *connection)
 {
-    static const char text[] = "HTTP/1.1 100 Continue\r\n\r\n";
+    static char text[] = "HTTP/1.1 100 Continue\r\n\r\n";
+    struct iovec part = {text, sizeof(text) - 1};
 
     /* Not queued behind other replies: clients continue after a timeout without it. */
     if (!connection->first_reply)
-        (void)!send(connection->fd, text, sizeof(text) - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+        (void)!sy_net_write(connection->fd, connection->tls, &part, 1);
 }
 
 static void read_framing(struct sy_http_call *call, const http_parser *parser)

@@ -27,6 +27,8 @@ int sy_http_status_code(int status)
     case SY_EPEER:
     case SY_ENODEVICE:
         return 503;
+    case SY_EDENIED:
+        return 403;
     case SY_EDEADLINE:
         return 504;
     case SY_EUNSUPPORTED:
@@ -192,11 +194,10 @@ bool sy_http_reply_flush(struct sy_http_connection *connection)
 
     while (connection->first_reply && turn < 4 * SY_HTTP_TURN_BYTES) {
         struct iovec parts[MAX_PARTS];
-        struct msghdr header = {.msg_iov = parts};
         ssize_t n;
 
-        header.msg_iovlen = (size_t)next_parts(connection, parts);
-        n = sendmsg(connection->fd, &header, MSG_NOSIGNAL | MSG_DONTWAIT);
+        n = sy_net_write(connection->fd, connection->tls, parts,
+                         (size_t)next_parts(connection, parts));
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0 && errno != EAGAIN)

@@ -44,6 +44,8 @@ const char *sy_http_call_query(const struct sy_http_call *call, const char *name
 const char *sy_http_call_header(const struct sy_http_call *call, const char *name); /* NULL: none */
 /* The client's address is a loopback one: it is on this machine. False also where the client is gone. */
 bool sy_http_call_is_local(const struct sy_http_call *call);
+/* Its client showed a token of this server (which has the right that the route needs). */
+bool sy_http_call_has_token(const struct sy_http_call *call);
 const void *sy_http_call_body(const struct sy_http_call *call, uint64_t *bytes);
 /* The body as JSON, the caller's reference. EARG says where it is none; an empty body gives an empty object. */
 int sy_http_call_json(const struct sy_http_call *call, json_t **out);

@@ -39,7 +39,6 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
                       int n_bytes, void *ctx)
 {
     struct sy_http_server *server = ctx;
-    int one = 1;
 
     (void)listener, (void)address, (void)n_bytes;
     if (server->n_connections >= server->limits.max_connections) {
@@ -49,7 +48,7 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
         server->front->refused.n[SY_REFUSED_LIMIT]++;
         return;
     }
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    sy_net_set_tcp(fd);
     if (sy_http_connection_create(server, fd) < 0)
         refuse_client(server, fd, 503);
     else

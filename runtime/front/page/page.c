@@ -1,6 +1,5 @@
 #include "runtime/front/page/page.h"
 
-#include <ctype.h>
 #include <event2/event.h>
 #include <stdlib.h>
 #include <string.h>
@@ -151,23 +150,8 @@ static const struct sy_http_route routes[] = {
     {"GET", "/events", on_events},
 };
 
-static int keep_token(struct sy_page *page, const char *token)
+static int init(struct sy_page *page, struct sy_http_server *server)
 {
-    if (!token)
-        return SY_OK;
-    for (const char *c = token; *c; c++)
-        if (!isgraph((unsigned char)*c))
-            return sy_error_set(SY_EARG, "the page's token may have printable ASCII only, "
-                                         "no spaces");
-    if (!*token)
-        return sy_error_set(SY_EARG, "the page's token is empty");
-    page->token = strdup(token);
-    return page->token ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for the page's token");
-}
-
-static int init(struct sy_page *page, struct sy_http_server *server, const char *token)
-{
-    SY_TRY(keep_token(page, token));
     page->timer = event_new(page->front->base, -1, EV_PERSIST, on_tick, page);
     if (!page->timer)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for the page's timer");
@@ -175,7 +159,7 @@ static int init(struct sy_page *page, struct sy_http_server *server, const char 
     return sy_http_server_add_routes(server, sy_page_action_routes, sy_page_n_action_routes, page);
 }
 
-int sy_page_create(struct sy_front *front, struct sy_http_server *server, const char *token,
+int sy_page_create(struct sy_front *front, struct sy_http_server *server, bool needs_token,
                    struct sy_page **out)
 {
     struct sy_page *page = calloc(1, sizeof(*page));
@@ -185,7 +169,8 @@ int sy_page_create(struct sy_front *front, struct sy_http_server *server, const 
         return sy_error_set(SY_ENOMEM_HOST, "no memory for the page");
     page->front = front;
     page->instance = sy_clock_now();
-    status = init(page, server, token);
+    page->needs_token = needs_token;
+    status = init(page, server);
     if (status < 0) {
         sy_page_destroy(page);
         return status;
@@ -201,6 +186,5 @@ void sy_page_destroy(struct sy_page *page)
     assert(!page->listeners); /* the server ends its streams first */
     if (page->timer)
         event_free(page->timer);
-    free(page->token);
     free(page);
 }

@@ -22,9 +22,9 @@
 struct sy_http_server;
 struct sy_page;
 
-/* Adds the page's routes to the server. token: what POSTs need as "Authorization: Bearer TOKEN", copied; NULL: none, and then only this machine's own
- * pages may send them (page_guard.h). EARG: a token with control characters or none at all; ENOMEM_HOST. */
-int sy_page_create(struct sy_front *front, struct sy_http_server *server, const char *token,
+/* Adds the page's routes to the server. needs_token: POSTs need a token of the server (runtime/front/access/); else also this machine's own pages may
+ * send them without (page_guard.h). ENOMEM_HOST. */
+int sy_page_create(struct sy_front *front, struct sy_http_server *server, bool needs_token,
                    struct sy_page **out);
 /* After the server's destroy, which ends the streams. NULL is fine. */
 void sy_page_destroy(struct sy_page *page);

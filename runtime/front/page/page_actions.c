@@ -15,14 +15,16 @@ static bool is_allowed(const struct sy_page *page, struct sy_http_call *call)
 {
     struct sy_page_post post = {
         .content_type = sy_http_call_header(call, "Content-Type"),
-        .authorization = sy_http_call_header(call, "Authorization"),
         .fetch_site = sy_http_call_header(call, "Sec-Fetch-Site"),
         .origin = sy_http_call_header(call, "Origin"),
         .host = sy_http_call_header(call, "Host"),
         .is_local = sy_http_call_is_local(call),
     };
     const char *why;
-    int code = sy_page_guard(page->token, &post, &why);
+    enum sy_page_token token = sy_http_call_has_token(call) ? SY_PAGE_TOKEN_SHOWN
+                               : page->needs_token          ? SY_PAGE_TOKEN_MISSING
+                                                            : SY_PAGE_TOKEN_UNNEEDED;
+    int code = sy_page_guard(token, &post, &why);
 
     if (!code)
         return true;

@@ -122,7 +122,7 @@ int sy_page_hello(const struct sy_page *page, char **out)
 {
     json_t *hello =
         json_pack("{s:s, s:I, s:b, s:b, s:i}", "page", sy_page_etag(), "instance",
-                  (json_int_t)page->instance, "needs_token", page->token != NULL, "has_repository",
+                  (json_int_t)page->instance, "needs_token", page->needs_token, "has_repository",
                   page->front->repository != NULL, "tick_ms", SY_PAGE_TICK_MS);
 
     if (!hello)

@@ -16,27 +16,6 @@ static bool is_json(const char *type)
            (type[n] == '\0' || type[n] == ';' || type[n] == ' ');
 }
 
-/* Takes as long whichever byte differs. */
-static bool is_same_secret(const char *a, const char *b)
-{
-    size_t n_a = strlen(a), n_b = strlen(b);
-    unsigned char differs = n_a != n_b;
-
-    for (size_t i = 0; i < n_a; i++)
-        differs |= (unsigned char)(a[i] ^ b[n_b ? i % n_b : 0]);
-    return !differs;
-}
-
-static bool has_token(const char *authorization, const char *token)
-{
-    static const char bearer[] = "bearer ";
-    size_t n = sizeof(bearer) - 1;
-
-    if (!authorization || strncasecmp(authorization, bearer, n) != 0)
-        return false;
-    return is_same_secret(authorization + n + strspn(authorization + n, " "), token);
-}
-
 /* The host without its port: [::1]:8000, 127.0.0.1:8000, localhost. */
 static bool is_address_or_localhost(const char *host)
 {
@@ -66,16 +45,18 @@ static bool is_own_origin(const char *origin, const char *host)
     return at && host && strcasecmp(at + 3, host) == 0;
 }
 
-int sy_page_guard(const char *token, const struct sy_page_post *post, const char **why)
+int sy_page_guard(enum sy_page_token token, const struct sy_page_post *post, const char **why)
 {
     if (!is_json(post->content_type)) {
         *why = "Content-Type must be application/json";
         return 415;
     }
-    if (token) {
-        *why = "needs the header \"Authorization: Bearer TOKEN\" with the server's --page-token";
-        return has_token(post->authorization, token) ? 0 : 401;
-    }
+    if (token == SY_PAGE_TOKEN_SHOWN)
+        return 0;
+    *why = "needs the header \"Authorization: Bearer TOKEN\" with a token of the server (serve "
+           "--token-file, --page-token)";
+    if (token == SY_PAGE_TOKEN_MISSING)
+        return 401;
     *why = "from other machines only with a token: serve --page-token";
     if (!post->is_local)
         return 403;

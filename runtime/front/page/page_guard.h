@@ -14,11 +14,14 @@
 
 /* Header values; NULL: not sent. */
 struct sy_page_post {
-    const char *content_type, *authorization, *fetch_site, *origin, *host;
+    const char *content_type, *fetch_site, *origin, *host;
     bool is_local; /* the client's address is a loopback one */
 };
 
-/* 0, or the HTTP code to refuse with (401, 403, 415) and why, a constant text. token: NULL for none. */
-int sy_page_guard(const char *token, const struct sy_page_post *post, const char **why);
+/* Whether the client showed a token with the right to this (runtime/front/access/), must, or need not. */
+enum sy_page_token { SY_PAGE_TOKEN_SHOWN, SY_PAGE_TOKEN_MISSING, SY_PAGE_TOKEN_UNNEEDED };
+
+/* 0, or the HTTP code to refuse with (401, 403, 415) and why, a constant text. */
+int sy_page_guard(enum sy_page_token token, const struct sy_page_post *post, const char **why);
 
 #endif

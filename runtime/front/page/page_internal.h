@@ -17,7 +17,7 @@ struct sy_page_listener {
 
 struct sy_page {
     struct sy_front *front;
-    char *token; /* NULL: none */
+    bool needs_token; /* for POSTs */
     struct event *timer;
     struct sy_page_listener *listeners;
     int n_listeners;

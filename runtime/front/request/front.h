@@ -10,6 +10,7 @@
 #ifndef SY_RUNTIME_FRONT_REQUEST_FRONT_H
 #define SY_RUNTIME_FRONT_REQUEST_FRONT_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -26,6 +27,8 @@ struct sy_shared_regions;
 struct sy_otlp;
 struct sy_trace_settings;
 struct sy_sessions;
+struct sy_access;
+struct sy_tls;
 
 /* The caller's memory, zeroed but for what the caller sets; outlives the front ends. */
 struct sy_front {
@@ -42,8 +45,15 @@ struct sy_front {
     struct sy_sessions *sessions;      /* what models keep between requests; NULL: nothing */
     uint64_t
         least_bytes_per_s; /* that a body or an answer moves at least; 0: SY_LEAST_BYTES_PER_S (least_rate.h) */
-    int64_t string_bytes; /* most of one request's strings; 0: SY_FRONT_STRING_BYTES */
-    bool is_ready;        /* what is loaded at start is loaded, and nothing is being drained */
+    int64_t string_bytes;              /* most of one request's strings; 0: SY_FRONT_STRING_BYTES */
+    struct sy_access *access;          /* who may do what; NULL: everybody everything */
+    struct sy_tls *tls;                /* of what listens on TCP; NULL: plain */
+    const char
+        *models_folder; /* where paths of callers without the right to others lie; NULL: nowhere */
+    /* Calls `change` for each path of a job's JSON, its object and key; NULL: jobs of such callers are refused. */
+    void (*job_paths)(json_t *job, void (*change)(json_t *object, const char *name, void *ctx),
+                      void *ctx);
+    bool is_ready; /* what is loaded at start is loaded, and nothing is being drained */
     struct sy_front_room {
         uint64_t content; /* the package's content_hash; 0: none */
         int64_t times;

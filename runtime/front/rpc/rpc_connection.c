@@ -30,6 +30,8 @@ static void connection_free(struct sy_rpc_connection *connection)
         event_free(connection->write_event);
     if (connection->closed_event)
         event_free(connection->closed_event);
+    if (connection->again_event)
+        event_free(connection->again_event);
     free(connection->buffer);
     free(connection);
 }
@@ -46,8 +48,11 @@ void sy_rpc_connection_release(struct sy_rpc_connection *connection)
 
 static void start_scan(struct sy_rpc_connection *connection)
 {
-    sy_msgpack_scan_init(&connection->scan, connection->server->limits.message_bytes,
-                         SY_RPC_MAX_ELEMENTS);
+    uint64_t most = connection->server->limits.message_bytes;
+
+    if (!connection->grant.rights) /* who has shown no token yet */
+        most = SY_MIN(most, (uint64_t)SY_RPC_STRANGER_BYTES);
+    sy_msgpack_scan_init(&connection->scan, most, SY_RPC_MAX_ELEMENTS);
 }
 
 static void link_connection(struct sy_rpc_server *server, struct sy_rpc_connection *connection)
@@ -83,9 +88,39 @@ static void on_model_ready(void *ctx)
     sy_rpc_connection_resume(connection);
 }
 
+static int make_events(struct sy_rpc_connection *connection)
+{
+    struct event_base *base = connection->server->front->base;
+    int fd = connection->fd;
+
+    connection->read_event = event_new(base, fd, EV_READ | EV_PERSIST, on_readable, connection);
+    connection->write_event = event_new(base, fd, EV_WRITE | EV_PERSIST, on_writable, connection);
+    connection->closed_event = event_new(base, fd, EV_CLOSED, on_closed, connection);
+    if (connection->tls)
+        connection->again_event = event_new(base, -1, 0, on_readable, connection);
+    if (!connection->read_event || !connection->write_event || !connection->closed_event ||
+        (connection->tls && !connection->again_event) || event_add(connection->read_event, NULL))
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a connection's events");
+    return SY_OK;
+}
+
+/* Who it is, and what carries its bytes. */
+static int meet(struct sy_rpc_connection *connection)
+{
+    struct sy_front *front = connection->server->front;
+
+    if (connection->is_local)
+        return sy_access_peer(front->access, connection->fd, &connection->grant);
+    sy_access_anonymous(front->access, &connection->grant);
+    if (!front->tls)
+        return SY_OK;
+    return sy_tls_stream_create(front->tls, connection->fd, NULL, &connection->tls);
+}
+
 int sy_rpc_connection_create(struct sy_rpc_server *server, int fd, bool is_local)
 {
     struct sy_rpc_connection *connection = calloc(1, sizeof(*connection));
+    int status;
 
     if (!connection)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a connection");
@@ -95,15 +130,14 @@ int sy_rpc_connection_create(struct sy_rpc_server *server, int fd, bool is_local
     connection->refs = 1;
     connection->wait = (struct sy_repository_wait){.ready = on_model_ready, .ctx = connection};
     sy_pace_anew(&connection->pace);
-    connection->read_event =
-        event_new(server->front->base, fd, EV_READ | EV_PERSIST, on_readable, connection);
-    connection->write_event =
-        event_new(server->front->base, fd, EV_WRITE | EV_PERSIST, on_writable, connection);
-    connection->closed_event = event_new(server->front->base, fd, EV_CLOSED, on_closed, connection);
-    if (!connection->read_event || !connection->write_event || !connection->closed_event ||
-        event_add(connection->read_event, NULL)) {
+    connection->opened_ns = sy_clock_now();
+    status = meet(connection);
+    if (status == SY_OK)
+        status = make_events(connection);
+    if (status < 0) {
+        sy_tls_stream_destroy(connection->tls);
         connection_free(connection);
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a connection's events");
+        return status;
     }
     connection->reading = true;
     start_scan(connection);
@@ -120,6 +154,10 @@ void sy_rpc_connection_close(struct sy_rpc_connection *connection)
     event_del(connection->read_event);
     event_del(connection->write_event);
     event_del(connection->closed_event);
+    if (connection->again_event)
+        event_del(connection->again_event);
+    sy_tls_stream_destroy(connection->tls);
+    connection->tls = NULL;
     close(connection->fd);
     connection->fd = -1;
     server->buffered_bytes -= connection->capacity;
@@ -141,8 +179,20 @@ void sy_rpc_connection_close(struct sy_rpc_connection *connection)
 bool sy_rpc_connection_stalled(const struct sy_rpc_connection *connection, sy_ns now)
 {
     bool expects = connection->first_reply || (connection->reading && connection->used > 0);
+    bool is_stranger = !sy_tls_is_ready(connection->tls) || !connection->grant.rights;
 
+    if (is_stranger && now > connection->opened_ns + SY_RPC_STRANGER_NS)
+        return true;
     return expects && now > connection->pace.at_ns + connection->server->limits.stall_ns;
+}
+
+/* Bytes that lie decrypted in the TLS stream make no event of the socket: they are taken in the loop's next turn. */
+static void read_on(struct sy_rpc_connection *connection)
+{
+    static const struct timeval at_once = {0, 0};
+
+    if (connection->fd >= 0 && connection->reading && sy_tls_pending(connection->tls))
+        event_add(connection->again_event, &at_once);
 }
 
 static void want_read(struct sy_rpc_connection *connection, bool wanted)
@@ -154,6 +204,7 @@ static void want_read(struct sy_rpc_connection *connection, bool wanted)
     if (wanted) {
         event_del(connection->closed_event);
         event_add(connection->read_event, NULL);
+        read_on(connection);
     } else {
         event_del(connection->read_event);
         event_add(connection->closed_event, NULL);
@@ -209,6 +260,7 @@ static uint64_t process_messages(struct sy_rpc_connection *connection)
                 connection->waits = true;
                 break;
             }
+            start_scan(connection); /* a token may have raised what it may send */
             at += n;
             if (status == SY_OK)
                 continue;
@@ -280,6 +332,18 @@ static int make_room(struct sy_rpc_connection *connection)
     return SY_OK;
 }
 
+/* The client's side sees an alert, or nothing that it could read: the reason stands in the log. Not for each of a flood. */
+static void say_tls_failed(struct sy_rpc_connection *connection)
+{
+    struct sy_rpc_server *server = connection->server;
+    sy_ns now = sy_clock_now();
+
+    if (now < server->said_ns + SY_NS_PER_S)
+        return;
+    server->said_ns = now;
+    sy_log_info("rpc", "event=tls_failed why=\"%s\"", sy_tls_why(connection->tls));
+}
+
 /* False: nothing more now, or the end. */
 static bool read_some(struct sy_rpc_connection *connection)
 {
@@ -293,9 +357,11 @@ static bool read_some(struct sy_rpc_connection *connection)
         return false;
     }
     room = connection->capacity - connection->used;
-    n = recv(connection->fd, connection->buffer + connection->used, room, MSG_DONTWAIT);
+    n = sy_net_read(connection->fd, connection->tls, connection->buffer + connection->used, room);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return false;
+    if (n < 0 && connection->tls)
+        say_tls_failed(connection);
     if (n <= 0) {
         sy_rpc_connection_close(connection);
         return false;
@@ -320,6 +386,7 @@ static void on_readable(evutil_socket_t fd, short what, void *ctx)
     for (int i = 0; i < 64 && connection->fd >= 0 && connection->reading; i++)
         if (!read_some(connection))
             break;
+    read_on(connection);
     sy_rpc_connection_release(connection);
 }
 

@@ -198,7 +198,7 @@ static int prepare(struct sy_rpc_infer *infer, const msgpack_object *params)
                                  &infer->connection->wait, &infer->request);
     if (found != SY_OK)
         return found;
-    SY_TRY(sy_rpc_infer_read_options(infer->request, params));
+    SY_TRY(sy_rpc_infer_read_options(infer->request, &infer->connection->grant, params));
     return sy_rpc_infer_read_tensors(infer, params);
 }
 

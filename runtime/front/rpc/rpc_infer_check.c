@@ -168,10 +168,12 @@ static int read_session(struct sy_front_infer *request, const msgpack_object *pa
     return sy_front_infer_set_session(request, id);
 }
 
-int sy_rpc_infer_read_options(struct sy_front_infer *request, const msgpack_object *params)
+int sy_rpc_infer_read_options(struct sy_front_infer *request, const struct sy_grant *grant,
+                              const msgpack_object *params)
 {
     const msgpack_object *class_ = sy_rpc_get(params, "class");
-    char tenant[SY_CORE_TENANT_NAME];
+    char tenant[SY_CORE_TENANT_NAME] = "";
+    const char *whose;
 
     if (class_ && (class_->type != MSGPACK_OBJECT_POSITIVE_INTEGER || class_->via.u64 > INT32_MAX))
         return sy_error_set(SY_EARG, "\"class\": a whole number, 0 for the most urgent");
@@ -179,10 +181,10 @@ int sy_rpc_infer_read_options(struct sy_front_infer *request, const msgpack_obje
         SY_TRY(sy_front_infer_set_class(request, (int64_t)class_->via.u64));
     SY_TRY(read_deadline(request, sy_rpc_get(params, "deadline_ms")));
     SY_TRY(read_session(request, params));
-    if (!sy_rpc_get(params, "tenant"))
-        return SY_OK;
-    SY_TRY(sy_rpc_infer_read_text(params, "tenant", tenant, sizeof(tenant)));
-    return sy_front_infer_set_tenant(request, tenant);
+    if (sy_rpc_get(params, "tenant"))
+        SY_TRY(sy_rpc_infer_read_text(params, "tenant", tenant, sizeof(tenant)));
+    SY_TRY(sy_access_tenant(grant, tenant, &whose));
+    return *whose ? sy_front_infer_set_tenant(request, whose) : SY_OK;
 }
 
 static bool is_word(const msgpack_object *key, const char *word)

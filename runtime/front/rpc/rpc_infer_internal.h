@@ -31,7 +31,8 @@ int sy_rpc_infer_read_text(const msgpack_object *map, const char *key, char *to,
 /* All that "inputs" and "outputs" say: the request is prepared, and its inputs that came in the message are written. */
 int sy_rpc_infer_read_tensors(struct sy_rpc_infer *infer, const msgpack_object *params);
 /* Class, deadline, tenant. */
-int sy_rpc_infer_read_options(struct sy_front_infer *request, const msgpack_object *params);
+int sy_rpc_infer_read_options(struct sy_front_infer *request, const struct sy_grant *grant,
+                              const msgpack_object *params);
 /* 0: none is named. */
 int sy_rpc_infer_read_version(const msgpack_object *params, int64_t *out);
 

@@ -7,12 +7,16 @@
 
 #include "loader/graph/graph.h"
 #include "runtime/base/msgpack_scan.h"
+#include "runtime/front/access/access.h"
 #include "runtime/front/least_rate.h"
 #include "runtime/front/rpc/rpc_server.h"
+#include "runtime/net/tls.h"
 #include "runtime/repository/repository.h"
 
-#define SY_RPC_MAX_ELEMENTS 65536u      /* of one message; tensors are one element each */
-#define SY_RPC_MAX_TENSORS  SY_MAX_ENDS /* inputs, or outputs, of one request */
+#define SY_RPC_MAX_ELEMENTS   65536u      /* of one message; tensors are one element each */
+#define SY_RPC_STRANGER_BYTES (16u << 10) /* of a message, before its sender may do anything */
+#define SY_RPC_STRANGER_NS    (10 * SY_NS_PER_S) /* for the handshake, and for a token */
+#define SY_RPC_MAX_TENSORS    SY_MAX_ENDS        /* inputs, or outputs, of one request */
 
 struct sy_rpc_server {
     struct sy_front *front;
@@ -23,7 +27,8 @@ struct sy_rpc_server {
     struct event *tick; /* once a second: looks for stalled connections */
     struct sy_rpc_connection *connections;
     int n_connections;
-    bool full; /* the last client that came was refused */
+    sy_ns said_ns; /* when a failed TLS connection was logged last */
+    bool full;     /* the last client that came was refused */
     uint64_t buffered_bytes;
     uint64_t region_bytes; /* of all connections */
     int refs;              /* the owner's, each connection's */
@@ -55,6 +60,11 @@ struct sy_rpc_connection {
     unsigned char *buffer;
     uint64_t used, capacity;
     struct sy_msgpack_scan scan;
+    struct sy_tls_stream *tls; /* NULL: plain */
+    struct event
+        *again_event; /* TLS: bytes that were decrypted and not taken; NULL: was never needed */
+    struct sy_grant grant; /* what this client may do */
+    sy_ns opened_ns;
     int n_outstanding;
     struct sy_rpc_reply *first_reply, *last_reply;
     uint64_t sent; /* bytes of first_reply */
@@ -103,6 +113,14 @@ void sy_rpc_answer_error(struct sy_rpc_connection *connection, bool answers, uin
                          int status, const char *message);
 /* Says why to a socket that is no connection yet, if it takes that at once; the caller closes it. */
 void sy_rpc_refuse(int fd, int status, const char *message);
+
+/* ---- rpc_access.c ---- */
+/* {"token": TEXT}: the connection's rights are the token's from now on. EDENIED: there is no such token, and the connection ends. */
+int sy_rpc_auth(const struct sy_rpc_request *request, json_t *params);
+/* The path of a package, or of a job's file, as this client may name it: *out is the caller's. EDENIED, ENOTFOUND. */
+int sy_rpc_allow_path(const struct sy_rpc_connection *connection, const char *path, char **out);
+/* A job's text with paths that this client may name, and its tenant; *out is the caller's. EARG, EDENIED, ENOTFOUND. */
+int sy_rpc_allow_job(const struct sy_rpc_connection *connection, const char *text, char **out);
 
 /* ---- rpc_methods.c ---- */
 /* One whole message. EPROTO when it is no RPC message: the connection must end. SY_REPOSITORY_LOADS: not now, see sy_rpc_infer. */

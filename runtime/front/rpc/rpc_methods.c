@@ -337,6 +337,7 @@ static int do_model_load(const struct sy_rpc_request *request, json_t *params)
     struct sy_core_model_options options = {0};
     const char *path;
     struct later *later = NULL;
+    char *allowed = NULL;
     int status;
 
     if (json_object_get(params, "model"))
@@ -345,12 +346,19 @@ static int do_model_load(const struct sy_rpc_request *request, json_t *params)
     if (json_object_get(params, "tenant"))
         SY_TRY(need_text(params, "tenant", &options.tenant));
     SY_TRY(read_version(params, &options.version));
+    SY_TRY(sy_access_tenant(&request->connection->grant, options.tenant, &options.tenant));
+    if (!*options.tenant)
+        options.tenant = NULL;
     options.name = json_string_value(json_object_get(params, "name"));
     options.replaces = json_is_true(json_object_get(params, "replace"));
-    SY_TRY(later_create(request, &later));
-    status = handlers_of(request)->model_add(core_of(request), path, &options, later_done, later);
-    if (status < 0)
+    SY_TRY(sy_rpc_allow_path(request->connection, path, &allowed));
+    status = later_create(request, &later);
+    if (status == SY_OK)
+        status =
+            handlers_of(request)->model_add(core_of(request), allowed, &options, later_done, later);
+    if (status < 0 && later)
         later_free(later);
+    free(allowed);
     return status;
 }
 
@@ -420,15 +428,20 @@ static int do_train(const struct sy_rpc_request *request, json_t *params)
 {
     const char *text;
     struct later *later = NULL;
+    char *allowed = NULL;
     int status;
 
     SY_TRY(need_text(params, "text", &text));
-    SY_TRY(later_create(request, &later));
-    later->with_job = true;
-    status =
-        handlers_of(request)->job_submit(core_of(request), text, later_done, later, &later->job);
-    if (status < 0)
+    SY_TRY(sy_rpc_allow_job(request->connection, text, &allowed));
+    status = later_create(request, &later);
+    if (status == SY_OK) {
+        later->with_job = true;
+        status = handlers_of(request)->job_submit(core_of(request), allowed, later_done, later,
+                                                  &later->job);
+    }
+    if (status < 0 && later)
         later_free(later);
+    free(allowed);
     return status;
 }
 
@@ -551,27 +564,29 @@ static int do_drain(const struct sy_rpc_request *request, json_t *params)
 static const struct {
     const char *name;
     method call;
+    unsigned right; /* 0: anybody */
 } methods[] = {
-    {"ping", do_ping},
-    {"status", do_status},
-    {"models", do_models},
-    {"model_load", do_model_load},
-    {"model_unload", do_model_unload},
-    {"evict", do_evict},
-    {"region_create", do_region_create},
-    {"region_drop", do_region_drop},
-    {"sessions", do_sessions},
-    {"session_end", do_session_end},
-    {"train", do_train},
-    {"train_stop", do_train_stop},
-    {"job_pause", do_job_pause},
-    {"job_resume", do_job_resume},
-    {"job_priority", do_job_priority},
-    {"policy", do_policy},
-    {"slices", do_slices},
-    {"tenant", do_tenant},
-    {"trace", do_trace},
-    {"drain", do_drain},
+    {"ping", do_ping, 0},
+    {"auth", sy_rpc_auth, 0},
+    {"status", do_status, SY_RIGHT_READ},
+    {"models", do_models, SY_RIGHT_READ},
+    {"model_load", do_model_load, SY_RIGHT_MODELS},
+    {"model_unload", do_model_unload, SY_RIGHT_MODELS},
+    {"evict", do_evict, SY_RIGHT_MODELS},
+    {"region_create", do_region_create, SY_RIGHT_INFER},
+    {"region_drop", do_region_drop, SY_RIGHT_INFER},
+    {"sessions", do_sessions, SY_RIGHT_INFER},
+    {"session_end", do_session_end, SY_RIGHT_INFER},
+    {"train", do_train, SY_RIGHT_JOBS},
+    {"train_stop", do_train_stop, SY_RIGHT_JOBS},
+    {"job_pause", do_job_pause, SY_RIGHT_JOBS},
+    {"job_resume", do_job_resume, SY_RIGHT_JOBS},
+    {"job_priority", do_job_priority, SY_RIGHT_JOBS},
+    {"policy", do_policy, SY_RIGHT_SETTINGS},
+    {"slices", do_slices, SY_RIGHT_SETTINGS},
+    {"tenant", do_tenant, SY_RIGHT_SETTINGS},
+    {"trace", do_trace, SY_RIGHT_SETTINGS},
+    {"drain", do_drain, SY_RIGHT_SETTINGS},
 };
 
 static bool is_named(const msgpack_object *name, const char *text)
@@ -599,11 +614,17 @@ static int call_method(const struct sy_rpc_request *request, const msgpack_objec
     json_t *params;
     int status;
 
-    if (is_named(name, "infer"))
+    struct sy_grant *grant = &request->connection->grant;
+
+    sy_access_refresh(request->connection->server->front->access, grant);
+    if (is_named(name, "infer")) {
+        SY_TRY(sy_access_need(grant, SY_RIGHT_INFER));
         return sy_rpc_infer(request);
+    }
     for (size_t i = 0; i < SY_ARRAY_LEN(methods); i++) {
         if (!is_named(name, methods[i].name))
             continue;
+        SY_TRY(sy_access_need(grant, methods[i].right));
         SY_TRY(params_json(request, &params));
         status = methods[i].call(request, params);
         json_decref(params);
@@ -611,7 +632,8 @@ static int call_method(const struct sy_rpc_request *request, const msgpack_objec
     }
     return sy_error_set(
         SY_ENOTFOUND,
-        "unknown method \"%.*s\"; there are infer, ping, status, models, model_load, model_unload, "
+        "unknown method \"%.*s\"; there are infer, ping, auth, status, models, model_load, "
+        "model_unload, "
         "evict, region_create, region_drop, train, train_stop, job_pause, job_resume, "
         "job_priority, policy, tenant, trace, drain",
         (int)SY_MIN(name->via.str.size, 64u), name->via.str.ptr ? name->via.str.ptr : "");

@@ -151,7 +151,8 @@ bool sy_rpc_reply_flush(struct sy_rpc_connection *connection)
         header.msg_iovlen = queued_parts(connection, parts);
         if (reply->fd >= 0 && connection->sent == 0)
             attach_fd(&header, &control, reply->fd);
-        n = sendmsg(connection->fd, &header, MSG_NOSIGNAL | MSG_DONTWAIT);
+        n = connection->tls ? sy_tls_write(connection->tls, parts, header.msg_iovlen)
+                            : sendmsg(connection->fd, &header, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0 && errno != EAGAIN)

@@ -2,8 +2,7 @@
 
 #include <errno.h>
 #include <event2/listener.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
+#include <grp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +32,6 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
                       int n_bytes, void *ctx)
 {
     struct sy_rpc_server *server = ctx;
-    int one = 1;
 
     (void)listener, (void)n_bytes;
     if (server->n_connections >= server->limits.max_connections) {
@@ -48,7 +46,7 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
     }
     server->full = false;
     if (address->sa_family != AF_UNIX)
-        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+        sy_net_set_tcp(fd);
     if (sy_rpc_connection_create(server, fd, address->sa_family == AF_UNIX) < 0) {
         sy_log_warn("rpc", "event=refused why=\"%s\"", sy_error_text());
         close(fd);
@@ -135,8 +133,40 @@ static int listen_on(struct sy_rpc_server *server, int fd, struct evconnlistener
     return SY_OK;
 }
 
-static int listen_unix(struct sy_rpc_server *server, const char *path)
+/* A name or a number. */
+static int find_group(const char *name, gid_t *out)
 {
+    const struct group *group = getgrnam(name);
+    char *end;
+    unsigned long number = strtoul(name, &end, 10);
+
+    *out = group ? group->gr_gid : (gid_t)number;
+    return group || (*name && !*end && number < UINT32_MAX)
+               ? SY_OK
+               : sy_error_set(SY_EARG, "--socket-group %s: there is no such group", name);
+}
+
+/* Who may connect: the file's mode and group decide, the kernel holds it. */
+static int open_to_others(const struct sy_rpc_config *config)
+{
+    gid_t gid;
+
+    if (config->socket_group) {
+        SY_TRY(find_group(config->socket_group, &gid));
+        if (lchown(config->socket_path, (uid_t)-1, gid))
+            return sy_error_set(SY_EARG, "--socket-group %s: %s", config->socket_group,
+                                strerror(errno));
+    }
+    mode_t mode = config->socket_mode ? config->socket_mode : config->socket_group ? 0660 : 0600;
+
+    if (chmod(config->socket_path, mode))
+        return sy_error_set(SY_EIO, "--socket-mode: %s", strerror(errno));
+    return SY_OK;
+}
+
+static int listen_unix(struct sy_rpc_server *server, const struct sy_rpc_config *config)
+{
+    const char *path = config->socket_path;
     struct sockaddr_un address;
     mode_t mask;
     int fd, failed;
@@ -159,6 +189,11 @@ static int listen_unix(struct sy_rpc_server *server, const char *path)
         return sy_error_set(SY_EIO, "cannot bind to %s: %s", path, strerror(error));
     }
     server->socket_path = strdup(path);
+    failed = open_to_others(config);
+    if (failed) {
+        close(fd);
+        return failed;
+    }
     return listen_on(server, fd, &server->unix_listener);
 }
 
@@ -224,7 +259,7 @@ int sy_rpc_server_create(const struct sy_rpc_config *config, struct sy_front *fr
     set_defaults(&server->limits);
     SY_TRY_GOTO(start_tick(server), fail);
     if (config->socket_path)
-        SY_TRY_GOTO(listen_unix(server, config->socket_path), fail);
+        SY_TRY_GOTO(listen_unix(server, config), fail);
     if (config->tcp_address)
         SY_TRY_GOTO(listen_tcp(server, config->tcp_address), fail);
     *out = server;

@@ -41,8 +41,10 @@ struct sy_rpc_limits {
 };
 
 struct sy_rpc_config {
-    const char *socket_path; /* Unix socket, mode 0600; NULL: none */
-    const char *tcp_address; /* "host:port", or ":port" for 127.0.0.1; NULL: none */
+    const char *socket_path;  /* Unix socket; NULL: none */
+    unsigned socket_mode;     /* 0: 0600, or 0660 with a group */
+    const char *socket_group; /* name or number; NULL: this process's */
+    const char *tcp_address;  /* "host:port", or ":port" for 127.0.0.1; NULL: none */
     struct sy_rpc_limits limits;
 };
 

@@ -12,7 +12,7 @@ from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
 
 from . import errors
-from .errors import (Busy, Canceled, ConnectionLost, Corrupt, Deadline, DeviceFailed, InputOutput, InternalError, InvalidArgument, JobFailed,
+from .errors import (Busy, Canceled, ConnectionLost, Corrupt, Deadline, Denied, DeviceFailed, InputOutput, InternalError, InvalidArgument, JobFailed,
                      NoAnswer, NoDevice, NotFound, OutOfDeviceMemory, OutOfMemory, PeerGone, ProtocolError, SwitchyardError, TooLarge,
                      Unsupported)
 
@@ -42,7 +42,7 @@ except metadata.PackageNotFoundError:  # the sources, not installed
     __version__ = "0"
 
 __all__ = [
-    "Busy", "Canceled", "Client", "ConnectionLost", "Corrupt", "Deadline", "DeviceFailed", "InputOutput", "InternalError", "InvalidArgument",
+    "Busy", "Canceled", "Client", "ConnectionLost", "Corrupt", "Deadline", "Denied", "DeviceFailed", "InputOutput", "InternalError", "InvalidArgument",
     "JobFailed", "Jobs", "Model", "NoAnswer", "NoDevice", "NotFound", "OutOfDeviceMemory", "OutOfMemory", "PeerGone", "Port",
     "ProtocolError", "Result", "Session", "SwitchyardError", "Timing", "TooLarge", "Unsupported", "default_address", "errors", "list_of", "parts_of",
 ]

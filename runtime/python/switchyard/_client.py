@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from ._jobs import Jobs
 from ._memory import Pool
 from ._models import Model, Shape, Shapes, read_model
+from ._secure import Security
 from ._session import Session
 from ._tensors import Array, as_array, as_bytes, is_strings, n_bytes, numpy_dtype, pack_strings, typed, unpack_strings, wire_dtype
 from ._wire import CUT_BYTES, Connection
@@ -82,13 +83,19 @@ class Client:
     address: "unix:/path", "/path" or "tcp:host:port"; default: where `switchyard serve` listens by default. timeout: seconds that each
     call waits, unless it says otherwise.
 
+    A server on another machine ("tcp:..."): token, or token_file with the token in its first line (default: $SWITCHYARD_TOKEN_FILE). tls_ca: TLS; the
+    server's certificate goes back to the certificates (PEM) in this file, or to the system's ("system"); default: $SWITCHYARD_TLS_CA, and without that
+    plain TCP. tls_name: what the certificate must be for, if it is not the address's host. Denied: the token is none of the server's.
+
     Any thread may call at any time; calls of several threads run at the server side by side. After a fork, the child needs a Client of its
     own. A connection that is lost is not made again: all calls raise ConnectionLost, and a new Client is needed. Arrays stay valid after
     close."""
 
-    def __init__(self, address: Optional[str] = None, timeout: float = 60.0) -> None:
+    def __init__(self, address: Optional[str] = None, timeout: float = 60.0, *, token: Optional[str] = None,
+                 token_file: Union[str, os.PathLike[str], None] = None, tls_ca: Union[str, os.PathLike[str], None] = None,
+                 tls_name: Optional[str] = None) -> None:
         self.timeout = timeout
-        self._wire = Connection(address or default_address(), timeout)
+        self._wire = Connection(address or default_address(), timeout, Security(token, token_file, tls_ca, tls_name))
         self._pool = Pool(self._wire, timeout)
         self._shapes = Shapes()
         self._lock = Lock()
@@ -162,7 +169,11 @@ class Client:
         kind = np.dtype(dtype)
         if not self._wire.is_local:
             return np.empty(shape, kind)
-        return typed(self._pool.take(n_bytes(kind, shape)), kind, shape)
+        try:
+            return typed(self._pool.take(n_bytes(kind, shape)), kind, shape)
+        except Unsupported:  # attached to a server of another machine
+            self._wire.is_local = False
+            return np.empty(shape, kind)
 
     def is_shared(self, array: Array) -> bool:
         """It lies where the server reads and writes it: as an input, or in `outputs`, it is not copied."""
@@ -293,7 +304,8 @@ class Client:
             return at
         try:
             copy = typed(self._pool.take(array.nbytes), array.dtype, array.shape)
-        except _NO_ROOM:
+        except _NO_ROOM as error:
+            self._wire.is_local = self._wire.is_local and not isinstance(error, Unsupported)
             return None
         np.copyto(copy, array)
         keep.append(copy)

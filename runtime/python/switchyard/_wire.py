@@ -16,6 +16,7 @@ from typing import Any, Union
 
 import msgpack
 
+from ._secure import Security, TlsSocket, wrap
 from .errors import ConnectionLost, NoAnswer, ProtocolError, SwitchyardError, Unsupported, from_wire
 
 _READ_BYTES = 1 << 18
@@ -82,15 +83,18 @@ def _no_answer(timeout: float) -> NoAnswer:
     return NoAnswer(f"the server did not answer within {timeout:g} s; is it busy, or stopped? A larger timeout= waits longer")
 
 
-def _connect(address: str, timeout: float) -> socket.socket:
+def _connect(address: str, timeout: float, security: Security) -> Union[socket.socket, TlsSocket]:
     try:
         if address.startswith("tcp:"):
             host, _, port = address[4:].rpartition(":")
             if not port.isdigit():
                 raise ConnectionLost(f'"{address}" is no tcp:HOST:PORT')
-            sock = socket.create_connection((host.strip("[]") or "127.0.0.1", int(port)), timeout)
+            host = host.strip("[]") or "127.0.0.1"
+            sock = socket.create_connection((host, int(port)), timeout)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            return sock
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            context = security.context()
+            return sock if context is None else wrap(sock, context, security.tls_name or host, address)
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         sock.settimeout(timeout)
         sock.connect(address[5:] if address.startswith("unix:") else address)
@@ -101,9 +105,9 @@ def _connect(address: str, timeout: float) -> socket.socket:
 
 
 class Connection:
-    def __init__(self, address: str, timeout: float) -> None:
+    def __init__(self, address: str, timeout: float, security: Security = Security()) -> None:
         self.address = address
-        self._socket = _connect(address, timeout)
+        self._socket = _connect(address, timeout, security)
         self._socket.setblocking(False)
         self.is_local = self._socket.family == socket.AF_UNIX
         self._process = os.getpid()
@@ -116,6 +120,13 @@ class Connection:
         self._n_calls = 0  # that use the socket
         self._descriptors: list[int] = []  # that came with an answer
         self._unpacker = msgpack.Unpacker(raw=False, strict_map_key=False, max_buffer_size=(1 << 32) - 1)
+        token = security.secret(not self.is_local)
+        if token is not None:
+            try:
+                self.call("auth", {"token": token}, timeout)
+            except SwitchyardError:
+                self.close()
+                raise
 
     def close(self, why: str = "the client is closed") -> None:
         with self._changed:
@@ -228,7 +239,7 @@ class Connection:
         try:
             poller = select.poll()
             poller.register(self._socket, select.POLLIN)
-            if poller.poll(left * 1000 + (1 if left > 0 else 0)):
+            if (isinstance(self._socket, TlsSocket) and self._socket.pending()) or poller.poll(left * 1000 + (1 if left > 0 else 0)):
                 data, descriptors = self._receive()
         except OSError as error:
             data, why = b"", f" ({error})"
@@ -244,7 +255,7 @@ class Connection:
 
     def _receive(self) -> tuple[bytes | None, list[int]]:
         try:
-            if not self.is_local:
+            if isinstance(self._socket, TlsSocket) or not self.is_local:
                 return self._socket.recv(_READ_BYTES), []
             data, descriptors, _, _ = socket.recv_fds(self._socket, _READ_BYTES, 4)
             return data, descriptors
@@ -252,6 +263,9 @@ class Connection:
             return None, []
 
     def _hand_out(self, data: bytes) -> None:
+        if data[:2] == b"\x15\x03" and not isinstance(self._socket, TlsSocket):
+            self._break(ProtocolError("the server speaks TLS on this port; give tls_ca="))
+            return
         try:
             self._unpacker.feed(data)
             for answer in self._unpacker:

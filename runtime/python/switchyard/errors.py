@@ -96,6 +96,12 @@ class TooLarge(SwitchyardError):
     status = "ETOOBIG"
 
 
+class Denied(SwitchyardError):
+    """The token is none of the server's, or lacks the right."""
+
+    status = "EDENIED"
+
+
 class InternalError(SwitchyardError):
     """A defect of the server."""
 
@@ -115,7 +121,7 @@ class JobFailed(SwitchyardError):
 _BY_STATUS: dict[str, type[SwitchyardError]] = {
     kind.status: kind
     for kind in (InvalidArgument, OutOfMemory, OutOfDeviceMemory, NoDevice, DeviceFailed, PeerGone, ProtocolError, Busy, Deadline,
-                 Corrupt, Unsupported, NotFound, InputOutput, Canceled, TooLarge, InternalError)
+                 Corrupt, Unsupported, NotFound, InputOutput, Canceled, TooLarge, Denied, InternalError)
 }
 
 

@@ -1,0 +1,85 @@
+/* Who may do what: tokens of a file, callers without one, and callers of the Unix socket.
+ *
+ *   token file, --page-token ─> SHA-256 of each ──┐
+ *   "authorization: Bearer", method "auth" ───────┴─> grant {rights, tenant}     compared with all of them, each in constant time
+ *   SO_PEERCRED of the Unix socket ────────────────> grant
+ *   no token ──────────────────────────────────────> what --anonymous says
+ *
+ * A line of the token file: NAME TOKEN RIGHTS [tenant=TENANT]; '#' begins a comment. RIGHTS: infer, models, jobs, admin, joined by commas. A token is 16 to
+ * 256 characters without a space. The file is read again when it changes, looked at once a second at most; one that cannot be read then leaves what was
+ * there, and says so in the log.
+ *
+ * A1: a token is never kept, only its SHA-256, and never logged; its NAME is.
+ * A2: each right includes reading (status, metadata, metrics); admin includes all, and alone paths outside the models' folder.
+ * A3: a grant is looked up again after the file changed: a token that was taken out of it ends with the next request, also on open connections.
+ *
+ * One thread, the event loop's. */
+#ifndef SY_FRONT_ACCESS_H
+#define SY_FRONT_ACCESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "runtime/core/core.h"
+
+#define SY_RIGHT_READ     1u  /* status, metadata, metrics */
+#define SY_RIGHT_INFER    2u  /* requests, sessions, shared memory */
+#define SY_RIGHT_MODELS   4u  /* load, unload, evict */
+#define SY_RIGHT_JOBS     8u  /* submit, stop, pause, move */
+#define SY_RIGHT_SETTINGS 16u /* policy, tenants, traces, logs, drain */
+#define SY_RIGHT_PATHS    32u /* of files outside the models' folder */
+#define SY_RIGHTS_ALL     63u
+/* On loopback without a token file: all but foreign paths. */
+#define SY_RIGHTS_LOOPBACK (SY_RIGHTS_ALL & ~SY_RIGHT_PATHS)
+
+#define SY_ACCESS_NAME 64
+
+struct sy_access;
+
+struct sy_access_config {
+    const char *token_file; /* NULL: none */
+    const char *page_token; /* one more token with all rights; NULL: none */
+    const char *
+        anonymous; /* rights of callers without a token, or "none"; NULL: as set by sy_access_create */
+    const char *socket_rights; /* of other users on the Unix socket; NULL: infer,models,jobs */
+};
+
+/* What one caller may do. A zeroed one may do nothing. */
+struct sy_grant {
+    unsigned rights;
+    char tenant[SY_CORE_TENANT_NAME]; /* the only one that it may name; "": any */
+    char name[SY_ACCESS_NAME];        /* of the token; "": none was given */
+    uint64_t generation;
+    unsigned char digest[32];
+};
+
+/* EARG: an option or a line of the file, named; ENOTFOUND, EIO: the file. Without a token file callers without a token have SY_RIGHTS_LOOPBACK, with one
+ * none, unless config.anonymous says otherwise. */
+int sy_access_create(const struct sy_access_config *config, struct sy_access **out);
+void sy_access_destroy(struct sy_access *access); /* NULL is fine */
+
+/* May this server listen on `address` (HOST:PORT)? Beyond this machine only where callers need tokens, or --anonymous was said. EDENIED in words. */
+int sy_access_check_listen(const struct sy_access *access, const char *option, const char *address);
+
+/* Each fills in *grant. access NULL: everything is allowed (tests of front ends alone). */
+void sy_access_anonymous(struct sy_access *access, struct sy_grant *grant);
+/* EDENIED: there is no such token. */
+int sy_access_token(struct sy_access *access, const char *token, size_t n, struct sy_grant *grant);
+/* The value of an HTTP authorization header: "Bearer TOKEN", or "Basic" with the token as password; NULL: anonymous. EDENIED. */
+int sy_access_header(struct sy_access *access, const char *value, struct sy_grant *grant);
+/* Of a connected Unix socket: all for this process's user and root. EDENIED: the kernel does not say who it is. */
+int sy_access_peer(struct sy_access *access, int fd, struct sy_grant *grant);
+/* A3: before each request of a connection that lasts. */
+void sy_access_refresh(struct sy_access *access, struct sy_grant *grant);
+
+/* EDENIED, with the right that lacks and whose it is; SY_OK where `right` is 0 or held. */
+int sy_access_need(const struct sy_grant *grant, unsigned right);
+/* The tenant that a request runs for: `asked` ("" or NULL: none), or the token's. EDENIED: another than the token's. */
+int sy_access_tenant(const struct sy_grant *grant, const char *asked, const char **out);
+
+/* "infer,jobs" -> bits; "none" -> 0. EARG. */
+int sy_access_parse_rights(const char *text, unsigned *out);
+
+#endif
