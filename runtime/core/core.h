@@ -215,6 +215,23 @@ int sy_core_slices_set(struct sy_core *core, json_t *params);
 int sy_core_job_stop(struct sy_core *core, uint64_t job, bool evaluate, sy_core_done done,
                      void *ctx); /* done when ended */
 
+/* Parks a job: it ends after its iteration with a snapshot, and gives back its worker and its memory. It stays in the list and in the state folder, also
+ * over restarts, and goes on when sy_core_job_suspend(core, job, false) lets it. done: it is parked; EBUSY: it took its last step meanwhile. EUNSUPPORTED: it
+ * writes no snapshots. */
+int sy_core_job_park(struct sy_core *core, uint64_t job, sy_core_done done, void *ctx);
+/* What is needed to go on elsewhere; text borrowed until the job is removed. */
+struct sy_core_parked {
+    const char *text, *tenant;
+    uint64_t step, total_steps;
+    int priority;
+    bool priority_set; /* while it ran: not what its text says */
+};
+/* ENOTFOUND; EBUSY: it is not parked. */
+int sy_core_job_parked(struct sy_core *core, uint64_t job, struct sy_core_parked *out);
+/* A job that comes parked, kept before this returns. EBUSY: draining, or too many jobs; ETOOBIG, EARG, EIO. */
+int sy_core_job_receive(struct sy_core *core, const struct sy_core_parked *parked,
+                        uint64_t *out_job);
+
 /* Everything that a person or a tool wants to know, as one JSON object (caller decrefs): device, pool map, image, workers with state and pid, models
  * with resident bytes and requests, queue, jobs with step, loss, accuracy, steps per second, counters (requests, failed, swaps, evictions, preemptions,
  * moved bytes), preempt_wait_ns {n,p50,p99,max}. Keys in STATUS.md. */

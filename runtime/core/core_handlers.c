@@ -77,6 +77,21 @@ static int core_job_suspend(void *core, uint64_t job, bool suspended)
     return sy_core_job_suspend(core, job, suspended);
 }
 
+static int core_job_park(void *core, uint64_t job, sy_core_done done, void *ctx)
+{
+    return sy_core_job_park(core, job, done, ctx);
+}
+
+static int core_job_parked(void *core, uint64_t job, struct sy_core_parked *out)
+{
+    return sy_core_job_parked(core, job, out);
+}
+
+static int core_job_receive(void *core, const struct sy_core_parked *parked, uint64_t *out_job)
+{
+    return sy_core_job_receive(core, parked, out_job);
+}
+
 static int core_job_set_priority(void *core, uint64_t job, int priority)
 {
     return sy_core_job_set_priority(core, job, priority);
@@ -152,6 +167,9 @@ const struct sy_core_handlers sy_core_own_handlers = {
     .job_submit = core_job_submit,
     .job_stop = core_job_stop,
     .job_suspend = core_job_suspend,
+    .job_park = core_job_park,
+    .job_parked = core_job_parked,
+    .job_receive = core_job_receive,
     .job_set_priority = core_job_set_priority,
     .policy_set = core_policy_set,
     .tenant_set = core_tenant_set,

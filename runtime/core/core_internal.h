@@ -184,6 +184,8 @@ struct sy_core_job {
     bool priority_set;   /* while it ran: not what its text says */
     bool resumed;        /* it was in the state folder at this start, and has not begun since */
     bool kept;           /* it is over here, but its file stays: the next start goes on with it */
+    bool park_wanted;    /* it shall be parked when it has stopped (core_job_keep.c) */
+    bool parked;         /* kept, but no start goes on with it: somebody has to resume it */
     sy_ns turn_began_ns; /* account.used_ns when its turn began */
     struct sy_account_owner account; /* uses: it computes now, as far as is known here */
     sy_ns since_ns;                  /* that it computes; 0: it stands still */
@@ -481,6 +483,15 @@ void sy_core_act_job(struct sy_core *core, const struct sy_sched_action *a);
 /* Whoever waits for its start is told; then for its end. */
 void sy_core_answer_start(struct sy_core_job *j, int status, const char *error);
 void sy_core_end_job(struct sy_core *core, struct sy_core_job *j, int status, const char *error);
+int sy_core_job_add(struct sy_core *core, uint64_t id, const char *text, bool enqueue,
+                    struct sy_core_job **out); /* not enqueued: it gets no worker */
+int sy_core_job_enqueue(struct sy_core *core, const struct sy_core_job *j);
+/* core_job_keep.c */
+int sy_core_job_keep_settings(struct sy_core *core, const struct sy_core_job *j, bool suspended,
+                              const int *priority, const char *slice);
+int sy_core_job_keep(struct sy_core *core, const struct sy_core_job *j); /* as its settings are */
+/* A kept job waits for a worker again, and goes on from its snapshot. EBUSY, EPEER, EIO: it stays as it was. */
+int sy_core_job_unpark(struct sy_core *core, struct sy_core_job *j);
 /* core_job_messages.c */
 int sy_core_job_message(struct sy_core *core, int worker, const struct sy_message *message);
 void sy_core_job_close_spill(struct sy_core_job *j); /* what was spilled is needed no more */

@@ -154,6 +154,8 @@ static void answer_stop(struct sy_core_job *j, int removed, const char *why)
 {
     if (j->stop_done && j->status == SY_OK && removed < 0)
         j->stop_done(j->stop_ctx, removed, why);
+    else if (j->stop_done && j->status == SY_OK && j->park_wanted && !j->parked)
+        j->stop_done(j->stop_ctx, SY_EBUSY, "the job took its last step, and has ended");
     else if (j->stop_done)
         j->stop_done(j->stop_ctx, j->status, j->status < 0 ? j->error : NULL);
     j->stop_done = NULL;
@@ -169,6 +171,7 @@ void sy_core_end_job(struct sy_core *core, struct sy_core_job *j, int status, co
         (core->stopping || hopeless) && !j->stop_wanted && (status < 0 || j->step < j->total_steps);
     bool not_begun = j->resumed && status < 0 && !j->stop_wanted && !j->is_script;
     bool canceled = status == SY_ECANCELED && j->stop_wanted;
+    bool parked = j->park_wanted && (status < 0 || j->step < j->total_steps);
     if (is_over(j))
         return;
     sy_core_job_stands(core, j, sy_clock_now());
@@ -178,8 +181,11 @@ void sy_core_end_job(struct sy_core *core, struct sy_core_job *j, int status, co
     j->status = canceled ? SY_OK : status;
     if (j->status < 0)
         snprintf(j->error, sizeof j->error, "%s", error);
-    j->kept = suspended || not_begun;
-    int removed = j->kept ? SY_OK : remove_file(core, j->id);
+    j->parked = parked;
+    j->kept = suspended || not_begun || parked;
+    int removed = parked    ? sy_core_job_keep(core, j) /* with its step */
+                  : j->kept ? SY_OK
+                            : remove_file(core, j->id);
     char why[512] = "";
     if (removed < 0)
         snprintf(why, sizeof why, "%s", sy_error_text());
@@ -238,7 +244,21 @@ static int read_text(struct sy_core *core, struct sy_core_job *j)
     return status;
 }
 
-static int add_job(struct sy_core *core, uint64_t id, const char *text, struct sy_core_job **out)
+int sy_core_job_enqueue(struct sy_core *core, const struct sy_core_job *j)
+{
+    const struct sy_sched_job wants = {.id = j->id,
+                                       .tenant = j->tenant,
+                                       .priority = j->priority,
+                                       .slice = sy_core_slice_of_job(core, j),
+                                       .moves = j->has_snapshots,
+                                       .opportunistic = j->opportunistic};
+    SY_TRY(sy_sched_job_submit(core->sched, &wants));
+    sy_core_pump_soon(core);
+    return SY_OK;
+}
+
+int sy_core_job_add(struct sy_core *core, uint64_t id, const char *text, bool enqueue,
+                    struct sy_core_job **out)
 {
     struct sy_core_job **at = &core->jobs, *j = calloc(1, sizeof *j);
     if (!j)
@@ -246,14 +266,8 @@ static int add_job(struct sy_core *core, uint64_t id, const char *text, struct s
     *j = (struct sy_core_job){
         .id = id, .text = strdup(text), .worker = -1, .accuracy = -1, .spill_file = -1};
     int status = j->text ? read_text(core, j) : sy_error_set(SY_ENOMEM_HOST, "no memory for a job");
-    struct sy_sched_job wants = {.id = id,
-                                 .tenant = j->tenant,
-                                 .priority = j->priority,
-                                 .slice = sy_core_slice_of_job(core, j),
-                                 .moves = j->has_snapshots,
-                                 .opportunistic = j->opportunistic};
-    if (status == SY_OK)
-        status = sy_sched_job_submit(core->sched, &wants);
+    if (status == SY_OK && enqueue)
+        status = sy_core_job_enqueue(core, j);
     if (status < 0) {
         free_job(j);
         return status;
@@ -263,7 +277,6 @@ static int add_job(struct sy_core *core, uint64_t id, const char *text, struct s
         at = &(*at)->next;
     *at = j;
     core->last_job = SY_MAX(core->last_job, id);
-    sy_core_pump_soon(core);
     *out = j;
     return SY_OK;
 }
@@ -283,7 +296,7 @@ int sy_core_job_submit(struct sy_core *core, const char *text, sy_core_done done
         return sy_error_set(SY_ETOOBIG, "a job of %zu bytes; at most %u", strlen(text),
                             SY_MESSAGE_MAX_BYTES / 2);
     SY_TRY(sy_job_store_put(core->store, id, text, NULL));
-    int status = add_job(core, id, text, &j);
+    int status = sy_core_job_add(core, id, text, true, &j);
     if (status < 0) {
         char why[512];
         snprintf(why, sizeof why, "%s", sy_error_text());
@@ -294,66 +307,6 @@ int sy_core_job_submit(struct sy_core *core, const char *text, sy_core_done done
     j->done_ctx = ctx;
     if (out_job)
         *out_job = id;
-    return SY_OK;
-}
-
-/* What was set while it ran holds on. */
-static void take_settings(struct sy_core *core, struct sy_core_job *j, const json_t *set)
-{
-    const json_t *priority = json_object_get(set, "priority");
-    int value = (int)SY_MIN(SY_MAX(json_integer_value(priority), -1000), 1000);
-    if (priority && sy_sched_job_set_priority(core->sched, j->id, value) == SY_OK) {
-        j->priority = value;
-        j->priority_set = true;
-    }
-    const char *slice = json_string_value(json_object_get(set, "slice"));
-    if (slice) {
-        snprintf(j->slice, sizeof j->slice, "%s", slice);
-        j->slice_set = true;
-        (void)sy_sched_job_set_slice(core->sched, j->id, sy_core_slice_of_job(core, j));
-    }
-    if (json_is_true(json_object_get(set, "suspended")) &&
-        sy_sched_job_suspend(core->sched, j->id, true) == SY_OK)
-        j->suspended = true;
-}
-
-static int keep_settings(struct sy_core *core, const struct sy_core_job *j, bool suspended,
-                         const int *priority, const char *slice)
-{
-    json_t *set = json_pack("{s:b}", "suspended", (int)suspended);
-    if (set && priority)
-        json_object_set_new(set, "priority", json_integer(*priority));
-    if (set && slice)
-        json_object_set_new(set, "slice", json_string(slice));
-    int status = set ? sy_job_store_put(core->store, j->id, j->text, set)
-                     : sy_error_set(SY_ENOMEM_HOST, "no memory for a job");
-    json_decref(set);
-    return status;
-}
-
-/* A file that holds no job of ours (edited, damaged) keeps nobody from starting, and stays where it is. */
-static int resume_job(void *ctx, uint64_t id, const char *text, const json_t *set)
-{
-    struct sy_core *core = ctx;
-    struct sy_core_job *j;
-    int status = add_job(core, id, text, &j);
-    if (status < 0 && status != SY_ENOMEM_HOST) {
-        sy_log_error("jobs", "event=not_resumed job=%llu why=\"%s\"", (unsigned long long)id,
-                     sy_error_text());
-        return SY_OK;
-    }
-    SY_TRY(status);
-    j->resumed = true;
-    take_settings(core, j, set);
-    sy_log_info("jobs", "event=resumed job=%llu name=%s", (unsigned long long)id, j->name);
-    return SY_OK;
-}
-
-int sy_core_resume_jobs(struct sy_core *core)
-{
-    uint64_t last;
-    SY_TRY(sy_job_store_load(core->store, resume_job, core, &last));
-    core->last_job = SY_MAX(core->last_job, last); /* no new job takes the place of such a file */
     return SY_OK;
 }
 
@@ -375,17 +328,21 @@ static int find_live(struct sy_core *core, uint64_t id, struct sy_core_job **out
         return sy_error_set(SY_ENOTFOUND, "there is no job %llu", (unsigned long long)id);
     if (is_over(j) || j->stop_wanted)
         return sy_error_set(SY_EBUSY, "job %llu %s", (unsigned long long)id,
-                            is_over(j) ? "has ended already" : "is being stopped already");
+                            j->parked    ? "is suspended: resume it first"
+                            : is_over(j) ? "has ended already"
+                                         : "is being stopped already");
     *out = j;
     return SY_OK;
 }
 
 int sy_core_job_suspend(struct sy_core *core, uint64_t id, bool suspended)
 {
-    struct sy_core_job *j;
+    struct sy_core_job *j = sy_core_find_job(core, id);
+    if (!suspended && j && j->kept)
+        return sy_core_job_unpark(core, j);
     SY_TRY(find_live(core, id, &j));
-    SY_TRY(keep_settings(core, j, suspended, j->priority_set ? &j->priority : NULL,
-                         j->slice_set ? j->slice : NULL));
+    SY_TRY(sy_core_job_keep_settings(core, j, suspended, j->priority_set ? &j->priority : NULL,
+                                     j->slice_set ? j->slice : NULL));
     SY_TRY(sy_sched_job_suspend(core->sched, id, suspended));
     j->suspended = suspended;
     sy_core_pump_soon(core);
@@ -396,7 +353,8 @@ int sy_core_job_set_priority(struct sy_core *core, uint64_t id, int priority)
 {
     struct sy_core_job *j;
     SY_TRY(find_live(core, id, &j));
-    SY_TRY(keep_settings(core, j, j->suspended, &priority, j->slice_set ? j->slice : NULL));
+    SY_TRY(sy_core_job_keep_settings(core, j, j->suspended, &priority,
+                                     j->slice_set ? j->slice : NULL));
     SY_TRY(sy_sched_job_set_priority(core->sched, id, priority));
     j->priority = priority;
     j->priority_set = true;
@@ -409,7 +367,8 @@ int sy_core_job_move(struct sy_core *core, uint64_t id, const char *slice)
     struct sy_core_job *j;
     SY_TRY(sy_core_slice_check(core, slice));
     SY_TRY(find_live(core, id, &j));
-    SY_TRY(keep_settings(core, j, j->suspended, j->priority_set ? &j->priority : NULL, slice));
+    SY_TRY(sy_core_job_keep_settings(core, j, j->suspended, j->priority_set ? &j->priority : NULL,
+                                     slice));
     snprintf(j->slice, sizeof j->slice, "%s", slice);
     j->slice_set = true;
     return sy_sched_job_set_slice(core->sched, id, sy_core_slice_of_job(core, j));
@@ -419,7 +378,7 @@ int sy_core_job_move(struct sy_core *core, uint64_t id, const char *slice)
 static int drop_kept(struct sy_core *core, struct sy_core_job *j)
 {
     SY_TRY(remove_file(core, j->id));
-    j->kept = false;
+    j->kept = j->parked = false;
     sy_log_info("jobs", "event=dropped job=%llu name=%s", (unsigned long long)j->id, j->name);
     return SY_OK;
 }

@@ -173,6 +173,8 @@ const char *sy_core_job_state_name(const struct sy_core *core, const struct sy_c
                                          "training", "ended",     "failed"};
     bool held = (j->state == SY_JOB_TRAINING && j->since_ns == 0) ||
                 (j->state == SY_JOB_QUEUED && j->suspended);
+    if (j->parked && j->state == SY_JOB_ENDED)
+        return "suspended";
     return held ? why_it_stands(core, j) : states[j->state];
 }
 
@@ -243,6 +245,7 @@ static json_t *job_json(struct sy_core *core, struct sy_core_job *j)
     json_object_set_new(json, "accuracy_step", count(j->accuracy_step));
     json_object_set_new(json, "error", json_string(j->error));
     json_object_set_new(json, "kept", json_boolean(j->kept));
+    json_object_set_new(json, "parked", json_boolean(j->parked));
     json_object_set_new(json, "persistent_bytes", count(j->persistent_bytes));
     json_object_set_new(json, "ephemeral_bytes", count(j->ephemeral_bytes));
     json_object_set_new(json, "tenant", json_string(core->tenants[j->tenant].name));

@@ -6,8 +6,9 @@
 
 #include "runtime/base/status.h"
 #include "runtime/cli/cli.h"
+#include "runtime/cli/job_transfer.h"
 
-#define STOP_TIMEOUT_MS 600000u /* an iteration, a snapshot */
+#define STOP_TIMEOUT_MS 600000u /* an iteration, a snapshot, its hash */
 
 /* Share: of the device's time since the server's start. */
 static void print_job(const json_t *job, double elapsed_ns)
@@ -29,7 +30,10 @@ static void print_job(const json_t *job, double elapsed_ns)
         printf("      waits for %s\n", sy_cli_word(job, "waits_for"));
     if (*sy_cli_word(job, "error") && strcmp(sy_cli_word(job, "error"), "-") != 0)
         printf("      %s\n", sy_cli_word(job, "error"));
-    if (json_is_true(json_object_get(job, "kept")))
+    if (json_is_true(json_object_get(job, "parked")))
+        printf("      in its snapshot only; to go on: switchyard jobs resume %.0f\n",
+               sy_cli_number(job, "job"));
+    else if (json_is_true(json_object_get(job, "kept")))
         printf("      the server's next start goes on with it; to forget it: switchyard jobs "
                "cancel %.0f\n",
                sy_cli_number(job, "job"));
@@ -53,16 +57,47 @@ static int list_jobs(sy_client *client)
     return 0;
 }
 
-enum { PAUSE, RESUME, CANCEL, PRIORITY };
-static const char *const verbs[] = {"pause", "resume", "cancel", "priority", NULL};
-static const char *const methods[] = {"job_pause", "job_resume", "train_stop", "job_priority"};
+enum { PAUSE, RESUME, CANCEL, PRIORITY, SUSPEND, EXPORT, RESUME_FROM, MOVE };
+static const char *const verbs[] = {"pause",  "resume",      "cancel", "priority", "suspend",
+                                    "export", "resume-from", "move",   NULL};
+static const char *const methods[] = {"job_pause", "job_resume", "train_stop", "job_priority",
+                                      "job_suspend"};
 
-static int act(sy_client *client, int verb, int64_t job, int64_t priority)
+/* What was asked for. */
+struct order {
+    int verb;
+    int64_t job, priority;
+    const char *file, *to;
+    sy_client_security security; /* of `to` */
+};
+
+static int move(sy_client *client, const struct order *order)
 {
-    json_t *params = json_pack("{s:I}", "job", (json_int_t)job), *answer;
+    sy_client *to;
+    int result = 1;
+
+    if (sy_client_connect_secure(order->to, STOP_TIMEOUT_MS, &order->security, &to) == SY_OK)
+        result = sy_cli_job_move(client, order->job, to, order->to);
+    else
+        sy_cli_fail("--to %s: %s", order->to, sy_client_error(to));
+    sy_client_close(to);
+    return result;
+}
+
+static int act(sy_client *client, const struct order *order)
+{
+    int verb = order->verb;
+
+    if (verb == EXPORT)
+        return sy_cli_job_export(client, order->job, order->file);
+    if (verb == RESUME_FROM)
+        return sy_cli_job_resume_from(client, order->file);
+    if (verb == MOVE)
+        return move(client, order);
+    json_t *params = json_pack("{s:I}", "job", (json_int_t)order->job), *answer;
 
     if (verb == PRIORITY)
-        json_object_set_new(params, "priority", json_integer((json_int_t)priority));
+        json_object_set_new(params, "priority", json_integer((json_int_t)order->priority));
     int result = sy_cli_call(client, methods[verb], params, &answer);
     json_decref(answer);
     return result;
@@ -77,60 +112,116 @@ static int verb_of(const char *text)
     if (verbs[verb])
         return verb;
     const char *near = sy_cli_nearest(text, verbs);
-    return -sy_cli_usage("jobs: '%s' is not pause, resume, cancel or priority%s%s%s", text,
-                         near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+    return -sy_cli_usage(
+        "jobs: '%s' is not pause, resume, cancel, priority, suspend, export, resume-from or "
+        "move%s%s%s",
+        text, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
-/* words: VERB JOB [PRIORITY] */
-static int parse(const char *const *words, int n, int *verb, int64_t *job, int64_t *priority)
+/* words: VERB JOB [PRIORITY or FILE], or resume-from FILE. */
+static int parse(const char *const *words, int n, struct order *order)
 {
-    *verb = verb_of(words[0]);
-    if (*verb < 0)
+    int verb = order->verb = verb_of(words[0]);
+    if (verb < 0)
         return 2;
-    if (n != (*verb == PRIORITY ? 3 : 2))
-        return sy_cli_usage("jobs %s takes a job's number%s", verbs[*verb],
-                            *verb == PRIORITY ? " and a priority" : "");
-    if (sy_cli_integer(words[1], 0, INT64_MAX, job) < 0)
-        return sy_cli_usage("jobs %s: %s", verbs[*verb], sy_error_text());
-    if (*verb == PRIORITY && sy_cli_integer(words[2], -1000, 1000, priority) < 0)
+    if (n != (verb == PRIORITY || verb == EXPORT ? 3 : 2))
+        return sy_cli_usage("jobs %s takes %s%s", verbs[verb],
+                            verb == RESUME_FROM ? "a file" : "a job's number",
+                            verb == PRIORITY ? " and a priority"
+                            : verb == EXPORT ? " and a file"
+                                             : "");
+    if (!order->to != (verb != MOVE))
+        return sy_cli_usage(verb == MOVE ? "jobs move JOB takes --to tcp:HOST:PORT"
+                                         : "jobs: --to goes with 'jobs move'");
+    order->file = verb == RESUME_FROM ? words[1] : n > 2 ? words[2] : NULL;
+    if (verb != RESUME_FROM && sy_cli_integer(words[1], 0, INT64_MAX, &order->job) < 0)
+        return sy_cli_usage("jobs %s: %s", verbs[verb], sy_error_text());
+    if (verb == PRIORITY && sy_cli_integer(words[2], -1000, 1000, &order->priority) < 0)
         return sy_cli_usage("jobs priority: %s", sy_error_text());
     return 0;
 }
 
-int sy_cmd_jobs(int argc, char **argv)
-{
-    static const struct sy_cli_option options[] = {
-        {"socket", "ADDRESS", "unix:PATH or tcp:HOST:PORT of the server"}, {NULL, NULL, NULL}};
-    struct sy_cli_parser parser = {
-        "jobs [VERB JOB] [options]\n\n"
-        "Lists the training jobs of a server, or does something with one:\n\n"
-        "  jobs                    the list\n"
-        "  jobs pause JOB          no more iterations; it keeps its memory\n"
-        "  jobs resume JOB         goes on after a pause\n"
-        "  jobs cancel JOB         ends it after its iteration, with a snapshot\n"
-        "  jobs priority JOB N     -1000 to 1000, smaller is more urgent; 'switchyard policy "
-        "priority' goes by it",
-        options, argc, argv, 0};
-    const char *value, *address = NULL, *words[3];
-    int64_t job = 0, priority = 0;
-    int got, result = 0, n = 0, verb = -1;
-    sy_client *client;
+enum { SOCKET, TO, TO_TOKEN_FILE, TO_TLS_CA, TO_TLS_NAME };
+static const struct sy_cli_option options[] = {
+    {"socket", "ADDRESS", "unix:PATH or tcp:HOST:PORT of the server"},
+    {"to", "ADDRESS", "with move: the server that the job goes to"},
+    {"to-token-file", "FILE", "its token; default: as --token-file"},
+    {"to-tls-ca", "FILE", "its certificates; default: as --tls-ca"},
+    {"to-tls-name", "NAME", "what its certificate must be for; default: its address's host"},
+    {NULL, NULL, NULL}};
 
-    while ((got = sy_cli_next(&parser, &value)) >= 0 || got == SY_CLI_WORD) {
-        if (got == 0)
-            address = value;
+static const char usage[] =
+    "jobs [VERB JOB] [options]\n\n"
+    "Lists the training jobs of a server, or does something with one:\n\n"
+    "  jobs                    the list\n"
+    "  jobs pause JOB          no more iterations; it keeps its memory\n"
+    "  jobs resume JOB         goes on after a pause, or where it was suspended\n"
+    "  jobs cancel JOB         ends it after its iteration, with a snapshot\n"
+    "  jobs priority JOB N     -1000 to 1000, smaller is more urgent; 'switchyard policy "
+    "priority' goes by it\n"
+    "  jobs suspend JOB        ends it after its iteration, with a snapshot, and frees its memory; "
+    "it "
+    "stays in the\n"
+    "                          list, also over restarts, until it is resumed or cancelled\n"
+    "  jobs export JOB FILE    the state of a suspended job (its job file and its snapshot) as one "
+    "file\n"
+    "  jobs resume-from FILE   a new job that goes on from such a file, bit for bit\n"
+    "  jobs move JOB --to ADDRESS  suspends it, sends its state, and goes on there; it runs in one "
+    "place at most, and\n"
+    "                          goes on here if it cannot go on there\n\n"
+    "A job that goes on elsewhere needs its model and data there: at the same path below that "
+    "server's --models folder, or,\n"
+    "where they lie outside of it, at the same absolute path (which needs a token with 'admin'). "
+    "Its "
+    "snapshots are kept\n"
+    "below that server's --state folder. Bits are the same with the same number of threads and the "
+    "same kind of CPU.";
+
+/* 0, or the exit status plus one. */
+static int read_order(struct sy_cli_parser *parser, struct order *order, const char **address)
+{
+    const char *value, *words[3];
+    int got, n = 0;
+
+    while ((got = sy_cli_next(parser, &value)) >= 0 || got == SY_CLI_WORD) {
+        const char **to[] = {[SOCKET] = address,
+                             [TO] = &order->to,
+                             [TO_TOKEN_FILE] = &order->security.token_file,
+                             [TO_TLS_CA] = &order->security.tls_ca,
+                             [TO_TLS_NAME] = &order->security.tls_name};
+        if (got >= 0)
+            *to[got] = value;
         else if (n == 3)
-            return sy_cli_usage("jobs: '%s' is too much", value);
+            return 1 + sy_cli_usage("jobs: '%s' is too much", value);
         else
             words[n++] = value;
     }
     if (got != SY_CLI_END)
-        return got == SY_CLI_HELP ? 0 : 2;
-    if (n > 0 && (result = parse(words, n, &verb, &job, &priority)) != 0)
-        return result;
-    if (sy_cli_connect(address, verb == CANCEL ? STOP_TIMEOUT_MS : 0, &client))
+        return got == SY_CLI_HELP ? 1 : 3;
+    if (!order->security.token_file)
+        order->security.token_file = sy_cli_security()->token_file;
+    if (!order->security.tls_ca)
+        order->security.tls_ca = sy_cli_security()->tls_ca;
+    int bad = n > 0       ? parse(words, n, order)
+              : order->to ? sy_cli_usage("jobs: --to goes with 'jobs move JOB'")
+                          : 0;
+    return bad ? 1 + bad : 0;
+}
+
+int sy_cmd_jobs(int argc, char **argv)
+{
+    struct sy_cli_parser parser = {usage, options, argc, argv, 0};
+    struct order order = {.verb = -1};
+    const char *address = NULL;
+    sy_client *client;
+    int result = read_order(&parser, &order, &address);
+
+    if (result)
+        return result - 1;
+    bool takes_long = order.verb == CANCEL || order.verb >= SUSPEND;
+    if (sy_cli_connect(address, takes_long ? STOP_TIMEOUT_MS : 0, &client))
         return 1;
-    result = n > 0 ? act(client, verb, job, priority) : list_jobs(client);
+    result = order.verb >= 0 ? act(client, &order) : list_jobs(client);
     sy_client_close(client);
     return result;
 }

@@ -562,9 +562,10 @@ static int start(struct serve *serve)
         .base = serve->base,
         .handlers = &sy_core_own_handlers,
         .core = serve->core,
+        .state_folder = serve->core_config.state_folder,
+        .models_folder = serve->repository_config.folder,
         .least_bytes_per_s = serve->fronts.least_bytes_per_s,
         .string_bytes = (int64_t)SY_MIN(serve->fronts.string_bytes, (uint64_t)INT64_MAX)};
-    serve->fronts.front.models_folder = serve->repository_config.folder;
     serve->fronts.front.job_paths = sy_job_each_path;
     SY_TRY(sy_serve_fronts_guard(&serve->fronts, serve->rpc_config.tcp_address));
     SY_TRY(sy_serve_fronts_start(&serve->fronts));

@@ -12,6 +12,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
 #include "runtime/front/rpc/rpc_internal.h"
+#include "runtime/front/rpc/rpc_job.h"
 #include "runtime/front/rpc/rpc_region.h"
 
 #define FIRST_CAPACITY (16u * 1024u)
@@ -173,6 +174,7 @@ void sy_rpc_connection_close(struct sy_rpc_connection *connection)
     sy_repository_wait_cancel(&connection->wait);
     sy_rpc_infer_cancel_all(connection);
     sy_rpc_region_drop_all(connection);
+    sy_rpc_receive_drop(connection);
     sy_rpc_connection_release(connection);
 }
 

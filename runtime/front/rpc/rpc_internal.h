@@ -31,10 +31,12 @@ struct sy_rpc_server {
     bool full;     /* the last client that came was refused */
     uint64_t buffered_bytes;
     uint64_t region_bytes; /* of all connections */
+    int n_received;        /* jobs that come from other servers (rpc_job.h) */
     int refs;              /* the owner's, each connection's */
 };
 
 struct sy_rpc_infer;
+struct sy_rpc_receive;
 
 /* An answer on its way out: `head` holds all bytes but the tensors'; `cut[i]` says where tensor i goes in. */
 struct sy_rpc_reply {
@@ -75,6 +77,7 @@ struct sy_rpc_connection {
     struct sy_rpc_region *regions;
     int n_regions; /* these, and those that are dropped and in use */
     uint64_t region_bytes;
+    struct sy_rpc_receive *receive; /* the job that comes from another server; NULL: none */
     struct sy_repository_wait wait;
     bool waits; /* its first message is for a model that is being loaded */
 };

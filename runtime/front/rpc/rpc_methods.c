@@ -10,6 +10,7 @@
 #include "runtime/base/status.h"
 #include "runtime/client/json_msgpack.h"
 #include "runtime/front/rpc/rpc_internal.h"
+#include "runtime/front/rpc/rpc_job.h"
 #include "runtime/front/rpc/rpc_region.h"
 #include "runtime/front/rpc/rpc_session.h"
 
@@ -524,6 +525,21 @@ static int do_train_stop(const struct sy_rpc_request *request, json_t *params)
     return status;
 }
 
+static int do_job_suspend(const struct sy_rpc_request *request, json_t *params)
+{
+    struct later *later = NULL;
+    uint64_t job;
+
+    SY_TRY(need_job(params, &job));
+    SY_TRY(later_create(request, &later));
+    later->with_job = true;
+    later->job = job;
+    int status = handlers_of(request)->job_park(core_of(request), job, later_done, later);
+    if (status < 0)
+        later_free(later);
+    return status;
+}
+
 static int do_trace(const struct sy_rpc_request *request, json_t *params)
 {
     json_t *enable = json_object_get(params, "enable"), *trace;
@@ -582,6 +598,12 @@ static const struct {
     {"job_pause", do_job_pause, SY_RIGHT_JOBS},
     {"job_resume", do_job_resume, SY_RIGHT_JOBS},
     {"job_priority", do_job_priority, SY_RIGHT_JOBS},
+    {"job_suspend", do_job_suspend, SY_RIGHT_JOBS},
+    {"job_state", sy_rpc_job_state, SY_RIGHT_JOBS},
+    {"job_state_read", sy_rpc_job_state_read, SY_RIGHT_JOBS},
+    {"job_receive", sy_rpc_job_receive, SY_RIGHT_JOBS},
+    {"job_receive_piece", sy_rpc_job_receive_piece, SY_RIGHT_JOBS},
+    {"job_receive_end", sy_rpc_job_receive_end, SY_RIGHT_JOBS},
     {"policy", do_policy, SY_RIGHT_SETTINGS},
     {"slices", do_slices, SY_RIGHT_SETTINGS},
     {"tenant", do_tenant, SY_RIGHT_SETTINGS},
@@ -635,7 +657,8 @@ static int call_method(const struct sy_rpc_request *request, const msgpack_objec
         "unknown method \"%.*s\"; there are infer, ping, auth, status, models, model_load, "
         "model_unload, "
         "evict, region_create, region_drop, train, train_stop, job_pause, job_resume, "
-        "job_priority, policy, tenant, trace, drain",
+        "job_priority, job_suspend, job_state, job_state_read, job_receive, job_receive_piece, "
+        "job_receive_end, policy, tenant, trace, drain",
         (int)SY_MIN(name->via.str.size, 64u), name->via.str.ptr ? name->via.str.ptr : "");
 }
 

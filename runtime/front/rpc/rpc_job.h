@@ -1,0 +1,52 @@
+/* Suspended jobs on their way to another server: their state is read in pieces here, or comes in pieces.
+ *
+ *   source        job_state ─> job_state_read, piece by piece          only of a job that is parked: it cannot change meanwhile
+ *   destination   job_receive ─> job_receive_piece ... ─> job_receive_end ─> the job is there, parked
+ *
+ *   job_receive        STATE/moved/NAME-XXXXXX/ is made, NAME-STEP.safetensors.tmp-PID gets its whole size (a full disk is said before anything was sent)
+ *   job_receive_end    hash compared, the snapshot checked; fsync, rename, fsync of the folders; then the job is kept and listed
+ *
+ * M1: files are read and written on the offload's thread, in pieces of at most SY_JOB_STATE_PIECE_BYTES.
+ * M2: a connection receives one job at a time, a server SY_RPC_RECEIVED; what is not whole goes with its connection.
+ * M3: what a killed server left of them goes when the next job comes.
+ * M4: paths in a job that comes are what its client may name (rpc_access.c); only its snapshot folder is this server's choice.
+ *
+ * One thread, the event loop's. */
+#ifndef SY_RUNTIME_RPC_JOB_H
+#define SY_RUNTIME_RPC_JOB_H
+
+#include <jansson.h>
+
+#include "runtime/front/rpc/rpc_internal.h"
+
+#define SY_RPC_RECEIVED 8 /* jobs that come at once */
+
+struct sy_rpc_work;
+/* A call whose work takes long: the first member of what it works on. */
+struct sy_rpc_work {
+    struct sy_rpc_connection *connection; /* held until it is answered */
+    bool answers;
+    uint64_t id;
+    int (*run)(struct sy_rpc_work *work);      /* beside the loop */
+    int (*then)(struct sy_rpc_work *work);     /* on the loop, if run succeeded; NULL: nothing */
+    void (*release)(struct sy_rpc_work *work); /* frees the whole */
+    json_t *answer;                            /* NULL: {} */
+    int status;
+    char error[512];
+};
+
+/* Fills in the first three members; run, release and then are the caller's. On failure `work` is the caller's still. EBUSY. */
+int sy_rpc_work_start(const struct sy_rpc_request *request, struct sy_rpc_work *work);
+
+/* ---- rpc_job_state.c: a parked job's state ---- */
+int sy_rpc_job_state(const struct sy_rpc_request *request, json_t *params);
+int sy_rpc_job_state_read(const struct sy_rpc_request *request, json_t *params);
+
+/* ---- rpc_job_receive.c ---- */
+int sy_rpc_job_receive(const struct sy_rpc_request *request, json_t *params);
+int sy_rpc_job_receive_piece(const struct sy_rpc_request *request, json_t *params);
+int sy_rpc_job_receive_end(const struct sy_rpc_request *request, json_t *params);
+/* The connection is gone, or gives up. NULL is fine. */
+void sy_rpc_receive_drop(struct sy_rpc_connection *connection);
+
+#endif

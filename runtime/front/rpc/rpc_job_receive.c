@@ -1,0 +1,442 @@
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/durable_file.h"
+#include "runtime/base/log.h"
+#include "runtime/base/status.h"
+#include "runtime/front/rpc/rpc_job.h"
+#include "runtime/move/job_snapshot.h"
+#include "runtime/move/job_state.h"
+#include "runtime/net/base64.h"
+
+/* A job that comes. Its connection has it, and each piece that is being written. */
+struct sy_rpc_receive {
+    int refs;
+    int *n_received; /* of the server */
+    struct sy_job_state state;
+    char *text; /* of the job, as it is kept here */
+    char folder[SY_JOB_SNAPSHOT_PATH_BYTES], path[SY_JOB_SNAPSHOT_PATH_BYTES];
+    struct sy_durable_file file; /* path NULL: no snapshot, or it has its name already */
+    uint64_t got;                /* bytes that came */
+    int n_writing, status;       /* status: of the first piece that failed */
+    bool taken;                  /* the core has it: its files stay */
+};
+
+/* ---- what is left of others (M3) ------------------------------------------------------------------- */
+
+static bool is_dead_temporary(const char *name)
+{
+    const char *tail = strstr(name, ".safetensors.tmp-");
+    char *end;
+    long pid = tail ? strtol(tail + strlen(".safetensors.tmp-"), &end, 10) : 0;
+
+    return pid > 0 && !*end && kill((pid_t)pid, 0) != 0 && errno == ESRCH;
+}
+
+static void sweep_folder(int moved, const char *name)
+{
+    int fd = openat(moved, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *entries = fd >= 0 ? fdopendir(fd) : NULL;
+    bool was_left = false;
+
+    for (const struct dirent *entry; entries && (entry = readdir(entries));)
+        if (is_dead_temporary(entry->d_name))
+            was_left |= unlinkat(fd, entry->d_name, 0) == 0;
+    if (was_left)
+        unlinkat(moved, name, AT_REMOVEDIR); /* not if a snapshot is in it */
+    if (entries)
+        closedir(entries);
+    else if (fd >= 0)
+        close(fd);
+}
+
+static void sweep(const char *moved)
+{
+    DIR *entries = opendir(moved);
+
+    for (const struct dirent *entry; entries && (entry = readdir(entries));)
+        if (entry->d_name[0] != '.')
+            sweep_folder(dirfd(entries), entry->d_name);
+    if (entries)
+        closedir(entries);
+}
+
+/* ---- its life -------------------------------------------------------------------------------------- */
+
+static void receive_release(struct sy_rpc_receive *r)
+{
+    if (--r->refs > 0)
+        return;
+    sy_durable_file_discard(&r->file);
+    if (!r->taken && *r->path)
+        unlink(r->path);
+    if (!r->taken && *r->folder)
+        rmdir(r->folder);
+    --*r->n_received;
+    sy_job_state_finish(&r->state);
+    free(r->text);
+    free(r);
+}
+
+void sy_rpc_receive_drop(struct sy_rpc_connection *connection)
+{
+    struct sy_rpc_receive *r = connection->receive;
+
+    connection->receive = NULL;
+    if (r)
+        receive_release(r);
+}
+
+static int sync_folder(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int failed = fd < 0 || fsync(fd) != 0;
+    int error = errno;
+
+    if (fd >= 0)
+        close(fd);
+    return failed ? sy_error_set(SY_EIO, "cannot sync %s: %s", path, strerror(error)) : SY_OK;
+}
+
+static int make_folder(const char *state_folder, struct sy_rpc_receive *r)
+{
+    char moved[SY_JOB_SNAPSHOT_PATH_BYTES], real[SY_JOB_SNAPSHOT_PATH_BYTES];
+
+    if (!realpath(state_folder, real) ||
+        (size_t)snprintf(moved, sizeof moved, "%s/moved", real) >= sizeof moved - 160)
+        return sy_error_set(SY_EIO, "the state folder %s: %s", state_folder, strerror(errno));
+    if (mkdir(moved, 0700) != 0 && errno != EEXIST)
+        return sy_error_set(SY_EIO, "cannot make %s: %s", moved, strerror(errno));
+    sweep(moved);
+    snprintf(r->folder, sizeof r->folder, "%.3900s/%s-XXXXXX", moved, r->state.name);
+    if (!mkdtemp(r->folder)) {
+        int error = errno;
+        *r->folder = '\0';
+        return sy_error_set(SY_EIO, "cannot make a folder in %s: %s", moved, strerror(error));
+    }
+    SY_TRY(sync_folder(moved));
+    return sync_folder(real);
+}
+
+/* All of its room now: better no job than half a one. */
+static int take_room(const struct sy_rpc_receive *r)
+{
+    struct statvfs fs;
+
+    if (fallocate(r->file.fd, 0, 0, (off_t)r->state.bytes) == 0)
+        return SY_OK;
+    int error = errno;
+    if (error == EOPNOTSUPP && fstatvfs(r->file.fd, &fs) == 0)
+        error = (uint64_t)fs.f_bavail * fs.f_frsize >= r->state.bytes ? 0 : ENOSPC;
+    return error ? sy_error_set(SY_EIO, "no room for a snapshot of %llu bytes in %s: %s",
+                                (unsigned long long)r->state.bytes, r->folder, strerror(error))
+                 : SY_OK;
+}
+
+static int make_file(struct sy_rpc_receive *r)
+{
+    if (r->state.bytes == 0)
+        return SY_OK;
+    SY_TRY(sy_job_snapshot_path(r->folder, r->state.name, r->state.step, r->path));
+    SY_TRY(sy_durable_file_create(r->path, &r->file));
+    return take_room(r);
+}
+
+/* ---- what the job says ------------------------------------------------------------------------------ */
+
+struct resolve {
+    const char *folder; /* NULL: there is none */
+    int status;
+};
+
+static void resolve_path(json_t *object, const char *name, void *ctx)
+{
+    struct resolve *at = ctx;
+    const char *path = json_string_value(json_object_get(object, name));
+    char whole[SY_JOB_SNAPSHOT_PATH_BYTES], real[SY_JOB_SNAPSHOT_PATH_BYTES];
+
+    if (!path || !*path || at->status < 0)
+        return;
+    int n = *path == '/'
+                ? snprintf(whole, sizeof whole, "%s", path)
+                : snprintf(whole, sizeof whole, "%s/%s", at->folder ? at->folder : ".", path);
+    if (*path != '/' && !at->folder)
+        at->status = sy_error_set(SY_ENOTFOUND,
+                                  "\"%.200s\" is to be below the models' folder, and this server "
+                                  "has none (serve --models)",
+                                  path);
+    else if (n >= (int)sizeof whole || !realpath(whole, real))
+        at->status = sy_error_set(SY_ENOTFOUND,
+                                  "\"%.200s\" is not on this server: the job's model and data are "
+                                  "to be here before it comes",
+                                  whole);
+    else if (*path != '/') /* for rpc_access.c: as it lies, and so below the folder or refused */
+        json_object_set_new(object, name, json_string(real));
+}
+
+/* Its paths, but the snapshots' folder, which is this server's choice. Owned by the caller. */
+static int allow_text(const struct sy_rpc_connection *connection, json_t *job, char **out)
+{
+    const struct sy_front *front = connection->server->front;
+    struct resolve at = {front->models_folder, SY_OK};
+    char *text = json_dumps(job, JSON_COMPACT);
+    int status = text ? sy_rpc_allow_job(connection, text, out)
+                      : sy_error_set(SY_ENOMEM_HOST, "no memory for a job");
+
+    free(text);
+    SY_TRY(status);
+    json_t *allowed = json_loads(*out, 0, NULL);
+    if (allowed && front->job_paths)
+        front->job_paths(allowed, resolve_path, &at);
+    free(*out);
+    *out = allowed && at.status == SY_OK ? json_dumps(allowed, JSON_COMPACT) : NULL;
+    json_decref(allowed);
+    SY_TRY(at.status);
+    return *out ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for a job");
+}
+
+static int put_folder(struct sy_rpc_receive *r, json_t *snapshot, char *allowed)
+{
+    json_t *job = json_loads(allowed, 0, NULL);
+    int failed = json_object_set(job, "snapshot", snapshot) ||
+                 json_object_set_new(snapshot, "folder", json_string(r->folder));
+
+    r->text = failed ? NULL : json_dumps(job, JSON_COMPACT);
+    json_decref(job);
+    return r->text ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for a job");
+}
+
+static int begin(const struct sy_rpc_connection *connection, json_t *job, struct sy_rpc_receive *r)
+{
+    const struct sy_front *front = connection->server->front;
+    json_t *snapshot = json_incref(json_object_get(job, "snapshot"));
+    char *allowed = NULL;
+    int status = SY_OK;
+
+    if (!json_is_object(snapshot) || json_object_get(job, "script"))
+        status = sy_error_set(SY_EARG, "a job that moves has \"snapshot\", and is no script");
+    json_object_del(job, "snapshot");
+    if (status == SY_OK)
+        status = allow_text(connection, job, &allowed);
+    if (status == SY_OK)
+        status = make_folder(front->state_folder, r);
+    if (status == SY_OK)
+        status = put_folder(r, snapshot, allowed);
+    if (status == SY_OK)
+        status = make_file(r);
+    free(allowed);
+    json_decref(snapshot);
+    return status;
+}
+
+/* ---- the methods ------------------------------------------------------------------------------------ */
+
+static int check_may(const struct sy_rpc_connection *connection)
+{
+    if (!connection->server->front->state_folder)
+        return sy_error_set(SY_EUNSUPPORTED,
+                            "this server keeps no jobs, and takes none from others: serve --state");
+    if (connection->receive)
+        return sy_error_set(SY_EBUSY, "this connection receives a job already");
+    if (connection->server->n_received >= SY_RPC_RECEIVED)
+        return sy_error_set(SY_EBUSY, "%d jobs come at once already; try again", SY_RPC_RECEIVED);
+    return SY_OK;
+}
+
+int sy_rpc_job_receive(const struct sy_rpc_request *request, json_t *params)
+{
+    struct sy_rpc_connection *connection = request->connection;
+
+    SY_TRY(check_may(connection));
+    struct sy_rpc_receive *r = calloc(1, sizeof *r);
+    if (!r)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a job");
+    r->refs = 1;
+    r->n_received = &connection->server->n_received;
+    ++*r->n_received;
+    r->file.fd = -1;
+    int status = sy_job_state_parse(json_object_get(params, "state"), &r->state);
+    if (status == SY_OK) {
+        json_t *job = json_loads(r->state.text, 0, NULL);
+        status = begin(connection, job, r);
+        json_decref(job);
+    }
+    if (status < 0) {
+        receive_release(r);
+        return status;
+    }
+    connection->receive = r;
+    sy_rpc_answer_json(connection, request->answers, request->id, json_object());
+    return SY_OK;
+}
+
+struct piece_work {
+    struct sy_rpc_work work;
+    struct sy_rpc_receive *receive;
+    uint64_t offset;
+    size_t n;
+    unsigned char *bytes;
+};
+
+static void piece_release(struct sy_rpc_work *work)
+{
+    struct piece_work *w = (struct piece_work *)work;
+
+    if (w->receive) {
+        if (work->status < 0)
+            w->receive->status = work->status;
+        w->receive->n_writing--;
+        receive_release(w->receive);
+    }
+    free(w->bytes);
+    free(w);
+}
+
+static int piece_run(struct sy_rpc_work *work)
+{
+    struct piece_work *w = (struct piece_work *)work;
+
+    return sy_write_fully(w->receive->file.fd, w->receive->path, w->bytes, w->n, w->offset);
+}
+
+static int take_piece(const struct sy_rpc_receive *r, json_t *params, struct piece_work *w)
+{
+    json_t *offset = json_object_get(params, "offset");
+
+    if (!r)
+        return sy_error_set(SY_EARG, "this connection receives no job: job_receive comes first");
+    if (r->status < 0)
+        return sy_error_set(r->status, "a piece before this one was not written");
+    SY_TRY(sy_base64_take(params, "data", SY_JOB_STATE_PIECE_BYTES, &w->bytes, &w->n));
+    if (!json_is_integer(offset) || (uint64_t)json_integer_value(offset) != r->got)
+        return sy_error_set(SY_EARG,
+                            "the parameter \"offset\": pieces come in order, the next at "
+                            "%llu",
+                            (unsigned long long)r->got);
+    if (w->n > r->state.bytes - r->got)
+        return sy_error_set(SY_ETOOBIG, "more than the %llu bytes that the state says",
+                            (unsigned long long)r->state.bytes);
+    w->offset = r->got;
+    return SY_OK;
+}
+
+int sy_rpc_job_receive_piece(const struct sy_rpc_request *request, json_t *params)
+{
+    struct sy_rpc_receive *r = request->connection->receive;
+    struct piece_work *w = calloc(1, sizeof *w);
+
+    if (!w)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a piece");
+    w->work.run = piece_run;
+    w->work.release = piece_release;
+    int status = take_piece(r, params, w);
+    if (status == SY_OK) {
+        w->receive = r;
+        r->refs++;
+        r->n_writing++;
+        r->got += w->n;
+        status = sy_rpc_work_start(request, &w->work);
+        if (status < 0)
+            w->work.status =
+                status; /* it did not start, and is this function's: the file has a gap */
+    }
+    if (status < 0)
+        piece_release(&w->work);
+    return status;
+}
+
+/* ---- the end ----------------------------------------------------------------------------------------- */
+
+struct end_work {
+    struct sy_rpc_work work;
+    struct sy_rpc_receive *receive;
+};
+
+static void end_release(struct sy_rpc_work *work)
+{
+    struct end_work *w = (struct end_work *)work;
+
+    receive_release(w->receive);
+    free(w);
+}
+
+static int end_run(struct sy_rpc_work *work)
+{
+    struct sy_rpc_receive *r = ((struct end_work *)work)->receive;
+    struct sy_job_snapshot snapshot = {0};
+
+    if (!r->file.path)
+        return SY_OK;
+    SY_TRY(sy_job_snapshot_check(r->file.temporary, r->state.name, r->state.step, &snapshot));
+    if (snapshot.bytes != r->state.bytes || snapshot.xxh3 != r->state.xxh3)
+        return sy_error_set(SY_ECORRUPT,
+                            "the snapshot came with %llu bytes of hash %016llx, the state says "
+                            "%llu of %016llx",
+                            (unsigned long long)snapshot.bytes, (unsigned long long)snapshot.xxh3,
+                            (unsigned long long)r->state.bytes, (unsigned long long)r->state.xxh3);
+    return sy_durable_file_commit(&r->file);
+}
+
+static int end_then(struct sy_rpc_work *work)
+{
+    struct sy_rpc_receive *r = ((struct end_work *)work)->receive;
+    const struct sy_front *front = work->connection->server->front;
+    const struct sy_core_parked parked = {.text = r->text,
+                                          .step = r->state.step,
+                                          .total_steps = r->state.total_steps,
+                                          .priority = r->state.priority,
+                                          .priority_set = r->state.has_priority};
+    uint64_t job;
+
+    if (work->connection->fd < 0) /* nobody would learn of it */
+        return sy_error_set(SY_EPEER, "the client is gone");
+    SY_TRY(front->handlers->job_receive(front->core, &parked, &job));
+    r->taken = true;
+    sy_log_info("rpc", "event=job_received job=%llu name=%s step=%llu bytes=%llu",
+                (unsigned long long)job, r->state.name, (unsigned long long)r->state.step,
+                (unsigned long long)r->state.bytes);
+    work->answer = json_pack("{s:I}", "job", (json_int_t)job);
+    return SY_OK;
+}
+
+static int check_whole(const struct sy_rpc_receive *r)
+{
+    if (!r)
+        return sy_error_set(SY_EARG, "this connection receives no job: job_receive comes first");
+    if (r->n_writing > 0)
+        return sy_error_set(SY_EBUSY, "%d pieces are being written", r->n_writing);
+    if (r->status < 0 || r->got != r->state.bytes)
+        return sy_error_set(r->status < 0 ? r->status : SY_EARG,
+                            "%llu of the snapshot's %llu bytes came and were written",
+                            (unsigned long long)r->got, (unsigned long long)r->state.bytes);
+    return SY_OK;
+}
+
+int sy_rpc_job_receive_end(const struct sy_rpc_request *request, json_t *params)
+{
+    struct sy_rpc_receive *r = request->connection->receive;
+
+    (void)params;
+    SY_TRY(check_whole(r));
+    struct end_work *w = calloc(1, sizeof *w);
+    if (!w)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a job");
+    w->work.run = end_run;
+    w->work.then = end_then;
+    w->work.release = end_release;
+    w->receive = r;
+    request->connection->receive = NULL; /* the work's now: whatever becomes of it */
+    int status = sy_rpc_work_start(request, &w->work);
+    if (status < 0)
+        end_release(&w->work);
+    return status;
+}

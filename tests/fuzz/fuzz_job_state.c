@@ -1,0 +1,81 @@
+/* States of suspended jobs, as files: bytes are refused, or unpacked to what packs to the same state again. */
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "runtime/base/status.h"
+#include "runtime/move/job_state.h"
+#include "tests/fuzz/fuzz.h"
+
+static void check_again(const struct sy_job_state *first)
+{
+    struct sy_job_state second;
+    unsigned char *bytes;
+    size_t n;
+    FUZZ_CHECK(first->name[0] && first->name[0] != '.' && !strchr(first->name, '/'));
+    FUZZ_CHECK(first->bytes <= SY_JOB_STATE_MOST_BYTES && (first->bytes || !first->step));
+    FUZZ_CHECK(sy_job_state_pack(first, &bytes, &n) == SY_OK);
+    FUZZ_CHECK(sy_job_state_unpack(bytes, n, &second) == SY_OK);
+    FUZZ_CHECK(strcmp(first->text, second.text) == 0 && strcmp(first->name, second.name) == 0);
+    FUZZ_CHECK(first->step == second.step && first->total_steps == second.total_steps &&
+               first->bytes == second.bytes && first->xxh3 == second.xxh3 &&
+               first->has_priority == second.has_priority && first->priority == second.priority);
+    sy_job_state_finish(&second);
+    free(bytes);
+}
+
+/* Z3: the header's hash is made right; then the length, which may be of anything. */
+static void repair(uint8_t *bytes, size_t size)
+{
+    uint64_t n = size - SY_JOB_STATE_PREFIX_BYTES, hash;
+    hash = XXH3_64bits(bytes + SY_JOB_STATE_PREFIX_BYTES, n);
+    memcpy(bytes + 8, &n, sizeof n);
+    memcpy(bytes + 16, &hash, sizeof hash);
+}
+
+static void check(const uint8_t *bytes, size_t size)
+{
+    struct sy_job_state state;
+    if (sy_job_state_unpack(bytes, size, &state) < 0) {
+        FUZZ_CHECK(!state.text);
+        return;
+    }
+    check_again(&state);
+    sy_job_state_finish(&state);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    uint8_t *bytes = malloc(size + 1);
+    FUZZ_CHECK(bytes);
+    memcpy(bytes, data, size);
+    check(bytes, size);
+    if (size >= SY_JOB_STATE_PREFIX_BYTES) {
+        repair(bytes, size);
+        check(bytes, size);
+    }
+    free(bytes);
+    return 0;
+}
+
+size_t fuzz_seed(int i, uint8_t *to, size_t room)
+{
+    static char *const texts[] = {
+        "{\"name\": \"a\"}",
+        "{\"name\": \"net_2.b-c\", \"model\": \"m.onnx\", \"snapshot\": {\"folder\": \"s\"}}"};
+    if (i >= 4)
+        return 0;
+    const struct sy_job_state state = {.text = texts[i % 2],
+                                       .step = i < 2 ? 0 : 12,
+                                       .total_steps = 100,
+                                       .bytes = i < 2 ? 0 : 4096,
+                                       .xxh3 = 0x123456789abcdef0,
+                                       .has_priority = i == 3,
+                                       .priority = -5};
+    unsigned char *bytes;
+    size_t n;
+    FUZZ_CHECK(sy_job_state_pack(&state, &bytes, &n) == SY_OK);
+    n = fuzz_give(bytes, n, to, room);
+    free(bytes);
+    return n;
+}
