@@ -65,8 +65,8 @@ class Server:
 
     def run(self, *words, code=0):
         done = subprocess.run([BINARY, words[0], "--socket", f"unix:{self.socket}", *words[1:]], capture_output=True, text=True, timeout=LIMIT_S, check=False)
-        assert done.returncode == code, (words, done.returncode, done.stdout, done.stderr)
-        return done.stderr if code else done.stdout
+        assert code is None or done.returncode == code, (words, done.returncode, done.stdout, done.stderr)
+        return done.stdout + done.stderr if code is None else done.stderr if code else done.stdout
 
     def jobs(self):
         return json.loads(self.run("status", "--json"))["jobs"]
@@ -136,11 +136,12 @@ class World:
 
 
 class Cut(threading.Thread):
-    """Carries one connection to a server, and calls `cut` once so many bytes went there."""
+    """Carries one connection to a server, and calls `cut` once so many bytes went there, or before (or after) a call of a method goes there."""
 
-    def __init__(self, address, n_bytes, cut):
+    def __init__(self, address, n_bytes, cut, method=None, after=False):
         super().__init__(daemon=True)
         self.port, self.left, self.cut = int(address.rsplit(":", 1)[1]), n_bytes, cut
+        self.method, self.after = method, after
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.address = f"tcp:127.0.0.1:{self.listener.getsockname()[1]}"
         self.start()
@@ -158,13 +159,19 @@ class Cut(threading.Thread):
             threading.Thread(target=self.back, args=(there, here), daemon=True).start()
             while data := here.recv(16384):
                 self.left -= len(data)
-                if self.left <= 0 and self.cut:
-                    cut, self.cut = self.cut, None
-                    cut()
+                is_now = self.cut and (self.method in data if self.method else self.left <= 0)
+                if is_now and not self.after:
+                    self.cut()
                 try:
                     there.sendall(data)
                 except OSError:
                     return
+                if is_now and self.after:
+                    time.sleep(0.5)
+                    self.cut()
+                if is_now:
+                    self.cut = None
+            there.shutdown(socket.SHUT_RDWR)  # its other direction is being read
 
 
 # ---- the tests ----------------------------------------------------------------------------------------------------
@@ -297,6 +304,43 @@ def test_killed_client(world):
     assert a.weights("client") == world.expected
 
 
+def test_interrupted_client(world):
+    a, b, before = world.a, world.b, world.b.left()
+    number = a.train("ctrl_c")
+    a.wait_step(number, 20)
+    processes = []
+    cut = Cut(b.tcp, 1000000, lambda: processes[0].send_signal(signal.SIGINT))
+    processes.append(subprocess.Popen([BINARY, "jobs", "move", str(number), "--socket", f"unix:{a.socket}", "--to", cut.address, "--to-token-file", world.token("trainer")],
+                                      stderr=subprocess.PIPE, text=True))
+    assert "goes on where it was" in processes[0].communicate(timeout=LIMIT_S)[1] and processes[0].returncode == 1
+    a.wait_end(number)
+    assert a.weights("ctrl_c") == world.expected
+    wait_for(lambda: b.left() == before, "half a job to go")
+
+
+def test_killed_at_the_end(world):
+    """The destination dies when the job shall go on there: it is in one place at most, and goes on in the one that has it."""
+    a, b = world.a, world.b
+    for name, after in (("before", False), ("after", True)):
+        number = a.train(name, max_steps=4 * STEPS)
+        a.wait_step(number, 20)
+        cut = Cut(b.tcp, 0, b.kill, b"job_resume", after)
+        said = world.move(a, number, b, address=cut.address, code=None)
+        assert a.job(number)["state"] == ("ended" if " is job " in said else "suspended"), said
+        b.start()
+        there = next(j for j in b.jobs() if j["name"] == name)
+        assert (there["state"] == "suspended") == (not after), (there, said)
+        if after:
+            b.wait_step(there["job"], 30)
+        else:
+            a.run("jobs", "resume", str(number))
+            a.wait_step(number, 30)
+        for server in (a, b):
+            for job in server.jobs():
+                if job["name"] == name and (job["kept"] or job["state"] not in ("ended", "failed")):
+                    server.run("jobs", "cancel", str(job["job"]))
+
+
 def test_refused(world):
     a, b = world.a, world.b
     assert "token" in moves_not(world, "wrong", lambda number: world.move(a, number, b, who="wrong", code=1))
@@ -344,7 +388,7 @@ def test_job_that_cannot_begin_there(world):
     assert not [j for j in b.jobs() if j["name"] == "begins" and (j["kept"] or j["state"] not in ("ended", "failed"))]
 
 
-TESTS = [test_suspend_and_resume, test_file, test_move, test_move_of_a_job_that_waits, test_killed_in_the_middle, test_killed_client, test_refused, test_full_destination,
+TESTS = [test_suspend_and_resume, test_file, test_move, test_move_of_a_job_that_waits, test_killed_in_the_middle, test_killed_client, test_interrupted_client, test_killed_at_the_end, test_refused, test_full_destination,
          test_job_that_cannot_begin_there]
 
 
