@@ -12,6 +12,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/printable.h"
 #include "runtime/base/status.h"
+#include "runtime/client/client_json.h"
 
 #define MOST_OPTIONS 256 /* of a command: that a wrong name is compared with */
 
@@ -291,14 +292,10 @@ int sy_cli_connect(const char *address, unsigned timeout_ms, sy_client **out)
 
 int sy_cli_call(sy_client *client, const char *method, json_t *params, json_t **out)
 {
-    char *text = json_dumps(params, JSON_COMPACT), *answer = NULL;
-    int status = text ? sy_client_call(client, method, text, &answer) : SY_ENOMEM_HOST;
+    int status = sy_client_call_json(client, method, params, out);
 
     json_decref(params);
-    free(text);
-    *out = status == SY_OK ? json_loads(answer, JSON_DECODE_ANY, NULL) : NULL;
-    free(answer);
-    return *out ? 0 : sy_cli_fail("%s", sy_client_error(client));
+    return status == SY_OK ? 0 : sy_cli_fail("%s", sy_client_error(client));
 }
 
 double sy_cli_number(const json_t *object, const char *key)

@@ -21,6 +21,7 @@
 #include "runtime/base/status.h"
 #include "runtime/base/tcp_port.h"
 #include "runtime/client/client_internal.h"
+#include "runtime/client/client_json.h"
 #include "runtime/client/json_msgpack.h"
 #include "runtime/net/tls.h"
 
@@ -378,32 +379,16 @@ int sy_client_finish(sy_client *client, int status)
     return status < 0 ? sy_client_fail(client, status) : status;
 }
 
-static int pack_params(msgpack_packer *packer, const char *text)
+static int pack_params(msgpack_packer *packer, const json_t *params)
 {
-    json_error_t where;
-    json_t *params = text && *text ? json_loads(text, 0, &where) : json_array();
-    int failed;
-
-    if (!params)
-        return sy_error_set(SY_EARG, "parameters are no JSON: line %d: %s", where.line, where.text);
     if (!json_is_array(params))
         msgpack_pack_array(packer, 1);
-    failed = sy_json_to_msgpack(packer, params);
-    json_decref(params);
-    return failed ? sy_error_set(SY_ENOMEM_HOST, "no memory for a request") : SY_OK;
+    return sy_json_to_msgpack(packer, params)
+               ? sy_error_set(SY_ENOMEM_HOST, "no memory for a request")
+               : SY_OK;
 }
 
-static int result_text(const msgpack_object *result, char **out)
-{
-    json_t *json;
-
-    SY_TRY(sy_json_from_msgpack(result, &json));
-    *out = json_dumps(json, JSON_COMPACT | JSON_ENCODE_ANY);
-    json_decref(json);
-    return *out ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for the answer");
-}
-
-int sy_client_call(sy_client *client, const char *method, const char *params_json, char **out_json)
+int sy_client_call_json(sy_client *client, const char *method, const json_t *params, json_t **out)
 {
     const msgpack_object *result = NULL;
     msgpack_unpacked unpacked;
@@ -412,17 +397,40 @@ int sy_client_call(sy_client *client, const char *method, const char *params_jso
     struct iovec part;
     int status;
 
-    *out_json = NULL;
+    *out = NULL;
     msgpack_sbuffer_init(&buffer);
     msgpack_unpacked_init(&unpacked);
     msgpack_packer_init(&packer, &buffer, msgpack_sbuffer_write);
     sy_client_pack_request(client, &packer, method);
-    SY_TRY_GOTO(pack_params(&packer, params_json), done);
+    SY_TRY_GOTO(pack_params(&packer, params), done);
     part = (struct iovec){buffer.data, buffer.size};
     SY_TRY_GOTO(sy_client_ask(client, &part, 1, &unpacked, &result), done);
-    status = result_text(result, out_json);
+    status = sy_json_from_msgpack(result, out);
 done:
     msgpack_unpacked_destroy(&unpacked);
     msgpack_sbuffer_destroy(&buffer);
     return sy_client_finish(client, status);
+}
+
+int sy_client_call(sy_client *client, const char *method, const char *params_json, char **out_json)
+{
+    json_error_t where;
+    json_t *params =
+        params_json && *params_json ? json_loads(params_json, 0, &where) : json_array();
+    json_t *result = NULL;
+    int status;
+
+    *out_json = NULL;
+    if (!params)
+        return sy_client_finish(client, sy_error_set(SY_EARG, "parameters are no JSON: line %d: %s",
+                                                     where.line, where.text));
+    status = sy_client_call_json(client, method, params, &result);
+    json_decref(params);
+    if (status < 0)
+        return status;
+    *out_json = json_dumps(result, JSON_COMPACT | JSON_ENCODE_ANY);
+    json_decref(result);
+    return *out_json
+               ? SY_OK
+               : sy_client_fail(client, sy_error_set(SY_ENOMEM_HOST, "no memory for the answer"));
 }

@@ -150,6 +150,7 @@ class Cut(threading.Thread):
         try:
             while data := there.recv(65536):
                 here.sendall(data)
+            here.shutdown(socket.SHUT_RDWR)  # the server is gone
         except OSError:
             pass
 
@@ -171,7 +172,10 @@ class Cut(threading.Thread):
                     self.cut()
                 if is_now:
                     self.cut = None
-            there.shutdown(socket.SHUT_RDWR)  # its other direction is being read
+            try:
+                there.shutdown(socket.SHUT_RDWR)  # its other direction is being read
+            except OSError:
+                pass  # the server is gone
 
 
 # ---- the tests ----------------------------------------------------------------------------------------------------
