@@ -45,9 +45,9 @@ struct sy_front {
     struct sy_sessions *sessions;      /* what models keep between requests; NULL: nothing */
     uint64_t
         least_bytes_per_s; /* that a body or an answer moves at least; 0: SY_LEAST_BYTES_PER_S (least_rate.h) */
-    int64_t string_bytes;              /* most of one request's strings; 0: SY_FRONT_STRING_BYTES */
-    struct sy_access *access;          /* who may do what; NULL: everybody everything */
-    struct sy_tls *tls;                /* of what listens on TCP; NULL: plain */
+    int64_t string_bytes;     /* most of one request's strings; 0: SY_FRONT_STRING_BYTES */
+    struct sy_access *access; /* who may do what; NULL: everybody everything */
+    struct sy_tls *tls;       /* of what listens on TCP; NULL: plain */
     const char
         *models_folder; /* where paths of callers without the right to others lie; NULL: nowhere */
     /* Calls `change` for each path of a job's JSON, its object and key; NULL: jobs of such callers are refused. */
