@@ -467,10 +467,26 @@ static int bound_nms(struct sy_infer *in, struct sy_node *node, const struct sy_
     return SY_OK;
 }
 
+/* The most boxes and the two thresholds are one number each; what a request sends must be declared so. */
+static int check_limits(const struct sy_infer *in, const struct sy_node *node)
+{
+    const struct sy_graph *g = in->graph;
+    for (int i = 2; i < node->n_inputs; i++)
+        for (int k = 0; k < g->n_inputs && node->inputs[i] >= 0; k++) {
+            const struct sy_shape *shape = &g->tensors[node->inputs[i]].shape;
+            for (int d = 0; g->inputs[k] == node->inputs[i] && d < shape->rank; d++)
+                if (!sy_dim_is(shape->dims[d], 1))
+                    return sy_infer_fail(node, SY_EUNSUPPORTED,
+                                         "limits that are not one number each");
+        }
+    return SY_OK;
+}
+
 int sy_rule_nms(struct sy_infer *in, struct sy_node *node)
 {
     const struct sy_tensor *boxes, *scores;
     struct sy_shape shape;
+    SY_TRY(check_limits(in, node));
     SY_TRY(sy_infer_need(in, node, 0, &boxes));
     SY_TRY(sy_infer_need(in, node, 1, &scores));
     if (in->is_bound && boxes->shape.rank == 3 && scores->shape.rank == 3)

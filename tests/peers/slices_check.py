@@ -190,13 +190,18 @@ def main():
     try:
         server.call("slices", "train=1", "serve=1", "--for-jobs", "train", "--for-models", "serve")
         n = check_bits(server)
+        print("[       OK ] bits")
         check_refusals(server)
+        print("[       OK ] refusals")
         job = check_kill(server)
+        print("[       OK ] kill")
         check_live(server, job)
+        print("[       OK ] live")
         assert 'switchyard_slice_cores{slice="train"} 1' in server.text("/metrics", 2)
         server.stop()
         server = Server(build, folder, 18421)
         assert [s["name"] for s in server.status()["slices"]] == ["train", "serve"], "slices after a restart"
+        print("[       OK ] restart")
         server.stop()
     except BaseException:
         server.process.kill()

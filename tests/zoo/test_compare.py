@@ -3,9 +3,13 @@
 import os
 import sys
 
-import numpy as np
-
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+VENV = os.path.join(ROOT, "build/venv/bin/python")
+if os.path.exists(VENV) and os.path.realpath(sys.prefix) != os.path.realpath(os.path.join(ROOT, "build/venv")):
+    os.execv(VENV, [VENV, *sys.argv])
+
+import numpy as np  # noqa: E402
+
 sys.path.insert(0, os.path.join(ROOT, "bench", "zoo"))
 
 from zoo_compare import compare  # noqa: E402

@@ -165,12 +165,17 @@ static int give_up(struct sy_train_run *r, int status)
     return SY_OK;
 }
 
+/* A loss that was small until then speaks of a fault, one that grew from step to step of the learning rate. */
 static int end_given_up(const struct sy_train_run *r)
 {
-    return sy_error_set(
-        r->why_status,
-        "job '%s': %s, in step %" PRIu64 "; last good snapshot: %s (step %" PRIu64 ")", r->job.name,
-        r->why, r->step + 1, r->has_good ? r->good_path : "none", r->good_step);
+    char before[80] = "";
+    if (r->step > 0)
+        snprintf(before, sizeof before, " (step %" PRIu64 " had loss %g)", r->step, r->loss);
+    return sy_error_set(r->why_status,
+                        "job '%s': %s, in step %" PRIu64 "%s; last good snapshot: %s (step %" PRIu64
+                        ")",
+                        r->job.name, r->why, r->step + 1, before,
+                        r->has_good ? r->good_path : "none", r->good_step);
 }
 
 static int end_gradient(struct sy_train_run *r)

@@ -21,6 +21,7 @@
 #include "runtime/cli/config/serve_watchdog.h"
 #include "runtime/cli/link_probe.h"
 #include "runtime/cli/serve_fronts.h"
+#include "runtime/cli/serve_values.h"
 #include "runtime/core/core.h"
 #include "runtime/device/device.h"
 #include "runtime/front/rpc/rpc_server.h"
@@ -32,7 +33,6 @@
 #define MAX_JOBS       16
 #define MAX_STARTUP    256
 #define MAX_DELAY_MS   1e6
-#define MAX_POLL_US    10000
 #define POLL_US        50 /* runtime/core/README.md, "Polling" */
 #define DRAIN_GRACE_NS (20 * SY_NS_PER_S)
 
@@ -154,21 +154,6 @@ static int set_batches(struct serve *serve, const char *text)
     return SY_OK;
 }
 
-static int set_count(const char *value, int64_t most, int *out)
-{
-    int64_t number;
-
-    SY_TRY(sy_cli_integer(value, 1, most, &number));
-    *out = (int)number;
-    return SY_OK;
-}
-
-static int set_bytes(const char *value, uint64_t *out)
-{
-    SY_TRY(sy_cli_bytes(value, out));
-    return *out > 0 ? SY_OK : sy_error_set(SY_EARG, "\"%s\" is no room at all", value);
-}
-
 static int set_hang_timeout(struct serve *serve, const char *value)
 {
     double seconds;
@@ -177,26 +162,6 @@ static int set_hang_timeout(struct serve *serve, const char *value)
     if (seconds < 0.1 || seconds > 1e6)
         return sy_error_set(SY_EARG, "\"%s\" is no time from 0.1 to 1e6 seconds", value);
     serve->core_config.hang_timeout_ns = (uint64_t)(seconds * 1e9);
-    return SY_OK;
-}
-
-static int set_poll(const char *value, int *out)
-{
-    int64_t us;
-
-    SY_TRY(sy_cli_integer(value, 0, MAX_POLL_US, &us));
-    *out = (int)us;
-    return SY_OK;
-}
-
-static int set_mode(const char *value, unsigned *out)
-{
-    char *end;
-    unsigned long mode = strtoul(value, &end, 8);
-
-    *out = (unsigned)mode;
-    if (!*value || *end || mode == 0 || mode > 0777)
-        return sy_error_set(SY_EARG, "\"%s\" is no mode from 1 to 777", value);
     return SY_OK;
 }
 
@@ -212,28 +177,11 @@ static int set_control(struct serve *serve, const char *value)
     return sy_error_set(SY_EARG, "\"%s\" is not none, poll or explicit", value);
 }
 
-static int set_seconds(const char *value, sy_ns *out)
-{
-    double seconds;
-
-    SY_TRY(sy_cli_real(value, &seconds));
-    if (seconds < 0.01 || seconds > 1e6)
-        return sy_error_set(SY_EARG, "\"%s\" is no time from 0.01 to 1e6 seconds", value);
-    *out = (sy_ns)(seconds * 1e9);
-    return SY_OK;
-}
-
 static int add_startup(struct serve *serve, const char *value)
 {
     if (serve->repository_config.n_startup_models == MAX_STARTUP)
         return sy_error_set(SY_EARG, "more than %d of them; '*' is all", MAX_STARTUP);
     serve->startup[serve->repository_config.n_startup_models++] = value;
-    return SY_OK;
-}
-
-static int set_text(const char **to, const char *value)
-{
-    *to = value;
     return SY_OK;
 }
 
@@ -254,36 +202,36 @@ static int set_option(struct serve *serve, int index, const char *value)
 
     switch (index) {
     case 0:
-        return set_text(&serve->repository_config.folder, value);
+        return sy_serve_set_text(&serve->repository_config.folder, value);
     case 1:
         return add_package(serve, value, "");
     case 2:
-        return set_text(&core->device, value);
+        return sy_serve_set_text(&core->device, value);
     case 3:
-        return set_bytes(value, &core->pool_bytes);
+        return sy_serve_set_bytes(value, &core->pool_bytes);
     case 4:
-        return set_bytes(value, &core->image_bytes);
+        return sy_serve_set_bytes(value, &core->image_bytes);
     case 5:
-        return set_bytes(value, &core->slab_bytes);
+        return sy_serve_set_bytes(value, &core->slab_bytes);
     case 6:
-        return set_count(value, 64, &core->n_workers);
+        return sy_serve_set_count(value, 64, &core->n_workers);
     case 7:
-        return set_count(value, CPU_SETSIZE, &serve->n_threads);
+        return sy_serve_set_count(value, CPU_SETSIZE, &serve->n_threads);
     case 8:
-        return set_text(&core->cores, value);
+        return sy_serve_set_text(&core->cores, value);
     case 9:
-        return set_text(&serve->rpc_config.socket_path,
-                        strncmp(value, "unix:", 5) == 0 ? value + 5 : value);
+        return sy_serve_set_text(&serve->rpc_config.socket_path,
+                                 strncmp(value, "unix:", 5) == 0 ? value + 5 : value);
     case 10:
-        return set_text(&serve->rpc_config.tcp_address, value);
+        return sy_serve_set_text(&serve->rpc_config.tcp_address, value);
     case 11:
-        return set_text(&core->state_folder, value);
+        return sy_serve_set_text(&core->state_folder, value);
     case 12:
         return set_batches(serve, value);
     case 13:
         return add_job(serve, value);
     case 14:
-        return set_text(&core->grouping, value);
+        return sy_serve_set_text(&core->grouping, value);
     case 15:
         return set_hang_timeout(serve, value);
     case 16:
@@ -293,7 +241,7 @@ static int set_option(struct serve *serve, int index, const char *value)
         core->whole_models = true;
         return SY_OK;
     case 18:
-        return set_count(value, 1 << 20, &serve->ready_fd);
+        return sy_serve_set_count(value, 1 << 20, &serve->ready_fd);
     case 19:
         SY_TRY(sy_cli_real(value, &ms));
         core->max_delay_ns = (uint64_t)(SY_MIN(ms, MAX_DELAY_MS) * 1e6);
@@ -301,34 +249,34 @@ static int set_option(struct serve *serve, int index, const char *value)
                    ? SY_OK
                    : sy_error_set(SY_EARG, "\"%s\" is more than %g", value, MAX_DELAY_MS);
     case 20:
-        return set_count(value, 1024, &core->max_batch);
+        return sy_serve_set_count(value, 1024, &core->max_batch);
     case 21:
         serve->policy = value;
         return sy_policy_parse(value, &policy);
     case 22:
         return set_control(serve, value);
     case 23:
-        return set_seconds(value, &serve->repository_config.poll_ns);
+        return sy_serve_set_seconds(value, &serve->repository_config.poll_ns);
     case 24:
         return add_startup(serve, value);
     case 25:
         serve->strict = true;
         return SY_OK;
     case 26:
-        return set_seconds(value, &serve->repository_config.importer.limit_ns);
+        return sy_serve_set_seconds(value, &serve->repository_config.importer.limit_ns);
     case 27:
-        return set_poll(value, &core->poll_us);
+        return sy_serve_set_poll(value, &core->poll_us);
     case 28: /* was read before (sy_serve_conf_path) */
         return SY_OK;
     case 29:
         serve->prints_config = true;
         return SY_OK;
     case 30:
-        return set_mode(value, &serve->rpc_config.socket_mode);
+        return sy_serve_set_mode(value, &serve->rpc_config.socket_mode);
     case 31:
-        return set_text(&serve->rpc_config.socket_group, value);
+        return sy_serve_set_text(&serve->rpc_config.socket_group, value);
     case 32:
-        return set_text(&serve->fronts.access.socket_rights, value);
+        return sy_serve_set_text(&serve->fronts.access.socket_rights, value);
     default:
         return sy_serve_fronts_option(&serve->fronts, options[index].name, value);
     }

@@ -5,7 +5,6 @@
 #include "runtime/device/plugin_host.h"
 
 /* As plugin_host.h says. */
-const struct sy_device_ops *sy_cuda_device_ops_v1(
-    const struct sy_plugin_host *host);
+const struct sy_device_ops *sy_cuda_device_ops_v1(const struct sy_plugin_host *host);
 
 #endif

@@ -49,13 +49,13 @@ static unsigned right_of(const struct sy_http_route *route)
 static int refuse(struct sy_http_call *call, const char **why)
 {
     const char *pattern = call->entry->route->pattern;
-    bool is_page = strcmp(pattern, "/events") == 0 || strncmp(pattern, "/api/", 5) == 0;
+    bool asks_user = strcmp(pattern, "/events") == 0;
 
     *why = sy_error_text();
     if (*call->grant.name && strcmp(call->grant.name, "?") != 0)
         return 403; /* a token that is known, and not enough */
     sy_http_call_add_header(call, "WWW-Authenticate",
-                            is_page ? "Basic realm=\"switchyard\"" : "Bearer");
+                            asks_user ? "Basic realm=\"switchyard\"" : "Bearer");
     return 401;
 }
 

@@ -472,6 +472,7 @@ static void test_loss_that_is_not_finite(void **state)
     struct sy_train_run *run = open_run(job_text(NULL, 0, 1e6, 100));
     assert_int_equal(start(run, &a, 0), SY_OK);
     assert_int_equal(advance_all(run), SY_EARG);
+    assert_non_null(strstr(sy_error_text(), " had loss ")); /* of the step before */
     assert_non_null(strstr(sy_error_text(), "last good snapshot: none"));
     sy_train_run_destroy(run);
     run = open_run(job_text("spoiled", 1, 1e6, 100)); /* the snapshot of step 1 may be in flight */
