@@ -14,11 +14,14 @@ import tempfile
 import time
 import traceback
 
-import msgpack
-import numpy as np
-
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+VENV = os.path.join(ROOT, "build/venv/bin/python")
+if os.path.exists(VENV) and os.path.realpath(sys.prefix) != os.path.realpath(os.path.join(ROOT, "build/venv")):
+    os.execv(VENV, [VENV, *sys.argv])
 sys.path.insert(0, os.path.join(ROOT, "runtime/python"))
+
+import msgpack  # noqa: E402
+import numpy as np  # noqa: E402
 import switchyard  # noqa: E402
 
 BINARY = os.path.abspath(os.environ.get("SY_BINARY", os.path.join(ROOT, "build/switchyard")))
