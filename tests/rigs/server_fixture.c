@@ -242,11 +242,25 @@ static void disconnect(struct fixture *f)
     f->client = NULL;
 }
 
+/* What a server that did not end well has said. */
+static void print_log(const struct fixture *f)
+{
+    char line[2048];
+    FILE *log = fopen(f->log, "r");
+    while (log && fgets(line, sizeof line, log))
+        fputs(line, stderr);
+    if (log)
+        fclose(log);
+}
+
 int fixture_stop(struct fixture *f)
 {
     disconnect(f);
     kill(f->pid, SIGTERM);
-    return reap(f);
+    int status = reap(f);
+    if (status != 0)
+        print_log(f);
+    return status;
 }
 
 void fixture_kill(struct fixture *f)
