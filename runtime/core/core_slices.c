@@ -334,7 +334,8 @@ static json_t *slice_json(const struct sy_core *core, int i)
 {
     char text[512];
     const struct sy_core_slice *c = &core->slices[i];
-    json_t *models = json_array(), *jobs = json_array(), *computes = json_null();
+    json_t *models = json_array(), *jobs = json_array();
+    const char *computes = NULL; /* by name */
     for (int m = 0; m < (int)SY_MAX_MODELS; m++)
         if (core->models[m].used && !core->models[m].leaving &&
             sy_sched_model_slice(core->sched, m) == i)
@@ -345,15 +346,13 @@ static json_t *slice_json(const struct sy_core *core, int i)
             continue;
         json_array_append_new(jobs, json_integer((json_int_t)j->id));
         if (j->since_ns)
-            computes = json_string(j->name);
+            computes = j->name;
     }
     for (const struct sy_core_request *r = core->requests; r; r = r->next)
         if (r->run && r->slice == i && r->report.worker >= 0 &&
-            sy_sched_computes(core->sched, r->report.worker)) {
-            json_decref(computes);
-            computes = json_string(core->models[r->model].name);
-        }
-    return json_pack("{s:s, s:s, s:i, s:o, s:o, s:o, s:o}", "name", c->name, "cores",
+            sy_sched_computes(core->sched, r->report.worker))
+            computes = core->models[r->model].name;
+    return json_pack("{s:s, s:s, s:i, s:o, s:o, s:s?, s:o}", "name", c->name, "cores",
                      sy_slice_cores_text(c->cores, c->n_cores, text, sizeof text), "n_cores",
                      (int)c->n_cores, "models", models, "jobs", jobs, "computes", computes,
                      "used_ns", json_integer((json_int_t)c->used_ns));
