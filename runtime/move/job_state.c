@@ -155,19 +155,18 @@ static uint64_t get_u64(const unsigned char *from)
 int sy_job_state_pack(const struct sy_job_state *state, unsigned char **out, size_t *n)
 {
     json_t *json = sy_job_state_json(state);
-    char *header = json ? json_dumps(json, JSON_COMPACT) : NULL;
-    size_t bytes = header ? strlen(header) : 0;
-    unsigned char *whole = header ? malloc(SY_JOB_STATE_PREFIX_BYTES + bytes) : NULL;
-    json_decref(json);
-    if (!whole) {
-        free(header);
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a job's state");
+    size_t bytes = json ? json_dumpb(json, NULL, 0, JSON_COMPACT) : 0;
+    unsigned char *whole = bytes ? malloc(SY_JOB_STATE_PREFIX_BYTES + bytes) : NULL;
+    if (whole) {
+        char *header = (char *)whole + SY_JOB_STATE_PREFIX_BYTES;
+        json_dumpb(json, header, bytes, JSON_COMPACT);
+        memcpy(whole, magic, sizeof magic);
+        put_u64(whole + 8, bytes);
+        put_u64(whole + 16, XXH3_64bits(header, bytes));
     }
-    memcpy(whole, magic, sizeof magic);
-    put_u64(whole + 8, bytes);
-    put_u64(whole + 16, XXH3_64bits(header, bytes));
-    memcpy(whole + SY_JOB_STATE_PREFIX_BYTES, header, bytes);
-    free(header);
+    json_decref(json);
+    if (!whole)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a job's state");
     *out = whole;
     *n = SY_JOB_STATE_PREFIX_BYTES + bytes;
     return SY_OK;
