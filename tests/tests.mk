@@ -162,7 +162,7 @@ test-torch: deps ## Test: PyTorch scripts under 'switchyard run', models by torc
 	@SY_BINARY=$(B)/switchyard build/venv-torch/bin/python tests/peers/torch_check.py $(TORCH_TESTS)
 
 test: deps ## Test: builds and runs all tests; SAN=address,undefined or SAN=thread for sanitizers
-	@sh tests/install_deps.sh libonnx-testdata prometheus chromium nginx-light
+	@sh tests/install_deps.sh libonnx-testdata prometheus chromium nginx-light openssl
 	@$(MAKE) --no-print-directory venv binaries tests
 	@$(TEST_ENV) SY_BINARY=$(B)/switchyard bash tests/run.sh $(TEST_RUN) $(CLIENT_CHECKS)
 ifeq ($(SAN),)
