@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "runtime/base/status.h"
+#include "runtime/base/text_copy.h"
 #include "runtime/repository/model_config.h"
 #include "runtime/repository/pbtxt.h"
 #include "tests/fuzz/fuzz.h"
@@ -72,7 +73,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size < 1)
         return 0;
     if (data[0] & 1) {
-        char *text = strndup((const char *)data + 1, size - 1);
+        char *text = sy_text_copy(data + 1, size - 1);
         FUZZ_CHECK(text);
         if (sy_model_config_parse_json(text, "m", &config) == SY_OK)
             use(config);

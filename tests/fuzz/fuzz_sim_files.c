@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "runtime/base/status.h"
+#include "runtime/base/text_copy.h"
 #include "runtime/sim/sim_trace.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -64,7 +65,7 @@ static void read_faults(const char *path)
 static void parse_generator(const uint8_t *data, size_t size)
 {
     struct sy_sim_generator g;
-    char *text = strndup((const char *)data, size);
+    char *text = sy_text_copy(data, size);
     FUZZ_CHECK(text);
     if (sy_sim_generator_parse(text, &g) == SY_OK)
         FUZZ_CHECK(isfinite(g.rate) && isfinite(g.seconds) && g.n_models >= 0);
