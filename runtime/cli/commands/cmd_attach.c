@@ -18,6 +18,7 @@
 #include "runtime/base/status.h"
 #include "runtime/cli/cli.h"
 #include "runtime/client/client_relay.h"
+#include "runtime/net/stale_socket.h"
 
 #define MOST_CLIENTS 256
 #define TIMEOUT_MS   10000u
@@ -92,29 +93,6 @@ static void take_visitor(struct attach *attach)
     close(fd);
 }
 
-/* What is left of an attach that was killed is removed; a server, or another attach, that answers stays. */
-static int clear_path(const struct sockaddr_un *address)
-{
-    struct stat info;
-    int fd, answered;
-
-    if (lstat(address->sun_path, &info) != 0)
-        return SY_OK;
-    if (!S_ISSOCK(info.st_mode))
-        return sy_error_set(SY_EARG, "%s is there already and is no socket", address->sun_path);
-    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return sy_error_set(SY_EIO, "cannot make a socket: %s", strerror(errno));
-    answered =
-        connect(fd, (const struct sockaddr *)address, sizeof *address) == 0 || errno == EAGAIN;
-    close(fd);
-    if (answered)
-        return sy_error_set(SY_EBUSY, "a server answers on %s already; choose another --socket",
-                            address->sun_path);
-    unlink(address->sun_path);
-    return SY_OK;
-}
-
 static int listen_on(struct attach *attach)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -125,7 +103,7 @@ static int listen_on(struct attach *attach)
         return sy_error_set(SY_EARG, "socket path %s is longer than %zu bytes", attach->path,
                             sizeof address.sun_path - 1);
     strcpy(address.sun_path, attach->path);
-    SY_TRY(clear_path(&address));
+    SY_TRY(sy_net_clear_stale(&address));
     attach->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     mask = umask(0177);
     failed = attach->listener < 0 ||

@@ -17,6 +17,7 @@
 #include "runtime/base/status.h"
 #include "runtime/front/rpc/rpc_internal.h"
 #include "runtime/front/tcp_listen.h"
+#include "runtime/net/stale_socket.h"
 
 #define LISTENER_FLAGS (LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC)
 
@@ -98,29 +99,6 @@ static int unix_address(const char *path, struct sockaddr_un *out)
     return SY_OK;
 }
 
-/* A socket file that nobody answers on is left over from a server that was killed. Anything else stays. */
-static int clear_stale(const struct sockaddr_un *address)
-{
-    struct stat info;
-    int fd, answered;
-
-    if (lstat(address->sun_path, &info) != 0)
-        return SY_OK;
-    if (!S_ISSOCK(info.st_mode))
-        return sy_error_set(SY_EARG, "%s is there already and is no socket", address->sun_path);
-    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return sy_error_set(SY_EIO, "cannot make a socket: %s", strerror(errno));
-    answered =
-        connect(fd, (const struct sockaddr *)address, sizeof(*address)) == 0 || errno == EAGAIN;
-    close(fd);
-    if (answered)
-        return sy_error_set(SY_EBUSY, "a server answers on %s already; choose another --socket",
-                            address->sun_path);
-    unlink(address->sun_path);
-    return SY_OK;
-}
-
 static int listen_on(struct sy_rpc_server *server, int fd, struct evconnlistener **out)
 {
     evutil_make_socket_nonblocking(fd);
@@ -175,7 +153,7 @@ static int listen_unix(struct sy_rpc_server *server, const struct sy_rpc_config 
     fd = sy_service_socket((const struct sockaddr *)&address, sizeof(address));
     if (fd >= 0) /* the service manager removes its file */
         return listen_on(server, fd, &server->unix_listener);
-    SY_TRY(clear_stale(&address));
+    SY_TRY(sy_net_clear_stale(&address));
     fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return sy_error_set(SY_EIO, "cannot make a socket: %s", strerror(errno));
