@@ -49,6 +49,9 @@ $(OBJ)/tests/main/test_%.o: test_%.c | $(GEN_HDR)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS_) -MMD -MP -c $< -o $@
 
+# The yardstick computes by definition, in loops: it is not what is tested, and no sanitizer looks into it.
+$(OBJ)/tests/nets/naive_%.o: CFLAGS_ := $(filter-out -fsanitize=%,$(CFLAGS_)) -O3
+
 # The library and the tests' helpers, once for all tests: linked into each they would be gigabytes.
 TEST_SO := $(B)/tests/libswitchyard-tests.so
 $(TEST_SO): $(TEST_LIB_OBJ) $(B)/libswitchyard.a
