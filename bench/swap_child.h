@@ -1,4 +1,5 @@
-/* Child processes of the swap bench: the training job that is preempted, and the fresh process of stop-and-start. */
+/* Child processes of the swap bench: the training job that is preempted, and the fresh process of stop-and-start.
+ * swap_child_rig.c starts and stops them, swap_child.c is what they run. */
 #ifndef SY_BENCH_SWAP_CHILD_H
 #define SY_BENCH_SWAP_CHILD_H
 

@@ -51,6 +51,9 @@ struct swap_cut {
     bool direct[SY_RUN_MAX_GROUPS];
 };
 
+int swap_rig_make_cut(const struct swap_rig *rig, enum swap_mode mode, struct swap_cut *cut);
+/* The package leaves the page cache. */
+void swap_rig_forget_file(const struct swap_rig *rig);
 /* Everything after the request came in: returns with the outputs written. */
 int swap_rig_swap_in(struct swap_rig *rig, enum swap_mode mode, const struct swap_cut *cut,
                      struct sy_pool_memory *pool, struct sy_transfer *transfer,

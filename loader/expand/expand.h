@@ -7,7 +7,10 @@
 
 #include "loader/shape/graph_infer.h"
 
-enum { SY_EXPAND_OPSET = 20 }; /* of the nodes that expanders add */
+enum {
+    SY_EXPAND_OPSET = 20,         /* of the nodes that expanders add */
+    SY_EXPAND_MAX_NODES = 200000, /* that a graph may have with its bodies written out */
+};
 
 struct sy_expand {
     struct sy_infer *in;
@@ -98,6 +101,10 @@ int sy_expand_fail(struct sy_expand *e, int status, const char *format, ...)
  * constants. *results: one a body's output. */
 int sy_expand_body(struct sy_expand *e, const struct sy_graph *body, const int *given, int *map,
                    int *results);
+/* For sy_expand_body: -1 for each tensor. Caller frees. */
+int sy_expand_new_map(const struct sy_graph *body, int **map);
+/* With those of bodies within it. */
+int64_t sy_expand_nodes_of(const struct sy_graph *graph);
 /* EUNSUPPORTED: the body so many times, bodies within it too, is more nodes than a graph may have. */
 int sy_expand_room_for(struct sy_expand *e, const struct sy_graph *body, int64_t times);
 

@@ -9,147 +9,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
-enum { MAX_TRIPS = 512, MAX_NODES = 200000 };
-
-/* ---- copies ----------------------------------------------------------------------------------- */
-
-/* The body's tensor as one of the graph: an input or result by now, or a constant. -1 stays. */
-static int mapped(struct sy_expand *e, const struct sy_graph *body, int *map, int tensor)
-{
-    const struct sy_tensor *t = tensor < 0 ? NULL : &body->tensors[tensor];
-    struct sy_shape shape;
-    void *data;
-    if (!t || e->status < 0 || map[tensor] >= 0 || !t->data)
-        return t ? map[tensor] : -1;
-    shape = t->shape;
-    e->status = sy_graph_alloc(t->data_bytes, 1, &data);
-    if (e->status < 0)
-        return -1;
-    if (t->data_bytes > 0)
-        memcpy(data, t->data, t->data_bytes);
-    e->status = sy_graph_add_constant(e->graph, t->name, t->dtype, &shape, data, t->data_bytes,
-                                      &map[tensor]);
-    if (e->status == SY_OK)
-        e->graph->tensors[map[tensor]].is_derived = t->is_derived;
-    return map[tensor];
-}
-
-static int copy_list(const void *from, size_t n, size_t bytes, void *out)
-{
-    void *copy;
-    SY_TRY(sy_graph_alloc(n, bytes, &copy));
-    if (n > 0)
-        memcpy(copy, from, n * bytes);
-    memcpy(out, &copy, sizeof copy);
-    return SY_OK;
-}
-
-static int copy_attr(struct sy_expand *e, const struct sy_graph *body, int *map,
-                     const struct sy_attr *from)
-{
-    struct sy_attr *to;
-    int tensor = from->kind == SY_ATTR_TENSOR ? mapped(e, body, map, from->tensor) : -1;
-    SY_TRY(e->status);
-    SY_TRY(sy_node_attr_slot(&e->graph->nodes[e->graph->n_nodes - 1], from->name, &to));
-    to->kind = from->kind;
-    to->i = from->i;
-    to->f = from->f;
-    to->tensor = tensor;
-    if (from->s)
-        SY_TRY(sy_graph_strdup(from->s, &to->s));
-    if (from->ints)
-        SY_TRY(copy_list(from->ints, (size_t)from->n, sizeof *from->ints, &to->ints));
-    if (from->floats)
-        SY_TRY(copy_list(from->floats, (size_t)from->n, sizeof *from->floats, &to->floats));
-    to->n = from->n;
-    return from->graph ? sy_graph_clone(from->graph, &to->graph) : SY_OK;
-}
-
-static int copy_node(struct sy_expand *e, const struct sy_graph *body, int *map,
-                     const struct sy_node *from)
-{
-    int n = from->n_inputs + from->n_outputs, *ids;
-    SY_TRY(sy_graph_alloc((size_t)n, sizeof *ids, &ids));
-    int *outputs = ids + from->n_inputs, status = SY_OK;
-    for (int i = 0; i < from->n_inputs; i++)
-        ids[i] = mapped(e, body, map, from->inputs[i]);
-    for (int i = 0; i < from->n_outputs && status == SY_OK; i++) {
-        const struct sy_tensor *t = from->outputs[i] < 0 ? NULL : &body->tensors[from->outputs[i]];
-        outputs[i] = -1;
-        if (!t)
-            continue;
-        status = sy_graph_add_tensor(e->graph, t->name, t->dtype, &t->shape, &outputs[i]);
-        map[from->outputs[i]] = outputs[i];
-    }
-    if (status == SY_OK)
-        status = e->status;
-    if (status == SY_OK)
-        status = sy_graph_add_node(e->graph, from->op, from->opset, from->name, from->n_inputs, ids,
-                                   from->n_outputs, outputs, NULL);
-    free(ids);
-    for (int i = 0; i < from->n_attrs && status == SY_OK; i++)
-        status = copy_attr(e, body, map, &from->attrs[i]);
-    return status;
-}
-
-/* Bodies inside counted too. */
-static int64_t count_nodes(const struct sy_graph *graph)
-{
-    int64_t n = graph->n_nodes;
-    for (int k = 0; k < graph->n_nodes; k++)
-        for (int i = 0; i < graph->nodes[k].n_attrs; i++)
-            if (graph->nodes[k].attrs[i].graph)
-                n += count_nodes(graph->nodes[k].attrs[i].graph);
-    return n;
-}
-
-int sy_expand_room_for(struct sy_expand *e, const struct sy_graph *body, int64_t times)
-{
-    if (times > 0 && count_nodes(body) > (MAX_NODES - e->graph->n_nodes) / times)
-        return sy_expand_fail(e, SY_EUNSUPPORTED, "written out it has more than %d nodes",
-                              MAX_NODES);
-    return SY_OK;
-}
-
-static int copy_body(struct sy_expand *e, const struct sy_graph *body, const int *given, int *map,
-                     int *results)
-{
-    if (e->graph->n_nodes + body->n_nodes > MAX_NODES)
-        return sy_expand_fail(e, SY_EUNSUPPORTED, "written out it has more than %d nodes",
-                              MAX_NODES);
-    for (int t = 0; t < body->n_tensors; t++)
-        if (!body->tensors[t].data)
-            map[t] = -1;
-    for (int i = 0; i < body->n_inputs; i++)
-        map[body->inputs[i]] = given[i];
-    for (int n = 0; n < body->n_nodes; n++)
-        SY_TRY(copy_node(e, body, map, &body->nodes[n]));
-    for (int i = 0; i < body->n_outputs; i++)
-        results[i] = mapped(e, body, map, body->outputs[i]);
-    return e->status;
-}
-
-static int new_map(const struct sy_graph *body, int **map)
-{
-    SY_TRY(sy_graph_alloc((size_t)body->n_tensors, sizeof **map, map));
-    for (int t = 0; t < body->n_tensors; t++)
-        (*map)[t] = -1;
-    return SY_OK;
-}
-
-int sy_expand_body(struct sy_expand *e, const struct sy_graph *body, const int *given, int *map,
-                   int *results)
-{
-    int *own = NULL;
-    if (e->status < 0)
-        return e->status;
-    if (!map)
-        e->status = new_map(body, &own);
-    if (e->status == SY_OK)
-        e->status = copy_body(e, body, given, map ? map : own, results);
-    free(own);
-    return e->status;
-}
+enum { MAX_TRIPS = 512 };
 
 /* ---- If --------------------------------------------------------------------------------------- */
 
@@ -233,7 +93,7 @@ static int64_t count_trips(const struct sy_infer *in, const struct sy_node *node
         (condition >= 0 && !is_true(&in->graph->tensors[condition])) || !stays_true(body))
         return -1;
     int64_t trips = sy_load_integer(t->dtype, t->data);
-    if (trips > MAX_TRIPS || SY_MAX(trips, 0) * count_nodes(body) > MAX_NODES)
+    if (trips > MAX_TRIPS || SY_MAX(trips, 0) * sy_expand_nodes_of(body) > SY_EXPAND_MAX_NODES)
         return -1;
     return SY_MAX(trips, 0);
 }
@@ -288,19 +148,20 @@ static void run_turns(struct sy_expand *e, const struct sy_graph *body, int64_t 
                       int *map, int *each)
 {
     int n_carried = (int)sy_node_int(e->node, "formal", 0) - 2;
-    unsigned char yes = 1;
     struct sy_shape scalar = {.rank = 0};
     for (int i = 2; i < e->node->n_inputs; i++)
         given[i] = e->node->inputs[i];
     for (int64_t t = 0; t < trips && e->status == SY_OK; t++) {
         int *results = each + t * body->n_outputs;
-        void *data;
+        unsigned char *yes;
         given[0] = sy_expand_int(e, t);
         if (t == 0 && e->status == SY_OK) {
-            e->status = copy_list(&yes, 1, 1, &data);
-            if (e->status == SY_OK)
+            e->status = sy_graph_alloc(1, sizeof *yes, &yes);
+            if (e->status == SY_OK) {
+                *yes = 1;
                 e->status = sy_graph_add_constant(e->graph, e->node->name, SY_DTYPE_BOOL, &scalar,
-                                                  data, 1, &given[1]);
+                                                  yes, 1, &given[1]);
+            }
         }
         sy_expand_body(e, body, given, map, results);
         for (int i = 0; i < n_carried; i++)
@@ -318,7 +179,7 @@ static int write_out(struct sy_expand *e)
     if (trips < 0)
         return sy_expand_fail(e, SY_EUNSUPPORTED, "it cannot be written out");
     SY_TRY_GOTO(sy_graph_alloc((size_t)body->n_inputs, sizeof *given, &given), out);
-    SY_TRY_GOTO(new_map(body, &map), out);
+    SY_TRY_GOTO(sy_expand_new_map(body, &map), out);
     SY_TRY_GOTO(sy_graph_alloc((size_t)(trips * body->n_outputs), sizeof *each, &each), out);
     run_turns(e, body, trips, given, map, each);
     join_scans(e, each, body->n_outputs, trips, (int)sy_node_int(e->node, "formal", 0) - 2);
@@ -393,11 +254,11 @@ static int add_pick(struct scan *s, int k, int all, int turn)
     int at = turn, from_end;
     if (listed(s->e, "scan_input_directions", k)) { /* -1 - turn */
         struct sy_shape scalar = {.rank = 0};
-        int64_t minus = -1;
-        void *data;
+        int64_t *minus;
         int one;
-        SY_TRY(copy_list(&minus, 1, sizeof minus, &data));
-        SY_TRY(sy_graph_add_constant(b, name, SY_DTYPE_I64, &scalar, data, sizeof minus, &one));
+        SY_TRY(sy_graph_alloc(1, sizeof *minus, &minus));
+        *minus = -1;
+        SY_TRY(sy_graph_add_constant(b, name, SY_DTYPE_I64, &scalar, minus, sizeof *minus, &one));
         SY_TRY(sy_graph_add_tensor(b, name, SY_DTYPE_NONE, NULL, &from_end));
         SY_TRY(sy_graph_add_node(b, SY_OP_SUB, SY_EXPAND_OPSET, name, 2, (int[]){one, turn}, 1,
                                  &from_end, NULL));

@@ -5,36 +5,6 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
-/* The coordinates of element `index`. */
-static void coordinates(const struct sy_block *block, int64_t index, int64_t *at)
-{
-    for (int i = block->rank - 1; i >= 0; i--) {
-        at[i] = index % block->dims[i];
-        index /= block->dims[i];
-    }
-}
-
-static int64_t offset_at(const struct sy_block *block, const int64_t *at)
-{
-    int64_t offset = 0;
-    for (int i = 0; i < block->rank; i++)
-        offset = offset * block->dims[i] + at[i];
-    return offset;
-}
-
-int64_t sy_block_offset(const struct sy_block *out, int64_t index, const struct sy_block *block)
-{
-    int64_t at[SY_MAX_RANK], offset = 0;
-    if (block->n == 1)
-        return 0;
-    coordinates(out, index, at);
-    for (int i = 0; i < block->rank; i++) {
-        int64_t from = at[out->rank - block->rank + i];
-        offset = offset * block->dims[i] + (block->dims[i] == 1 ? 0 : from);
-    }
-    return offset;
-}
-
 static void move(unsigned char *to, int64_t i, const struct sy_block *from, int64_t k, size_t bytes)
 {
     memcpy(to + (size_t)i * bytes, from->data + (size_t)k * bytes, bytes);
@@ -54,10 +24,10 @@ static int transpose(const struct sy_node *node, const struct sy_block *x, size_
     const int64_t *perm = sy_node_attr(node, "perm")->ints;
     for (int64_t i = 0; i < out->n; i++) {
         int64_t at[SY_MAX_RANK], from[SY_MAX_RANK];
-        coordinates(out, i, at);
+        sy_block_coordinates(out, i, at);
         for (int k = 0; k < out->rank; k++)
             from[perm[k]] = at[k];
-        move(to, i, x, offset_at(x, from), bytes);
+        move(to, i, x, sy_block_offset_at(x, from), bytes);
     }
     return SY_OK;
 }
@@ -69,10 +39,10 @@ static int slice(const struct sy_node *node, const struct sy_block *x, size_t by
                   *steps = sy_node_attr(node, "steps")->ints;
     for (int64_t i = 0; i < out->n; i++) {
         int64_t at[SY_MAX_RANK];
-        coordinates(out, i, at);
+        sy_block_coordinates(out, i, at);
         for (int k = 0; k < out->rank; k++)
             at[k] = starts[k] + at[k] * steps[k];
-        move(to, i, x, offset_at(x, at), bytes);
+        move(to, i, x, sy_block_offset_at(x, at), bytes);
     }
     return SY_OK;
 }

@@ -77,4 +77,7 @@ int sy_graph_sort(struct sy_graph *graph);
 /* All indices are in range, lists are consistent: for graphs from outside. ECORRUPT. */
 int sy_graph_check(const struct sy_graph *graph);
 
+/* The name of the symbol that sy_graph_room_size finds. */
+#define SY_ROOM_SYMBOL "switchyard.room"
+
 #endif

@@ -4,20 +4,12 @@
 #include <string.h>
 
 #include "loader/expand/expand.h"
+#include "loader/graph/graph_internal.h"
 #include "loader/graph/string_tensor.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
 /* ---- outputs ------------------------------------------------------------------------------------ */
-
-bool sy_graph_is_sized_at_run(const struct sy_graph *graph, int tensor)
-{
-    for (int n = graph->n_nodes - 1; n >= 0; n--)
-        for (int i = 0; graph->nodes[n].op == SY_OP_AT_RUN && i < graph->nodes[n].n_outputs; i++)
-            if (graph->nodes[n].outputs[i] == tensor)
-                return true;
-    return false;
-}
 
 /* The node of the body that makes what it hands out at `place`, behind nodes that keep the elements; NULL: it makes none. */
 static const struct sy_node *body_maker(const struct sy_graph *body, int place)
@@ -117,16 +109,6 @@ int sy_graph_shaped_output(const struct sy_graph *graph, int tensor, const struc
 
 /* ---- rooms -------------------------------------------------------------------------------------- */
 
-static const char room_name[] = "switchyard.room";
-
-int sy_graph_room_size(const struct sy_graph *graph)
-{
-    for (int i = 0; i < graph->n_symbols; i++)
-        if (strcmp(graph->symbols[i].name, room_name) == 0)
-            return i;
-    return -1;
-}
-
 bool sy_graph_grow_room(const struct sy_graph *graph, uint64_t has, uint64_t needs,
                         struct sy_sizes *sizes)
 {
@@ -152,7 +134,7 @@ int sy_at_run_open_rooms(struct sy_graph *graph)
             if (rooms->ints[i] == 0 ||
                 (sy_graph_room_size(graph) < 0 && graph->n_symbols == SY_MAX_SYMBOLS))
                 continue;
-            SY_TRY(sy_graph_add_symbol(graph, room_name, 1, 0, &room));
+            SY_TRY(sy_graph_add_symbol(graph, SY_ROOM_SYMBOL, 1, 0, &room));
             graph->symbols[sy_graph_room_size(graph)].usual = 1;
             SY_TRY(sy_dim_mul(*dim, room, dim));
         }

@@ -46,6 +46,8 @@ int sy_onnx_read_tensor(struct sy_onnx_reader *r, Onnx__TensorProto *proto, cons
                         int *out);
 /* The tensor of that name, here or in the graphs around; -1 if there is none. (onnx_body.c) */
 int sy_onnx_find_tensor(struct sy_onnx_reader *r, const char *name, int *out);
+/* Large constants of a body become its node's inputs. */
+int sy_onnx_hoist_constants(struct sy_onnx_reader *r);
 /* The node has as many inputs and outputs as its operator may have, and its attributes, each once and of its kind. (onnx_schema.c) */
 int sy_onnx_check_node(enum sy_op op, const Onnx__NodeProto *node);
 /* The node's attributes that are graphs; `node` has its own inputs already, what the bodies capture is added to them. (onnx_body.c) */

@@ -108,13 +108,6 @@ static int write_weights(struct sy_package *package, const struct sy_graph *boun
     return status;
 }
 
-uint64_t sy_package_header_hash(const struct sy_package_header *header)
-{
-    struct sy_package_header copy = *header;
-    copy.header_hash = 0;
-    return XXH3_64bits(&copy, sizeof copy);
-}
-
 /* Header, meta and the zeroes up to the weights. The file's length is set too: a last layer without bytes writes nothing. */
 static int write_front(const struct sy_package *package, struct sy_durable_file *file)
 {

@@ -192,6 +192,9 @@ int sy_fold_move(const struct sy_node *node, const struct sy_block *inputs, cons
 int sy_fold_index(const struct sy_node *node, const struct sy_block *inputs, const int64_t *indices,
                   size_t bytes, const struct sy_block *out, unsigned char *to);
 /* Where element `index` of `out` lies in `block`, which is broadcast to it. */
+/* The coordinates of element `index`, and the element at coordinates. */
+void sy_block_coordinates(const struct sy_block *block, int64_t index, int64_t *at);
+int64_t sy_block_offset_at(const struct sy_block *block, const int64_t *at);
 int64_t sy_block_offset(const struct sy_block *out, int64_t index, const struct sy_block *block);
 /* Whether all inputs are broadcast to the result's shape, and each element is made of theirs at its place alone. */
 bool sy_fold_is_elementwise(enum sy_op op);

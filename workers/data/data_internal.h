@@ -15,6 +15,8 @@ int sy_data_put_class(const struct sy_data_want *want, const char *where, uint64
                       int64_t label, void *labels);
 /* So many classes the outputs can tell apart: a single value tells two. */
 uint64_t sy_data_max_classes(const struct sy_data_want *want);
+/* Whether the field feeds that input. */
+bool sy_data_is_for(const struct sy_data_field *field, const struct sy_data_input *input);
 /* Where the model's i-th input comes from; never NULL. */
 const struct sy_data_field *sy_data_field_of(const struct sy_data_spec *spec,
                                              const struct sy_data_want *want, int i);

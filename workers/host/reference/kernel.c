@@ -1,3 +1,4 @@
+/* What kernels share: errors, counting, arrays and their types. */
 #include "workers/host/reference/kernel.h"
 
 #include <stdarg.h>
@@ -5,22 +6,6 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
-
-static const struct sy_kernel *const tables[] = {
-    sy_kernels_unary,     sy_kernels_binary, sy_kernels_reduce,  sy_kernels_index,
-    sy_kernels_move,      sy_kernels_window, sy_kernels_norm,    sy_kernels_resize,
-    sy_kernels_recurrent, sy_kernels_loss,   sy_kernels_detect,  sy_kernels_quantize,
-    sy_kernels_matrix,    sy_kernels_signal, sy_kernels_regions, sy_kernels_random,
-    sy_kernels_labels,    sy_kernels_text,   sy_kernels_trees};
-
-const struct sy_kernel *sy_kernel_find(enum sy_op op)
-{
-    for (size_t t = 0; t < SY_ARRAY_LEN(tables); t++)
-        for (const struct sy_kernel *k = tables[t]; k->run; k++)
-            if (k->op == op)
-                return k;
-    return NULL;
-}
 
 int sy_kernel_refuse(const struct sy_call *call, const char *what)
 {

@@ -197,8 +197,10 @@ int64_t sy_tr_count(const struct sy_trainer *t, int tensor); /* elements */
 /* calloc, with the error text. */
 int sy_tr_alloc(size_t bytes, void *out);
 
-/* ---- train_build.c: parameters and gradients --------------------------------------------------- */
+/* ---- train_params.c: parameters and gradients -------------------------------------------------- */
 
+/* The gradient of a parameter that is another's alias, added to the other's. */
+int sy_tr_param_join(struct sy_trainer *t, int alias);
 /* The constant `tensor` as a parameter, stored in `layout` by its first user. *value is in `layout` either way. */
 int sy_tr_param_use(struct sy_trainer *t, int tensor, const dnnl_memory_desc_t *plain,
                     const dnnl_memory_desc_t *layout, bool trained, int *param, int *value);
