@@ -1,5 +1,5 @@
 # Test binaries, fuzz targets, checks with stock clients, and the goals that run them.
-.PHONY: cover-targets fuzz-coverage fuzz-diff venv tests test test-engine test-onnx test-zoo zoo test-train fuzz gpu-tests gpu-check dist lint check test-torch
+.PHONY: cover-targets fuzz-coverage fuzz-diff venv tests test call-circles test-engine test-onnx test-zoo zoo test-train fuzz gpu-tests gpu-check dist lint check test-torch
 
 # tests/FOLDER/test_NAME.c is build/tests/test_NAME: names are unique. What several tests share lies in fakes, nets and rigs.
 TEST_SRC  := $(sort $(wildcard tests/*/test_*.c tests/*/*/test_*.c))
@@ -167,6 +167,9 @@ test-torch: deps ## Test: PyTorch scripts under 'switchyard run', models by torc
 test: deps ## Test: builds and runs all tests; SAN=address,undefined or SAN=thread for sanitizers
 	@sh tests/install_deps.sh libonnx-testdata prometheus chromium nginx-light openssl
 	@$(MAKE) --no-print-directory venv binaries tests
+ifeq ($(SAN),)
+	@$(MAKE) --no-print-directory call-circles
+endif
 	@$(TEST_ENV) SY_BINARY=$(B)/switchyard bash tests/run.sh $(TEST_RUN) $(CLIENT_CHECKS)
 ifeq ($(SAN),)
 	@$(MAKE) --no-print-directory fuzz-diff FUZZ_SEED=1 GRAPHS=192
@@ -289,6 +292,11 @@ gpu-check: deps ## Test: the tests that need a GPU, on cuda:0; SY_TEST_DEVICE=cu
 dist: deps ## Build: build/dist: program, plugin, tests and their shared libraries, to run elsewhere
 	@$(MAKE) --no-print-directory CUDA=1 binaries gpu-tests $(B)/bench/swap $(B)/carried/libswitchyard-cuda.so
 	$(Q)sh tests/make_dist.sh $(B) build/dist
+
+# Files that call each other in a circle, in these folders; by the objects, so not in lint, which runs before anything is built.
+NO_CIRCLES := allocator bench examples loader workers/data workers/engine workers/host workers/infer workers/job workers/train
+call-circles: ## Test: files that call each other in a circle, by what is built
+	@python3 tests/lint/call_circles.py $(OBJ) $(NO_CIRCLES)
 
 lint: ## Test: style, include edges, clang-format, clang-tidy
 	@sh tests/install_deps.sh clang-format clang-tidy

@@ -27,9 +27,11 @@ def sources():
 
 def symbols(objects):
     """{source: (names that it defines, names that it takes from others)} of {source: object}."""
-    out = subprocess.run(["nm", "-g", "-P", "-A", *objects.values()], capture_output=True, text=True, check=True).stdout
+    nm = subprocess.run(["nm", "-g", "-P", "-A", *objects.values()], capture_output=True, text=True, check=False)
+    if nm.returncode:
+        sys.exit(f"call circles: {nm.stderr.strip()}")
     source_of, table = {path: source for source, path in objects.items()}, {}
-    for line in out.splitlines():
+    for line in nm.stdout.splitlines():
         place, name, kind = line.split()[:3]
         defines, takes = table.setdefault(source_of[place.rstrip(":")], (set(), set()))
         (takes if kind in "Uwv" else defines).add(name)

@@ -6,6 +6,7 @@
 #include "runtime/base/status.h"
 #include "workers/host/program/channel_layout.h"
 #include "workers/host/program/concat_homes.h"
+#include "workers/host/program/program_part_copy.h"
 
 int sy_program_plan_parts(struct sy_program *p)
 {
@@ -32,68 +33,6 @@ bool sy_program_input_part(struct sy_program *p, int input, struct sy_part *out)
     *out = p->parts[tensor];
     sy_program_touch(p, out->value);
     return true;
-}
-
-/* ---- copies ------------------------------------------------------------------------------------------------- */
-
-struct copy {
-    struct sy_channel_rows rows;
-    int64_t from, to; /* floats from the value's begin */
-};
-
-static int run_copy(struct sy_program *p, struct sy_step *step)
-{
-    const struct copy *c = (const struct copy *)(const void *)step->numbers;
-    sy_channel_rows_copy(&c->rows,
-                         (const float *)sy_program_pointer(p, step->args[0].value) + c->from,
-                         (float *)sy_program_pointer(p, step->args[1].value) + c->to);
-    return SY_OK;
-}
-
-static int add_copy(struct sy_program *p, const struct copy *copy, int from, int to)
-{
-    struct sy_step *step = sy_program_add_step(p, run_copy, 2);
-    if (!step)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
-    sy_step_set(p, step, 0, 0, from);
-    sy_step_set(p, step, 1, 0, to);
-    _Static_assert(sizeof *copy % sizeof(int64_t) == 0, "stored as numbers");
-    return sy_step_set_numbers(step, (const int64_t *)(const void *)copy,
-                               (int)(sizeof *copy / sizeof(int64_t)));
-}
-
-/* Of `tensor`, from where it is (all of a value, or a part) to where it goes, in values of this layout. */
-static struct copy plan_copy(const struct sy_program *p, int tensor, enum sy_channel_layout layout,
-                             struct sy_part from, struct sy_part to)
-{
-    struct sy_channel_rows target;
-    struct copy copy;
-    int64_t dims[SY_MAX_RANK];
-    int rank = p->graph->tensors[tensor].shape.rank;
-    sy_program_dims(p, tensor, dims);
-    sy_channel_layout_rows(layout, rank, dims, p->values[from.value].dims[1], from.first,
-                           &copy.rows, &copy.from);
-    sy_channel_layout_rows(layout, rank, dims, p->values[to.value].dims[1], to.first, &target,
-                           &copy.to);
-    copy.rows.to_image = target.to_image;
-    copy.rows.to_block = target.to_block;
-    copy.rows.to_pixel = target.to_pixel;
-    return copy;
-}
-
-int sy_program_fetch(struct sy_program *p, int tensor)
-{
-    const struct sy_part part = p->parts[tensor];
-    enum sy_channel_layout layout = sy_channel_layout_of(&p->values[part.value]);
-    int64_t dims[SY_MAX_RANK];
-    dnnl_memory_desc_t md;
-    int out;
-    sy_program_dims(p, tensor, dims);
-    SY_TRY(sy_channel_layout_md(layout, p->graph->tensors[tensor].shape.rank, dims, &md));
-    SY_TRY(sy_program_new_laid_out(p, tensor, &md, &out));
-    p->native[tensor] = out;
-    const struct copy copy = plan_copy(p, tensor, layout, part, (struct sy_part){.value = out});
-    return add_copy(p, &copy, part.value, out);
 }
 
 /* ---- the group's value --------------------------------------------------------------------------------------- */
@@ -188,8 +127,8 @@ static int add_input(struct sy_program *p, int input, int root, int64_t first)
     if (p->parts[tensor].value == root && p->parts[tensor].first == first)
         return SY_OK;
     SY_TRY(take_input(p, input, layout, &from));
-    const struct copy copy = plan_copy(p, tensor, layout, from, to);
-    SY_TRY(add_copy(p, &copy, from.value, root));
+    const struct sy_part_copy copy = sy_part_copy_plan(p, tensor, layout, from, to);
+    SY_TRY(sy_part_copy_add(p, &copy, from.value, root));
     if (p->parts[tensor].value < 0 && !sy_program_is_param(p, input))
         p->parts[tensor] = to;
     return SY_OK;
