@@ -59,8 +59,9 @@ struct request {
     bool
         lost_layer; /* it stopped within that layer: such a one may be interrupted again and again without getting on (Q5) */
     uint64_t kept_offset, kept_bytes,
-        kept_at;                 /* its workspace while others compute, and since when */
-    bool compacted;              /* lanes were moved for it once */
+        kept_at;     /* its workspace while others compute, and since when */
+    bool compacted;  /* lanes were moved for it once */
+    bool wants_room; /* it is the head, and what other slices started lies where it has to (S12) */
     bool dropped, image_dropped; /* of a fetch: what came goes again */
 };
 
@@ -169,6 +170,8 @@ void sy_sched_free_request(struct request *r);
 /* sched_end.c */
 void sy_sched_end_hopeless(struct sy_sched *s); /* all who wait, once no worker is left */
 /* sched.c */
+/* Whose turn it is, among those that wait and the one that is prefetched. NULL: nobody. */
+struct request *sy_sched_head(const struct sy_sched *s, const struct slice *c);
 void sy_sched_push(struct sy_sched *s, struct request *r); /* it waits, again */
 void sy_sched_drop_waiting(struct sy_sched *s, struct request *r, int status, const char *why);
 

@@ -71,8 +71,26 @@ static bool is_at_work(const struct request *r, int model)
     return r && r->model == model;
 }
 
-/* One pin a model; what computes apart; and a job that waits to be let in, which needs a moment in which nothing has started. What is prefetched already is let
- * through: nothing is prefetched meanwhile, so that moment comes. */
+/* By class, then by arrival: of two heads exactly one is before the other, so no two wait for each other. */
+static bool head_is_before(const struct slice *a, const struct slice *b)
+{
+    struct sy_admission_request x, y;
+    if (!sy_admission_peek(a->admission, &x) || !sy_admission_peek(b->admission, &y))
+        return false;
+    return x.class_ != y.class_ ? x.class_ < y.class_ : x.id < y.id;
+}
+
+/* `o` computes nothing, because its head waits for a moment without `r` (or without anything else that starts), and that head was first. */
+static bool is_waited_for(const struct sy_sched *s, const struct slice *o, const struct slice *c,
+                          const struct request *r)
+{
+    const struct request *head = o->active || o->share.first ? NULL : sy_sched_head(s, o);
+    return head && (head->wants_room || sy_sched_are_apart(s, r->model, head->model)) &&
+           head_is_before(o, c);
+}
+
+/* One pin a model; what computes apart; a head of another slice that would otherwise never find its moment; and a job that waits to be let in, which needs a
+ * moment in which nothing has started. What is prefetched already is let through by the last two: nothing is prefetched meanwhile, so that moment comes. */
 bool sy_sched_must_wait(const struct sy_sched *s, const struct slice *c, const struct request *r)
 {
     if (s->n_made == 1)
@@ -83,7 +101,8 @@ bool sy_sched_must_wait(const struct sy_sched *s, const struct slice *c, const s
         if (o == c)
             continue;
         if (is_at_work(o->active, r->model) || is_at_work(o->next, r->model) ||
-            (o->active && sy_sched_are_apart(s, r->model, o->active->model)))
+            (o->active && sy_sched_are_apart(s, r->model, o->active->model)) ||
+            (r != c->next && is_waited_for(s, o, c, r)))
             return true;
     }
     return false;

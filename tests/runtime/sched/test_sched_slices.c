@@ -120,6 +120,78 @@ static void test_what_is_apart_takes_turns(void **state)
     sy_sched_destroy(w.s);
 }
 
+static void all_prepared_for(struct world *w, int model, uint64_t sizes)
+{
+    struct sy_sched_prepared p = {.worker = -1,
+                                  .model = model,
+                                  .batch = 1,
+                                  .sizes = sizes,
+                                  .workspace_bytes = world_workspace_bytes(1, sizes)};
+    for (int i = 0; i < N_WORKERS; i++)
+        w->ready[i][model][1][sizes] = w->teams[i][model][1][sizes] |= 1;
+    sy_sched_workspace(w->s, &p);
+}
+
+/* Model 0 in slice 0, model 1 in slice 1; all workers are ready for both. */
+static void make_flooded(struct world *w, uint64_t pool_mib, uint64_t sizes, uint64_t others_sizes)
+{
+    world_make(w, true, pool_mib, 2);
+    w->check_fifo = false;
+    assert_int_equal(sy_sched_set_slices(w->s, 2), SY_OK);
+    assert_int_equal(sy_sched_model_set_slice(w->s, 1, 1), SY_OK);
+    all_prepared_for(w, 0, sizes);
+    all_prepared_for(w, 1, others_sizes);
+}
+
+static int n_ended(const struct world *w)
+{
+    int n = 0;
+    for (uint64_t r = 1; r < w->next_request; r++)
+        n += w->n_ends[r];
+    return n;
+}
+
+/* How many of the flood's requests end from a request's arrival to its own end, while as many come again. */
+static int n_before_ones_own(struct world *w, uint64_t sizes, uint64_t others_sizes)
+{
+    int n = 0, before = n_ended(w);
+    for (int i = 0; i < 4; i++)
+        world_sized_request(w, 0, 1, sizes);
+    uint64_t own = w->next_request;
+    world_sized_request(w, 1, 1, others_sizes);
+    while (w->n_ends[own] == 0 && n < 40) {
+        assert_true(world_deliver(w, false));
+        if (n_ended(w) - w->n_ends[own] - before == n)
+            continue;
+        n++;
+        world_sized_request(w, 0, 1, sizes);
+    }
+    print_message("%d of the flood ended before\n", n);
+    assert_int_equal(w->end_status[own], SY_OK);
+    world_drain(w);
+    sy_sched_destroy(w->s);
+    return n;
+}
+
+static void test_a_flood_lets_what_is_apart_through(void **state)
+{
+    struct world w;
+    (void)state;
+    make_flooded(&w, 200, 0, 0);
+    assert_int_equal(sy_sched_set_apart(w.s, 0, 1, true), SY_OK);
+    w.apart[0][1] = w.apart[1][0] = true;
+    assert_in_range(n_before_ones_own(&w, 0, 0), 0, 4);
+}
+
+/* 29 MiB and 16 of weights for the flood's, 31 and 32 for the other (its weights may cycle) do not lie in 60 MiB at once. */
+static void test_a_flood_lets_one_through_that_finds_no_room(void **state)
+{
+    struct world w;
+    (void)state;
+    make_flooded(&w, 60, 14, 15);
+    assert_in_range(n_before_ones_own(&w, 14, 15), 0, 4);
+}
+
 static void test_a_resize_prepares_anew(void **state)
 {
     struct world w;
@@ -272,6 +344,8 @@ int main(void)
         cmocka_unit_test(test_two_requests_compute_at_once),
         cmocka_unit_test(test_a_death_in_one_slice_is_no_others_matter),
         cmocka_unit_test(test_what_is_apart_takes_turns),
+        cmocka_unit_test(test_a_flood_lets_what_is_apart_through),
+        cmocka_unit_test(test_a_flood_lets_one_through_that_finds_no_room),
         cmocka_unit_test(test_a_resize_prepares_anew),
         cmocka_unit_test(test_a_job_moves_at_its_boundary),
         cmocka_unit_test(test_one_slice_decides_as_none),
