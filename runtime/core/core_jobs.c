@@ -253,6 +253,7 @@ int sy_core_job_enqueue(struct sy_core *core, const struct sy_core_job *j)
                                        .moves = j->has_snapshots,
                                        .opportunistic = j->opportunistic};
     SY_TRY(sy_sched_job_submit(core->sched, &wants));
+    sy_core_corun_forget_job(core, j);
     sy_core_pump_soon(core);
     return SY_OK;
 }
@@ -360,6 +361,12 @@ int sy_core_job_set_priority(struct sy_core *core, uint64_t id, int priority)
     j->priority_set = true;
     sy_core_pump_soon(core);
     return SY_OK;
+}
+
+int sy_core_job_check_live(struct sy_core *core, uint64_t id)
+{
+    struct sy_core_job *j;
+    return find_live(core, id, &j);
 }
 
 int sy_core_job_move(struct sy_core *core, uint64_t id, const char *slice)

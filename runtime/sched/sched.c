@@ -513,5 +513,6 @@ void sy_sched_step(struct sy_sched *s)
         start_requests(s);
     }
     sy_sched_step_fetch(s);
+    sy_sched_drop_slices(s);
     sy_assert_expensive(sy_sched_is_valid(s));
 }

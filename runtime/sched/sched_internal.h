@@ -259,12 +259,14 @@ void sy_sched_leave_for_team(struct sy_sched *s, struct job *j);
 bool sy_sched_worker_is_wanted(const struct sy_sched *s);
 
 /* sched_slice.c */
-int sy_sched_make_slice(struct sy_sched *s, struct slice *c);  /* its queues */
+int sy_sched_make_slice(struct sy_sched *s, struct slice *c); /* its queues */
+void sy_sched_drop_slices(struct sy_sched *s); /* closed ones, where nothing is left */
 int sy_sched_open_slice(const struct sy_sched *s, int wanted); /* 0 where there is no such slice */
 struct slice *sy_sched_slice_of(const struct sy_sched *s, const struct request *r);
 bool sy_sched_others_started(const struct sy_sched *s, const struct slice *c);
 /* Now `r`, the head of `c`'s queue, has to wait for what other slices do. */
 bool sy_sched_must_wait(const struct sy_sched *s, const struct slice *c, const struct request *r);
+void sy_sched_forget_apart(struct sy_sched *s, int model);
 bool sy_sched_are_apart(const struct sy_sched *s, int model, int other);
 /* While `r` is started, `j` stands still: they share a slice, or S12. */
 bool sy_sched_holds(const struct request *r, const struct job *j);

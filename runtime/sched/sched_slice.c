@@ -159,6 +159,17 @@ int sy_sched_job_set_apart(struct sy_sched *s, uint64_t id, int model, bool apar
     return SY_OK;
 }
 
+/* Its id may be another model's from now on. */
+void sy_sched_forget_apart(struct sy_sched *s, int model)
+{
+    for (int m = 0; m < SY_SCHED_MAX_MODELS; m++)
+        set_bit(s->models[m].apart, model, false);
+    for (struct job *j = s->jobs; j; j = j->next) {
+        set_bit(j->apart, model, false);
+        sy_sched_sync_blocked(s, j);
+    }
+}
+
 /* ---- slices that come and go ---- */
 
 static int make_missing(struct sy_sched *s, int n)
@@ -169,7 +180,7 @@ static int make_missing(struct sy_sched *s, int n)
         if (status < 0) {
             sy_policy_destroy(c->policy);
             sy_admission_destroy(c->admission);
-            *c = (struct slice){0};
+            *c = (struct slice){.team = c->team};
             return status;
         }
         sy_policy_copy_rules(c->policy, s->slices[0].policy);
@@ -177,6 +188,25 @@ static int make_missing(struct sy_sched *s, int n)
         s->n_made++;
     }
     return SY_OK;
+}
+
+static bool is_left(const struct sy_sched *s, int slice)
+{
+    bool any = sy_sched_slice_is_busy(s, slice);
+    for (const struct job *j = s->jobs; j && !any; j = j->next)
+        any = j->slice == slice;
+    return !any;
+}
+
+void sy_sched_drop_slices(struct sy_sched *s)
+{
+    while (s->n_made > s->n_slices && is_left(s, s->n_made - 1)) {
+        struct slice *c = &s->slices[--s->n_made];
+        sy_sched_give_workspace_lane(s, c);
+        sy_policy_destroy(c->policy);
+        sy_admission_destroy(c->admission);
+        *c = (struct slice){.team = c->team};
+    }
 }
 
 int sy_sched_set_slices(struct sy_sched *s, int n)
@@ -236,14 +266,10 @@ void sy_sched_slice_resized(struct sy_sched *s, int slice, int team)
 
 static void move_job(struct sy_sched *s, struct job *j)
 {
-    bool was_in = j->in_policy;
-    if (was_in)
-        (void)sy_policy_leave(s->slices[j->slice].policy, j->id);
-    j->in_policy = false;
-    j->slice = j->wanted_slice;
-    /* One that is spilled has no lane: it joins when it returns. */
-    if (was_in && j->admitted && sy_sched_join_policy(s, j) < 0)
+    struct sy_policy *from = s->slices[j->slice].policy, *to = s->slices[j->wanted_slice].policy;
+    if (j->in_policy && sy_policy_move(from, to, j->id, s->now) < 0)
         assert(!"a policy has room for as many jobs as there are");
+    j->slice = j->wanted_slice;
     sy_sched_sync_blocked(s, j);
 }
 

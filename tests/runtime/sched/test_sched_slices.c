@@ -120,6 +120,82 @@ static void test_what_is_apart_takes_turns(void **state)
     sy_sched_destroy(w.s);
 }
 
+/* Both go on to their ends, and take turns from then on. */
+static void test_two_are_told_apart_while_both_compute(void **state)
+{
+    struct world w;
+    (void)state;
+    make_two(&w);
+    run_request(&w, 1);
+    int running = worker_doing(&w, RUNNING), trainer = worker_doing(&w, TRAINING);
+    assert_int_equal(sy_sched_job_set_apart(w.s, 2, 1, true), SY_OK);
+    world_settle(&w);
+    assert_true(w.held[trainer]);
+    world_finish_run(&w, running, SY_OK);
+    assert_false(w.held[trainer]);
+    assert_int_equal(sy_sched_job_set_slice(w.s, 2, 1), SY_OK);
+    assert_int_equal(sy_sched_model_set_slice(w.s, 0, 0), SY_OK);
+    run_request(&w, 0);
+    while (world_n_running(&w) == 0)
+        assert_true(world_deliver(&w, false));
+    run_request(&w, 1);
+    while (world_n_running(&w) < 2)
+        assert_true(world_deliver(&w, false));
+    assert_int_equal(sy_sched_set_apart(w.s, 0, 1, true), SY_OK);
+    world_settle(&w);
+    assert_int_equal(world_n_running(&w), 2);
+    world_drain(&w);
+    w.apart[0][1] = w.apart[1][0] = true;
+    run_request(&w, 0);
+    run_request(&w, 1);
+    world_drain(&w);
+    sy_sched_destroy(w.s);
+}
+
+static void test_an_id_that_comes_again_is_apart_from_nobody(void **state)
+{
+    struct world w;
+    uint64_t bytes[8];
+    (void)state;
+    make_two(&w);
+    w.check_fifo = false;
+    assert_int_equal(sy_sched_set_apart(w.s, 0, 1, true), SY_OK);
+    assert_int_equal(sy_sched_job_set_apart(w.s, 2, 1, true), SY_OK);
+    assert_int_equal(sy_sched_model_remove(w.s, 1), SY_OK);
+    for (int g = 0; g < 8; g++)
+        bytes[g] = 4 * MIB;
+    assert_int_equal(sy_sched_model_add(w.s, 1, 8, bytes, MIB), SY_OK);
+    world_all_prepared(&w, 1, 1);
+    assert_int_equal(sy_sched_model_set_slice(w.s, 1, 1), SY_OK);
+    run_request(&w, 1);
+    assert_int_equal(world_n_at_once(&w), 2); /* the job, and it */
+    run_request(&w, 0);
+    while (world_n_running(&w) < 2)
+        assert_true(world_advance_job(&w, worker_doing(&w, TRAINING)));
+    world_drain(&w);
+    sy_sched_destroy(w.s);
+}
+
+static void test_a_slice_that_is_gone_holds_nothing(void **state)
+{
+    struct world w;
+    (void)state;
+    world_make(&w, true, 200, 2);
+    assert_int_equal(sy_sched_set_slices(w.s, 3), SY_OK);
+    assert_int_equal(sy_sched_model_set_slice(w.s, 1, 2), SY_OK);
+    uint64_t before = sy_pool_free_bytes(sy_sched_pool(w.s));
+    run_request(&w, 1);
+    assert_int_equal(sy_sched_set_slices(w.s, 1), SY_OK);
+    world_drain(&w);
+    assert_int_equal(sy_sched_model_evict(w.s, 1, true), SY_OK);
+    assert_int_equal(sy_pool_free_bytes(sy_sched_pool(w.s)), before);
+    assert_int_equal(sy_sched_set_slices(w.s, 3), SY_OK);
+    assert_int_equal(sy_sched_model_set_slice(w.s, 1, 2), SY_OK);
+    run_request(&w, 1);
+    world_drain(&w);
+    sy_sched_destroy(w.s);
+}
+
 static void all_prepared_for(struct world *w, int model, uint64_t sizes)
 {
     struct sy_sched_prepared p = {.worker = -1,
@@ -227,6 +303,8 @@ static void test_a_job_moves_at_its_boundary(void **state)
     assert_true(world_advance_job(&w, trainer));
     assert_true(sy_sched_job_view(w.s, 2, &view));
     assert_int_equal(view.slice, 1);
+    assert_int_equal(view.used_ns, SY_NS_PER_MS); /* what it computed before it moved */
+    assert_int_equal(view.left_ns, 999 * SY_NS_PER_MS);
     assert_int_equal(sy_sched_job_set_slice(w.s, 2, 2), SY_EARG);
     assert_int_equal(sy_sched_model_set_slice(w.s, 1, 5), SY_EARG);
     assert_int_equal(sy_sched_set_slices(w.s, 0), SY_EARG);
@@ -344,6 +422,9 @@ int main(void)
         cmocka_unit_test(test_two_requests_compute_at_once),
         cmocka_unit_test(test_a_death_in_one_slice_is_no_others_matter),
         cmocka_unit_test(test_what_is_apart_takes_turns),
+        cmocka_unit_test(test_two_are_told_apart_while_both_compute),
+        cmocka_unit_test(test_an_id_that_comes_again_is_apart_from_nobody),
+        cmocka_unit_test(test_a_slice_that_is_gone_holds_nothing),
         cmocka_unit_test(test_a_flood_lets_what_is_apart_through),
         cmocka_unit_test(test_a_flood_lets_one_through_that_finds_no_room),
         cmocka_unit_test(test_a_resize_prepares_anew),
