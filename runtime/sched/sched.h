@@ -209,7 +209,8 @@ int sy_sched_job_stop(struct sy_sched *s, uint64_t job);
 /* worked false: it could not, and all is as it was. EPROTO. */
 int sy_sched_job_spilled(struct sy_sched *s, int worker, uint64_t job, bool worked);
 int sy_sched_job_returned(struct sy_sched *s, int worker, uint64_t job); /* EPROTO */
-int sy_sched_job_left(struct sy_sched *s, int worker, uint64_t job);     /* EPROTO */
+/* has_snapshot false: it could not write one; if it left for another team it goes on in the one that it had, from its memory. EPROTO. */
+int sy_sched_job_left(struct sy_sched *s, int worker, uint64_t job, bool has_snapshot);
 int sy_sched_job_ended(struct sy_sched *s, int worker, uint64_t job);
 /* Gets no turn until it is let go again; keeps its memory. ENOTFOUND. */
 int sy_sched_job_suspend(struct sy_sched *s, uint64_t job, bool suspended);

@@ -93,6 +93,7 @@ struct job {
     bool in_spill;        /* what lasts of it is in host memory, whole; not in_memory */
     bool has_turn, keeps; /* STARTING: has the turn too */
     bool in_policy, opportunistic, cannot_spill, moves;
+    bool for_team; /* LEAVING: for another one, with a snapshot */
     uint64_t persistent_bytes, ephemeral_bytes, persistent_offset;
     uint64_t total_iterations, iterations_done;
 };
@@ -253,7 +254,7 @@ bool sy_sched_may_be_spilled(const struct job *j);
 bool sy_sched_jobs_hold_workers(const struct sy_sched *s); /* all but the one left to requests */
 struct job *sy_sched_next_for_worker(const struct sy_sched *s); /* NULL: none waits for one */
 void sy_sched_step_leaving(struct sy_sched *s);
-/* What lasts goes with its snapshot, not in memory. */
+/* What lasts goes with its snapshot, not in memory, once it has one. */
 void sy_sched_leave_for_team(struct sy_sched *s, struct job *j);
 /* A guaranteed job waits for a worker that an opportunistic one is to let go, and none does yet. */
 bool sy_sched_worker_is_wanted(const struct sy_sched *s);

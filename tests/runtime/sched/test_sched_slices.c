@@ -289,6 +289,44 @@ static void test_a_resize_prepares_anew(void **state)
     sy_sched_destroy(w.s);
 }
 
+/* Job 3 has snapshots, is in slice 1 and trains there; its slice gets other cores, and the snapshot fails or its worker dies over it. */
+static void leave_for_a_team(struct world *w, bool dies)
+{
+    struct sy_sched_job_view view;
+    make_two(w);
+    w->snapshots_fail = true;
+    world_submit_job(w);
+    for (int i = 0; i < 100 && !(sy_sched_job_view(w->s, 3, &view) && view.has_turn); i++)
+        (void)world_deliver(w, false);
+    uint64_t at = w->persistent_at[3];
+    sy_sched_slice_resized(w->s, 1, 5);
+    world_settle(w);
+    while (worker_doing(w, LEAVING) < 0)
+        assert_true(world_deliver(w, false));
+    if (dies)
+        world_lose_worker(w, worker_doing(w, LEAVING));
+    else
+        assert_true(world_advance_job(w, worker_doing(w, LEAVING)));
+    w->snapshots_fail = !dies;
+    for (int i = 0; i < 100; i++) /* its start finds its memory: the world looks */
+        (void)world_deliver(w, false);
+    assert_true(sy_sched_job_view(w->s, 3, &view) && view.admitted && view.worker >= 0);
+    if (!dies) {
+        assert_int_equal(view.team, 0);
+        assert_int_equal(view.persistent_offset, at);
+    }
+    assert_int_equal(w->n_left_for_team, dies ? 2 : 1);
+    sy_sched_destroy(w->s);
+}
+
+static void test_who_has_no_snapshot_keeps_its_team(void **state)
+{
+    struct world w;
+    (void)state;
+    leave_for_a_team(&w, false);
+    leave_for_a_team(&w, true);
+}
+
 static void test_a_job_moves_at_its_boundary(void **state)
 {
     struct world w;
@@ -389,7 +427,7 @@ static void change_slices(struct world *w)
 
 static void test_random_slices(void **state)
 {
-    int most = 0, left = 0, continued = 0;
+    int most = 0, left = 0, continued = 0, failed = 0;
     (void)state;
     for (int i = 0; i < N_WORLDS; i++) {
         struct world w;
@@ -405,13 +443,15 @@ static void test_random_slices(void **state)
         }
         most = SY_MAX(most, w.most_at_once);
         left += w.n_left_for_team;
+        failed += w.n_without_snapshot;
         continued += w.n_continued;
         world_drain(&w);
         sy_sched_destroy(w.s);
     }
-    print_message("at most %d at once, %d left for another team, %d continued\n", most, left,
-                  continued);
-    assert_true(most >= 3 && left > 0);
+    print_message("at most %d at once, %d left for another team (%d without a snapshot), %d "
+                  "continued\n",
+                  most, left, failed, continued);
+    assert_true(most >= 3 && left > 0 && failed > 0);
 }
 
 int main(void)
@@ -428,6 +468,7 @@ int main(void)
         cmocka_unit_test(test_a_flood_lets_what_is_apart_through),
         cmocka_unit_test(test_a_flood_lets_one_through_that_finds_no_room),
         cmocka_unit_test(test_a_resize_prepares_anew),
+        cmocka_unit_test(test_who_has_no_snapshot_keeps_its_team),
         cmocka_unit_test(test_a_job_moves_at_its_boundary),
         cmocka_unit_test(test_one_slice_decides_as_none),
         cmocka_unit_test(test_random_slices),
