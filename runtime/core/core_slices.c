@@ -7,6 +7,8 @@
 #include "runtime/base/printable.h"
 #include "runtime/core/core_internal.h"
 
+_Static_assert(SY_SLICE_PLAN_MAX == SY_SCHED_MAX_SLICES, "what is planned can be scheduled");
+
 #define ALL "all" /* the one slice that there is as long as none is named */
 
 void sy_core_slices_start(struct sy_core *core)

@@ -88,7 +88,7 @@ static int send_ended(struct sy_worker *w, int status)
 static int end_over(struct sy_worker *w)
 {
     int status = sy_script_job_result(w->script->job);
-    if (w->script->stop_wanted)
+    if (w->script->stop_wanted && !sy_script_job_is_given_up(w->script->job))
         status = sy_error_set(SY_ECANCELED, "canceled");
     return send_ended(w, status);
 }
