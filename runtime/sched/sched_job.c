@@ -393,8 +393,8 @@ void sy_sched_step_jobs(struct sy_sched *s)
     for (struct slice *c = s->slices; c < s->slices + s->n_made; c++)
         c->policy_wake_ns = 0;
     sy_sched_move_jobs(s);
-    sy_sched_step_leaving(s);
     prepare_jobs(s);
+    sy_sched_step_leaving(s); /* behind it: who lacks a worker is known then */
     sy_sched_spilled_join_lanes(s);
     sy_sched_let_in(s);
     sy_sched_step_spills(s);

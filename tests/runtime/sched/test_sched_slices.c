@@ -376,7 +376,6 @@ static void test_one_slice_decides_as_none(void **state)
         world_make(&b, i % 2, 120, (uint64_t)i + seed);
         a.mixed = b.mixed = true;
         a.check_fifo = b.check_fifo = false;
-        a.check_spills = b.check_spills = false; /* test_sched_spill.c's; workers die here, too */
         assert_int_equal(sy_sched_set_slices(b.s, 1 + i % 3), SY_OK); /* empty ones besides */
         assert_int_equal(sy_sched_set_slices(b.s, 1), SY_OK);
         for (int n = 0; n < 400; n++) {
