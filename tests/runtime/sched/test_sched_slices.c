@@ -432,7 +432,7 @@ static void test_random_slices(void **state)
         struct world w;
         world_make(&w, i % 2, 120 + 20 * (uint64_t)(i % 5), (uint64_t)i + 1000 * seed);
         w.mixed = i % 3 > 0;
-        w.check_fifo = w.check_spills = false;
+        w.check_fifo = false;
         assert_int_equal(sy_sched_set_slices(w.s, 1 + i % 4), SY_OK);
         for (int n = 0; n < 600; n++) {
             if (world_pick(&w, 12) == 0)
