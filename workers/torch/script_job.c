@@ -67,6 +67,11 @@ static int read_script(struct sy_script_job *job, const json_t *script)
 {
     uint64_t grace_ms = USUAL_GRACE_MS, kill_after_s = USUAL_KILL_S;
     const char *path = json_string_value(json_object_get(script, "socket"));
+    if (path && job->fd < 0)
+        return sy_error_set(SY_ENOTFOUND,
+                            "the job's script is not there (%s); 'switchyard run' of the same "
+                            "machine and user starts one",
+                            path);
     if (!path)
         return sy_error_set(SY_EARG, "job: script.socket is missing");
     SY_TRY(read_number(script, "memory_bytes", INT64_MAX, &job->needs.memory_bytes));
@@ -75,7 +80,7 @@ static int read_script(struct sy_script_job *job, const json_t *script)
     SY_TRY(read_number(script, "kill_after_s", MOST_KILL_S, &kill_after_s));
     job->kill_after_ns = kill_after_s * SY_NS_PER_S;
     job->grace_ns = grace_ms * SY_NS_PER_MS;
-    return sy_script_connect(path, &job->fd);
+    return SY_OK;
 }
 
 static int map_page(struct sy_script_job *job)
@@ -104,12 +109,16 @@ static int map_page(struct sy_script_job *job)
     return SY_OK;
 }
 
-int sy_script_job_create(const char *text, struct sy_script_job **out)
+int sy_script_job_create(const char *text, int link, struct sy_script_job **out)
 {
     struct sy_script_job *job = calloc(1, sizeof *job);
-    if (!job)
+    if (!job) {
+        if (link >= 0)
+            close(link);
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a script's job");
-    job->fd = job->memory.fd = -1;
+    }
+    job->fd = link;
+    job->memory.fd = -1;
     json_t *json = json_loads(text, 0, NULL);
     int status = read_script(job, json_object_get(json, "script"));
     json_decref(json);

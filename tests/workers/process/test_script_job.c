@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -43,6 +44,15 @@ static void *greet(void *arg)
     return NULL;
 }
 
+static int connect_to(const char *path)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof address), 0);
+    return fd;
+}
+
 static int make_job(struct run *r, int seals, struct sy_script_job **out)
 {
     char text[256];
@@ -60,7 +70,7 @@ static int make_job(struct run *r, int seals, struct sy_script_job **out)
     assert_int_equal(pthread_create(&r->thread, NULL, greet, r), 0);
     snprintf(text, sizeof text, "{\"script\": {\"socket\": \"%s\", \"kill_after_s\": %d}}",
              r->socket, KILL_AFTER_S);
-    int status = sy_script_job_create(text, out);
+    int status = sy_script_job_create(text, connect_to(r->socket), out);
     pthread_join(r->thread, NULL);
     return status;
 }
@@ -90,6 +100,16 @@ static void test_a_page_that_could_shrink_is_refused(void **state)
     assert_int_equal(make_job(&r, F_SEAL_SHRINK, &job), SY_OK);
     sy_script_job_destroy(job);
     close_run(&r);
+}
+
+static void test_one_that_is_not_there_is_named(void **state)
+{
+    struct sy_script_job *job = NULL;
+    (void)state;
+    assert_int_equal(sy_script_job_create("{\"script\": {\"socket\": \"/tmp/gone\"}}", -1, &job),
+                     SY_ENOTFOUND);
+    assert_non_null(strstr(sy_error_text(), "/tmp/gone"));
+    assert_null(job);
 }
 
 /* As one that is stopped with Ctrl-Z: the socket takes the words, nobody reads them. */
@@ -139,6 +159,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_page_that_could_shrink_is_refused),
+        cmocka_unit_test(test_one_that_is_not_there_is_named),
         cmocka_unit_test(test_a_cancel_that_nobody_hears_ends),
         cmocka_unit_test(test_a_cancel_that_is_heard_is_none_of_these),
     };
