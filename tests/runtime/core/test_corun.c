@@ -195,6 +195,24 @@ static void test_all_of_a_setting_or_nothing(void **state)
     core_rig_close(&r);
 }
 
+/* What a worker says of a team is a number of cores. */
+static void test_a_team_has_bounds(void **state)
+{
+    (void)state;
+    struct core_rig r;
+    struct sy_message m = {.id = SY_MSG_PREPARED};
+    open_two(&r);
+    m.prepared = (struct sy_msg_prepared){
+        .batch = 1, .team = SY_CORE_MAX_CORES, .error = "", .workspace_bytes = FAKE_WORKSPACE};
+    assert_int_equal(sy_core_message(r.core, 0, &m), SY_OK);
+    m.prepared.team++;
+    assert_int_equal(sy_core_message(r.core, 0, &m), SY_EPROTO);
+    assert_non_null(strstr(sy_error_text(), "a team of 1025"));
+    m.prepared.team = 1ull << 32;
+    assert_int_equal(sy_core_message(r.core, 0, &m), SY_EPROTO);
+    core_rig_close(&r);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -203,6 +221,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_a_continued_run_is_no_measurement),
         cmocka_unit_test(test_another_bound_keeps_what_was_measured),
         cmocka_unit_test(test_all_of_a_setting_or_nothing),
+        cmocka_unit_test(test_a_team_has_bounds),
     };
     if (fake_is_worker(argc, argv))
         return fake_worker_main(argv);
