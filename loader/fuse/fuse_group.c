@@ -96,7 +96,9 @@ int sy_fuse_group_norms(struct sy_fuse *f)
             continue;
         const struct sy_node *mul = sy_fuse_inner(f, scaled, SY_OP_MUL);
         if (!mul || !split_by_channel(f, mul, &gamma, &normalised) ||
-            !is_normalised(f, normalised, &norm))
+            !is_normalised(f, normalised, &norm) ||
+            !sy_shape_equal(&sy_fuse_tensor(f, norm.x)->shape,
+                            &sy_fuse_tensor(f, add->outputs[0])->shape)) /* nothing is broadcast */
             continue;
         SY_TRY(flatten(f, norm.channels, &gamma));
         SY_TRY(flatten(f, norm.channels, &beta));

@@ -5,7 +5,9 @@
 #ifndef SY_BASE_STATUS_H
 #define SY_BASE_STATUS_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* X(name, value, text) */
 #define SY_STATUS_TABLE(X)                       \
@@ -33,6 +35,14 @@ enum sy_status {
     SY_STATUS_TABLE(X)
 #undef X
 };
+
+/* Whether a number from elsewhere is a code: not one that a cast to int would make another. */
+static inline bool sy_status_is_known(int64_t status)
+{
+#define X(name, value, text) || status == (value)
+    return false SY_STATUS_TABLE(X);
+#undef X
+}
 
 /* The code's name ("EARG") and its text ("bad argument"); never NULL, also for unknown codes. */
 const char *sy_status_name(int status);

@@ -16,7 +16,8 @@ static int open_socket(const char *path, struct sockaddr_un *address, int *out)
         return sy_error_set(SY_EARG, "the script's socket %s: the path is longer than %zu bytes",
                             path, sizeof address->sun_path - 1);
     strcpy(address->sun_path, path);
-    *out = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    /* Where the queue of connections is full, connect() says so and does not wait. */
+    *out = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     return *out < 0 ? sy_error_set(SY_EIO, "the script's socket: %s", strerror(errno)) : SY_OK;
 }
 

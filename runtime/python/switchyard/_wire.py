@@ -118,6 +118,7 @@ class Connection:
         self._next_id = 0
         self._broken: SwitchyardError | None = None  # why it is of no use any more
         self._n_calls = 0  # that use the socket
+        self._has_heard = False
         self._descriptors: list[int] = []  # that came with an answer
         self._unpacker = msgpack.Unpacker(raw=False, strict_map_key=False, max_buffer_size=(1 << 32) - 1)
         token = security.secret(not self.is_local)
@@ -263,7 +264,8 @@ class Connection:
             return None, []
 
     def _hand_out(self, data: bytes) -> None:
-        if data[:2] == b"\x15\x03" and not isinstance(self._socket, TlsSocket):
+        first, self._has_heard = not self._has_heard, True
+        if first and data[:2] == b"\x15\x03" and not isinstance(self._socket, TlsSocket):
             self._break(ProtocolError("the server speaks TLS on this port; give tls_ca="))
             return
         try:
