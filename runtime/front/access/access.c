@@ -323,6 +323,12 @@ int sy_access_need(const struct sy_grant *grant, unsigned right)
     for (size_t i = 0; i < SY_ARRAY_LEN(right_names); i++)
         if (right_names[i].bits == (right | SY_RIGHT_READ))
             name = right_names[i].name;
+    if (*grant->tenant && (right & SY_RIGHTS_SHARED))
+        return sy_error_set(SY_EDENIED,
+                            "the token \"%s\" is tenant \"%s\"'s; models, policy and settings are "
+                            "shared by all tenants and need a token without tenant=, with the "
+                            "right \"%s\"",
+                            grant->name, grant->tenant, name);
     if (*grant->name)
         return sy_error_set(SY_EDENIED, "the token \"%s\" has not the right \"%s\"", grant->name,
                             name);
@@ -339,4 +345,18 @@ int sy_access_tenant(const struct sy_grant *grant, const char *asked, const char
                             grant->name, grant->tenant, *out);
     *out = grant->tenant;
     return SY_OK;
+}
+
+int sy_access_job(const struct sy_grant *grant, const struct sy_core_handlers *handlers, void *core,
+                  uint64_t job)
+{
+    const char *tenant;
+
+    if (!*grant->tenant)
+        return SY_OK;
+    SY_TRY(handlers->job_tenant(core, job, &tenant));
+    if (strcmp(tenant, grant->tenant) == 0)
+        return SY_OK;
+    return sy_error_set(SY_EDENIED, "the token \"%s\" is tenant \"%s\"'s, and job %llu is not",
+                        grant->name, grant->tenant, (unsigned long long)job);
 }

@@ -76,3 +76,8 @@ bool sy_http_call_has_token(const struct sy_http_call *call)
 {
     return *call->grant.name != '\0';
 }
+
+const struct sy_grant *sy_http_call_grant(const struct sy_http_call *call)
+{
+    return &call->grant;
+}

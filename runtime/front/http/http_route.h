@@ -20,6 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct sy_grant;
 struct sy_http_server;
 struct sy_http_call;
 
@@ -46,6 +47,8 @@ const char *sy_http_call_header(const struct sy_http_call *call, const char *nam
 bool sy_http_call_is_local(const struct sy_http_call *call);
 /* Its client showed a token of this server (which has the right that the route needs). */
 bool sy_http_call_has_token(const struct sy_http_call *call);
+/* What its client may do; valid until the reply. */
+const struct sy_grant *sy_http_call_grant(const struct sy_http_call *call);
 const void *sy_http_call_body(const struct sy_http_call *call, uint64_t *bytes);
 /* The body as JSON, the caller's reference. EARG says where it is none; an empty body gives an empty object. */
 int sy_http_call_json(const struct sy_http_call *call, json_t **out);

@@ -6,6 +6,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
+#include "runtime/front/access/access.h"
 #include "runtime/front/model_info.h"
 #include "runtime/front/page/page_guard.h"
 #include "runtime/front/page/page_internal.h"
@@ -82,7 +83,8 @@ static void on_evict(void *ctx, struct sy_http_call *call)
 
 /* ---- jobs, policy -------------------------------------------------------------------------------------- */
 
-static int job_of(const struct sy_http_call *call, uint64_t *out)
+/* The job that is asked for, which this client may act on. */
+static int job_of(const struct sy_page *page, const struct sy_http_call *call, uint64_t *out)
 {
     const char *text = sy_http_call_segment(call, 0);
     size_t n = strlen(text);
@@ -90,14 +92,14 @@ static int job_of(const struct sy_http_call *call, uint64_t *out)
     if (n == 0 || n > 18 || strspn(text, "0123456789") != n)
         return sy_error_set(SY_EARG, "the job's number is a whole number of at most 18 digits");
     *out = strtoull(text, NULL, 10);
-    return SY_OK;
+    return sy_access_job(sy_http_call_grant(call), page->front->handlers, page->front->core, *out);
 }
 
 static int suspend(const struct sy_page *page, const struct sy_http_call *call, bool suspended)
 {
     uint64_t job;
 
-    SY_TRY(job_of(call, &job));
+    SY_TRY(job_of(page, call, &job));
     return page->front->handlers->job_suspend(page->front->core, job, suspended);
 }
 
@@ -119,7 +121,7 @@ static int set_priority(const struct sy_page *page, const struct sy_http_call *c
     json_int_t priority;
     uint64_t job;
 
-    SY_TRY(job_of(call, &job));
+    SY_TRY(job_of(page, call, &job));
     SY_TRY(sy_http_call_json(call, &body));
     value = json_object_get(body, "priority");
     priority = json_is_integer(value) ? json_integer_value(value) : INT64_MAX;

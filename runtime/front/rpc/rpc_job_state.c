@@ -83,15 +83,11 @@ static int find_parked(const struct sy_rpc_request *request, json_t *params,
                        struct sy_core_parked *out)
 {
     const struct sy_front *front = request->connection->server->front;
-    const struct sy_grant *grant = &request->connection->grant;
     uint64_t job;
 
     SY_TRY(read_count(params, "job", &job));
-    SY_TRY(front->handlers->job_parked(front->core, job, out));
-    if (*grant->tenant && strcmp(grant->tenant, out->tenant) != 0)
-        return sy_error_set(SY_EDENIED, "the token \"%s\" is tenant \"%s\"'s, and job %llu is not",
-                            grant->name, grant->tenant, (unsigned long long)job);
-    return SY_OK;
+    SY_TRY(sy_access_job(&request->connection->grant, front->handlers, front->core, job));
+    return front->handlers->job_parked(front->core, job, out);
 }
 
 struct folder_of {

@@ -347,8 +347,7 @@ static int do_model_load(const struct sy_rpc_request *request, json_t *params)
     if (json_object_get(params, "tenant"))
         SY_TRY(need_text(params, "tenant", &options.tenant));
     SY_TRY(read_version(params, &options.version));
-    SY_TRY(sy_access_tenant(&request->connection->grant, options.tenant, &options.tenant));
-    if (!*options.tenant)
+    if (options.tenant && !*options.tenant)
         options.tenant = NULL;
     options.name = json_string_value(json_object_get(params, "name"));
     options.replaces = json_is_true(json_object_get(params, "replace"));
@@ -446,21 +445,22 @@ static int do_train(const struct sy_rpc_request *request, json_t *params)
     return status;
 }
 
-static int need_job(json_t *params, uint64_t *out)
+/* The job that is asked for, which this client may act on. */
+static int need_job(const struct sy_rpc_request *request, json_t *params, uint64_t *out)
 {
     json_t *job = json_object_get(params, "job");
 
     if (!json_is_integer(job) || json_integer_value(job) < 0)
         return sy_error_set(SY_EARG, "the parameter \"job\" is missing or no job's number");
     *out = (uint64_t)json_integer_value(job);
-    return SY_OK;
+    return sy_access_job(&request->connection->grant, handlers_of(request), core_of(request), *out);
 }
 
 static int do_job_pause(const struct sy_rpc_request *request, json_t *params)
 {
     uint64_t job;
 
-    SY_TRY(need_job(params, &job));
+    SY_TRY(need_job(request, params, &job));
     SY_TRY(handlers_of(request)->job_suspend(core_of(request), job, true));
     return answer(request, json_object());
 }
@@ -469,7 +469,7 @@ static int do_job_resume(const struct sy_rpc_request *request, json_t *params)
 {
     uint64_t job;
 
-    SY_TRY(need_job(params, &job));
+    SY_TRY(need_job(request, params, &job));
     SY_TRY(handlers_of(request)->job_suspend(core_of(request), job, false));
     return answer(request, json_object());
 }
@@ -479,7 +479,7 @@ static int do_job_priority(const struct sy_rpc_request *request, json_t *params)
     json_t *priority = json_object_get(params, "priority");
     uint64_t job;
 
-    SY_TRY(need_job(params, &job));
+    SY_TRY(need_job(request, params, &job));
     if (!json_is_integer(priority) || json_integer_value(priority) < -MOST_PRIORITY ||
         json_integer_value(priority) > MOST_PRIORITY)
         return sy_error_set(SY_EARG, "the parameter \"priority\": a number from %d to %d",
@@ -513,7 +513,7 @@ static int do_train_stop(const struct sy_rpc_request *request, json_t *params)
     uint64_t job;
     int status;
 
-    SY_TRY(need_job(params, &job));
+    SY_TRY(need_job(request, params, &job));
     SY_TRY(later_create(request, &later));
     later->with_job = true;
     later->job = job;
@@ -530,7 +530,7 @@ static int do_job_suspend(const struct sy_rpc_request *request, json_t *params)
     struct later *later = NULL;
     uint64_t job;
 
-    SY_TRY(need_job(params, &job));
+    SY_TRY(need_job(request, params, &job));
     SY_TRY(later_create(request, &later));
     later->with_job = true;
     later->job = job;
@@ -557,13 +557,15 @@ static int do_sessions(const struct sy_rpc_request *request, json_t *params)
     json_t *list;
 
     (void)params;
-    SY_TRY(sy_rpc_session_list(request->connection->server->front, &list));
+    SY_TRY(sy_rpc_session_list(request->connection->server->front, &request->connection->grant,
+                               &list));
     return answer(request, list);
 }
 
 static int do_session_end(const struct sy_rpc_request *request, json_t *params)
 {
-    SY_TRY(sy_rpc_session_end(request->connection->server->front, params));
+    SY_TRY(sy_rpc_session_end(request->connection->server->front, &request->connection->grant,
+                              params));
     return answer(request, json_object());
 }
 

@@ -119,6 +119,41 @@ static void lines_of_the_file(void **state)
     sy_access_destroy(access);
 }
 
+static int tenant_of(void *core, uint64_t job, const char **out)
+{
+    (void)core;
+    if (job > 2)
+        return sy_error_set(SY_ENOTFOUND, "there is no job %d", (int)job);
+    *out = job == 1 ? "blue" : "";
+    return SY_OK;
+}
+
+/* A4: what a line says of shared things does not count with a tenant. */
+static void tokens_of_a_tenant(void **state)
+{
+    static const struct sy_core_handlers handlers = {.job_tenant = tenant_of};
+    char path[4096];
+    struct sy_access *access;
+    struct sy_grant grant;
+    (void)state;
+
+    strcpy(path, in_folder("tokens"));
+    write_text(path, "ops " OPS " admin\nteam " TEAM " admin tenant=blue");
+    access = create((struct sy_access_config){.token_file = path});
+    assert_int_equal(sy_access_token(access, TEAM, strlen(TEAM), &grant), SY_OK);
+    assert_int_equal(grant.rights, SY_RIGHTS_ALL & ~SY_RIGHTS_SHARED);
+    assert_int_equal(sy_access_need(&grant, SY_RIGHT_MODELS), SY_EDENIED);
+    assert_non_null(strstr(sy_error_text(), "without tenant="));
+    assert_int_equal(sy_access_need(&grant, SY_RIGHT_SETTINGS), SY_EDENIED);
+    assert_int_equal(sy_access_job(&grant, &handlers, NULL, 1), SY_OK);
+    assert_int_equal(sy_access_job(&grant, &handlers, NULL, 2), SY_EDENIED);
+    assert_int_equal(sy_access_job(&grant, &handlers, NULL, 3), SY_ENOTFOUND);
+    assert_int_equal(sy_access_token(access, OPS, strlen(OPS), &grant), SY_OK);
+    assert_int_equal(grant.rights, SY_RIGHTS_ALL);
+    assert_int_equal(sy_access_job(&grant, &handlers, NULL, 2), SY_OK);
+    sy_access_destroy(access);
+}
+
 /* A token that is taken out of the file ends for those who showed it; a broken file changes nothing. */
 static void file_changes(void **state)
 {
@@ -232,6 +267,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tokens_are_exact),
         cmocka_unit_test(lines_of_the_file),
+        cmocka_unit_test(tokens_of_a_tenant),
         cmocka_unit_test(file_changes),
         cmocka_unit_test(addresses),
         cmocka_unit_test(peers),
