@@ -4,6 +4,7 @@
 import http.client
 import json
 import os
+import queue
 import re
 import signal
 import socket
@@ -396,6 +397,42 @@ def test_reload(world):
             again.status()
 
 
+def test_reload_ends_streams(world):
+    """A token that is gone ends what it had begun: a gRPC stream with its next message, the page's events with their next tick."""
+    import tritonclient.grpc as triton
+    answers = queue.Queue()
+    given = triton.InferInput("input", [1, 16], "FP32")
+    given.set_data_from_numpy(np.zeros((1, 16), np.float32))
+    channel = triton.InferenceServerClient(f"localhost:{world.secure.port('grpc')}", ssl=True, root_certificates=world.cert)
+    events = http.client.HTTPSConnection("localhost", world.secure.port("http"), timeout=LIMIT_S, context=ssl.create_default_context(cafile=world.cert))
+    staying = http.client.HTTPSConnection("localhost", world.secure.port("http"), timeout=LIMIT_S, context=ssl.create_default_context(cafile=world.cert))
+    try:
+        channel.start_stream(lambda result, error: answers.put(error), headers={"authorization": bearer("team")["Authorization"]})
+        for _ in range(2):
+            channel.async_stream_infer("mlp", [given])
+            assert answers.get(timeout=LIMIT_S) is None
+        events.request("GET", "/events", headers=bearer("team"))
+        staying.request("GET", "/events", headers=bearer("ops"))
+        ends, stays = events.getresponse(), staying.getresponse()
+        assert ends.status == stays.status == 200 and b"hello" in ends.readline()
+        world.write_tokens({name: row for name, row in TOKENS.items() if name != "team"})
+        while ends.readline():  # to its end
+            pass
+        for _ in range(100):
+            assert stays.readline()
+        time.sleep(1.1)
+        channel.async_stream_infer("mlp", [given])
+        error = answers.get(timeout=LIMIT_S)
+        assert error and "UNAUTHENTICATED" in str(error.status()), error
+    finally:
+        world.write_tokens(TOKENS)
+        channel.stop_stream(cancel_requests=True)
+        channel.close()
+        events.close()
+        staying.close()
+        time.sleep(1.1)
+
+
 def test_starts_that_are_refused(world):
     refused_start(world, "--token-file", "--tcp", "0.0.0.0:0")
     refused_start(world, "--token-file", "--tcp", "[::]:0")
@@ -463,7 +500,7 @@ def test_dead_client(world):
 
 
 TESTS = [test_same_bits, test_commands, test_rights, test_tenants, test_certificates, test_versions, test_wrong_protocol, test_half_open_handshakes, test_strangers_send_little,
-         test_http, test_grpc, test_paths, test_reload, test_starts_that_are_refused, test_attach, test_dead_client]
+         test_http, test_grpc, test_paths, test_reload, test_reload_ends_streams, test_starts_that_are_refused, test_attach, test_dead_client]
 
 
 def main():

@@ -36,6 +36,12 @@ static unsigned right_of(const struct sy_grpc_method *method)
     return SY_RIGHT_READ;
 }
 
+static enum sy_grpc_code refusal(const struct sy_grpc_stream *stream)
+{
+    return *stream->grant.name && strcmp(stream->grant.name, "?") != 0 ? SY_GRPC_PERMISSION_DENIED
+                                                                       : SY_GRPC_UNAUTHENTICATED;
+}
+
 enum sy_grpc_code sy_grpc_stream_allow(struct sy_grpc_stream *stream, const char **why)
 {
     struct sy_access *access = stream->connection->server->front->access;
@@ -47,8 +53,16 @@ enum sy_grpc_code sy_grpc_stream_allow(struct sy_grpc_stream *stream, const char
     if (status == SY_OK)
         status = sy_access_need(&stream->grant, right);
     *why = sy_error_text();
-    if (status == SY_OK)
-        return SY_GRPC_OK;
-    return *stream->grant.name && strcmp(stream->grant.name, "?") != 0 ? SY_GRPC_PERMISSION_DENIED
-                                                                       : SY_GRPC_UNAUTHENTICATED;
+    return status == SY_OK ? SY_GRPC_OK : refusal(stream);
+}
+
+bool sy_grpc_stream_is_still_allowed(struct sy_grpc_stream *stream)
+{
+    unsigned right = right_of(stream->method);
+
+    sy_access_refresh(stream->connection->server->front->access, &stream->grant);
+    if (right == 0 || sy_access_need(&stream->grant, right) == SY_OK)
+        return true;
+    sy_grpc_stream_finish(stream, refusal(stream), sy_error_text());
+    return false;
 }

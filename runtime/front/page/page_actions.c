@@ -6,7 +6,6 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
-#include "runtime/front/access/access.h"
 #include "runtime/front/model_info.h"
 #include "runtime/front/page/page_guard.h"
 #include "runtime/front/page/page_internal.h"
