@@ -105,7 +105,7 @@ struct sy_rpc_reply *sy_rpc_reply_create(void);
 void sy_rpc_reply_free(struct sy_rpc_reply *reply);
 /* Sends: takes the reply over. A closed connection drops it. */
 void sy_rpc_reply_send(struct sy_rpc_connection *connection, struct sy_rpc_reply *reply);
-/* Writes what the socket takes; false: the connection is broken. */
+/* Writes what the socket takes, at most 4 MiB: the rest in the next turns of the loop. False: the connection is broken. */
 bool sy_rpc_reply_flush(struct sy_rpc_connection *connection);
 void sy_rpc_answer_json(struct sy_rpc_connection *connection, bool answers, uint64_t id,
                         json_t *result); /* steals */
