@@ -493,6 +493,9 @@ int sy_core_job_keep(struct sy_core *core, const struct sy_core_job *j); /* as i
 /* A kept job waits for a worker again, and goes on from its snapshot. EBUSY, EPEER, EIO: it stays as it was. */
 int sy_core_job_unpark(struct sy_core *core, struct sy_core_job *j);
 /* core_job_messages.c */
+/* A connection to the socket of a job that is a script, the caller's: its worker, which is confined, may make none. Negative: it is no script, or nobody
+ * listens there (any more), which the worker says. */
+int sy_core_script_connect(const char *text);
 int sy_core_job_message(struct sy_core *core, int worker, const struct sy_message *message);
 void sy_core_job_close_spill(struct sy_core_job *j); /* what was spilled is needed no more */
 void sy_core_job_longest(struct sy_core_job *j, const struct sy_control_page *page);

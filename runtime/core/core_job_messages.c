@@ -1,7 +1,36 @@
-/* What workers say of training jobs. */
+/* What workers say of training jobs, and the connection that a script's job brings to its worker. */
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
 #include "runtime/core/core_internal.h"
+
+int sy_core_script_connect(const char *text)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    json_t *job = json_loads(text, 0, NULL);
+    const char *path = json_string_value(json_object_get(json_object_get(job, "script"), "socket"));
+    int fd = -1, error = ENAMETOOLONG;
+    if (path && strlen(path) < sizeof address.sun_path) {
+        strcpy(address.sun_path, path);
+        /* Where the queue of connections is full, connect() says so and does not wait. */
+        fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        error =
+            fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address) == 0 ? 0 : errno;
+    }
+    if (path && error)
+        sy_log_info("jobs", "event=no_script socket=\"%s\" why=\"%s\"", path, strerror(error));
+    if (fd >= 0 && error) {
+        close(fd);
+        fd = -1;
+    }
+    json_decref(job);
+    return fd;
+}
 
 static int prepared(struct sy_core *core, int worker, const struct sy_msg_job_prepared *msg,
                     struct sy_core_job *j)

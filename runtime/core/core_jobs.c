@@ -459,8 +459,11 @@ static void send_prepare(struct sy_core *core, const struct sy_sched_action *a,
                                                       .team = (uint64_t)a->team,
                                                       .cores = sy_core_slice_cores(core, a->slice)};
     note_team(core, j, a->team);
-    if (sy_supervisor_send(core->supervisor, a->worker, &message, NULL, 0) == SY_OK)
+    int script = sy_core_script_connect(j->text);
+    if (sy_supervisor_send(core->supervisor, a->worker, &message, &script, script >= 0) == SY_OK)
         (void)sy_supervisor_event(core->supervisor, a->worker, SY_WORKER_EVENT_JOB_PREPARE);
+    if (script >= 0)
+        close(script);
 }
 
 static void send_turn(struct sy_core *core, const struct sy_sched_action *a, struct sy_core_job *j)

@@ -86,7 +86,8 @@ enum sy_load_resident { SY_LOAD_COMES = 0, SY_LOAD_RESIDENT = 1, SY_LOAD_DIRECT 
     F(U64, first_layer_ns)    \
     F(U64, end_ns)            \
     F(U64, wait_ns) F(U64, read_bytes) F(U64, n_arrived) F(U64, next_layer) F(U64S, spans)
-/* Reads the job (JSON text) and its model and says what it needs; keeps it ready. The job keeps its team until it ends or leaves. */
+/* Reads the job (JSON text) and its model and says what it needs; keeps it ready. The job keeps its team until it ends or leaves. A script's comes with a
+ * connection to its `switchyard run`, unless that is gone. */
 #define SY_FIELDS_JOB_PREPARE(F) F(U64, job) F(STR, text) F(U64, team) F(U64S, cores)
 #define SY_FIELDS_JOB_PREPARED(F) \
     F(U64, job)                   \

@@ -39,10 +39,10 @@ static int prepare(struct sy_worker *w, const struct sy_msg_job_prepare *msg,
     return SY_OK;
 }
 
-int sy_worker_job_prepare(struct sy_worker *w, const struct sy_msg_job_prepare *msg)
+int sy_worker_job_prepare(struct sy_worker *w, const struct sy_msg_job_prepare *msg, int *file)
 {
     if (sy_script_job_is(msg->text))
-        return sy_worker_script_prepare(w, msg);
+        return sy_worker_script_prepare(w, msg, file);
     struct sy_train_needs needs = {0};
     int status = sy_worker_use(w, msg->team, &msg->cores);
     w->job_team = msg->team;

@@ -127,7 +127,8 @@ int sy_worker_script_leave(struct sy_worker *w, const struct sy_msg_job_leave *m
 
 /* ---- prepare, start, turn --------------------------------------------------------------------- */
 
-static int create(struct sy_worker *w, const struct sy_msg_job_prepare *msg)
+/* file: see handle() of worker.c. */
+static int create(struct sy_worker *w, const struct sy_msg_job_prepare *msg, int *file)
 {
     if (w->job || w->script)
         return sy_error_set(SY_EBUSY, "worker %d has job %llu already", w->index,
@@ -135,7 +136,8 @@ static int create(struct sy_worker *w, const struct sy_msg_job_prepare *msg)
     struct sy_worker_script *script = calloc(1, sizeof *script);
     if (!script)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a script's job");
-    int status = sy_script_job_create(msg->text, &script->job);
+    int status = sy_script_job_create(msg->text, *file, &script->job);
+    *file = -1;
     if (status < 0) {
         free(script);
         return status;
@@ -150,10 +152,10 @@ static int create(struct sy_worker *w, const struct sy_msg_job_prepare *msg)
     return SY_OK;
 }
 
-int sy_worker_script_prepare(struct sy_worker *w, const struct sy_msg_job_prepare *msg)
+int sy_worker_script_prepare(struct sy_worker *w, const struct sy_msg_job_prepare *msg, int *file)
 {
     struct sy_script_needs needs = {0};
-    int status = create(w, msg);
+    int status = create(w, msg, file);
     if (status == SY_OK)
         sy_script_job_needs(w->script->job, &needs);
     struct sy_message answer = {.id = SY_MSG_JOB_PREPARED};

@@ -67,7 +67,12 @@ static int read_script(struct sy_script_job *job, const json_t *script)
     SY_TRY(read_number(script, "total_steps", INT64_MAX, &job->needs.total_steps));
     SY_TRY(read_number(script, "grace_ms", MOST_GRACE_MS, &grace_ms));
     job->grace_ns = grace_ms * SY_NS_PER_MS;
-    return sy_script_connect(path, &job->fd);
+    if (job->fd < 0)
+        return sy_error_set(SY_ENOTFOUND,
+                            "the job's script is not there: %s: nobody listens; 'switchyard run' "
+                            "of the same machine and user starts one",
+                            path);
+    return SY_OK;
 }
 
 static int map_page(struct sy_script_job *job)
@@ -93,12 +98,16 @@ static int map_page(struct sy_script_job *job)
     return SY_OK;
 }
 
-int sy_script_job_create(const char *text, struct sy_script_job **out)
+int sy_script_job_create(const char *text, int fd, struct sy_script_job **out)
 {
     struct sy_script_job *job = calloc(1, sizeof *job);
-    if (!job)
+    if (!job) {
+        if (fd >= 0)
+            close(fd);
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a script's job");
-    job->fd = job->memory.fd = -1;
+    }
+    job->fd = fd;
+    job->memory.fd = -1;
     json_t *json = json_loads(text, 0, NULL);
     int status = read_script(job, json_object_get(json, "script"));
     json_decref(json);

@@ -32,8 +32,8 @@ enum sy_script_state { SY_SCRIPT_RUNNING, SY_SCRIPT_STILL, SY_SCRIPT_OVER };
 
 /* Whether a job's text (JSON) is of a script: it has an object "script". */
 bool sy_script_job_is(const char *text);
-/* Connects to the script's `switchyard run`. EARG names a key, ENOTFOUND: it is gone, EPROTO. */
-int sy_script_job_create(const char *text, struct sy_script_job **out);
+/* fd: connected to the script's `switchyard run`, taken over whatever comes of it; -1: nobody listens there. EARG names a key, ENOTFOUND: it is gone, EPROTO. */
+int sy_script_job_create(const char *text, int fd, struct sy_script_job **out);
 /* Closes the gate and the connection; run waits for another worker then. NULL is fine. */
 void sy_script_job_destroy(struct sy_script_job *job);
 void sy_script_job_needs(const struct sy_script_job *job, struct sy_script_needs *out);
