@@ -377,6 +377,19 @@ def test_paths(world):
         raises(switchyard.SwitchyardError, lambda: local.load("/etc/passwd"), "passwd")
 
 
+def test_scripts_stay_here(world):
+    """A job that is a script names a socket that the server connects to: over TCP nobody may, over the Unix socket it runs."""
+    job = json.dumps({"name": "hook", "script": {"socket": os.path.join(world.folder, "none"), "memory_bytes": 0, "total_steps": 0, "grace_ms": 100}})
+    for client in (world.client("ops"), world.client("trainer"), world.client("ops", world.plain), switchyard.Client(f"tcp:localhost:{world.free.port('tcp')}")):
+        with client:
+            raises(switchyard.Denied, lambda c=client: c._call("train", {"text": job}), "job 'hook' is a script")
+    with switchyard.Client(world.free.socket) as local:
+        raises(switchyard.NotFound, lambda: local._call("train", {"text": job}), "not there")
+    script = ["--no-hooks", "--", "sh", "-c", "echo computed; exit 7"]
+    here = subprocess.run([BINARY, "run", "--socket", world.free.socket, *script], capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    assert here.returncode == 7 and here.stdout == "computed\n", here.stderr
+
+
 def test_reload(world):
     with world.client("team") as client:
         client.status()
@@ -500,7 +513,7 @@ def test_dead_client(world):
 
 
 TESTS = [test_same_bits, test_commands, test_rights, test_tenants, test_certificates, test_versions, test_wrong_protocol, test_half_open_handshakes, test_strangers_send_little,
-         test_http, test_grpc, test_paths, test_reload, test_reload_ends_streams, test_starts_that_are_refused, test_attach, test_dead_client]
+         test_http, test_grpc, test_paths, test_scripts_stay_here, test_reload, test_reload_ends_streams, test_starts_that_are_refused, test_attach, test_dead_client]
 
 
 def main():

@@ -122,7 +122,7 @@ void sy_rpc_refuse(int fd, int status, const char *message);
 int sy_rpc_auth(const struct sy_rpc_request *request, json_t *params);
 /* The path of a package, or of a job's file, as this client may name it: *out is the caller's. EDENIED, ENOTFOUND. */
 int sy_rpc_allow_path(const struct sy_rpc_connection *connection, const char *path, char **out);
-/* A job's text with paths that this client may name, and its tenant; *out is the caller's. EARG, EDENIED, ENOTFOUND. */
+/* A job's text with paths that this client may name, and its tenant; no script of another machine; *out is the caller's. EARG, EDENIED, ENOTFOUND. */
 int sy_rpc_allow_job(const struct sy_rpc_connection *connection, const char *text, char **out);
 
 /* ---- rpc_methods.c ---- */
