@@ -318,7 +318,7 @@ int sy_access_need(const struct sy_grant *grant, unsigned right)
 {
     const char *name = "admin";
 
-    if ((grant->rights & right) == right)
+    if (right == SY_RIGHT_ANYBODY || (right && (grant->rights & right) == right))
         return SY_OK;
     for (size_t i = 0; i < SY_ARRAY_LEN(right_names); i++)
         if (right_names[i].bits == (right | SY_RIGHT_READ))

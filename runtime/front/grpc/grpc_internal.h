@@ -92,6 +92,7 @@ struct sy_grpc_incoming {
 
 struct sy_grpc_method {
     const char *path;
+    unsigned right; /* that a caller needs (access.h) */
     bool is_stream; /* of requests */
     bool is_infer;  /* its messages may have message_bytes */
     /* A whole message, inflated: valid during the call, or see sy_grpc_keep. */

@@ -1,8 +1,8 @@
 /* HTTP requests as handlers see them: a table of routes, and the call to answer.
  *
  *   static const struct sy_http_route routes[] = {
- *       {"GET", "/v2/models/{}/ready", on_ready},          {} is one segment, percent-decoded
- *       {"POST", "/v2/repository/index", on_index},
+ *       {"GET", "/v2/models/{}/ready", SY_RIGHT_READ, on_ready},          {} is one segment, percent-decoded
+ *       {"POST", "/v2/repository/index", SY_RIGHT_READ, on_index},
  *   };
  *   sy_http_server_add_routes(server, routes, SY_ARRAY_LEN(routes), ctx);
  *
@@ -20,7 +20,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct sy_grant;
+#include "runtime/front/access/access.h"
+
 struct sy_http_server;
 struct sy_http_call;
 
@@ -30,6 +31,7 @@ typedef void (*sy_http_handler)(void *ctx, struct sy_http_call *call);
 struct sy_http_route {
     const char *method;  /* "GET", "POST", ... */
     const char *pattern; /* at most SY_HTTP_MAX_SEGMENTS {} */
+    unsigned right;      /* that a caller needs (access.h) */
     sy_http_handler handle;
 };
 #define SY_HTTP_MAX_SEGMENTS 4

@@ -158,9 +158,9 @@ static void on_events(void *ctx, struct sy_http_call *call)
 /* ---- the page ----------------------------------------------------------------------------------------- */
 
 static const struct sy_http_route routes[] = {
-    {"GET", "/", on_start},
-    {"GET", "/page/{}", on_named},
-    {"GET", "/events", on_events},
+    {"GET", "/", SY_RIGHT_ANYBODY, on_start},
+    {"GET", "/page/{}", SY_RIGHT_ANYBODY, on_named},
+    {"GET", "/events", SY_RIGHT_READ, on_events},
 };
 
 static int init(struct sy_page *page, struct sy_http_server *server)

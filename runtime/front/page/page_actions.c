@@ -154,9 +154,12 @@ static void on_policy(void *ctx, struct sy_http_call *call)
 }
 
 const struct sy_http_route sy_page_action_routes[] = {
-    {"POST", "/api/models/{}/load", on_load},   {"POST", "/api/models/{}/unload", on_unload},
-    {"POST", "/api/models/{}/evict", on_evict}, {"POST", "/api/jobs/{}/pause", on_pause},
-    {"POST", "/api/jobs/{}/resume", on_resume}, {"POST", "/api/jobs/{}/priority", on_priority},
-    {"POST", "/api/policy", on_policy},
+    {"POST", "/api/models/{}/load", SY_RIGHT_MODELS, on_load},
+    {"POST", "/api/models/{}/unload", SY_RIGHT_MODELS, on_unload},
+    {"POST", "/api/models/{}/evict", SY_RIGHT_MODELS, on_evict},
+    {"POST", "/api/jobs/{}/pause", SY_RIGHT_JOBS, on_pause},
+    {"POST", "/api/jobs/{}/resume", SY_RIGHT_JOBS, on_resume},
+    {"POST", "/api/jobs/{}/priority", SY_RIGHT_JOBS, on_priority},
+    {"POST", "/api/policy", SY_RIGHT_SETTINGS, on_policy},
 };
 const int sy_page_n_action_routes = SY_ARRAY_LEN(sy_page_action_routes);

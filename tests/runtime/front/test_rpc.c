@@ -156,6 +156,10 @@ static void test_bad_requests(void **state)
     assert_non_null(strstr(sy_client_error(client), "\"dead_line\""));
     assert_int_equal(sy_client_call(client, "sing", NULL, &text), SY_ENOTFOUND);
     assert_non_null(strstr(sy_client_error(client), "sing"));
+    assert_non_null(strstr(sy_client_error(client), "there are infer, ping, "));
+    assert_non_null(strstr(sy_client_error(client), ", session_end, ")); /* all of the table */
+    assert_non_null(strstr(sy_client_error(client), ", slices, "));
+    assert_string_equal(strrchr(sy_client_error(client), ','), ", drain");
     assert_int_equal(sy_client_call(client, "train", "{}", &text), SY_EARG);
     good_infer(client, 3); /* the same connection still works */
     sy_client_close(client);
