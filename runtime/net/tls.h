@@ -26,7 +26,10 @@ void sy_tls_destroy(struct sy_tls *tls); /* NULL is fine */
 /* For a connected, non-blocking socket, which stays the caller's. name: of a client's stream, the host that the server's certificate must be for (a name or an address);
  * of a server's, the protocol that is spoken in it, for clients that ask (ALPN: "h2", "http/1.1"; NULL: none), in static memory. ENOMEM_HOST, EARG. */
 int sy_tls_stream_create(struct sy_tls *tls, int fd, const char *name, struct sy_tls_stream **out);
-/* Says goodbye to the peer, as far as the socket takes it. NULL is fine. */
+/* Nothing more is written: says so to the peer, as far as the socket takes it, and still reads. Before shutdown(fd, SHUT_WR), else the peer takes the end for a cut.
+ * NULL is fine. */
+void sy_tls_end(struct sy_tls_stream *stream);
+/* As sy_tls_end, and frees. NULL is fine. */
 void sy_tls_stream_destroy(struct sy_tls_stream *stream);
 
 /* As recv and sendmsg: bytes, 0 for the end, -1 with errno. */

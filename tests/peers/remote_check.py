@@ -341,6 +341,19 @@ def test_http(world):
     assert call_http(world, "/v2/models/mlp/infer", "POST", world.free)[0] == 200
 
 
+def test_ends_of_tls(world):
+    """The server's end is an end of TLS, so that a client can tell it from a cut."""
+    context = ssl.create_default_context(cafile=world.cert)
+    for request in (b"GET /v2/health/live HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n", b"GET /v2/health/live HTTP/1.0\r\n\r\n", b"nonsense\r\n\r\n"):
+        with socket.create_connection(("localhost", world.secure.port("http")), LIMIT_S) as plain, \
+                context.wrap_socket(plain, server_hostname="localhost", suppress_ragged_eofs=False) as tls:
+            tls.sendall(request)
+            got = b""
+            while piece := tls.recv(1000):  # SSLEOFError for an end without close_notify
+                got += piece
+            assert got.startswith(b"HTTP/1.1 "), got
+
+
 def test_grpc(world):
     import tritonclient.grpc as triton
     channel = triton.InferenceServerClient(f"localhost:{world.secure.port('grpc')}", ssl=True, root_certificates=world.cert)
@@ -513,7 +526,7 @@ def test_dead_client(world):
 
 
 TESTS = [test_same_bits, test_commands, test_rights, test_tenants, test_certificates, test_versions, test_wrong_protocol, test_half_open_handshakes, test_strangers_send_little,
-         test_http, test_grpc, test_paths, test_scripts_stay_here, test_reload, test_reload_ends_streams, test_starts_that_are_refused, test_attach, test_dead_client]
+         test_http, test_ends_of_tls, test_grpc, test_paths, test_scripts_stay_here, test_reload, test_reload_ends_streams, test_starts_that_are_refused, test_attach, test_dead_client]
 
 
 def main():

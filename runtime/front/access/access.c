@@ -99,7 +99,8 @@ static int load(struct sy_access *access)
 static bool is_same_file(const struct stat *a, const struct stat *b)
 {
     return a->st_ino == b->st_ino && a->st_dev == b->st_dev && a->st_size == b->st_size &&
-           a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
+           a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec &&
+           a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
 }
 
 /* Once a second at most. */
@@ -111,7 +112,9 @@ static void reload_if_changed(struct sy_access *access)
     if (!access->token_file || now < access->looked_ns + SY_NS_PER_S)
         return;
     access->looked_ns = now;
-    if (stat(access->token_file, &info) == 0 && is_same_file(&info, &access->seen))
+    if (stat(access->token_file, &info) != 0)
+        info = (struct stat){0}; /* said once, too */
+    if (is_same_file(&info, &access->seen))
         return;
     access->seen = info;
     if (load(access) < 0)

@@ -261,7 +261,9 @@ static void on_region_register(void *ctx, struct sy_http_call *call)
 
     if (!has_regions(front, call) || !read_object(call, &params))
         return;
-    int status = read_region(params, &key, &offset, &bytes);
+    int status = sy_shared_regions_check_client(sy_http_call_is_local(call));
+    if (status == SY_OK)
+        status = read_region(params, &key, &offset, &bytes);
     if (status == SY_OK)
         status = sy_shared_regions_register(front->regions, sy_http_call_segment(call, 0), key,
                                             offset, bytes);

@@ -45,7 +45,7 @@ const char *sy_http_call_segment(const struct sy_http_call *call, int index); /*
 /* The value of a query parameter, decoded; "" for one without a value; NULL: there is none. */
 const char *sy_http_call_query(const struct sy_http_call *call, const char *name);
 const char *sy_http_call_header(const struct sy_http_call *call, const char *name); /* NULL: none */
-/* The client's address is a loopback one: it is on this machine. False also where the client is gone. */
+/* The client is on this machine (tcp_listen.h). False also where it is gone. */
 bool sy_http_call_is_local(const struct sy_http_call *call);
 /* Its client showed a token of this server (which has the right that the route needs). */
 bool sy_http_call_has_token(const struct sy_http_call *call);
