@@ -20,6 +20,15 @@ struct sy_core_job *sy_core_find_job(struct sy_core *core, uint64_t id)
     return j;
 }
 
+int sy_core_job_tenant(struct sy_core *core, uint64_t id, const char **out)
+{
+    const struct sy_core_job *j = sy_core_find_job(core, id);
+    if (!j)
+        return sy_error_set(SY_ENOTFOUND, "there is no job %llu", (unsigned long long)id);
+    *out = core->tenants[j->tenant].name;
+    return SY_OK;
+}
+
 void sy_core_job_close_spill(struct sy_core_job *j)
 {
     if (j->spill_file >= 0)
