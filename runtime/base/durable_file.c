@@ -18,16 +18,18 @@
 #define LEFT_BEHIND_S \
     600 /* a writer that lives elsewhere (another container) has touched its file since */
 
-/* Whether `name` is BASE.tmp-PID of a process that is gone. */
+bool sy_durable_file_is_left_behind(const char *tail)
+{
+    char *end;
+    long pid = strncmp(tail, ".tmp-", 5) == 0 ? strtol(tail + 5, &end, 10) : 0;
+    return pid > 0 && !*end && kill((pid_t)pid, 0) != 0 && errno == ESRCH;
+}
+
 static bool is_left_behind(int folder, const char *name, const char *base)
 {
     size_t n = strlen(base);
     struct stat info;
-    char *end;
-    if (strncmp(name, base, n) != 0 || strncmp(name + n, ".tmp-", 5) != 0)
-        return false;
-    long pid = strtol(name + n + 5, &end, 10);
-    if (pid <= 0 || *end || kill((pid_t)pid, 0) == 0 || errno != ESRCH)
+    if (strncmp(name, base, n) != 0 || !sy_durable_file_is_left_behind(name + n))
         return false;
     return fstatat(folder, name, &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(info.st_mode) &&
            time(NULL) - info.st_mtime > LEFT_BEHIND_S;
@@ -68,22 +70,39 @@ int sy_durable_file_create(const char *path, struct sy_durable_file *out)
     return status;
 }
 
-static int sync_folder(const char *path)
+int sy_folder_sync(const char *path)
 {
     SY_TRY(sy_fault("folder_sync"));
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int failed = fd < 0 || fsync(fd) != 0, error = errno;
+    if (fd >= 0)
+        close(fd);
+    return failed ? sy_error_set(SY_EIO, "cannot sync the folder %s: %s", path, strerror(error))
+                  : SY_OK;
+}
+
+const char *sy_path_rest(const char *folder, const char *path)
+{
+    size_t n = strlen(folder);
+    while (n > 1 && folder[n - 1] == '/')
+        n--;
+    if (n == 0 || strncmp(path, folder, n) != 0 || path[n] != '/')
+        return NULL;
+    return path + n + strspn(path + n, "/");
+}
+
+/* Of the file `path`. */
+static int sync_folder_of(const char *path)
+{
     char *folder = strdup(path);
     if (!folder)
         return sy_error_set(SY_ENOMEM_HOST, "no memory to write %s", path);
     char *slash = strrchr(folder, '/');
     if (slash)
         slash[slash == folder] = 0;
-    int fd = open(slash ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int failed = fd < 0 || fsync(fd) != 0;
-    if (fd >= 0)
-        close(fd);
+    int status = sy_folder_sync(slash ? folder : ".");
     free(folder);
-    return failed ? sy_error_set(SY_EIO, "cannot sync the folder of %s: %s", path, strerror(errno))
-                  : SY_OK;
+    return status;
 }
 
 static int sync_and_rename(const struct sy_durable_file *file)
@@ -95,7 +114,7 @@ static int sync_and_rename(const struct sy_durable_file *file)
     if (rename(file->temporary, file->path) != 0)
         return sy_error_set(SY_EIO, "cannot rename %s to %s: %s", file->temporary, file->path,
                             strerror(errno));
-    return sync_folder(file->path);
+    return sync_folder_of(file->path);
 }
 
 int sy_durable_file_commit(struct sy_durable_file *file)

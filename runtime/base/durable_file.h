@@ -4,6 +4,7 @@
 #ifndef SY_BASE_DURABLE_FILE_H
 #define SY_BASE_DURABLE_FILE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -19,6 +20,13 @@ int sy_durable_file_create(const char *path, struct sy_durable_file *out);
 int sy_durable_file_commit(struct sy_durable_file *file);
 /* Removes the temporary file; a finished or zeroed file is fine. */
 void sy_durable_file_discard(struct sy_durable_file *file);
+
+/* Whether what follows a file's name is ".tmp-PID", as sy_durable_file_create has it, of a process that is gone. */
+bool sy_durable_file_is_left_behind(const char *tail);
+/* fsync of a folder: what was made, renamed or removed in it is durable. EIO names it. */
+int sy_folder_sync(const char *path);
+/* What follows FOLDER/ in `path`, "" for FOLDER/ itself; NULL: it is not below it. By the text alone; both absolute. */
+const char *sy_path_rest(const char *folder, const char *path);
 
 /* All of `bytes` at `offset`. EIO names `path`. */
 int sy_write_fully(int fd, const char *path, const void *bytes, size_t n, uint64_t offset);

@@ -1,5 +1,5 @@
 /*   fork ──> prepare ──> sandbox ──> work ──> answer into the pipe ──> exit
- *    └── caller: reads the answer until the pipe's end, at most limit_ns, then waits for the end of the child */
+ *    └── caller: reads the answer until the pipe's end, at most limit_ns, then ends the child */
 #include "runtime/cli/confined.h"
 
 #include <errno.h>
@@ -169,8 +169,8 @@ static int wait_for(const struct sy_confined *how, pid_t pid, int fd)
     size_t n = 0;
     int wait_status = 0;
     bool in_time = read_answer(fd, sy_clock_now() + how->limit_ns, &answer, &n);
-    if (!in_time)
-        kill(pid, SIGKILL);
+    /* One that ends by itself has its exit status already; one that answered, or closed the pipe, and stays would be waited for without end. */
+    kill(pid, SIGKILL);
     while (waitpid(pid, &wait_status, 0) < 0 && errno == EINTR)
         ;
     if (n == sizeof answer && in_time)

@@ -3,13 +3,13 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "runtime/base/durable_file.h"
 #include "runtime/base/status.h"
 
 /* Files only: an import cannot make folders. */
@@ -29,24 +29,15 @@ static void remove_folder(int parent, const char *name)
     (void)unlinkat(parent, name, AT_REMOVEDIR);
 }
 
-/* BASE.tmp-PID of a process that is gone. */
-static int is_left_over(const char *name, const char *base)
-{
-    size_t n = strlen(base);
-    char *end;
-    if (strncmp(name, base, n) != 0 || strncmp(name + n, ".tmp-", 5) != 0)
-        return 0;
-    long pid = strtol(name + n + 5, &end, 10);
-    return pid > 1 && !*end && kill((pid_t)pid, 0) < 0 && errno == ESRCH;
-}
-
 static void remove_left_over(const char *around, const char *base)
 {
     DIR *folder = opendir(around);
+    size_t n = strlen(base);
     if (!folder)
         return;
     for (struct dirent *entry; (entry = readdir(folder));)
-        if (is_left_over(entry->d_name, base))
+        if (strncmp(entry->d_name, base, n) == 0 &&
+            sy_durable_file_is_left_behind(entry->d_name + n))
             remove_folder(dirfd(folder), entry->d_name);
     closedir(folder);
 }
@@ -87,14 +78,7 @@ int sy_import_place_commit(const struct sy_import_place *place)
     if (rename(place->inside, place->package) < 0)
         return sy_error_set(SY_EIO, "cannot write %s: %s", place->package, strerror(errno));
     split(place->package, around);
-    int fd = open(around, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int failed = fd < 0 || fsync(fd);
-    int error = errno;
-    if (fd >= 0)
-        close(fd);
-    return failed ? sy_error_set(SY_EIO, "cannot sync the folder of %s: %s", place->package,
-                                 strerror(error))
-                  : SY_OK;
+    return sy_folder_sync(around);
 }
 
 void sy_import_place_remove(const struct sy_import_place *place)

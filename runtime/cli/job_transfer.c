@@ -106,7 +106,8 @@ static int check_written(const struct sy_job_state *state, const struct sy_durab
 {
     uint64_t hash = state->xxh3;
 
-    if (state->bytes > 0 && sy_job_state_hash(file->fd, file->path, at, state->bytes, &hash) < 0)
+    if (state->bytes > 0 &&
+        sy_job_state_hash(file->fd, file->path, at, state->bytes, NULL, &hash) < 0)
         return sy_cli_fail_status();
     return hash == state->xxh3 ? 0
                                : sy_cli_fail("the snapshot changed while it was read: was the job "

@@ -235,6 +235,7 @@ int sy_serve_fronts_start(struct sy_serve_fronts *fronts)
 
     SY_TRY(sy_front_stats_create(&front->stats));
     SY_TRY(sy_offload_create(front->base, OFFLOAD_THREADS, MOST_OFFLOADED, &front->offload));
+    SY_TRY(sy_offload_create(front->base, 1, MOST_OFFLOADED, &front->moves));
     SY_TRY(sy_sessions_create(front, &fronts->sessions, &front->sessions));
     if (front->handlers->region_add)
         SY_TRY(sy_shared_regions_create(front, &front->regions));
@@ -253,6 +254,8 @@ void sy_serve_fronts_stop(struct sy_serve_fronts *fronts)
 {
     sy_offload_destroy(fronts->front.offload); /* first: what it works on belongs to requests */
     fronts->front.offload = NULL;
+    sy_offload_destroy(fronts->front.moves);
+    fronts->front.moves = NULL;
     sy_http_server_destroy(fronts->http_server);
     sy_http_server_destroy(fronts->metrics_server);
     sy_grpc_server_destroy(fronts->grpc_server);

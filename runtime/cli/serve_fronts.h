@@ -35,7 +35,8 @@ struct sy_serve_fronts {
          "what the live page's buttons need; default none: this machine's own pages only"},        \
         {"token-file", "FILE",                                                                     \
          "who may do what over TCP, HTTP, gRPC: lines NAME TOKEN RIGHTS [tenant=T], RIGHTS of "    \
-         "infer,models,jobs,admin; read again when it changes"},                                   \
+         "infer,models,jobs,admin; with tenant= for that tenant's requests and jobs alone, never " \
+         "models and settings, which all share; read again when it changes"},                      \
         {"anonymous", "RIGHTS",                                                                    \
          "of TCP callers without a token: read,infer,models,jobs,admin or none; default none "     \
          "with "                                                                                   \

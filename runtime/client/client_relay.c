@@ -58,12 +58,18 @@ static short wants(const struct way *out, const struct way *in)
                    (in->at == in->used && !in->ended ? POLLIN : 0));
 }
 
+/* One of which nothing is wanted is left out: poll() would say at once, again and again, that its other side is gone. */
+static struct pollfd poller(int fd, short events)
+{
+    return (struct pollfd){events ? fd : -1, events, 0};
+}
+
 /* Waits for either socket; decrypted bytes are there without. */
 static int wait_for_either(struct way *there, struct way *back)
 {
     struct pollfd pollers[] = {
-        {there->from_fd, wants(back, there), 0},
-        {there->to_fd, wants(there, back), 0},
+        poller(there->from_fd, wants(back, there)),
+        poller(there->to_fd, wants(there, back)),
     };
     bool at_once = sy_tls_pending(back->from_tls) && back->at == back->used;
 

@@ -219,6 +219,8 @@ int sy_core_job_stop(struct sy_core *core, uint64_t job, bool evaluate, sy_core_
  * over restarts, and goes on when sy_core_job_suspend(core, job, false) lets it. done: it is parked; EBUSY: it took its last step meanwhile. EUNSUPPORTED: it
  * writes no snapshots. */
 int sy_core_job_park(struct sy_core *core, uint64_t job, sy_core_done done, void *ctx);
+/* Whose it is: "" for nobody's; *out is borrowed until the job is removed. ENOTFOUND. */
+int sy_core_job_tenant(struct sy_core *core, uint64_t job, const char **out);
 /* What is needed to go on elsewhere; text borrowed until the job is removed. */
 struct sy_core_parked {
     const char *text, *tenant;

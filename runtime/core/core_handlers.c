@@ -82,6 +82,11 @@ static int core_job_park(void *core, uint64_t job, sy_core_done done, void *ctx)
     return sy_core_job_park(core, job, done, ctx);
 }
 
+static int core_job_tenant(void *core, uint64_t job, const char **out)
+{
+    return sy_core_job_tenant(core, job, out);
+}
+
 static int core_job_parked(void *core, uint64_t job, struct sy_core_parked *out)
 {
     return sy_core_job_parked(core, job, out);
@@ -168,6 +173,7 @@ const struct sy_core_handlers sy_core_own_handlers = {
     .job_stop = core_job_stop,
     .job_suspend = core_job_suspend,
     .job_park = core_job_park,
+    .job_tenant = core_job_tenant,
     .job_parked = core_job_parked,
     .job_receive = core_job_receive,
     .job_set_priority = core_job_set_priority,

@@ -29,6 +29,7 @@ struct sy_core_handlers {
     int (*job_stop)(void *core, uint64_t job, bool evaluate, sy_core_done done, void *ctx);
     int (*job_suspend)(void *core, uint64_t job, bool suspended);
     int (*job_park)(void *core, uint64_t job, sy_core_done done, void *ctx);
+    int (*job_tenant)(void *core, uint64_t job, const char **out);
     int (*job_parked)(void *core, uint64_t job, struct sy_core_parked *out);
     int (*job_receive)(void *core, const struct sy_core_parked *parked, uint64_t *out_job);
     int (*job_set_priority)(void *core, uint64_t job, int priority);

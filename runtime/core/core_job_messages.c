@@ -6,8 +6,6 @@
 static int prepared(struct sy_core *core, int worker, const struct sy_msg_job_prepared *msg,
                     struct sy_core_job *j)
 {
-    if (msg->status > 0)
-        return sy_error_set(SY_EPROTO, "JOB_PREPARED with status %lld", (long long)msg->status);
     if (msg->status < 0) {
         SY_TRY(sy_supervisor_event(core->supervisor, worker, SY_WORKER_EVENT_JOB_ENDED));
         SY_TRY(sy_sched_job_ended(core->sched, worker, msg->job));
@@ -54,8 +52,6 @@ static int turn_over(struct sy_core *core, int worker, const struct sy_msg_job_t
 static int spilled(struct sy_core *core, int worker, const struct sy_msg_job_spilled *msg,
                    const struct sy_core_job *j)
 {
-    if (msg->status > 0)
-        return sy_error_set(SY_EPROTO, "JOB_SPILLED with status %lld", (long long)msg->status);
     sy_log_info("jobs", "event=%s job=%llu name=%s bytes=%llu why=\"%s\"",
                 msg->status < 0 ? "not_spilled" : "spilled", (unsigned long long)j->id, j->name,
                 (unsigned long long)msg->bytes, msg->error);
@@ -84,7 +80,11 @@ static int left(struct sy_core *core, int worker, const struct sy_msg_job_left *
     sy_log_info("jobs", "event=left job=%llu name=%s worker=%d step=%llu why=\"%s\"",
                 (unsigned long long)j->id, j->name, worker, (unsigned long long)j->step,
                 j->opportunistic ? "for a guaranteed job" : "its slice has other cores");
-    SY_TRY(sy_sched_job_left(core->sched, worker, msg->job));
+    if (msg->status < 0)
+        sy_log_warn("jobs", "event=left_without_snapshot job=%llu name=%s worker=%d status=%s%s",
+                    (unsigned long long)j->id, j->name, worker, sy_status_name((int)msg->status),
+                    j->opportunistic ? "" : " why=\"it keeps its memory, and its thread count\"");
+    SY_TRY(sy_sched_job_left(core->sched, worker, msg->job, msg->status == SY_OK));
     struct sy_sched_job_view view;
     if (!sy_sched_job_view(core->sched, j->id, &view) || !view.spilled)
         sy_core_job_close_spill(j);
@@ -119,8 +119,6 @@ static int paused(struct sy_core *core, int worker, const struct sy_msg_job_paus
 static int ended(struct sy_core *core, int worker, const struct sy_msg_job_ended *msg,
                  struct sy_core_job *j)
 {
-    if (msg->status > 0)
-        return sy_error_set(SY_EPROTO, "JOB_ENDED with status %lld", (long long)msg->status);
     sy_core_job_look(
         core, j); /* the longest layer and such; a worker that has forgotten the job shows none */
     SY_TRY(sy_supervisor_event(core->supervisor, worker, SY_WORKER_EVENT_JOB_ENDED));

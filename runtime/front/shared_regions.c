@@ -128,6 +128,14 @@ static int check_names(const struct sy_shared_regions *regions, const char *name
     return SY_OK;
 }
 
+int sy_shared_regions_check_client(bool is_local)
+{
+    return is_local ? SY_OK
+                    : sy_error_set(SY_EDENIED,
+                                   "shared memory is registered by clients on this machine only; "
+                                   "send the tensors in the request");
+}
+
 int sy_shared_regions_register(struct sy_shared_regions *regions, const char *name, const char *key,
                                uint64_t offset, uint64_t bytes)
 {

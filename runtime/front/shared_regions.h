@@ -3,6 +3,7 @@
  *
  * SM1: names are the server's, for all clients. A request that was begun keeps what it uses, whatever is unregistered meanwhile (core.h).
  * SM2: the client may truncate the file: it is never accessed through a mapping here, and a worker that finds it shorter fails that request only.
+ * SM3: only clients on this machine register.
  *
  * One thread, the event loop's. */
 #ifndef SY_RUNTIME_FRONT_SHARED_REGIONS_H
@@ -20,6 +21,8 @@ struct sy_shared_regions;
 int sy_shared_regions_create(struct sy_front *front, struct sy_shared_regions **out);
 void sy_shared_regions_destroy(struct sy_shared_regions *regions); /* NULL is fine */
 
+/* EDENIED: a client of another machine has no shared memory objects here; those that there are are others'. */
+int sy_shared_regions_check_client(bool is_local);
 /* key: of shm_open. EARG: a name that is there already, or none; nothing to map; ENOTFOUND: no such object; EUNSUPPORTED: the core shares no memory; EBUSY: too many. */
 int sy_shared_regions_register(struct sy_shared_regions *regions, const char *name, const char *key,
                                uint64_t offset, uint64_t bytes);

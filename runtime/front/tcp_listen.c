@@ -83,3 +83,33 @@ int sy_tcp_bind(const char *address, int *out_fd, int *out_port)
     *out_port = port_of(*out_fd);
     return SY_OK;
 }
+
+static bool is_loopback(const struct sockaddr_storage *peer)
+{
+    if (peer->ss_family == AF_INET)
+        return ntohl(((const struct sockaddr_in *)peer)->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+    const struct in6_addr *six = &((const struct sockaddr_in6 *)peer)->sin6_addr;
+    return IN6_IS_ADDR_LOOPBACK(six) ||
+           (IN6_IS_ADDR_V4MAPPED(six) && six->s6_addr[12] == IN_LOOPBACKNET);
+}
+
+static bool is_same_host(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
+{
+    if (a->ss_family == AF_INET)
+        return ((const struct sockaddr_in *)a)->sin_addr.s_addr ==
+               ((const struct sockaddr_in *)b)->sin_addr.s_addr;
+    return IN6_ARE_ADDR_EQUAL(&((const struct sockaddr_in6 *)a)->sin6_addr,
+                              &((const struct sockaddr_in6 *)b)->sin6_addr);
+}
+
+bool sy_tcp_is_local(int fd)
+{
+    struct sockaddr_storage peer = {0}, own = {0};
+    socklen_t peer_bytes = sizeof peer, own_bytes = sizeof own;
+
+    if (fd < 0 || getpeername(fd, (struct sockaddr *)&peer, &peer_bytes) ||
+        (peer.ss_family != AF_INET && peer.ss_family != AF_INET6))
+        return false;
+    return is_loopback(&peer) || (getsockname(fd, (struct sockaddr *)&own, &own_bytes) == 0 &&
+                                  own.ss_family == peer.ss_family && is_same_host(&own, &peer));
+}

@@ -37,11 +37,12 @@ static int check_words(const struct sy_safetensors *file, const char *name, uint
     return SY_OK;
 }
 
-static int check_data(const struct sy_safetensors *file)
+static int check_data(const struct sy_safetensors *file, const _Atomic bool *stop)
 {
     const char *text = sy_safetensors_metadata(file, "data_xxh3");
     uint64_t hash;
-    SY_TRY(sy_job_state_hash(file->fd, file->path, file->data_offset, file->data_bytes, &hash));
+    SY_TRY(
+        sy_job_state_hash(file->fd, file->path, file->data_offset, file->data_bytes, stop, &hash));
     if (!text || strtoull(text, NULL, 16) != hash)
         return sy_error_set(SY_ECORRUPT,
                             "%s: its tensors have hash %016" PRIx64 ", the header says %.20s",
@@ -50,7 +51,7 @@ static int check_data(const struct sy_safetensors *file)
 }
 
 int sy_job_snapshot_check(const char *path, const char *name, uint64_t step,
-                          struct sy_job_snapshot *out)
+                          const _Atomic bool *stop, struct sy_job_snapshot *out)
 {
     struct sy_safetensors *file = NULL;
     int status = sy_safetensors_open(path, &file);
@@ -58,10 +59,10 @@ int sy_job_snapshot_check(const char *path, const char *name, uint64_t step,
         status = SY_ECORRUPT;
     SY_TRY_GOTO(status, done);
     SY_TRY_GOTO(check_words(file, name, step), done);
-    SY_TRY_GOTO(check_data(file), done);
+    SY_TRY_GOTO(check_data(file, stop), done);
     out->step = step;
     out->bytes = file->data_offset + file->data_bytes;
-    SY_TRY_GOTO(sy_job_state_hash(file->fd, path, 0, out->bytes, &out->xxh3), done);
+    SY_TRY_GOTO(sy_job_state_hash(file->fd, path, 0, out->bytes, stop, &out->xxh3), done);
 done:
     sy_safetensors_close(file);
     return status;
@@ -90,7 +91,8 @@ static int list_steps(DIR *folder, const char *name, uint64_t steps[MOST_OLD])
     return n;
 }
 
-int sy_job_snapshot_find(const char *folder, const char *name, struct sy_job_snapshot *out)
+int sy_job_snapshot_find(const char *folder, const char *name, const _Atomic bool *stop,
+                         struct sy_job_snapshot *out)
 {
     uint64_t steps[MOST_OLD];
     char path[SY_JOB_SNAPSHOT_PATH_BYTES];
@@ -105,9 +107,9 @@ int sy_job_snapshot_find(const char *folder, const char *name, struct sy_job_sna
         return sy_error_set(SY_ENOTFOUND, "there is no snapshot of '%s' in %s", name, folder);
     for (int i = 0; i < n; i++) {
         SY_TRY(sy_job_snapshot_path(folder, name, steps[i], path));
-        status = sy_job_snapshot_check(path, name, steps[i], out);
-        if (status == SY_OK)
-            return SY_OK;
+        status = sy_job_snapshot_check(path, name, steps[i], stop, out);
+        if (status == SY_OK || status == SY_ECANCELED)
+            return status;
         sy_log_warn("move", "event=bad_snapshot why=\"%s\"", sy_error_text());
     }
     return sy_error_prefix(SY_ECORRUPT, "no snapshot of '%s' is good", name);

@@ -211,7 +211,8 @@ int sy_job_state_unpack(const unsigned char *bytes, size_t n, struct sy_job_stat
 
 #define HASH_BYTES (1u << 20)
 
-int sy_job_state_hash(int fd, const char *path, uint64_t at, uint64_t bytes, uint64_t *out)
+int sy_job_state_hash(int fd, const char *path, uint64_t at, uint64_t bytes,
+                      const _Atomic bool *stop, uint64_t *out)
 {
     XXH3_state_t *state = XXH3_createState();
     unsigned char *piece = malloc(HASH_BYTES);
@@ -220,7 +221,8 @@ int sy_job_state_hash(int fd, const char *path, uint64_t at, uint64_t bytes, uin
         XXH3_64bits_reset(state);
     for (uint64_t done = 0; status == SY_OK && done < bytes; done += HASH_BYTES) {
         size_t n = (size_t)SY_MIN(bytes - done, (uint64_t)HASH_BYTES);
-        status = sy_read_fully(fd, path, piece, n, at + done);
+        status = stop && *stop ? sy_error_set(SY_ECANCELED, "%s: stopped while it was read", path)
+                               : sy_read_fully(fd, path, piece, n, at + done);
         if (status == SY_OK)
             XXH3_64bits_update(state, piece, n);
     }
@@ -257,7 +259,7 @@ static int check_snapshot(int fd, const char *path, const struct sy_job_state *s
     if ((uint64_t)info.st_size != at + state->bytes)
         return sy_error_set(SY_ECORRUPT, "%s has %lld bytes, its header says %" PRIu64, path,
                             (long long)info.st_size, at + state->bytes);
-    SY_TRY(sy_job_state_hash(fd, path, at, state->bytes, &hash));
+    SY_TRY(sy_job_state_hash(fd, path, at, state->bytes, NULL, &hash));
     if (state->bytes > 0 && hash != state->xxh3)
         return sy_error_set(SY_ECORRUPT,
                             "%s: its snapshot has hash %016" PRIx64 ", its header says %016" PRIx64,

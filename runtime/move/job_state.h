@@ -54,7 +54,8 @@ int sy_job_state_unpack(const unsigned char *bytes, size_t n, struct sy_job_stat
 /* A state's file: *fd at the caller's to close, the snapshot from *at on to the end, its length and hash checked. Blocks. ENOTFOUND, EIO, ECORRUPT. */
 int sy_job_state_open(const char *path, struct sy_job_state *out, int *fd, uint64_t *at);
 
-/* XXH3 of [at, at + bytes) of a file. EIO, ECORRUPT (it is shorter), ENOMEM_HOST. Blocks. */
-int sy_job_state_hash(int fd, const char *path, uint64_t at, uint64_t bytes, uint64_t *out);
+/* XXH3 of [at, at + bytes) of a file. EIO, ECORRUPT (it is shorter), ENOMEM_HOST; ECANCELED: *stop became true (NULL: never). Blocks. */
+int sy_job_state_hash(int fd, const char *path, uint64_t at, uint64_t bytes,
+                      const _Atomic bool *stop, uint64_t *out);
 
 #endif

@@ -246,12 +246,18 @@ int sy_tls_stream_create(struct sy_tls *tls, int fd, const char *name, struct sy
     return SY_OK;
 }
 
+void sy_tls_end(struct sy_tls_stream *stream)
+{
+    if (stream && stream->ssl && stream->is_ready && !stream->failed &&
+        !(SSL_get_shutdown(stream->ssl) & SSL_SENT_SHUTDOWN))
+        (void)SSL_shutdown(stream->ssl); /* once: what the peer says to it is of no interest */
+}
+
 void sy_tls_stream_destroy(struct sy_tls_stream *stream)
 {
     if (!stream)
         return;
-    if (stream->ssl && stream->is_ready && !stream->failed)
-        (void)SSL_shutdown(stream->ssl); /* once: what the peer says to it is of no interest */
+    sy_tls_end(stream);
     SSL_free(stream->ssl);
     ERR_clear_error();
     free(stream);
@@ -451,7 +457,7 @@ void sy_net_set_tcp(int fd)
     } options[] = {
         {IPPROTO_TCP, TCP_NODELAY, 1},  {SOL_SOCKET, SO_KEEPALIVE, 1},
         {IPPROTO_TCP, TCP_KEEPIDLE, 1}, {IPPROTO_TCP, TCP_KEEPINTVL, 1},
-        {IPPROTO_TCP, TCP_KEEPCNT, 2},  {IPPROTO_TCP, TCP_USER_TIMEOUT, 3000},
+        {IPPROTO_TCP, TCP_KEEPCNT, 2},  {IPPROTO_TCP, TCP_USER_TIMEOUT, 30000},
     };
 
     for (size_t i = 0; i < SY_ARRAY_LEN(options); i++)

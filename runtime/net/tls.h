@@ -26,7 +26,10 @@ void sy_tls_destroy(struct sy_tls *tls); /* NULL is fine */
 /* For a connected, non-blocking socket, which stays the caller's. name: of a client's stream, the host that the server's certificate must be for (a name or an address);
  * of a server's, the protocol that is spoken in it, for clients that ask (ALPN: "h2", "http/1.1"; NULL: none), in static memory. ENOMEM_HOST, EARG. */
 int sy_tls_stream_create(struct sy_tls *tls, int fd, const char *name, struct sy_tls_stream **out);
-/* Says goodbye to the peer, as far as the socket takes it. NULL is fine. */
+/* Nothing more is written: says so to the peer, as far as the socket takes it, and still reads. Before shutdown(fd, SHUT_WR), else the peer takes the end for a cut.
+ * NULL is fine. */
+void sy_tls_end(struct sy_tls_stream *stream);
+/* As sy_tls_end, and frees. NULL is fine. */
 void sy_tls_stream_destroy(struct sy_tls_stream *stream);
 
 /* As recv and sendmsg: bytes, 0 for the end, -1 with errno. */
@@ -45,8 +48,9 @@ const char *sy_tls_version(const struct sy_tls_stream *stream);
 ssize_t sy_net_read(int fd, struct sy_tls_stream *stream, void *to, size_t n);
 ssize_t sy_net_write(int fd, struct sy_tls_stream *stream, struct iovec *parts, size_t n_parts);
 
-/* Small messages at once (TCP_NODELAY), and a peer that vanished without a word is found within some three seconds: probed after one second of silence, and
- * bytes that nobody acknowledges for so long end the connection. Errors are ignored: not every socket has these. */
+/* Small messages at once (TCP_NODELAY), and an idle peer that vanished without a word is found within some three seconds: probed after one second of silence,
+ * gone after two probes without an answer. Bytes that nobody acknowledges, or takes (a peer that does not read), end the connection after 30 s, the limit of a
+ * stall, and no earlier. Errors are ignored: not every socket has these. */
 void sy_net_set_tcp(int fd);
 
 #endif

@@ -62,7 +62,6 @@ static const char *const both[] = {
     "getdents64",
     "getcwd",
     "ftruncate",
-    "truncate",
     "fallocate",
     "fsync",
     "fdatasync",

@@ -4,6 +4,7 @@
 import http.client
 import json
 import os
+import queue
 import re
 import signal
 import socket
@@ -22,12 +23,14 @@ sys.path.insert(0, os.path.join(ROOT, "runtime/python"))
 
 import msgpack  # noqa: E402
 import numpy as np  # noqa: E402
+import onnx  # noqa: E402
 import switchyard  # noqa: E402
 
 BINARY = os.path.abspath(os.environ.get("SY_BINARY", os.path.join(ROOT, "build/switchyard")))
 BUILD = os.path.dirname(BINARY)
 LIMIT_S = 60
-TOKENS = {"ops": ("o" * 40, "admin"), "team": ("t" * 40, "infer tenant=blue"), "loader": ("l" * 40, "models"), "trainer": ("j" * 40, "jobs")}
+TOKENS = {"ops": ("o" * 40, "admin"), "team": ("t" * 40, "infer tenant=blue"), "loader": ("l" * 40, "models"), "trainer": ("j" * 40, "jobs"),
+          "blue": ("b" * 40, "admin tenant=blue"), "red": ("r" * 40, "infer,jobs tenant=red")}
 
 
 def certificate(folder, name, subject="localhost"):
@@ -52,6 +55,16 @@ def expired_certificate(folder):
                      "-enddate", "20200201000000Z"]):
         subprocess.run(["openssl", *command], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     return cert, key
+
+
+def write_keeper(folder):
+    """A model that a session keeps something of: all rows that it was given."""
+    rows = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["batch", size, 4])
+            for name, size in (("row", 1), ("past_key_values.0.key", "past"), ("present.0.key", "all"))]
+    node = onnx.helper.make_node("Concat", ["past_key_values.0.key", "row"], ["present.0.key"], axis=1)
+    os.makedirs(folder)
+    onnx.save(onnx.helper.make_model(onnx.helper.make_graph([node], "keeper", rows[:2], rows[2:]), opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8),
+              os.path.join(folder, "model.onnx"))
 
 
 class Server:
@@ -84,7 +97,9 @@ class World:
 
     def __init__(self, folder):
         self.folder = folder
-        subprocess.run([os.path.join(BUILD, "make-models"), "--out", os.path.join(folder, "models"), "identity", "mlp"], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([os.path.join(BUILD, "make-models"), "--out", os.path.join(folder, "models"), "identity", "mlp", "mnist_cnn"], check=True,
+                       stdout=subprocess.DEVNULL)
+        write_keeper(os.path.join(folder, "models", "keeper", "1"))
         os.symlink("/etc/passwd", os.path.join(folder, "models", "link"))
         self.cert, self.key = certificate(folder, "good")
         self.foreign, _ = certificate(folder, "foreign")
@@ -115,6 +130,13 @@ class World:
         options = ["--server", f"tcp:localhost:{server.port('tcp')}"] + (["--tls-ca", self.cert] if tls else [])
         options += ["--token-file", os.path.join(self.folder, who + ".token")] if who else []
         return subprocess.run([BINARY, *words, *options], capture_output=True, text=True, timeout=LIMIT_S, check=False)
+
+
+def wait_for(what):
+    deadline = time.monotonic() + LIMIT_S
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def raises(kind, call, words=""):
@@ -170,6 +192,36 @@ def test_rights(world):
     with switchyard.Client(f"tcp:localhost:{world.plain.port('tcp')}") as nobody:
         nobody.ping()
         raises(switchyard.Denied, nobody.status, "token")
+
+
+def test_tenants(world):
+    """A token of a tenant acts on what is that tenant's, over each interface; models and settings are nobody's alone."""
+    job = {"name": "red-job", "model": "mnist_cnn/1/model.onnx", "optimizer": {"kind": "adam", "learning_rate": 0.001}, "data": {"kind": "synthetic", "samples": 64}, "batch": 4, "epochs": 100000}
+    row = {"row": np.ones((1, 1, 4), np.float32)}
+    with world.client("red") as red, world.client("blue") as blue, world.client("ops") as ops:
+        number = red.jobs.submit(job)
+        for call in (blue.jobs.pause, blue.jobs.resume, blue.jobs.stop, lambda j: blue.jobs.priority(j, 3), lambda j: blue._call("job_suspend", {"job": j}),
+                     lambda j: blue._call("job_state", {"job": j})):
+            raises(switchyard.Denied, lambda c=call: c(number), f"job {number} is not")
+        for action in ("pause", "resume", "priority"):
+            assert call_http(world, f"/api/jobs/{number}/{action}", "POST", **bearer("blue"), **JSON)[0] == 403
+        before = ops.jobs.get(number)["step"]
+        wait_for(lambda: ops.jobs.get(number)["step"] > before + 3)  # it still trains
+        assert call_http(world, f"/api/jobs/{number}/pause", "POST", **bearer("red"), **JSON)[0] == 200
+        red.jobs.resume(number)
+        raises(switchyard.Denied, lambda: red.jobs.submit(dict(job, tenant="blue")), "red")
+        for call in (lambda: blue.unload("mlp"), lambda: blue.evict("mlp"), lambda: blue.load(world.folder + "/models/mlp/1/model.sypkg", name="other"),
+                     lambda: blue.policy("fair"), lambda: blue.tenant("red", weight=0.1), lambda: blue.trace(True), blue.drain):
+            raises(switchyard.Denied, call, "shared by all tenants")
+        for path in ("/v2/repository/models/mlp/unload", "/v2/repository/models/mlp/load", "/api/models/mlp/evict", "/api/policy", "/v2/logging"):
+            assert call_http(world, path, "POST", **bearer("blue"), **JSON)[0] == 403
+        mine, theirs = red.session("keeper"), ops.session("keeper", tenant="blue")
+        mine.infer(row), theirs.infer(row)
+        assert [s["tenant"] for s in red.sessions()] == ["red"] and [s["tenant"] for s in blue.sessions()] == ["blue"] and len(ops.sessions()) == 2
+        raises(switchyard.NotFound, lambda: blue.end_session("keeper", mine.id))
+        raises(switchyard.Denied, lambda: blue.end_session("keeper", mine.id, tenant="red"), "red")
+        mine.close(), theirs.close()
+        red.jobs.stop(number)
 
 
 def test_certificates(world):
@@ -263,8 +315,14 @@ def call_http(world, path, method="GET", server=None, **headers):
     return answer.status, answer.headers
 
 
+JSON = {"Content-Type": "application/json"}
+
+
+def bearer(name):
+    return {"Authorization": "Bearer " + TOKENS[name][0]}
+
+
 def test_http(world):
-    bearer = {name: {"Authorization": "Bearer " + secret} for name, (secret, _) in TOKENS.items()}
     for server in (world.secure, world.plain):
         assert call_http(world, "/v2/health/live", server=server)[0] == 200
         assert call_http(world, "/", server=server)[0] == 200
@@ -274,13 +332,26 @@ def test_http(world):
         assert call_http(world, "/v2/models/mlp", server=server, Authorization="Bearer " + "x" * 40)[0] == 401
         assert call_http(world, "/v2/models/mlp", server=server, Authorization="Digest x")[0] == 401
         for name in TOKENS:
-            assert call_http(world, "/v2/models/mlp", server=server, **bearer[name])[0] == 200
-        assert call_http(world, "/v2/models/mlp/infer", "POST", server, **bearer["team"])[0] == 200
-        assert call_http(world, "/v2/models/mlp/infer", "POST", server, **bearer["team"], **{"switchyard-tenant": "red"})[0] == 403
-        assert call_http(world, "/v2/models/mlp/infer", "POST", server, **bearer["loader"])[0] == 403
-        assert call_http(world, "/v2/repository/models/mlp/load", "POST", server, **bearer["team"])[0] == 403
-        assert call_http(world, "/v2/logging", "POST", server, **bearer["loader"])[0] == 403
+            assert call_http(world, "/v2/models/mlp", server=server, **bearer(name))[0] == 200
+        assert call_http(world, "/v2/models/mlp/infer", "POST", server, **bearer("team"))[0] == 200
+        assert call_http(world, "/v2/models/mlp/infer", "POST", server, **bearer("team"), **{"switchyard-tenant": "red"})[0] == 403
+        assert call_http(world, "/v2/models/mlp/infer", "POST", server, **bearer("loader"))[0] == 403
+        assert call_http(world, "/v2/repository/models/mlp/load", "POST", server, **bearer("team"))[0] == 403
+        assert call_http(world, "/v2/logging", "POST", server, **bearer("loader"))[0] == 403
     assert call_http(world, "/v2/models/mlp/infer", "POST", world.free)[0] == 200
+
+
+def test_ends_of_tls(world):
+    """The server's end is an end of TLS, so that a client can tell it from a cut."""
+    context = ssl.create_default_context(cafile=world.cert)
+    for request in (b"GET /v2/health/live HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n", b"GET /v2/health/live HTTP/1.0\r\n\r\n", b"nonsense\r\n\r\n"):
+        with socket.create_connection(("localhost", world.secure.port("http")), LIMIT_S) as plain, \
+                context.wrap_socket(plain, server_hostname="localhost", suppress_ragged_eofs=False) as tls:
+            tls.sendall(request)
+            got = b""
+            while piece := tls.recv(1000):  # SSLEOFError for an end without close_notify
+                got += piece
+            assert got.startswith(b"HTTP/1.1 "), got
 
 
 def test_grpc(world):
@@ -319,6 +390,19 @@ def test_paths(world):
         raises(switchyard.SwitchyardError, lambda: local.load("/etc/passwd"), "passwd")
 
 
+def test_scripts_stay_here(world):
+    """A job that is a script names a socket that the server connects to: over TCP nobody may, over the Unix socket it runs."""
+    job = json.dumps({"name": "hook", "script": {"socket": os.path.join(world.folder, "none"), "memory_bytes": 0, "total_steps": 0, "grace_ms": 100}})
+    for client in (world.client("ops"), world.client("trainer"), world.client("ops", world.plain), switchyard.Client(f"tcp:localhost:{world.free.port('tcp')}")):
+        with client:
+            raises(switchyard.Denied, lambda c=client: c._call("train", {"text": job}), "job 'hook' is a script")
+    with switchyard.Client(world.free.socket) as local:
+        raises(switchyard.NotFound, lambda: local._call("train", {"text": job}), "not there")
+    script = ["--no-hooks", "--", "sh", "-c", "echo computed; exit 7"]
+    here = subprocess.run([BINARY, "run", "--socket", world.free.socket, *script], capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    assert here.returncode == 7 and here.stdout == "computed\n", here.stderr
+
+
 def test_reload(world):
     with world.client("team") as client:
         client.status()
@@ -337,6 +421,42 @@ def test_reload(world):
         time.sleep(1.1)
         with world.client("team") as again:
             again.status()
+
+
+def test_reload_ends_streams(world):
+    """A token that is gone ends what it had begun: a gRPC stream with its next message, the page's events with their next tick."""
+    import tritonclient.grpc as triton
+    answers = queue.Queue()
+    given = triton.InferInput("input", [1, 16], "FP32")
+    given.set_data_from_numpy(np.zeros((1, 16), np.float32))
+    channel = triton.InferenceServerClient(f"localhost:{world.secure.port('grpc')}", ssl=True, root_certificates=world.cert)
+    events = http.client.HTTPSConnection("localhost", world.secure.port("http"), timeout=LIMIT_S, context=ssl.create_default_context(cafile=world.cert))
+    staying = http.client.HTTPSConnection("localhost", world.secure.port("http"), timeout=LIMIT_S, context=ssl.create_default_context(cafile=world.cert))
+    try:
+        channel.start_stream(lambda result, error: answers.put(error), headers={"authorization": bearer("team")["Authorization"]})
+        for _ in range(2):
+            channel.async_stream_infer("mlp", [given])
+            assert answers.get(timeout=LIMIT_S) is None
+        events.request("GET", "/events", headers=bearer("team"))
+        staying.request("GET", "/events", headers=bearer("ops"))
+        ends, stays = events.getresponse(), staying.getresponse()
+        assert ends.status == stays.status == 200 and b"hello" in ends.readline()
+        world.write_tokens({name: row for name, row in TOKENS.items() if name != "team"})
+        while ends.readline():  # to its end
+            pass
+        for _ in range(100):
+            assert stays.readline()
+        time.sleep(1.1)
+        channel.async_stream_infer("mlp", [given])
+        error = answers.get(timeout=LIMIT_S)
+        assert error and "UNAUTHENTICATED" in str(error.status()), error
+    finally:
+        world.write_tokens(TOKENS)
+        channel.stop_stream(cancel_requests=True)
+        channel.close()
+        events.close()
+        staying.close()
+        time.sleep(1.1)
 
 
 def test_starts_that_are_refused(world):
@@ -405,8 +525,8 @@ def test_dead_client(world):
     assert established() == before
 
 
-TESTS = [test_same_bits, test_commands, test_rights, test_certificates, test_versions, test_wrong_protocol, test_half_open_handshakes, test_strangers_send_little,
-         test_http, test_grpc, test_paths, test_reload, test_starts_that_are_refused, test_attach, test_dead_client]
+TESTS = [test_same_bits, test_commands, test_rights, test_tenants, test_certificates, test_versions, test_wrong_protocol, test_half_open_handshakes, test_strangers_send_little,
+         test_http, test_ends_of_tls, test_grpc, test_paths, test_scripts_stay_here, test_reload, test_reload_ends_streams, test_starts_that_are_refused, test_attach, test_dead_client]
 
 
 def main():

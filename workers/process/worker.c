@@ -239,7 +239,7 @@ static int handle(struct sy_worker *w, const struct sy_message *m, int *file)
     case SY_MSG_CANCEL:
         return sy_worker_cancel(w, &m->cancel);
     case SY_MSG_JOB_PREPARE:
-        return sy_worker_job_prepare(w, &m->job_prepare);
+        return sy_worker_job_prepare(w, &m->job_prepare, file);
     case SY_MSG_JOB_START:
         return sy_worker_job_start(w, &m->job_start, file);
     case SY_MSG_JOB_TURN:

@@ -87,7 +87,8 @@ int sy_worker_fetch_look(struct sy_worker *worker); /* a few times a second whil
 int sy_worker_cancel(struct sy_worker *worker, const struct sy_msg_cancel *cancel);
 
 /* workers/process/worker_job.c: the training job. */
-int sy_worker_job_prepare(struct sy_worker *worker, const struct sy_msg_job_prepare *prepare);
+int sy_worker_job_prepare(struct sy_worker *worker, const struct sy_msg_job_prepare *prepare,
+                          int *file);
 /* Takes *file over and makes it -1, if the job is the one that is prepared. */
 int sy_worker_job_start(struct sy_worker *worker, const struct sy_msg_job_start *start, int *file);
 int sy_worker_job_turn(struct sy_worker *worker, const struct sy_msg_job_turn *turn);

@@ -39,10 +39,10 @@ static int prepare(struct sy_worker *w, const struct sy_msg_job_prepare *msg,
     return SY_OK;
 }
 
-int sy_worker_job_prepare(struct sy_worker *w, const struct sy_msg_job_prepare *msg)
+int sy_worker_job_prepare(struct sy_worker *w, const struct sy_msg_job_prepare *msg, int *file)
 {
     if (sy_script_job_is(msg->text))
-        return sy_worker_script_prepare(w, msg);
+        return sy_worker_script_prepare(w, msg, file);
     struct sy_train_needs needs = {0};
     int status = sy_worker_use(w, msg->team, &msg->cores);
     w->job_team = msg->team;
@@ -78,7 +78,8 @@ void sy_worker_job_forget(struct sy_worker *w)
 static int leave(struct sy_worker *w, int status)
 {
     struct sy_message left = {.id = SY_MSG_JOB_LEFT};
-    left.job_left = (struct sy_msg_job_left){.job = w->job_id, .step = sy_train_run_step(w->job)};
+    left.job_left = (struct sy_msg_job_left){
+        .job = w->job_id, .step = sy_train_run_step(w->job), .status = status};
     if (status < 0)
         sy_log_warn("worker", "event=left_without_snapshot job=%llu why=\"%s\"",
                     (unsigned long long)w->job_id, sy_error_text());

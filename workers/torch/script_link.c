@@ -33,21 +33,6 @@ int sy_script_listen(const char *path, int *out_fd)
     return status;
 }
 
-int sy_script_connect(const char *path, int *out_fd)
-{
-    struct sockaddr_un address;
-    SY_TRY(open_socket(path, &address, out_fd));
-    if (connect(*out_fd, (struct sockaddr *)&address, sizeof address) == 0)
-        return SY_OK;
-    int status = sy_error_set(SY_ENOTFOUND,
-                              "the job's script is not there: %s: %s; 'switchyard run' of the same "
-                              "machine and user starts one",
-                              path, strerror(errno));
-    close(*out_fd);
-    *out_fd = -1;
-    return status;
-}
-
 int sy_script_send(int fd, enum sy_script_word word, int value, int file)
 {
     struct sy_script_packet packet = {.word = word, .value = value};

@@ -1,6 +1,6 @@
 /* The socket between a foreign job's `switchyard run`, which owns the script's process, and the worker that stands for it.
  *
- *   run: listens at the path that the job's text names      worker: connects when it prepares the job
+ *   run: listens at the path that the job's text names      runtime: connects, for the worker that prepares the job (which may not, W6)
  *   run    -> worker   HELLO with the page's file, STOPPED, ENDED
  *   worker -> run      STOP, CONTINUE, TERMINATE, DETACH
  *
@@ -29,8 +29,6 @@ struct sy_script_packet {
 
 /* Listens at `path` (a new socket file). The descriptor is the caller's. EARG for a path that is too long, EIO. */
 int sy_script_listen(const char *path, int *out_fd);
-/* ENOTFOUND: nobody listens there (any more). */
-int sy_script_connect(const char *path, int *out_fd);
 /* file: goes along; -1: none. EPEER if the other side is gone. Does not block. */
 int sy_script_send(int fd, enum sy_script_word word, int value, int file);
 /* Waits for a packet for timeout_ms at most: 1 with *packet (and *file, the caller's then, if the packet brought one, else -1), 0 without, EPEER when the

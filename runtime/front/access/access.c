@@ -99,7 +99,8 @@ static int load(struct sy_access *access)
 static bool is_same_file(const struct stat *a, const struct stat *b)
 {
     return a->st_ino == b->st_ino && a->st_dev == b->st_dev && a->st_size == b->st_size &&
-           a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
+           a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec &&
+           a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
 }
 
 /* Once a second at most. */
@@ -111,7 +112,9 @@ static void reload_if_changed(struct sy_access *access)
     if (!access->token_file || now < access->looked_ns + SY_NS_PER_S)
         return;
     access->looked_ns = now;
-    if (stat(access->token_file, &info) == 0 && is_same_file(&info, &access->seen))
+    if (stat(access->token_file, &info) != 0)
+        info = (struct stat){0}; /* said once, too */
+    if (is_same_file(&info, &access->seen))
         return;
     access->seen = info;
     if (load(access) < 0)
@@ -318,11 +321,17 @@ int sy_access_need(const struct sy_grant *grant, unsigned right)
 {
     const char *name = "admin";
 
-    if ((grant->rights & right) == right)
+    if (right == SY_RIGHT_ANYBODY || (right && (grant->rights & right) == right))
         return SY_OK;
     for (size_t i = 0; i < SY_ARRAY_LEN(right_names); i++)
         if (right_names[i].bits == (right | SY_RIGHT_READ))
             name = right_names[i].name;
+    if (*grant->tenant && (right & SY_RIGHTS_SHARED))
+        return sy_error_set(SY_EDENIED,
+                            "the token \"%s\" is tenant \"%s\"'s; models, policy and settings are "
+                            "shared by all tenants and need a token without tenant=, with the "
+                            "right \"%s\"",
+                            grant->name, grant->tenant, name);
     if (*grant->name)
         return sy_error_set(SY_EDENIED, "the token \"%s\" has not the right \"%s\"", grant->name,
                             name);
@@ -339,4 +348,18 @@ int sy_access_tenant(const struct sy_grant *grant, const char *asked, const char
                             grant->name, grant->tenant, *out);
     *out = grant->tenant;
     return SY_OK;
+}
+
+int sy_access_job(const struct sy_grant *grant, const struct sy_core_handlers *handlers, void *core,
+                  uint64_t job)
+{
+    const char *tenant;
+
+    if (!*grant->tenant)
+        return SY_OK;
+    SY_TRY(handlers->job_tenant(core, job, &tenant));
+    if (strcmp(tenant, grant->tenant) == 0)
+        return SY_OK;
+    return sy_error_set(SY_EDENIED, "the token \"%s\" is tenant \"%s\"'s, and job %llu is not",
+                        grant->name, grant->tenant, (unsigned long long)job);
 }

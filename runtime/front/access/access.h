@@ -11,7 +11,10 @@
  *
  * A1: a token is never kept, only its SHA-256, and never logged; its NAME is.
  * A2: each right includes reading (status, metadata, metrics); admin includes all, and alone paths outside the models' folder.
- * A3: a grant is looked up again after the file changed: a token that was taken out of it ends with the next request, also on open connections.
+ * A3: a grant is looked up again after the file changed: a token that was taken out of it ends with the next request, also on open connections,
+ *     with the next message of a stream, and with the next tick of the page's events.
+ * A4: a token of one tenant acts on what is that tenant's: its requests, sessions and jobs. Models, policy and traces are shared by all, and need a token
+ *     without tenant=. It may read all that others may read.
  *
  * One thread, the event loop's. */
 #ifndef SY_FRONT_ACCESS_H
@@ -22,7 +25,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "runtime/core/core.h"
+#include "runtime/core/core_handlers.h"
 
 #define SY_RIGHT_READ     1u  /* status, metadata, metrics */
 #define SY_RIGHT_INFER    2u  /* requests, sessions, shared memory */
@@ -31,6 +34,10 @@
 #define SY_RIGHT_SETTINGS 16u /* policy, tenants, traces, logs, drain */
 #define SY_RIGHT_PATHS    32u /* of files outside the models' folder */
 #define SY_RIGHTS_ALL     63u
+/* What all tenants share: a token of one tenant has none of them, whatever its line says. */
+#define SY_RIGHTS_SHARED (SY_RIGHT_MODELS | SY_RIGHT_SETTINGS)
+/* In tables of what is called: who has no token may, too. A row that says nothing is for nobody. */
+#define SY_RIGHT_ANYBODY 0x80000000u
 /* On loopback without a token file: all but foreign paths. */
 #define SY_RIGHTS_LOOPBACK (SY_RIGHTS_ALL & ~SY_RIGHT_PATHS)
 
@@ -74,10 +81,14 @@ int sy_access_peer(struct sy_access *access, int fd, struct sy_grant *grant);
 /* A3: before each request of a connection that lasts. */
 void sy_access_refresh(struct sy_access *access, struct sy_grant *grant);
 
-/* EDENIED, with the right that lacks and whose it is; SY_OK where `right` is 0 or held. */
+/* EDENIED, with the right that lacks and whose it is; SY_OK where `right` is SY_RIGHT_ANYBODY, or held. 0 is held by nobody. */
 int sy_access_need(const struct sy_grant *grant, unsigned right);
 /* The tenant that a request runs for: `asked` ("" or NULL: none), or the token's. EDENIED: another than the token's. */
 int sy_access_tenant(const struct sy_grant *grant, const char *asked, const char **out);
+
+/* A4: whether the caller may act on this job. EDENIED: it is another tenant's, or nobody's; ENOTFOUND. */
+int sy_access_job(const struct sy_grant *grant, const struct sy_core_handlers *handlers, void *core,
+                  uint64_t job);
 
 /* "infer,jobs" -> bits; "none" -> 0. EARG. */
 int sy_access_parse_rights(const char *text, unsigned *out);

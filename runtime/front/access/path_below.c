@@ -10,6 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "runtime/base/durable_file.h"
 #include "runtime/base/status.h"
 
 static int denied(const char *path)
@@ -23,15 +24,7 @@ static int denied(const char *path)
 /* What follows the folder, for an absolute path; NULL: it is not below it. */
 static const char *relative(const char *folder, const char *path)
 {
-    size_t n = strlen(folder);
-
-    if (*path != '/')
-        return path;
-    while (n > 1 && folder[n - 1] == '/')
-        n--;
-    if (strncmp(path, folder, n) != 0 || path[n] != '/')
-        return NULL;
-    return path + n + strspn(path + n, "/");
+    return *path == '/' ? sy_path_rest(folder, path) : path;
 }
 
 /* Where an open descriptor lies. */

@@ -79,6 +79,7 @@ static int parse_words(struct sy_token_list *list, char *words[5], int n)
         if (!*tenant || strlen(tenant) >= SY_CORE_TENANT_NAME)
             return sy_error_set(SY_EARG, "a tenant's name has 1 to %d bytes",
                                 SY_CORE_TENANT_NAME - 1);
+        rights &= ~SY_RIGHTS_SHARED; /* A4 */
     }
     return sy_token_list_add(list, words[0], words[1], strlen(words[1]), rights, tenant);
 }

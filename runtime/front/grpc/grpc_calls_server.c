@@ -7,6 +7,7 @@
 #include "runtime/front/model_info.h"
 #include "runtime/front/request/trace_settings.h"
 #include "runtime/front/shared_regions.h"
+#include "runtime/front/tcp_listen.h"
 
 static struct sy_front *front_of(const struct sy_grpc_stream *stream)
 {
@@ -91,6 +92,7 @@ int sy_grpc_call_SystemSharedMemoryRegister(struct sy_grpc_stream *stream, const
 
     (void)out;
     SY_TRY(find_regions(stream, &regions));
+    SY_TRY(sy_shared_regions_check_client(sy_tcp_is_local(stream->connection->fd)));
     return sy_shared_regions_register(
         regions, text_of(request, "name"), text_of(request, "key"),
         (uint64_t)json_integer_value(json_object_get(request, "offset")),

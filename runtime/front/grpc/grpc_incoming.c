@@ -103,7 +103,8 @@ static size_t take_front(struct sy_grpc_stream *stream, struct sy_grpc_bytes byt
 
     if (incoming->direct > 0)
         return take_direct(stream, bytes);
-    if (bytes.n < SY_GRPC_PREFIX || !check_prefix(stream, bytes))
+    if (bytes.n < SY_GRPC_PREFIX || !check_prefix(stream, bytes) ||
+        (incoming->n_messages > 0 && !sy_grpc_stream_is_still_allowed(stream)))
         return 0;
     length = message_length(bytes);
     if (bytes.n - SY_GRPC_PREFIX < length) {

@@ -92,6 +92,7 @@ struct sy_grpc_incoming {
 
 struct sy_grpc_method {
     const char *path;
+    unsigned right; /* that a caller needs (access.h) */
     bool is_stream; /* of requests */
     bool is_infer;  /* its messages may have message_bytes */
     /* A whole message, inflated: valid during the call, or see sy_grpc_keep. */
@@ -176,6 +177,8 @@ void sy_grpc_stream_tick(struct sy_grpc_stream *stream, sy_ns now);
 /* ---- grpc_access.c ---- */
 /* All headers are there: OK, or the code to refuse with and *why, the thread's error text. */
 enum sy_grpc_code sy_grpc_stream_allow(struct sy_grpc_stream *stream, const char **why);
+/* A3: before each later message of its stream. False: its token is gone or has less rights now, and the call has failed. */
+bool sy_grpc_stream_is_still_allowed(struct sy_grpc_stream *stream);
 
 /* ---- grpc_incoming.c ---- */
 void sy_grpc_incoming_data(struct sy_grpc_stream *stream, struct sy_grpc_bytes bytes);

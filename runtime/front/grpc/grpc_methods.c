@@ -16,52 +16,58 @@
 #define DESCRIPTORS(name)                                \
     .request = &inference__##name##_request__descriptor, \
     .response = &inference__##name##_response__descriptor
-#define JSON_CALL(method, name)                                                                    \
-    {                                                                                              \
-        .path = INFERENCE #method, .on_message = sy_grpc_call_json, .call = sy_grpc_call_##method, \
-        DESCRIPTORS(name)                                                                          \
-    }
-#define REFLECTION(version)                                                           \
+#define JSON_CALL(method, name, needs)                                                \
     {                                                                                 \
-        .path = "/grpc.reflection." version ".ServerReflection/ServerReflectionInfo", \
-        .is_stream = true, .on_message = sy_grpc_reflection_message,                  \
-        .on_end = sy_grpc_reflection_end,                                             \
-        .request = &grpc__reflection__v1__server_reflection_request__descriptor,      \
-        .response = &grpc__reflection__v1__server_reflection_response__descriptor     \
+        .path = INFERENCE #method, .right = (needs), .on_message = sy_grpc_call_json, \
+        .call = sy_grpc_call_##method, DESCRIPTORS(name)                              \
+    }
+#define REFLECTION(version)                                                                     \
+    {                                                                                           \
+        .path = "/grpc.reflection." version ".ServerReflection/ServerReflectionInfo",           \
+        .right = SY_RIGHT_ANYBODY, .is_stream = true, .on_message = sy_grpc_reflection_message, \
+        .on_end = sy_grpc_reflection_end,                                                       \
+        .request = &grpc__reflection__v1__server_reflection_request__descriptor,                \
+        .response = &grpc__reflection__v1__server_reflection_response__descriptor               \
     }
 
 /* Those called most often first. */
 static const struct sy_grpc_method methods[] = {
-    {.path = INFERENCE "ModelInfer", .is_infer = true, .on_message = sy_grpc_infer_message},
+    {.path = INFERENCE "ModelInfer",
+     .right = SY_RIGHT_INFER,
+     .is_infer = true,
+     .on_message = sy_grpc_infer_message},
     {.path = INFERENCE "ModelStreamInfer",
+     .right = SY_RIGHT_INFER,
      .is_infer = true,
      .is_stream = true,
      .on_message = sy_grpc_infer_message,
      .on_end = sy_grpc_infer_end},
-    JSON_CALL(ServerLive, server_live),
-    JSON_CALL(ServerReady, server_ready),
-    JSON_CALL(ServerMetadata, server_metadata),
-    JSON_CALL(ModelReady, model_ready),
-    JSON_CALL(ModelMetadata, model_metadata),
-    JSON_CALL(ModelConfig, model_config),
-    JSON_CALL(ModelStatistics, model_statistics),
-    JSON_CALL(RepositoryIndex, repository_index),
-    JSON_CALL(RepositoryModelLoad, repository_model_load),
-    JSON_CALL(RepositoryModelUnload, repository_model_unload),
-    JSON_CALL(SystemSharedMemoryStatus, system_shared_memory_status),
-    JSON_CALL(SystemSharedMemoryRegister, system_shared_memory_register),
-    JSON_CALL(SystemSharedMemoryUnregister, system_shared_memory_unregister),
-    JSON_CALL(CudaSharedMemoryStatus, cuda_shared_memory_status),
-    JSON_CALL(CudaSharedMemoryRegister, cuda_shared_memory_register),
-    JSON_CALL(CudaSharedMemoryUnregister, cuda_shared_memory_unregister),
-    JSON_CALL(TraceSetting, trace_setting),
-    JSON_CALL(LogSettings, log_settings),
+    JSON_CALL(ServerLive, server_live, SY_RIGHT_ANYBODY),
+    JSON_CALL(ServerReady, server_ready, SY_RIGHT_ANYBODY),
+    JSON_CALL(ServerMetadata, server_metadata, SY_RIGHT_READ),
+    JSON_CALL(ModelReady, model_ready, SY_RIGHT_READ),
+    JSON_CALL(ModelMetadata, model_metadata, SY_RIGHT_READ),
+    JSON_CALL(ModelConfig, model_config, SY_RIGHT_READ),
+    JSON_CALL(ModelStatistics, model_statistics, SY_RIGHT_READ),
+    JSON_CALL(RepositoryIndex, repository_index, SY_RIGHT_READ),
+    JSON_CALL(RepositoryModelLoad, repository_model_load, SY_RIGHT_MODELS),
+    JSON_CALL(RepositoryModelUnload, repository_model_unload, SY_RIGHT_MODELS),
+    JSON_CALL(SystemSharedMemoryStatus, system_shared_memory_status, SY_RIGHT_READ),
+    JSON_CALL(SystemSharedMemoryRegister, system_shared_memory_register, SY_RIGHT_INFER),
+    JSON_CALL(SystemSharedMemoryUnregister, system_shared_memory_unregister, SY_RIGHT_INFER),
+    JSON_CALL(CudaSharedMemoryStatus, cuda_shared_memory_status, SY_RIGHT_READ),
+    JSON_CALL(CudaSharedMemoryRegister, cuda_shared_memory_register, SY_RIGHT_INFER),
+    JSON_CALL(CudaSharedMemoryUnregister, cuda_shared_memory_unregister, SY_RIGHT_INFER),
+    JSON_CALL(TraceSetting, trace_setting, SY_RIGHT_SETTINGS),
+    JSON_CALL(LogSettings, log_settings, SY_RIGHT_SETTINGS),
     {.path = "/grpc.health.v1.Health/Check",
+     .right = SY_RIGHT_ANYBODY, /* asked by what starts and stops servers */
      .on_message = sy_grpc_call_json,
      .call = sy_grpc_health_check,
      .request = &grpc__health__v1__health_check_request__descriptor,
      .response = &grpc__health__v1__health_check_response__descriptor},
     {.path = "/grpc.health.v1.Health/Watch",
+     .right = SY_RIGHT_ANYBODY,
      .on_message = sy_grpc_health_watch,
      .request = &grpc__health__v1__health_check_request__descriptor,
      .response = &grpc__health__v1__health_check_response__descriptor},

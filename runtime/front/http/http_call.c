@@ -1,16 +1,14 @@
 /* A call's request line and header lines: kept as one text, found by name; the route by method and path. */
-#include <arpa/inet.h>
 #include <ctype.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/front/http/http_internal.h"
 #include "runtime/front/request/json_limits.h"
+#include "runtime/front/tcp_listen.h"
 
 #define FIRST_TEXT 1024u
 
@@ -127,19 +125,7 @@ const char *sy_http_call_header(const struct sy_http_call *call, const char *nam
 
 bool sy_http_call_is_local(const struct sy_http_call *call)
 {
-    struct sockaddr_storage peer = {0};
-    socklen_t size = sizeof(peer);
-
-    if (!call->connection || call->connection->fd < 0 ||
-        getpeername(call->connection->fd, (struct sockaddr *)&peer, &size) < 0)
-        return false;
-    if (peer.ss_family == AF_INET)
-        return ntohl(((struct sockaddr_in *)&peer)->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
-    if (peer.ss_family != AF_INET6)
-        return false;
-    const struct in6_addr *address = &((struct sockaddr_in6 *)&peer)->sin6_addr;
-    return IN6_IS_ADDR_LOOPBACK(address) ||
-           (IN6_IS_ADDR_V4MAPPED(address) && address->s6_addr[12] == IN_LOOPBACKNET);
+    return call->connection && sy_tcp_is_local(call->connection->fd);
 }
 
 bool sy_http_call_number(const struct sy_http_call *call, const char *name, uint64_t *out)

@@ -367,8 +367,10 @@ static bool linger(struct sy_http_connection *connection)
     }
     if (!connection->lingers)
         sy_pace_anew(&connection->pace);
-    if (!connection->lingers)
+    if (!connection->lingers) {
+        sy_tls_end(connection->tls);
         shutdown(connection->fd, SHUT_WR);
+    }
     connection->lingers = true;
     connection->held_used = 0;
     return true;

@@ -221,6 +221,8 @@ void sy_http_reply_tensors(struct sy_http_call *call, const char *type, struct s
                            int n_tensors, void (*release)(void *ctx), void *ctx);
 /* An error answer of the server itself, in words; takes the call. */
 void sy_http_reply_refuse(struct sy_http_call *call, int code, const char *why);
+/* "100 Continue" to a client that waits for it before its body. Not behind other replies: clients go on after a timeout without it. */
+void sy_http_reply_continue(struct sy_http_connection *connection);
 /* Says why to a socket that is no connection yet, if it takes that at once. */
 void sy_http_refuse(int fd, int code, const char *why);
 /* Writes what the socket takes; false: the connection is broken. */

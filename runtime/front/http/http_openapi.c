@@ -19,7 +19,8 @@ static void on_openapi(void *ctx, struct sy_http_call *call)
 
 int sy_http_openapi_add(struct sy_http_server *server)
 {
-    static const struct sy_http_route route = {"GET", "/v2/openapi.json", on_openapi};
+    static const struct sy_http_route route = {"GET", "/v2/openapi.json", SY_RIGHT_ANYBODY,
+                                               on_openapi};
 
     return sy_http_server_add_routes(server, &route, 1, NULL);
 }

@@ -104,16 +104,6 @@ static int check_expectation(struct sy_http_call *call, const char **why)
     return 0;
 }
 
-static void say_continue(struct sy_http_connection *connection)
-{
-    static char text[] = "HTTP/1.1 100 Continue\r\n\r\n";
-    struct iovec part = {text, sizeof(text) - 1};
-
-    /* Not queued behind other replies: clients continue after a timeout without it. */
-    if (!connection->first_reply)
-        (void)!sy_net_write(connection->fd, connection->tls, &part, 1);
-}
-
 static void read_framing(struct sy_http_call *call, const http_parser *parser)
 {
     bool chunked = parser->flags & F_CHUNKED;
@@ -151,7 +141,7 @@ static int on_headers(http_parser *parser)
     if (code)
         refuse(connection, code, why);
     else if (call->expects_continue)
-        say_continue(connection);
+        sy_http_reply_continue(connection);
     return 0;
 }
 

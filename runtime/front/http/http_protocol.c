@@ -261,7 +261,9 @@ static void on_region_register(void *ctx, struct sy_http_call *call)
 
     if (!has_regions(front, call) || !read_object(call, &params))
         return;
-    int status = read_region(params, &key, &offset, &bytes);
+    int status = sy_shared_regions_check_client(sy_http_call_is_local(call));
+    if (status == SY_OK)
+        status = read_region(params, &key, &offset, &bytes);
     if (status == SY_OK)
         status = sy_shared_regions_register(front->regions, sy_http_call_segment(call, 0), key,
                                             offset, bytes);
@@ -309,33 +311,33 @@ static void on_cuda_unregister(void *ctx, struct sy_http_call *call)
 #define CUDA    "/v2/cudasharedmemory"
 
 static const struct sy_http_route routes[] = {
-    {"POST", MODEL "/infer", sy_http_infer_handle},
-    {"POST", VERSION "/infer", sy_http_infer_handle},
-    {"GET", "/v2", on_server},
-    {"GET", "/v2/health/live", on_live},
-    {"GET", "/v2/health/ready", on_ready},
-    {"GET", "/v2/models/stats", on_all_stats},
-    {"GET", MODEL, on_metadata},
-    {"GET", VERSION, on_metadata},
-    {"GET", MODEL "/ready", on_model_ready},
-    {"GET", VERSION "/ready", on_model_ready},
-    {"GET", MODEL "/config", on_config},
-    {"GET", VERSION "/config", on_config},
-    {"GET", MODEL "/stats", on_stats},
-    {"GET", VERSION "/stats", on_stats},
-    {"POST", "/v2/repository/index", on_index},
-    {"POST", "/v2/repository/models/{}/load", on_load},
-    {"POST", "/v2/repository/models/{}/unload", on_unload},
-    {"GET", SYSTEM "/status", on_region_status},
-    {"GET", SYSTEM "/region/{}/status", on_region_status},
-    {"POST", SYSTEM "/region/{}/register", on_region_register},
-    {"POST", SYSTEM "/region/{}/unregister", on_region_unregister},
-    {"POST", SYSTEM "/unregister", on_region_unregister},
-    {"GET", CUDA "/status", on_cuda_status},
-    {"GET", CUDA "/region/{}/status", on_cuda_status},
-    {"POST", CUDA "/region/{}/register", on_cuda_register},
-    {"POST", CUDA "/region/{}/unregister", on_cuda_unregister},
-    {"POST", CUDA "/unregister", on_cuda_unregister},
+    {"POST", MODEL "/infer", SY_RIGHT_INFER, sy_http_infer_handle},
+    {"POST", VERSION "/infer", SY_RIGHT_INFER, sy_http_infer_handle},
+    {"GET", "/v2", SY_RIGHT_READ, on_server},
+    {"GET", "/v2/health/live", SY_RIGHT_ANYBODY, on_live},
+    {"GET", "/v2/health/ready", SY_RIGHT_ANYBODY, on_ready},
+    {"GET", "/v2/models/stats", SY_RIGHT_READ, on_all_stats},
+    {"GET", MODEL, SY_RIGHT_READ, on_metadata},
+    {"GET", VERSION, SY_RIGHT_READ, on_metadata},
+    {"GET", MODEL "/ready", SY_RIGHT_READ, on_model_ready},
+    {"GET", VERSION "/ready", SY_RIGHT_READ, on_model_ready},
+    {"GET", MODEL "/config", SY_RIGHT_READ, on_config},
+    {"GET", VERSION "/config", SY_RIGHT_READ, on_config},
+    {"GET", MODEL "/stats", SY_RIGHT_READ, on_stats},
+    {"GET", VERSION "/stats", SY_RIGHT_READ, on_stats},
+    {"POST", "/v2/repository/index", SY_RIGHT_READ, on_index},
+    {"POST", "/v2/repository/models/{}/load", SY_RIGHT_MODELS, on_load},
+    {"POST", "/v2/repository/models/{}/unload", SY_RIGHT_MODELS, on_unload},
+    {"GET", SYSTEM "/status", SY_RIGHT_READ, on_region_status},
+    {"GET", SYSTEM "/region/{}/status", SY_RIGHT_READ, on_region_status},
+    {"POST", SYSTEM "/region/{}/register", SY_RIGHT_INFER, on_region_register},
+    {"POST", SYSTEM "/region/{}/unregister", SY_RIGHT_INFER, on_region_unregister},
+    {"POST", SYSTEM "/unregister", SY_RIGHT_INFER, on_region_unregister},
+    {"GET", CUDA "/status", SY_RIGHT_READ, on_cuda_status},
+    {"GET", CUDA "/region/{}/status", SY_RIGHT_READ, on_cuda_status},
+    {"POST", CUDA "/region/{}/register", SY_RIGHT_INFER, on_cuda_register},
+    {"POST", CUDA "/region/{}/unregister", SY_RIGHT_INFER, on_cuda_unregister},
+    {"POST", CUDA "/unregister", SY_RIGHT_INFER, on_cuda_unregister},
 };
 
 int sy_http_protocol_add(struct sy_http_server *server, struct sy_front *front)

@@ -429,6 +429,15 @@ static void stream_send(struct sy_http_connection *connection, char *text, uint6
     enqueue(connection, make_reply(connection->server, text, bytes, 0));
 }
 
+/* A write that the socket does not take whole is gone on with before anything else: over TLS, another one in its place would end the connection. */
+void sy_http_reply_continue(struct sy_http_connection *connection)
+{
+    static const char text[] = "HTTP/1.1 100 Continue\r\n\r\n";
+
+    if (!connection->first_reply)
+        stream_send(connection, strdup(text), sizeof text - 1);
+}
+
 struct sy_http_stream *sy_http_stream_begin(struct sy_http_call *call, const char *type,
                                             void (*closed)(void *ctx), void *ctx)
 {

@@ -1,8 +1,8 @@
 /* HTTP requests as handlers see them: a table of routes, and the call to answer.
  *
  *   static const struct sy_http_route routes[] = {
- *       {"GET", "/v2/models/{}/ready", on_ready},          {} is one segment, percent-decoded
- *       {"POST", "/v2/repository/index", on_index},
+ *       {"GET", "/v2/models/{}/ready", SY_RIGHT_READ, on_ready},          {} is one segment, percent-decoded
+ *       {"POST", "/v2/repository/index", SY_RIGHT_READ, on_index},
  *   };
  *   sy_http_server_add_routes(server, routes, SY_ARRAY_LEN(routes), ctx);
  *
@@ -20,6 +20,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "runtime/front/access/access.h"
+
 struct sy_http_server;
 struct sy_http_call;
 
@@ -29,6 +31,7 @@ typedef void (*sy_http_handler)(void *ctx, struct sy_http_call *call);
 struct sy_http_route {
     const char *method;  /* "GET", "POST", ... */
     const char *pattern; /* at most SY_HTTP_MAX_SEGMENTS {} */
+    unsigned right;      /* that a caller needs (access.h) */
     sy_http_handler handle;
 };
 #define SY_HTTP_MAX_SEGMENTS 4
@@ -42,10 +45,12 @@ const char *sy_http_call_segment(const struct sy_http_call *call, int index); /*
 /* The value of a query parameter, decoded; "" for one without a value; NULL: there is none. */
 const char *sy_http_call_query(const struct sy_http_call *call, const char *name);
 const char *sy_http_call_header(const struct sy_http_call *call, const char *name); /* NULL: none */
-/* The client's address is a loopback one: it is on this machine. False also where the client is gone. */
+/* The client is on this machine (tcp_listen.h). False also where it is gone. */
 bool sy_http_call_is_local(const struct sy_http_call *call);
 /* Its client showed a token of this server (which has the right that the route needs). */
 bool sy_http_call_has_token(const struct sy_http_call *call);
+/* What its client may do; valid until the reply. */
+const struct sy_grant *sy_http_call_grant(const struct sy_http_call *call);
 const void *sy_http_call_body(const struct sy_http_call *call, uint64_t *bytes);
 /* The body as JSON, the caller's reference. EARG says where it is none; an empty body gives an empty object. */
 int sy_http_call_json(const struct sy_http_call *call, json_t **out);

@@ -99,12 +99,12 @@ static void on_set_model_trace(void *front, struct sy_http_call *call)
 int sy_http_settings_add(struct sy_http_server *server, struct sy_front *front)
 {
     static const struct sy_http_route routes[] = {
-        {"GET", "/v2/logging", on_get_logging},
-        {"POST", "/v2/logging", on_set_logging},
-        {"GET", "/v2/trace/setting", on_get_trace},
-        {"POST", "/v2/trace/setting", on_set_trace},
-        {"GET", "/v2/models/{}/trace/setting", on_get_model_trace},
-        {"POST", "/v2/models/{}/trace/setting", on_set_model_trace},
+        {"GET", "/v2/logging", SY_RIGHT_READ, on_get_logging},
+        {"POST", "/v2/logging", SY_RIGHT_SETTINGS, on_set_logging},
+        {"GET", "/v2/trace/setting", SY_RIGHT_READ, on_get_trace},
+        {"POST", "/v2/trace/setting", SY_RIGHT_SETTINGS, on_set_trace},
+        {"GET", "/v2/models/{}/trace/setting", SY_RIGHT_READ, on_get_model_trace},
+        {"POST", "/v2/models/{}/trace/setting", SY_RIGHT_SETTINGS, on_set_model_trace},
     };
 
     return sy_http_server_add_routes(server, routes, SY_ARRAY_LEN(routes), front);

@@ -131,7 +131,7 @@ void sy_metrics_routes_destroy(struct sy_metrics_routes *routes)
 
 int sy_metrics_routes_add(struct sy_metrics_routes *routes, struct sy_http_server *server)
 {
-    static const struct sy_http_route table[] = {{"GET", "/metrics", on_metrics}};
+    static const struct sy_http_route table[] = {{"GET", "/metrics", SY_RIGHT_READ, on_metrics}};
 
     return sy_http_server_add_routes(server, table, SY_ARRAY_LEN(table), routes);
 }

@@ -90,6 +90,17 @@ static void add_listener(struct sy_page *page, struct sy_page_listener *listener
         watch(page, true);
 }
 
+/* A3: one whose token is gone is told nothing more. */
+static bool may_listen(struct sy_page_listener *listener)
+{
+    sy_access_refresh(listener->page->front->access, &listener->grant);
+    if (sy_access_need(&listener->grant, SY_RIGHT_READ) == SY_OK)
+        return true;
+    sy_http_stream_end(listener->stream);
+    remove_listener(listener);
+    return false;
+}
+
 /* Sends one text to all listeners. A failed write removes its listener. */
 static void on_tick(evutil_socket_t fd, short what, void *ctx)
 {
@@ -104,7 +115,8 @@ static void on_tick(evutil_socket_t fd, short what, void *ctx)
     }
     for (struct sy_page_listener *l = page->listeners; l; l = next) {
         next = l->next;
-        sy_http_stream_write(l->stream, text, strlen(text));
+        if (may_listen(l))
+            sy_http_stream_write(l->stream, text, strlen(text));
     }
     free(text);
 }
@@ -133,6 +145,7 @@ static void on_events(void *ctx, struct sy_http_call *call)
         sy_http_reply_error(call, SY_ENOMEM_HOST, "no memory for one more page");
         return;
     }
+    listener->grant = *sy_http_call_grant(call); /* the call ends here */
     listener->stream = sy_http_stream_begin(call, "text/event-stream", stream_closed, listener);
     if (!listener->stream) {
         free(listener);
@@ -145,9 +158,9 @@ static void on_events(void *ctx, struct sy_http_call *call)
 /* ---- the page ----------------------------------------------------------------------------------------- */
 
 static const struct sy_http_route routes[] = {
-    {"GET", "/", on_start},
-    {"GET", "/page/{}", on_named},
-    {"GET", "/events", on_events},
+    {"GET", "/", SY_RIGHT_ANYBODY, on_start},
+    {"GET", "/page/{}", SY_RIGHT_ANYBODY, on_named},
+    {"GET", "/events", SY_RIGHT_READ, on_events},
 };
 
 static int init(struct sy_page *page, struct sy_http_server *server)

@@ -82,7 +82,8 @@ static void on_evict(void *ctx, struct sy_http_call *call)
 
 /* ---- jobs, policy -------------------------------------------------------------------------------------- */
 
-static int job_of(const struct sy_http_call *call, uint64_t *out)
+/* The job that is asked for, which this client may act on. */
+static int job_of(const struct sy_page *page, const struct sy_http_call *call, uint64_t *out)
 {
     const char *text = sy_http_call_segment(call, 0);
     size_t n = strlen(text);
@@ -90,14 +91,14 @@ static int job_of(const struct sy_http_call *call, uint64_t *out)
     if (n == 0 || n > 18 || strspn(text, "0123456789") != n)
         return sy_error_set(SY_EARG, "the job's number is a whole number of at most 18 digits");
     *out = strtoull(text, NULL, 10);
-    return SY_OK;
+    return sy_access_job(sy_http_call_grant(call), page->front->handlers, page->front->core, *out);
 }
 
 static int suspend(const struct sy_page *page, const struct sy_http_call *call, bool suspended)
 {
     uint64_t job;
 
-    SY_TRY(job_of(call, &job));
+    SY_TRY(job_of(page, call, &job));
     return page->front->handlers->job_suspend(page->front->core, job, suspended);
 }
 
@@ -119,7 +120,7 @@ static int set_priority(const struct sy_page *page, const struct sy_http_call *c
     json_int_t priority;
     uint64_t job;
 
-    SY_TRY(job_of(call, &job));
+    SY_TRY(job_of(page, call, &job));
     SY_TRY(sy_http_call_json(call, &body));
     value = json_object_get(body, "priority");
     priority = json_is_integer(value) ? json_integer_value(value) : INT64_MAX;
@@ -153,9 +154,12 @@ static void on_policy(void *ctx, struct sy_http_call *call)
 }
 
 const struct sy_http_route sy_page_action_routes[] = {
-    {"POST", "/api/models/{}/load", on_load},   {"POST", "/api/models/{}/unload", on_unload},
-    {"POST", "/api/models/{}/evict", on_evict}, {"POST", "/api/jobs/{}/pause", on_pause},
-    {"POST", "/api/jobs/{}/resume", on_resume}, {"POST", "/api/jobs/{}/priority", on_priority},
-    {"POST", "/api/policy", on_policy},
+    {"POST", "/api/models/{}/load", SY_RIGHT_MODELS, on_load},
+    {"POST", "/api/models/{}/unload", SY_RIGHT_MODELS, on_unload},
+    {"POST", "/api/models/{}/evict", SY_RIGHT_MODELS, on_evict},
+    {"POST", "/api/jobs/{}/pause", SY_RIGHT_JOBS, on_pause},
+    {"POST", "/api/jobs/{}/resume", SY_RIGHT_JOBS, on_resume},
+    {"POST", "/api/jobs/{}/priority", SY_RIGHT_JOBS, on_priority},
+    {"POST", "/api/policy", SY_RIGHT_SETTINGS, on_policy},
 };
 const int sy_page_n_action_routes = SY_ARRAY_LEN(sy_page_action_routes);

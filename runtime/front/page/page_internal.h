@@ -4,6 +4,7 @@
 
 #include <jansson.h>
 
+#include "runtime/front/access/access.h"
 #include "runtime/front/http/http_route.h"
 #include "runtime/front/page/page.h"
 
@@ -13,6 +14,7 @@ struct sy_page_listener {
     struct sy_page_listener *next, **previous;
     struct sy_page *page;
     struct sy_http_stream *stream;
+    struct sy_grant grant; /* of who listens */
 };
 
 struct sy_page {

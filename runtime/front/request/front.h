@@ -41,6 +41,8 @@ struct sy_front {
     struct sy_trace_settings *trace_settings; /* NULL: all requests are traced */
     struct sy_refusals refused;               /* of requests that never reached the core */
     struct sy_offload *offload; /* threads for what takes longer than a millisecond (http, grpc) */
+    struct sy_offload
+        *moves; /* one thread, in order, for files of jobs that move; NULL: on the loop */
     struct sy_shared_regions *regions; /* system shared memory of clients; NULL: not served */
     struct sy_sessions *sessions;      /* what models keep between requests; NULL: nothing */
     uint64_t

@@ -32,9 +32,9 @@ struct queue {
 struct sy_offload {
     pthread_mutex_t lock;
     pthread_cond_t more;
-    struct queue waiting, over; /* under the lock, with n_waiting and stops */
+    struct queue waiting, over; /* under the lock, with n_waiting */
     int n_waiting, most_waiting, n_threads;
-    bool stops;
+    _Atomic bool stops; /* set under the lock, read by work without it */
     int wake_fd;
     struct event *wake_event;
     pthread_t threads[MAX_THREADS];
@@ -201,6 +201,11 @@ void sy_offload_destroy(struct sy_offload *offload)
     pthread_cond_destroy(&offload->more);
     pthread_mutex_destroy(&offload->lock);
     free(offload);
+}
+
+const _Atomic bool *sy_offload_stops(const struct sy_offload *offload)
+{
+    return &offload->stops;
 }
 
 int sy_offload_run(struct sy_offload *offload, void (*work)(void *ctx), void (*done)(void *ctx),

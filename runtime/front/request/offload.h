@@ -5,6 +5,7 @@
 #ifndef SY_RUNTIME_FRONT_REQUEST_OFFLOAD_H
 #define SY_RUNTIME_FRONT_REQUEST_OFFLOAD_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct event_base;
@@ -14,6 +15,8 @@ int sy_offload_create(struct event_base *base, int n_threads, int most_waiting,
                       struct sy_offload **out);
 /* Waits for what runs; what waits is not run, but its `done` is called. What a `done` hands over then is refused with EBUSY. */
 void sy_offload_destroy(struct sy_offload *offload); /* NULL is fine */
+/* True once sy_offload_destroy has begun: work that takes long looks at it and ends. */
+const _Atomic bool *sy_offload_stops(const struct sy_offload *offload);
 /* `work` runs on a thread (of lower priority than the loop's), then `done` on the loop. EBUSY, ENOMEM_HOST: neither is called. */
 int sy_offload_run(struct sy_offload *offload, void (*work)(void *ctx), void (*done)(void *ctx),
                    void *ctx);

@@ -77,12 +77,26 @@ static void check_path(json_t *object, const char *name, void *ctx)
         check->status = sy_error_set(SY_ENOMEM_HOST, "no memory for a job");
 }
 
+/* A worker connects to the socket that the job names, and the script's process is one of this machine. */
+static int check_script(const struct sy_rpc_connection *connection, const json_t *job)
+{
+    const char *name = json_string_value(json_object_get(job, "name"));
+
+    if (connection->is_local || !json_object_get(job, "script"))
+        return SY_OK;
+    return sy_error_set(SY_EDENIED,
+                        "job '%.100s' is a script ('switchyard run'), which runs beside the "
+                        "server: such jobs come over its Unix socket only",
+                        name ? name : "");
+}
+
 static int change_job(const struct sy_rpc_connection *connection, json_t *job)
 {
     const struct sy_front *front = connection->server->front;
     struct path_check check = {front->models_folder, SY_OK};
     const char *tenant = json_string_value(json_object_get(job, "tenant"));
 
+    SY_TRY(check_script(connection, job));
     SY_TRY(sy_access_tenant(&connection->grant, tenant, &tenant));
     if (*tenant)
         json_object_set_new(job, "tenant", json_string(tenant));
@@ -96,7 +110,8 @@ static int change_job(const struct sy_rpc_connection *connection, json_t *job)
 
 int sy_rpc_allow_job(const struct sy_rpc_connection *connection, const char *text, char **out)
 {
-    bool as_it_is = (connection->grant.rights & SY_RIGHT_PATHS) && !*connection->grant.tenant;
+    bool as_it_is = connection->is_local && (connection->grant.rights & SY_RIGHT_PATHS) &&
+                    !*connection->grant.tenant;
     json_error_t where;
     json_t *job = as_it_is ? NULL : json_loads(text, 0, &where);
     int status = SY_OK;

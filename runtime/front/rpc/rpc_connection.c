@@ -368,6 +368,8 @@ static bool read_some(struct sy_rpc_connection *connection)
         sy_rpc_connection_close(connection);
         return false;
     }
+    if (connection->used == 0 && !connection->first_reply)
+        sy_pace_anew(&connection->pace); /* a message begins: the silence before was no stall */
     connection->used += (uint64_t)n;
     sy_pace_moved(&connection->pace, (uint64_t)n, connection->server->front->least_bytes_per_s,
                   connection->server->limits.stall_ns);

@@ -105,7 +105,7 @@ struct sy_rpc_reply *sy_rpc_reply_create(void);
 void sy_rpc_reply_free(struct sy_rpc_reply *reply);
 /* Sends: takes the reply over. A closed connection drops it. */
 void sy_rpc_reply_send(struct sy_rpc_connection *connection, struct sy_rpc_reply *reply);
-/* Writes what the socket takes; false: the connection is broken. */
+/* Writes what the socket takes, at most 4 MiB: the rest in the next turns of the loop. False: the connection is broken. */
 bool sy_rpc_reply_flush(struct sy_rpc_connection *connection);
 void sy_rpc_answer_json(struct sy_rpc_connection *connection, bool answers, uint64_t id,
                         json_t *result); /* steals */
@@ -122,7 +122,7 @@ void sy_rpc_refuse(int fd, int status, const char *message);
 int sy_rpc_auth(const struct sy_rpc_request *request, json_t *params);
 /* The path of a package, or of a job's file, as this client may name it: *out is the caller's. EDENIED, ENOTFOUND. */
 int sy_rpc_allow_path(const struct sy_rpc_connection *connection, const char *path, char **out);
-/* A job's text with paths that this client may name, and its tenant; *out is the caller's. EARG, EDENIED, ENOTFOUND. */
+/* A job's text with paths that this client may name, and its tenant; no script of another machine; *out is the caller's. EARG, EDENIED, ENOTFOUND. */
 int sy_rpc_allow_job(const struct sy_rpc_connection *connection, const char *text, char **out);
 
 /* ---- rpc_methods.c ---- */

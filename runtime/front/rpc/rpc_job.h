@@ -6,8 +6,10 @@
  *   job_receive        STATE/moved/NAME-XXXXXX/ is made, NAME-STEP.safetensors.tmp-PID gets its whole size (a full disk is said before anything was sent)
  *   job_receive_end    hash compared, the snapshot checked; fsync, rename, fsync of the folders; then the job is kept and listed
  *
- * M1: files are read and written on the offload's thread, in pieces of at most SY_JOB_STATE_PIECE_BYTES.
- * M2: a connection receives one job at a time, a server SY_RPC_RECEIVED; what is not whole goes with its connection.
+ * M1: files are made, read, written and removed on a thread of their own (front.h, moves), one piece of work after the other, in pieces of at most
+ *     SY_JOB_STATE_PIECE_BYTES. Hashing one ends when the server does.
+ * M2: a connection receives one job at a time, a server SY_RPC_RECEIVED; what is not whole goes with its connection, or when fewer bytes
+ *     come than a stalled body's (least_rate.h) over receive_ns.
  * M3: what a killed server left of them goes when the next job comes.
  * M4: paths in a job that comes are what its client may name (rpc_access.c); only its snapshot folder is this server's choice.
  *
@@ -30,12 +32,13 @@ struct sy_rpc_work {
     int (*run)(struct sy_rpc_work *work);      /* beside the loop */
     int (*then)(struct sy_rpc_work *work);     /* on the loop, if run succeeded; NULL: nothing */
     void (*release)(struct sy_rpc_work *work); /* frees the whole */
-    json_t *answer;                            /* NULL: {} */
-    int status;
+    const _Atomic bool *stop; /* becomes true: the server ends, and run should; NULL: never */
+    json_t *answer;           /* NULL: {} */
+    int status;               /* ECANCELED: it did not run */
     char error[512];
 };
 
-/* Fills in the first three members; run, release and then are the caller's. On failure `work` is the caller's still. EBUSY. */
+/* Fills in connection, answers, id and stop; run, release and then are the caller's. On failure `work` is the caller's still. EBUSY. */
 int sy_rpc_work_start(const struct sy_rpc_request *request, struct sy_rpc_work *work);
 
 /* ---- rpc_job_state.c: a parked job's state ---- */
@@ -48,5 +51,7 @@ int sy_rpc_job_receive_piece(const struct sy_rpc_request *request, json_t *param
 int sy_rpc_job_receive_end(const struct sy_rpc_request *request, json_t *params);
 /* The connection is gone, or gives up. NULL is fine. */
 void sy_rpc_receive_drop(struct sy_rpc_connection *connection);
+/* M2: drops one that has stalled. */
+void sy_rpc_receive_tick(struct sy_rpc_connection *connection, sy_ns now);
 
 #endif

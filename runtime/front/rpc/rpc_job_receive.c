@@ -1,7 +1,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,33 +12,40 @@
 #include "runtime/base/durable_file.h"
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
+#include "runtime/front/request/offload.h"
 #include "runtime/front/rpc/rpc_job.h"
 #include "runtime/move/job_snapshot.h"
 #include "runtime/move/job_state.h"
 #include "runtime/net/base64.h"
 
-/* A job that comes. Its connection has it, and each piece that is being written. */
+/* A job that comes. Its connection has it, and each piece of work on it. Works run one after the other (M1): what a work alone uses needs no lock. */
 struct sy_rpc_receive {
     int refs;
-    int *n_received; /* of the server */
+    struct sy_rpc_server *server; /* held */
     struct sy_job_state state;
-    char *text; /* of the job, as it is kept here */
+    char *text;            /* of the job, as it is kept here */
+    json_t *snapshot;      /* of the job, until its folder has a name */
+    char *state_folder;    /* of the server */
+    uint64_t got;          /* bytes that came */
+    int n_working, status; /* status: of the first work that failed */
+    sy_ns working_ns;      /* since when n_working is above 0 */
+    struct sy_transfer_pace pace;
+    bool taken; /* the core has it: its files stay */
+    /* of works */
     char folder[SY_JOB_SNAPSHOT_PATH_BYTES], path[SY_JOB_SNAPSHOT_PATH_BYTES];
     struct sy_durable_file file; /* path NULL: no snapshot, or it has its name already */
-    uint64_t got;                /* bytes that came */
-    int n_writing, status;       /* status: of the first piece that failed */
-    bool taken;                  /* the core has it: its files stay */
+    bool is_made;                /* its folder and file */
 };
 
 /* ---- what is left of others (M3) ------------------------------------------------------------------- */
 
+#define SNAPSHOT_END ".safetensors"
+
 static bool is_dead_temporary(const char *name)
 {
-    const char *tail = strstr(name, ".safetensors.tmp-");
-    char *end;
-    long pid = tail ? strtol(tail + strlen(".safetensors.tmp-"), &end, 10) : 0;
+    const char *end = strstr(name, SNAPSHOT_END);
 
-    return pid > 0 && !*end && kill((pid_t)pid, 0) != 0 && errno == ESRCH;
+    return end && sy_durable_file_is_left_behind(end + strlen(SNAPSHOT_END));
 }
 
 static void sweep_folder(int moved, const char *name)
@@ -72,19 +78,40 @@ static void sweep(const char *moved)
 
 /* ---- its life -------------------------------------------------------------------------------------- */
 
-static void receive_release(struct sy_rpc_receive *r)
+/* A work; done once. */
+static void remove_files(void *ctx)
 {
-    if (--r->refs > 0)
-        return;
+    struct sy_rpc_receive *r = ctx;
+
     sy_durable_file_discard(&r->file);
     if (!r->taken && *r->path)
         unlink(r->path);
     if (!r->taken && *r->folder)
         rmdir(r->folder);
-    --*r->n_received;
+    *r->path = *r->folder = '\0';
+}
+
+static void receive_free(void *ctx)
+{
+    struct sy_rpc_receive *r = ctx;
+
+    remove_files(r); /* where the end of the server kept the work from running */
+    r->server->n_received--;
+    sy_rpc_server_release(r->server);
     sy_job_state_finish(&r->state);
+    json_decref(r->snapshot);
+    free(r->state_folder);
     free(r->text);
     free(r);
+}
+
+static void receive_release(struct sy_rpc_receive *r)
+{
+    struct sy_offload *moves = r->server->front->moves;
+
+    if (--r->refs > 0 || (moves && sy_offload_run(moves, remove_files, receive_free, r) == SY_OK))
+        return;
+    receive_free(r);
 }
 
 void sy_rpc_receive_drop(struct sy_rpc_connection *connection)
@@ -96,35 +123,58 @@ void sy_rpc_receive_drop(struct sy_rpc_connection *connection)
         receive_release(r);
 }
 
-static int sync_folder(const char *path)
+void sy_rpc_receive_tick(struct sy_rpc_connection *connection, sy_ns now)
 {
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int failed = fd < 0 || fsync(fd) != 0;
-    int error = errno;
+    const struct sy_rpc_receive *r = connection->receive;
 
-    if (fd >= 0)
-        close(fd);
-    return failed ? sy_error_set(SY_EIO, "cannot sync %s: %s", path, strerror(error)) : SY_OK;
+    if (!r || r->n_working > 0 || now <= r->pace.at_ns + connection->server->limits.receive_ns)
+        return;
+    sy_log_info("rpc", "event=receive_stalled name=%s got_bytes=%llu of_bytes=%llu", r->state.name,
+                (unsigned long long)r->got, (unsigned long long)r->state.bytes);
+    sy_rpc_receive_drop(connection);
 }
 
-static int make_folder(const char *state_folder, struct sy_rpc_receive *r)
+/* A work of it begins, and has ended: the time between is none that the client stalled. */
+static void working(struct sy_rpc_receive *r)
+{
+    r->refs++;
+    if (r->n_working++ == 0)
+        r->working_ns = sy_clock_now();
+}
+
+static void worked(struct sy_rpc_receive *r, int status)
+{
+    if (status < 0)
+        r->status = status;
+    if (--r->n_working == 0)
+        r->pace.at_ns += sy_clock_now() - r->working_ns;
+    receive_release(r);
+}
+
+static int make_folder(struct sy_rpc_receive *r)
 {
     char moved[SY_JOB_SNAPSHOT_PATH_BYTES], real[SY_JOB_SNAPSHOT_PATH_BYTES];
 
-    if (!realpath(state_folder, real) ||
-        (size_t)snprintf(moved, sizeof moved, "%s/moved", real) >= sizeof moved - 160)
-        return sy_error_set(SY_EIO, "the state folder %s: %s", state_folder, strerror(errno));
-    if (mkdir(moved, 0700) != 0 && errno != EEXIST)
-        return sy_error_set(SY_EIO, "cannot make %s: %s", moved, strerror(errno));
-    sweep(moved);
-    snprintf(r->folder, sizeof r->folder, "%.3900s/%s-XXXXXX", moved, r->state.name);
-    if (!mkdtemp(r->folder)) {
+    if (!realpath(r->state_folder, real))
+        return sy_error_set(SY_EIO, "the state folder %s: %s", r->state_folder, strerror(errno));
+    if ((size_t)snprintf(moved, sizeof moved, "%s/moved", real) >= sizeof moved ||
+        (size_t)snprintf(r->folder, sizeof r->folder, "%s/%s-XXXXXX", moved, r->state.name) >=
+            sizeof r->folder) {
+        *r->folder = '\0';
+        return sy_error_set(SY_EIO, "the state folder %s: its name is too long", r->state_folder);
+    }
+    int failed = mkdir(moved, 0700) != 0 && errno != EEXIST;
+    if (!failed) {
+        sweep(moved);
+        failed = !mkdtemp(r->folder);
+    }
+    if (failed) {
         int error = errno;
         *r->folder = '\0';
         return sy_error_set(SY_EIO, "cannot make a folder in %s: %s", moved, strerror(error));
     }
-    SY_TRY(sync_folder(moved));
-    return sync_folder(real);
+    SY_TRY(sy_folder_sync(moved));
+    return sy_folder_sync(real);
 }
 
 /* All of its room now: better no job than half a one. */
@@ -204,38 +254,31 @@ static int allow_text(const struct sy_rpc_connection *connection, json_t *job, c
     return *out ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for a job");
 }
 
-static int put_folder(struct sy_rpc_receive *r, json_t *snapshot, char *allowed)
+/* A work. */
+static int put_folder(struct sy_rpc_receive *r)
 {
-    json_t *job = json_loads(allowed, 0, NULL);
-    int failed = json_object_set(job, "snapshot", snapshot) ||
-                 json_object_set_new(snapshot, "folder", json_string(r->folder));
+    json_t *job = json_loads(r->text, 0, NULL);
+    int failed = json_object_set_new(r->snapshot, "folder", json_string(r->folder)) ||
+                 json_object_set(job, "snapshot", r->snapshot);
 
+    free(r->text);
     r->text = failed ? NULL : json_dumps(job, JSON_COMPACT);
     json_decref(job);
     return r->text ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for a job");
 }
 
-static int begin(const struct sy_rpc_connection *connection, json_t *job, struct sy_rpc_receive *r)
+/* What can be refused without looking at the state folder. */
+static int check_job(const struct sy_rpc_connection *connection, json_t *job,
+                     struct sy_rpc_receive *r)
 {
-    const struct sy_front *front = connection->server->front;
-    json_t *snapshot = json_incref(json_object_get(job, "snapshot"));
-    char *allowed = NULL;
-    int status = SY_OK;
-
-    if (!json_is_object(snapshot) || json_object_get(job, "script"))
-        status = sy_error_set(SY_EARG, "a job that moves has \"snapshot\", and is no script");
+    r->snapshot = json_incref(json_object_get(job, "snapshot"));
+    if (!json_is_object(r->snapshot) || json_object_get(job, "script"))
+        return sy_error_set(SY_EARG, "a job that moves has \"snapshot\", and is no script");
     json_object_del(job, "snapshot");
-    if (status == SY_OK)
-        status = allow_text(connection, job, &allowed);
-    if (status == SY_OK)
-        status = make_folder(front->state_folder, r);
-    if (status == SY_OK)
-        status = put_folder(r, snapshot, allowed);
-    if (status == SY_OK)
-        status = make_file(r);
-    free(allowed);
-    json_decref(snapshot);
-    return status;
+    r->state_folder = strdup(connection->server->front->state_folder);
+    if (!r->state_folder)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a job");
+    return allow_text(connection, job, &r->text);
 }
 
 /* ---- the methods ------------------------------------------------------------------------------------ */
@@ -252,63 +295,128 @@ static int check_may(const struct sy_rpc_connection *connection)
     return SY_OK;
 }
 
-int sy_rpc_job_receive(const struct sy_rpc_request *request, json_t *params)
-{
-    struct sy_rpc_connection *connection = request->connection;
-
-    SY_TRY(check_may(connection));
-    struct sy_rpc_receive *r = calloc(1, sizeof *r);
-    if (!r)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a job");
-    r->refs = 1;
-    r->n_received = &connection->server->n_received;
-    ++*r->n_received;
-    r->file.fd = -1;
-    int status = sy_job_state_parse(json_object_get(params, "state"), &r->state);
-    if (status == SY_OK) {
-        json_t *job = json_loads(r->state.text, 0, NULL);
-        status = begin(connection, job, r);
-        json_decref(job);
-    }
-    if (status < 0) {
-        receive_release(r);
-        return status;
-    }
-    connection->receive = r;
-    sy_rpc_answer_json(connection, request->answers, request->id, json_object());
-    return SY_OK;
-}
-
-struct piece_work {
+struct receive_work {
     struct sy_rpc_work work;
     struct sy_rpc_receive *receive;
-    uint64_t offset;
+    uint64_t offset; /* of a piece */
     size_t n;
     unsigned char *bytes;
 };
 
-static void piece_release(struct sy_rpc_work *work)
+static void receive_work_free(struct receive_work *w)
 {
-    struct piece_work *w = (struct piece_work *)work;
-
-    if (w->receive) {
-        if (work->status < 0)
-            w->receive->status = work->status;
-        w->receive->n_writing--;
-        receive_release(w->receive);
-    }
     free(w->bytes);
     free(w);
 }
 
+static void work_release(struct sy_rpc_work *work)
+{
+    struct receive_work *w = (struct receive_work *)work;
+
+    worked(w->receive, work->status);
+    receive_work_free(w);
+}
+
+/* Takes the work over, whatever becomes of it. */
+static int start_work(const struct sy_rpc_request *request, struct sy_rpc_receive *r,
+                      int (*run)(struct sy_rpc_work *), struct receive_work *w)
+{
+    w->receive = r;
+    w->work.run = run;
+    if (!w->work.release)
+        w->work.release = work_release;
+    working(r);
+    int status = sy_rpc_work_start(request, &w->work);
+    if (status < 0) {
+        w->work.status = status; /* it did not run, and is this function's: the file has a gap */
+        w->work.release(&w->work);
+    }
+    return status;
+}
+
+/* A work. */
+static int make_run(struct sy_rpc_work *work)
+{
+    struct sy_rpc_receive *r = ((struct receive_work *)work)->receive;
+
+    SY_TRY(make_folder(r));
+    SY_TRY(put_folder(r));
+    SY_TRY(make_file(r));
+    r->is_made = true;
+    return SY_OK;
+}
+
+/* One that could not be made is none. */
+static void make_release(struct sy_rpc_work *work)
+{
+    struct receive_work *w = (struct receive_work *)work;
+
+    if (work->status < 0 && work->connection->receive == w->receive)
+        sy_rpc_receive_drop(work->connection);
+    work_release(work);
+}
+
+static int receive_create(struct sy_rpc_connection *connection, struct sy_rpc_receive **out)
+{
+    struct sy_rpc_receive *r = calloc(1, sizeof *r);
+
+    if (!r)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a job");
+    r->refs = 1;
+    r->server = connection->server;
+    r->server->refs++;
+    r->server->n_received++;
+    r->file.fd = -1;
+    sy_pace_anew(&r->pace);
+    *out = r;
+    return SY_OK;
+}
+
+int sy_rpc_job_receive(const struct sy_rpc_request *request, json_t *params)
+{
+    struct sy_rpc_connection *connection = request->connection;
+    struct sy_rpc_receive *r;
+
+    SY_TRY(check_may(connection));
+    struct receive_work *w = calloc(1, sizeof *w);
+    int status =
+        w ? receive_create(connection, &r) : sy_error_set(SY_ENOMEM_HOST, "no memory for a job");
+    if (status < 0) {
+        free(w);
+        return status;
+    }
+    status = sy_job_state_parse(json_object_get(params, "state"), &r->state);
+    if (status == SY_OK) {
+        json_t *job = json_loads(r->state.text, 0, NULL);
+        status = check_job(connection, job, r);
+        json_decref(job);
+    }
+    if (status < 0) {
+        free(w);
+        receive_release(r);
+        return status;
+    }
+    connection->receive = r;
+    w->work.release = make_release;
+    return start_work(request, r, make_run, w);
+}
+
+/* A work. */
+static int check_made(const struct sy_rpc_receive *r)
+{
+    return r->is_made ? SY_OK : sy_error_set(SY_ECANCELED, "the job's file could not be made");
+}
+
+/* A work. */
 static int piece_run(struct sy_rpc_work *work)
 {
-    struct piece_work *w = (struct piece_work *)work;
+    struct receive_work *w = (struct receive_work *)work;
 
+    SY_TRY(check_made(w->receive));
     return sy_write_fully(w->receive->file.fd, w->receive->path, w->bytes, w->n, w->offset);
 }
 
-static int take_piece(const struct sy_rpc_receive *r, json_t *params, struct piece_work *w)
+static int take_piece(const struct sy_rpc_receive *r, json_t *params, struct receive_work *w)
 {
     json_t *offset = json_object_get(params, "offset");
 
@@ -332,51 +440,34 @@ static int take_piece(const struct sy_rpc_receive *r, json_t *params, struct pie
 int sy_rpc_job_receive_piece(const struct sy_rpc_request *request, json_t *params)
 {
     struct sy_rpc_receive *r = request->connection->receive;
-    struct piece_work *w = calloc(1, sizeof *w);
+    struct receive_work *w = calloc(1, sizeof *w);
 
     if (!w)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a piece");
-    w->work.run = piece_run;
-    w->work.release = piece_release;
     int status = take_piece(r, params, w);
-    if (status == SY_OK) {
-        w->receive = r;
-        r->refs++;
-        r->n_writing++;
-        r->got += w->n;
-        status = sy_rpc_work_start(request, &w->work);
-        if (status < 0)
-            w->work.status =
-                status; /* it did not start, and is this function's: the file has a gap */
+    if (status < 0) {
+        receive_work_free(w);
+        return status;
     }
-    if (status < 0)
-        piece_release(&w->work);
-    return status;
+    r->got += w->n;
+    sy_pace_moved(&r->pace, w->n, r->server->front->least_bytes_per_s,
+                  r->server->limits.receive_ns);
+    return start_work(request, r, piece_run, w);
 }
 
 /* ---- the end ----------------------------------------------------------------------------------------- */
 
-struct end_work {
-    struct sy_rpc_work work;
-    struct sy_rpc_receive *receive;
-};
-
-static void end_release(struct sy_rpc_work *work)
-{
-    struct end_work *w = (struct end_work *)work;
-
-    receive_release(w->receive);
-    free(w);
-}
-
+/* A work. */
 static int end_run(struct sy_rpc_work *work)
 {
-    struct sy_rpc_receive *r = ((struct end_work *)work)->receive;
+    struct sy_rpc_receive *r = ((struct receive_work *)work)->receive;
     struct sy_job_snapshot snapshot = {0};
 
+    SY_TRY(check_made(r));
     if (!r->file.path)
         return SY_OK;
-    SY_TRY(sy_job_snapshot_check(r->file.temporary, r->state.name, r->state.step, &snapshot));
+    SY_TRY(sy_job_snapshot_check(r->file.temporary, r->state.name, r->state.step, work->stop,
+                                 &snapshot));
     if (snapshot.bytes != r->state.bytes || snapshot.xxh3 != r->state.xxh3)
         return sy_error_set(SY_ECORRUPT,
                             "the snapshot came with %llu bytes of hash %016llx, the state says "
@@ -388,7 +479,7 @@ static int end_run(struct sy_rpc_work *work)
 
 static int end_then(struct sy_rpc_work *work)
 {
-    struct sy_rpc_receive *r = ((struct end_work *)work)->receive;
+    struct sy_rpc_receive *r = ((struct receive_work *)work)->receive;
     const struct sy_front *front = work->connection->server->front;
     const struct sy_core_parked parked = {.text = r->text,
                                           .step = r->state.step,
@@ -412,8 +503,8 @@ static int check_whole(const struct sy_rpc_receive *r)
 {
     if (!r)
         return sy_error_set(SY_EARG, "this connection receives no job: job_receive comes first");
-    if (r->n_writing > 0)
-        return sy_error_set(SY_EBUSY, "%d pieces are being written", r->n_writing);
+    if (r->n_working > 0)
+        return sy_error_set(SY_EBUSY, "%d pieces are being written", r->n_working);
     if (r->status < 0 || r->got != r->state.bytes)
         return sy_error_set(r->status < 0 ? r->status : SY_EARG,
                             "%llu of the snapshot's %llu bytes came and were written",
@@ -427,16 +518,11 @@ int sy_rpc_job_receive_end(const struct sy_rpc_request *request, json_t *params)
 
     (void)params;
     SY_TRY(check_whole(r));
-    struct end_work *w = calloc(1, sizeof *w);
+    struct receive_work *w = calloc(1, sizeof *w);
     if (!w)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a job");
-    w->work.run = end_run;
     w->work.then = end_then;
-    w->work.release = end_release;
-    w->receive = r;
-    request->connection->receive = NULL; /* the work's now: whatever becomes of it */
-    int status = sy_rpc_work_start(request, &w->work);
-    if (status < 0)
-        end_release(&w->work);
+    int status = start_work(request, r, end_run, w);
+    sy_rpc_receive_drop(request->connection); /* it is the work's now, whatever becomes of it */
     return status;
 }

@@ -49,18 +49,22 @@ static void work_done(void *ctx)
 
 int sy_rpc_work_start(const struct sy_rpc_request *request, struct sy_rpc_work *work)
 {
-    struct sy_offload *offload = request->connection->server->front->offload;
+    struct sy_offload *moves = request->connection->server->front->moves;
 
     work->connection = request->connection;
     work->answers = request->answers;
     work->id = request->id;
     work->connection->refs++;
-    if (!offload) {
+    work->stop = moves ? sy_offload_stops(moves) : NULL;
+    /* Until it has run: what the end of the server keeps from running has not succeeded. */
+    work->status = sy_error_set(SY_ECANCELED, "the server stops");
+    snprintf(work->error, sizeof work->error, "%s", sy_error_text());
+    if (!moves) {
         work_run(work);
         work_done(work);
         return SY_OK;
     }
-    int status = sy_offload_run(offload, work_run, work_done, work);
+    int status = sy_offload_run(moves, work_run, work_done, work);
     if (status < 0)
         sy_rpc_connection_release(work->connection);
     return status;
@@ -83,31 +87,17 @@ static int find_parked(const struct sy_rpc_request *request, json_t *params,
                        struct sy_core_parked *out)
 {
     const struct sy_front *front = request->connection->server->front;
-    const struct sy_grant *grant = &request->connection->grant;
     uint64_t job;
 
     SY_TRY(read_count(params, "job", &job));
-    SY_TRY(front->handlers->job_parked(front->core, job, out));
-    if (*grant->tenant && strcmp(grant->tenant, out->tenant) != 0)
-        return sy_error_set(SY_EDENIED, "the token \"%s\" is tenant \"%s\"'s, and job %llu is not",
-                            grant->name, grant->tenant, (unsigned long long)job);
-    return SY_OK;
+    SY_TRY(sy_access_job(&request->connection->grant, front->handlers, front->core, job));
+    return front->handlers->job_parked(front->core, job, out);
 }
 
 struct folder_of {
     const char *given;
     char real[PATH_MAX]; /* "": there is none */
 };
-
-static const char *below(const char *folder, const char *path)
-{
-    size_t n = strlen(folder);
-
-    while (n > 1 && folder[n - 1] == '/')
-        n--;
-    return n > 0 && strncmp(path, folder, n) == 0 && path[n] == '/' && path[n + 1] ? path + n + 1
-                                                                                   : NULL;
-}
 
 /* Below the models' folder here is below the models' folder there. */
 static void make_relative(json_t *object, const char *name, void *ctx)
@@ -116,10 +106,10 @@ static void make_relative(json_t *object, const char *name, void *ctx)
     const char *path = json_string_value(json_object_get(object, name)), *rest = NULL;
 
     if (path && folder->given)
-        rest = below(folder->given, path);
+        rest = sy_path_rest(folder->given, path);
     if (path && !rest)
-        rest = below(folder->real, path);
-    if (rest)
+        rest = sy_path_rest(folder->real, path);
+    if (rest && *rest)
         json_object_set_new(object, name, json_string(rest));
 }
 
@@ -143,7 +133,7 @@ static int state_run(struct sy_rpc_work *work)
 {
     struct state_work *w = (struct state_work *)work;
     struct sy_job_snapshot snapshot = {0};
-    int status = sy_job_snapshot_find(w->folder, w->state.name, &snapshot);
+    int status = sy_job_snapshot_find(w->folder, w->state.name, work->stop, &snapshot);
 
     if (status == SY_ENOTFOUND && w->state.step == 0)
         status = SY_OK; /* it has not begun */

@@ -15,6 +15,8 @@
 #define MAX_PARTS      (2 * SY_RPC_MAX_TENSORS + 1)
 #define TOGETHER_BYTES (16u * 1024u) /* larger ones: the call is little beside their copy */
 
+#define TURN_BYTES (4u << 20) /* of one flush: a client that reads fast does not hold the loop */
+
 struct sy_rpc_reply *sy_rpc_reply_create(void)
 {
     struct sy_rpc_reply *reply = calloc(1, sizeof(*reply));
@@ -125,6 +127,19 @@ static size_t queued_parts(const struct sy_rpc_connection *connection, struct io
     return n;
 }
 
+/* No more than `most` bytes of them; how many parts that are. */
+static size_t cut_parts(struct iovec *parts, size_t n, uint64_t most)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (parts[i].iov_len >= most) {
+            parts[i].iov_len = most;
+            return i + 1;
+        }
+        most -= parts[i].iov_len;
+    }
+    return n;
+}
+
 static void note_sent(struct sy_rpc_connection *connection, uint64_t n)
 {
     sy_pace_moved(&connection->pace, n, connection->server->front->least_bytes_per_s,
@@ -141,14 +156,16 @@ static void note_sent(struct sy_rpc_connection *connection, uint64_t n)
 
 bool sy_rpc_reply_flush(struct sy_rpc_connection *connection)
 {
-    while (connection->first_reply) {
+    uint64_t left = TURN_BYTES;
+
+    while (connection->first_reply && left > 0) {
         struct sy_rpc_reply *reply = connection->first_reply;
         struct iovec parts[MAX_PARTS];
         struct msghdr header = {.msg_iov = parts};
         union passed_fd control;
         ssize_t n;
 
-        header.msg_iovlen = queued_parts(connection, parts);
+        header.msg_iovlen = cut_parts(parts, queued_parts(connection, parts), left);
         if (reply->fd >= 0 && connection->sent == 0)
             attach_fd(&header, &control, reply->fd);
         n = connection->tls ? sy_tls_write(connection->tls, parts, header.msg_iovlen)
@@ -159,6 +176,7 @@ bool sy_rpc_reply_flush(struct sy_rpc_connection *connection)
             return false;
         if (n < 0)
             break;
+        left -= SY_MIN((uint64_t)n, left);
         note_sent(connection, (uint64_t)n);
     }
     want_write(connection, connection->first_reply != NULL);

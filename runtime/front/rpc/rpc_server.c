@@ -16,6 +16,7 @@
 #include "runtime/base/service_manager.h"
 #include "runtime/base/status.h"
 #include "runtime/front/rpc/rpc_internal.h"
+#include "runtime/front/rpc/rpc_job.h"
 #include "runtime/front/tcp_listen.h"
 #include "runtime/net/stale_socket.h"
 
@@ -76,6 +77,8 @@ static void on_tick(evutil_socket_t fd, short what, void *ctx)
                         (unsigned long long)connection->used,
                         (unsigned long long)connection->unsent_bytes);
             sy_rpc_connection_close(connection);
+        } else {
+            sy_rpc_receive_tick(connection, now);
         }
     }
     if (server->unix_listener)
@@ -200,6 +203,8 @@ static void set_defaults(struct sy_rpc_limits *limits)
         limits->max_outstanding = 256;
     if (!limits->stall_ns)
         limits->stall_ns = 30 * SY_NS_PER_S;
+    if (!limits->receive_ns)
+        limits->receive_ns = 60 * SY_NS_PER_S;
     if (!limits->unsent_bytes)
         limits->unsent_bytes = 512ull << 20;
     if (!limits->region_bytes)

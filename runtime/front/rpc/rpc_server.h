@@ -32,6 +32,7 @@ struct sy_rpc_limits {
     int max_connections;     /* 0: 256; more are told EBUSY and closed at once */
     int max_outstanding;     /* requests of one connection; 0: 64 */
     sy_ns stall_ns;          /* half a message, or an unread answer, without progress; 0: 30 s */
+    sy_ns receive_ns;        /* a job that comes from another server, likewise; 0: 60 s */
     uint64_t
         unsent_bytes; /* answers of one connection waiting to be read; 0: 512 MiB; more closes it */
     uint64_t region_bytes; /* of shared memory, of one connection; 0: SY_RPC_REGION_BYTES */

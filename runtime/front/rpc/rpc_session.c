@@ -28,12 +28,24 @@ static int check_sessions(const struct sy_front *front)
                               "this server keeps nothing between the requests of a sequence");
 }
 
-int sy_rpc_session_list(const struct sy_front *front, json_t **out)
+/* A4: sessions of other tenants go out of the list. */
+static void keep_own(json_t *list, const struct sy_grant *grant)
+{
+    for (size_t i = json_array_size(list); *grant->tenant && i-- > 0;) {
+        const char *tenant = json_string_value(json_object_get(json_array_get(list, i), "tenant"));
+
+        if (!tenant || strcmp(tenant, grant->tenant) != 0)
+            json_array_remove(list, i);
+    }
+}
+
+int sy_rpc_session_list(const struct sy_front *front, const struct sy_grant *grant, json_t **out)
 {
     json_t *list;
 
     SY_TRY(check_sessions(front));
     SY_TRY(sy_sessions_list(front->sessions, &list));
+    keep_own(list, grant);
     *out = json_pack("{s:o}", "sessions", list);
     return *out ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for the answer");
 }
@@ -51,7 +63,8 @@ static void usual_tenant(const struct sy_front *front, const char *model,
     front->handlers->model_release(front->core, ref);
 }
 
-int sy_rpc_session_end(const struct sy_front *front, const json_t *params)
+int sy_rpc_session_end(const struct sy_front *front, const struct sy_grant *grant,
+                       const json_t *params)
 {
     const char *model = json_string_value(json_object_get(params, "model")),
                *id = json_string_value(json_object_get(params, "session")),
@@ -63,5 +76,9 @@ int sy_rpc_session_end(const struct sy_front *front, const json_t *params)
                             model ? "session" : "model");
     char usual[SY_CORE_TENANT_NAME];
     usual_tenant(front, model, usual);
-    return sy_sessions_end(front->sessions, model, tenant ? tenant : usual, id);
+    bool is_asked = tenant != NULL;
+    SY_TRY(sy_access_tenant(grant, tenant, &tenant));
+    if (!is_asked && !*tenant)
+        tenant = usual;
+    return sy_sessions_end(front->sessions, model, tenant, id);
 }

@@ -108,11 +108,39 @@ static void test_what_killed_writers_left_goes(void **state)
     assert_int_equal(unlink(other), 0);
 }
 
+static void test_names(void **state)
+{
+    (void)state;
+    char tail[40];
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(0);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    snprintf(tail, sizeof tail, ".tmp-%d", (int)pid);
+    assert_true(sy_durable_file_is_left_behind(tail));
+    snprintf(tail, sizeof tail, ".tmp-%d", (int)getpid());
+    assert_false(sy_durable_file_is_left_behind(tail));
+    const char *const others[] = {"",        ".tmp",       ".tmp-",   ".tmp-0",
+                                  ".tmp--4", ".tmp-notes", ".tmp-4x", "x"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        assert_false(sy_durable_file_is_left_behind(others[i]));
+    assert_string_equal(sy_path_rest("/a/b", "/a/b/c/d"), "c/d");
+    assert_string_equal(sy_path_rest("/a/b//", "/a/b//c"), "c");
+    assert_string_equal(sy_path_rest("/a/b", "/a/b/"), "");
+    assert_null(sy_path_rest("/a/b", "/a/b"));
+    assert_null(sy_path_rest("/a/b", "/a/bc/d"));
+    assert_null(sy_path_rest("", "/a"));
+    assert_int_equal(sy_folder_sync(folder), SY_OK);
+    assert_int_equal(sy_folder_sync("/nonexistent"), SY_EIO);
+    assert_non_null(strstr(sy_error_text(), "/nonexistent"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_commit_replaces_and_discard_does_not, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(test_names, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_what_killed_writers_left_goes, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,10 +7,12 @@
 #include <cmocka.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -60,6 +62,26 @@ static int hangs(void *ctx)
     while (pause() == -1)
         ;
     return SY_OK;
+}
+
+struct made_up_answer {
+    int32_t status;
+    char text[1020];
+};
+
+/* As a hostile model's code could: it answers over the pipe by itself, or only closes it, and stays. */
+static int stays(void *ctx)
+{
+    static const struct made_up_answer ok;
+    struct stat info;
+
+    for (int fd = 3; fd < 64; fd++)
+        if (fstat(fd, &info) == 0 && S_ISFIFO(info.st_mode)) {
+            if (*(bool *)ctx)
+                (void)!write(fd, &ok, sizeof ok);
+            close(fd);
+        }
+    return hangs(NULL);
 }
 
 static int takes_memory(void *ctx)
@@ -122,6 +144,17 @@ static void a_hang_ends_at_the_limit(void **state)
     struct sy_confined how = {.limit_ns = SY_NS_PER_S};
     assert_int_equal(confined(hangs, NULL, how), SY_EDEADLINE);
     assert_string_equal(sy_error_text(), "the test took longer than 1 s, and was ended");
+}
+
+static void one_that_stays_is_not_waited_for(void **state)
+{
+    bool answers_first = true;
+    (void)state;
+    alarm(60);
+    assert_int_equal(confined(stays, &answers_first, (struct sy_confined){0}), SY_OK);
+    answers_first = false;
+    assert_int_equal(confined(stays, &answers_first, (struct sy_confined){0}), SY_EIO);
+    alarm(0);
 }
 
 static void memory_ends_at_the_limit(void **state)
@@ -194,6 +227,7 @@ int main(void)
         cmocka_unit_test(a_status_that_is_none_is_a_failure),
         cmocka_unit_test(its_death_is_a_refusal_in_words),
         cmocka_unit_test(a_hang_ends_at_the_limit),
+        cmocka_unit_test(one_that_stays_is_not_waited_for),
         cmocka_unit_test(memory_ends_at_the_limit),
         cmocka_unit_test(only_files_that_are_named_are_read),
         cmocka_unit_test(an_interrupt_ends_both),

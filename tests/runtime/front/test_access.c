@@ -119,6 +119,41 @@ static void lines_of_the_file(void **state)
     sy_access_destroy(access);
 }
 
+static int tenant_of(void *core, uint64_t job, const char **out)
+{
+    (void)core;
+    if (job > 2)
+        return sy_error_set(SY_ENOTFOUND, "there is no job %d", (int)job);
+    *out = job == 1 ? "blue" : "";
+    return SY_OK;
+}
+
+/* A4: what a line says of shared things does not count with a tenant. */
+static void tokens_of_a_tenant(void **state)
+{
+    static const struct sy_core_handlers handlers = {.job_tenant = tenant_of};
+    char path[4096];
+    struct sy_access *access;
+    struct sy_grant grant;
+    (void)state;
+
+    strcpy(path, in_folder("tokens"));
+    write_text(path, "ops " OPS " admin\nteam " TEAM " admin tenant=blue");
+    access = create((struct sy_access_config){.token_file = path});
+    assert_int_equal(sy_access_token(access, TEAM, strlen(TEAM), &grant), SY_OK);
+    assert_int_equal(grant.rights, SY_RIGHTS_ALL & ~SY_RIGHTS_SHARED);
+    assert_int_equal(sy_access_need(&grant, SY_RIGHT_MODELS), SY_EDENIED);
+    assert_non_null(strstr(sy_error_text(), "without tenant="));
+    assert_int_equal(sy_access_need(&grant, SY_RIGHT_SETTINGS), SY_EDENIED);
+    assert_int_equal(sy_access_job(&grant, &handlers, NULL, 1), SY_OK);
+    assert_int_equal(sy_access_job(&grant, &handlers, NULL, 2), SY_EDENIED);
+    assert_int_equal(sy_access_job(&grant, &handlers, NULL, 3), SY_ENOTFOUND);
+    assert_int_equal(sy_access_token(access, OPS, strlen(OPS), &grant), SY_OK);
+    assert_int_equal(grant.rights, SY_RIGHTS_ALL);
+    assert_int_equal(sy_access_job(&grant, &handlers, NULL, 2), SY_OK);
+    sy_access_destroy(access);
+}
+
 /* A token that is taken out of the file ends for those who showed it; a broken file changes nothing. */
 static void file_changes(void **state)
 {
@@ -139,6 +174,58 @@ static void file_changes(void **state)
     usleep(1100000);
     sy_access_refresh(access, &grant);
     assert_int_equal(grant.rights, 0);
+    sy_access_destroy(access);
+}
+
+/* How often `words` stand in the log, which goes to `path`. */
+static int n_said(const char *path, const char *words)
+{
+    char line[1000];
+    int n = 0;
+    FILE *log = fopen(path, "r");
+
+    assert_non_null(log);
+    while (fgets(line, sizeof line, log))
+        n += strstr(line, words) != NULL;
+    fclose(log);
+    return n;
+}
+
+/* A file that is gone leaves what was there, and is said once; so is one that others may write, until its mode is right. */
+static void file_goes(void **state)
+{
+    char path[4096], log[4096];
+    struct sy_access *access;
+    struct sy_grant grant;
+    int out = dup(STDERR_FILENO);
+    (void)state;
+
+    strcpy(path, in_folder("tokens"));
+    strcpy(log, in_folder("log"));
+    write_text(path, "team " TEAM " infer\n");
+    access = create((struct sy_access_config){.token_file = path});
+    assert_int_equal(sy_access_token(access, TEAM, strlen(TEAM), &grant), SY_OK);
+    assert_non_null(freopen(log, "w", stderr));
+    assert_int_equal(unlink(path), 0);
+    for (int i = 0; i < 3; i++) {
+        usleep(1050000);
+        sy_access_refresh(access, &grant);
+    }
+    assert_int_equal(grant.rights, SY_RIGHT_READ | SY_RIGHT_INFER);
+    write_text(path, "team " TEAM " jobs\n");
+    assert_int_equal(chmod(path, 0666), 0);
+    usleep(1050000);
+    sy_access_refresh(access, &grant);
+    assert_int_equal(grant.rights, SY_RIGHT_READ | SY_RIGHT_INFER);
+    assert_int_equal(chmod(path, 0600), 0);
+    usleep(1050000);
+    sy_access_refresh(access, &grant);
+    assert_int_equal(grant.rights, SY_RIGHT_READ | SY_RIGHT_JOBS);
+    fflush(stderr);
+    dup2(out, STDERR_FILENO);
+    close(out);
+    assert_int_equal(n_said(log, "No such file"), 1);
+    assert_int_equal(n_said(log, "chmod 600"), 1);
     sy_access_destroy(access);
 }
 
@@ -232,7 +319,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tokens_are_exact),
         cmocka_unit_test(lines_of_the_file),
+        cmocka_unit_test(tokens_of_a_tenant),
         cmocka_unit_test(file_changes),
+        cmocka_unit_test(file_goes),
         cmocka_unit_test(addresses),
         cmocka_unit_test(peers),
         cmocka_unit_test(paths),

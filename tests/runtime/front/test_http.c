@@ -5,9 +5,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -127,6 +129,54 @@ static void test_byte_by_byte(void **state)
     assert_int_equal(sizeof ROW - 1, 74);
     send_slowly(fd, text, sizeof text - 1);
     http_expect(fd, 200);
+    http_expect(fd, 200);
+    close(fd);
+}
+
+/* The server's end of a client's connection: both are in this process. */
+static int other_end(int fd)
+{
+    struct sockaddr_in mine, peer;
+    socklen_t n = sizeof mine;
+
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&mine, &n), 0);
+    for (int other = 3; other < 1024; other++) {
+        n = sizeof peer;
+        if (getpeername(other, (struct sockaddr *)&peer, &n) == 0 && peer.sin_family == AF_INET &&
+            peer.sin_port == mine.sin_port)
+            return other;
+    }
+    fail_msg("no socket of this process has the client's port");
+    return -1;
+}
+
+/* A socket that is full when "100 Continue" is due takes it later, and it is neither lost nor mixed with what follows. */
+static void test_continue_waits_for_room(void **state)
+{
+    static char junk[64 << 10];
+    int fd = http_connect(fake_http_port), inside, unread;
+    char interim[26] = "";
+    size_t filled = 0;
+    ssize_t n;
+
+    (void)state;
+    http_say(fd, LIVE);
+    http_expect(fd, 200);
+    inside = other_end(fd);
+    memset(junk, 'x', sizeof junk);
+    for (int tries = 0; tries < 20; tries++, usleep(5000)) /* until its buffer grows no more */
+        for (; (n = send(inside, junk, sizeof junk, MSG_DONTWAIT)) > 0; tries = 0)
+            filled += (size_t)n;
+    http_say(fd, "POST /v2/models/double/infer HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\n"
+                 "Content-Length: 74\r\n\r\n");
+    while (ioctl(inside, FIONREAD, &unread) == 0 && unread > 0)
+        usleep(1000);
+    usleep(50000);
+    for (; filled > 0; filled -= (size_t)n)
+        assert_true((n = recv(fd, junk, SY_MIN(filled, sizeof junk), 0)) > 0);
+    assert_int_equal(recv(fd, interim, 25, MSG_WAITALL), 25);
+    assert_string_equal(interim, "HTTP/1.1 100 Continue\r\n\r\n");
+    http_say(fd, ROW);
     http_expect(fd, 200);
     close(fd);
 }
@@ -450,6 +500,7 @@ int main(void)
         cmocka_unit_test(test_pipelining),
         cmocka_unit_test(test_byte_by_byte),
         cmocka_unit_test(test_continue),
+        cmocka_unit_test(test_continue_waits_for_room),
         cmocka_unit_test(test_chunks),
         cmocka_unit_test(test_head),
         cmocka_unit_test(test_routes),

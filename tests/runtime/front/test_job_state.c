@@ -150,10 +150,28 @@ static void files_are_checked(void **unused)
     assert_int_equal(sy_job_state_open("/dev/zero", &out, &fd, &at), SY_EARG);
 }
 
+/* A long file is not read to its end for a server that ends. */
+static void hashing_stops(void **unused)
+{
+    (void)unused;
+    char path[] = "/tmp/job-state-XXXXXX";
+    _Atomic bool stop = false;
+    uint64_t hash = 0;
+    int file = mkstemp(path);
+    assert_int_equal(write(file, snapshot, sizeof snapshot), sizeof snapshot);
+    assert_int_equal(sy_job_state_hash(file, path, 0, sizeof snapshot, &stop, &hash), SY_OK);
+    assert_int_equal(hash, XXH3_64bits(snapshot, sizeof snapshot));
+    stop = true;
+    assert_int_equal(sy_job_state_hash(file, path, 0, sizeof snapshot, &stop, &hash), SY_ECANCELED);
+    assert_non_null(strstr(sy_error_text(), path));
+    close(file);
+    unlink(path);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(pack_and_unpack),
-                                       cmocka_unit_test(words_are_checked),
-                                       cmocka_unit_test(files_are_checked)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pack_and_unpack), cmocka_unit_test(words_are_checked),
+        cmocka_unit_test(files_are_checked), cmocka_unit_test(hashing_stops)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

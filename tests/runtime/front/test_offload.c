@@ -166,6 +166,41 @@ static void test_no_room(void **state)
     assert_null(buffer.at);
 }
 
+struct long_work {
+    const _Atomic bool *stop;
+    _Atomic bool has_begun, is_over;
+};
+
+static void works_until_told(void *ctx)
+{
+    struct long_work *work = ctx;
+
+    work->has_begun = true;
+    while (!*work->stop)
+        usleep(100);
+    work->is_over = true;
+}
+
+static void nothing_after(void *ctx)
+{
+    (void)ctx;
+}
+
+/* Work that would go on without end learns of the end, which waits for it. */
+static void test_long_work_is_told_to_stop(void **state)
+{
+    struct long_work work = {.stop = sy_offload_stops(offload)};
+
+    (void)state;
+    assert_false(*work.stop);
+    assert_int_equal(sy_offload_run(offload, works_until_told, nothing_after, &work), SY_OK);
+    while (!work.has_begun)
+        usleep(100);
+    sy_offload_destroy(offload);
+    offload = NULL;
+    assert_true(work.is_over);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -173,6 +208,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_bound, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_end, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_buffers, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_long_work_is_told_to_stop, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_no_room, set_up, tear_down),
     };
 

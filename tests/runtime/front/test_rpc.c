@@ -156,6 +156,10 @@ static void test_bad_requests(void **state)
     assert_non_null(strstr(sy_client_error(client), "\"dead_line\""));
     assert_int_equal(sy_client_call(client, "sing", NULL, &text), SY_ENOTFOUND);
     assert_non_null(strstr(sy_client_error(client), "sing"));
+    assert_non_null(strstr(sy_client_error(client), "there are infer, ping, "));
+    assert_non_null(strstr(sy_client_error(client), ", session_end, ")); /* all of the table */
+    assert_non_null(strstr(sy_client_error(client), ", slices, "));
+    assert_string_equal(strrchr(sy_client_error(client), ','), ", drain");
     assert_int_equal(sy_client_call(client, "train", "{}", &text), SY_EARG);
     good_infer(client, 3); /* the same connection still works */
     sy_client_close(client);
@@ -215,6 +219,22 @@ static void test_half_message(void **state)
     (void)state;
     assert_int_equal(send(fd, "\x94\x00\x01\xa4pi", 6, 0), 6);
     assert_int_equal(recv(fd, &byte, 1, 0), 0); /* closed after the stall time */
+    close(fd);
+}
+
+/* A silence between messages is no stall of the next one, which comes in two halves with a look for stalled clients between them. */
+static void test_half_message_after_a_silence(void **state)
+{
+    char answer[9];
+    int fd = raw_socket();
+
+    (void)state;
+    usleep(2500000);
+    assert_int_equal(send(fd, "\x94\x00\x07\xa4pi", 6, 0), 6);
+    usleep(1300000);
+    assert_int_equal(send(fd, "ng\x90", 3, MSG_NOSIGNAL), 3);
+    assert_int_equal(recv(fd, answer, sizeof answer, MSG_WAITALL), sizeof answer);
+    assert_memory_equal(answer, "\x94\x01\x07\xc0\xa4pong", 9);
     close(fd);
 }
 
@@ -412,6 +432,7 @@ int main(void)
         cmocka_unit_test(test_errors_of_the_server_leave_the_connection),
         cmocka_unit_test(test_hostile_bytes),
         cmocka_unit_test(test_half_message),
+        cmocka_unit_test(test_half_message_after_a_silence),
         cmocka_unit_test(test_pipelined),
         cmocka_unit_test(test_many_outstanding_and_lost_client),
         cmocka_unit_test(test_lost_while_not_read),

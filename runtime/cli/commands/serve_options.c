@@ -1,0 +1,297 @@
+/* The options of `serve`. */
+#include "runtime/cli/commands/serve_options.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sysinfo.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
+#include "runtime/cli/serve_values.h"
+#include "runtime/sched/policy.h"
+
+#define MAX_DELAY_MS 1e6
+#define POLL_US      50 /* runtime/core/README.md, "Polling" */
+
+const struct sy_cli_option sy_serve_options[] = {
+    {"models", "DIR",
+     "models laid out as Triton's, NAME/VERSION/model.onnx or model.sypkg, and NAME/config.pbtxt; "
+     "what has no up-to-date package is imported first"},
+    {"package", "FILE", "one package; may be given again"},
+    {"device", "SPEC",
+     "host, or emulated[,link-gbps=12.3][,link-alpha-us=10], or cuda:N; default host"},
+    {"pool-bytes", "SIZE", "device memory: 400M is 400*10^6, 400Mi is 400*2^20"},
+    {"image-bytes", "SIZE", "host image of a discrete device"},
+    {"slab-bytes", "SIZE", "memory of request and response tensors; default 256Mi"},
+    {"workers", "N",
+     "worker processes, 2 to 64; each job that trains has one, the last is left to requests, so N "
+     "- 1 train at "
+     "once and others wait; default 4"},
+    {"threads", "N", "compute threads; default: all cores that may be used, less the link's"},
+    {"cores", "LIST", "compute cores, as 0-3"},
+    {"socket", "PATH",
+     "Unix socket, also as unix:PATH; default $XDG_RUNTIME_DIR/switchyard.sock or "
+     "/tmp/switchyard-UID.sock"},
+    {"tcp", "HOST:PORT",
+     "also listen on TCP, for other machines (switchyard attach, --server tcp:HOST:PORT); :PORT is "
+     "127.0.0.1; beyond this machine only with --token-file"},
+    {"state", "DIR", "remember training jobs, and the rules that are set, here"},
+    {"warm-batches", "LIST", "batch sizes prepared when a model is loaded; default 1"},
+    {"train", "JOB.json", "start this training job; may be given again"},
+    {"grouping", "KIND", "planned, per_layer or whole; for comparison"},
+    {"hang-timeout", "SECONDS", "a worker without a heartbeat for so long is replaced; default 10"},
+    {"no-prefetch", NULL, "bring no heads of models into the pool while no request runs"},
+    {"whole-models", NULL,
+     "no heads: evict whole models, least recently used first; for comparison"},
+    {"ready-fd", "N", "write \"ready\" to this fd too"},
+    {"max-delay-ms", "N",
+     "while the device is busy, gather requests for a model for so long into one run; default 0: "
+     "never"},
+    {"max-batch", "N", "rows of such a run; default 8"},
+    {"policy", "NAME",
+     "among training jobs, one of" SY_POLICY_WORDS "; default: as --state remembers, else fair"},
+    {"model-control", "MODE",
+     "none: the folder of --models is read at start; poll: again and again; explicit: a model is "
+     "loaded by 'models load' only; default none"},
+    {"poll-seconds", "N", "with poll: how often; default 15"},
+    {"load-model", "NAME", "with explicit: loaded at start; may be given again; '*': all"},
+    {"strict", NULL, "a model of --models that cannot be loaded ends the server"},
+    {"import-limit", "SECONDS", "an import that takes longer is ended; default 3600"},
+    {"poll-us", "N",
+     "after a request its worker looks for the next one so long before it sleeps; never while a "
+     "job trains; default 50, and 0, "
+     "never, on one core"},
+    {"config", "FILE",
+     "these options from a TOML file, each by its name; the command line counts where "
+     "both say "
+     "something; read again on SIGHUP, which logs what changed and what needs a restart"},
+    {"print-config", NULL,
+     "print such a file with all options, each commented out, and end"},
+    {"socket-mode", "OCTAL", "of the Unix socket; default 600, with --socket-group 660"},
+    {"socket-group", "GROUP", "of the Unix socket: its members may connect"},
+    {"socket-rights", "RIGHTS",
+     "of other users than this one and root there; default infer,models,jobs"},
+    SY_SERVE_FRONT_OPTIONS,
+    {NULL, NULL, NULL}};
+
+/* ---- options ------------------------------------------------------------------------------------------- */
+
+static int add_package(struct sy_serve *serve, const char *path, const char *name)
+{
+    if (serve->n_packages == SY_SERVE_MAX_PACKAGES)
+        return sy_error_set(SY_EARG, "more than %d models", SY_SERVE_MAX_PACKAGES);
+    if (strlen(path) >= sizeof(serve->packages[0].path) ||
+        strlen(name) >= sizeof(serve->packages[0].name))
+        return sy_error_set(SY_EARG, "path or name too long: %s", path);
+    strcpy(serve->packages[serve->n_packages].path, path);
+    strcpy(serve->packages[serve->n_packages++].name, name);
+    return SY_OK;
+}
+
+static int set_batches(struct sy_serve *serve, const char *text)
+{
+    char copy[128], *rest = copy, *word;
+
+    snprintf(copy, sizeof(copy), "%s", text);
+    serve->core_config.n_warm_batches = 0;
+    while ((word = strsep(&rest, ","))) {
+        if (serve->core_config.n_warm_batches == (int)SY_ARRAY_LEN(serve->warm_batches))
+            return sy_error_set(SY_EARG, "at most 8 batch sizes");
+        SY_TRY(sy_cli_integer(word, 1, 1024,
+                              &serve->warm_batches[serve->core_config.n_warm_batches++]));
+    }
+    serve->core_config.warm_batches = serve->warm_batches;
+    return SY_OK;
+}
+
+static int set_hang_timeout(struct sy_serve *serve, const char *value)
+{
+    double seconds;
+
+    SY_TRY(sy_cli_real(value, &seconds));
+    if (seconds < 0.1 || seconds > 1e6)
+        return sy_error_set(SY_EARG, "\"%s\" is no time from 0.1 to 1e6 seconds", value);
+    serve->core_config.hang_timeout_ns = (uint64_t)(seconds * 1e9);
+    return SY_OK;
+}
+
+static int set_control(struct sy_serve *serve, const char *value)
+{
+    static const char *const names[] = {"none", "poll", "explicit"};
+
+    for (size_t i = 0; i < SY_ARRAY_LEN(names); i++)
+        if (strcmp(value, names[i]) == 0) {
+            serve->repository_config.control = (enum sy_repository_control)i;
+            return SY_OK;
+        }
+    return sy_error_set(SY_EARG, "\"%s\" is not none, poll or explicit", value);
+}
+
+static int add_startup(struct sy_serve *serve, const char *value)
+{
+    if (serve->repository_config.n_startup_models == SY_SERVE_MAX_STARTUP)
+        return sy_error_set(SY_EARG, "more than %d of them; '*' is all", SY_SERVE_MAX_STARTUP);
+    serve->startup[serve->repository_config.n_startup_models++] = value;
+    return SY_OK;
+}
+
+static int add_job(struct sy_serve *serve, const char *value)
+{
+    if (serve->n_jobs == SY_SERVE_MAX_JOBS)
+        return sy_error_set(SY_EARG, "more than %d jobs", SY_SERVE_MAX_JOBS);
+    serve->jobs[serve->n_jobs++] = value;
+    return SY_OK;
+}
+
+/* By the order of sy_serve_options. */
+static int set_option(struct sy_serve *serve, int index, const char *value)
+{
+    struct sy_core_config *core = &serve->core_config;
+    enum sy_policy_kind policy;
+    double ms;
+
+    switch (index) {
+    case 0:
+        return sy_serve_set_text(&serve->repository_config.folder, value);
+    case 1:
+        return add_package(serve, value, "");
+    case 2:
+        return sy_serve_set_text(&core->device, value);
+    case 3:
+        return sy_serve_set_bytes(value, &core->pool_bytes);
+    case 4:
+        return sy_serve_set_bytes(value, &core->image_bytes);
+    case 5:
+        return sy_serve_set_bytes(value, &core->slab_bytes);
+    case 6:
+        return sy_serve_set_count(value, 64, &core->n_workers);
+    case 7:
+        return sy_serve_set_count(value, CPU_SETSIZE, &serve->n_threads);
+    case 8:
+        return sy_serve_set_text(&core->cores, value);
+    case 9:
+        return sy_serve_set_text(&serve->rpc_config.socket_path,
+                                 strncmp(value, "unix:", 5) == 0 ? value + 5 : value);
+    case 10:
+        return sy_serve_set_text(&serve->rpc_config.tcp_address, value);
+    case 11:
+        return sy_serve_set_text(&core->state_folder, value);
+    case 12:
+        return set_batches(serve, value);
+    case 13:
+        return add_job(serve, value);
+    case 14:
+        return sy_serve_set_text(&core->grouping, value);
+    case 15:
+        return set_hang_timeout(serve, value);
+    case 16:
+        core->fetch_heads = false;
+        return SY_OK;
+    case 17:
+        core->whole_models = true;
+        return SY_OK;
+    case 18:
+        return sy_serve_set_count(value, 1 << 20, &serve->ready_fd);
+    case 19:
+        SY_TRY(sy_cli_real(value, &ms));
+        core->max_delay_ns = (uint64_t)(SY_MIN(ms, MAX_DELAY_MS) * 1e6);
+        return ms <= MAX_DELAY_MS
+                   ? SY_OK
+                   : sy_error_set(SY_EARG, "\"%s\" is more than %g", value, MAX_DELAY_MS);
+    case 20:
+        return sy_serve_set_count(value, 1024, &core->max_batch);
+    case 21:
+        serve->policy = value;
+        return sy_policy_parse(value, &policy);
+    case 22:
+        return set_control(serve, value);
+    case 23:
+        return sy_serve_set_seconds(value, &serve->repository_config.poll_ns);
+    case 24:
+        return add_startup(serve, value);
+    case 25:
+        serve->strict = true;
+        return SY_OK;
+    case 26:
+        return sy_serve_set_seconds(value, &serve->repository_config.importer.limit_ns);
+    case 27:
+        return sy_serve_set_poll(value, &core->poll_us);
+    case 28: /* was read before (sy_serve_conf_path) */
+        return SY_OK;
+    case 29:
+        serve->prints_config = true;
+        return SY_OK;
+    case 30:
+        return sy_serve_set_mode(value, &serve->rpc_config.socket_mode);
+    case 31:
+        return sy_serve_set_text(&serve->rpc_config.socket_group, value);
+    case 32:
+        return sy_serve_set_text(&serve->fronts.access.socket_rights, value);
+    default:
+        return sy_serve_fronts_option(&serve->fronts, sy_serve_options[index].name, value);
+    }
+}
+
+static int take_option(void *ctx, int index, const char *value)
+{
+    return set_option(ctx, index, value);
+}
+
+/* That this process may use; polling on the only one would keep whoever is waited for from it. */
+static int n_own_cores(void)
+{
+    cpu_set_t set;
+
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : get_nprocs();
+}
+
+struct sy_serve *sy_serve_create(int argc, char **argv)
+{
+    struct sy_serve *serve = calloc(1, sizeof(*serve));
+
+    if (!serve)
+        return NULL;
+    serve->argc = argc;
+    serve->argv = argv;
+    serve->ready_fd = -1;
+    serve->core_config.fetch_heads = true;
+    serve->core_config.device = "host";
+    serve->core_config.poll_us = n_own_cores() > 1 ? POLL_US : 0;
+    sy_serve_fronts_init(&serve->fronts);
+    serve->rpc_config.socket_path = sy_cli_default_socket();
+    return serve;
+}
+
+void sy_serve_destroy(struct sy_serve *serve)
+{
+    sy_conf_destroy(serve->last_conf);
+    sy_conf_destroy(serve->conf);
+    free(serve);
+}
+
+int sy_serve_read_options(struct sy_serve *serve)
+{
+    struct sy_cli_parser parser = {
+        "serve [options]\n\nRuns the server until SIGTERM or SIGINT, "
+        "which drain it. Prints \"ready\" when all models that are loaded at "
+        "start are; one of --models that cannot be is listed with its "
+        "reason, and the others are served (--strict: it ends the server).",
+        sy_serve_options, serve->argc, serve->argv, 0};
+    const char *path = sy_serve_conf_path(serve->argc, serve->argv), *value;
+    int got;
+
+    if (path && sy_serve_conf_read(path, sy_serve_options, take_option, serve, &serve->conf) < 0) {
+        sy_cli_usage("%s", sy_error_text());
+        return SY_CLI_BAD;
+    }
+    while ((got = sy_cli_next(&parser, &value)) >= 0)
+        if (set_option(serve, got, value) < 0) {
+            sy_cli_usage("--%s: %s", sy_serve_options[got].name, sy_error_text());
+            return SY_CLI_BAD;
+        }
+    if (got == SY_CLI_WORD) {
+        sy_cli_usage("serve takes no words: %s", value);
+        return SY_CLI_BAD;
+    }
+    return got;
+}

@@ -1,0 +1,58 @@
+/* What `serve` is told, by its command line and its file, and what it has while it runs. */
+#ifndef SY_CLI_SERVE_OPTIONS_H
+#define SY_CLI_SERVE_OPTIONS_H
+
+#include <sched.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "runtime/cli/cli.h"
+#include "runtime/cli/config/serve_conf.h"
+#include "runtime/cli/serve_fronts.h"
+#include "runtime/core/core.h"
+#include "runtime/front/rpc/rpc_server.h"
+#include "runtime/repository/repository.h"
+
+#define SY_SERVE_MAX_PACKAGES 256
+#define SY_SERVE_MAX_JOBS     16
+#define SY_SERVE_MAX_STARTUP  256
+
+struct sy_serve_package {
+    char path[1024], name[128]; /* name "": the package's own */
+};
+
+struct sy_serve {
+    struct sy_core_config core_config;
+    struct sy_rpc_config rpc_config;
+    struct sy_link_cost link;
+    int64_t warm_batches[8];
+    int n_threads;
+    char threads_cores[8 * CPU_SETSIZE];
+    const char *policy, *jobs[SY_SERVE_MAX_JOBS], *startup[SY_SERVE_MAX_STARTUP];
+    struct sy_repository_config repository_config; /* folder NULL: none */
+    bool strict;
+    int n_packages, n_jobs, n_loading, ready_fd, result;
+    struct sy_serve_package packages[SY_SERVE_MAX_PACKAGES];
+    struct event_base *base;
+    struct sy_core *core;
+    struct sy_serve_fronts fronts;
+    struct sy_repository *repository;
+    struct sy_rpc_server *rpc;
+    bool draining, prints_config;
+    int argc; /* the command line, to be read again on SIGHUP */
+    char **argv;
+    struct sy_conf *conf;      /* that options point into; NULL: none */
+    struct sy_conf *last_conf; /* as SIGHUP found it last; NULL: `conf` still */
+    char why[512];             /* it ends; said last, below what is logged while it drains */
+};
+
+extern const struct sy_cli_option sy_serve_options[]; /* ends with a name of NULL */
+
+/* NULL: no memory. argv outlives it. */
+struct sy_serve *sy_serve_create(int argc, char **argv);
+/* The options' memory alone: what runs is ended before. */
+void sy_serve_destroy(struct sy_serve *serve);
+/* The file first, then the command line, which counts. SY_CLI_END, HELP or BAD, which was said. */
+int sy_serve_read_options(struct sy_serve *serve);
+
+#endif

@@ -1,0 +1,35 @@
+/* What the files of methods share. Each method answers, or returns a negative status and its text: then the caller answers with that. */
+#ifndef SY_RPC_METHODS_H
+#define SY_RPC_METHODS_H
+
+#include <jansson.h>
+
+#include "runtime/front/rpc/rpc_internal.h"
+
+void *sy_rpc_core(const struct sy_rpc_request *request);
+const struct sy_core_handlers *sy_rpc_handlers(const struct sy_rpc_request *request);
+/* Steals. ENOMEM_HOST: result is NULL. */
+int sy_rpc_answer(const struct sy_rpc_request *request, json_t *result);
+/* *out lives as long as params. EARG: it is missing, or no string. */
+int sy_rpc_need_text(json_t *params, const char *key, const char **out);
+
+/* A call at the core that answers later. */
+struct sy_rpc_later {
+    struct sy_rpc_connection *connection;
+    bool answers;
+    uint64_t id, job;
+    bool with_job; /* the answer says its number */
+};
+
+int sy_rpc_later_create(const struct sy_rpc_request *request, struct sy_rpc_later **out);
+void sy_rpc_later_free(struct sy_rpc_later *later);
+/* Answers, and frees it: a sy_core_done. */
+void sy_rpc_later_done(void *later, int status, const char *error);
+
+/* ---- rpc_methods_model.c ---- */
+int sy_rpc_models(const struct sy_rpc_request *request, json_t *params);
+int sy_rpc_model_load(const struct sy_rpc_request *request, json_t *params);
+int sy_rpc_model_unload(const struct sy_rpc_request *request, json_t *params);
+int sy_rpc_evict(const struct sy_rpc_request *request, json_t *params);
+
+#endif
