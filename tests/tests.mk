@@ -49,6 +49,9 @@ $(OBJ)/tests/main/test_%.o: test_%.c | $(GEN_HDR)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS_) -MMD -MP -c $< -o $@
 
+# The yardstick computes by definition, in loops: it is not what is tested, and no sanitizer looks into it.
+$(OBJ)/tests/nets/naive_%.o: CFLAGS_ := $(filter-out -fsanitize=%,$(CFLAGS_)) -O3
+
 # The library and the tests' helpers, once for all tests: linked into each they would be gigabytes.
 TEST_SO := $(B)/tests/libswitchyard-tests.so
 $(TEST_SO): $(TEST_LIB_OBJ) $(B)/libswitchyard.a
@@ -142,7 +145,7 @@ $(VENV_STAMP): tests/requirements.txt
 	@rm -f build/venv/made-with-*; touch $@
 
 # Stock clients against a real server. A sanitizer's build is run by those that reach the most of it.
-CLIENT_CHECKS := tests/peers/metrics_check.py tests/peers/slices_check.py tests/zoo/test_compare.py
+CLIENT_CHECKS := tests/peers/metrics_check.py tests/peers/slices_check.py tests/peers/run_check.py tests/zoo/test_compare.py
 ifeq ($(SAN),)
 CLIENT_CHECKS += tests/torture/torture_check.sh tests/faults/crash_check.py
 CLIENT_CHECKS += tests/peers/schemathesis_check.py tests/peers/gpu_bench_check.py tests/peers/python_client_check.py tests/peers/page_check.py tests/peers/datatypes_check.py tests/peers/sequences_check.py tests/peers/strings_check.py tests/peers/grpc_client_check.py tests/peers/http_client_check.py tests/peers/decoder_check.py tests/peers/kubernetes_check.py tests/peers/fleet_check.py tests/peers/fetch_check.py tests/peers/upgrade_check.py tests/peers/install_check.py tests/peers/remote_check.py tests/peers/move_check.py

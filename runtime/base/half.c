@@ -2,16 +2,6 @@
 
 #include <math.h>
 
-float sy_half_to_float(uint16_t bits)
-{
-    int exponent = bits >> 10 & 31, mantissa = bits & 1023;
-    float sign = bits >> 15 ? -1.0f : 1.0f;
-    if (exponent == 31)
-        return mantissa ? NAN : sign * INFINITY;
-    return sign * (exponent ? ldexpf((float)(mantissa | 1024), exponent - 25)
-                            : ldexpf((float)mantissa, -24));
-}
-
 uint16_t sy_float_to_half(float value)
 {
     uint16_t sign = signbit(value) ? 0x8000 : 0;

@@ -291,7 +291,7 @@ static void run(struct sy_core *core, const struct sy_sched_action *a)
                                       : sy_core_duration(core, a->model, r->guess);
     sy_sched_expect(core->sched, r->id, expected);
     sy_core_poll_run(core, expected.expected_ns, runs_in_one_thread(core, a));
-    sy_core_corun_begins(core, r);
+    sy_core_corun_begins(core, r, a->first_layer > 0);
     sy_account_begin(&core->account, &core->models[a->model].account, r->report.run_ns);
 }
 

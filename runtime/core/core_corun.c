@@ -16,6 +16,9 @@
 #define FIRST_JOB   256
 #define N_JOB_IDS   256
 #define USUAL_BOUND 1.10
+/* Who computes beside a run, where it is not one task. */
+#define NOBODY  (-1)
+#define SEVERAL (-2) /* or the run is no measurement */
 
 _Static_assert(FIRST_JOB == SY_MAX_MODELS && FIRST_JOB + N_JOB_IDS == SY_INTERFERENCE_TASKS, "ids");
 
@@ -117,26 +120,26 @@ void sy_core_corun_judge_all(struct sy_core *core)
 
 /* ---- measuring ---------------------------------------------------------------------------------- */
 
-/* Who computes in another slice than `slice`: -1 nobody, -2 several. */
+/* The task that computes in another slice than `slice`, NOBODY, or SEVERAL. */
 static int neighbour(const struct sy_core *core, int slice)
 {
-    int found = -1;
+    int found = NOBODY;
     for (const struct sy_core_request *r = core->requests; r; r = r->next)
         if (r->run && r->slice != slice && r->report.worker >= 0 &&
             sy_sched_computes(core->sched, r->report.worker))
-            found = found == -1 ? r->model : -2;
+            found = found == NOBODY ? r->model : SEVERAL;
     for (const struct sy_core_job *j = core->jobs; j; j = j->next)
         if (j->since_ns)
-            found = found == -1 ? id_of_job(j) : -2;
+            found = found == NOBODY ? id_of_job(j) : SEVERAL;
     return found;
 }
 
-void sy_core_corun_begins(struct sy_core *core, struct sy_core_request *r)
+void sy_core_corun_begins(struct sy_core *core, struct sy_core_request *r, bool continued)
 {
-    r->beside = neighbour(core, r->slice);
+    r->beside = continued ? SEVERAL : neighbour(core, r->slice);
 }
 
-/* Of runs that moved nothing, each beside one and the same neighbour from its beginning to its end. */
+/* Of whole runs that moved nothing, each beside one and the same neighbour from its beginning to its end. */
 void sy_core_corun_ends(struct sy_core *core, const struct sy_core_request *r, sy_ns took)
 {
     struct sy_core_model *m = &core->models[r->model];
@@ -145,13 +148,24 @@ void sy_core_corun_ends(struct sy_core *core, const struct sy_core_request *r, s
         !m->corun.retry_at_ns)
         return;
     double scale = (double)took / (double)r->guess.ns;
-    if (beside == -1 && r->beside == -1) {
+    if (beside == NOBODY && r->beside == NOBODY) {
         m->corun.n_alone++;
         m->corun.alone += (scale - m->corun.alone) / SY_MIN(m->corun.n_alone, (unsigned)ALONE);
     } else if (beside >= 0 && beside == r->beside && m->corun.n_alone >= ALONE) {
         sy_interference_observe(&core->corun.slow, r->model, beside, scale / m->corun.alone);
     }
     sy_core_corun_judge(core, r->model);
+}
+
+/* All that was measured of the task beside others, and of others beside it. */
+static void forget_task(struct sy_core *core, int task)
+{
+    for (int i = 0; i < (int)SY_MAX_MODELS; i++) {
+        struct sy_core_corun_model *of = &core->models[i].corun;
+        if (of->retry_at_ns)
+            of->retry_at_ns[task] = of->wait_ns[task] = 0;
+    }
+    sy_interference_forget(&core->corun.slow, task);
 }
 
 /* Its slice has other cores, or it is another model: what it takes alone is not known. */
@@ -169,18 +183,38 @@ void sy_core_corun_anew(struct sy_core *core, int model)
     }
     memset(m->corun.retry_at_ns, 0, 2 * SY_INTERFERENCE_TASKS * sizeof(sy_ns));
     m->corun.wait_ns = m->corun.retry_at_ns + SY_INTERFERENCE_TASKS;
+    forget_task(core, model);
     m->corun.n_alone = 0;
     m->corun.alone = 0;
-    sy_interference_forget(&core->corun.slow, model);
 }
 
 void sy_core_corun_leave(struct sy_core *core, int model)
 {
     struct sy_core_model *m = &core->models[model];
+    for (int other = 0; m->corun.apart && other < SY_INTERFERENCE_TASKS; other++)
+        if (m->corun.apart[other])
+            set_apart(core, model, other, false);
+    forget_task(core, model);
+    for (int other = 0; other < (int)SY_MAX_MODELS; other++)
+        if (core->models[other].corun.apart)
+            core->models[other].corun.apart[model] = false;
     free(m->corun.retry_at_ns);
     free(m->corun.apart);
     memset(&m->corun, 0, sizeof m->corun);
-    sy_interference_forget(&core->corun.slow, model);
+}
+
+/* Ids of jobs come again after N_JOB_IDS: what was known is an earlier one's. */
+void sy_core_corun_forget_job(struct sy_core *core, const struct sy_core_job *j)
+{
+    int task = id_of_job(j);
+    for (int i = 0; i < (int)SY_MAX_MODELS; i++) {
+        bool *apart = core->models[i].corun.apart;
+        if (apart && apart[task])
+            set_apart(core, i, task, false);
+        if (apart)
+            apart[task] = false;
+    }
+    forget_task(core, task);
 }
 
 /* ---- looking ------------------------------------------------------------------------------------ */

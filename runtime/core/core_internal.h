@@ -317,14 +317,17 @@ json_t *sy_core_slices_json(const struct sy_core *core);          /* STATUS.md *
 json_t *sy_core_slices_rules(const struct sy_core *core);
 /* core_corun.c */
 void sy_core_corun_start(struct sy_core *core);
-void sy_core_corun_begins(struct sy_core *core, struct sy_core_request *r); /* RUN was sent */
+/* RUN was sent. continued: it goes on where it was interrupted, so it is no measurement. */
+void sy_core_corun_begins(struct sy_core *core, struct sy_core_request *r, bool continued);
 void sy_core_corun_ends(struct sy_core *core, const struct sy_core_request *r, sy_ns took);
 void sy_core_corun_anew(struct sy_core *core, int model);  /* added, moved, or its slice resized */
 void sy_core_corun_leave(struct sy_core *core, int model); /* removed */
+void sy_core_corun_forget_job(struct sy_core *core, const struct sy_core_job *j); /* it is new */
 void sy_core_corun_judge(struct sy_core *core, int model);
 void sy_core_corun_judge_all(struct sy_core *core);
 json_t *sy_core_corun_json(const struct sy_core *core);
 /* core_jobs.c */
+int sy_core_job_check_live(struct sy_core *core, uint64_t id); /* ENOTFOUND; EBUSY: it is over */
 int sy_core_job_move(struct sy_core *core, uint64_t id, const char *slice);
 /* core_rules.c */
 int sy_core_check_keys(json_t *params, const char *const *known);
@@ -493,9 +496,6 @@ int sy_core_job_keep(struct sy_core *core, const struct sy_core_job *j); /* as i
 /* A kept job waits for a worker again, and goes on from its snapshot. EBUSY, EPEER, EIO: it stays as it was. */
 int sy_core_job_unpark(struct sy_core *core, struct sy_core_job *j);
 /* core_job_messages.c */
-/* A connection to the socket of a job that is a script, the caller's: its worker, which is confined, may make none. Negative: it is no script, or nobody
- * listens there (any more), which the worker says. */
-int sy_core_script_connect(const char *text);
 int sy_core_job_message(struct sy_core *core, int worker, const struct sy_message *message);
 void sy_core_job_close_spill(struct sy_core_job *j); /* what was spilled is needed no more */
 void sy_core_job_longest(struct sy_core_job *j, const struct sy_control_page *page);

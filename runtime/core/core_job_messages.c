@@ -1,42 +1,11 @@
-/* What workers say of training jobs, and the connection that a script's job brings to its worker. */
-#include <errno.h>
-#include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
-
+/* What workers say of training jobs. */
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
 #include "runtime/core/core_internal.h"
 
-int sy_core_script_connect(const char *text)
-{
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    json_t *job = json_loads(text, 0, NULL);
-    const char *path = json_string_value(json_object_get(json_object_get(job, "script"), "socket"));
-    int fd = -1, error = ENAMETOOLONG;
-    if (path && strlen(path) < sizeof address.sun_path) {
-        strcpy(address.sun_path, path);
-        /* Where the queue of connections is full, connect() says so and does not wait. */
-        fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        error =
-            fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address) == 0 ? 0 : errno;
-    }
-    if (path && error)
-        sy_log_info("jobs", "event=no_script socket=\"%s\" why=\"%s\"", path, strerror(error));
-    if (fd >= 0 && error) {
-        close(fd);
-        fd = -1;
-    }
-    json_decref(job);
-    return fd;
-}
-
 static int prepared(struct sy_core *core, int worker, const struct sy_msg_job_prepared *msg,
                     struct sy_core_job *j)
 {
-    if (msg->status > 0)
-        return sy_error_set(SY_EPROTO, "JOB_PREPARED with status %lld", (long long)msg->status);
     if (msg->status < 0) {
         SY_TRY(sy_supervisor_event(core->supervisor, worker, SY_WORKER_EVENT_JOB_ENDED));
         SY_TRY(sy_sched_job_ended(core->sched, worker, msg->job));
@@ -83,8 +52,6 @@ static int turn_over(struct sy_core *core, int worker, const struct sy_msg_job_t
 static int spilled(struct sy_core *core, int worker, const struct sy_msg_job_spilled *msg,
                    const struct sy_core_job *j)
 {
-    if (msg->status > 0)
-        return sy_error_set(SY_EPROTO, "JOB_SPILLED with status %lld", (long long)msg->status);
     sy_log_info("jobs", "event=%s job=%llu name=%s bytes=%llu why=\"%s\"",
                 msg->status < 0 ? "not_spilled" : "spilled", (unsigned long long)j->id, j->name,
                 (unsigned long long)msg->bytes, msg->error);
@@ -113,7 +80,11 @@ static int left(struct sy_core *core, int worker, const struct sy_msg_job_left *
     sy_log_info("jobs", "event=left job=%llu name=%s worker=%d step=%llu why=\"%s\"",
                 (unsigned long long)j->id, j->name, worker, (unsigned long long)j->step,
                 j->opportunistic ? "for a guaranteed job" : "its slice has other cores");
-    SY_TRY(sy_sched_job_left(core->sched, worker, msg->job));
+    if (msg->status < 0)
+        sy_log_warn("jobs", "event=left_without_snapshot job=%llu name=%s worker=%d status=%s%s",
+                    (unsigned long long)j->id, j->name, worker, sy_status_name((int)msg->status),
+                    j->opportunistic ? "" : " why=\"it keeps its memory, and its thread count\"");
+    SY_TRY(sy_sched_job_left(core->sched, worker, msg->job, msg->status == SY_OK));
     struct sy_sched_job_view view;
     if (!sy_sched_job_view(core->sched, j->id, &view) || !view.spilled)
         sy_core_job_close_spill(j);
@@ -148,8 +119,6 @@ static int paused(struct sy_core *core, int worker, const struct sy_msg_job_paus
 static int ended(struct sy_core *core, int worker, const struct sy_msg_job_ended *msg,
                  struct sy_core_job *j)
 {
-    if (msg->status > 0)
-        return sy_error_set(SY_EPROTO, "JOB_ENDED with status %lld", (long long)msg->status);
     sy_core_job_look(
         core, j); /* the longest layer and such; a worker that has forgotten the job shows none */
     SY_TRY(sy_supervisor_event(core->supervisor, worker, SY_WORKER_EVENT_JOB_ENDED));

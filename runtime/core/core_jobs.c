@@ -1,7 +1,10 @@
 /* Training jobs: books for status, the store, what the scheduler wants of them. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "runtime/base/assert.h"
@@ -262,6 +265,7 @@ int sy_core_job_enqueue(struct sy_core *core, const struct sy_core_job *j)
                                        .moves = j->has_snapshots,
                                        .opportunistic = j->opportunistic};
     SY_TRY(sy_sched_job_submit(core->sched, &wants));
+    sy_core_corun_forget_job(core, j);
     sy_core_pump_soon(core);
     return SY_OK;
 }
@@ -371,6 +375,12 @@ int sy_core_job_set_priority(struct sy_core *core, uint64_t id, int priority)
     return SY_OK;
 }
 
+int sy_core_job_check_live(struct sy_core *core, uint64_t id)
+{
+    struct sy_core_job *j;
+    return find_live(core, id, &j);
+}
+
 int sy_core_job_move(struct sy_core *core, uint64_t id, const char *slice)
 {
     struct sy_core_job *j;
@@ -450,6 +460,27 @@ static void note_team(const struct sy_core *core, struct sy_core_job *j, int tea
     j->team = threads;
 }
 
+/* To its `switchyard run`, at the path that its text names; -1: that is not there, which its worker says. It never waits: where the queue of connections is
+ * full, it is not there either. */
+static int connect_script(const struct sy_core_job *j)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    json_t *json = json_loads(j->text, 0, NULL);
+    const char *path =
+        json_string_value(json_object_get(json_object_get(json, "script"), "socket"));
+    bool fits = path && (size_t)snprintf(address.sun_path, sizeof address.sun_path, "%s", path) <
+                            sizeof address.sun_path;
+    json_decref(json);
+    int fd = fits ? socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0) : -1;
+    if (fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address) == 0)
+        return fd;
+    sy_log_warn("jobs", "event=no_script job=%llu name=%s why=\"%s\"", (unsigned long long)j->id,
+                j->name, fits ? strerror(errno) : "its socket has no path, or too long a one");
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
 static void send_prepare(struct sy_core *core, const struct sy_sched_action *a,
                          struct sy_core_job *j)
 {
@@ -459,11 +490,11 @@ static void send_prepare(struct sy_core *core, const struct sy_sched_action *a,
                                                       .team = (uint64_t)a->team,
                                                       .cores = sy_core_slice_cores(core, a->slice)};
     note_team(core, j, a->team);
-    int script = sy_core_script_connect(j->text);
-    if (sy_supervisor_send(core->supervisor, a->worker, &message, &script, script >= 0) == SY_OK)
+    int link = j->is_script ? connect_script(j) : -1;
+    if (sy_supervisor_send(core->supervisor, a->worker, &message, &link, link >= 0) == SY_OK)
         (void)sy_supervisor_event(core->supervisor, a->worker, SY_WORKER_EVENT_JOB_PREPARE);
-    if (script >= 0)
-        close(script);
+    if (link >= 0)
+        close(link);
 }
 
 static void send_turn(struct sy_core *core, const struct sy_sched_action *a, struct sy_core_job *j)

@@ -557,10 +557,11 @@ int sy_core_model_prepared(struct sy_core *core, int worker, const struct sy_msg
         return SY_OK;
     }
     if (msg->batch < 1 || msg->batch > INT64_MAX || msg->workspace_bytes > UINT64_MAX / 2 ||
-        msg->status > 0)
-        return sy_error_set(SY_EPROTO, "PREPARED with batch %llu, workspace %llu",
+        msg->team > SY_CORE_MAX_CORES)
+        return sy_error_set(SY_EPROTO, "PREPARED with batch %llu, workspace %llu, a team of %llu",
                             (unsigned long long)msg->batch,
-                            (unsigned long long)msg->workspace_bytes);
+                            (unsigned long long)msg->workspace_bytes,
+                            (unsigned long long)msg->team);
     if (msg->status == SY_OK)
         sy_core_learn_preparing(core, (int)msg->model, msg->took_ns);
     if (m->state == SY_MODEL_ADDING) {

@@ -7,10 +7,14 @@
 #include "runtime/base/printable.h"
 #include "runtime/core/core_internal.h"
 
+_Static_assert(SY_SLICE_PLAN_MAX == SY_SCHED_MAX_SLICES, "what is planned can be scheduled");
+
+#define ALL "all" /* the one slice that there is as long as none is named */
+
 void sy_core_slices_start(struct sy_core *core)
 {
     struct sy_core_slice *all = &core->slices[0];
-    snprintf(all->name, sizeof all->name, "all");
+    snprintf(all->name, sizeof all->name, ALL);
     all->n_cores = core->n_cores;
     memcpy(all->cores, core->cores, core->n_cores * sizeof *core->cores);
     core->n_slices = 1;
@@ -76,22 +80,31 @@ int sy_core_slice_of_job(const struct sy_core *core, const struct sy_core_job *j
     return wanted(core, j->slice, core->for_jobs);
 }
 
-void sy_core_slices_place_model(struct sy_core *core, int model)
+/* anew: its slice has other cores, or it is another model. Else what was measured of it holds as long as it stays where it is. */
+static void place(struct sy_core *core, int model, bool anew)
 {
+    int slice, was = sy_sched_model_slice(core->sched, model);
     const struct sy_core_model *m = &core->models[model];
     if (*m->slice && find(core, m->slice) < 0)
         sy_log_warn("slices", "event=no_such_slice model=%s slice=%s uses=%s", m->name, m->slice,
                     core->slices[wanted(core, m->slice, core->for_models)].name);
-    (void)sy_sched_model_set_slice(core->sched, model, wanted(core, m->slice, core->for_models));
-    sy_core_corun_anew(core, model);
+    slice = wanted(core, m->slice, core->for_models);
+    (void)sy_sched_model_set_slice(core->sched, model, slice);
+    if (anew || slice != was)
+        sy_core_corun_anew(core, model);
     sy_core_corun_judge(core, model);
 }
 
-static void place_all(struct sy_core *core)
+void sy_core_slices_place_model(struct sy_core *core, int model)
+{
+    place(core, model, true);
+}
+
+static void place_all(struct sy_core *core, bool anew)
 {
     for (int i = 0; i < (int)SY_MAX_MODELS; i++)
         if (core->models[i].used && !core->models[i].leaving)
-            sy_core_slices_place_model(core, i);
+            place(core, i, anew);
     for (struct sy_core_job *j = core->jobs; j; j = j->next)
         (void)sy_sched_job_set_slice(core->sched, j->id, sy_core_slice_of_job(core, j));
 }
@@ -226,25 +239,33 @@ static int set_list(struct sy_core *core, const json_t *list)
     return SY_OK;
 }
 
-/* Before anything changes: a slice that is there, or is about to be. "": the first. */
-static int check_usual(const struct sy_core *core, const json_t *list, const json_t *name)
+/* Before anything changes: a slice that is there, or is about to be. */
+static int check_slice(const struct sy_core *core, const json_t *list, const char *wanted)
 {
-    const char *wanted = json_string_value(name);
     size_t i;
     json_t *entry;
-    if (!name || (wanted && !*wanted))
-        return SY_OK;
-    if (!wanted || strlen(wanted) >= SY_SLICE_NAME)
-        return sy_error_set(SY_EARG, "for_jobs, for_models: a slice's name");
+    if (!json_is_array(list))
+        return sy_core_slice_check(core, wanted);
+    if (json_array_size(list) == 0 && strcmp(wanted, ALL) == 0)
+        return SY_OK; /* what there is without any */
     json_array_foreach(list, i, entry)
     {
         const char *is = json_string_value(json_object_get(entry, "name"));
         if (is && strcmp(is, wanted) == 0)
             return SY_OK;
     }
-    return json_array_size(list)
-               ? sy_error_set(SY_ENOTFOUND, "there is no slice '%s' in the list", wanted)
-               : sy_core_slice_check(core, wanted);
+    return sy_error_set(SY_ENOTFOUND, "there is no slice '%.60s' in the list", wanted);
+}
+
+/* "": the first. */
+static int check_usual(const struct sy_core *core, const json_t *list, const json_t *name)
+{
+    const char *wanted = json_string_value(name);
+    if (!name || (wanted && !*wanted))
+        return SY_OK;
+    if (!wanted || strlen(wanted) >= SY_SLICE_NAME)
+        return sy_error_set(SY_EARG, "for_jobs, for_models: a slice's name");
+    return check_slice(core, list, wanted);
 }
 
 static void set_usual(const json_t *name, char *to)
@@ -253,20 +274,47 @@ static void set_usual(const json_t *name, char *to)
         snprintf(to, SY_SLICE_NAME, "%s", json_string_value(name));
 }
 
-/* {"model": NAME, "slice": S}: all its versions. */
-static int move_model(struct sy_core *core, const char *name, const char *slice)
+static int check_named(const struct sy_core *core, const char *name)
 {
-    bool any = false;
-    SY_TRY(sy_core_slice_check(core, slice));
+    for (int i = 0; i < (int)SY_MAX_MODELS; i++)
+        if (sy_core_model_is_named(&core->models[i], name, 0))
+            return SY_OK;
+    return sy_error_set(SY_ENOTFOUND, "there is no model '%.100s'", name);
+}
+
+/* All its versions. */
+static void move_model(struct sy_core *core, const char *name, const char *slice)
+{
     for (int i = 0; i < (int)SY_MAX_MODELS; i++) {
         struct sy_core_model *m = &core->models[i];
         if (!sy_core_model_is_named(m, name, 0))
             continue;
-        any = true;
         snprintf(m->slice, sizeof m->slice, "%s", slice);
-        sy_core_slices_place_model(core, i);
+        place(core, i, false);
     }
-    return any ? SY_OK : sy_error_set(SY_ENOTFOUND, "there is no model '%.100s'", name);
+}
+
+/* {"model": NAME, "slice": S} or {"job": ID, "slice": S}: before anything changes. */
+static int check_move(struct sy_core *core, const json_t *list, const json_t *params)
+{
+    const json_t *model = json_object_get(params, "model"), *job = json_object_get(params, "job");
+    const char *slice = json_string_value(json_object_get(params, "slice"));
+    if (model && job)
+        return sy_error_set(SY_EARG, "\"model\" and \"job\": one at a time");
+    if (!model && !job)
+        return slice
+                   ? sy_error_set(SY_EARG, "slice '%.60s': of which \"model\", or \"job\"?", slice)
+                   : SY_OK;
+    if (!slice || !*slice)
+        return sy_error_set(SY_EARG, "the parameter \"slice\" is missing: where to");
+    SY_TRY(check_slice(core, list, slice));
+    if (model && !json_is_string(model))
+        return sy_error_set(SY_EARG, "the parameter \"model\": its name");
+    if (model)
+        return check_named(core, json_string_value(model));
+    if (!json_is_integer(job) || json_integer_value(job) < 1)
+        return sy_error_set(SY_EARG, "the parameter \"job\": its number");
+    return sy_core_job_check_live(core, (uint64_t)json_integer_value(job));
 }
 
 static int move(struct sy_core *core, const json_t *params)
@@ -274,17 +322,9 @@ static int move(struct sy_core *core, const json_t *params)
     const char *model = json_string_value(json_object_get(params, "model"));
     const char *slice = json_string_value(json_object_get(params, "slice"));
     const json_t *job = json_object_get(params, "job");
-    if (!model && !job)
-        return slice
-                   ? sy_error_set(SY_EARG, "slice '%.60s': of which \"model\", or \"job\"?", slice)
-                   : SY_OK;
-    if (!slice || !*slice)
-        return sy_error_set(SY_EARG, "the parameter \"slice\" is missing: where to");
     if (model)
-        return move_model(core, model, slice);
-    if (!json_is_integer(job) || json_integer_value(job) < 1)
-        return sy_error_set(SY_EARG, "the parameter \"job\": its number");
-    return sy_core_job_move(core, (uint64_t)json_integer_value(job), slice);
+        move_model(core, model, slice);
+    return job ? sy_core_job_move(core, (uint64_t)json_integer_value(job), slice) : SY_OK;
 }
 
 static int check_bound(const json_t *bound)
@@ -305,6 +345,7 @@ static int set(struct sy_core *core, json_t *params)
     SY_TRY(check_usual(core, list, json_object_get(params, "for_jobs")));
     SY_TRY(check_usual(core, list, json_object_get(params, "for_models")));
     SY_TRY(check_bound(bound));
+    SY_TRY(check_move(core, list, params));
     sy_core_tick(core);
     if (list)
         SY_TRY(set_list(core, list));
@@ -314,7 +355,7 @@ static int set(struct sy_core *core, json_t *params)
         core->corun.bound = json_number_value(bound);
     if (bound || list || json_object_get(params, "for_jobs") ||
         json_object_get(params, "for_models"))
-        place_all(core);
+        place_all(core, list != NULL);
     if (list)
         confine_runs(core);
     SY_TRY(move(core, params));
@@ -366,6 +407,11 @@ json_t *sy_core_slices_json(const struct sy_core *core)
     return list;
 }
 
+static const char *there_is(const struct sy_core *core, const char *slice)
+{
+    return find(core, slice) >= 0 ? slice : "";
+}
+
 /* As setting takes it; one slice, of all cores, is none. */
 json_t *sy_core_slices_rules(const struct sy_core *core)
 {
@@ -377,8 +423,9 @@ json_t *sy_core_slices_rules(const struct sy_core *core)
             list, json_pack("{s:s, s:s}", "name", core->slices[i].name, "cores",
                             sy_slice_cores_text(core->slices[i].cores, core->slices[i].n_cores,
                                                 text, sizeof text)));
-    return json_pack("{s:o, s:s, s:s, s:f}", "slices", list, "for_jobs", core->for_jobs,
-                     "for_models", core->for_models, "bound", core->corun.bound);
+    return json_pack("{s:o, s:s, s:s, s:f}", "slices", list, "for_jobs",
+                     there_is(core, core->for_jobs), "for_models", there_is(core, core->for_models),
+                     "bound", core->corun.bound);
 }
 
 void sy_core_slices_resume(struct sy_core *core, const json_t *rules)

@@ -229,6 +229,16 @@ int sy_policy_leave(struct sy_policy *p, uint64_t job)
     return SY_OK;
 }
 
+int sy_policy_move(struct sy_policy *from, struct sy_policy *to, uint64_t job, sy_ns now)
+{
+    const struct job *was = find(from, job);
+    if (!was)
+        return no_job(job);
+    SY_TRY(sy_policy_join(to, &was->is, now));
+    find(to, job)->used_ns = was->used_ns;
+    return sy_policy_leave(from, job);
+}
+
 int sy_policy_block(struct sy_policy *p, uint64_t job, bool blocked, sy_ns now)
 {
     struct job *j = find(p, job);

@@ -73,6 +73,9 @@ int sy_policy_set_tenant(struct sy_policy *p, int tenant, unsigned weight, unsig
 
 /* Ready from now on. EBUSY: full; EARG: id in use, lane, tenant. */
 int sy_policy_join(struct sy_policy *p, const struct sy_policy_job *job, sy_ns now);
+/* It leaves one and joins the other, with what is known of it: device time so far, what an iteration takes, how many are left. EBUSY, EARG as joining: then it
+ * is where it was. ENOTFOUND. */
+int sy_policy_move(struct sy_policy *from, struct sy_policy *to, uint64_t job, sy_ns now);
 /* In whatever state. The functions below: ENOTFOUND. */
 int sy_policy_leave(struct sy_policy *p, uint64_t job);
 /* Blocked: it has nothing to run now (waits for data, for its client, is paused). It may still be running. */

@@ -171,8 +171,7 @@ void sy_sched_drop_waiting(struct sy_sched *s, struct request *r, int status, co
     sy_sched_free_request(r);
 }
 
-/* Whose turn it is, among those that wait and the one that is prefetched. NULL: nobody. */
-static struct request *head_of_queue(const struct sy_sched *s, const struct slice *c)
+struct request *sy_sched_head(const struct sy_sched *s, const struct slice *c)
 {
     struct sy_admission_request head;
     if (!sy_admission_peek(c->admission, &head))
@@ -349,7 +348,7 @@ static void give_up_prefetch(struct sy_sched *s, struct slice *c)
 static void start_head(struct sy_sched *s, struct slice *c)
 {
     struct request *r;
-    while (!c->active && (r = head_of_queue(s, c)) && !sy_sched_must_wait(s, c, r)) {
+    while (!c->active && (r = sy_sched_head(s, c)) && !sy_sched_must_wait(s, c, r)) {
         if (r == c->next) {
             c->active = r;
             c->next = NULL;
@@ -370,6 +369,7 @@ static void start_head(struct sy_sched *s, struct slice *c)
         }
         int status = sy_sched_idle_worker(s) >= 0 ? sy_sched_start(s, r, false) : SY_EBUSY;
         if (status == SY_OK) {
+            r->wants_room = false;
             unlink_request(s, r);
             c->active = r;
             begin(s, c);
@@ -377,7 +377,10 @@ static void start_head(struct sy_sched *s, struct slice *c)
         }
         if (c->next)
             give_up_prefetch(s, c);
-        if (status == SY_EBUSY || c->next || s->fetch || sy_sched_others_started(s, c))
+        bool others = sy_sched_others_started(s, c);
+        r->wants_room |=
+            others && sy_sched_idle_worker(s) >= 0; /* it was no worker that it lacks */
+        if (status == SY_EBUSY || c->next || s->fetch || others)
             return;
         if (status == SY_ENOMEM_DEVICE && !r->compacted && sy_sched_job_bytes(s) > 0) {
             r->compacted = s->compacting = true;
@@ -390,7 +393,7 @@ static void start_head(struct sy_sched *s, struct slice *c)
 /* While one computes, the next one's model is loaded as far as there is room. */
 static void prefetch(struct sy_sched *s, struct slice *c)
 {
-    struct request *r = head_of_queue(s, c);
+    struct request *r = sy_sched_head(s, c);
     if (!r || s->admitting || s->compacting || sy_sched_must_wait(s, c, r))
         return;
     if (r->model == c->active->model || (s->fetch && s->fetch->model == r->model)) {
@@ -409,7 +412,7 @@ static void prefetch(struct sy_sched *s, struct slice *c)
 static void interrupt_for_more_urgent(struct sy_sched *s, struct slice *c)
 {
     struct sy_admission_request running;
-    const struct request *head = head_of_queue(s, c);
+    const struct request *head = sy_sched_head(s, c);
     if (!c->active || !c->active->run_sent || c->active->worker_through || c->active->canceled ||
         !head || head->canceled)
         return;
@@ -510,5 +513,6 @@ void sy_sched_step(struct sy_sched *s)
         start_requests(s);
     }
     sy_sched_step_fetch(s);
+    sy_sched_drop_slices(s);
     sy_assert_expensive(sy_sched_is_valid(s));
 }

@@ -26,7 +26,8 @@
  * S11: the device's compute is cut into slices. S1, S2, S5, S7 and S8 hold in each of them; memory, workers and what jobs need of
  *     both are the device's. With one slice all is as without. A model's requests, and a job, belong to one slice.
  * S12: what shall not compute side by side (sy_sched_set_apart) takes turns: a job stands still while the model computes, a model waits for the
- *     other's request to end.
+ *     other's request to end, and for the other's head if that is of a more urgent class, or came first in the same one. So do all models for such a
+ *     head that finds no room beside what other slices have started.
  *
  * Before each event, say the time with sy_sched_set_time; after it, fetch all actions with sy_sched_next and carry them out in
  * order, before the next event. */
@@ -208,7 +209,8 @@ int sy_sched_job_stop(struct sy_sched *s, uint64_t job);
 /* worked false: it could not, and all is as it was. EPROTO. */
 int sy_sched_job_spilled(struct sy_sched *s, int worker, uint64_t job, bool worked);
 int sy_sched_job_returned(struct sy_sched *s, int worker, uint64_t job); /* EPROTO */
-int sy_sched_job_left(struct sy_sched *s, int worker, uint64_t job);     /* EPROTO */
+/* has_snapshot false: it could not write one; if it left for another team it goes on in the one that it had, from its memory. EPROTO. */
+int sy_sched_job_left(struct sy_sched *s, int worker, uint64_t job, bool has_snapshot);
 int sy_sched_job_ended(struct sy_sched *s, int worker, uint64_t job);
 /* Gets no turn until it is let go again; keeps its memory. ENOTFOUND. */
 int sy_sched_job_suspend(struct sy_sched *s, uint64_t job, bool suspended);

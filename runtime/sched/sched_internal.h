@@ -59,8 +59,9 @@ struct request {
     bool
         lost_layer; /* it stopped within that layer: such a one may be interrupted again and again without getting on (Q5) */
     uint64_t kept_offset, kept_bytes,
-        kept_at;                 /* its workspace while others compute, and since when */
-    bool compacted;              /* lanes were moved for it once */
+        kept_at;     /* its workspace while others compute, and since when */
+    bool compacted;  /* lanes were moved for it once */
+    bool wants_room; /* it is the head, and what other slices started lies where it has to (S12) */
     bool dropped, image_dropped; /* of a fetch: what came goes again */
 };
 
@@ -92,6 +93,7 @@ struct job {
     bool in_spill;        /* what lasts of it is in host memory, whole; not in_memory */
     bool has_turn, keeps; /* STARTING: has the turn too */
     bool in_policy, opportunistic, cannot_spill, moves;
+    bool for_team; /* LEAVING: for another one, with a snapshot */
     uint64_t persistent_bytes, ephemeral_bytes, persistent_offset;
     uint64_t total_iterations, iterations_done;
 };
@@ -169,6 +171,8 @@ void sy_sched_free_request(struct request *r);
 /* sched_end.c */
 void sy_sched_end_hopeless(struct sy_sched *s); /* all who wait, once no worker is left */
 /* sched.c */
+/* Whose turn it is, among those that wait and the one that is prefetched. NULL: nobody. */
+struct request *sy_sched_head(const struct sy_sched *s, const struct slice *c);
 void sy_sched_push(struct sy_sched *s, struct request *r); /* it waits, again */
 void sy_sched_drop_waiting(struct sy_sched *s, struct request *r, int status, const char *why);
 
@@ -250,18 +254,20 @@ bool sy_sched_may_be_spilled(const struct job *j);
 bool sy_sched_jobs_hold_workers(const struct sy_sched *s); /* all but the one left to requests */
 struct job *sy_sched_next_for_worker(const struct sy_sched *s); /* NULL: none waits for one */
 void sy_sched_step_leaving(struct sy_sched *s);
-/* What lasts goes with its snapshot, not in memory. */
+/* What lasts goes with its snapshot, not in memory, once it has one. */
 void sy_sched_leave_for_team(struct sy_sched *s, struct job *j);
 /* A guaranteed job waits for a worker that an opportunistic one is to let go, and none does yet. */
 bool sy_sched_worker_is_wanted(const struct sy_sched *s);
 
 /* sched_slice.c */
-int sy_sched_make_slice(struct sy_sched *s, struct slice *c);  /* its queues */
+int sy_sched_make_slice(struct sy_sched *s, struct slice *c); /* its queues */
+void sy_sched_drop_slices(struct sy_sched *s); /* closed ones, where nothing is left */
 int sy_sched_open_slice(const struct sy_sched *s, int wanted); /* 0 where there is no such slice */
 struct slice *sy_sched_slice_of(const struct sy_sched *s, const struct request *r);
 bool sy_sched_others_started(const struct sy_sched *s, const struct slice *c);
 /* Now `r`, the head of `c`'s queue, has to wait for what other slices do. */
 bool sy_sched_must_wait(const struct sy_sched *s, const struct slice *c, const struct request *r);
+void sy_sched_forget_apart(struct sy_sched *s, int model);
 bool sy_sched_are_apart(const struct sy_sched *s, int model, int other);
 /* While `r` is started, `j` stands still: they share a slice, or S12. */
 bool sy_sched_holds(const struct request *r, const struct job *j);

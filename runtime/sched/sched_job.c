@@ -355,7 +355,7 @@ static void prepare_jobs(struct sy_sched *s)
         s->workers[worker] = WORKER_JOB;
         j->state = JOB_PREPARING;
         j->slice = j->wanted_slice;
-        if (j->moves || !j->was_prepared)
+        if (!j->was_prepared || (j->moves && !j->in_memory && !j->in_spill))
             j->team = s->slices[j->slice].team;
         j->was_prepared = true;
         sy_sched_act_job(s, SY_DO_JOB_PREPARE, j);
@@ -393,8 +393,8 @@ void sy_sched_step_jobs(struct sy_sched *s)
     for (struct slice *c = s->slices; c < s->slices + s->n_made; c++)
         c->policy_wake_ns = 0;
     sy_sched_move_jobs(s);
-    sy_sched_step_leaving(s);
     prepare_jobs(s);
+    sy_sched_step_leaving(s); /* behind it: who lacks a worker is known then */
     sy_sched_spilled_join_lanes(s);
     sy_sched_let_in(s);
     sy_sched_step_spills(s);
@@ -634,7 +634,7 @@ void sy_sched_job_lost(struct sy_sched *s, int worker, bool state_intact, bool p
     end_turn(s, j);
     j->state = JOB_QUEUED;
     j->worker = -1;
-    j->preempted = j->still = false;
+    j->for_team = j->preempted = j->still = false;
     sy_sched_sync_blocked(s, j);
     j->deaths = (progressed ? 0 : j->deaths) + at_work;
     if (j->deaths < MAX_DEATHS && !j->stop_wanted)

@@ -113,7 +113,7 @@ static void leave(struct sy_sched *s, struct job *j)
 void sy_sched_leave_for_team(struct sy_sched *s, struct job *j)
 {
     leave(s, j);
-    j->in_memory = false;
+    j->for_team = true;
 }
 
 /* While one is on its way out, or back, those with memory wait: it may be the one that goes. */
@@ -130,12 +130,23 @@ void sy_sched_step_leaving(struct sy_sched *s)
     }
 }
 
-int sy_sched_job_left(struct sy_sched *s, int worker, uint64_t id)
+/* What lies in memory is laid out for the team that it had. Without a snapshot it goes on from there, and is not asked again: what failed would fail once more. */
+static void end_team(struct job *j, bool has_snapshot)
+{
+    if (!j->for_team)
+        return;
+    j->for_team = false;
+    j->in_memory = !has_snapshot;
+    j->moves = j->moves && has_snapshot;
+}
+
+int sy_sched_job_left(struct sy_sched *s, int worker, uint64_t id, bool has_snapshot)
 {
     struct job *j;
     SY_TRY(sy_sched_find_job(s, worker, id, &j));
     if (j->state != JOB_LEAVING)
         return sy_error_set(SY_EPROTO, "job %llu: JOB_LEFT out of turn", (unsigned long long)id);
+    end_team(j, has_snapshot);
     s->workers[worker] = WORKER_IDLE;
     j->state = JOB_QUEUED;
     j->worker = -1;

@@ -88,6 +88,7 @@ static bool queue_is_valid(const struct sy_sched *s)
     return valid && n == s->n_waiting;
 }
 
+/* Not S12: two may be told apart while both compute, and end as they are. */
 static bool slice_is_valid(const struct sy_sched *s, const struct slice *c)
 {
     const struct request *next =
@@ -95,12 +96,10 @@ static bool slice_is_valid(const struct sy_sched *s, const struct slice *c)
     if (next && (next->run_sent ||
                  (c->active && !next->worker_through && next->worker == c->active->worker)))
         return false;
-    if (sy_sched_computing_in(c) >= 0 && !sy_sched_training_still_for(s, c))
+    if (sy_sched_computing_in(c) >= 0 && sy_sched_trains_in(s, c))
         return false;
-    for (const struct slice *o = s->slices; o < c; o++) /* S12 */
-        if (sy_sched_computing_in(c) >= 0 && sy_sched_computing_in(o) >= 0 &&
-            (sy_sched_computing_in(c) == sy_sched_computing_in(o) ||
-             sy_sched_are_apart(s, c->active->model, o->active->model)))
+    for (const struct slice *o = s->slices; o < c; o++)
+        if (sy_sched_computing_in(c) >= 0 && sy_sched_computing_in(c) == sy_sched_computing_in(o))
             return false;
     return !c->active || c->active->pool_pinned;
 }

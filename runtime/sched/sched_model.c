@@ -254,6 +254,7 @@ int sy_sched_model_remove(struct sy_sched *s, int model)
         SY_TRY(sy_residency_remove_model(s->image_residency, model));
     free(s->models[model].group_bytes);
     s->models[model] = (struct model){0};
+    sy_sched_forget_apart(s, model);
     return SY_OK;
 }
 

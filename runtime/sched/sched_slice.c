@@ -71,8 +71,26 @@ static bool is_at_work(const struct request *r, int model)
     return r && r->model == model;
 }
 
-/* One pin a model; what computes apart; and a job that waits to be let in, which needs a moment in which nothing has started. What is prefetched already is let
- * through: nothing is prefetched meanwhile, so that moment comes. */
+/* By class, then by arrival: of two heads exactly one is before the other, so no two wait for each other. */
+static bool head_is_before(const struct slice *a, const struct slice *b)
+{
+    struct sy_admission_request x, y;
+    if (!sy_admission_peek(a->admission, &x) || !sy_admission_peek(b->admission, &y))
+        return false;
+    return x.class_ != y.class_ ? x.class_ < y.class_ : x.id < y.id;
+}
+
+/* `o` computes nothing, because its head waits for a moment without `r` (or without anything else that starts), and that head was first. */
+static bool is_waited_for(const struct sy_sched *s, const struct slice *o, const struct slice *c,
+                          const struct request *r)
+{
+    const struct request *head = o->active || o->share.first ? NULL : sy_sched_head(s, o);
+    return head && (head->wants_room || sy_sched_are_apart(s, r->model, head->model)) &&
+           head_is_before(o, c);
+}
+
+/* One pin a model; what computes apart; a head of another slice that would otherwise never find its moment; and a job that waits to be let in, which needs a
+ * moment in which nothing has started. What is prefetched already is let through by the last two: nothing is prefetched meanwhile, so that moment comes. */
 bool sy_sched_must_wait(const struct sy_sched *s, const struct slice *c, const struct request *r)
 {
     if (s->n_made == 1)
@@ -83,7 +101,8 @@ bool sy_sched_must_wait(const struct sy_sched *s, const struct slice *c, const s
         if (o == c)
             continue;
         if (is_at_work(o->active, r->model) || is_at_work(o->next, r->model) ||
-            (o->active && sy_sched_are_apart(s, r->model, o->active->model)))
+            (o->active && sy_sched_are_apart(s, r->model, o->active->model)) ||
+            (r != c->next && is_waited_for(s, o, c, r)))
             return true;
     }
     return false;
@@ -140,6 +159,17 @@ int sy_sched_job_set_apart(struct sy_sched *s, uint64_t id, int model, bool apar
     return SY_OK;
 }
 
+/* Its id may be another model's from now on. */
+void sy_sched_forget_apart(struct sy_sched *s, int model)
+{
+    for (int m = 0; m < SY_SCHED_MAX_MODELS; m++)
+        set_bit(s->models[m].apart, model, false);
+    for (struct job *j = s->jobs; j; j = j->next) {
+        set_bit(j->apart, model, false);
+        sy_sched_sync_blocked(s, j);
+    }
+}
+
 /* ---- slices that come and go ---- */
 
 static int make_missing(struct sy_sched *s, int n)
@@ -150,7 +180,7 @@ static int make_missing(struct sy_sched *s, int n)
         if (status < 0) {
             sy_policy_destroy(c->policy);
             sy_admission_destroy(c->admission);
-            *c = (struct slice){0};
+            *c = (struct slice){.team = c->team};
             return status;
         }
         sy_policy_copy_rules(c->policy, s->slices[0].policy);
@@ -158,6 +188,25 @@ static int make_missing(struct sy_sched *s, int n)
         s->n_made++;
     }
     return SY_OK;
+}
+
+static bool is_left(const struct sy_sched *s, int slice)
+{
+    bool any = sy_sched_slice_is_busy(s, slice);
+    for (const struct job *j = s->jobs; j && !any; j = j->next)
+        any = j->slice == slice;
+    return !any;
+}
+
+void sy_sched_drop_slices(struct sy_sched *s)
+{
+    while (s->n_made > s->n_slices && is_left(s, s->n_made - 1)) {
+        struct slice *c = &s->slices[--s->n_made];
+        sy_sched_give_workspace_lane(s, c);
+        sy_policy_destroy(c->policy);
+        sy_admission_destroy(c->admission);
+        *c = (struct slice){.team = c->team};
+    }
 }
 
 int sy_sched_set_slices(struct sy_sched *s, int n)
@@ -217,14 +266,10 @@ void sy_sched_slice_resized(struct sy_sched *s, int slice, int team)
 
 static void move_job(struct sy_sched *s, struct job *j)
 {
-    bool was_in = j->in_policy;
-    if (was_in)
-        (void)sy_policy_leave(s->slices[j->slice].policy, j->id);
-    j->in_policy = false;
-    j->slice = j->wanted_slice;
-    /* One that is spilled has no lane: it joins when it returns. */
-    if (was_in && j->admitted && sy_sched_join_policy(s, j) < 0)
+    struct sy_policy *from = s->slices[j->slice].policy, *to = s->slices[j->wanted_slice].policy;
+    if (j->in_policy && sy_policy_move(from, to, j->id, s->now) < 0)
         assert(!"a policy has room for as many jobs as there are");
+    j->slice = j->wanted_slice;
     sy_sched_sync_blocked(s, j);
 }
 

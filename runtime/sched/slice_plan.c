@@ -90,7 +90,7 @@ static uint64_t sum_of_weights(const struct plan *p, int *n)
 /* One for each, then one after the other to whom most is missing of its part; of equals the first. */
 static int divide(struct plan *p)
 {
-    size_t has[8] = {0}, left = n_free(p), all = left;
+    size_t has[SY_SLICE_PLAN_MAX] = {0}, left = n_free(p), all = left;
     int n;
     uint64_t sum = sum_of_weights(p, &n);
     if (n == 0)
@@ -135,8 +135,8 @@ int sy_slice_plan(const struct sy_slice_wish *wishes, int n, const uint64_t *cor
                   int *owner)
 {
     struct plan p = {wishes, n, cores, n_cores, owner};
-    if (n < 1 || n > 8)
-        return sy_error_set(SY_EARG, "%d slices: 1 to 8", n);
+    if (n < 1 || n > SY_SLICE_PLAN_MAX)
+        return sy_error_set(SY_EARG, "%d slices: 1 to %d", n, SY_SLICE_PLAN_MAX);
     SY_TRY(check_names(&p));
     for (size_t i = 0; i < n_cores; i++)
         owner[i] = -1;

@@ -8,7 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SY_SLICE_NAME 32 /* bytes of a slice's name, with its end */
+#define SY_SLICE_PLAN_MAX 8  /* wishes */
+#define SY_SLICE_NAME     32 /* bytes of a slice's name, with its end */
 
 enum sy_slice_by { SY_SLICE_BY_LIST, SY_SLICE_BY_COUNT, SY_SLICE_BY_SHARE, SY_SLICE_BY_WEIGHT };
 

@@ -34,6 +34,7 @@ struct process {
     enum sy_worker_state state, died_in;
     sy_ns deadline, respawn_ns; /* 0: none */
     sy_ns moved_ns;             /* when it came into its state */
+    sy_ns beat_at_stop_ns;      /* its last one before SHUTDOWN was sent; 0: it need not beat */
     sy_ns
         closed_ns; /* when it closed its socket, 0: it has not; a move of the state must not forget that */
     struct event *socket_event, *exit_event;
@@ -371,6 +372,20 @@ static sy_ns exit_time(const struct process *p)
     return p->state == SY_WORKER_STOPPING ? 5 * SY_NS_PER_S : SY_NS_PER_S;
 }
 
+/* Where libraries, programs and data sets are loaded, nothing beats: the state's own timeout watches there. So it is while a worker winds up. */
+static bool beats_in(enum sy_worker_state state)
+{
+    return state > SY_WORKER_LOADING_MODELS && state != SY_WORKER_PREPARING_JOB &&
+           state != SY_WORKER_STARTING_JOB && state != SY_WORKER_STOPPING;
+}
+
+/* It was told to stop, and has not beaten once since then: it has not even read that. */
+static bool is_deaf(const struct sy_supervisor *s, const struct process *p, sy_ns beat, sy_ns now)
+{
+    return p->state == SY_WORKER_STOPPING && p->beat_at_stop_ns && p->beat_at_stop_ns == beat &&
+           now > p->moved_ns + s->config.hang_timeout_ns;
+}
+
 static void check_process(struct sy_supervisor *s, struct process *p, sy_ns now)
 {
     char why[200];
@@ -383,12 +398,14 @@ static void check_process(struct sy_supervisor *s, struct process *p, sy_ns now)
         return;
     struct sy_control_page *page = p->page.base;
     sy_ns beat = atomic_load_explicit(&page->heartbeat_ns, memory_order_relaxed);
-    /* Where libraries, programs and data sets are loaded, nothing beats: the state's own timeout watches there. Behind it the next
-     * beat has its time again. */
-    bool beats = p->state > SY_WORKER_LOADING_MODELS && p->state != SY_WORKER_PREPARING_JOB &&
-                 p->state != SY_WORKER_STARTING_JOB && p->state != SY_WORKER_STOPPING;
-    beat = SY_MAX(beat, p->moved_ns);
-    if (beats && now > beat && now - beat > s->config.hang_timeout_ns) {
+    bool deaf = is_deaf(s, p, beat, now);
+    beat = SY_MAX(beat,
+                  p->moved_ns); /* behind a state without beats the next one has its time again */
+    if (deaf) {
+        snprintf(why, sizeof why, "told to stop, it did not stir for %.1f s",
+                 (double)(now - p->moved_ns) / 1e9);
+        sy_supervisor_kill(s, p->index, why);
+    } else if (beats_in(p->state) && now > beat && now - beat > s->config.hang_timeout_ns) {
         snprintf(why, sizeof why, "no heartbeat for %.1f s", (double)(now - beat) / 1e9);
         sy_supervisor_kill(s, p->index, why);
     } else if (p->closed_ns && now > p->closed_ns + exit_time(p)) {
@@ -495,6 +512,10 @@ void sy_supervisor_stop(struct sy_supervisor *s, sy_ns grace_ns)
         struct process *p = &s->processes[i];
         if (p->pid <= 0 || p->state == SY_WORKER_KILLED)
             continue;
+        const struct sy_control_page *page = p->page.base;
+        p->beat_at_stop_ns = beats_in(p->state)
+                                 ? atomic_load_explicit(&page->heartbeat_ns, memory_order_relaxed)
+                                 : 0;
         if (sy_supervisor_send(s, i, &message, NULL, 0) < 0)
             continue;
         (void)sy_supervisor_event(s, i, SY_WORKER_EVENT_SHUTDOWN);

@@ -5,7 +5,7 @@
  * V3: replaced at once the first time, then after 100 ms, doubling to 5 s, while it dies before it has loaded its models
  *     (IDLE); after ten such deaths in a row it is given up, and says so.
  * V4: a heartbeat older than the hang timeout, a state that outlasts its timeout, or a socket that it closed a second ago
- *     kills it.
+ *     kills it. One that is told to stop may wind up without a heartbeat, but has to begin within the hang timeout.
  *
  * One thread, the event loop's. Callbacks are made from the event loop, `message` also handles bad messages by returning
  * negative: then the worker is killed. */

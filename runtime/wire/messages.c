@@ -20,7 +20,7 @@
 
 /* ---- what the table says of each message --------------------------------------------------------- */
 
-enum field_kind { KIND_U64, KIND_I64, KIND_F64, KIND_STR, KIND_U64S };
+enum field_kind { KIND_U64, KIND_I64, KIND_STATUS, KIND_F64, KIND_STR, KIND_U64S };
 
 struct field {
     enum field_kind kind;
@@ -122,6 +122,7 @@ static int pack_field(msgpack_packer *packer, enum field_kind kind, const void *
     case KIND_U64:
         return msgpack_pack_uint64(packer, *(const uint64_t *)value);
     case KIND_I64:
+    case KIND_STATUS:
         return msgpack_pack_int64(packer, *(const int64_t *)value);
     case KIND_F64:
         return msgpack_pack_double(packer, *(const double *)value);
@@ -222,6 +223,8 @@ static bool unpack_field(const msgpack_object *object, enum field_kind kind, voi
         return true;
     case KIND_I64:
         return unpack_i64(object, value);
+    case KIND_STATUS:
+        return unpack_i64(object, value) && sy_status_is_known(*(int64_t *)value);
     case KIND_F64:
         if (object->type != MSGPACK_OBJECT_FLOAT64 && object->type != MSGPACK_OBJECT_FLOAT32)
             return false;
@@ -255,8 +258,9 @@ static int unpack_fields(const struct descriptor *descriptor, const msgpack_obje
         const struct field *field = &descriptor->fields[i];
 
         if (!unpack_field(&values[i], field->kind, field_of(out, field), &words, &letters))
-            return sy_error_set(SY_EPROTO, "message %s: field %s has the wrong type (%d)",
-                                descriptor->name, field->name, (int)values[i].type);
+            return sy_error_set(SY_EPROTO, "message %s: field %s has the wrong type (%d)%s",
+                                descriptor->name, field->name, (int)values[i].type,
+                                field->kind == KIND_STATUS ? ", or there is no such status" : "");
     }
     return SY_OK;
 }
@@ -339,6 +343,7 @@ static int dump_field(const struct field *field, const void *value, char *to, si
     case KIND_U64:
         return snprintf(to, bytes, " %s=%" PRIu64, field->name, *(const uint64_t *)value);
     case KIND_I64:
+    case KIND_STATUS:
         return snprintf(to, bytes, " %s=%" PRId64, field->name, *(const int64_t *)value);
     case KIND_F64:
         return snprintf(to, bytes, " %s=%g", field->name, *(const double *)value);

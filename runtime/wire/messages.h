@@ -4,14 +4,15 @@
  * [id, field, field, ...]. This table gives the enum, the structs, the codec, the log dump and the fuzz target. Ids are
  * never reused. HELLO is frozen; it carries the version.
  *
- * Field kinds: U64 uint64_t, I64 int64_t, F64 double, STR char * (never NULL, UTF-8), U64S struct sy_u64s. */
+ * Field kinds: U64 uint64_t, I64 int64_t, F64 double, STR char * (never NULL, UTF-8), U64S struct sy_u64s, STATUS int64_t, of which only codes of status.h are
+ * decoded. */
 #ifndef SY_WIRE_MESSAGES_H
 #define SY_WIRE_MESSAGES_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#define SY_WIRE_VERSION      8
+#define SY_WIRE_VERSION      9
 #define SY_MESSAGE_MAX_BYTES (64u * 1024u)
 #define SY_MESSAGE_MAX_FDS   8
 
@@ -31,7 +32,7 @@ struct sy_u64s {
  * answers MODEL_ADDED. group_layers: first layer of each group. */
 #define SY_FIELDS_MODEL_ADD(F) \
     F(U64, model) F(STR, path) F(U64S, group_layers) F(U64S, warm_batches)
-#define SY_FIELDS_MODEL_ADDED(F) F(U64, model) F(I64, status) F(STR, error)
+#define SY_FIELDS_MODEL_ADDED(F) F(U64, model) F(STATUS, status) F(STR, error)
 /* New cuts for a model that has no run on this worker. */
 #define SY_FIELDS_MODEL_REGROUP(F) F(U64, model) F(U64S, group_layers)
 #define SY_FIELDS_MODEL_DROP(F)    F(U64, model)
@@ -43,7 +44,7 @@ struct sy_u64s {
     F(U64, model)             \
     F(U64, batch)             \
     F(U64, team)              \
-    F(U64S, sizes) F(I64, status) F(STR, error) F(U64, workspace_bytes) F(U64, took_ns)
+    F(U64S, sizes) F(STATUS, status) F(STR, error) F(U64, workspace_bytes) F(U64, took_ns)
 /* Groups first_group .. first_group + n - 1 of the run's model: where each lies in the pool, whether it is there already (1), stays in the image where computing reads it (2) or comes (0), after
  * which group's computation it may be written (0: at once, else that group + 1), where it lies in the image (discrete device), and its arrival word's index.
  * On a discrete device the worker queues the copies at once. link_class (link_turn.h): as what the copies go;
@@ -80,18 +81,18 @@ enum sy_load_resident { SY_LOAD_COMES = 0, SY_LOAD_RESIDENT = 1, SY_LOAD_DIRECT 
  * next_layer: of an interrupted run, where it can go on; 0: from its beginning only. */
 #define SY_FIELDS_RUN_DONE(F) \
     F(U64, run)               \
-    F(I64, status)            \
+    F(STATUS, status)         \
     F(STR, error)             \
     F(U64, received_ns)       \
     F(U64, first_layer_ns)    \
     F(U64, end_ns)            \
     F(U64, wait_ns) F(U64, read_bytes) F(U64, n_arrived) F(U64, next_layer) F(U64S, spans)
-/* Reads the job (JSON text) and its model and says what it needs; keeps it ready. The job keeps its team until it ends or leaves. A script's comes with a
- * connection to its `switchyard run`, unless that is gone. */
+/* Reads the job (JSON text) and its model and says what it needs; keeps it ready. The job keeps its team until it ends or leaves. Of a script, with the connection
+ * to its `switchyard run` (workers/torch/script_link.h) if that is there: a confined worker makes none. */
 #define SY_FIELDS_JOB_PREPARE(F) F(U64, job) F(STR, text) F(U64, team) F(U64S, cores)
 #define SY_FIELDS_JOB_PREPARED(F) \
     F(U64, job)                   \
-    F(I64, status)                \
+    F(STATUS, status)             \
     F(STR, error) F(U64, persistent_bytes) F(U64, ephemeral_bytes) F(U64, total_steps)
 /* in_memory 1: the persistent part at this offset is intact (the last worker died in the gradient phase, or the job left it): go on from it. 0: from the last
  * snapshot, or from the beginning when there is none. It then waits for its turn. With a file of shared memory, if it may be spilled: that is
@@ -107,19 +108,19 @@ enum sy_load_resident { SY_LOAD_COMES = 0, SY_LOAD_RESIDENT = 1, SY_LOAD_DIRECT 
 /* What lasts of the job goes from the pool to the file that came with JOB_START; the worker answers. status < 0: it could not, and all is as it was. And
  * back, to this offset. */
 #define SY_FIELDS_JOB_SPILL(F)    F(U64, job)
-#define SY_FIELDS_JOB_SPILLED(F)  F(U64, job) F(I64, status) F(STR, error) F(U64, bytes)
+#define SY_FIELDS_JOB_SPILLED(F)  F(U64, job) F(STATUS, status) F(STR, error) F(U64, bytes)
 #define SY_FIELDS_JOB_RETURN(F)   F(U64, job) F(U64, persistent_offset)
 #define SY_FIELDS_JOB_RETURNED(F) F(U64, job) F(U64, bytes)
 #define SY_FIELDS_JOB_PAUSED(F)   F(U64, job) F(U64, epoch) F(U64, paused_ns)
 /* The job, which has no turn, lets its worker go: snapshot, if it has a folder; what lasts stays where it lies, in the pool or in its file. JOB_LEFT when
- * the worker has forgotten it; another may be told to PREPARE it then, and to START it with in_memory 1, or spilled 1. */
+ * the worker has forgotten it (status < 0: its snapshot failed); another may be told to PREPARE it then, and to START it with in_memory 1, or spilled 1. */
 #define SY_FIELDS_JOB_LEAVE(F) F(U64, job)
-#define SY_FIELDS_JOB_LEFT(F)  F(U64, job) F(U64, step)
+#define SY_FIELDS_JOB_LEFT(F)  F(U64, job) F(U64, step) F(STATUS, status)
 /* Stop at the end of the iteration: snapshot; evaluate on the test set if `evaluate`; then JOB_ENDED. */
 #define SY_FIELDS_JOB_STOP(F)     F(U64, job) F(U64, evaluate)
 #define SY_FIELDS_JOB_SNAPSHOT(F) F(U64, job) F(U64, step) F(STR, path)
 #define SY_FIELDS_JOB_ENDED(F) \
-    F(U64, job) F(I64, status) F(STR, error) F(U64, step) F(F64, loss) F(F64, accuracy)
+    F(U64, job) F(STATUS, status) F(STR, error) F(U64, step) F(F64, loss) F(F64, accuracy)
 #define SY_FIELDS_SHUTDOWN(F) F(U64, grace_ns)
 /* Client memory that tensors may lie in (tensor_at.h): `bytes` of the one fd that comes with it, from offset_bytes on. sealed 0: the file may
  * shrink at any time. It is not answered: a run that names a region which could not be mapped fails with the reason. */
@@ -173,12 +174,13 @@ enum sy_message_id {
 
 enum sy_message_direction { SY_TO_WORKER, SY_TO_RUNTIME };
 
-#define SY_FIELD_U64(name)   uint64_t name;
-#define SY_FIELD_I64(name)   int64_t name;
-#define SY_FIELD_F64(name)   double name;
-#define SY_FIELD_STR(name)   char *name;
-#define SY_FIELD_U64S(name)  struct sy_u64s name;
-#define SY_FIELD(kind, name) SY_FIELD_##kind(name)
+#define SY_FIELD_U64(name)    uint64_t name;
+#define SY_FIELD_I64(name)    int64_t name;
+#define SY_FIELD_STATUS(name) int64_t name;
+#define SY_FIELD_F64(name)    double name;
+#define SY_FIELD_STR(name)    char *name;
+#define SY_FIELD_U64S(name)   struct sy_u64s name;
+#define SY_FIELD(kind, name)  SY_FIELD_##kind(name)
 #define M(NAME, name, id, direction) \
     struct sy_msg_##name {           \
         SY_FIELDS_##NAME(SY_FIELD)   \

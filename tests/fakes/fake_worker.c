@@ -252,11 +252,12 @@ static void start(struct fake *f)
 
 /* ---- models and runs ---------------------------------------------------------------------------- */
 
-static void prepare(struct fake *f, uint64_t model, uint64_t batch, bool fail)
+static void prepare(struct fake *f, uint64_t model, uint64_t batch, uint64_t team, bool fail)
 {
     struct sy_message m = {.id = SY_MSG_PREPARED};
     m.prepared = (struct sy_msg_prepared){.model = model,
                                           .batch = batch,
+                                          .team = team,
                                           .status = fail ? SY_EDEVICE : SY_OK,
                                           .error = fail ? "as the script says" : "",
                                           .workspace_bytes = FAKE_WORKSPACE * batch,
@@ -269,7 +270,7 @@ static void add_model(struct fake *f, const struct sy_msg_model_add *add)
     bool fail = strike(f, FAKE_AT_MODEL_ADD);
     struct sy_message m = {.id = SY_MSG_MODEL_ADDED};
     for (size_t i = 0; !fail && i < add->warm_batches.n; i++)
-        prepare(f, add->model, add->warm_batches.v[i], false);
+        prepare(f, add->model, add->warm_batches.v[i], 0, false);
     m.model_added = (struct sy_msg_model_added){.model = add->model,
                                                 .status = fail ? SY_EDEVICE : SY_OK,
                                                 .error = fail ? "as the script says" : ""};
@@ -466,7 +467,7 @@ static void handle(struct fake *f, const struct sy_message *m)
         add_model(f, &m->model_add);
         break;
     case SY_MSG_PREPARE:
-        prepare(f, m->prepare.model, m->prepare.batch, strike(f, FAKE_AT_PREPARE));
+        prepare(f, m->prepare.model, m->prepare.batch, m->prepare.team, strike(f, FAKE_AT_PREPARE));
         break;
     case SY_MSG_LOAD:
         load(f, &m->load);

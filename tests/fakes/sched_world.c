@@ -65,6 +65,7 @@ void world_lose_worker(struct world *w, int worker)
     w->check_fifo = false; /* it goes back to the queue's head, behind what was prefetched */
     w->workers[worker] = AWAY;
     w->held[worker] = w->still[worker] = w->interrupted[worker] = w->fetching[worker] = false;
+    w->for_team[worker] = false;
     w->stop_job[worker] = 0;
     memset(w->ready[worker], 0, sizeof w->ready[worker]);
     for (int m = 0; m < N_MODELS; m++)
@@ -108,12 +109,19 @@ bool world_advance_job(struct world *w, int worker)
         assert_int_equal(sy_sched_job_spilled(w->s, worker, job, worked), SY_OK);
         break;
     }
-    case LEAVING:
+    case LEAVING: {
+        bool has_snapshot = !w->for_team[worker] || (world_pick(w, 4) != 0 && !w->snapshots_fail);
+        if (w->for_team[worker])
+            w->kept[job] = !has_snapshot;
+        w->moves[job] &= has_snapshot;
         w->workers[worker] = IDLE;
+        w->for_team[worker] = false;
         w->stop_job[worker] = 0;
         w->n_left++;
-        assert_int_equal(sy_sched_job_left(w->s, worker, job), SY_OK);
+        w->n_without_snapshot += !has_snapshot;
+        assert_int_equal(sy_sched_job_left(w->s, worker, job, has_snapshot), SY_OK);
         break;
+    }
     case RETURNING:
         w->workers[worker] = WAITING_TURN;
         w->away[job] = false;

@@ -45,8 +45,11 @@ struct world {
     uint64_t workspace_at[N_WORKERS], workspace_bytes[N_WORKERS];
     uint64_t teams[N_WORKERS][N_MODELS][MAX_BATCH + 1][MAX_SIZES]; /* bits: prepared for */
     bool apart[N_MODELS][N_MODELS], job_apart[MAX_IDS][N_MODELS];
-    bool moves[MAX_IDS]; /* jobs that leave for another team */
-    int most_at_once, n_left_for_team;
+    bool moves[MAX_IDS];      /* jobs that leave for another team */
+    bool for_team[N_WORKERS]; /* LEAVING */
+    bool snapshots_fail;      /* of jobs that leave for another team */
+    int most_at_once, n_left_for_team, n_without_snapshot;
+    int team_of[MAX_IDS];                   /* jobs' */
     uint64_t log;                           /* a hash of all actions, in their order */
     bool held[N_WORKERS], still[N_WORKERS]; /* the epoch is odd; training has seen it */
     bool keeps[N_WORKERS];                  /* the turn, over iterations */

@@ -167,6 +167,9 @@ static void do_job(struct world *w, const struct sy_sched_action *a)
     case SY_DO_JOB_PREPARE:
         assert_int_equal(w->workers[a->worker], IDLE);
         w->workers[a->worker] = PREPARING_JOB;
+        if (w->kept[a->job]) /* what lasts is laid out for it */
+            assert_int_equal(a->team, w->team_of[a->job]);
+        w->team_of[a->job] = a->team;
         w->job_of[a->worker] = a->job;
         break;
     case SY_DO_JOB_START:
@@ -209,6 +212,7 @@ static void do_job(struct world *w, const struct sy_sched_action *a)
         if (!w->opportunistic[a->job]) {
             assert_true(w->moves[a->job] && w->workers[a->worker] == WAITING_TURN);
             w->n_left_for_team++;
+            w->kept[a->job] = w->for_team[a->worker] = true; /* until it has a snapshot */
             w->workers[a->worker] = LEAVING;
             break;
         }

@@ -48,6 +48,10 @@ static void fill_I64(int64_t *v)
 {
     *v = -5;
 }
+static void fill_STATUS(int64_t *v)
+{
+    *v = -5;
+}
 static void fill_F64(double *v)
 {
     *v = 0.5;

@@ -43,9 +43,16 @@ static uint64_t take_U64(struct bytes *b)
     return value;
 }
 
-static int64_t take_I64(struct bytes *b) /* a status, mostly */
+static int64_t take_I64(struct bytes *b)
 {
     return (int64_t)(0 - take_U64(b));
+}
+
+/* Another one is refused by the codec. */
+static int64_t take_STATUS(struct bytes *b)
+{
+    int64_t status = take_I64(b);
+    return sy_status_is_known(status) ? status : SY_OK;
 }
 
 static double take_F64(struct bytes *b)

@@ -7,41 +7,10 @@
 
 /* ---- tensors ------------------------------------------------------------------------------------ */
 
-int64_t naive_dim(const struct naive_graph *net, int tensor, int i)
-{
-    return sy_dim_at(net->graph->tensors[tensor].shape.dims[i], net->batch);
-}
-
-int64_t naive_graph_elements(const struct naive_graph *net, int tensor)
-{
-    return sy_shape_elements(&net->graph->tensors[tensor].shape, net->batch);
-}
-
-int naive_rank(const struct naive_graph *net, int tensor)
-{
-    return net->graph->tensors[tensor].shape.rank;
-}
-
 int64_t naive_attr_at(const struct sy_node *node, const char *name, int i, int64_t otherwise)
 {
     const struct sy_attr *attr = sy_node_attr(node, name);
     return attr && i < attr->n ? attr->ints[i] : otherwise;
-}
-
-void naive_unravel(const struct naive_graph *net, int tensor, int64_t k, int64_t *index)
-{
-    for (int d = naive_rank(net, tensor) - 1; d >= 0; d--) {
-        index[d] = k % naive_dim(net, tensor, d);
-        k /= naive_dim(net, tensor, d);
-    }
-}
-
-int64_t naive_ravel(const struct naive_graph *net, int tensor, const int64_t *index)
-{
-    int64_t k = 0;
-    for (int d = 0; d < naive_rank(net, tensor); d++)
-        k = k * naive_dim(net, tensor, d) + index[d];
-    return k;
 }
 
 double naive_load(enum sy_dtype dtype, const void *data, int64_t i)
@@ -68,12 +37,22 @@ void naive_graph_set(struct naive_graph *net, int tensor, const void *data)
         net->values[tensor][i] = naive_load(net->graph->tensors[tensor].dtype, data, i);
 }
 
+static struct naive_size size_at(const struct sy_shape *shape, int64_t batch)
+{
+    struct naive_size size = {.rank = shape->rank, .elements = sy_shape_elements(shape, batch)};
+    for (int d = 0; d < shape->rank; d++)
+        size.dims[d] = sy_dim_at(shape->dims[d], batch);
+    return size;
+}
+
 void naive_graph_init(struct naive_graph *net, const struct sy_graph *graph, int64_t batch)
 {
     *net = (struct naive_graph){.graph = graph, .batch = batch};
     net->values = calloc((size_t)graph->n_tensors, sizeof *net->values);
-    assert(net->values);
+    net->sizes = calloc((size_t)graph->n_tensors, sizeof *net->sizes);
+    assert(net->values && net->sizes);
     for (int t = 0; t < graph->n_tensors; t++) {
+        net->sizes[t] = size_at(&graph->tensors[t].shape, batch);
         net->values[t] = calloc((size_t)naive_graph_elements(net, t) + 1, sizeof(double));
         assert(net->values[t]);
         if (graph->tensors[t].data)
@@ -86,6 +65,7 @@ void naive_graph_finish(struct naive_graph *net)
     for (int t = 0; t < net->graph->n_tensors; t++)
         free(net->values[t]);
     free(net->values);
+    free(net->sizes);
 }
 
 /* The element of `tensor` that numpy's broadcasting puts at `index` of a tensor of rank `rank`. */
@@ -104,7 +84,7 @@ static double broadcast_at(const struct naive_graph *net, int tensor, int rank,
 
 static double unary(const struct sy_node *node, double x)
 {
-    const struct sy_attr *form = sy_node_attr(node, "approximate");
+    const struct sy_attr *form;
     switch (node->op) {
     case SY_OP_RELU:
         return x > 0 ? x : 0;
@@ -149,6 +129,7 @@ static double unary(const struct sy_node *node, double x)
     case SY_OP_IS_NAN:
         return isnan(x);
     case SY_OP_GELU:
+        form = sy_node_attr(node, "approximate");
         return form && !strcmp(form->s, "tanh")
                    ? 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)))
                    : 0.5 * x * (1 + erf(x / sqrt(2)));

@@ -5,68 +5,98 @@
 
 #include "tests/nets/naive_ops.h"
 
-/* Where tap `tap` of the window at output position `o` looks in spatial dimension `d`; false: outside the input. */
-static bool look(const struct naive_graph *net, const struct sy_node *node, int d, int64_t o,
-                 int64_t tap, int64_t *at)
+struct window {
+    int64_t strides[SY_MAX_RANK], pads[SY_MAX_RANK], dilations[SY_MAX_RANK];
+};
+
+static struct window window_of(const struct sy_node *node)
 {
-    *at = o * naive_attr_at(node, "strides", d, 1) - naive_attr_at(node, "pads", d, 0) +
-          tap * naive_attr_at(node, "dilations", d, 1);
-    return *at >= 0 && *at < naive_dim(net, node->inputs[0], 2 + d);
+    struct window window;
+    for (int d = 0; d < SY_MAX_RANK; d++) {
+        window.strides[d] = naive_attr_at(node, "strides", d, 1);
+        window.pads[d] = naive_attr_at(node, "pads", d, 0);
+        window.dilations[d] = naive_attr_at(node, "dilations", d, 1);
+    }
+    return window;
 }
 
-/* Where output `index` looks: flat[k] of the input's spatial extent for tap k of the kernel, -1 outside. */
-static void look_all(const struct naive_graph *net, const struct sy_node *node,
-                     const int64_t *index, int64_t taps, int64_t *flat)
+/* Where tap `tap` of the window at output position `o` looks in spatial dimension `d`; false: outside the input `x`. */
+static bool look(const struct naive_graph *net, int x, const struct window *window, int d,
+                 int64_t o, int64_t tap, int64_t *at)
 {
-    int x = node->inputs[0], w = node->inputs[1], rank = net->graph->tensors[x].shape.rank;
-    for (int64_t k = 0; k < taps; k++) {
-        int64_t left = k, stride = 1, at;
-        flat[k] = 0;
-        for (int d = rank - 3; d >= 0; d--) {
-            bool inside = look(net, node, d, index[2 + d], left % naive_dim(net, w, 2 + d), &at);
-            flat[k] = inside && flat[k] >= 0 ? flat[k] + at * stride : -1;
-            left /= naive_dim(net, w, 2 + d);
+    *at = o * window->strides[d] - window->pads[d] + tap * window->dilations[d];
+    return *at >= 0 && *at < naive_dim(net, x, 2 + d);
+}
+
+struct taps {
+    int n;
+    struct {
+        int64_t tap, at; /* of the kernel; of the input's spatial extent */
+    } each[64];
+};
+
+/* The taps of `kernel` that look inside the input at output position `index`. */
+static void look_all(const struct naive_graph *net, int x, int kernel, const struct window *window,
+                     const int64_t *index, int64_t n_taps, struct taps *taps)
+{
+    taps->n = 0;
+    for (int64_t tap = 0; tap < n_taps; tap++) {
+        int64_t left = tap, stride = 1, flat = 0, at;
+        bool inside = true;
+        for (int d = naive_rank(net, x) - 3; d >= 0; d--) {
+            int64_t extent = naive_dim(net, kernel, 2 + d);
+            inside = look(net, x, window, d, index[2 + d], left % extent, &at) && inside;
+            flat += at * stride;
+            left /= extent;
             stride *= naive_dim(net, x, 2 + d);
         }
+        if (inside)
+            taps->each[taps->n].tap = tap, taps->each[taps->n++].at = flat;
     }
 }
 
-static double conv_at(const struct naive_graph *net, const struct sy_node *node,
-                      const int64_t *index)
+/* Output channel `to` of image `image` where `taps` look. */
+static double conv_at(const struct naive_graph *net, const struct sy_node *node, int64_t group,
+                      int64_t n_taps, const struct taps *taps, int64_t image, int64_t to)
 {
     int x = node->inputs[0], w = node->inputs[1];
-    int64_t outs = naive_dim(net, w, 0), per_group = naive_dim(net, w, 1);
-    int64_t group = index[1] / (outs / sy_node_int(node, "group", 1));
-    int64_t taps = naive_graph_elements(net, w) / outs / per_group, flat[64];
-    int64_t channels = naive_dim(net, x, 1);
+    int64_t per_group = naive_dim(net, w, 1), channels = naive_dim(net, x, 1);
     int64_t area = naive_graph_elements(net, x) / naive_dim(net, x, 0) / channels;
     bool has_bias = node->n_inputs > 2 && node->inputs[2] >= 0;
-    double sum = has_bias ? net->values[node->inputs[2]][index[1]] : 0;
-    assert(taps <= 64);
-    look_all(net, node, index, taps, flat);
+    double sum = has_bias ? net->values[node->inputs[2]][to] : 0;
     for (int64_t c = 0; c < per_group; c++) {
-        const double *plane = net->values[x] + (index[0] * channels + group * per_group + c) * area;
-        const double *weights = net->values[w] + (index[1] * per_group + c) * taps;
-        for (int64_t k = 0; k < taps; k++)
-            sum += flat[k] >= 0 ? plane[flat[k]] * weights[k] : 0;
+        const double *plane = net->values[x] + (image * channels + group * per_group + c) * area;
+        const double *weights = net->values[w] + (to * per_group + c) * n_taps;
+        for (int i = 0; i < taps->n; i++)
+            sum += plane[taps->each[i].at] * weights[taps->each[i].tap];
     }
     return sum;
 }
 
 void naive_conv(struct naive_graph *net, const struct sy_node *node)
 {
-    int out = node->outputs[0];
-    for (int64_t k = 0; k < naive_graph_elements(net, out); k++) {
+    int x = node->inputs[0], w = node->inputs[1], y = node->outputs[0];
+    int64_t outs = naive_dim(net, w, 0), images = naive_dim(net, y, 0);
+    int64_t n_taps = naive_graph_elements(net, w) / outs / naive_dim(net, w, 1);
+    int64_t area = naive_graph_elements(net, y) / images / outs;
+    int64_t per_group = outs / sy_node_int(node, "group", 1);
+    struct window window = window_of(node);
+    struct taps taps;
+    assert(n_taps <= 64);
+    for (int64_t at = 0; at < area; at++) {
         int64_t index[SY_MAX_RANK];
-        naive_unravel(net, out, k, index);
-        net->values[out][k] = conv_at(net, node, index);
+        naive_unravel(net, y, at, index);
+        look_all(net, x, w, &window, index, n_taps, &taps);
+        for (int64_t i = 0; i < images * outs; i++)
+            net->values[y][i * area + at] =
+                conv_at(net, node, i % outs / per_group, n_taps, &taps, i / outs, i % outs);
     }
 }
 
 static double pool_at(const struct naive_graph *net, const struct sy_node *node,
-                      const int64_t *index)
+                      const struct window *window, const int64_t *index)
 {
-    int x = node->inputs[0], rank = net->graph->tensors[x].shape.rank;
+    int x = node->inputs[0], rank = naive_rank(net, x);
     bool global = node->op == SY_OP_GLOBAL_AVERAGE_POOL || node->op == SY_OP_GLOBAL_MAX_POOL;
     int64_t extent[SY_MAX_RANK] = {0}, taps = 1, seen = 0;
     double sum = 0, top = -HUGE_VAL;
@@ -77,7 +107,7 @@ static double pool_at(const struct naive_graph *net, const struct sy_node *node,
         int64_t xi[SY_MAX_RANK] = {index[0], index[1]}, left = k;
         bool inside = true;
         for (int d = rank - 3; d >= 0; d--) {
-            inside = look(net, node, d, index[2 + d], left % extent[d], &xi[2 + d]) && inside;
+            inside = look(net, x, window, d, index[2 + d], left % extent[d], &xi[2 + d]) && inside;
             left /= extent[d];
         }
         if (!inside)
@@ -97,10 +127,11 @@ static double pool_at(const struct naive_graph *net, const struct sy_node *node,
 void naive_pool(struct naive_graph *net, const struct sy_node *node)
 {
     int out = node->outputs[0];
+    struct window window = window_of(node);
     for (int64_t k = 0; k < naive_graph_elements(net, out); k++) {
         int64_t index[SY_MAX_RANK];
         naive_unravel(net, out, k, index);
-        net->values[out][k] = pool_at(net, node, index);
+        net->values[out][k] = pool_at(net, node, &window, index);
     }
 }
 
@@ -108,10 +139,11 @@ void naive_pool(struct naive_graph *net, const struct sy_node *node)
 void naive_conv_transpose(struct naive_graph *net, const struct sy_node *node)
 {
     int x = node->inputs[0], w = node->inputs[1], y = node->outputs[0];
-    int rank = net->graph->tensors[x].shape.rank;
+    int rank = naive_rank(net, x);
     int64_t outs = naive_dim(net, w, 1), taps = 1;
     int64_t per_group = naive_dim(net, x, 1) / sy_node_int(node, "group", 1);
     bool has_bias = node->n_inputs > 2 && node->inputs[2] >= 0;
+    struct window window = window_of(node);
     for (int d = 2; d < rank; d++)
         taps *= naive_dim(net, w, d);
     for (int64_t k = 0; k < naive_graph_elements(net, y); k++) {
@@ -127,9 +159,8 @@ void naive_conv_transpose(struct naive_graph *net, const struct sy_node *node)
         to[0] = from[0];
         to[1] = from[1] / per_group * outs + out;
         for (int d = rank - 1; d >= 2; d--) {
-            to[d] = from[d] * naive_attr_at(node, "strides", d - 2, 1) -
-                    naive_attr_at(node, "pads", d - 2, 0) +
-                    left % naive_dim(net, w, d) * naive_attr_at(node, "dilations", d - 2, 1);
+            to[d] = from[d] * window.strides[d - 2] - window.pads[d - 2] +
+                    left % naive_dim(net, w, d) * window.dilations[d - 2];
             left /= naive_dim(net, w, d);
             inside = inside && to[d] >= 0 && to[d] < naive_dim(net, y, d);
         }
@@ -203,8 +234,10 @@ void naive_roi_align(struct naive_graph *net, const struct sy_node *node)
                        start[1] +
                        ((double)at[3] + ((double)(i % each[1]) + 0.5) / (double)each[1]) * size[1];
             int64_t image = (int64_t)net->values[node->inputs[2]][at[0]];
-            sum += pixel_between(net, x, image, at[1], row, column);
-            most = fmax(most, pixel_largest(net, x, image, at[1], row, column));
+            if (largest)
+                most = fmax(most, pixel_largest(net, x, image, at[1], row, column));
+            else
+                sum += pixel_between(net, x, image, at[1], row, column);
         }
         net->values[y][k] = largest ? most : sum / (double)(each[0] * each[1]);
     }
@@ -227,7 +260,7 @@ static double place_of(const struct sy_node *node, double v, int64_t n)
 static double nearness(const struct naive_graph *net, int x, const double *point, const int64_t *at)
 {
     double near = 1;
-    for (int d = 2; d < net->graph->tensors[x].shape.rank; d++)
+    for (int d = 2; d < naive_rank(net, x); d++)
         near *= fmax(0, 1 - fabs(point[d] - (double)at[d]));
     return near;
 }
@@ -236,7 +269,7 @@ static double nearness(const struct naive_graph *net, int x, const double *point
 void naive_grid_sample(struct naive_graph *net, const struct sy_node *node)
 {
     int x = node->inputs[0], grid = node->inputs[1], out = node->outputs[0],
-        rank = net->graph->tensors[x].shape.rank;
+        rank = naive_rank(net, x);
     int64_t plane = 1;
     const struct sy_attr *mode = sy_node_attr(node, "mode");
     bool nearest = mode && strcmp(mode->s, "nearest") == 0;

@@ -168,6 +168,23 @@ def check_live(server, job):
     assert server.status()["counters"]["failed"] == 0
 
 
+def check_no_snapshot(server):
+    """A job that cannot write its snapshot loses nothing when its slice is cut anew: it goes on from its memory, with the threads that it had."""
+    server.call("slices", "train=1", "serve=1")
+    job = server.train("nosnapshot", 100000)
+    wait_for(lambda: server.job(job)["step"] > 5, "the job's first steps")
+    shutil.rmtree(f"{server.folder}/nosnapshot")
+    os.symlink("/proc", f"{server.folder}/nosnapshot")  # a folder in which nobody can write, root neither
+    step = server.job(job)["step"]
+    server.call("slices", "--none")
+    wait_for(lambda: b"left_without_snapshot" in open(f"{server.folder}/log", "rb").read(), "the failed snapshot")
+    seen = server.job(job)["step"]
+    wait_for(lambda: server.job(job)["state"] == "training" and server.job(job)["step"] > max(seen, step) + 20, "the job behind it")
+    assert server.job(job)["threads"] == 1, server.job(job)
+    server.call("train", "--stop", str(job), fails=True)  # its last snapshot cannot be written, which it says
+    server.call("slices", "train=50%", "serve=w1")
+
+
 def check_refusals(server):
     for words, why in ((["a=3"], "wants 3 cores, and 2 of 2"), (["a=1", "a=1"], "two slices 'a'"), (["a"], "NAME=SIZE"), (["a=@9"], "core 9"), (["a=0"], "a size is"),
                        (["--model", "none", "--to", "train"], "no model 'none'"), (["--model", "mnist_cnn", "--to", "x"], "no slice 'x'; there are: train, serve"),
@@ -197,6 +214,8 @@ def main():
         print("[       OK ] kill")
         check_live(server, job)
         print("[       OK ] live")
+        check_no_snapshot(server)
+        print("[       OK ] no_snapshot")
         assert 'switchyard_slice_cores{slice="train"} 1' in server.text("/metrics", 2)
         server.stop()
         server = Server(build, folder, 18421)

@@ -54,7 +54,7 @@ class Tally:
 
     def refuse(self, interface, begun, words):
         """A runtime that the harness ends says so until it is gone: such a request is cut, not refused."""
-        if "draining" in words and self.was_down(begun):
+        if ("draining" in words or "no worker is left" in words) and self.was_down(begun):
             with self.lock:
                 self.cut += 1
             return

@@ -87,7 +87,6 @@ int sy_worker_fetch_look(struct sy_worker *worker); /* a few times a second whil
 int sy_worker_cancel(struct sy_worker *worker, const struct sy_msg_cancel *cancel);
 
 /* workers/process/worker_job.c: the training job. */
-/* Takes *file over and makes it -1, if the job is a script. */
 int sy_worker_job_prepare(struct sy_worker *worker, const struct sy_msg_job_prepare *prepare,
                           int *file);
 /* Takes *file over and makes it -1, if the job is the one that is prepared. */

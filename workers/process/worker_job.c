@@ -78,7 +78,8 @@ void sy_worker_job_forget(struct sy_worker *w)
 static int leave(struct sy_worker *w, int status)
 {
     struct sy_message left = {.id = SY_MSG_JOB_LEFT};
-    left.job_left = (struct sy_msg_job_left){.job = w->job_id, .step = sy_train_run_step(w->job)};
+    left.job_left = (struct sy_msg_job_left){
+        .job = w->job_id, .step = sy_train_run_step(w->job), .status = status};
     if (status < 0)
         sy_log_warn("worker", "event=left_without_snapshot job=%llu why=\"%s\"",
                     (unsigned long long)w->job_id, sy_error_text());

@@ -88,7 +88,7 @@ static int send_ended(struct sy_worker *w, int status)
 static int end_over(struct sy_worker *w)
 {
     int status = sy_script_job_result(w->script->job);
-    if (w->script->stop_wanted)
+    if (w->script->stop_wanted && !sy_script_job_is_given_up(w->script->job))
         status = sy_error_set(SY_ECANCELED, "canceled");
     return send_ended(w, status);
 }
@@ -127,17 +127,18 @@ int sy_worker_script_leave(struct sy_worker *w, const struct sy_msg_job_leave *m
 
 /* ---- prepare, start, turn --------------------------------------------------------------------- */
 
-/* file: see handle() of worker.c. */
-static int create(struct sy_worker *w, const struct sy_msg_job_prepare *msg, int *file)
+/* *link is taken over. */
+static int create(struct sy_worker *w, const struct sy_msg_job_prepare *msg, int *link)
 {
+    int own = *link;
     if (w->job || w->script)
         return sy_error_set(SY_EBUSY, "worker %d has job %llu already", w->index,
                             (unsigned long long)w->job_id);
     struct sy_worker_script *script = calloc(1, sizeof *script);
     if (!script)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a script's job");
-    int status = sy_script_job_create(msg->text, *file, &script->job);
-    *file = -1;
+    *link = -1;
+    int status = sy_script_job_create(msg->text, own, &script->job);
     if (status < 0) {
         free(script);
         return status;
@@ -152,10 +153,10 @@ static int create(struct sy_worker *w, const struct sy_msg_job_prepare *msg, int
     return SY_OK;
 }
 
-int sy_worker_script_prepare(struct sy_worker *w, const struct sy_msg_job_prepare *msg, int *file)
+int sy_worker_script_prepare(struct sy_worker *w, const struct sy_msg_job_prepare *msg, int *link)
 {
     struct sy_script_needs needs = {0};
-    int status = create(w, msg, file);
+    int status = create(w, msg, link);
     if (status == SY_OK)
         sy_script_job_needs(w->script->job, &needs);
     struct sy_message answer = {.id = SY_MSG_JOB_PREPARED};

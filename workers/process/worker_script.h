@@ -11,8 +11,8 @@
 #define SY_SCRIPT_TURN_NS SY_NS_PER_S
 
 /* The messages of the same name. The status is that of the control socket. */
-/* *file: the connection to the script, -1: none; taken over. */
-int sy_worker_script_prepare(struct sy_worker *w, const struct sy_msg_job_prepare *msg, int *file);
+/* link: to its `switchyard run`; who takes it over makes it -1. */
+int sy_worker_script_prepare(struct sy_worker *w, const struct sy_msg_job_prepare *msg, int *link);
 int sy_worker_script_start(struct sy_worker *w, const struct sy_msg_job_start *msg);
 int sy_worker_script_turn(struct sy_worker *w, const struct sy_msg_job_turn *msg);
 int sy_worker_script_spill(struct sy_worker *w, const struct sy_msg_job_spill *msg);

@@ -1,5 +1,6 @@
 #include "workers/torch/script_job.h"
 
+#include <fcntl.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,15 +18,20 @@
 #define HELLO_TIMEOUT_MS 5000
 #define USUAL_GRACE_MS   20
 #define MOST_GRACE_MS    60000
-#define STOP_ANSWER_NS   SY_NS_PER_S
-#define CLOSE_SLICE_NS   SY_NS_PER_MS
+#define USUAL_KILL_S     10
+#define MOST_KILL_S      3600
+#define FAREWELL_NS \
+    (3 * SY_NS_PER_S) /* of its run, once it has killed the script: it says how that ended */
+#define STOP_ANSWER_NS SY_NS_PER_S
+#define CLOSE_SLICE_NS SY_NS_PER_MS
 
 struct sy_script_job {
     int fd;
     struct sy_shared_memory memory;
     struct sy_script_page *page;
     struct sy_script_needs needs;
-    sy_ns grace_ns;
+    sy_ns grace_ns, kill_after_ns, terminated_ns;
+    bool given_up; /* canceled, and nobody ended it in time */
     bool is_open, is_over, stop_sent, is_stopped, said_lost;
     sy_ns opened_ns, closed_ns, stop_sent_ns, open_ns;
     sy_ns longest_close_ns;
@@ -59,19 +65,21 @@ static int read_number(const json_t *script, const char *key, uint64_t most, uin
 
 static int read_script(struct sy_script_job *job, const json_t *script)
 {
-    uint64_t grace_ms = USUAL_GRACE_MS;
+    uint64_t grace_ms = USUAL_GRACE_MS, kill_after_s = USUAL_KILL_S;
     const char *path = json_string_value(json_object_get(script, "socket"));
+    if (path && job->fd < 0)
+        return sy_error_set(SY_ENOTFOUND,
+                            "the job's script is not there (%s); 'switchyard run' of the same "
+                            "machine and user starts one",
+                            path);
     if (!path)
         return sy_error_set(SY_EARG, "job: script.socket is missing");
     SY_TRY(read_number(script, "memory_bytes", INT64_MAX, &job->needs.memory_bytes));
     SY_TRY(read_number(script, "total_steps", INT64_MAX, &job->needs.total_steps));
     SY_TRY(read_number(script, "grace_ms", MOST_GRACE_MS, &grace_ms));
+    SY_TRY(read_number(script, "kill_after_s", MOST_KILL_S, &kill_after_s));
+    job->kill_after_ns = kill_after_s * SY_NS_PER_S;
     job->grace_ns = grace_ms * SY_NS_PER_MS;
-    if (job->fd < 0)
-        return sy_error_set(SY_ENOTFOUND,
-                            "the job's script is not there: %s: nobody listens; 'switchyard run' "
-                            "of the same machine and user starts one",
-                            path);
     return SY_OK;
 }
 
@@ -87,7 +95,10 @@ static int map_page(struct sy_script_job *job)
         return sy_error_set(SY_EPROTO, "the script's 'switchyard run' is of another version, or "
                                        "says nothing");
     }
-    int status = sy_shared_memory_map(&job->memory, file, SY_SCRIPT_PAGE_BYTES, true);
+    int seals = fcntl(file, F_GET_SEALS); /* else whoever cuts it kills this worker by SIGBUS */
+    int status = seals >= 0 && (seals & F_SEAL_SHRINK)
+                     ? sy_shared_memory_map(&job->memory, file, SY_SCRIPT_PAGE_BYTES, true)
+                     : sy_error_set(SY_EPROTO, "the script's page is not sealed against shrinking");
     if (status < 0) {
         close(file);
         return status;
@@ -98,15 +109,15 @@ static int map_page(struct sy_script_job *job)
     return SY_OK;
 }
 
-int sy_script_job_create(const char *text, int fd, struct sy_script_job **out)
+int sy_script_job_create(const char *text, int link, struct sy_script_job **out)
 {
     struct sy_script_job *job = calloc(1, sizeof *job);
     if (!job) {
-        if (fd >= 0)
-            close(fd);
+        if (link >= 0)
+            close(link);
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a script's job");
     }
-    job->fd = fd;
+    job->fd = link;
     job->memory.fd = -1;
     json_t *json = json_loads(text, 0, NULL);
     int status = read_script(job, json_object_get(json, "script"));
@@ -233,6 +244,13 @@ static void take_packets(struct sy_script_job *job, int timeout_ms)
     }
 }
 
+/* J3. Its run may be stopped itself (Ctrl-Z): then nobody ends the script before that goes on. */
+static bool is_given_up(const struct sy_script_job *job)
+{
+    return !job->is_over && job->terminated_ns &&
+           sy_clock_now() - job->terminated_ns >= job->kill_after_ns + FAREWELL_NS;
+}
+
 enum sy_script_state sy_script_job_look(struct sy_script_job *job, sy_ns timeout_ns)
 {
     take_packets(job, 0);
@@ -243,13 +261,26 @@ enum sy_script_state sy_script_job_look(struct sy_script_job *job, sy_ns timeout
         if (busy)
             sy_futex_wait(&job->page->busy, busy, SY_MIN(timeout_ns, CLOSE_SLICE_NS));
     }
+    if (is_given_up(job))
+        job->given_up = job->is_over = true;
     if (job->is_over)
         return SY_SCRIPT_OVER;
     return !job->is_open && stands(job) ? SY_SCRIPT_STILL : SY_SCRIPT_RUNNING;
 }
 
+bool sy_script_job_is_given_up(const struct sy_script_job *job)
+{
+    return job->given_up;
+}
+
 int sy_script_job_result(const struct sy_script_job *job)
 {
+    if (job->given_up)
+        return sy_error_set(SY_EPEER,
+                            "canceled, and its 'switchyard run' did not end the script within %llu "
+                            "s: is that stopped (Ctrl-Z)? It ends the script when it goes on (fg, "
+                            "kill -CONT)",
+                            (unsigned long long)((job->kill_after_ns + FAREWELL_NS) / SY_NS_PER_S));
     if (!job->was_told)
         return sy_error_set(SY_EPEER,
                             "the script's 'switchyard run' is gone, and the script with it");
@@ -280,6 +311,8 @@ void sy_script_job_progress(const struct sy_script_job *job, struct sy_script_pr
 void sy_script_job_terminate(struct sy_script_job *job)
 {
     sy_script_job_open(job);
+    if (!job->terminated_ns)
+        job->terminated_ns = sy_clock_now();
     say(job, SY_SCRIPT_TERMINATE);
 }
 

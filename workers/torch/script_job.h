@@ -32,8 +32,8 @@ enum sy_script_state { SY_SCRIPT_RUNNING, SY_SCRIPT_STILL, SY_SCRIPT_OVER };
 
 /* Whether a job's text (JSON) is of a script: it has an object "script". */
 bool sy_script_job_is(const char *text);
-/* fd: connected to the script's `switchyard run`, taken over whatever comes of it; -1: nobody listens there. EARG names a key, ENOTFOUND: it is gone, EPROTO. */
-int sy_script_job_create(const char *text, int fd, struct sy_script_job **out);
+/* link: the connection to the script's `switchyard run`, taken over whatever comes of it; -1: there is none. EARG names a key, ENOTFOUND: it is gone, EPROTO. */
+int sy_script_job_create(const char *text, int link, struct sy_script_job **out);
 /* Closes the gate and the connection; run waits for another worker then. NULL is fine. */
 void sy_script_job_destroy(struct sy_script_job *job);
 void sy_script_job_needs(const struct sy_script_job *job, struct sy_script_needs *out);
@@ -43,11 +43,14 @@ void sy_script_job_close(struct sy_script_job *job);
 /* Waits up to timeout_ns for something to happen (0: not at all). STILL: the gate is closed and no operator computes; at the latest a second after the grace
  * time, whatever the script and its run do. RUNNING: else. */
 enum sy_script_state sy_script_job_look(struct sy_script_job *job, sy_ns timeout_ns);
+/* It is OVER because it was terminated and nothing came of it in time. */
+bool sy_script_job_is_given_up(const struct sy_script_job *job);
 /* How it ended, once it is OVER: SY_OK for exit status 0, else EPEER with the reason as the thread's error text. */
 int sy_script_job_result(const struct sy_script_job *job);
 void sy_script_job_progress(const struct sy_script_job *job, struct sy_script_progress *out);
 
-/* Ends the script: SIGTERM, later SIGKILL. The gate is open from then on, so that it can write a checkpoint. */
+/* Ends the script: SIGTERM, later SIGKILL. The gate is open from then on, so that it can write a checkpoint. It is OVER 3 s after the job's kill_after_s
+ * (10), whatever its run does. */
 void sy_script_job_terminate(struct sy_script_job *job);
 /* The script goes on without a server. */
 void sy_script_job_detach(struct sy_script_job *job);

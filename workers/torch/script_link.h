@@ -1,6 +1,6 @@
 /* The socket between a foreign job's `switchyard run`, which owns the script's process, and the worker that stands for it.
  *
- *   run: listens at the path that the job's text names      worker: connects when it prepares the job
+ *   run: listens at the path that the job's text names      runtime: connects, for the worker that prepares the job (which may not, W6)
  *   run    -> worker   HELLO with the page's file, STOPPED, ENDED
  *   worker -> run      STOP, CONTINUE, TERMINATE, DETACH
  *

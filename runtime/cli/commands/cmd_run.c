@@ -258,10 +258,11 @@ static json_t *job_text(const struct order *order, const char *socket)
     char name[128];
     snprintf(name, sizeof name, "%s", order->name ? order->name : usual_name(order));
     sy_printable_make(name);
-    json_t *job = json_pack(
-        "{s:s, s:I, s:{s:s, s:I, s:I, s:I}}", "name", name, "priority", (json_int_t)order->priority,
-        "script", "socket", socket, "memory_bytes", (json_int_t)order->memory_bytes, "total_steps",
-        (json_int_t)order->total_steps, "grace_ms", (json_int_t)order->grace_ms);
+    json_t *job = json_pack("{s:s, s:I, s:{s:s, s:I, s:I, s:I, s:I}}", "name", name, "priority",
+                            (json_int_t)order->priority, "script", "socket", socket, "memory_bytes",
+                            (json_int_t)order->memory_bytes, "total_steps",
+                            (json_int_t)order->total_steps, "grace_ms", (json_int_t)order->grace_ms,
+                            "kill_after_s", (json_int_t)order->kill_after_s);
     if (job && order->tenant)
         json_object_set_new(job, "tenant", json_string(order->tenant));
     if (job && order->class_)

@@ -209,9 +209,7 @@ static int check_bytes(struct sy_http_infer *infer)
             uint64_t least = 2 * (wanted / sy_dtype_bytes(input->dtype)); /* a digit and a comma */
 
             if (infer->json.cuts[input->cut].bytes + 2 < least)
-                return sy_error_set(SY_EARG,
-                                    "input \"%s\": \"data\" has fewer elements than its shape says",
-                                    input->name);
+                return sy_tensor_json_few(&infer->json.cuts[input->cut], input->name, input->dtype);
         } else if (is_short) {
             return sy_error_set(
                 SY_EARG, "input \"%s\" has %llu bytes of data; its shape and datatype need %llu",

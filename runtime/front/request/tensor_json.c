@@ -197,6 +197,31 @@ struct reader {
     char *to;
 };
 
+/* What a value that is no number begins with; NULL: a number, or no JSON. */
+static const char *kind_of(const char *at, const char *end)
+{
+    switch (at < end ? *at : '\0') {
+    case '"':
+        return "a string";
+    case '{':
+        return "an object";
+    case 't':
+    case 'f':
+        return "true or false";
+    case 'n':
+        return "null";
+    default:
+        return NULL;
+    }
+}
+
+static int bad_kind(const struct reader *r, const char *kind)
+{
+    return sy_error_set(SY_EARG,
+                        "input \"%s\": element %" PRIu64 " of \"data\" is %s, no number of %s",
+                        r->name, r->i, kind, sy_dtype_wire_name(r->dtype));
+}
+
 static int bad_element(const struct reader *r, const char *what)
 {
     return sy_error_set(SY_EARG, "input \"%s\": element %" PRIu64 " of \"data\" %s %s", r->name,
@@ -363,6 +388,9 @@ static int read_number(struct reader *r, struct scanner *s)
     const struct number number = scan_number(s->at, s->end);
     const char *text = s->at;
 
+    const char *kind = number.length == 0 ? kind_of(s->at, s->end) : NULL;
+    if (kind)
+        return bad_kind(r, kind);
     if (number.length == 0)
         return bad_element(r, "is no number of");
     s->at += number.length;
@@ -395,11 +423,12 @@ static int read_element(struct reader *r, struct scanner *s)
     return SY_OK;
 }
 
-static int bad_array(const struct reader *r)
+static int bad_array(const struct reader *r, const struct scanner *s)
 {
-    return sy_error_set(SY_EARG,
-                        "input \"%s\": \"data\" is no array of numbers (at element %" PRIu64 ")",
-                        r->name, r->i);
+    const char *kind = s->depth == 0 && r->i == 0 ? kind_of(s->at, s->end) : NULL;
+    return sy_error_set(
+        SY_EARG, "input \"%s\": \"data\" is %s%sno array of numbers (at element %" PRIu64 ")",
+        r->name, kind ? kind : "", kind ? ", " : "", r->i);
 }
 
 enum place { OPENED, AFTER_COMMA, AFTER_VALUE };
@@ -410,7 +439,7 @@ static int read_brackets(struct reader *r, struct scanner *s, enum place *place)
     for (;; s->at++) {
         skip_space(s);
         if (s->depth == 0 && *place == AFTER_VALUE)
-            return s->at == s->end ? SY_OK : bad_array(r);
+            return s->at == s->end ? SY_OK : bad_array(r, s);
         char c = s->at < s->end ? *s->at : '\0';
         if (c == '[' && *place != AFTER_VALUE) {
             s->depth++;
@@ -421,9 +450,22 @@ static int read_brackets(struct reader *r, struct scanner *s, enum place *place)
         } else if (c == ',' && *place == AFTER_VALUE) {
             *place = AFTER_COMMA;
         } else {
-            return *place != AFTER_VALUE && s->depth > 0 && c ? SY_OK : bad_array(r);
+            return *place != AFTER_VALUE && s->depth > 0 && c ? SY_OK : bad_array(r, s);
         }
     }
+}
+
+int sy_tensor_json_few(const struct sy_json_cut *data, const char *name, enum sy_dtype dtype)
+{
+    const struct reader r = {.name = name, .dtype = dtype};
+    struct scanner s = {.at = data->text, .end = data->text + data->bytes};
+    for (skip_space(&s); s.at < s.end && *s.at == '['; skip_space(&s))
+        s.at++;
+    const char *kind = kind_of(s.at, s.end);
+    if (kind && !(dtype == SY_DTYPE_BOOL && (*s.at == 't' || *s.at == 'f')))
+        return bad_kind(&r, kind);
+    return sy_error_set(SY_EARG, "input \"%s\": \"data\" has fewer elements than its shape says",
+                        name);
 }
 
 int sy_tensor_from_json(const struct sy_json_cut *data, const char *name, enum sy_dtype dtype,

@@ -355,9 +355,9 @@ static void test_what_is_no_file(void **state)
 }
 
 #ifdef SY_SANITIZED
-#define ROUNDS 5000
+#define ROUNDS 2000
 #else
-#define ROUNDS 20000
+#define ROUNDS 8000
 #endif
 
 /* Whatever opens covers the data exactly, and can be written again as it is. */

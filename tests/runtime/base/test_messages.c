@@ -44,6 +44,10 @@ static void fill_I64(int64_t *v)
 {
     *v = (int64_t)random_width() * (next_random() & 1 ? 1 : -1);
 }
+static void fill_STATUS(int64_t *v)
+{
+    *v = -(int64_t)(next_random() % 18); /* OK to EDENIED */
+}
 static void fill_F64(double *v)
 {
     *v = (double)(int64_t)next_random() / 1e9;
@@ -75,6 +79,10 @@ static void drop_I64(int64_t *v)
 {
     (void)v;
 }
+static void drop_STATUS(int64_t *v)
+{
+    (void)v;
+}
 static void drop_F64(double *v)
 {
     (void)v;
@@ -93,6 +101,10 @@ static void same_U64(const uint64_t *a, const uint64_t *b)
     assert_true(*a == *b);
 }
 static void same_I64(const int64_t *a, const int64_t *b)
+{
+    assert_true(*a == *b);
+}
+static void same_STATUS(const int64_t *a, const int64_t *b)
 {
     assert_true(*a == *b);
 }
@@ -275,6 +287,24 @@ static void test_named_refusals(void **state)
     expect_refused((char *)packet, 64, "deeper");
 }
 
+/* Not one that would be another, or fine, once it was cut to an int. */
+static void test_unknown_statuses_are_refused(void **state)
+{
+    static const int64_t unknown[] = {
+        1, 5, -18, INT64_MIN, INT64_MAX, -(1ll << 32), 1ll << 32, -(1ll << 32) - 5};
+    (void)state;
+    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) {
+        struct sy_message sent = {.id = SY_MSG_RUN_DONE, .run_done = {.status = unknown[i]}}, got;
+        size_t n;
+        assert_int_equal(sy_message_encode(&sent, packet, sizeof packet, &n), SY_OK);
+        assert_int_equal(sy_message_decode(packet, n, SY_TO_RUNTIME, &got), SY_EPROTO);
+        assert_non_null(strstr(sy_error_text(), "RUN_DONE: field status"));
+        sent = (struct sy_message){.id = SY_MSG_JOB_LEFT, .job_left = {.status = unknown[i]}};
+        assert_int_equal(sy_message_encode(&sent, packet, sizeof packet, &n), SY_OK);
+        assert_int_equal(sy_message_decode(packet, n, SY_TO_RUNTIME, &got), SY_EPROTO);
+    }
+}
+
 static void test_too_large(void **state)
 {
     struct sy_u64s many = {.n = SY_MESSAGE_MAX_BYTES / 8, .v = NULL};
@@ -413,11 +443,17 @@ static void test_longest_stretch(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip),    cmocka_unit_test(test_wrong_direction),
-        cmocka_unit_test(test_hostile_bytes), cmocka_unit_test(test_named_refusals),
-        cmocka_unit_test(test_too_large),     cmocka_unit_test(test_fds_pass),
-        cmocka_unit_test(test_hung_peer),     cmocka_unit_test(test_scan_in_pieces),
-        cmocka_unit_test(test_futex),         cmocka_unit_test(test_longest_stretch),
+        cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_wrong_direction),
+        cmocka_unit_test(test_hostile_bytes),
+        cmocka_unit_test(test_named_refusals),
+        cmocka_unit_test(test_unknown_statuses_are_refused),
+        cmocka_unit_test(test_too_large),
+        cmocka_unit_test(test_fds_pass),
+        cmocka_unit_test(test_hung_peer),
+        cmocka_unit_test(test_scan_in_pieces),
+        cmocka_unit_test(test_futex),
+        cmocka_unit_test(test_longest_stretch),
     };
     random_state = seed_of_run(20240601);
     return cmocka_run_group_tests(tests, NULL, NULL);

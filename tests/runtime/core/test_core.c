@@ -2,6 +2,7 @@
  * worker, memory comes back, what cannot succeed ends with a reason. */
 #include <event2/event.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -395,6 +396,21 @@ static void test_drain(void **state)
     }
 }
 
+/* One that hung before it was told to stop is not waited for as long as one that writes a snapshot. */
+static void test_drain_does_not_wait_for_the_hung(void **state)
+{
+    (void)state;
+    struct core_rig r;
+    bool drained = false;
+    core_rig_open(&r, "host", 2);
+    core_rig_add_both(&r);
+    core_rig_calm(&r);
+    assert_int_equal(kill(sy_supervisor_pid(r.core->supervisor, 0), SIGSTOP), 0);
+    sy_core_drain(r.core, 3600 * SY_NS_PER_S, note_drained, &drained);
+    core_rig_until(&r, is_set, &drained, "drained");
+    core_rig_close(&r);
+}
+
 /* A worker that becomes free while requests finish is nobody's: a job that started now would only be stopped. */
 static void test_no_job_starts_while_draining(void **state)
 {
@@ -637,6 +653,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_all_workers_given_up),
         cmocka_unit_test(test_model_that_is_refused),
         cmocka_unit_test(test_drain),
+        cmocka_unit_test(test_drain_does_not_wait_for_the_hung),
         cmocka_unit_test(test_no_job_starts_while_draining),
         cmocka_unit_test(test_destroy_answers_everybody),
         cmocka_unit_test(test_cancel),

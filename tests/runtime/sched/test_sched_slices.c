@@ -120,6 +120,154 @@ static void test_what_is_apart_takes_turns(void **state)
     sy_sched_destroy(w.s);
 }
 
+/* Both go on to their ends, and take turns from then on. */
+static void test_two_are_told_apart_while_both_compute(void **state)
+{
+    struct world w;
+    (void)state;
+    make_two(&w);
+    run_request(&w, 1);
+    int running = worker_doing(&w, RUNNING), trainer = worker_doing(&w, TRAINING);
+    assert_int_equal(sy_sched_job_set_apart(w.s, 2, 1, true), SY_OK);
+    world_settle(&w);
+    assert_true(w.held[trainer]);
+    world_finish_run(&w, running, SY_OK);
+    assert_false(w.held[trainer]);
+    assert_int_equal(sy_sched_job_set_slice(w.s, 2, 1), SY_OK);
+    assert_int_equal(sy_sched_model_set_slice(w.s, 0, 0), SY_OK);
+    run_request(&w, 0);
+    while (world_n_running(&w) == 0)
+        assert_true(world_deliver(&w, false));
+    run_request(&w, 1);
+    while (world_n_running(&w) < 2)
+        assert_true(world_deliver(&w, false));
+    assert_int_equal(sy_sched_set_apart(w.s, 0, 1, true), SY_OK);
+    world_settle(&w);
+    assert_int_equal(world_n_running(&w), 2);
+    world_drain(&w);
+    w.apart[0][1] = w.apart[1][0] = true;
+    run_request(&w, 0);
+    run_request(&w, 1);
+    world_drain(&w);
+    sy_sched_destroy(w.s);
+}
+
+static void test_an_id_that_comes_again_is_apart_from_nobody(void **state)
+{
+    struct world w;
+    uint64_t bytes[8];
+    (void)state;
+    make_two(&w);
+    w.check_fifo = false;
+    assert_int_equal(sy_sched_set_apart(w.s, 0, 1, true), SY_OK);
+    assert_int_equal(sy_sched_job_set_apart(w.s, 2, 1, true), SY_OK);
+    assert_int_equal(sy_sched_model_remove(w.s, 1), SY_OK);
+    for (int g = 0; g < 8; g++)
+        bytes[g] = 4 * MIB;
+    assert_int_equal(sy_sched_model_add(w.s, 1, 8, bytes, MIB), SY_OK);
+    world_all_prepared(&w, 1, 1);
+    assert_int_equal(sy_sched_model_set_slice(w.s, 1, 1), SY_OK);
+    run_request(&w, 1);
+    assert_int_equal(world_n_at_once(&w), 2); /* the job, and it */
+    run_request(&w, 0);
+    while (world_n_running(&w) < 2)
+        assert_true(world_advance_job(&w, worker_doing(&w, TRAINING)));
+    world_drain(&w);
+    sy_sched_destroy(w.s);
+}
+
+static void test_a_slice_that_is_gone_holds_nothing(void **state)
+{
+    struct world w;
+    (void)state;
+    world_make(&w, true, 200, 2);
+    assert_int_equal(sy_sched_set_slices(w.s, 3), SY_OK);
+    assert_int_equal(sy_sched_model_set_slice(w.s, 1, 2), SY_OK);
+    uint64_t before = sy_pool_free_bytes(sy_sched_pool(w.s));
+    run_request(&w, 1);
+    assert_int_equal(sy_sched_set_slices(w.s, 1), SY_OK);
+    world_drain(&w);
+    assert_int_equal(sy_sched_model_evict(w.s, 1, true), SY_OK);
+    assert_int_equal(sy_pool_free_bytes(sy_sched_pool(w.s)), before);
+    assert_int_equal(sy_sched_set_slices(w.s, 3), SY_OK);
+    assert_int_equal(sy_sched_model_set_slice(w.s, 1, 2), SY_OK);
+    run_request(&w, 1);
+    world_drain(&w);
+    sy_sched_destroy(w.s);
+}
+
+static void all_prepared_for(struct world *w, int model, uint64_t sizes)
+{
+    struct sy_sched_prepared p = {.worker = -1,
+                                  .model = model,
+                                  .batch = 1,
+                                  .sizes = sizes,
+                                  .workspace_bytes = world_workspace_bytes(1, sizes)};
+    for (int i = 0; i < N_WORKERS; i++)
+        w->ready[i][model][1][sizes] = w->teams[i][model][1][sizes] |= 1;
+    sy_sched_workspace(w->s, &p);
+}
+
+/* Model 0 in slice 0, model 1 in slice 1; all workers are ready for both. */
+static void make_flooded(struct world *w, uint64_t pool_mib, uint64_t sizes, uint64_t others_sizes)
+{
+    world_make(w, true, pool_mib, 2);
+    w->check_fifo = false;
+    assert_int_equal(sy_sched_set_slices(w->s, 2), SY_OK);
+    assert_int_equal(sy_sched_model_set_slice(w->s, 1, 1), SY_OK);
+    all_prepared_for(w, 0, sizes);
+    all_prepared_for(w, 1, others_sizes);
+}
+
+static int n_ended(const struct world *w)
+{
+    int n = 0;
+    for (uint64_t r = 1; r < w->next_request; r++)
+        n += w->n_ends[r];
+    return n;
+}
+
+/* How many of the flood's requests end from a request's arrival to its own end, while as many come again. */
+static int n_before_ones_own(struct world *w, uint64_t sizes, uint64_t others_sizes)
+{
+    int n = 0, before = n_ended(w);
+    for (int i = 0; i < 4; i++)
+        world_sized_request(w, 0, 1, sizes);
+    uint64_t own = w->next_request;
+    world_sized_request(w, 1, 1, others_sizes);
+    while (w->n_ends[own] == 0 && n < 40) {
+        assert_true(world_deliver(w, false));
+        if (n_ended(w) - w->n_ends[own] - before == n)
+            continue;
+        n++;
+        world_sized_request(w, 0, 1, sizes);
+    }
+    print_message("%d of the flood ended before\n", n);
+    assert_int_equal(w->end_status[own], SY_OK);
+    world_drain(w);
+    sy_sched_destroy(w->s);
+    return n;
+}
+
+static void test_a_flood_lets_what_is_apart_through(void **state)
+{
+    struct world w;
+    (void)state;
+    make_flooded(&w, 200, 0, 0);
+    assert_int_equal(sy_sched_set_apart(w.s, 0, 1, true), SY_OK);
+    w.apart[0][1] = w.apart[1][0] = true;
+    assert_in_range(n_before_ones_own(&w, 0, 0), 0, 4);
+}
+
+/* 29 MiB and 16 of weights for the flood's, 31 and 32 for the other (its weights may cycle) do not lie in 60 MiB at once. */
+static void test_a_flood_lets_one_through_that_finds_no_room(void **state)
+{
+    struct world w;
+    (void)state;
+    make_flooded(&w, 60, 14, 15);
+    assert_in_range(n_before_ones_own(&w, 14, 15), 0, 4);
+}
+
 static void test_a_resize_prepares_anew(void **state)
 {
     struct world w;
@@ -141,6 +289,44 @@ static void test_a_resize_prepares_anew(void **state)
     sy_sched_destroy(w.s);
 }
 
+/* Job 3 has snapshots, is in slice 1 and trains there; its slice gets other cores, and the snapshot fails or its worker dies over it. */
+static void leave_for_a_team(struct world *w, bool dies)
+{
+    struct sy_sched_job_view view;
+    make_two(w);
+    w->snapshots_fail = true;
+    world_submit_job(w);
+    for (int i = 0; i < 100 && !(sy_sched_job_view(w->s, 3, &view) && view.has_turn); i++)
+        (void)world_deliver(w, false);
+    uint64_t at = w->persistent_at[3];
+    sy_sched_slice_resized(w->s, 1, 5);
+    world_settle(w);
+    while (worker_doing(w, LEAVING) < 0)
+        assert_true(world_deliver(w, false));
+    if (dies)
+        world_lose_worker(w, worker_doing(w, LEAVING));
+    else
+        assert_true(world_advance_job(w, worker_doing(w, LEAVING)));
+    w->snapshots_fail = !dies;
+    for (int i = 0; i < 100; i++) /* its start finds its memory: the world looks */
+        (void)world_deliver(w, false);
+    assert_true(sy_sched_job_view(w->s, 3, &view) && view.admitted && view.worker >= 0);
+    if (!dies) {
+        assert_int_equal(view.team, 0);
+        assert_int_equal(view.persistent_offset, at);
+    }
+    assert_int_equal(w->n_left_for_team, dies ? 2 : 1);
+    sy_sched_destroy(w->s);
+}
+
+static void test_who_has_no_snapshot_keeps_its_team(void **state)
+{
+    struct world w;
+    (void)state;
+    leave_for_a_team(&w, false);
+    leave_for_a_team(&w, true);
+}
+
 static void test_a_job_moves_at_its_boundary(void **state)
 {
     struct world w;
@@ -155,6 +341,8 @@ static void test_a_job_moves_at_its_boundary(void **state)
     assert_true(world_advance_job(&w, trainer));
     assert_true(sy_sched_job_view(w.s, 2, &view));
     assert_int_equal(view.slice, 1);
+    assert_int_equal(view.used_ns, SY_NS_PER_MS); /* what it computed before it moved */
+    assert_int_equal(view.left_ns, 999 * SY_NS_PER_MS);
     assert_int_equal(sy_sched_job_set_slice(w.s, 2, 2), SY_EARG);
     assert_int_equal(sy_sched_model_set_slice(w.s, 1, 5), SY_EARG);
     assert_int_equal(sy_sched_set_slices(w.s, 0), SY_EARG);
@@ -188,7 +376,6 @@ static void test_one_slice_decides_as_none(void **state)
         world_make(&b, i % 2, 120, (uint64_t)i + seed);
         a.mixed = b.mixed = true;
         a.check_fifo = b.check_fifo = false;
-        a.check_spills = b.check_spills = false; /* test_sched_spill.c's; workers die here, too */
         assert_int_equal(sy_sched_set_slices(b.s, 1 + i % 3), SY_OK); /* empty ones besides */
         assert_int_equal(sy_sched_set_slices(b.s, 1), SY_OK);
         for (int n = 0; n < 400; n++) {
@@ -239,13 +426,13 @@ static void change_slices(struct world *w)
 
 static void test_random_slices(void **state)
 {
-    int most = 0, left = 0, continued = 0;
+    int most = 0, left = 0, continued = 0, failed = 0;
     (void)state;
     for (int i = 0; i < N_WORLDS; i++) {
         struct world w;
         world_make(&w, i % 2, 120 + 20 * (uint64_t)(i % 5), (uint64_t)i + 1000 * seed);
         w.mixed = i % 3 > 0;
-        w.check_fifo = w.check_spills = false;
+        w.check_fifo = false;
         assert_int_equal(sy_sched_set_slices(w.s, 1 + i % 4), SY_OK);
         for (int n = 0; n < 600; n++) {
             if (world_pick(&w, 12) == 0)
@@ -255,13 +442,15 @@ static void test_random_slices(void **state)
         }
         most = SY_MAX(most, w.most_at_once);
         left += w.n_left_for_team;
+        failed += w.n_without_snapshot;
         continued += w.n_continued;
         world_drain(&w);
         sy_sched_destroy(w.s);
     }
-    print_message("at most %d at once, %d left for another team, %d continued\n", most, left,
-                  continued);
-    assert_true(most >= 3 && left > 0);
+    print_message("at most %d at once, %d left for another team (%d without a snapshot), %d "
+                  "continued\n",
+                  most, left, failed, continued);
+    assert_true(most >= 3 && left > 0 && failed > 0);
 }
 
 int main(void)
@@ -272,7 +461,13 @@ int main(void)
         cmocka_unit_test(test_two_requests_compute_at_once),
         cmocka_unit_test(test_a_death_in_one_slice_is_no_others_matter),
         cmocka_unit_test(test_what_is_apart_takes_turns),
+        cmocka_unit_test(test_two_are_told_apart_while_both_compute),
+        cmocka_unit_test(test_an_id_that_comes_again_is_apart_from_nobody),
+        cmocka_unit_test(test_a_slice_that_is_gone_holds_nothing),
+        cmocka_unit_test(test_a_flood_lets_what_is_apart_through),
+        cmocka_unit_test(test_a_flood_lets_one_through_that_finds_no_room),
         cmocka_unit_test(test_a_resize_prepares_anew),
+        cmocka_unit_test(test_who_has_no_snapshot_keeps_its_team),
         cmocka_unit_test(test_a_job_moves_at_its_boundary),
         cmocka_unit_test(test_one_slice_decides_as_none),
         cmocka_unit_test(test_random_slices),

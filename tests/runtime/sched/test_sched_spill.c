@@ -246,6 +246,28 @@ static void test_no_trips_for_a_job_that_does_not_fit(void **state)
     sy_sched_destroy(w.s);
 }
 
+/* The last worker goes to one of two guaranteed jobs that come at once: the other needs the spilled one's, in the same step (the world looks). */
+static void test_the_last_worker_is_not_enough(void **state)
+{
+    (void)state;
+    static struct world w;
+    world_with_spilled(&w);
+    end(&w, 3);
+    advance_all(&w, 10);
+    if (doing(&w, 1) != SPILLED) /* it has its memory back as soon as there is some */
+        fail_msg("job 1 does %d", (int)doing(&w, 1));
+    sy_sched_hold_jobs(w.s, true);
+    submit(&w, 4, false, 1);
+    submit(&w, 5, false, 1);
+    assert_int_equal(doing(&w, 1), SPILLED);
+    sy_sched_hold_jobs(w.s, false);
+    world_settle(&w);
+    assert_int_equal(doing(&w, 1), LEAVING);
+    advance_all(&w, 20);
+    assert_true(w.iterations[4] > 0 && w.iterations[5] > 0);
+    sy_sched_destroy(w.s);
+}
+
 /* Canceled while it leaves, or while it waits for a worker: gone, with its memory. */
 static void test_canceled_without_a_worker(void **state)
 {
@@ -276,6 +298,7 @@ int main(void)
         cmocka_unit_test(test_memory_of_one_without_a_worker_is_had_back),
         cmocka_unit_test(test_memory_of_one_that_lost_its_worker_is_had_back),
         cmocka_unit_test(test_no_trips_for_a_job_that_does_not_fit),
+        cmocka_unit_test(test_the_last_worker_is_not_enough),
         cmocka_unit_test(test_canceled_without_a_worker),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+"""Programs under `switchyard run`, from outside and without torch: one ends with its own exit status, one is canceled, one whose `run` is stopped (Ctrl-Z) is canceled in
+bounded time, one whose worker is killed goes on.
+
+    SY_BINARY=build/switchyard run_check.py
+"""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+BINARY = os.environ.get("SY_BINARY", "build/switchyard")
+KILL_AFTER = 1
+LOOP = "import sys, time\nopen(sys.argv[1], 'w').write('x')\nwhile True:\n    time.sleep(0.01)\n"
+
+
+def wait_for(what, why, seconds=60):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        value = what()
+        if value:
+            return value
+        time.sleep(0.05)
+    raise AssertionError(f"waited {seconds} s for {why}")
+
+
+class Server:
+    def __init__(self, folder):
+        self.folder, self.socket = folder, f"{folder}/s"
+        with open(f"{folder}/log", "ab") as log:
+            self.process = subprocess.Popen([BINARY, "serve", "--socket", self.socket, "--pool-bytes", "64M", "--workers", "3", "--http", "off", "--grpc", "off",
+                                             "--metrics", "off"], stdout=log, stderr=log)
+        wait_for(lambda: os.path.exists(self.socket), "the server")
+
+    def call(self, *words):
+        return subprocess.run([BINARY, words[0], "--socket", f"unix:{self.socket}", *words[1:]], capture_output=True, text=True, timeout=120, check=False)
+
+    def status(self):
+        return json.loads(self.call("status", "--json").stdout)
+
+    def job(self, name):
+        return next((j for j in self.status()["jobs"] if j["name"] == name), {"state": "none"})
+
+    def run(self, name, *words):
+        return subprocess.Popen([BINARY, "run", "--socket", f"unix:{self.socket}", "--name", name, "--kill-after", str(KILL_AFTER), "--", *words], stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, text=True, start_new_session=True)
+
+    def start_loop(self, name):
+        mark = f"{self.folder}/{name}"
+        run = self.run(name, sys.executable, "-c", LOOP, mark)
+        wait_for(lambda: os.path.exists(mark) or run.poll() is not None, name)
+        assert run.poll() is None, run.communicate()[0]
+        return run
+
+
+def check_exit_status(server):
+    for code in (0, 7):
+        run = server.run(f"exit{code}", sys.executable, "-c", f"raise SystemExit({code})")
+        said, _ = run.communicate(timeout=60)
+        assert run.returncode == code, said
+    wait_for(lambda: server.job("exit0")["state"] == "ended", "the job's end")
+    assert server.job("exit7")["state"] == "failed"
+
+
+def check_cancel(server):
+    run = server.start_loop("cancel")
+    done = server.call("train", "--stop", str(server.job("cancel")["job"]))
+    assert done.returncode == 0, done.stderr
+    said, _ = run.communicate(timeout=60)
+    assert run.returncode == 128 + signal.SIGTERM and "was canceled" in said, said
+
+
+def check_cancel_while_stopped(server):
+    run = server.start_loop("stopped")
+    os.kill(run.pid, signal.SIGSTOP)
+    done = server.call("train", "--stop", str(server.job("stopped")["job"]))
+    assert done.returncode != 0 and "is that stopped (Ctrl-Z)?" in done.stderr, done.stderr
+    assert server.job("stopped")["state"] == "failed"
+    other = server.run("other", "true")  # its worker is free
+    assert other.wait(60) == 0
+    os.kill(run.pid, signal.SIGCONT)
+    said, _ = run.communicate(timeout=60)
+    assert run.returncode == 128 + signal.SIGTERM and "was canceled" in said, said
+
+
+def check_killed_worker(server):
+    run = server.start_loop("killed")
+    worker = wait_for(lambda: next((w for w in server.status()["workers"] if w["job"] == server.job("killed")["job"]), None), "its worker")
+    os.kill(worker["pid"], signal.SIGKILL)
+    wait_for(lambda: server.job("killed")["state"] == "training" and
+             any(w["job"] == server.job("killed")["job"] and w["pid"] != worker["pid"] for w in server.status()["workers"]), "the next worker")
+    assert run.poll() is None
+    assert server.call("train", "--stop", str(server.job("killed")["job"])).returncode == 0
+    run.communicate(timeout=60)
+
+
+def main():
+    folder = tempfile.mkdtemp(prefix="runs")
+    server = Server(folder)
+    try:
+        for check in (check_exit_status, check_cancel, check_cancel_while_stopped, check_killed_worker):
+            check(server)
+            print(f"[       OK ] {check.__name__[6:]}")
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(60) == 0
+    except BaseException:
+        server.process.kill()
+        with open(f"{folder}/log", encoding="utf-8", errors="replace") as log:
+            print(log.read()[-4000:])
+        raise
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    print("run_check: ok")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,167 @@
+/* A script's job against a 'switchyard run' that this test plays: what it is refused for, and how it ends when nobody ends it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/status.h"
+#include "workers/torch/script_job.h"
+#include "workers/torch/script_link.h"
+#include "workers/torch/script_page.h"
+
+#define KILL_AFTER_S 1
+#define FAREWELL_S   3
+
+struct run {
+    char folder[64], socket[96];
+    int listener, link, page_file;
+    struct sy_script_page *page;
+    pthread_t thread;
+};
+
+static void *greet(void *arg)
+{
+    struct run *r = arg;
+    struct pollfd p = {.fd = r->listener, .events = POLLIN};
+    (void)poll(&p, 1, 10000); /* accepting does not block */
+    r->link = accept4(r->listener, NULL, NULL, SOCK_CLOEXEC);
+    if (r->link >= 0)
+        (void)sy_script_send(r->link, SY_SCRIPT_HELLO, SY_SCRIPT_LINK_VERSION, r->page_file);
+    return NULL;
+}
+
+static int connect_to(const char *path)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof address), 0);
+    return fd;
+}
+
+static int make_job(struct run *r, int seals, struct sy_script_job **out)
+{
+    char text[256];
+    snprintf(r->folder, sizeof r->folder, "/tmp/switchyard-script-XXXXXX");
+    assert_non_null(mkdtemp(r->folder));
+    snprintf(r->socket, sizeof r->socket, "%s/socket", r->folder);
+    r->page_file = memfd_create("page", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    assert_int_equal(ftruncate(r->page_file, SY_SCRIPT_PAGE_BYTES), 0);
+    r->page = mmap(NULL, SY_SCRIPT_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, r->page_file, 0);
+    assert_true(r->page != MAP_FAILED);
+    r->page->magic = SY_SCRIPT_MAGIC;
+    if (seals)
+        assert_int_equal(fcntl(r->page_file, F_ADD_SEALS, seals), 0);
+    assert_int_equal(sy_script_listen(r->socket, &r->listener), SY_OK);
+    assert_int_equal(pthread_create(&r->thread, NULL, greet, r), 0);
+    snprintf(text, sizeof text, "{\"script\": {\"socket\": \"%s\", \"kill_after_s\": %d}}",
+             r->socket, KILL_AFTER_S);
+    int status = sy_script_job_create(text, connect_to(r->socket), out);
+    pthread_join(r->thread, NULL);
+    return status;
+}
+
+static void close_run(struct run *r)
+{
+    munmap(r->page, SY_SCRIPT_PAGE_BYTES);
+    close(r->page_file);
+    close(r->listener);
+    if (r->link >= 0)
+        close(r->link);
+    unlink(r->socket);
+    rmdir(r->folder);
+}
+
+static void test_a_page_that_could_shrink_is_refused(void **state)
+{
+    struct run r;
+    struct sy_script_job *job = NULL;
+    (void)state;
+    assert_int_equal(make_job(&r, 0, &job), SY_EPROTO);
+    assert_non_null(strstr(sy_error_text(), "not sealed"));
+    assert_null(job);
+    close_run(&r);
+    assert_int_equal(make_job(&r, F_SEAL_GROW, &job), SY_EPROTO);
+    close_run(&r);
+    assert_int_equal(make_job(&r, F_SEAL_SHRINK, &job), SY_OK);
+    sy_script_job_destroy(job);
+    close_run(&r);
+}
+
+static void test_one_that_is_not_there_is_named(void **state)
+{
+    struct sy_script_job *job = NULL;
+    (void)state;
+    assert_int_equal(sy_script_job_create("{\"script\": {\"socket\": \"/tmp/gone\"}}", -1, &job),
+                     SY_ENOTFOUND);
+    assert_non_null(strstr(sy_error_text(), "/tmp/gone"));
+    assert_null(job);
+}
+
+/* As one that is stopped with Ctrl-Z: the socket takes the words, nobody reads them. */
+static void test_a_cancel_that_nobody_hears_ends(void **state)
+{
+    struct run r;
+    struct sy_script_job *job = NULL;
+    struct sy_script_packet packet;
+    int file;
+    (void)state;
+    assert_int_equal(make_job(&r, F_SEAL_SHRINK, &job), SY_OK);
+    sy_ns end = sy_clock_now() + 60 * SY_NS_PER_S, began = sy_clock_now();
+    sy_script_job_terminate(job);
+    sy_script_job_terminate(job); /* asked for twice: no second time */
+    while (sy_script_job_look(job, SY_NS_PER_MS) != SY_SCRIPT_OVER && sy_clock_now() < end)
+        ;
+    assert_true(sy_clock_now() - began >= (KILL_AFTER_S + FAREWELL_S) * SY_NS_PER_S);
+    assert_true(sy_clock_now() < end);
+    assert_true(sy_script_job_is_given_up(job));
+    assert_int_equal(sy_script_job_result(job), SY_EPEER);
+    assert_non_null(strstr(sy_error_text(), "within 4 s"));
+    assert_non_null(strstr(sy_error_text(), "stopped (Ctrl-Z)"));
+    sy_script_job_destroy(job);
+    /* It hears so when it goes on. */
+    assert_int_equal(sy_script_receive(r.link, 1000, &packet, &file), 1);
+    assert_int_equal(packet.word, SY_SCRIPT_TERMINATE);
+    close_run(&r);
+}
+
+static void test_a_cancel_that_is_heard_is_none_of_these(void **state)
+{
+    struct run r;
+    struct sy_script_job *job = NULL;
+    (void)state;
+    assert_int_equal(make_job(&r, F_SEAL_SHRINK, &job), SY_OK);
+    sy_script_job_terminate(job);
+    assert_int_equal(sy_script_job_look(job, 0), SY_SCRIPT_RUNNING);
+    assert_int_equal(sy_script_send(r.link, SY_SCRIPT_ENDED, 0, -1), SY_OK);
+    assert_int_equal(sy_script_job_look(job, SY_NS_PER_S), SY_SCRIPT_OVER);
+    assert_false(sy_script_job_is_given_up(job));
+    assert_int_equal(sy_script_job_result(job), SY_OK);
+    sy_script_job_destroy(job);
+    close_run(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_page_that_could_shrink_is_refused),
+        cmocka_unit_test(test_one_that_is_not_there_is_named),
+        cmocka_unit_test(test_a_cancel_that_nobody_hears_ends),
+        cmocka_unit_test(test_a_cancel_that_is_heard_is_none_of_these),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
