@@ -65,8 +65,7 @@ const struct sy_cli_option sy_serve_options[] = {
      "these options from a TOML file, each by its name; the command line counts where "
      "both say "
      "something; read again on SIGHUP, which logs what changed and what needs a restart"},
-    {"print-config", NULL,
-     "print such a file with all options, each commented out, and end"},
+    {"print-config", NULL, "print such a file with all options, each commented out, and end"},
     {"socket-mode", "OCTAL", "of the Unix socket; default 600, with --socket-group 660"},
     {"socket-group", "GROUP", "of the Unix socket: its members may connect"},
     {"socket-rights", "RIGHTS",
