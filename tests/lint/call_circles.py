@@ -25,6 +25,11 @@ def sources():
     return sorted(path for room in ROOMS for path in glob.glob(f"{room}/**/*.c", recursive=True))
 
 
+def is_made(source, place):
+    """Not what was left of a former source: what `make test` does not build, it does not renew."""
+    return os.path.exists(place) and os.path.getmtime(place) >= os.path.getmtime(source)
+
+
 def symbols(objects):
     """{source: (names that it defines, names that it takes from others)} of {source: object}."""
     nm = subprocess.run(["nm", "-g", "-P", "-A", *objects.values()], capture_output=True, text=True, check=False)
@@ -82,7 +87,7 @@ def check(objects, without_object, rooms, show):
 def main():
     root, *rooms = [arg for arg in sys.argv[1:] if arg != "--arrows"] or sys.exit(__doc__)
     places = {source: f"{root}/{source[:-2]}.o" for source in sources()}
-    objects = {source: place for source, place in places.items() if os.path.exists(place)}
+    objects = {source: place for source, place in places.items() if is_made(source, place)}
     if not objects:
         sys.exit(f"call circles: no objects under {root}: make binaries first")
     offences = list(check(objects, places.keys() - objects.keys(), rooms, "--arrows" in sys.argv))
