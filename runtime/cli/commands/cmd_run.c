@@ -112,7 +112,8 @@ static int server_has(const char *address, int64_t id)
 struct session {
     const struct order *order;
     struct sy_script_process process;
-    struct submission submission;
+    struct submission submission; /* its thread's until that was joined */
+    pthread_t submitter;
     int signals, answered; /* descriptors */
     sy_ns asked_ns;
     bool is_canceled;
@@ -198,6 +199,7 @@ static int wait_for_admission(struct session *s)
             said = true;
         }
     }
+    pthread_join(s->submitter, NULL); /* it has written its last byte */
     return s->submission.result;
 }
 
@@ -316,7 +318,6 @@ static int run_job(struct session *s)
 static int run(const struct order *order)
 {
     static struct session s;
-    pthread_t thread;
     int answered[2];
     s.order = order;
     s.submission = (struct submission){.address = order->address};
@@ -334,7 +335,7 @@ static int run(const struct order *order)
     if (!result) {
         s.answered = answered[0];
         s.submission.report = answered[1];
-        result = pthread_create(&thread, NULL, submit, &s.submission)
+        result = pthread_create(&s.submitter, NULL, submit, &s.submission)
                      ? sy_cli_fail("run: no thread")
                      : wait_for_admission(&s);
     }
