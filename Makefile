@@ -113,7 +113,7 @@ include workers/cuda/cuda.mk tests/tests.mk bench/bench.mk examples/examples.mk 
 # A failed recipe leaves no half-written file behind that the next run would trust.
 .DELETE_ON_ERROR:
 # Objects that only a chain of rules names are kept. (Not by .SECONDARY: it leaves out new sources that are older than what they go into.)
-.PRECIOUS: $(OBJ)/%.o $(OBJ)/tests/main/test_%.o $(OBJ)/on_cpu/32/%.o $(OBJ)/on_cpu/256/%.o
+.PRECIOUS: $(OBJ)/%.o $(OBJ)/tests/main/test_%.o $(OBJ)/on_cpu/32/%.o $(OBJ)/on_cpu/256/%.o $(GEN)/%.pb-c.h
 
 all: deps ## Build: the program, its libraries, the model generator (installs what is missing)
 	@$(MAKE) --no-print-directory binaries
