@@ -13,9 +13,9 @@ TEST_LIB_OBJ := $(TEST_LIB_SRC:%.c=$(OBJ)/%.o)
 
 # The kernels one by one, with as many threads a block as on a GPU.
 KERNEL_TEST_BIN := $(addprefix $(B)/tests/,$(filter test_cuda_kernels%,$(TEST_NAMES)))
-KERNEL_TEST_OBJ := $(CUDA_KERNEL_SRC:%.cu=$(OBJ)/on_cpu/256/%.o) $(OBJ)/tests/on_cpu/cpu_launch.o $(OBJ)/tests/on_cpu/kernel_rig.o $(OBJ)/tests/on_cpu/each_trial.o $(patsubst %.c,$(OBJ)/%.o,$(wildcard workers/cuda/math/each*.c))
+KERNEL_TEST_OBJ := $(CUDA_KERNEL_SRC:%.cu=$(OBJ)/on_cpu/256/%.o) $(OBJ)/tests/on_cpu/cpu_launch.o $(OBJ)/tests/on_cpu/kernel_rig.o $(OBJ)/tests/on_cpu/generic_trial.o $(patsubst %.c,$(OBJ)/%.o,$(wildcard workers/cuda/math/generic*.c))
 # The host engine's and trainer's tests once more, of the CUDA engine's on the CPU.
-FAKE_CUDA_BIN := $(patsubst test_%,$(B)/tests/fake_cuda_%,$(ENGINE_NAMES) $(filter test_at_run%,$(TEST_NAMES)) test_trainer test_train_run $(GRADIENT_NAMES))
+FAKE_CUDA_BIN := $(patsubst test_%,$(B)/tests/fake_cuda_%,$(ENGINE_NAMES) $(filter test_dynamic%,$(TEST_NAMES)) test_trainer test_train_run $(GRADIENT_NAMES))
 
 # And on a GPU, through the plugin: made for gpu-check and dist only.
 GPU_BIN := $(patsubst test_%,$(B)/tests/test_gpu_%,$(ENGINE_NAMES) test_trainer $(GRADIENT_NAMES))
@@ -31,11 +31,11 @@ FUZZ_BIN  := $(FUZZ_SRC:tests/fuzz/%.c=$(B)/fuzz/%)
 FUZZ_SECONDS ?= 60
 # The thread sanitizer runs what has threads, or processes that have some. These have none but OpenMP's, which it cannot see into: they
 # would take most of its time and show nothing.
-ONE_THREAD := test_engine% fake_cuda_engine% fake_cuda_at_run% fake_cuda_train_gradients% fake_cuda_trainer test_train_gradients% test_train_split test_recurrence \
+ONE_THREAD := test_engine% fake_cuda_engine% fake_cuda_dynamic% fake_cuda_train_gradients% fake_cuda_trainer test_train_gradients% test_train_split test_recurrence \
               test_cuda_kernels% test_cuda_engine test_cuda_trainer test_cuda_beside_host test_cuda_candidates test_cuda_control test_cuda_operators test_cuda_node_help \
-              test_fusions test_folding test_control test_expand test_at_run% test_open_sizes test_open_batches test_graph test_onnx_reader test_onnx_functions test_package \
+              test_fusions test_folding test_control test_expand test_dynamic% test_open_sizes test_open_batches test_graph test_onnx_reader test_onnx_functions test_package \
               test_package_changes test_safetensors test_bad_models test_bad_graphs test_mutated_models test_size_expr test_shape_cases test_sequence_ends test_body_weights \
-              test_gradient_node test_state_operators test_row_apart test_string_tensor test_sim% test_sched% test_policy test_predictor test_interference test_slice_plan test_replay \
+              test_gradient_node test_state_operators test_row_independence test_string_tensor test_sim% test_sched% test_policy test_predictor test_interference test_slice_plan test_replay \
               test_lanes test_residency% test_pool test_idx test_npy test_pbtxt test_model_config test_text_pattern test_trees test_attend test_channel_parts \
               test_channels_last test_conv_chain test_grid_volumes test_growing_concat test_int8% test_late_curve test_product_norm test_blocked_product test_depthwise \
               test_float_curves test_kernel_% test_norm_rows test_pool_rows test_reblock test_short_rows test_winograd test_train_optimizers test_train_step test_train_inputs test_trainer

@@ -91,8 +91,8 @@ int sy_expand_slice(struct sy_expand *e, int x, int axis, int64_t first, int64_t
 void sy_expand_result(struct sy_expand *e, int i, int tensor);
 /* Whether somebody wants the node's result i. */
 bool sy_expand_wanted(const struct sy_expand *e, int i);
-/* EUNSUPPORTED, for what is known at run only (sy_infer_put_off). */
-int sy_expand_put_off(struct sy_expand *e, const char *format, ...)
+/* EUNSUPPORTED, for what is known at run only (sy_infer_defer). */
+int sy_expand_defer(struct sy_expand *e, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 int sy_expand_fail(struct sy_expand *e, int status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

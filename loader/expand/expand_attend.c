@@ -76,7 +76,7 @@ static int find_operands(struct sy_expand *e, struct attend *a)
     a->queries = q->shape.dims[a->rows ? 1 : 2];
     a->keys = k->shape.dims[a->rows ? 1 : 2];
     if (past && sy_dim_add(a->keys, past->shape.dims[2], &a->keys) < 0)
-        return sy_expand_put_off(e, "a length of keys that is not linear in the batch size");
+        return sy_expand_defer(e, "a length of keys that is not linear in the batch size");
     a->q = with_heads(e, QUERY, "q_num_heads", &a->heads, &a->size);
     if (e->status == SY_OK)
         a->k = with_heads(e, KEY, "kv_num_heads", &a->groups, &size);

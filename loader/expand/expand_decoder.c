@@ -232,7 +232,7 @@ static int measure_open(struct sy_expand *e, struct group_query *g, struct sy_di
     if ((!sy_dim_is_number(g->length) && !sy_dim_is_expr(g->length)) ||
         (!sy_dim_is_number(g->past) && !sy_dim_is_expr(g->past)) ||
         sy_dim_add(g->past, g->length, &sum) < 0)
-        return sy_expand_put_off(e, "a length that depends on the batch size");
+        return sy_expand_defer(e, "a length that depends on the batch size");
     if (!sy_infer_same_size(e->in, e->node, &sum, total))
         return sy_expand_fail(e, SY_EUNSUPPORTED,
                               "keys in all other than the past's and the new ones");

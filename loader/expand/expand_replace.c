@@ -30,7 +30,7 @@ int sy_expand_grow(struct sy_infer *in)
     SY_TRY(grow_array(&in->fractions, from, to, sizeof *in->fractions));
     SY_TRY(grow_array(&in->sequences, from, to, sizeof *in->sequences));
     SY_TRY(grow_array(&in->uses, from, to, sizeof *in->uses));
-    SY_TRY(grow_array(&in->at_run, from, to, sizeof *in->at_run));
+    SY_TRY(grow_array(&in->is_dynamic, from, to, sizeof *in->is_dynamic));
     in->capacity = (int)to;
     return SY_OK;
 }

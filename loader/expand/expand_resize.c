@@ -83,7 +83,7 @@ static int read_sizes(struct sy_expand *e, const struct sy_tensor *x, double *sc
     const struct sy_tensor *given = sy_expand_tensor(e, 2);
     bool by_scales = given && sy_shape_elements(&given->shape, 1) > 0;
     if (by_scales && (!given->data || given->dtype != SY_DTYPE_F32))
-        return sy_expand_put_off(e, "scales that are computed");
+        return sy_expand_defer(e, "scales that are computed");
     if (!by_scales)
         SY_TRY(sy_infer_ints(e->in, e->node, 3, "sizes", SY_MAX_RANK, &n_sizes, sizes));
     int n = by_scales ? (int)(given->data_bytes / sizeof(float)) : n_sizes;
@@ -144,7 +144,7 @@ static int expand_antialias(struct sy_expand *e)
         f.to = to[axis];
         f.scale = scales[axis];
         if (sy_dim_is_expr(x->shape.dims[axis]))
-            return sy_expand_put_off(e, "antialias of an open size");
+            return sy_expand_defer(e, "antialias of an open size");
         if (x->shape.dims[axis].per_batch != 0 || f.from < 1 || f.to < 1 || !(f.scale > 0) ||
             f.to > MOST_WEIGHTS || f.from > MOST_WEIGHTS / f.to)
             return sy_expand_fail(e, SY_EUNSUPPORTED, "antialias from %lld to %lld",

@@ -169,8 +169,8 @@ struct cut {
 static int even_cut(struct sy_expand *e, int64_t extent, int64_t each, struct cut *c)
 {
     if (each < 1 || extent < 1 || (extent + each - 1) / each > MAX_LENGTH)
-        return sy_expand_put_off(e, "%lld elements in parts of %lld", (long long)extent,
-                                 (long long)each);
+        return sy_expand_defer(e, "%lld elements in parts of %lld", (long long)extent,
+                               (long long)each);
     c->n = (int)((extent + each - 1) / each);
     SY_TRY(sy_graph_alloc((size_t)c->n, sizeof *c->lengths, &c->lengths));
     for (int i = 0; i < c->n; i++)
@@ -275,7 +275,7 @@ static int expand_optional(struct sy_expand *e)
 {
     int tensor = sy_expand_input(e, 0);
     if (tensor < 0)
-        return sy_expand_put_off(e, "an optional that holds nothing");
+        return sy_expand_defer(e, "an optional that holds nothing");
     if (e->in->sequences[tensor])
         return expand_copy(e);
     sy_expand_result(e, 0, tensor);
@@ -293,8 +293,7 @@ static int expand_has_element(struct sy_expand *e)
 
 static int expand_list(struct sy_expand *e)
 {
-    return sy_expand_put_off(e, "how many tensors input '%.80s' has is the request's",
-                             e->node->name);
+    return sy_expand_defer(e, "how many tensors input '%.80s' has is the request's", e->node->name);
 }
 
 /* A list that import knows, or a tensor that an optional holds, is its own output (LE2): the other parts are none. */

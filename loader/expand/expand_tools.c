@@ -28,7 +28,7 @@ int sy_expand_fail(struct sy_expand *e, int status, const char *format, ...)
     return e->status;
 }
 
-int sy_expand_put_off(struct sy_expand *e, const char *format, ...)
+int sy_expand_defer(struct sy_expand *e, const char *format, ...)
 {
     char text[256];
     va_list args;
@@ -37,7 +37,7 @@ int sy_expand_put_off(struct sy_expand *e, const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    e->status = sy_infer_put_off(e->in, e->node, "%s", text);
+    e->status = sy_infer_defer(e->in, e->node, "%s", text);
     return e->status;
 }
 

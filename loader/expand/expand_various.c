@@ -124,7 +124,7 @@ static int one_real(struct sy_expand *e, int i, double *out)
         (t->dtype != SY_DTYPE_F32 && t->dtype != SY_DTYPE_F64))
         return sy_expand_fail(e, SY_EUNSUPPORTED, "input %d is not one float32", i);
     if (!t->data)
-        return sy_expand_put_off(e, "input %d is known at run only", i);
+        return sy_expand_defer(e, "input %d is known at run only", i);
     *out = t->dtype == SY_DTYPE_F32 ? (double)*(const float *)t->data : *(const double *)t->data;
     return SY_OK;
 }

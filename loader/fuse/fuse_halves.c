@@ -111,7 +111,7 @@ static int widen_bodies(struct sy_graph *graph, bool is_waiting)
             for (int t = 0; t < attr->graph->n_tensors; t++)
                 if (is_half(attr->graph->tensors[t].dtype))
                     SY_TRY(widen_tensor(&attr->graph->tensors[t]));
-            bool waits = is_waiting || graph->nodes[n].op == SY_OP_AT_RUN;
+            bool waits = is_waiting || graph->nodes[n].op == SY_OP_DYNAMIC;
             SY_TRY(fix_casts(attr->graph, waits));
             SY_TRY(widen_bodies(attr->graph, waits));
         }
@@ -132,7 +132,7 @@ int sy_fuse_halves(struct sy_fuse *f)
     for (int i = 0; i < graph->n_outputs; i++)
         if (!sy_graph_is_input(graph, graph->outputs[i]) && !was_before(graph->outputs, i) &&
             !graph->tensors[graph->outputs[i]].data &&
-            !sy_graph_is_sized_at_run(graph, graph->outputs[i])) /* the run narrows it */
+            !sy_graph_is_dynamic(graph, graph->outputs[i])) /* the run narrows it */
             SY_TRY(move_behind_cast(graph, n_nodes, graph->outputs[i], false));
     for (int t = 0; t < graph->n_tensors; t++)
         if (is_half(graph->tensors[t].dtype) && !sy_graph_is_input(graph, t) &&

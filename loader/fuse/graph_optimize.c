@@ -50,7 +50,7 @@ static int rewrite_bodies(struct sy_graph *graph, op_test *has)
     for (int n = 0; n < graph->n_nodes; n++) {
         for (int i = 0; i < graph->nodes[n].n_attrs; i++) {
             struct sy_graph *body = graph->nodes[n].attrs[i].graph;
-            if (graph->nodes[n].op != SY_OP_AT_RUN &&
+            if (graph->nodes[n].op != SY_OP_DYNAMIC &&
                 graph->nodes[n].attrs[i].kind == SY_ATTR_GRAPH)
                 SY_TRY(has ? sy_graph_fuse(body, has) : sy_graph_optimize(body));
         }

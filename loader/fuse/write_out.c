@@ -45,7 +45,7 @@ static int checked_input(enum sy_op op)
     case SY_OP_BLACKMAN_WINDOW:
     case SY_OP_IF:
     case SY_OP_LOOP:
-    case SY_OP_AT_RUN:
+    case SY_OP_DYNAMIC:
         return 0;
     case SY_OP_RUN_RESHAPE:
     case SY_OP_RUN_SQUEEZE:
@@ -399,7 +399,7 @@ int sy_graph_write_out(struct sy_graph *graph, bool *changed)
     for (int n = 0; n < n_nodes; n++) {
         bool inside = false;
         for (int i = 0; i < graph->nodes[n].n_attrs; i++)
-            if (graph->nodes[n].op != SY_OP_AT_RUN &&
+            if (graph->nodes[n].op != SY_OP_DYNAMIC &&
                 graph->nodes[n].attrs[i].kind == SY_ATTR_GRAPH)
                 SY_TRY(sy_graph_write_out(graph->nodes[n].attrs[i].graph, &inside));
         SY_TRY(write_node(graph, n, &here));

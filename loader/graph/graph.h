@@ -268,14 +268,14 @@ struct sy_graph {
  * told of a result, its room grows with a size of the graph that no input has: a run whose result is larger says SY_NEEDS_ROOM for its rank, and
  * the bytes that it needs for its first dimension; nothing of the result is there. */
 #define SY_NEEDS_ROOM (-1)
-#define SY_SIZED_AT_RUN_BYTES \
+#define SY_SIZED_DYNAMIC_BYTES \
     ((1 + SY_MAX_RANK) * sizeof(int64_t)) /* of the rank and the dimensions */
 /* Index of that size among the graph's symbols; -1: it has none. */
 int sy_graph_room_size(const struct sy_graph *graph);
 /* That size doubled until a room of `has` bytes becomes one of `needs`. False: there is none, or it cannot. */
 bool sy_graph_grow_room(const struct sy_graph *graph, uint64_t has, uint64_t needs,
                         struct sy_sizes *sizes);
-bool sy_graph_is_sized_at_run(const struct sy_graph *graph, int tensor);
+bool sy_graph_is_dynamic(const struct sy_graph *graph, int tensor);
 /* Of those: the run decides one dimension only, by counting elements (NonZero, NonMaxSuppression), so where there is room for none the room's shape is
  * the result's. */
 bool sy_graph_is_counted(const struct sy_graph *graph, int tensor);
@@ -323,7 +323,7 @@ int sy_onnx_read_sized(const char *path, const struct sy_onnx_dim *dims, int n_d
  * (Reshape nodes: use the output tensor's shape). */
 int sy_graph_infer(struct sy_graph *graph);
 
-/* The same of a few nodes, all of whose inputs have numbers for shapes: nothing is put off to the run. *needs_values: it failed because an
+/* The same of a few nodes, all of whose inputs have numbers for shapes: nothing is deferred to the run. *needs_values: it failed because an
  * input's elements decide on a size. */
 int sy_graph_infer_now(struct sy_graph *graph, bool *needs_values);
 /* The same, as far as it goes: (*waits)[t], of each tensor that the graph has then: its size, or what it is made of, needs elements that nobody has yet, or an

@@ -3,10 +3,10 @@
 
 #include "loader/graph/graph_internal.h"
 
-bool sy_graph_is_sized_at_run(const struct sy_graph *graph, int tensor)
+bool sy_graph_is_dynamic(const struct sy_graph *graph, int tensor)
 {
     for (int n = graph->n_nodes - 1; n >= 0; n--)
-        for (int i = 0; graph->nodes[n].op == SY_OP_AT_RUN && i < graph->nodes[n].n_outputs; i++)
+        for (int i = 0; graph->nodes[n].op == SY_OP_DYNAMIC && i < graph->nodes[n].n_outputs; i++)
             if (graph->nodes[n].outputs[i] == tensor)
                 return true;
     return false;

@@ -4,7 +4,7 @@
  * X(id, name, shape, rows, fold, narrow, gradient, least inputs, most inputs, most outputs, attributes)
  *
  * shape       its rule sy_rule_SHAPE (loader/shape/); none: it is written out as others (loader/expand/), or made when shapes are known already
- * rows        whether requests may share a batch: its rule is_ROWS (row_apart.c); unknown: they may not
+ * rows        whether requests may share a batch: its rule is_ROWS (row_independence.c); unknown: they may not
  * fold        how it is computed at import where its inputs are known (loader/fold/):
  *             ELEMENTS element by element, VIEW the same elements, REDUCE over axes, OWN a function of its own; NONE: never
  * narrow      precision rule: whether it takes and gives bf16 or f16 (graph.h, enum sy_narrow_rule)
@@ -269,7 +269,7 @@
     X(RUN_SPLIT, "switchyard.RunSplit",              none,        unknown,     NONE,     NEVER,  NONE,       0, SY_MANY, SY_MANY, NULL) \
     X(RUN_PAD, "switchyard.RunPad",                  none,        unknown,     NONE,     NEVER,  NONE,       0, SY_MANY, SY_MANY, NULL) \
     X(RUN_CLIP, "switchyard.RunClip",                none,        unknown,     ELEMENTS, NEVER,  NONE,       0, SY_MANY, SY_MANY, NULL) \
-    X(AT_RUN, "switchyard.AtRun",                    none,        unknown,     NONE,     NEVER,  NONE,       0, SY_MANY, SY_MANY, NULL) /* a body whose sizes only a run knows (loader/infer/put_off.h) */ \
+    X(DYNAMIC, "switchyard.AtRun",                    none,        unknown,     NONE,     NEVER,  NONE,       0, SY_MANY, SY_MANY, NULL) /* a body whose sizes only a run knows (loader/infer/deferred.h) */ \
     /* written out as others while shapes are inferred (expand.h): no engine sees them */ \
     X(SCAN, "Scan",                                  none,        unknown,     NONE,     NEVER,  NONE,       1, SY_MANY, SY_MANY, \
         "body=g directions=I num_scan_inputs=i scan_input_axes=I scan_input_directions=I scan_output_axes=I scan_output_directions=I") \

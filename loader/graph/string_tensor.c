@@ -136,9 +136,9 @@ uint64_t sy_graph_string_offset(const struct sy_graph *graph, int tensor,
                                 const struct sy_shape *shape, int64_t batch)
 {
     uint64_t n = (uint64_t)sy_shape_elements(shape, batch);
-    if (!sy_graph_is_sized_at_run(graph, tensor))
+    if (!sy_graph_is_dynamic(graph, tensor))
         return 0;
-    return SY_ALIGN_UP(n * sizeof(struct sy_string) + SY_SIZED_AT_RUN_BYTES, 16u);
+    return SY_ALIGN_UP(n * sizeof(struct sy_string) + SY_SIZED_DYNAMIC_BYTES, 16u);
 }
 
 /* ---- lists ---------------------------------------------------------------------------------------- */

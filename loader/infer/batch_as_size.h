@@ -1,7 +1,7 @@
 /* The second way to read a model: its open first dimension is a size like any other (a sequence's length), not the batch N.
  *
  * Inference tries N first, since rows of several requests can be computed together only then. What N cannot be (a Conv runs along it, it is
- * clamped, multiplied with itself) would be refused or put off to the run; then the model is inferred once more from a copy in which a symbol
+ * clamped, multiplied with itself) would be refused or deferred to the run; then the model is inferred once more from a copy in which a symbol
  * stands for N. Both ways share the constants' data: lend, copy, and at the end the graph that stays claims what it still names. */
 #ifndef SY_LOADER_INFER_BATCH_AS_SIZE_H
 #define SY_LOADER_INFER_BATCH_AS_SIZE_H

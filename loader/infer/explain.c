@@ -197,7 +197,7 @@ static const struct sy_graph *find_body(const struct sy_graph *graph)
 {
     for (int n = 0; n < graph->n_nodes; n++) {
         const struct sy_attr *body = sy_node_attr(&graph->nodes[n], "body");
-        if (graph->nodes[n].op == SY_OP_AT_RUN && body)
+        if (graph->nodes[n].op == SY_OP_DYNAMIC && body)
             return body->graph;
     }
     return NULL;

@@ -8,9 +8,9 @@
 #include "loader/expand/expand.h"
 #include "loader/graph/graph_bind.h"
 #include "loader/graph/string_tensor.h"
+#include "loader/infer/deferred.h"
 #include "loader/infer/explain.h"
 #include "loader/infer/one_batch.h"
-#include "loader/infer/put_off.h"
 #include "loader/infer/sequence_ends.h"
 #include "loader/shape/size_facts.h"
 #include "runtime/base/assert.h"
@@ -27,7 +27,7 @@ static int open_infer(struct sy_infer *in, struct sy_graph *graph)
     SY_TRY(sy_graph_alloc((size_t)in->capacity, sizeof *in->fractions, &in->fractions));
     SY_TRY(sy_graph_alloc((size_t)in->capacity, sizeof *in->uses, &in->uses));
     SY_TRY(sy_graph_alloc((size_t)in->capacity, sizeof *in->sequences, &in->sequences));
-    SY_TRY(sy_graph_alloc((size_t)in->capacity, sizeof *in->at_run, &in->at_run));
+    SY_TRY(sy_graph_alloc((size_t)in->capacity, sizeof *in->is_dynamic, &in->is_dynamic));
     SY_TRY(sy_graph_use_counts(graph, &uses));
     memcpy(in->uses, uses, (size_t)graph->n_tensors * sizeof *uses);
     free(uses);
@@ -46,7 +46,7 @@ static void close_infer(struct sy_infer *in)
     free(in->fractions);
     free(in->uses);
     free(in->sequences);
-    free(in->at_run);
+    free(in->is_dynamic);
 }
 
 /* Bytes at batch 1, a dimension of 0 counted as 1: strides are computed even where there is nothing to step over. -1: a dimension or the
@@ -137,7 +137,7 @@ static int refuse_sequences(const struct sy_infer *in, const struct sy_node *nod
             continue;
         const char *name = in->graph->tensors[node->inputs[i]].name;
         if (node->op == SY_OP_LOOP || node->op == SY_OP_IF)
-            return sy_infer_put_off(in, node, "input %d, '%.80s', is a sequence", i, name);
+            return sy_infer_defer(in, node, "input %d, '%.80s', is a sequence", i, name);
         return sy_infer_fail(node, SY_EUNSUPPORTED, "input %d, '%.80s', is a sequence", i, name);
     }
     return SY_OK;
@@ -229,19 +229,19 @@ static int give_constants_makers(struct sy_graph *graph)
 
 /* ---- what only the run knows --------------------------------------------------------------------- */
 
-static bool reads_at_run(const struct sy_infer *in, const struct sy_node *node)
+static bool reads_dynamic(const struct sy_infer *in, const struct sy_node *node)
 {
     for (int i = 0; i < node->n_inputs; i++)
-        if (node->inputs[i] >= 0 && in->at_run[node->inputs[i]])
+        if (node->inputs[i] >= 0 && in->is_dynamic[node->inputs[i]])
             return true;
     return false;
 }
 
-static void put_off(struct sy_infer *in, const struct sy_node *node)
+static void defer(struct sy_infer *in, const struct sy_node *node)
 {
     for (int i = 0; i < node->n_outputs; i++)
         if (node->outputs[i] >= 0)
-            in->at_run[node->outputs[i]] = true;
+            in->is_dynamic[node->outputs[i]] = true;
 }
 
 /* Node n as it was, without what was being put in its place; it waits for the run. */
@@ -252,7 +252,7 @@ static int restore(struct sy_infer *in, int n, int n_nodes, const struct sy_node
     in->graph->n_nodes = n_nodes;
     sy_node_finish(&in->graph->nodes[n]);
     in->graph->nodes[n] = *was;
-    put_off(in, &in->graph->nodes[n]);
+    defer(in, &in->graph->nodes[n]);
     return sy_expand_grow(in); /* what was begun left tensors */
 }
 
@@ -263,14 +263,14 @@ static bool is_for_run(const struct sy_infer *in, int status, bool needs_run)
 }
 
 /* As infer_node; but a node that needs what only the run knows is left as it was read, and so is what reads its results. */
-static int infer_or_put_off(struct sy_infer *in, int n)
+static int infer_or_defer(struct sy_infer *in, int n)
 {
     struct sy_node was;
     struct sy_facts known = {0};
     bool needs_run = false;
     int n_nodes = in->graph->n_nodes;
-    if (reads_at_run(in, &in->graph->nodes[n])) {
-        put_off(in, &in->graph->nodes[n]);
+    if (reads_dynamic(in, &in->graph->nodes[n])) {
+        defer(in, &in->graph->nodes[n]);
         return SY_OK;
     }
     if (in->facts)
@@ -299,7 +299,7 @@ static int infer_nodes(struct sy_infer *in, bool puts_off)
 {
     struct sy_graph *graph = in->graph;
     for (int n = 0; n < graph->n_nodes; n++) {
-        SY_TRY(puts_off ? infer_or_put_off(in, n) : infer_node(in, n));
+        SY_TRY(puts_off ? infer_or_defer(in, n) : infer_node(in, n));
         if (in->facts && !in->is_body)
             SY_TRY(sy_facts_apply(in));
     }
@@ -309,7 +309,7 @@ static int infer_nodes(struct sy_infer *in, bool puts_off)
     if (!in->is_body)
         SY_TRY(sy_check_ends(graph));
     if (puts_off)
-        SY_TRY(sy_at_run_gather(in));
+        SY_TRY(sy_dynamic_gather(in));
     sy_graph_compact(graph);
     SY_TRY(sy_graph_remove_dead(graph));
     return give_constants_makers(graph);
@@ -332,7 +332,7 @@ out:
     return status;
 }
 
-int sy_infer_bound(struct sy_graph *graph, bool *at_run)
+int sy_infer_bound(struct sy_graph *graph, bool *is_dynamic)
 {
     struct sy_infer in;
     int status;
@@ -340,7 +340,7 @@ int sy_infer_bound(struct sy_graph *graph, bool *at_run)
     in.is_bound = true;
     status = infer_nodes(&in, true);
     for (int i = 0; status == SY_OK && i < graph->n_outputs; i++)
-        at_run[i] = in.at_run[graph->outputs[i]] || in.sequences[graph->outputs[i]];
+        is_dynamic[i] = in.is_dynamic[graph->outputs[i]] || in.sequences[graph->outputs[i]];
 out:
     close_infer(&in);
     return status;
@@ -355,7 +355,7 @@ int sy_graph_infer_ready(struct sy_graph *graph, bool **waits)
     SY_TRY_GOTO(infer_nodes(&in, true), out);
     SY_TRY_GOTO(sy_graph_alloc((size_t)graph->n_tensors, sizeof **waits, waits), out);
     for (int t = 0; t < graph->n_tensors && t < in.capacity; t++)
-        (*waits)[t] = in.at_run[t] || in.sequences[t];
+        (*waits)[t] = in.is_dynamic[t] || in.sequences[t];
 out:
     close_infer(&in);
     return status;
@@ -435,7 +435,7 @@ static int infer_open(struct sy_graph *graph, struct sy_branches *choices)
     int status = infer(graph, false, NULL, &facts);
     sy_facts_finish(&facts);
     if (status == SY_OK)
-        status = sy_at_run_open_rooms(graph);
+        status = sy_dynamic_open_rooms(graph);
     if (status == SY_OK)
         status = sy_graph_find_usual_sizes(graph);
     if (status == SY_EUNSUPPORTED && graph->n_symbols > 0) {
@@ -455,7 +455,7 @@ int sy_infer_one_way(struct sy_graph *graph, struct sy_branches *choices)
         SY_TRY(infer_open(graph, choices));
     } else {
         SY_TRY(infer(graph, false, NULL, NULL));
-        SY_TRY(sy_at_run_open_rooms(graph));
+        SY_TRY(sy_dynamic_open_rooms(graph));
     }
     return sy_graph_open_strings(graph);
 }

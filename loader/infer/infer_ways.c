@@ -26,12 +26,12 @@ struct ways {
     struct way best;
 };
 
-static int64_t count_at_run(const struct sy_graph *graph)
+static int64_t count_dynamic(const struct sy_graph *graph)
 {
     int64_t n = 0;
     for (int i = 0; i < graph->n_nodes; i++) {
         const struct sy_attr *body = sy_node_attr(&graph->nodes[i], "body");
-        if (graph->nodes[i].op == SY_OP_AT_RUN && body && body->graph)
+        if (graph->nodes[i].op == SY_OP_DYNAMIC && body && body->graph)
             n += body->graph->n_nodes;
     }
     return n;
@@ -71,12 +71,12 @@ static bool is_refusal(int status)
 static void try_without_batch(struct ways *w)
 {
     struct way other;
-    bool is_good = w->best.status == SY_OK && count_at_run(w->best.graph) == 0;
+    bool is_good = w->best.status == SY_OK && count_dynamic(w->best.graph) == 0;
     if (is_good || (w->best.status < 0 && !is_refusal(w->best.status)) ||
         !sy_batch_is_open(w->as_read) || try_way(w, true, &w->choices, &other) < 0)
         return;
     if (other.status == SY_OK &&
-        (w->best.status < 0 || count_at_run(other.graph) < count_at_run(w->best.graph))) {
+        (w->best.status < 0 || count_dynamic(other.graph) < count_dynamic(w->best.graph))) {
         drop(&w->best);
         w->best = other;
         w->is_sized = true;

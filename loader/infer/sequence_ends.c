@@ -35,7 +35,7 @@ static int add_element(struct sy_infer *in, int sequence, int i, int *out)
     SY_TRY(sy_graph_add_node(graph, SY_OP_IDENTITY, 13, name, 1, &from, 1, out, NULL));
     SY_TRY(sy_expand_grow(in));
     in->uses[from]++;
-    in->at_run[*out] = in->at_run[from];
+    in->is_dynamic[*out] = in->is_dynamic[from];
     return SY_OK;
 }
 

@@ -31,10 +31,10 @@ struct sy_infer {
     struct sy_sequence **sequences; /* per tensor: what it is a list of; NULL: it is a tensor */
     int capacity;                   /* of the arrays per tensor */
     int n_expanded;                 /* nodes that were written out as others */
-    bool *at_run;      /* per tensor: only the run will know its size, and what it is */
+    bool *is_dynamic;  /* per tensor: only the run will know its size, and what it is */
     bool is_body;      /* of an If, a Loop: the outermost graph is another */
     bool for_training; /* parameters are not folded, Dropout and training modes stay */
-    bool is_bound;     /* sizes that depend on data are the largest that they can be (put_off.c) */
+    bool is_bound;     /* sizes that depend on data are the largest that they can be (deferred.c) */
     bool is_trial;     /* asked is only what can be inferred (sy_graph_infer_ready) */
     struct sy_facts
         *facts;     /* about open sizes, of the outermost graph; NULL: all sizes are numbers */
@@ -58,8 +58,8 @@ int sy_shape_product(const struct sy_shape *shape, int first, int end, struct sy
 
 int sy_infer_fail(const struct sy_node *node, int status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* EUNSUPPORTED, for what is known at run only: the node may be put off to the run. */
-int sy_infer_put_off(const struct sy_infer *in, const struct sy_node *node, const char *format, ...)
+/* EUNSUPPORTED, for what is known at run only: the node may be deferred to the run. */
+int sy_infer_defer(const struct sy_infer *in, const struct sy_node *node, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* The i-th input's tensor; ECORRUPT if the node has none. Borrowed, until a tensor is added. */
 /* A product of sizes, `n_growing` of which grow with the batch, could not be told: of two it is not linear, which the run need not mind; otherwise it is
@@ -113,7 +113,7 @@ bool sy_infer_meet_sliced(struct sy_infer *in, struct sy_dim size, struct sy_dim
 /* numpy's rules; into *shape. EUNSUPPORTED, without a text: they do not fit. */
 int sy_infer_broadcast(struct sy_infer *in, const struct sy_node *node, struct sy_shape *shape,
                        const struct sy_shape *other);
-/* Dimension i of the shape, which must not depend on N; put off if it is an expression. */
+/* Dimension i of the shape, which must not depend on N; deferred if it is an expression. */
 int sy_infer_fixed(const struct sy_infer *in, const struct sy_node *node,
                    const struct sy_shape *shape, int i, int64_t *out);
 

@@ -101,7 +101,7 @@ int sy_rule_if(struct sy_infer *in, struct sy_node *node)
                                  i);
         if (!sy_infer_same_shape(in, node, &a->shape, &b->shape)) {
             SY_TRY(sy_branches_offer(in, node));
-            return sy_infer_put_off(in, node, "its branches give result %d other shapes", i);
+            return sy_infer_defer(in, node, "its branches give result %d other shapes", i);
         }
         if (node->outputs[i] >= 0)
             sy_infer_set(in, node, i, a->dtype, &a->shape);
@@ -208,10 +208,10 @@ static int set_carried(struct sy_infer *in, const struct sy_node *node, const st
     for (int i = 0; i < n; i++) {
         const struct sy_tensor *next = body_output(body, 1 + i);
         if (next->dtype != given[2 + i].dtype || !sy_shape_equal(&next->shape, &given[2 + i].shape))
-            return sy_infer_put_off(in, node,
-                                    "what it carries changes its shape: result %d from %s to %s", i,
-                                    sy_shape_text(&given[2 + i].shape, a, sizeof a),
-                                    sy_shape_text(&next->shape, b, sizeof b));
+            return sy_infer_defer(in, node,
+                                  "what it carries changes its shape: result %d from %s to %s", i,
+                                  sy_shape_text(&given[2 + i].shape, a, sizeof a),
+                                  sy_shape_text(&next->shape, b, sizeof b));
         if (node->outputs[i] >= 0)
             sy_infer_set(in, node, i, next->dtype, &next->shape);
     }

@@ -50,7 +50,7 @@ int sy_infer_fail(const struct sy_node *node, int status, const char *format, ..
     return sy_error_set(status, "%s: %s", sy_node_text(node, head, sizeof head), tail);
 }
 
-int sy_infer_put_off(const struct sy_infer *in, const struct sy_node *node, const char *format, ...)
+int sy_infer_defer(const struct sy_infer *in, const struct sy_node *node, const char *format, ...)
 {
     char head[256], tail[256];
     va_list args;
@@ -66,7 +66,7 @@ int sy_infer_no_product(const struct sy_infer *in, const struct sy_node *node, i
 {
     if (n_growing < 2)
         return sy_infer_fail(node, SY_ECORRUPT, "sizes whose product is over 2^63");
-    return sy_infer_put_off(in, node, "a size that is not linear in the batch size");
+    return sy_infer_defer(in, node, "a size that is not linear in the batch size");
 }
 
 int sy_infer_need(const struct sy_infer *in, const struct sy_node *node, int i,
@@ -103,7 +103,7 @@ static int tensor_dims(const struct sy_infer *in, const struct sy_node *node, in
     const struct sy_tensor *t = &in->graph->tensors[tensor];
     int64_t count = sy_shape_elements(&t->shape, 0);
     if (!t->data && !in->values[tensor])
-        return sy_infer_put_off(
+        return sy_infer_defer(
             in, node, "'%.100s' must be known at import (constant, or made from shapes)", t->name);
     if (!sy_dtype_is_integer(t->dtype) || count < 0 || count > SY_MAX_VALUES)
         return sy_infer_fail(node, SY_EUNSUPPORTED, "'%.100s' must be a short list of integers",
@@ -148,8 +148,8 @@ int sy_infer_ints(const struct sy_infer *in, const struct sy_node *node, int i, 
             sy_infer_fail(node, SY_ECORRUPT, "'%s' has %d entries, at most %d fit", attr, *n, max);
     for (int k = 0; status == SY_OK && k < *n; k++) {
         if (!sy_dim_is_number(dims[k]))
-            status = sy_infer_put_off(in, node, "'%s' depends on the %s", attr,
-                                      sy_dim_is_expr(dims[k]) ? "open sizes" : "batch size");
+            status = sy_infer_defer(in, node, "'%s' depends on the %s", attr,
+                                    sy_dim_is_expr(dims[k]) ? "open sizes" : "batch size");
         out[k] = dims[k].fixed;
     }
     free(dims);
@@ -164,7 +164,7 @@ int sy_infer_float(const struct sy_infer *in, const struct sy_node *node, int i,
     if (tensor < 0 || sy_graph_scalar(in->graph, tensor, out))
         return SY_OK;
     if (!in->graph->tensors[tensor].data)
-        return sy_infer_put_off(in, node, "'%s' must be known at import", attr);
+        return sy_infer_defer(in, node, "'%s' must be known at import", attr);
     return sy_infer_fail(node, SY_EUNSUPPORTED, "'%s' must be a constant float", attr);
 }
 
@@ -189,11 +189,10 @@ int sy_infer_declared(const struct sy_infer *in, const struct sy_node *node, int
     const struct sy_tensor *t =
         i < node->n_outputs && node->outputs[i] >= 0 ? &in->graph->tensors[node->outputs[i]] : NULL;
     if (!t || t->dtype == SY_DTYPE_NONE || !has_numbers(&t->shape))
-        return sy_infer_put_off(
-            in, node,
-            "the size of its result '%.80s' depends on data that is known at run "
-            "only, and the file does not declare it",
-            t ? t->name : "");
+        return sy_infer_defer(in, node,
+                              "the size of its result '%.80s' depends on data that is known at run "
+                              "only, and the file does not declare it",
+                              t ? t->name : "");
     *out = t->shape;
     return SY_OK;
 }
@@ -235,8 +234,8 @@ int sy_infer_fixed(const struct sy_infer *in, const struct sy_node *node,
 {
     char text[160];
     if (i < shape->rank && sy_dim_is_expr(shape->dims[i]))
-        return sy_infer_put_off(in, node, "dimension %d of %s must be a number", i,
-                                sy_shape_text(shape, text, sizeof text));
+        return sy_infer_defer(in, node, "dimension %d of %s must be a number", i,
+                              sy_shape_text(shape, text, sizeof text));
     if (i >= shape->rank || shape->dims[i].per_batch != 0 || shape->dims[i].fixed > INT32_MAX)
         return sy_infer_fail(node, SY_EUNSUPPORTED,
                              "dimension %d of %s must be a number below 2^31", i,

@@ -62,7 +62,7 @@ int sy_rule_top_k(struct sy_infer *in, struct sy_node *node)
             count = given[0];
         free(given);
         if (!sy_dim_is_number(count) && !sy_dim_is_expr(count))
-            return sy_infer_put_off(in, node, "'k' depends on the batch size");
+            return sy_infer_defer(in, node, "'k' depends on the batch size");
         bool open = sy_dim_is_expr(count) || sy_dim_is_expr(size);
         if (open ? !sy_infer_at_most(in, node, count, size)
                  : count.fixed < 0 || (size.per_batch == 0 && count.fixed > size.fixed))
@@ -94,7 +94,7 @@ static int bound_list(struct sy_infer *in, struct sy_node *node, enum sy_dtype d
 {
     struct sy_dim all;
     if (sy_shape_product(from, 0, from->rank, &all) < 0)
-        return sy_infer_put_off(in, node, "a size that is not linear in the batch size");
+        return sy_infer_defer(in, node, "a size that is not linear in the batch size");
     struct sy_shape shape = {.rank = 1, .dims = {all}};
     if (rows >= 0)
         shape = (struct sy_shape){.rank = 2, .dims = {{rows, 0}, all}};
@@ -232,7 +232,7 @@ static int read_depth(struct sy_infer *in, const struct sy_node *node, struct sy
     if (n != 1)
         return sy_infer_fail(node, SY_ECORRUPT, "depth is not one number");
     if (sy_size_max(*count, (struct sy_dim){0, 0}, count) < 0)
-        return sy_infer_put_off(in, node, "a depth that is no size");
+        return sy_infer_defer(in, node, "a depth that is no size");
     return SY_OK;
 }
 

@@ -29,7 +29,7 @@ int sy_rule_string_normalizer(struct sy_infer *in, struct sy_node *node)
             return sy_infer_fail(node, SY_ECORRUPT,
                                  "stop words of other than [C] or [1, C] strings");
         if (!in->is_bound)
-            return sy_infer_put_off(in, node, "the number of words that are no stop words");
+            return sy_infer_defer(in, node, "the number of words that are no stop words");
     }
     return sy_infer_same(in, node);
 }
@@ -49,7 +49,7 @@ int sy_rule_string_parts(struct sy_infer *in, struct sy_node *node)
     SY_TRY(need_strings(in, node, 0, &x));
     if (x->shape.rank >= SY_MAX_RANK)
         return sy_infer_fail(node, SY_EUNSUPPORTED, "%d dimensions", x->shape.rank);
-    return sy_infer_put_off(in, node, "the number of parts of a string");
+    return sy_infer_defer(in, node, "the number of parts of a string");
 }
 
 int sy_rule_regex(struct sy_infer *in, struct sy_node *node)

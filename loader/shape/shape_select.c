@@ -86,10 +86,10 @@ static int split_parts(struct sy_infer *in, struct sy_node *node, const struct s
     if (n >= 0 && n != node->n_outputs)
         return sy_infer_fail(node, SY_ECORRUPT, "%d sizes for %d outputs", n, node->n_outputs);
     if (n < 0 && equal_parts(node, size, parts) < 0)
-        return sy_infer_put_off(in, node, "parts of the batch");
+        return sy_infer_defer(in, node, "parts of the batch");
     for (int i = 0; i < node->n_outputs; i++) {
         if (!sy_dim_is_number(parts[i]) && !sy_dim_is_expr(parts[i]))
-            return sy_infer_put_off(in, node, "parts of the batch");
+            return sy_infer_defer(in, node, "parts of the batch");
         if ((!sy_dim_is_expr(parts[i]) && parts[i].fixed < 0) || sy_dim_add(sum, parts[i], &sum))
             return sy_infer_fail(node, SY_ECORRUPT, "part %d of size %lld", i,
                                  (long long)parts[i].fixed);
@@ -238,7 +238,7 @@ static int slice_axis(struct sy_infer *in, const struct sy_node *node, struct sy
         slice_open(in, node, size, start, end, step, out) == SY_OK)
         return SY_OK;
     if (size.per_batch != 0 || start.per_batch != 0 || end.per_batch != 0)
-        return sy_infer_put_off(in, node, "a slice that depends on the batch size");
+        return sy_infer_defer(in, node, "a slice that depends on the batch size");
     int64_t n = size.fixed;
     int64_t first = start.fixed < 0 ? start.fixed + n : start.fixed;
     int64_t last = end.fixed < 0 ? end.fixed + n : end.fixed;

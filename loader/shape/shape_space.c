@@ -75,10 +75,10 @@ static int spread_open(const struct sy_infer *in, const struct sy_node *node,
                                      s->pads[i] - s->pads[i + s->n],
                                  0};
     if (s->is_wanted || strncmp(auto_pad, "SAME", 4) == 0)
-        return sy_infer_put_off(in, node, "padding of an open size");
+        return sy_infer_defer(in, node, "padding of an open size");
     if (sy_size_sub(*size, (struct sy_dim){1, 0}, &steps) < 0 ||
         sy_size_mul(steps, stride, &steps) < 0 || sy_size_add(steps, rest, size) < 0)
-        return sy_infer_put_off(in, node, "an open size");
+        return sy_infer_defer(in, node, "an open size");
     return SY_OK;
 }
 
@@ -225,7 +225,7 @@ static int scale_open(const struct sy_infer *in, const struct sy_node *node, flo
     struct sy_fraction fraction;
     if (scale > 0 && sy_fraction_of((double)scale, &fraction) && scale_by(fraction, dim) == SY_OK)
         return SY_OK;
-    return sy_infer_put_off(in, node, "scale %g of an open size", (double)scale);
+    return sy_infer_defer(in, node, "scale %g of an open size", (double)scale);
 }
 
 /* Scales that are made of open sizes. */
@@ -462,7 +462,7 @@ static int bound_nms(struct sy_infer *in, struct sy_node *node, const struct sy_
         each.per_batch == 0 && most >= 0 && most < each.fixed)
         each.fixed = most;
     if (sy_dim_mul(boxes->dims[0], scores->dims[1], &n) < 0 || sy_dim_mul(n, each, &n) < 0)
-        return sy_infer_put_off(in, node, "a size that is not linear in the batch size");
+        return sy_infer_defer(in, node, "a size that is not linear in the batch size");
     sy_infer_set(in, node, 0, SY_DTYPE_I64, &(struct sy_shape){.rank = 2, .dims = {n, {3, 0}}});
     return SY_OK;
 }

@@ -41,7 +41,7 @@ int sy_rule_size(struct sy_infer *in, struct sy_node *node)
     struct sy_shape scalar = {.rank = 0};
     SY_TRY(sy_infer_need(in, node, 0, &x));
     if (sy_shape_product(&x->shape, 0, x->shape.rank, &count) < 0)
-        return sy_infer_put_off(in, node, "a size that is not linear in the batch size");
+        return sy_infer_defer(in, node, "a size that is not linear in the batch size");
     sy_infer_set(in, node, 0, SY_DTYPE_I64, &scalar);
     return SY_OK;
 }
@@ -183,7 +183,7 @@ static int dft_length(struct sy_infer *in, const struct sy_node *node, bool halv
         return sy_size_mul(*length, two, length);
     }
     if (!sy_infer_is_known(in, node, 1))
-        return sy_infer_put_off(in, node, "dft_length is computed");
+        return sy_infer_defer(in, node, "dft_length is computed");
     SY_TRY(sy_infer_dims(in, node, 1, "dft_length", &n, &given));
     if (n == 1)
         *length = given[0];
@@ -224,7 +224,7 @@ int sy_rule_dft(struct sy_infer *in, struct sy_node *node)
             status = sy_size_add(shape.dims[axis], one, &shape.dims[axis]);
     }
     if (status == SY_EUNSUPPORTED && sy_dim_is_expr(length))
-        return sy_infer_put_off(in, node, "a length that depends on open sizes");
+        return sy_infer_defer(in, node, "a length that depends on open sizes");
     SY_TRY(status);
     shape.dims[shape.rank - 1] = (struct sy_dim){onesided && inverse ? 1 : 2, 0};
     SY_TRY(sy_node_set_int(node, "axis", axis));

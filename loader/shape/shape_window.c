@@ -80,7 +80,7 @@ static int resolve_auto_pad(const struct sy_infer *in, struct sy_node *node,
         if (sy_dim_is_expr(x->dims[i + 2])) {
             w->is_same = true;
             if (pad_same_open(w, i, x->dims[i + 2], upper) < 0)
-                return sy_infer_put_off(in, node, "padding of open sizes");
+                return sy_infer_defer(in, node, "padding of open sizes");
             continue;
         }
         SY_TRY(sy_infer_fixed(in, node, x, i + 2, &size));
@@ -150,7 +150,7 @@ static int open_window(struct sy_infer *in, const struct sy_node *node, struct s
     }
     if (status == SY_OK)
         status = sy_size_add(steps, (struct sy_dim){1, 0}, out);
-    return status < 0 ? sy_infer_put_off(in, node, "a window over an open size") : SY_OK;
+    return status < 0 ? sy_infer_defer(in, node, "a window over an open size") : SY_OK;
 }
 
 static int window_output(struct sy_infer *in, const struct sy_node *node, const struct sy_shape *x,
@@ -288,7 +288,7 @@ static int padded_shape(struct sy_infer *in, struct sy_node *node, struct sy_sha
         return sy_infer_fail(node, SY_ECORRUPT, "'pads' has %d entries, at most %d fit", n,
                              2 * SY_MAX_RANK);
     if (open)
-        return sy_infer_put_off(in, node, "'pads' depends on the batch size");
+        return sy_infer_defer(in, node, "'pads' depends on the batch size");
     SY_TRY(sy_infer_ints(in, node, 3, "axes", SY_MAX_RANK, &n_axes, axes));
     if (n != 2 * (n_axes >= 0 ? n_axes : shape->rank))
         return sy_infer_fail(node, SY_ECORRUPT, "%d pads for %d dimensions", n,

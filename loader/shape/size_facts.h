@@ -17,7 +17,7 @@ struct sy_facts {
 };
 
 void sy_facts_finish(struct sy_facts *facts);
-/* What is known so far, to go back to where what followed turns out not to be computed at all: a node that is put off. Free `to`, or go back. */
+/* What is known so far, to go back to where what followed turns out not to be computed at all: a node that is deferred. Free `to`, or go back. */
 int sy_facts_save(const struct sy_facts *facts, struct sy_facts *to);
 void sy_facts_go_back(struct sy_facts *facts, struct sy_facts *saved); /* takes `saved` */
 /* Puts in place of sizes what new facts say that they are, everywhere in the outermost graph. Between nodes. */

@@ -104,12 +104,11 @@ static bool is_rows(const struct sy_core_model *m, const struct sy_core_sizes *s
 static bool takes_rows(const struct sy_core_model *m, const struct sy_core_sizes *sizes)
 {
     const struct sy_graph *g = m->package->graph;
-    bool all = m->rows_are_apart && g->n_inputs > 0 && g->n_outputs > 0;
+    bool all = m->rows_are_independent && g->n_inputs > 0 && g->n_outputs > 0;
     for (int i = 0; i < g->n_inputs; i++)
         all = all && is_rows(m, sizes, g->inputs[i]);
     for (int i = 0; i < g->n_outputs; i++)
-        all =
-            all && is_rows(m, sizes, g->outputs[i]) && !sy_graph_is_sized_at_run(g, g->outputs[i]);
+        all = all && is_rows(m, sizes, g->outputs[i]) && !sy_graph_is_dynamic(g, g->outputs[i]);
     return all;
 }
 

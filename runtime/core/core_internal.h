@@ -90,8 +90,8 @@ struct sy_core_model {
     struct sy_group *groups;
     int n_groups;
     uint64_t *group_layers, *group_bytes; /* n_groups each */
-    bool *direct;        /* n_groups: read in the image (loader/storage/direct_read.h) */
-    bool rows_are_apart; /* those of several requests may be one run */
+    bool *direct;              /* n_groups: read in the image (loader/storage/direct_read.h) */
+    bool rows_are_independent; /* those of several requests may be one run */
     struct sy_model_heads heads;
     struct {
         uint64_t batch, bytes;

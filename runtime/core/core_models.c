@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "loader/graph/row_apart.h"
+#include "loader/graph/row_independence.h"
 #include "loader/storage/direct_read.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
@@ -258,7 +258,8 @@ static int open_model(struct sy_core *core, const char *path,
     if (status == SY_OK)
         status = cut_groups(core, m);
     if (status == SY_OK)
-        m->rows_are_apart = sy_graph_rows_are_apart(m->package->graph, m->package->usual);
+        m->rows_are_independent =
+            sy_graph_rows_are_independent(m->package->graph, m->package->usual);
     if (status == SY_OK)
         status = take_options(m, options);
     if (status < 0)
@@ -456,7 +457,7 @@ static void settle(struct sy_core *core, int model)
         sy_core_heads_spend(core);
         sy_log_info("models", "event=loaded model=%s weights_bytes=%llu groups=%d gathered=%d",
                     m->name, (unsigned long long)m->package->weights_bytes, m->n_groups,
-                    (int)m->rows_are_apart);
+                    (int)m->rows_are_independent);
     }
     if (done)
         done(ctx, status, status < 0 ? error : NULL);

@@ -38,7 +38,7 @@ int sy_infer_region_output(struct sy_front *front, struct sy_front_infer *infer,
     uint64_t id, at;
 
     SY_TRY(find(front, name, region, &id, &at));
-    if (at % TENSOR_ALIGN != 0 || sy_graph_is_sized_at_run(graph, graph->outputs[output]) ||
+    if (at % TENSOR_ALIGN != 0 || sy_graph_is_dynamic(graph, graph->outputs[output]) ||
         graph->tensors[graph->outputs[output]].dtype == SY_DTYPE_STRING)
         return open_to_copy(front, name, region);
     sy_front_infer_place_output(infer, output, id, at, region->bytes);

@@ -160,13 +160,13 @@ int sy_model_info_unload(struct sy_front *front, const char *name)
 static json_t *describe_shape(const struct sy_graph *graph, int index)
 {
     const struct sy_shape *shape = &graph->tensors[index].shape;
-    bool at_run = sy_graph_is_sized_at_run(graph, index);
+    bool is_dynamic = sy_graph_is_dynamic(graph, index);
     json_t *list = json_array();
 
     for (int d = 0; d < shape->rank; d++)
-        json_array_append_new(
-            list,
-            json_integer(!at_run && sy_dim_is_number(shape->dims[d]) ? shape->dims[d].fixed : -1));
+        json_array_append_new(list, json_integer(!is_dynamic && sy_dim_is_number(shape->dims[d])
+                                                     ? shape->dims[d].fixed
+                                                     : -1));
     return list;
 }
 

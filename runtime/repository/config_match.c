@@ -16,8 +16,7 @@ static bool all_begin_with_batch(const struct sy_graph *graph, const int *tensor
     for (int i = 0; i < n; i++) {
         const struct sy_shape *shape = &graph->tensors[tensors[i]].shape;
 
-        if (sy_graph_is_sized_at_run(graph, tensors[i]) || shape->rank == 0 ||
-            !is_batch(shape->dims[0]))
+        if (sy_graph_is_dynamic(graph, tensors[i]) || shape->rank == 0 || !is_batch(shape->dims[0]))
             return false;
     }
     return true;
@@ -116,7 +115,7 @@ static int check_tensor(const struct sy_model_config *config, const struct sy_gr
         return sy_error_set(SY_EARG, "%s: data_type %s; the model's is %s", what,
                             sy_config_dtype_name(said->dtype, wanted),
                             sy_config_dtype_name(tensor->dtype, is));
-    return sy_graph_is_sized_at_run(graph, index) ? SY_OK : check_shape(config, said, tensor, what);
+    return sy_graph_is_dynamic(graph, index) ? SY_OK : check_shape(config, said, tensor, what);
 }
 
 static int check_named(const struct sy_model_config *config, const struct sy_graph *graph)
@@ -235,7 +234,7 @@ static json_t *complete_tensors(const json_t *said, const struct sy_graph *graph
         set_missing(item, "data_type", json_string(sy_config_dtype_name(tensor->dtype, type)));
         set_missing(
             item, "dims",
-            sy_config_dims_json(&tensor->shape, from, sy_graph_is_sized_at_run(graph, tensors[i])));
+            sy_config_dims_json(&tensor->shape, from, sy_graph_is_dynamic(graph, tensors[i])));
         if (is_input) {
             set_missing(item, "format", json_string("FORMAT_NONE"));
             set_missing(item, "allow_ragged_batch", json_false());

@@ -33,7 +33,7 @@ static struct sy_tensor tensors[2] = {
     .outputs = &tensor_index[1]
 static struct sy_graph graph = {ONE_IN_ONE_OUT(tensors)};
 static struct sy_package package = {.name = "double", .graph = &graph, .usual = &graph};
-static struct sy_node cut_node = {.op = SY_OP_AT_RUN, .n_outputs = 1, .outputs = &tensor_index[1]};
+static struct sy_node cut_node = {.op = SY_OP_DYNAMIC, .n_outputs = 1, .outputs = &tensor_index[1]};
 static struct sy_graph cut_graph = {ONE_IN_ONE_OUT(tensors), .n_nodes = 1, .nodes = &cut_node};
 static struct sy_package cut_package = {.name = "cut", .graph = &cut_graph, .usual = &cut_graph};
 static struct sy_tensor wide_tensors[2] = {

@@ -250,7 +250,7 @@ static bool check_set(const struct sy_graph *graph, struct data_set *d, char *te
         if (!fits(&graph->tensors[graph->inputs[i]], &d->inputs[i], d->batch, text, text_bytes))
             return false;
     for (int i = 0; i < d->n_outputs; i++)
-        if (!sy_graph_is_sized_at_run(graph, graph->outputs[i]) &&
+        if (!sy_graph_is_dynamic(graph, graph->outputs[i]) &&
             !fits(&graph->tensors[graph->outputs[i]], &d->outputs[i], d->batch, text, text_bytes))
             return false;
     return true;

@@ -24,7 +24,7 @@ struct sy_graph *sized_import(const char *path)
 int sized_at_run(const struct sy_graph *graph)
 {
     for (int n = 0; n < graph->n_nodes; n++)
-        if (graph->nodes[n].op == SY_OP_AT_RUN)
+        if (graph->nodes[n].op == SY_OP_DYNAMIC)
             return sy_node_attr(&graph->nodes[n], "body")->graph->n_nodes;
     return 0;
 }

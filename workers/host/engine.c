@@ -6,8 +6,8 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
-#include "workers/host/at_run/at_run.h"
-#include "workers/host/at_run/at_run_help.h"
+#include "workers/host/dynamic/dynamic.h"
+#include "workers/host/dynamic/dynamic_help.h"
 #include "workers/host/program/program.h"
 #include "workers/host/program/program_internal.h"
 #include "workers/host/reference/kernel.h"
@@ -19,7 +19,7 @@
 static const struct sy_host_op *const tables[] = {
     sy_host_ops_conv,    sy_host_ops_matmul,         sy_host_ops_pool,      sy_host_ops_eltwise,
     sy_host_ops_norm,    sy_host_ops_movement,       sy_host_ops_recurrent, sy_host_ops_quantize,
-    sy_host_ops_control, sy_host_ops_at_run,         sy_host_ops_attention, sy_host_ops_deconv,
+    sy_host_ops_control, sy_host_ops_dynamic,        sy_host_ops_attention, sy_host_ops_deconv,
     sy_host_ops_int8,    sy_host_ops_int8_recurrent, sy_host_ops_channel};
 
 static const struct sy_host_op by_kernel = {.build = sy_program_add_kernel};
@@ -283,6 +283,6 @@ const struct sy_engine_ops sy_host_engine = {
     .program_destroy = sy_program_destroy,
     .program_workspace_bytes = sy_program_workspace_bytes,
     .program_run = sy_program_run,
-    .on_turn = sy_at_run_on_turn,
-    .use_helper = sy_at_run_use_helper,
+    .on_turn = sy_dynamic_on_turn,
+    .use_helper = sy_dynamic_use_helper,
 };

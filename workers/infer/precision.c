@@ -156,8 +156,7 @@ int sy_precision_compare(const struct sy_graph *graph, const struct sy_engine_op
     for (int i = 0; status == SY_OK && i < graph->n_outputs; i++) {
         const struct sy_tensor *t = &graph->tensors[graph->outputs[i]];
         /* how many elements a run makes may differ by rounding */
-        if (sy_precision_is_compared(t->dtype) &&
-            !sy_graph_is_sized_at_run(graph, graph->outputs[i]))
+        if (sy_precision_is_compared(t->dtype) && !sy_graph_is_dynamic(graph, graph->outputs[i]))
             add_error(t, batch, wide.outputs[i], own.outputs[i], &errors[i]);
     }
     finish(&own, engine);

@@ -223,7 +223,7 @@ static void times_at(uint64_t *const layer_ns[SY_PROFILE_BATCHES], const int64_t
 /* What is sized at run takes the time that the run's data takes, not the profile's. */
 static bool may_be_solo(const struct sy_package *package, int layer)
 {
-    return package->graph->nodes[package->layers[layer].node].op != SY_OP_AT_RUN;
+    return package->graph->nodes[package->layers[layer].node].op != SY_OP_DYNAMIC;
 }
 
 /* The masks of solo layers for all batch sizes up to 2^(SOLO_SIZES - 1), and the profile's times with them. */

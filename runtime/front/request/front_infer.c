@@ -254,8 +254,8 @@ static int check_empty(const struct sy_front_infer *infer)
         struct sy_shape shape;
 
         SY_TRY(sy_front_infer_output_shape(infer, i, &shape));
-        bool follows = !sy_graph_is_sized_at_run(infer->graph, tensor) ||
-                       sy_graph_is_counted(infer->graph, tensor);
+        bool follows =
+            !sy_graph_is_dynamic(infer->graph, tensor) || sy_graph_is_counted(infer->graph, tensor);
         if (!follows || sy_shape_elements(&shape, 0) != 0)
             return sy_error_set(SY_EARG,
                                 "a batch of 0 rows: output \"%s\" of model \"%s\" does not follow "

@@ -61,7 +61,7 @@ int sy_front_infer_take_output(struct sy_front_infer *infer, int output)
     SY_TRY(output_room(infer, output, &bytes));
     if (piece->region == 0)
         return take_piece(infer, piece, bytes);
-    if (sy_graph_is_sized_at_run(infer->graph, infer->graph->outputs[output]) ||
+    if (sy_graph_is_dynamic(infer->graph, infer->graph->outputs[output]) ||
         infer->graph->tensors[infer->graph->outputs[output]].dtype == SY_DTYPE_STRING)
         return sy_error_set(SY_EUNSUPPORTED,
                             "output \"%s\" has a size that only a run knows: it cannot be written "

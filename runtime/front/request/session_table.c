@@ -191,7 +191,7 @@ static int check_pairs(const struct sy_core_model_ref *model, const struct sy_st
     for (int i = 0; i < n; i++) {
         int output = graph->outputs[pairs[i].output];
 
-        if (sy_graph_is_sized_at_run(graph, output))
+        if (sy_graph_is_dynamic(graph, output))
             return sy_error_set(SY_EUNSUPPORTED,
                                 "output \"%s\" of model \"%s\" has a size that only a run knows: a "
                                 "session cannot keep it",

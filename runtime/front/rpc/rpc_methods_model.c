@@ -42,7 +42,7 @@ static json_t *describe_tensors(const struct sy_package *package, const int *ind
         const struct sy_tensor *tensor = &graph->tensors[indices[i]];
         const struct sy_shape *usual = &package->usual->tensors[indices[i]].shape;
         json_t *shape = json_array(), *dims = json_array(), *usual_shape = json_array();
-        bool open = sy_graph_is_sized_at_run(graph, indices[i]);
+        bool open = sy_graph_is_dynamic(graph, indices[i]);
 
         for (int d = 0; d < tensor->shape.rank; d++) {
             struct sy_dim dim = tensor->shape.dims[d];

@@ -244,7 +244,7 @@ static void test_floats(void **state)
     struct sy_graph *g = optimized(read_open()), *bound;
     char text[160];
     for (int i = 0; i < g->n_nodes; i++)
-        assert_int_not_equal(g->nodes[i].op, SY_OP_AT_RUN);
+        assert_int_not_equal(g->nodes[i].op, SY_OP_DYNAMIC);
     assert_int_equal(sy_graph_bind(g, &(struct sy_sizes){{10, 10}}, &bound), SY_OK);
     /* as a float32 product is: 10 * 0.7f is 7, though 0.7f is less than 0.7 */
     assert_string_equal(sy_shape_text(&bound->tensors[bound->outputs[0]].shape, text, sizeof text),

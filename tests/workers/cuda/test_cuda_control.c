@@ -348,17 +348,17 @@ static void test_only_what_a_run_sizes_is_the_hosts(void **state)
 {
     float w[WIDTH * WIDTH], v[WIDTH * WIDE];
     struct life l;
-    int at_run = -1;
+    int is_dynamic = -1;
     (void)state;
     beside_attach();
     sy_cuda_host_engine_use(&sy_host_engine);
     life_lay_out(&l, rig_sized(chosen_rows_graph(w, v)));
     for (int i = 0; i < l.rig.n_layers; i++) {
         bool is_host = sy_cuda_host_is_layer(&l.rig.layers[i]);
-        assert_int_equal(is_host, l.rig.graph->nodes[l.rig.layers[i].node].op == SY_OP_AT_RUN);
-        at_run = is_host ? i : at_run;
+        assert_int_equal(is_host, l.rig.graph->nodes[l.rig.layers[i].node].op == SY_OP_DYNAMIC);
+        is_dynamic = is_host ? i : is_dynamic;
     }
-    assert_true(at_run > 2);
+    assert_true(is_dynamic > 2);
     assert_int_equal(life_begin(&l), SY_OK);
     for (int round = 0; round < 8; round++) {
         float *x = l.in.data[0];
@@ -366,7 +366,7 @@ static void test_only_what_a_run_sizes_is_the_hosts(void **state)
             x[i] = (float)gb_uniform(&seed, -1, 1) - (round == 2 && i % WIDTH == 0 ? 2 : 0);
         assert_int_equal(run(&l), SY_OK);
         chosen_rows(&l, w, v);
-        l.params[at_run] = fake_math_device(l.rig.absent[at_run]);
+        l.params[is_dynamic] = fake_math_device(l.rig.absent[is_dynamic]);
     }
     life_finish(&l);
     sy_cuda_host_engine_use(NULL);

@@ -284,17 +284,17 @@ static void test_scatter(void **state)
 }
 
 struct fold_case {
-    struct sy_fold fold;
+    struct sy_train_reduction reduction;
     struct kernel_tensor *x, *y, *dy, *dx;
 };
 
 static int launch_fold(void *arg)
 {
     struct fold_case *c = arg;
-    int error = sy_kernel_fold(kernel_stream, &c->fold, c->x->device, c->y->device);
+    int error = sy_kernel_train_reduction(kernel_stream, &c->reduction, c->x->device, c->y->device);
     return error ? error
-                 : sy_kernel_fold_gradient(kernel_stream, &c->fold, c->x->device, c->y->device,
-                                           c->dy->device, c->dx->device);
+                 : sy_kernel_train_reduction_gradient(kernel_stream, &c->reduction, c->x->device,
+                                                      c->y->device, c->dy->device, c->dx->device);
 }
 
 /* [outer, middle, inner] over the middle. */
@@ -303,21 +303,21 @@ static void test_folds(void **state)
     for (int round = 0; round < ROUNDS; round++) {
         int64_t outer = kernel_between(1, 20), middle = kernel_between(1, 30),
                 inner = kernel_between(1, 20);
-        struct fold_case c = {.fold = {.op = round % 2 ? SY_OP_REDUCE_L2 : SY_OP_REDUCE_MAX,
-                                       .n_kept = 2,
-                                       .n_reduced = 1,
-                                       .kept = {inner, outer},
-                                       .kept_strides = {1, middle * inner},
-                                       .reduced = {middle},
-                                       .reduced_strides = {inner},
-                                       .n_out = outer * inner,
-                                       .n_each = middle}};
+        struct fold_case c = {.reduction = {.op = round % 2 ? SY_OP_REDUCE_L2 : SY_OP_REDUCE_MAX,
+                                            .n_kept = 2,
+                                            .n_reduced = 1,
+                                            .kept = {inner, outer},
+                                            .kept_strides = {1, middle * inner},
+                                            .reduced = {middle},
+                                            .reduced_strides = {inner},
+                                            .n_out = outer * inner,
+                                            .n_each = middle}};
         c.x = kernel_random(SY_DTYPE_F32, outer * middle * inner);
-        c.y = kernel_tensor(SY_DTYPE_F32, c.fold.n_out);
-        c.dy = kernel_random(SY_DTYPE_F32, c.fold.n_out);
+        c.y = kernel_tensor(SY_DTYPE_F32, c.reduction.n_out);
+        c.dy = kernel_random(SY_DTYPE_F32, c.reduction.n_out);
         c.dx = kernel_tensor(SY_DTYPE_F32, c.x->n);
         kernel_run(launch_fold, &c);
-        for (int64_t o = 0; o < c.fold.n_out; o++) {
+        for (int64_t o = 0; o < c.reduction.n_out; o++) {
             int64_t first = o / inner * middle * inner + o % inner;
             double most = -INFINITY, square = 0;
             for (int64_t i = first; i < first + middle * inner; i += inner) {

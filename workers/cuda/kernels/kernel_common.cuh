@@ -99,7 +99,7 @@ static inline int sy_launch_shared(void (*kernel)(P...), dim3 blocks, unsigned t
 #define SY_KERNEL_FILE(name)
 #endif
 
-#define SY_EACH(i, n)                                                         \
+#define SY_GENERIC(i, n)                                                         \
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < (n); \
          i += (int64_t)gridDim.x * blockDim.x)
 
@@ -165,10 +165,10 @@ struct sy_larger {
 };
 
 /* Of all SY_KERNEL_THREADS threads of the block, the same for each; a tree, so the same bits each time. */
-template <typename Op, typename V> __device__ V sy_block_fold(V value)
+template <typename Op, typename V> __device__ V sy_block_reduce(V value)
 {
     SY_SHARED(V, room, [SY_KERNEL_THREADS]);
-    __syncthreads(); /* the fold before is read */
+    __syncthreads(); /* the reduction before is read */
     room[threadIdx.x] = value;
     __syncthreads();
     for (int half = SY_KERNEL_THREADS / 2; half > 0; half /= 2) {

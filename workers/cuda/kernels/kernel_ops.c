@@ -4,7 +4,7 @@
 
 #include "runtime/base/status.h"
 #include "workers/cuda/kernels/kernels.h"
-#include "workers/cuda/kernels/kernels_each.h"
+#include "workers/cuda/kernels/kernels_generic.h"
 
 static int check(struct sy_math *math, int error, const char *name)
 {
@@ -94,7 +94,7 @@ int sy_kernel_ops_reduce(struct sy_math *math, const struct sy_math_reduce *r, c
     return check(math, sy_kernel_reduce(sy_math_kernel_stream(math), r, x, y), "reduction");
 }
 
-int sy_kernel_ops_each(struct sy_math *math, const struct sy_math_each *each, void *const *at,
+int sy_kernel_ops_each(struct sy_math *math, const struct sy_math_generic *each, void *const *at,
                        struct sy_math_fault *fault)
 {
     return check(math, sy_kernel_each(sy_math_kernel_stream(math), each, at, fault),

@@ -44,7 +44,7 @@ int sy_kernel_ops_layer_norm(struct sy_math *math, const struct sy_math_layer_no
                              void *out, void *sum);
 int sy_kernel_ops_reduce(struct sy_math *math, const struct sy_math_reduce *r, const void *x,
                          void *y);
-int sy_kernel_ops_each(struct sy_math *math, const struct sy_math_each *each, void *const *at,
+int sy_kernel_ops_each(struct sy_math *math, const struct sy_math_generic *each, void *const *at,
                        struct sy_math_fault *fault);
 int sy_kernel_ops_columns(struct sy_math *math, const struct sy_math_columns *c, const void *a,
                           const void *x, const void *moments, void *out, void *scratch);

@@ -74,15 +74,18 @@ static int drop(struct sy_math *math, const struct sy_math_drop *d, const void *
     return check(math, sy_kernel_drop(sy_math_kernel_stream(math), d, x, y), "dropout");
 }
 
-static int fold(struct sy_math *math, const struct sy_fold *f, const void *x, void *y)
+static int reduction(struct sy_math *math, const struct sy_train_reduction *f, const void *x,
+                     void *y)
 {
-    return check(math, sy_kernel_fold(sy_math_kernel_stream(math), f, x, y), "reduction");
+    return check(math, sy_kernel_train_reduction(sy_math_kernel_stream(math), f, x, y),
+                 "reduction");
 }
 
-static int fold_gradient(struct sy_math *math, const struct sy_fold *f, const void *x,
-                         const void *y, const void *dy, void *dx)
+static int reduction_gradient(struct sy_math *math, const struct sy_train_reduction *f,
+                              const void *x, const void *y, const void *dy, void *dx)
 {
-    return check(math, sy_kernel_fold_gradient(sy_math_kernel_stream(math), f, x, y, dy, dx),
+    return check(math,
+                 sy_kernel_train_reduction_gradient(sy_math_kernel_stream(math), f, x, y, dy, dx),
                  "reduction gradient");
 }
 
@@ -118,8 +121,8 @@ const struct sy_math_train_ops sy_kernel_train_ops = {
     .row_gradient = row_gradient,
     .scatter = scatter,
     .drop = drop,
-    .fold = fold,
-    .fold_gradient = fold_gradient,
+    .reduction = reduction,
+    .reduction_gradient = reduction_gradient,
     .cell = cell,
     .attention_gradient = attention_gradient,
     .square_sum = square_sum,

@@ -15,11 +15,11 @@ struct CUstream_st;
     X(chains)                   \
     X(each)                     \
     X(each_index)               \
-    X(each_lines)               \
-    X(each_run)                 \
+    X(generic_lines)            \
+    X(generic_run)              \
     X(each_sample)              \
-    X(each_signal)              \
-    X(each_windows)             \
+    X(generic_signal)           \
+    X(generic_windows)          \
     X(elements)                 \
     X(rows)                     \
     X(train)                    \

@@ -15,7 +15,7 @@ __global__ static void cell_kernel(const __grid_constant__ sy_math_cell c,
     bool is_reset = c.op == SY_OP_GRU && c.part == SY_CELL_PART_GATES && !c.resets_late;
     const float *state = (const float *)pointers.at[is_reset ? SY_CELL_EXTRA : SY_CELL_H_NEW];
     T *narrow = (T *)pointers.at[SY_CELL_NARROW];
-    SY_EACH (k, n) {
+    SY_GENERIC (k, n) {
         sy_cell_run(&c, pointers.at, k);
         if (narrow)
             narrow[k] = sy_store<T>::of(state[k]);
@@ -41,7 +41,7 @@ __global__ static void parts_kernel(const __grid_constant__ sy_library_parts par
     for (int64_t k = 0; k < parts.n; k++) {
         const sy_library_part &part = parts.list[k];
         const float *at = (const float *)from.at[part.role] + part.from;
-        SY_EACH (i, part.n)
+        SY_GENERIC (i, part.n)
             to[part.to + i] = at[i];
     }
 }

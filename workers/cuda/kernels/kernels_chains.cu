@@ -202,7 +202,7 @@ __global__ static void chain_kernel(const __grid_constant__ sy_math_chain c,
     const int64_t *strides[1 + SY_MATH_CHAIN_IN] = {c.out_strides,   c.in_strides[0],
                                                     c.in_strides[1], c.in_strides[2],
                                                     c.in_strides[3], c.in_strides[4]};
-    SY_EACH (i, n) {
+    SY_GENERIC (i, n) {
         int64_t at[1 + SY_MATH_CHAIN_IN];
         V value = 0;
         sy_offsets<I, 1 + SY_MATH_CHAIN_IN>((I)i, c.rank, c.dims, strides, at);
@@ -275,7 +275,7 @@ __global__ static void strip_kernel(const __grid_constant__ sy_math_chain c,
                                     const __grid_constant__ strip_rows rows, void *out, int64_t n,
                                     int64_t columns)
 {
-    SY_EACH (k, n) {
+    SY_GENERIC (k, n) {
         int64_t row = (int64_t)((I)k / (I)columns), column = (k - row * columns) * STRIP;
         float value[STRIP] = {0, 0, 0, 0};
         for (int s = 0; s < c.n_steps; s++) {

@@ -10,7 +10,7 @@ __global__ static void where_kernel(const __grid_constant__ sy_math_choice c, co
                                     const T *a, const T *b, T *out, int64_t n)
 {
     const int64_t *strides[4] = {c.out_strides, c.in_strides[0], c.in_strides[1], c.in_strides[2]};
-    SY_EACH (i, n) {
+    SY_GENERIC (i, n) {
         int64_t at[4];
         sy_offsets<I, 4>((I)i, c.rank, c.dims, strides, at);
         out[at[0]] = pick[at[1]] ? a[at[2]] : b[at[3]];
@@ -56,7 +56,7 @@ __global__ static void equal_kernel(const __grid_constant__ sy_math_choice c, co
                                     const T *b, uint8_t *out, int64_t n)
 {
     const int64_t *strides[3] = {c.out_strides, c.in_strides[1], c.in_strides[2]};
-    SY_EACH (i, n) {
+    SY_GENERIC (i, n) {
         int64_t at[3];
         sy_offsets<uint64_t, 3>((uint64_t)i, c.rank, c.dims, strides, at);
         out[at[0]] = a[at[1]] == b[at[2]];
@@ -125,7 +125,7 @@ __device__ static float plain(__nv_bfloat16 x)
 template <typename From, typename To>
 __global__ static void cast_kernel(const From *from, To *to, int64_t n, bool to_bool)
 {
-    SY_EACH (i, n) {
+    SY_GENERIC (i, n) {
         auto x = plain(from[i]);
         to[i] = to_bool ? (To)(x != 0) : cast_one<decltype(x), To>::of(x);
     }
@@ -135,7 +135,7 @@ __global__ static void cast_kernel(const From *from, To *to, int64_t n, bool to_
 template <typename From, typename To>
 __global__ static void narrow_kernel(const From *from, To *to, int64_t n)
 {
-    SY_EACH (i, n)
+    SY_GENERIC (i, n)
         to[i] = sy_store<To>::of((float)plain(from[i]));
 }
 
@@ -186,7 +186,7 @@ __global__ static void move_kernel(const __grid_constant__ sy_math_move m, const
                                    int64_t n)
 {
     const int64_t *strides[2] = {m.from_strides, m.to_strides};
-    SY_EACH (i, n) {
+    SY_GENERIC (i, n) {
         int64_t at[2];
         sy_offsets<I, 2>((I)i, m.rank, m.dims, strides, at);
         to[m.to_offset + at[1]] = from[m.from_offset + at[0]];
@@ -250,7 +250,7 @@ int sy_kernel_move(struct CUstream_st *stream, const struct sy_math_move *move, 
 
 __global__ static void fill_kernel(float *to, int64_t n, float value)
 {
-    SY_EACH (i, n)
+    SY_GENERIC (i, n)
         to[i] = value;
 }
 
@@ -267,7 +267,7 @@ __global__ static void gather_kernel(const __grid_constant__ sy_math_gather g, c
                                      const void *indices, T *to, sy_math_fault *fault,
                                      int64_t inner, int64_t n)
 {
-    SY_EACH (i, n) {
+    SY_GENERIC (i, n) {
         int64_t row = i / inner, k = row % g.n_indices, outer = row / g.n_indices;
         int64_t index = g.wide ? ((const int64_t *)indices)[k] : ((const int32_t *)indices)[k];
         if (index < -g.extent || index >= g.extent) {

@@ -53,7 +53,7 @@ template <typename T>
 __global__ static void pool_kernel(const __grid_constant__ sy_math_pool p, const T *x, T *y,
                                    int64_t n)
 {
-    SY_EACH (i, n) {
+    SY_GENERIC (i, n) {
         pool_at at = pool_position(p, i);
         int64_t start[3], first[3], end[3],
             to = at.n * p.out_strides[0] + at.channel * p.out_strides[1], inside = 1, all = 1;
@@ -95,7 +95,7 @@ __global__ static void conv_kernel(const __grid_constant__ sy_math_conv c, const
                                    const B *bias, const T *residual, T *y, int64_t n)
 {
     int64_t ins = c.in_channels / c.groups, outs = c.out_channels / c.groups;
-    SY_EACH (i, n) {
+    SY_GENERIC (i, n) {
         int64_t channel = i % c.out_channels, k = i / c.out_channels;
         int64_t o2 = k % c.out[2], o1 = k / c.out[2] % c.out[1];
         int64_t o0 = k / c.out[2] / c.out[1] % c.out[0],
@@ -158,10 +158,10 @@ __global__ static void softmax_rows(const float *x, T *y, int64_t rows, int64_t 
         float largest = -INFINITY, sum = 0;
         for (int64_t i = threadIdx.x; i < extent; i += SY_KERNEL_THREADS)
             largest = sy_larger::of(largest, from[i]);
-        largest = sy_block_fold<sy_larger>(largest);
+        largest = sy_block_reduce<sy_larger>(largest);
         for (int64_t i = threadIdx.x; i < extent; i += SY_KERNEL_THREADS)
             sum += expf(from[i] - largest);
-        sum = sy_block_fold<sy_add>(sum);
+        sum = sy_block_reduce<sy_add>(sum);
         float shift = logf(sum);
         for (int64_t i = threadIdx.x; i < extent; i += SY_KERNEL_THREADS) {
             float v = from[i] - largest;
@@ -175,7 +175,7 @@ template <typename T>
 __global__ static void softmax_columns(const __grid_constant__ sy_math_softmax s, const float *x,
                                        T *y, int64_t n)
 {
-    SY_EACH (k, n) {
+    SY_GENERIC (k, n) {
         int64_t first = k / s.inner * s.extent * s.inner + k % s.inner;
         const float *from = x + first;
         T *to = y + first;
@@ -233,12 +233,12 @@ __global__ static void layer_norm_kernel(const __grid_constant__ sy_math_layer_n
                 to[i] = v;
             sum += v;
         }
-        float mean = sy_block_fold<sy_add>(sum) / (float)n;
+        float mean = sy_block_reduce<sy_add>(sum) / (float)n;
         for (int64_t i = threadIdx.x; i < n; i += SY_KERNEL_THREADS) {
             float v = again(i) - mean;
             squares += v * v;
         }
-        float rate = 1 / sqrtf(sy_block_fold<sy_add>(squares) / (float)n + norm.epsilon);
+        float rate = 1 / sqrtf(sy_block_reduce<sy_add>(squares) / (float)n + norm.epsilon);
         for (int64_t i = threadIdx.x; i < n; i += SY_KERNEL_THREADS)
             to[i] = sy_store<T>::of((again(i) - mean) * rate * scale[i] + (bias ? bias[i] : 0));
     }
@@ -275,7 +275,7 @@ __device__ static int64_t walk(const reduce_walk &r, int which, int64_t k)
 __global__ static void reduce_threads(const __grid_constant__ reduce_walk r, const float *x,
                                       float *y, float scale)
 {
-    SY_EACH (o, r.n[0]) {
+    SY_GENERIC (o, r.n[0]) {
         const float *from = x + walk(r, 0, o);
         float sum = 0;
         for (int64_t k = 0; k < r.n[1]; k++)
@@ -292,7 +292,7 @@ __global__ static void reduce_blocks(const __grid_constant__ reduce_walk r, cons
         float sum = 0;
         for (int64_t k = threadIdx.x; k < r.n[1]; k += SY_KERNEL_THREADS)
             sum += from[walk(r, 1, k)];
-        sum = sy_block_fold<sy_add>(sum);
+        sum = sy_block_reduce<sy_add>(sum);
         if (threadIdx.x == 0)
             y[o] = sum * scale;
     }

@@ -12,7 +12,7 @@ __global__ static void conv_data(const __grid_constant__ sy_math_conv c, const T
 {
     int64_t ins = c.in_channels / c.groups, outs = c.out_channels / c.groups;
     int64_t area = c.kernel[0] * c.kernel[1] * c.kernel[2];
-    SY_EACH (i, n) {
+    SY_GENERIC (i, n) {
         int64_t channel = i % c.in_channels, k = i / c.in_channels;
         int64_t i2 = k % c.in[2], i1 = k / c.in[2] % c.in[1], i0 = k / c.in[2] / c.in[1] % c.in[0];
         int64_t sample = k / c.in[2] / c.in[1] / c.in[0], first = channel / ins * outs;
@@ -60,7 +60,7 @@ __global__ static void conv_weights(const __grid_constant__ sy_math_conv c, cons
             sum += (double)sy_wide(x[at * c.in_channels + channel]) *
                    sy_wide(dy[r * c.out_channels + out]);
         }
-        sum = sy_block_fold<sy_add>(sum);
+        sum = sy_block_reduce<sy_add>(sum);
         if (threadIdx.x == 0)
             dw[i] = sy_store<T>::of((float)sum);
     }
@@ -193,7 +193,7 @@ __global__ static void norm_gradient(const __grid_constant__ sy_math_columns c, 
                                      const float *scale, X *dx, int64_t n)
 {
     float share = 1 / (float)c.rows;
-    SY_EACH (i, n) {
+    SY_GENERIC (i, n) {
         int64_t column =
             n < SY_KERNEL_WIDE ? (int64_t)((uint32_t)i % (uint32_t)c.columns) : i % c.columns;
         float rate = 1 / sqrtf(moments[c.columns + column] + c.epsilon);
@@ -280,7 +280,7 @@ __global__ static void pool_gradient(const __grid_constant__ sy_math_pool p, con
 {
     bool last = p.in_strides[1] == 1 && p.channels > 1;
     int64_t area = p.in[0] * p.in[1] * p.in[2];
-    SY_EACH (i, n) {
+    SY_GENERIC (i, n) {
         int64_t channel = last ? i % p.channels : i / area % p.channels;
         int64_t k = last ? i / p.channels % area : i % area, sample = i / p.channels / area;
         int64_t in[3] = {k / p.in[2] / p.in[1], k / p.in[2] % p.in[1], k % p.in[2]}, o[3];
@@ -326,10 +326,10 @@ __global__ static void cross_entropy(const __grid_constant__ sy_math_loss l, con
         float largest = -INFINITY;
         for (int64_t i = threadIdx.x; i < l.columns; i += SY_KERNEL_THREADS)
             largest = sy_larger::of(largest, from[i]);
-        double top = sy_block_fold<sy_larger>(largest), sum = 0;
+        double top = sy_block_reduce<sy_larger>(largest), sum = 0;
         for (int64_t i = threadIdx.x; i < l.columns; i += SY_KERNEL_THREADS)
             sum += exp((double)from[i] - top);
-        sum = sy_block_fold<sy_add>(sum);
+        sum = sy_block_reduce<sy_add>(sum);
         for (int64_t i = threadIdx.x; i < l.columns; i += SY_KERNEL_THREADS) {
             double d = exp((double)from[i] - top) / sum - (i == label ? 1.0 : 0.0);
             diff[row * l.columns + i] = label < 0 ? 0.0f : (float)(d / (double)l.counted);
@@ -362,7 +362,7 @@ __global__ static void element_losses(const __grid_constant__ sy_math_loss l, co
                        : d * d;
             diff[at] = (float)(slope / all);
         }
-        sum = sy_block_fold<sy_add>(sum);
+        sum = sy_block_reduce<sy_add>(sum);
         if (threadIdx.x == 0)
             losses[row] = sum;
     }
@@ -373,7 +373,7 @@ __global__ static void sum_of_rows(const double *losses, int64_t rows, double di
     double sum = 0;
     for (int64_t i = threadIdx.x; i < rows; i += SY_KERNEL_THREADS)
         sum += losses[i];
-    sum = sy_block_fold<sy_add>(sum);
+    sum = sy_block_reduce<sy_add>(sum);
     if (threadIdx.x == 0)
         *out = (float)(sum / divisor);
 }
@@ -412,7 +412,7 @@ __device__ static bool gradient_scale(const sy_math_update &u, const double *nor
 __global__ static void follow_kernel(const __grid_constant__ sy_math_update u, float *w,
                                      const float *g)
 {
-    SY_EACH (i, u.n)
+    SY_GENERIC (i, u.n)
         w[i] = u.kind == sy_math_update::SY_UPDATE_SUM ? w[i] + g[i]
                                                        : u.momentum * w[i] + u.rest1 * g[i];
 }
@@ -423,7 +423,7 @@ __global__ static void update_kernel(const __grid_constant__ sy_math_update u, f
     float scale;
     if (!gradient_scale(u, norm_square, &scale))
         return;
-    SY_EACH (i, u.n) {
+    SY_GENERIC (i, u.n) {
         float d = g[i] * scale + u.decay * w[i];
         switch (u.kind) {
         case sy_math_update::SY_UPDATE_SGD:

@@ -10,14 +10,14 @@ SY_KERNEL_FILE(train_ops)
 __global__ static void curve_kernel(const __grid_constant__ sy_math_curve c, const float *x,
                                     float *y)
 {
-    SY_EACH (i, c.n)
+    SY_GENERIC (i, c.n)
         y[i] = sy_curve_of(&c.of, x[i]);
 }
 
 __global__ static void curve_slopes(const __grid_constant__ sy_math_curve c, const float *x,
                                     const float *y, const float *dy, float *dx)
 {
-    SY_EACH (i, c.n)
+    SY_GENERIC (i, c.n)
         dx[i] = dy[i] * sy_curve_slope(&c.of, x[i], y[i]);
 }
 
@@ -45,7 +45,7 @@ __global__ static void pair_kernel(const __grid_constant__ sy_math_pair p, int w
                                    int64_t n)
 {
     const int64_t *strides[2] = {p.a_strides, p.b_strides};
-    SY_EACH (i, n) {
+    SY_GENERIC (i, n) {
         int64_t at[2];
         sy_offsets<I, 2>((I)i, p.rank, p.dims, strides, at);
         float x = a[at[0]], y = b[at[1]];
@@ -71,7 +71,7 @@ __global__ static void compare_kernel(const __grid_constant__ sy_math_pair p, co
                                       const float *b, uint8_t *y, int64_t n)
 {
     const int64_t *strides[2] = {p.a_strides, p.b_strides};
-    SY_EACH (i, n) {
+    SY_GENERIC (i, n) {
         int64_t at[2];
         sy_offsets<uint64_t, 2>((uint64_t)i, p.rank, p.dims, strides, at);
         y[i] = sy_pair_holds(p.op, a[at[0]], b[at[1]]);
@@ -91,7 +91,7 @@ int sy_kernel_compare(struct CUstream_st *stream, const struct sy_math_pair *p, 
 __global__ static void drop_kernel(const __grid_constant__ sy_math_drop d, uint32_t limit,
                                    float scale, const float *x, float *y)
 {
-    SY_EACH (i, d.n)
+    SY_GENERIC (i, d.n)
         y[i] =
             sy_philox_element(d.seed, d.batch, d.node, (uint64_t)i) < limit ? 0.0f : x[i] * scale;
 }
@@ -118,7 +118,7 @@ __global__ static void softmax_slopes(const __grid_constant__ sy_math_softmax s,
             int64_t at = first + i * s.inner;
             sum += s.logarithm ? dy[at] : dy[at] * y[at];
         }
-        sum = sy_block_fold<sy_add>(sum);
+        sum = sy_block_reduce<sy_add>(sum);
         for (int64_t i = threadIdx.x; i < s.extent; i += SY_KERNEL_THREADS) {
             int64_t at = first + i * s.inner;
             dx[at] = s.logarithm ? dy[at] - expf(y[at]) * sum : y[at] * (dy[at] - sum);
@@ -145,10 +145,10 @@ __global__ static void row_moments(const __grid_constant__ sy_math_rows r, const
         float sum = 0, squares = 0;
         for (int64_t i = threadIdx.x; i < r.columns && !r.is_rms; i += SY_KERNEL_THREADS)
             sum += from[i];
-        float m = sy_block_fold<sy_add>(sum) / (float)r.columns;
+        float m = sy_block_reduce<sy_add>(sum) / (float)r.columns;
         for (int64_t i = threadIdx.x; i < r.columns; i += SY_KERNEL_THREADS)
             squares += (from[i] - m) * (from[i] - m);
-        float variance = sy_block_fold<sy_add>(squares) / (float)r.columns;
+        float variance = sy_block_reduce<sy_add>(squares) / (float)r.columns;
         if (threadIdx.x == 0) {
             mean[row] = m;
             rate[row] = 1 / sqrtf(variance + r.epsilon);
@@ -176,8 +176,8 @@ __global__ static void row_slopes(const __grid_constant__ sy_math_rows r, const 
             of_g += g[i];
             of_gx += g[i] * (x[i] - m) * k;
         }
-        of_g = sy_block_fold<sy_add>(of_g) / (float)r.columns;
-        of_gx = sy_block_fold<sy_add>(of_gx) / (float)r.columns;
+        of_g = sy_block_reduce<sy_add>(of_g) / (float)r.columns;
+        of_gx = sy_block_reduce<sy_add>(of_gx) / (float)r.columns;
         of_g = r.is_rms ? 0 : of_g;
         for (int64_t i = first + threadIdx.x; i < first + r.columns; i += SY_KERNEL_THREADS)
             dx[i] = k * (g[i] - of_g - (x[i] - m) * k * of_gx);
@@ -242,34 +242,34 @@ int sy_kernel_scatter(struct CUstream_st *stream, const struct sy_math_gather *g
 /* ---- reductions --------------------------------------------------------------------------------------- */
 
 /* A result a thread. */
-__global__ static void fold_kernel(const __grid_constant__ sy_fold f, const float *x, float *y)
+__global__ static void reduction_kernel(const __grid_constant__ sy_train_reduction f, const float *x, float *y)
 {
-    SY_EACH (o, f.n_out)
-        y[o] = sy_fold_of(&f, x + sy_fold_offset(o, f.n_kept, f.kept, f.kept_strides));
+    SY_GENERIC (o, f.n_out)
+        y[o] = sy_reduction_of(&f, x + sy_reduction_offset(o, f.n_kept, f.kept, f.kept_strides));
 }
 
-__global__ static void fold_slopes(const __grid_constant__ sy_fold f, const float *x,
+__global__ static void reduction_slopes(const __grid_constant__ sy_train_reduction f, const float *x,
                                    const float *y, const float *dy, float *dx)
 {
-    SY_EACH (o, f.n_out) {
-        int64_t at = sy_fold_offset(o, f.n_kept, f.kept, f.kept_strides);
-        sy_fold_back(&f, x + at, y[o], dy[o], dx + at);
+    SY_GENERIC (o, f.n_out) {
+        int64_t at = sy_reduction_offset(o, f.n_kept, f.kept, f.kept_strides);
+        sy_reduction_back(&f, x + at, y[o], dy[o], dx + at);
     }
 }
 
-int sy_kernel_fold(struct CUstream_st *stream, const struct sy_fold *f, const void *x, void *y)
+int sy_kernel_train_reduction(struct CUstream_st *stream, const struct sy_train_reduction *f, const void *x, void *y)
 {
     if (f->n_out == 0)
         return 0;
-    return sy_launch(fold_kernel, sy_blocks(f->n_out), stream, *f, (const float *)x, (float *)y);
+    return sy_launch(reduction_kernel, sy_blocks(f->n_out), stream, *f, (const float *)x, (float *)y);
 }
 
-int sy_kernel_fold_gradient(struct CUstream_st *stream, const struct sy_fold *f, const void *x,
+int sy_kernel_train_reduction_gradient(struct CUstream_st *stream, const struct sy_train_reduction *f, const void *x,
                             const void *y, const void *dy, void *dx)
 {
     if (f->n_out == 0)
         return 0;
-    return sy_launch(fold_slopes, sy_blocks(f->n_out), stream, *f, (const float *)x,
+    return sy_launch(reduction_slopes, sy_blocks(f->n_out), stream, *f, (const float *)x,
                      (const float *)y, (const float *)dy, (float *)dx);
 }
 
@@ -280,9 +280,9 @@ int sy_kernel_fold_gradient(struct CUstream_st *stream, const struct sy_fold *f,
 __global__ static void square_parts(const float *x, int64_t n, double *parts)
 {
     double sum = 0;
-    SY_EACH (i, n)
+    SY_GENERIC (i, n)
         sum += (double)x[i] * x[i];
-    sum = sy_block_fold<sy_add>(sum);
+    sum = sy_block_reduce<sy_add>(sum);
     if (threadIdx.x == 0)
         parts[blockIdx.x] = sum;
 }
@@ -292,7 +292,7 @@ __global__ static void square_end(const double *parts, int n, bool adds, double 
     double sum = 0;
     for (int i = threadIdx.x; i < n; i += SY_KERNEL_THREADS)
         sum += parts[i];
-    sum = sy_block_fold<sy_add>(sum);
+    sum = sy_block_reduce<sy_add>(sum);
     if (threadIdx.x == 0)
         *out = adds ? *out + sum : sum;
 }

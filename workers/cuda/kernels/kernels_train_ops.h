@@ -30,9 +30,11 @@ int sy_kernel_row_gradient(struct CUstream_st *stream, const struct sy_math_rows
                            void *dx);
 int sy_kernel_scatter(struct CUstream_st *stream, const struct sy_math_gather *gather,
                       const void *dy, const void *indices, void *to);
-int sy_kernel_fold(struct CUstream_st *stream, const struct sy_fold *fold, const void *x, void *y);
-int sy_kernel_fold_gradient(struct CUstream_st *stream, const struct sy_fold *fold, const void *x,
-                            const void *y, const void *dy, void *dx);
+int sy_kernel_train_reduction(struct CUstream_st *stream,
+                              const struct sy_train_reduction *reduction, const void *x, void *y);
+int sy_kernel_train_reduction_gradient(struct CUstream_st *stream,
+                                       const struct sy_train_reduction *reduction, const void *x,
+                                       const void *y, const void *dy, void *dx);
 /* kernels_cells.cu; at: by role. */
 int sy_kernel_cell(struct CUstream_st *stream, const struct sy_math_cell *cell, void *const *at);
 /* kernels_attention_back.cu: two kernels. tf32, shared memory: as sy_kernel_attention. */

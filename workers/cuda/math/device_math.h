@@ -19,7 +19,7 @@
 #include <stdint.h>
 
 #include "loader/graph/graph.h"
-#include "workers/cuda/math/each.h"
+#include "workers/cuda/math/generic.h"
 #include "workers/engine/attention_node.h"
 
 struct sy_device;
@@ -311,7 +311,7 @@ struct sy_math_ops {
     int (*reduce)(struct sy_math *math, const struct sy_math_reduce *reduce, const void *x,
                   void *y);
     /* at: inputs and results where `each` has them, NULL where there is none. */
-    int (*each)(struct sy_math *math, const struct sy_math_each *each, void *const *at,
+    int (*each)(struct sy_math *math, const struct sy_math_generic *each, void *const *at,
                 struct sy_math_fault *fault);
     int (*copy)(struct sy_math *math, const void *from, void *to,
                 uint64_t bytes); /* on the device */

@@ -5,7 +5,7 @@
 
 #include "workers/cuda/math/device_math.h"
 #include "workers/engine/cell_curves.h"
-#include "workers/engine/train_folds.h"
+#include "workers/engine/train_reductions.h"
 
 /* Elements in any order. */
 struct sy_math_curve {
@@ -119,9 +119,10 @@ struct sy_math_train_ops {
     int (*scatter)(struct sy_math *math, const struct sy_math_gather *gather, const void *dy,
                    const void *indices, void *to);
     int (*drop)(struct sy_math *math, const struct sy_math_drop *drop, const void *x, void *y);
-    int (*fold)(struct sy_math *math, const struct sy_fold *fold, const void *x, void *y);
-    int (*fold_gradient)(struct sy_math *math, const struct sy_fold *fold, const void *x,
-                         const void *y, const void *dy, void *dx);
+    int (*reduction)(struct sy_math *math, const struct sy_train_reduction *reduction,
+                     const void *x, void *y);
+    int (*reduction_gradient)(struct sy_math *math, const struct sy_train_reduction *reduction,
+                              const void *x, const void *y, const void *dy, void *dx);
     int (*cell)(struct sy_math *math, const struct sy_math_cell *cell, void *const *at);
     /* Of the result of `attention`, with the stats that it wrote; overwrites delta and all of dq, dk, dv. */
     int (*attention_gradient)(struct sy_math *math, const struct sy_math_attention_back *attention,

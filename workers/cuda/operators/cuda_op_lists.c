@@ -10,7 +10,7 @@
 
 /* A step of its own for a part of what `all` describes. */
 static int add_part(struct sy_program *p, const struct sy_cuda_each *all,
-                    const struct sy_math_each *part)
+                    const struct sy_math_generic *part)
 {
     struct sy_cuda_each *each = malloc(sizeof *each);
     if (!each)
@@ -29,19 +29,19 @@ static int add_numbers(struct sy_program *p, const struct sy_cuda_each *all)
     const struct sy_node *node = sy_cuda_node(p);
     const struct sy_attr *fixed = sy_node_attr(node, "fixed"),
                          *per_batch = sy_node_attr(node, "per_batch");
-    const struct sy_each_array *y = &all->of.at[SY_EACH_IN];
+    const struct sy_generic_array *y = &all->of.at[SY_GENERIC_IN];
     int64_t n = 1;
     for (int d = 0; d < y->rank; d++)
         n *= y->dims[d];
     if (sy_is_float(y->dtype) || !fixed || !per_batch || fixed->kind != SY_ATTR_INTS ||
         per_batch->kind != SY_ATTR_INTS || fixed->n != per_batch->n || fixed->n != n)
         return sy_unsupported(node, "numbers of another count than its result");
-    struct sy_math_each part = all->of;
-    struct sy_each_numbers *numbers = &part.as.numbers;
-    part.kind = SY_EACH_NUMBERS;
+    struct sy_math_generic part = all->of;
+    struct sy_generic_numbers *numbers = &part.as.numbers;
+    part.kind = SY_GENERIC_NUMBERS;
     part.op = node->op;
     for (numbers->first = 0; numbers->first < n; numbers->first += part.items) {
-        part.items = SY_MIN(n - numbers->first, SY_EACH_NUMBERS_MOST);
+        part.items = SY_MIN(n - numbers->first, SY_GENERIC_NUMBERS_MOST);
         for (int64_t i = 0, k = numbers->first; i < part.items; i++, k++)
             numbers->at[i] =
                 sy_dim_at((struct sy_dim){fixed->ints[k], per_batch->ints[k]}, p->batch);
@@ -80,11 +80,12 @@ static bool next_length(struct pool *g)
     return true;
 }
 
-/* As many grams of one length, which sy_each_check has bounded by SY_EACH_POOL_MOST, as an argument has room for. */
-static void take_grams(struct pool *g, struct sy_each_grams *to)
+/* As many grams of one length, which sy_generic_check has bounded by SY_GENERIC_POOL_MOST, as an argument has room for. */
+static void take_grams(struct pool *g, struct sy_generic_grams *to)
 {
     to->length = (int32_t)g->length;
-    for (to->n = 0; to->n < SY_EACH_GRAMS_MOST && (to->n + 1) * g->length <= SY_EACH_POOL_MOST;
+    for (to->n = 0;
+         to->n < SY_GENERIC_GRAMS_MOST && (to->n + 1) * g->length <= SY_GENERIC_POOL_MOST;
          to->n++) {
         if (g->at + g->length > g->end)
             return;
@@ -104,8 +105,8 @@ static int add_grams(struct sy_program *p, const struct sy_cuda_each *all, struc
             longest = sy_node_int(sy_cuda_node(p), "max_gram_length", 1);
     bool more, begins = true;
     do {
-        struct sy_math_each part = all->of;
-        struct sy_each_grams *grams = &part.as.grams;
+        struct sy_math_generic part = all->of;
+        struct sy_generic_grams *grams = &part.as.grams;
         more = next_length(g);
         grams->begins = begins;
         grams->skips = g->length == 1 ? 0 : grams->skips;
@@ -132,16 +133,16 @@ static int build_grams(struct sy_program *p)
     if (node->n_inputs != 1 || node->inputs[0] < 0)
         return sy_unsupported(node, "other than one input");
     SY_TRY(sy_cuda_each_open(p, &all));
-    struct sy_math_each *e = &all->of;
-    int status = sy_each_check(node, e);
+    struct sy_math_generic *e = &all->of;
+    int status = sy_generic_check(node, e);
     if (status == SY_OK) {
-        const struct sy_each_array *y = &e->at[SY_EACH_IN];
-        e->kind = SY_EACH_GRAMS;
+        const struct sy_generic_array *y = &e->at[SY_GENERIC_IN];
+        e->kind = SY_GENERIC_GRAMS;
         e->items = y->n;
-        e->as.grams = (struct sy_each_grams){.counts = strcmp(mode->s, "IDF") != 0,
-                                             .weighs = g.weights && strcmp(mode->s, "TF") != 0,
-                                             .skips = sy_node_int(node, "max_skip_count", 0),
-                                             .columns = y->dims[y->rank - 1]};
+        e->as.grams = (struct sy_generic_grams){.counts = strcmp(mode->s, "IDF") != 0,
+                                                .weighs = g.weights && strcmp(mode->s, "TF") != 0,
+                                                .skips = sy_node_int(node, "max_skip_count", 0),
+                                                .columns = y->dims[y->rank - 1]};
         status = add_grams(p, all, &g);
     }
     free(all);

@@ -71,17 +71,17 @@ static int build_pair(struct sy_program *p)
 
 /* ---- reductions --------------------------------------------------------------------------------------- */
 
-static int run_fold(struct sy_program *p, const struct sy_cuda_step *step)
+static int run_reduction(struct sy_program *p, const struct sy_cuda_step *step)
 {
-    return p->ops->train->fold(p->math, &step->fold, sy_cuda_pointer(p, step->args[0]),
-                               sy_cuda_pointer(p, step->args[1]));
+    return p->ops->train->reduction(p->math, &step->reduction, sy_cuda_pointer(p, step->args[0]),
+                                    sy_cuda_pointer(p, step->args[1]));
 }
 
 static int build_fold(struct sy_program *p)
 {
     const struct sy_node *node = sy_cuda_node(p);
     const struct sy_attr *axes = sy_node_attr(node, "axes");
-    struct sy_fold f = {.op = node->op, .n_out = 1, .n_each = 1};
+    struct sy_train_reduction f = {.op = node->op, .n_out = 1, .n_each = 1};
     struct sy_cuda_step *step;
     bool reduced[SY_MAX_RANK] = {false};
     int64_t stride = 1;
@@ -106,8 +106,8 @@ static int build_fold(struct sy_program *p)
     }
     if (f.n_out != sy_cuda_count(&p->values[values[1]]) || f.n_each < 1)
         return sy_unsupported(node, "a result of another size, or of nothing");
-    SY_TRY(sy_cuda_add_step(p, run_fold, values, 2, &step));
-    step->fold = f;
+    SY_TRY(sy_cuda_add_step(p, run_reduction, values, 2, &step));
+    step->reduction = f;
     return SY_OK;
 }
 

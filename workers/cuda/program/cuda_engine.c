@@ -119,7 +119,7 @@ int sy_cuda_layout_own(const struct sy_graph *graph, struct sy_layer *layer)
     const struct sy_node *node = &graph->nodes[layer->node];
     layer->bytes = 0;
     layer->n_params = 0;
-    if (!sy_cuda_op_find(node->op) && !sy_each_has(node->op))
+    if (!sy_cuda_op_find(node->op) && !sy_generic_has(node->op))
         return sy_unsupported(node, "the CUDA engine does not have this operator");
     SY_TRY(sy_layer_lay_out(graph, &rules, layer));
     return sy_cuda_program_try_layer(graph, layer);

@@ -154,7 +154,7 @@ static int build_operator(struct sy_program *p)
         op ? op->build(p) : sy_unsupported(node, "the CUDA engine does not have this operator");
     if (status == SY_OK)
         status = sy_node_check_outputs(p->graph, node, p->native);
-    if (status == SY_EUNSUPPORTED && sy_each_has(node->op)) {
+    if (status == SY_EUNSUPPORTED && sy_generic_has(node->op)) {
         forget_since(p, n_steps, n_values);
         status = sy_cuda_each_build(p);
     }

@@ -81,8 +81,8 @@ struct sy_cuda_cells {
 
 /* A step by formula. */
 struct sy_cuda_each {
-    struct sy_math_each of;
-    int values[SY_EACH_ARRAYS]; /* -1: none */
+    struct sy_math_generic of;
+    int values[SY_GENERIC_ARRAYS]; /* -1: none */
     bool copies_first;
 };
 
@@ -130,7 +130,7 @@ struct sy_cuda_step {
         struct sy_math_curve curve;
         struct sy_math_pair pair;
         struct sy_math_rows rows;
-        struct sy_fold fold;
+        struct sy_train_reduction reduction;
         struct {
             int64_t n;
             float value;
@@ -291,7 +291,7 @@ enum sy_cuda_layout sy_cuda_layout_conv(const struct sy_graph *graph, const stru
 int sy_cuda_prepare_conv(const struct sy_graph *graph, const struct sy_node *node, int input,
                          void *to);
 const struct sy_cuda_op *sy_cuda_op_find(enum sy_op op);
-/* The layer by formula (cuda_op_each.c). */
+/* The layer by formula (cuda_op_generic.c). */
 int sy_cuda_each_build(struct sy_program *p);
 /* In parts: with the layer's inputs and outputs as values and arrays (the caller frees it); as a step, which takes it, whatever happens. */
 int sy_cuda_each_open(struct sy_program *p, struct sy_cuda_each **out);

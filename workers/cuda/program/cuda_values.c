@@ -52,7 +52,7 @@ int sy_cuda_new_as(struct sy_program *p, int tensor, enum sy_dtype dtype, bool c
     sy_cuda_dims(p, tensor, dims);
     SY_TRY(sy_cuda_new_value(p, dtype, p->graph->tensors[tensor].shape.rank, dims, channels_last,
                              out));
-    if (sy_graph_is_sized_at_run(p->graph, tensor)) /* what the run says lies behind it */
+    if (sy_graph_is_dynamic(p->graph, tensor)) /* what the run says lies behind it */
         p->values[*out].bytes = sy_graph_tensor_room(p->graph, tensor, p->batch);
     return SY_OK;
 }

@@ -169,14 +169,14 @@ bool sy_cuda_host_is_layer(const struct sy_layer *layer)
 
 bool sy_cuda_host_always(const struct sy_node *node)
 {
-    return node->op == SY_OP_AT_RUN || node->op == SY_OP_IF || node->op == SY_OP_LOOP;
+    return node->op == SY_OP_DYNAMIC || node->op == SY_OP_IF || node->op == SY_OP_LOOP;
 }
 
 void sy_cuda_host_say(const struct sy_graph *graph, int node, const char *why)
 {
     const struct sy_node *n = &graph->nodes[node];
     const struct sy_attr *body =
-        n->op == SY_OP_AT_RUN && sy_node_attr(n, "body") ? sy_node_attr(n, "body") : NULL;
+        n->op == SY_OP_DYNAMIC && sy_node_attr(n, "body") ? sy_node_attr(n, "body") : NULL;
     if (!body || body->kind != SY_ATTR_GRAPH || body->graph->n_nodes < 1) {
         sy_log_info("cuda", "event=on_host why=\"%s\"", why);
         return;

@@ -99,7 +99,7 @@ int sy_cuda_node_help_place(struct sy_program *p, int *value, uint64_t *bytes)
     const struct sy_attr *body = sy_node_attr(sy_cuda_node(p), "body");
     *value = -1;
     *bytes = 0;
-    if (sy_cuda_node(p)->op != SY_OP_AT_RUN || !body || !multiplies(body->graph))
+    if (sy_cuda_node(p)->op != SY_OP_DYNAMIC || !body || !multiplies(body->graph))
         return SY_OK;
     *bytes = 2 * p->layers[p->layer].bytes + ROOM;
     int64_t all = (int64_t)*bytes + SY_CUDA_PLACE_ALIGN;

@@ -33,7 +33,7 @@
 #include "workers/engine/trainer.h"
 
 #define SY_CUTR_ALIGN 256u
-#define SY_CUTR_ARGS  SY_EACH_ARRAYS /* the most that a step has */
+#define SY_CUTR_ARGS  SY_GENERIC_ARRAYS /* the most that a step has */
 #define SY_CUTR_SLOTS 2
 #define SY_CUTR_HEADERS \
     16u /* writes of an iteration, and of a start, are fewer than half of that */
@@ -120,11 +120,11 @@ struct sy_cutr_step {
         struct sy_math_softmax softmax;
         struct sy_math_gather gather;
         struct sy_math_drop drop;
-        struct sy_fold fold;
+        struct sy_train_reduction reduction;
         struct sy_math_reduce reduce;
         struct sy_math_choice choice;
         struct {
-            const struct sy_math_each *each; /* of the trainer's */
+            const struct sy_math_generic *each; /* of the trainer's */
             bool copies_first;
         };
         const struct sy_math_attention_back *attention; /* of the node's */
@@ -166,7 +166,7 @@ struct sy_trainer {
     struct sy_state_slot *states;
     int *train_steps, *evaluate_steps;
     int n_eaches;
-    struct sy_math_each **eaches;         /* owned */
+    struct sy_math_generic **eaches;      /* owned */
     int labels, logits, loss_value, norm; /* values */
     int loss_step;                        /* what is in front of it is forward */
     int64_t n_outputs, n_positions; /* classes or values of one position; positions of the batch */
@@ -261,8 +261,8 @@ int sy_cutr_diff_end(struct sy_trainer *t, int tensor, int value);
 /* The gradient of an output, row-major, of the type it has. Only if it has one. */
 int sy_cutr_diff_of(struct sy_trainer *t, int tensor, int *value);
 /* `full`, of rank and dims, is the gradient of each time the tensor was repeated to those: sums and adds it. */
-int sy_cutr_diff_fold(struct sy_trainer *t, const char *name, int tensor, int rank,
-                      const int64_t *dims, int full);
+int sy_cutr_diff_reduction(struct sy_trainer *t, const char *name, int tensor, int rank,
+                           const int64_t *dims, int full);
 int64_t sy_cutr_elements(const struct sy_trainer *t, int tensor);
 
 /* ---- operators ---- */

@@ -160,7 +160,7 @@ static int pair_side(struct sy_trainer *t, const struct sy_node *node, int which
     int rank = sy_cutr_dims(t, node->outputs[0], dims), a, b, full;
     SY_TRY(rank);
     if (node->op == SY_OP_ADD || (node->op == SY_OP_SUB && which == 0))
-        return sy_cutr_diff_fold(t, node->name, node->inputs[which], rank, dims, dy);
+        return sy_cutr_diff_reduction(t, node->name, node->inputs[which], rank, dims, dy);
     SY_TRY(sy_cutr_operand(t, SY_CUTR_TRAIN, node->inputs[0], SY_CUTR_PLAIN, &a));
     SY_TRY(sy_cutr_operand(t, SY_CUTR_TRAIN, node->inputs[1], SY_CUTR_PLAIN, &b));
     SY_TRY(sy_cutr_value_new(t, rank, dims, false, false, &full));
@@ -168,7 +168,7 @@ static int pair_side(struct sy_trainer *t, const struct sy_node *node, int which
                             (int[]){a, b, dy, full}, 4, &step));
     SY_TRY(describe_pair(t, node, &step->pair));
     step->which = which;
-    return sy_cutr_diff_fold(t, node->name, node->inputs[which], rank, dims, full);
+    return sy_cutr_diff_reduction(t, node->name, node->inputs[which], rank, dims, full);
 }
 
 int sy_cutr_pair_backward(struct sy_trainer *t, int n, int gradient)
@@ -239,7 +239,7 @@ int sy_cutr_where_backward(struct sy_trainer *t, int n, int gradient)
         SY_TRY(add_where(t, SY_CUTR_TRAIN, node, args, &choice));
         sy_row_major_strides(rank, dims, choice->in_strides[i]);
         memset(choice->in_strides[3 - i], 0, sizeof choice->in_strides[0]);
-        SY_TRY(sy_cutr_diff_fold(t, node->name, node->inputs[i], rank, dims, full));
+        SY_TRY(sy_cutr_diff_reduction(t, node->name, node->inputs[i], rank, dims, full));
     }
     return SY_OK;
 }

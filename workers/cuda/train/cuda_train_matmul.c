@@ -250,7 +250,7 @@ static int side_backward(struct sy_trainer *t, const struct sy_node *node, const
     m.b_transposed = dy_first ? (side == A) != other_swapped : side == A;
     SY_TRY(add_matmul(t, SY_CUTR_TRAIN, node, p, m,
                       dy_first ? (int[]){dy, other, -1, full} : (int[]){other, dy, -1, full}));
-    return sums ? sy_cutr_diff_fold(t, node->name, p->tensors[side], p->rank + 2, dims, full)
+    return sums ? sy_cutr_diff_reduction(t, node->name, p->tensors[side], p->rank + 2, dims, full)
                 : sy_cutr_diff_end(t, p->tensors[side], full);
 }
 
@@ -268,5 +268,5 @@ int sy_cutr_matmul_backward(struct sy_trainer *t, int n, int gradient)
         return SY_OK;
     if (is_row(t, c, p.n))
         return sy_cutr_bias_gradient(t, node->name, c, dy, p.n);
-    return sy_cutr_diff_fold(t, node->name, c, 2, (int64_t[]){p.m, p.n}, dy);
+    return sy_cutr_diff_reduction(t, node->name, c, 2, (int64_t[]){p.m, p.n}, dy);
 }

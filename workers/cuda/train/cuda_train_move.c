@@ -29,7 +29,7 @@ static int describe_slice(const struct sy_node *node, int rank, const int64_t *s
     return SY_OK;
 }
 
-/* The input lies inside the output (cuda_train_each.c has the others). */
+/* The input lies inside the output (cuda_train_generic.c has the others). */
 static int describe_pad(const struct sy_node *node, int rank, const int64_t *from,
                         const int64_t *from_strides, struct sy_math_move *m)
 {
@@ -231,7 +231,7 @@ int sy_cutr_move_backward(struct sy_trainer *t, int n, int gradient)
     int rank = sy_cutr_dims(t, node->outputs[0], dims);
     SY_TRY(rank);
     SY_TRY(sy_cutr_diff_of(t, node->outputs[0], &dy));
-    return sy_cutr_diff_fold(t, node->name, node->inputs[0], rank, dims, dy);
+    return sy_cutr_diff_reduction(t, node->name, node->inputs[0], rank, dims, dy);
 }
 
 /* ---- Tile ------------------------------------------------------------------------------------------------ */

@@ -259,8 +259,8 @@ int sy_cutr_diff_of(struct sy_trainer *t, int tensor, int *value)
                             value);
 }
 
-int sy_cutr_diff_fold(struct sy_trainer *t, const char *name, int tensor, int rank,
-                      const int64_t *dims, int full)
+int sy_cutr_diff_reduction(struct sy_trainer *t, const char *name, int tensor, int rank,
+                           const int64_t *dims, int full)
 {
     int64_t own[SY_MAX_RANK];
     bool reduced[SY_MAX_RANK], any = false;

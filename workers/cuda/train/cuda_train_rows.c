@@ -261,13 +261,14 @@ static float share_of(const struct sy_node *node, int rank, const int64_t *dims,
     return node->op == SY_OP_REDUCE_MEAN ? 1.0f / (float)n : 1.0f;
 }
 
-static int describe_fold(const struct sy_trainer *t, const struct sy_node *node, struct sy_fold *f)
+static int describe_reduction(const struct sy_trainer *t, const struct sy_node *node,
+                              struct sy_train_reduction *f)
 {
     int64_t dims[SY_MAX_RANK], stride = 1;
     bool reduced[SY_MAX_RANK];
     int rank = reduced_of(t, node, dims, reduced);
     SY_TRY(rank);
-    *f = (struct sy_fold){.op = node->op, .n_out = 1, .n_each = 1};
+    *f = (struct sy_train_reduction){.op = node->op, .n_out = 1, .n_each = 1};
     for (int i = rank - 1; i >= 0; i--) {
         int *n = reduced[i] ? &f->n_reduced : &f->n_kept;
         (reduced[i] ? f->reduced : f->kept)[*n] = dims[i];
@@ -279,18 +280,19 @@ static int describe_fold(const struct sy_trainer *t, const struct sy_node *node,
 }
 
 /* args: x, y */
-static int run_fold(struct sy_trainer *t, const struct sy_cutr_step *step)
+static int run_reduction(struct sy_trainer *t, const struct sy_cutr_step *step)
 {
-    return t->ops->train->fold(t->math, &step->fold, sy_cutr_pointer(t, step->args[0]),
-                               sy_cutr_pointer(t, step->args[1]));
+    return t->ops->train->reduction(t->math, &step->reduction, sy_cutr_pointer(t, step->args[0]),
+                                    sy_cutr_pointer(t, step->args[1]));
 }
 
 /* args: x, y, dy, dx */
 static int run_fold_gradient(struct sy_trainer *t, const struct sy_cutr_step *step)
 {
-    return t->ops->train->fold_gradient(
-        t->math, &step->fold, sy_cutr_pointer(t, step->args[0]), sy_cutr_pointer(t, step->args[1]),
-        sy_cutr_pointer(t, step->args[2]), sy_cutr_pointer(t, step->args[3]));
+    return t->ops->train->reduction_gradient(
+        t->math, &step->reduction, sy_cutr_pointer(t, step->args[0]),
+        sy_cutr_pointer(t, step->args[1]), sy_cutr_pointer(t, step->args[2]),
+        sy_cutr_pointer(t, step->args[3]));
 }
 
 int sy_cutr_reduce_forward(struct sy_trainer *t, int n)
@@ -306,8 +308,9 @@ int sy_cutr_reduce_forward(struct sy_trainer *t, int n)
     SY_TRY(sy_cutr_operand(t, SY_CUTR_FORWARD, node->inputs[0], SY_CUTR_PLAIN, &x));
     SY_TRY(sy_cutr_result(t, node->outputs[0], false, &y));
     if (!is_sum(node)) {
-        SY_TRY(sy_cutr_step_new(t, SY_CUTR_FORWARD, node->name, run_fold, (int[]){x, y}, 2, &step));
-        return describe_fold(t, node, &step->fold);
+        SY_TRY(sy_cutr_step_new(t, SY_CUTR_FORWARD, node->name, run_reduction, (int[]){x, y}, 2,
+                                &step));
+        return describe_reduction(t, node, &step->reduction);
     }
     SY_TRY(sy_cutr_sum(t, SY_CUTR_FORWARD, node->name, rank, dims, reduced, x, y));
     if (node->op == SY_OP_REDUCE_SUM)
@@ -328,7 +331,7 @@ static int fold_backward(struct sy_trainer *t, const struct sy_node *node, int d
     SY_TRY(sy_cutr_diff_begin(t, node->inputs[0], false, &dx));
     SY_TRY(sy_cutr_step_new(t, SY_CUTR_TRAIN, node->name, run_fold_gradient, (int[]){x, y, dy, dx},
                             4, &step));
-    SY_TRY(describe_fold(t, node, &step->fold));
+    SY_TRY(describe_reduction(t, node, &step->reduction));
     return sy_cutr_diff_end(t, node->inputs[0], dx);
 }
 

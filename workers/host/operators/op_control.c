@@ -7,7 +7,7 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
-#include "workers/host/at_run/at_run.h"
+#include "workers/host/dynamic/dynamic.h"
 #include "workers/host/program/body.h"
 #include "workers/host/program/program.h"
 #include "workers/host/program/program_internal.h"
@@ -201,7 +201,7 @@ static int run_turns(struct sy_program *p, struct sy_step *step, struct turn *t)
         if (turns.done++ == SY_LOOP_MOST_TRIPS)
             return sy_error_set(SY_EARG, "node %s: Loop is not done after %d iterations",
                                 step->name, SY_LOOP_MOST_TRIPS);
-        SY_TRY(sy_at_run_between_turns());
+        SY_TRY(sy_dynamic_between_turns());
         bind_turn(t);
         for (int i = c->n_carried; i < c->n_out; i++) {
             unsigned char *all = argument(p, step, c->n_in + i);

@@ -112,7 +112,7 @@ static bool may_be_long(enum sy_op op)
 {
     return op == SY_OP_CONV || op == SY_OP_CONV_TRANSPOSE || op == SY_OP_LSTM || op == SY_OP_GRU ||
            op == SY_OP_RNN || op == SY_OP_ATTENTION || op == SY_OP_EINSUM || op == SY_OP_IF ||
-           op == SY_OP_LOOP || op == SY_OP_AT_RUN || op == SY_OP_TREES;
+           op == SY_OP_LOOP || op == SY_OP_DYNAMIC || op == SY_OP_TREES;
 }
 
 static bool is_product(enum sy_op op)

@@ -250,7 +250,7 @@ struct sy_host_op {
 const struct sy_host_op *sy_host_op_find(enum sy_op op);
 extern const struct sy_host_op sy_host_ops_conv[], sy_host_ops_deconv[], sy_host_ops_matmul[],
     sy_host_ops_pool[], sy_host_ops_eltwise[], sy_host_ops_norm[], sy_host_ops_recurrent[],
-    sy_host_ops_quantize[], sy_host_ops_movement[], sy_host_ops_control[], sy_host_ops_at_run[],
+    sy_host_ops_quantize[], sy_host_ops_movement[], sy_host_ops_control[], sy_host_ops_dynamic[],
     sy_host_ops_attention[], sy_host_ops_int8[], sy_host_ops_int8_recurrent[],
     sy_host_ops_channel[]; /* each ends with build NULL */
 

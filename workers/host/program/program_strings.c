@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "loader/infer/put_off.h"
+#include "loader/infer/deferred.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "workers/host/base/strings.h"

@@ -1,7 +1,7 @@
 /* Reductions over any dimensions, the place of the largest, running sums, the largest k. */
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
-#include "workers/engine/fold_formulas.h"
+#include "workers/engine/reduction_formulas.h"
 #include "workers/host/base/strings.h"
 #include "workers/host/reference/kernel.h"
 #include "workers/host/rows/scan_rows.h"
@@ -57,7 +57,7 @@ static bool result_strides(const struct sy_array *x, const struct sy_array *y,
 static double collect(enum sy_op op, double sum, double x)
 {
     if (op != SY_OP_REDUCE_LOG_SUM_EXP)
-        return sy_fold_collect(op, sum, x);
+        return sy_reduction_collect(op, sum, x);
     if (isnan(x) || isnan(sum))
         return sum + x;
     if (x == -INFINITY || sum == INFINITY)
@@ -71,13 +71,13 @@ static void reduce_floats(const struct sy_call *call, const int64_t *strides, do
     const struct sy_array *x = &call->in[0], *y = &call->out[0];
     enum sy_op op = call->node->op;
     for (int64_t i = 0; i < y->n; i++)
-        sums[i] = op == SY_OP_REDUCE_LOG_SUM_EXP ? -INFINITY : sy_fold_start(op);
+        sums[i] = op == SY_OP_REDUCE_LOG_SUM_EXP ? -INFINITY : sy_reduction_start(op);
     for (int64_t i = 0; i < x->n; i++) {
         double *sum = &sums[sy_array_offset(x, i, strides)];
         *sum = collect(op, *sum, sy_get(x, i));
     }
     for (int64_t i = 0; i < y->n; i++)
-        sy_put(y, i, sy_fold_finish(op, sums[i], y->n ? x->n / y->n : 0));
+        sy_put(y, i, sy_reduction_finish(op, sums[i], y->n ? x->n / y->n : 0));
 }
 
 /* A sum of n elements, as the result has it. */
@@ -103,7 +103,7 @@ static void reduce_integers(const struct sy_call *call, const int64_t *strides, 
     for (int64_t i = 0; i < x->n; i++) {
         int64_t k = sy_array_offset(x, i, strides);
         int64_t value = ordered ? sy_get_ordered(x, i) : sy_get_int(x, i);
-        sums[k] = sy_fold_collect_integer(how, sums[k], value, seen[k]++ == 0);
+        sums[k] = sy_reduction_collect_integer(how, sums[k], value, seen[k]++ == 0);
     }
     for (int64_t i = 0; i < y->n; i++)
         sy_put_int(y, i, finish_integer(op, x, sums[i], count));

@@ -27,7 +27,7 @@ struct loops {
     void (*columns)(int64_t n, int64_t stride, const void *from, void *to);
 };
 
-#define EACH_COLUMN(type, step, next)       \
+#define GENERIC_COLUMN(type, step, next)    \
     for (int64_t i = 0; i < n; i++) {       \
         type a = to[i], x = from[i * step]; \
         to[i] = next;                       \
@@ -57,13 +57,13 @@ struct loops {
         const type *restrict from = first;                                                         \
         type *restrict to = into;                                                                  \
         if (stride == 1)                                                                           \
-            EACH_COLUMN(type, 1, next)                                                             \
+            GENERIC_COLUMN(type, 1, next)                                                          \
         else if (stride == 2)                                                                      \
-            EACH_COLUMN(type, 2, next)                                                             \
+            GENERIC_COLUMN(type, 2, next)                                                          \
         else if (stride == 4)                                                                      \
-            EACH_COLUMN(type, 4, next)                                                             \
+            GENERIC_COLUMN(type, 4, next)                                                          \
         else                                                                                       \
-            EACH_COLUMN(type, stride, next)                                                        \
+            GENERIC_COLUMN(type, stride, next)                                                     \
     }                                                                                              \
     static const struct loops name##_loops = {name##_start, name##_add, name##_columns};
 

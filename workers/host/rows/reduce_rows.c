@@ -24,7 +24,7 @@ static inline double smaller_of(double a, double x)
 }
 
 /* One row of n floats, and rows of `width` columns that are `step` apart, into `sums`. */
-struct fold {
+struct reduction {
     double start;
     double (*join)(double a, double b); /* of two parts */
     double (*row)(const float *x, int64_t n);
@@ -77,21 +77,21 @@ static double product_of(double a, double b)
             name##_of_rows(x, n, rows, sums);                                                 \
     }
 
-#define FOLD_OF(name, first, joined, simd, next)                                       \
-    SY_CLONES static double name##_row(const float *x, int64_t n)                      \
-    {                                                                                  \
-        double a = first;                                                              \
-        _Pragma(simd) for (int64_t i = 0; i < n; i++)                                  \
-        {                                                                              \
-            double v = (double)x[i];                                                   \
-            a = next;                                                                  \
-        }                                                                              \
-        return a;                                                                      \
-    }                                                                                  \
-    COLUMNS_OF(name, next)                                                             \
-    SHORT_ROWS_OF(name, next)                                                          \
-    static const struct fold name##_fold = {first, joined, name##_row, name##_columns, \
-                                            name##_short};
+#define FOLD_OF(name, first, joined, simd, next)                                            \
+    SY_CLONES static double name##_row(const float *x, int64_t n)                           \
+    {                                                                                       \
+        double a = first;                                                                   \
+        _Pragma(simd) for (int64_t i = 0; i < n; i++)                                       \
+        {                                                                                   \
+            double v = (double)x[i];                                                        \
+            a = next;                                                                       \
+        }                                                                                   \
+        return a;                                                                           \
+    }                                                                                       \
+    COLUMNS_OF(name, next)                                                                  \
+    SHORT_ROWS_OF(name, next)                                                               \
+    static const struct reduction name##_fold = {first, joined, name##_row, name##_columns, \
+                                                 name##_short};
 
 FOLD_OF(sum, 0.0, sum_of, "omp simd reduction(+:a)", a + v)
 FOLD_OF(square, 0.0, sum_of, "omp simd reduction(+:a)", a + v * v)
@@ -99,26 +99,26 @@ FOLD_OF(size, 0.0, sum_of, "omp simd reduction(+:a)", a + fabs(v))
 FOLD_OF(product, 1.0, product_of, "omp simd reduction(*:a)", a *v)
 
 /* A comparison drops what is no number, so those are counted. */
-#define EXTREME_OF(name, first, joined, simd, compare)                                         \
-    SY_CLONES static double name##_row(const float *x, int64_t n)                              \
-    {                                                                                          \
-        float best = first, none = 0;                                                          \
-        _Pragma(simd) for (int64_t i = 0; i < n; i++)                                          \
-        {                                                                                      \
-            best = x[i] compare best ? x[i] : best;                                            \
-            none += x[i] != x[i] ? 1.0f : 0.0f;                                                \
-        }                                                                                      \
-        return none > 0 ? (double)NAN : (double)best;                                          \
-    }                                                                                          \
-    COLUMNS_OF(name, joined(a, v))                                                             \
-    SHORT_ROWS_OF(name, joined(a, v))                                                          \
-    static const struct fold name##_fold = {(double)first, joined, name##_row, name##_columns, \
-                                            name##_short};
+#define EXTREME_OF(name, first, joined, simd, compare)                              \
+    SY_CLONES static double name##_row(const float *x, int64_t n)                   \
+    {                                                                               \
+        float best = first, none = 0;                                               \
+        _Pragma(simd) for (int64_t i = 0; i < n; i++)                               \
+        {                                                                           \
+            best = x[i] compare best ? x[i] : best;                                 \
+            none += x[i] != x[i] ? 1.0f : 0.0f;                                     \
+        }                                                                           \
+        return none > 0 ? (double)NAN : (double)best;                               \
+    }                                                                               \
+    COLUMNS_OF(name, joined(a, v))                                                  \
+    SHORT_ROWS_OF(name, joined(a, v))                                               \
+    static const struct reduction name##_fold = {(double)first, joined, name##_row, \
+                                                 name##_columns, name##_short};
 
 EXTREME_OF(large, -INFINITY, larger_of, "omp simd reduction(max:best) reduction(+:none)", >)
 EXTREME_OF(small, INFINITY, smaller_of, "omp simd reduction(min:best) reduction(+:none)", <)
 
-static const struct fold *fold_of(enum sy_op op)
+static const struct reduction *fold_of(enum sy_op op)
 {
     switch (op) {
     case SY_OP_REDUCE_MEAN:
@@ -209,7 +209,7 @@ static bool is_long(const struct sy_reduce_shape *s)
 }
 
 /* A call, a division and a turn of the loop for each took 5 ns a result where three numbers are joined; a block takes 0.4. */
-static void reduce_short_rows(enum sy_op op, const struct fold *fold,
+static void reduce_short_rows(enum sy_op op, const struct reduction *reduction,
                               const struct sy_reduce_shape *s, const float *in, float *out)
 {
     int64_t blocks = (s->outer + COLUMNS - 1) / COLUMNS;
@@ -218,8 +218,8 @@ static void reduce_short_rows(enum sy_op op, const struct fold *fold,
         int64_t first = k * COLUMNS, rows = SY_MIN(s->outer - first, COLUMNS);
         double sums[COLUMNS];
         for (int64_t i = 0; i < rows; i++)
-            sums[i] = fold->start;
-        fold->short_rows(in + first * s->reduced, s->reduced, rows, sums);
+            sums[i] = reduction->start;
+        reduction->short_rows(in + first * s->reduced, s->reduced, rows, sums);
         for (int64_t i = 0; i < rows; i++)
             out[first + i] = finish(op, sums[i], s->reduced);
     }
@@ -227,15 +227,15 @@ static void reduce_short_rows(enum sy_op op, const struct fold *fold,
 
 static void reduce_rows(enum sy_op op, const struct sy_reduce_shape *s, const float *in, float *out)
 {
-    const struct fold *fold = fold_of(op);
-    if (fold && s->reduced <= SHORT_ROW) {
-        reduce_short_rows(op, fold, s, in, out);
+    const struct reduction *reduction = fold_of(op);
+    if (reduction && s->reduced <= SHORT_ROW) {
+        reduce_short_rows(op, reduction, s, in, out);
         return;
     }
 #pragma omp parallel for schedule(static) if (is_long(s))
     for (int64_t o = 0; o < s->outer; o++)
-        out[o] = fold ? finish(op, fold->row(in + o * s->reduced, s->reduced), s->reduced)
-                      : log_sum_exp_row(in + o * s->reduced, s->reduced);
+        out[o] = reduction ? finish(op, reduction->row(in + o * s->reduced, s->reduced), s->reduced)
+                           : log_sum_exp_row(in + o * s->reduced, s->reduced);
 }
 
 /* ---- blocks of columns ----------------------------------------------------------------------------------- */
@@ -260,7 +260,7 @@ static struct block block_at(const struct sy_reduce_shape *s, int64_t k)
 
 void sy_reduce_rows(enum sy_op op, const struct sy_reduce_shape *s, const float *in, float *out)
 {
-    const struct fold *fold = fold_of(op);
+    const struct reduction *reduction = fold_of(op);
     if (s->inner == 1) {
         reduce_rows(op, s, in, out);
         return;
@@ -269,13 +269,13 @@ void sy_reduce_rows(enum sy_op op, const struct sy_reduce_shape *s, const float 
     for (int64_t k = 0; k < blocks_of(s); k++) {
         struct block b = block_at(s, k);
         double sums[COLUMNS];
-        if (!fold) {
+        if (!reduction) {
             log_sum_exp_columns(in + b.in, s->reduced, s->inner, b.width, out + b.out);
             continue;
         }
         for (int64_t i = 0; i < b.width; i++)
-            sums[i] = fold->start;
-        fold->columns(in + b.in, s->reduced, s->inner, b.width, sums);
+            sums[i] = reduction->start;
+        reduction->columns(in + b.in, s->reduced, s->inner, b.width, sums);
         for (int64_t i = 0; i < b.width; i++)
             out[b.out + i] = finish(op, sums[i], s->reduced);
     }
@@ -347,17 +347,17 @@ static struct shape_of_any split(const struct sy_reduction *r)
 }
 
 /* `width` results that lie together, of the elements from x on. */
-static void reduce_parts(const struct fold *fold, const struct shape_of_any *s, const float *x,
-                         int64_t width, double *sums)
+static void reduce_parts(const struct reduction *reduction, const struct shape_of_any *s,
+                         const float *x, int64_t width, double *sums)
 {
     for (int64_t i = 0; i < width; i++)
-        sums[i] = fold->start;
+        sums[i] = reduction->start;
     for (int64_t part = 0; part < s->reduced.count; part++) {
         const float *from = x + nest_offset(&s->reduced, part);
         if (s->rows)
-            sums[0] = fold->join(sums[0], fold->row(from, s->n));
+            sums[0] = reduction->join(sums[0], reduction->row(from, s->n));
         else
-            fold->columns(from, s->n, s->width, width, sums);
+            reduction->columns(from, s->n, s->width, width, sums);
     }
 }
 
@@ -368,14 +368,14 @@ bool sy_reduce_any_has(enum sy_op op)
 
 void sy_reduce_any(enum sy_op op, const struct sy_reduction *r, const float *in, float *out)
 {
-    const struct fold *fold = fold_of(op);
+    const struct reduction *reduction = fold_of(op);
     const struct shape_of_any s = split(r);
     int64_t across = (s.width + COLUMNS - 1) / COLUMNS, count = s.n * s.reduced.count;
 #pragma omp parallel for schedule(static) if (s.kept.count * s.width * count > PARALLEL_FROM)
     for (int64_t k = 0; k < s.kept.count * across; k++) {
         int64_t column = k % across * COLUMNS, width = SY_MIN(s.width - column, COLUMNS);
         double sums[COLUMNS];
-        reduce_parts(fold, &s, in + nest_offset(&s.kept, k / across) + column, width, sums);
+        reduce_parts(reduction, &s, in + nest_offset(&s.kept, k / across) + column, width, sums);
         for (int64_t i = 0; i < width; i++)
             out[k / across * s.width + column + i] = finish(op, sums[i], count);
     }

@@ -126,7 +126,7 @@ done:
 }
 
 /* Sums [n_before, n_sum, n_after] over the middle, which is how batches were repeated. */
-struct fold {
+struct reduction {
     int rank;
     dnnl_dims_t from, to;
     int64_t n_from, n_to;
@@ -134,7 +134,7 @@ struct fold {
 
 static int run_fold(struct sy_trainer *t, const struct sy_tr_step *step)
 {
-    const struct fold *f = step->data;
+    const struct reduction *f = step->data;
     float *to = sy_tr_at(t, step, 0);
     const float *from = sy_tr_at(t, step, 1);
     memset(to, 0, (size_t)f->n_to * sizeof *to);
@@ -153,7 +153,7 @@ static int run_fold(struct sy_trainer *t, const struct sy_tr_step *step)
 static int add_fold(struct sy_trainer *t, int rank, const dnnl_dim_t *from, const dnnl_dim_t *to,
                     int to_value, int from_value)
 {
-    struct fold *f;
+    struct reduction *f;
     SY_TRY(sy_tr_alloc(sizeof *f, &f));
     f->rank = rank;
     f->n_from = f->n_to = 1;

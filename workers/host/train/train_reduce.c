@@ -4,12 +4,13 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
-#include "workers/engine/train_folds.h"
+#include "workers/engine/train_reductions.h"
 #include "workers/host/train/train_internal.h"
 
 #define PARALLEL_FROM 16384
 
-static int describe(const struct sy_trainer *t, const struct sy_node *node, struct sy_fold *r)
+static int describe(const struct sy_trainer *t, const struct sy_node *node,
+                    struct sy_train_reduction *r)
 {
     int64_t dims[SY_MAX_RANK], stride = 1;
     bool is_reduced[SY_MAX_RANK] = {false};
@@ -35,26 +36,26 @@ static int describe(const struct sy_trainer *t, const struct sy_node *node, stru
 
 static int run_reduce(struct sy_trainer *t, const struct sy_tr_step *step)
 {
-    const struct sy_fold *r = step->data;
+    const struct sy_train_reduction *r = step->data;
     float *y = sy_tr_at(t, step, 0);
     const float *x = sy_tr_at(t, step, 1);
 #pragma omp parallel for schedule(static) if (r->n_out * r->n_each > PARALLEL_FROM)
     for (int64_t o = 0; o < r->n_out; o++) {
-        const float *from = x + sy_fold_offset(o, r->n_kept, r->kept, r->kept_strides);
-        y[o] = sy_fold_of(r, from);
+        const float *from = x + sy_reduction_offset(o, r->n_kept, r->kept, r->kept_strides);
+        y[o] = sy_reduction_of(r, from);
     }
     return SY_OK;
 }
 
 static int run_reduce_back(struct sy_trainer *t, const struct sy_tr_step *step)
 {
-    const struct sy_fold *r = step->data;
+    const struct sy_train_reduction *r = step->data;
     float *dx = sy_tr_at(t, step, 0);
     const float *x = sy_tr_at(t, step, 1), *y = sy_tr_at(t, step, 2), *dy = sy_tr_at(t, step, 3);
 #pragma omp parallel for schedule(static) if (r->n_out * r->n_each > PARALLEL_FROM)
     for (int64_t o = 0; o < r->n_out; o++) {
-        int64_t at = sy_fold_offset(o, r->n_kept, r->kept, r->kept_strides);
-        sy_fold_back(r, x + at, y[o], dy[o], dx + at);
+        int64_t at = sy_reduction_offset(o, r->n_kept, r->kept, r->kept_strides);
+        sy_reduction_back(r, x + at, y[o], dy[o], dx + at);
     }
     return SY_OK;
 }
@@ -62,7 +63,7 @@ static int run_reduce_back(struct sy_trainer *t, const struct sy_tr_step *step)
 static int add_reduce(struct sy_trainer *t, unsigned when, const struct sy_node *node, sy_tr_fn *fn,
                       int n_values, const int *values)
 {
-    struct sy_fold *r;
+    struct sy_train_reduction *r;
     SY_TRY(sy_tr_alloc(sizeof *r, &r));
     describe(t, node, r);
     return sy_tr_add_call(t, when, fn, 1, n_values, values, r);
@@ -72,7 +73,7 @@ int sy_tr_reduce_forward(struct sy_trainer *t, int n)
 {
     const struct sy_node *node = &t->graph->nodes[n];
     int x, y;
-    struct sy_fold r;
+    struct sy_train_reduction r;
     if (t->graph->tensors[node->outputs[0]].dtype != SY_DTYPE_F32)
         return sy_tr_plain_forward(t, n);
     SY_TRY(describe(t, node, &r));
