@@ -64,7 +64,7 @@ static bool should_be_apart(const struct sy_core *core, int model, int other, sy
         return true;
     if (pair && pair->n < BEFORE)
         return false;
-    return sy_interference_predict(&core->corun.slow, model, other) > core->corun.bound &&
+    return sy_interference_breaks(&core->corun.slow, model, other, core->corun.bound) &&
            now < m->corun.retry_at_ns[other];
 }
 
@@ -74,9 +74,9 @@ static void judge(struct sy_core *core, int model, int other, const char *name, 
     struct sy_core_model *m = &core->models[model];
     const struct sy_interference_pair *pair = sy_interference_find(&core->corun.slow, model, other);
     double slow = sy_interference_predict(&core->corun.slow, model, other);
-    if (promises(m) && m->corun.n_alone >= ALONE && slow > core->corun.bound &&
-        core->corun.bound > 0 && now >= m->corun.retry_at_ns[other] &&
-        (!pair || pair->n % BEFORE == 0)) {
+    if (promises(m) && m->corun.n_alone >= ALONE &&
+        sy_interference_breaks(&core->corun.slow, model, other, core->corun.bound) &&
+        now >= m->corun.retry_at_ns[other] && (!pair || pair->n % BEFORE == 0)) {
         sy_ns wait = m->corun.wait_ns[other];
         wait = wait ? SY_MIN(2 * wait, MOST_RETRY) : RETRY_NS;
         m->corun.wait_ns[other] = wait;

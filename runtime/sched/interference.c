@@ -44,6 +44,11 @@ double sy_interference_predict(const struct sy_interference *i, int a, int b)
     return 1.0 + SY_MAX(i->sensitivity[a] * i->pressure[b], 0.0);
 }
 
+bool sy_interference_breaks(const struct sy_interference *i, int a, int b, double bound)
+{
+    return bound > 0 && sy_interference_predict(i, a, b) > bound;
+}
+
 static double bounded(double x)
 {
     return SY_MIN(SY_MAX(x, 0.0), MOST_BOTH);

@@ -34,6 +34,8 @@ void sy_interference_start(struct sy_interference *i);
 /* A run of `a` took so many times what it takes alone, `b` beside it all the while. What is not from 0.1 to 100 is no measurement and changes nothing. */
 void sy_interference_observe(struct sy_interference *i, int a, int b, double slowdown);
 double sy_interference_predict(const struct sy_interference *i, int a, int b); /* at least 1 */
+/* `a`, which promises something, takes turns with `b`: beside it, it would be slower than `bound` times what it takes alone. 0: never. */
+bool sy_interference_breaks(const struct sy_interference *i, int a, int b, double bound);
 /* NULL: never observed, or forgotten. */
 const struct sy_interference_pair *sy_interference_find(const struct sy_interference *i, int a,
                                                         int b);
