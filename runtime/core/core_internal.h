@@ -66,7 +66,8 @@ struct sy_core_sizes {
 /* core_corun.c: what is known of a model beside others. The lists are by task; NULL: it is not measured. */
 struct sy_core_corun_model {
     unsigned n_alone;
-    double alone; /* measured / guessed of runs that had no neighbour */
+    float recent[32]; /* measured / guessed of runs that had no neighbour */
+    double alone;     /* the median of these */
     sy_ns *retry_at_ns, *wait_ns;
     bool *apart;
 };
