@@ -223,6 +223,8 @@ int sy_core_create(struct event_base *base, const struct sy_core_config *config,
     if (status == SY_OK)
         status = take_memory(core, config);
     if (status == SY_OK)
+        status = sy_core_fill_create(core);
+    if (status == SY_OK)
         status = start_parts(core, config);
     if (status < 0) {
         sy_core_destroy(core);
@@ -263,6 +265,7 @@ void sy_core_destroy(struct sy_core *core)
         close(core->pool_fd);
     sy_pool_destroy(core->pool);
     sy_device_close(core->device);
+    sy_core_fill_destroy(core);
     if (core->pump_event)
         event_free(core->pump_event);
     if (core->wake_event)

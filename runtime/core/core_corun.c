@@ -9,7 +9,7 @@
 #include "runtime/base/log.h"
 #include "runtime/core/core_internal.h"
 
-#define ALONE       8 /* runs, the first of which finds caches cold and counts less and less */
+#define ALONE       8 /* runs; the median counts: the first ones find caches cold */
 #define BEFORE      4 /* observations of a pair, before it is judged */
 #define RETRY_NS    (30 * SY_NS_PER_S)
 #define MOST_RETRY  (64 * RETRY_NS)
@@ -64,7 +64,7 @@ static bool should_be_apart(const struct sy_core *core, int model, int other, sy
         return true;
     if (pair && pair->n < BEFORE)
         return false;
-    return sy_interference_predict(&core->corun.slow, model, other) > core->corun.bound &&
+    return sy_interference_breaks(&core->corun.slow, model, other, core->corun.bound) &&
            now < m->corun.retry_at_ns[other];
 }
 
@@ -74,9 +74,9 @@ static void judge(struct sy_core *core, int model, int other, const char *name, 
     struct sy_core_model *m = &core->models[model];
     const struct sy_interference_pair *pair = sy_interference_find(&core->corun.slow, model, other);
     double slow = sy_interference_predict(&core->corun.slow, model, other);
-    if (promises(m) && m->corun.n_alone >= ALONE && slow > core->corun.bound &&
-        core->corun.bound > 0 && now >= m->corun.retry_at_ns[other] &&
-        (!pair || pair->n % BEFORE == 0)) {
+    if (promises(m) && m->corun.n_alone >= ALONE &&
+        sy_interference_breaks(&core->corun.slow, model, other, core->corun.bound) &&
+        now >= m->corun.retry_at_ns[other] && (!pair || pair->n % BEFORE == 0)) {
         sy_ns wait = m->corun.wait_ns[other];
         wait = wait ? SY_MIN(2 * wait, MOST_RETRY) : RETRY_NS;
         m->corun.wait_ns[other] = wait;
@@ -139,6 +139,20 @@ void sy_core_corun_begins(struct sy_core *core, struct sy_core_request *r, bool 
     r->beside = continued ? SEVERAL : neighbour(core, r->slice);
 }
 
+/* Also how much it moves through memory: its weights once, its workspace there and back. */
+static void note_alone(struct sy_core *core, int model, double scale, sy_ns took)
+{
+    struct sy_core_model *m = &core->models[model];
+    unsigned n = SY_ARRAY_LEN(m->corun.recent);
+    m->corun.recent[m->corun.n_alone++ % n] = (float)scale;
+    m->corun.alone = sy_interference_median(m->corun.recent, SY_MIN(m->corun.n_alone, n));
+    if (m->package)
+        sy_interference_profile(&core->corun.slow, model,
+                                (double)(m->package->weights_bytes +
+                                         2 * (m->n_workspaces ? m->workspaces[0].bytes : 0)) /
+                                    (double)took);
+}
+
 /* Of whole runs that moved nothing, each beside one and the same neighbour from its beginning to its end. */
 void sy_core_corun_ends(struct sy_core *core, const struct sy_core_request *r, sy_ns took)
 {
@@ -149,8 +163,7 @@ void sy_core_corun_ends(struct sy_core *core, const struct sy_core_request *r, s
         return;
     double scale = (double)took / (double)r->guess.ns;
     if (beside == NOBODY && r->beside == NOBODY) {
-        m->corun.n_alone++;
-        m->corun.alone += (scale - m->corun.alone) / SY_MIN(m->corun.n_alone, (unsigned)ALONE);
+        note_alone(core, r->model, scale, took);
     } else if (beside >= 0 && beside == r->beside && m->corun.n_alone >= ALONE) {
         sy_interference_observe(&core->corun.slow, r->model, beside, scale / m->corun.alone);
     }
@@ -239,10 +252,10 @@ json_t *sy_core_corun_json(const struct sy_core *core)
             continue;
         const bool *apart = p->a < FIRST_JOB ? core->models[p->a].corun.apart : NULL;
         json_array_append_new(
-            list, json_pack("{s:s, s:s, s:i, s:f, s:f, s:f, s:b}", "task", name_of(core, p->a),
+            list, json_pack("{s:s, s:s, s:i, s:f, s:f, s:f, s:f, s:b}", "task", name_of(core, p->a),
                             "beside", name_of(core, p->b), "n", (int)p->n, "slowdown", p->slowdown,
-                            "first_predicted", p->predicted, "error", p->next_error, "takes_turns",
-                            (int)(apart && apart[p->b])));
+                            "first_predicted", p->predicted, "first_error", p->first_error, "error",
+                            p->next_error, "takes_turns", (int)(apart && apart[p->b])));
     }
     return list;
 }

@@ -19,6 +19,7 @@
 #include "runtime/core/trace/trace.h"
 #include "runtime/device/device.h"
 #include "runtime/sched/account.h"
+#include "runtime/sched/fill.h"
 #include "runtime/sched/interference.h"
 #include "runtime/sched/sched.h"
 #include "runtime/sched/slice_plan.h"
@@ -65,7 +66,8 @@ struct sy_core_sizes {
 /* core_corun.c: what is known of a model beside others. The lists are by task; NULL: it is not measured. */
 struct sy_core_corun_model {
     unsigned n_alone;
-    double alone; /* measured / guessed of runs that had no neighbour */
+    float recent[32]; /* measured / guessed of runs that had no neighbour */
+    double alone;     /* the median of these */
     sy_ns *retry_at_ns, *wait_ns;
     bool *apart;
 };
@@ -187,8 +189,10 @@ struct sy_core_job {
     bool park_wanted;    /* it shall be parked when it has stopped (core_job_keep.c) */
     bool parked;         /* kept, but no start goes on with it: somebody has to resume it */
     sy_ns turn_began_ns; /* account.used_ns when its turn began */
-    struct sy_account_owner account; /* uses: it computes now, as far as is known here */
-    sy_ns since_ns;                  /* that it computes; 0: it stands still */
+    struct sy_account_owner account;  /* uses: it computes now, as far as is known here */
+    sy_ns since_ns;                   /* that it computes; 0: it stands still */
+    struct sy_fill fill;              /* guaranteed: beside opportunistic ones (core_fill.c) */
+    uint64_t fill_step, fill_busy_ns; /* when the window began */
     uint64_t step, total_steps, first_step, snapshot_step, persistent_bytes, ephemeral_bytes,
         longest_layer_ns;
     char longest_what[SY_LONGEST_BYTES]; /* that stretch */
@@ -243,6 +247,14 @@ struct sy_core {
         double
             bound; /* a model that promises something takes turns with what would make it slower than so; 0: with nobody */
     } corun;
+    struct { /* core_fill.c */
+        struct event *event;
+        bool begins; /* nothing was measured in the window yet */
+        double
+            keep; /* of its speed, that a guaranteed job keeps beside opportunistic ones; 0: nothing is promised */
+        sy_ns since_ns,
+            had_ns; /* the window's begin; what opportunistic jobs that stand still now computed in it */
+    } fill;
     char for_jobs[SY_SLICE_NAME], for_models[SY_SLICE_NAME]; /* who names none; "": the first */
     int n_workers, max_queue, poll_us;
     bool whole_models;
@@ -326,6 +338,14 @@ void sy_core_corun_forget_job(struct sy_core *core, const struct sy_core_job *j)
 void sy_core_corun_judge(struct sy_core *core, int model);
 void sy_core_corun_judge_all(struct sy_core *core);
 json_t *sy_core_corun_json(const struct sy_core *core);
+/* core_fill.c */
+int sy_core_fill_create(struct sy_core *core); /* ENOMEM_HOST */
+void sy_core_fill_destroy(struct sy_core *core);
+void sy_core_fill_watch(struct sy_core *core); /* jobs, or slices, are others than before */
+void sy_core_fill_anew(struct sy_core *core);  /* what was measured holds no more */
+void sy_core_fill_stands(struct sy_core *core, const struct sy_core_job *j,
+                         sy_ns at); /* since_ns is still there */
+json_t *sy_core_fill_json(const struct sy_core *core, const struct sy_core_job *j);
 /* core_jobs.c */
 int sy_core_job_check_live(struct sy_core *core, uint64_t id); /* ENOTFOUND; EBUSY: it is over */
 int sy_core_job_move(struct sy_core *core, uint64_t id, const char *slice);

@@ -83,6 +83,7 @@ void sy_core_job_computes(struct sy_core *core, struct sy_core_job *j, sy_ns at)
     if (j->since_ns == 0)
         j->since_ns = at;
     sy_account_begin(&core->account, &j->account, at);
+    sy_core_fill_watch(core);
 }
 
 static void note_slice(struct sy_core *core, const struct sy_core_job *j, sy_ns at)
@@ -97,6 +98,7 @@ void sy_core_job_stands(struct sy_core *core, struct sy_core_job *j, sy_ns at)
     if (j->since_ns)
         sy_trace_span(core->trace, SY_TRACE_TRAINING, j->name, j->since_ns, at, 0);
     note_slice(core, j, at);
+    sy_core_fill_stands(core, j, at);
     j->since_ns = 0;
     sy_account_end(&core->account, &j->account, at);
 }

@@ -335,16 +335,25 @@ static int check_bound(const json_t *bound)
     return SY_OK;
 }
 
+static int check_keep(const json_t *keep)
+{
+    double value = json_number_value(keep);
+    if (keep && (!json_is_number(keep) || !(value >= 0 && value < 1)))
+        return sy_error_set(SY_EARG, "keep: 0 (nothing is promised), or a part of 1, like 0.97");
+    return SY_OK;
+}
+
 static int set(struct sy_core *core, json_t *params)
 {
-    static const char *const known[] = {"slices", "for_jobs", "for_models", "model",
-                                        "job",    "slice",    "bound",      NULL};
+    static const char *const known[] = {"slices", "for_jobs", "for_models", "model", "job",
+                                        "slice",  "bound",    "keep",       NULL};
     const json_t *list = json_object_get(params, "slices");
-    const json_t *bound = json_object_get(params, "bound");
+    const json_t *bound = json_object_get(params, "bound"), *keep = json_object_get(params, "keep");
     SY_TRY(sy_core_check_keys(params, known));
     SY_TRY(check_usual(core, list, json_object_get(params, "for_jobs")));
     SY_TRY(check_usual(core, list, json_object_get(params, "for_models")));
     SY_TRY(check_bound(bound));
+    SY_TRY(check_keep(keep));
     SY_TRY(check_move(core, list, params));
     sy_core_tick(core);
     if (list)
@@ -353,12 +362,17 @@ static int set(struct sy_core *core, json_t *params)
     set_usual(json_object_get(params, "for_models"), core->for_models);
     if (bound)
         core->corun.bound = json_number_value(bound);
+    if (keep)
+        core->fill.keep = json_number_value(keep);
+    if (list)
+        sy_core_fill_anew(core);
     if (bound || list || json_object_get(params, "for_jobs") ||
         json_object_get(params, "for_models"))
         place_all(core, list != NULL);
     if (list)
         confine_runs(core);
     SY_TRY(move(core, params));
+    sy_core_fill_watch(core);
     sy_core_pump_soon(core);
     return SY_OK;
 }
@@ -423,9 +437,9 @@ json_t *sy_core_slices_rules(const struct sy_core *core)
             list, json_pack("{s:s, s:s}", "name", core->slices[i].name, "cores",
                             sy_slice_cores_text(core->slices[i].cores, core->slices[i].n_cores,
                                                 text, sizeof text)));
-    return json_pack("{s:o, s:s, s:s, s:f}", "slices", list, "for_jobs",
+    return json_pack("{s:o, s:s, s:s, s:f, s:f}", "slices", list, "for_jobs",
                      there_is(core, core->for_jobs), "for_models", there_is(core, core->for_models),
-                     "bound", core->corun.bound);
+                     "bound", core->corun.bound, "keep", core->fill.keep);
 }
 
 void sy_core_slices_resume(struct sy_core *core, const json_t *rules)

@@ -257,6 +257,7 @@ static json_t *job_json(struct sy_core *core, struct sy_core_job *j)
     struct sy_sched_job_view view = {.lane = -1};
     bool is_there = sy_sched_job_view(core->sched, j->id, &view);
     json_object_set_new(json, "waits_for", is_there ? waits_for(core, j, &view) : json_null());
+    json_object_set_new(json, "beside", sy_core_fill_json(core, j));
     json_object_set_new(json, "lane", json_integer(view.lane));
     json_object_set_new(json, "slice",
                         is_there ? json_string(sy_core_slice_name(core, view.slice)) : json_null());

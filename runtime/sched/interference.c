@@ -1,13 +1,13 @@
 #include "runtime/sched/interference.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "runtime/base/assert.h"
 
 #define START     0.2 /* of both numbers: together a slow-down of 4 % */
 #define STEP      0.5 /* of the way to what explains an observation */
-#define MEAN_OF   8
 #define LEAST     0.1
 #define MOST      100.0
 #define MOST_BOTH 10.0
@@ -40,8 +40,13 @@ double sy_interference_predict(const struct sy_interference *i, int a, int b)
     if (pair)
         return SY_MAX(pair->slowdown, 1.0);
     if (!i->seen[0][a] || !i->seen[1][b])
-        return 1.0;
+        return 1.0 + SY_MIN(i->k * i->traffic[a] * i->traffic[b], MOST_BOTH);
     return 1.0 + SY_MAX(i->sensitivity[a] * i->pressure[b], 0.0);
+}
+
+bool sy_interference_breaks(const struct sy_interference *i, int a, int b, double bound)
+{
+    return bound > 0 && sy_interference_predict(i, a, b) > bound;
 }
 
 static double bounded(double x)
@@ -73,26 +78,74 @@ static struct sy_interference_pair *take_place(struct sy_interference *i, int a,
     return &i->pairs[best];
 }
 
+static int compare(const void *a, const void *b)
+{
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+double sy_interference_median(const float *values, unsigned n)
+{
+    float sorted[32];
+    assert(n >= 1 && n <= SY_ARRAY_LEN(sorted));
+    memcpy(sorted, values, n * sizeof *sorted);
+    qsort(sorted, n, sizeof *sorted, compare);
+    return n % 2 ? (double)sorted[n / 2] : ((double)sorted[n / 2 - 1] + (double)sorted[n / 2]) / 2;
+}
+
+static void end_block(struct sy_interference_pair *p)
+{
+    unsigned n_blocks = p->n / SY_INTERFERENCE_BLOCK;
+    double is = sy_interference_median(p->recent + (n_blocks - 1) % 2 * SY_INTERFERENCE_BLOCK,
+                                       SY_INTERFERENCE_BLOCK);
+    double error = fabs(p->block_predicted - is) / is;
+    if (n_blocks == 1)
+        p->first_error = error;
+    p->next_error += (error - p->next_error) / SY_MIN(n_blocks, SY_INTERFERENCE_BLOCK);
+}
+
+/* Least squares over pairs of which both tasks have a profile. */
+static void fit_k(struct sy_interference *i)
+{
+    double xx = 0, xe = 0;
+    for (const struct sy_interference_pair *p = i->pairs; p < i->pairs + SY_INTERFERENCE_PAIRS;
+         p++) {
+        double x = p->n ? i->traffic[p->a] * i->traffic[p->b] : 0;
+        xx += x * x;
+        xe += x * (p->slowdown - 1);
+    }
+    i->k = xx > 0 ? SY_MAX(xe / xx, 0) : 0;
+}
+
+void sy_interference_profile(struct sy_interference *i, int task, double bytes_per_ns)
+{
+    if (bytes_per_ns > 0 && bytes_per_ns < INFINITY)
+        i->traffic[task] = bytes_per_ns;
+}
+
 void sy_interference_observe(struct sy_interference *i, int a, int b, double slowdown)
 {
     assert(a >= 0 && a < SY_INTERFERENCE_TASKS && b >= 0 && b < SY_INTERFERENCE_TASKS);
     if (!(slowdown >= LEAST && slowdown <= MOST))
         return;
     struct sy_interference_pair *pair = take_place(i, a, b);
-    if (pair->n > 0) {
-        double error = fabs(SY_MAX(pair->slowdown, 1.0) - slowdown) / slowdown;
-        pair->next_error += (error - pair->next_error) / SY_MIN(pair->n, MEAN_OF);
-    }
-    pair->n += pair->n < UINT32_MAX;
-    pair->slowdown += (slowdown - pair->slowdown) / SY_MIN(pair->n, MEAN_OF);
+    if (pair->n % SY_INTERFERENCE_BLOCK == 0)
+        pair->block_predicted = pair->n ? SY_MAX(pair->slowdown, 1.0) : pair->predicted;
+    pair->recent[pair->n % SY_INTERFERENCE_RECENT] = (float)slowdown;
+    pair->n += pair->n < UINT32_MAX - SY_INTERFERENCE_RECENT;
+    pair->slowdown = sy_interference_median(pair->recent, SY_MIN(pair->n, SY_INTERFERENCE_RECENT));
+    if (pair->n % SY_INTERFERENCE_BLOCK == 0)
+        end_block(pair);
     pair->used = ++i->n_observed;
-    fit(i, a, b, slowdown);
+    fit(i, a, b, pair->slowdown);
+    fit_k(i);
 }
 
 void sy_interference_forget(struct sy_interference *i, int task)
 {
     i->sensitivity[task] = i->pressure[task] = START;
     i->seen[0][task] = i->seen[1][task] = false;
+    i->traffic[task] = 0;
     for (int k = 0; k < SY_INTERFERENCE_PAIRS; k++)
         if (i->pairs[k].a == task || i->pairs[k].b == task)
             i->pairs[k] = (struct sy_interference_pair){0};

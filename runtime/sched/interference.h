@@ -1,31 +1,39 @@
 /* How much slower a task is beside another one that computes at the same time. Pure: what was measured comes in, predictions go out.
  *
- *   slow-down of a beside b  =  1 + sensitivity(a) x pressure(b)
+ *   a pair that was observed     the median of its last 16 observations: single runs are disturbed by much else
+ *   both tasks were, with others 1 + sensitivity(a) x pressure(b), numbers of one task (its use of caches, of the link) that are fitted to what is observed
+ *   both have a solo profile     1 + K x traffic(a) x traffic(b): bytes a nanosecond that each moves through memory alone; K is fitted to all pairs with profiles
+ *   else                         1
  *
- * Both numbers are of one task (its use of memory, of caches, of the link), so a few pairs tell of all others; they are fitted to what is observed. A pair that
- * was observed itself is predicted by what it was. Without any observation the answer is 1. */
+ * What is predicted is a pair's slow-down, not a single run's: the error is of each prediction against the median of the 8 observations that followed it. */
 #ifndef SY_SCHED_INTERFERENCE_H
 #define SY_SCHED_INTERFERENCE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#define SY_INTERFERENCE_TASKS 512 /* ids 0 to 511 */
-#define SY_INTERFERENCE_PAIRS 512 /* remembered; the one observed longest ago goes */
+#define SY_INTERFERENCE_TASKS  512 /* ids 0 to 511 */
+#define SY_INTERFERENCE_RECENT 16
+#define SY_INTERFERENCE_BLOCK  8
+#define SY_INTERFERENCE_PAIRS  512 /* remembered; the one observed longest ago goes */
 
 struct sy_interference_pair {
     int a, b;
-    unsigned n;       /* observations; 0: a free place */
-    double slowdown;  /* of a beside b: a running mean, the last eight count most */
+    unsigned n; /* observations; 0: a free place */
+    float recent[SY_INTERFERENCE_RECENT];
+    double slowdown;  /* of a beside b: the median of these */
     double predicted; /* before the first one */
-    double
-        next_error; /* running mean of |predicted - observed| / observed, each predicted before it was observed; from the second one on */
+    double first_error,
+        next_error; /* |predicted - median of a block| / that median: of the first block, which nobody had seen; running mean over all */
+    double block_predicted; /* before the block */
     uint64_t used;
 };
 
 struct sy_interference {
     double sensitivity[SY_INTERFERENCE_TASKS], pressure[SY_INTERFERENCE_TASKS];
-    bool seen[2][SY_INTERFERENCE_TASKS]; /* observed as a, as b */
+    bool seen[2][SY_INTERFERENCE_TASKS];   /* observed as a, as b */
+    double traffic[SY_INTERFERENCE_TASKS]; /* bytes a nanosecond, alone; 0: not known */
+    double k;
     struct sy_interference_pair pairs[SY_INTERFERENCE_PAIRS];
     uint64_t n_observed;
 };
@@ -33,7 +41,12 @@ struct sy_interference {
 void sy_interference_start(struct sy_interference *i);
 /* A run of `a` took so many times what it takes alone, `b` beside it all the while. What is not from 0.1 to 100 is no measurement and changes nothing. */
 void sy_interference_observe(struct sy_interference *i, int a, int b, double slowdown);
+/* A task's solo profile: what it moves through memory while it computes alone. What is not above 0 changes nothing. */
+void sy_interference_profile(struct sy_interference *i, int task, double bytes_per_ns);
+double sy_interference_median(const float *values, unsigned n);                /* n 1 to 32 */
 double sy_interference_predict(const struct sy_interference *i, int a, int b); /* at least 1 */
+/* `a`, which promises something, takes turns with `b`: beside it, it would be slower than `bound` times what it takes alone. 0: never. */
+bool sy_interference_breaks(const struct sy_interference *i, int a, int b, double bound);
 /* NULL: never observed, or forgotten. */
 const struct sy_interference_pair *sy_interference_find(const struct sy_interference *i, int a,
                                                         int b);

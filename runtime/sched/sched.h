@@ -29,6 +29,9 @@
  *     other's request to end, and for the other's head if that is of a more urgent class, or came first in the same one. So do all models for such a
  *     head that finds no room beside what other slices have started.
  *
+ * S13: an opportunistic job whose slice is used by others gets its turns in a slice of as many compute units that nobody uses, and keeps its team. Whoever owns that slice
+ *     has it back: requests within a layer (S2), jobs at the next boundary. A guaranteed job keeps opportunistic ones of its own slice from computing, not those of others.
+ *
  * Before each event, say the time with sy_sched_set_time; after it, fetch all actions with sy_sched_next and carry them out in
  * order, before the next event. */
 #ifndef SY_SCHED_SCHED_H
@@ -244,6 +247,9 @@ void sy_sched_slice_resized(struct sy_sched *s, int slice, int team);
 /* S12. Between two models, and between a job and a model. ENOTFOUND. */
 int sy_sched_set_apart(struct sy_sched *s, int model, int other, bool apart);
 int sy_sched_job_set_apart(struct sy_sched *s, uint64_t job, int model, bool apart);
+
+/* S13: while held, opportunistic jobs stand still (between two layers), but where a guaranteed one waits for their turn to end. With one slice nothing changes. */
+void sy_sched_hold_opportunistic(struct sy_sched *s, bool hold);
 
 /* ---- time ---- */
 /* Of all that follows. What depends on it alone is decided here: call it when sy_sched_wake_at has come, too. */

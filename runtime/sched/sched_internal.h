@@ -85,8 +85,9 @@ struct job {
     int worker, deaths, tenant, priority;
     int team; /* of the slice, when it was prepared (first, if it does not move) */
     bool was_prepared;
-    int slice, wanted_slice;                  /* wanted: from the next boundary on */
-    bool resized;                             /* its slice was, since its turn began */
+    int slice, wanted_slice; /* wanted: from the next boundary on */
+    int lent;                /* S13: a slice that it has from the next boundary on; -1: none */
+    bool resized;            /* its slice was, since its turn began */
     uint64_t apart[SY_SCHED_MAX_MODELS / 64]; /* S12: models that it stands still for */
     bool preempted, still, stop_wanted, suspended;
     bool in_lanes, admitted, in_memory; /* in_lanes: from JOB_PREPARED to its end */
@@ -148,6 +149,7 @@ struct sy_sched {
     bool compacting; /* a request waits for all lanes to be empty, to be moved out of its way */
     bool any_hard;   /* some tenant has a hard share: no turn is kept */
     bool jobs_held;  /* sy_sched_hold_jobs */
+    bool fill_held;  /* sy_sched_hold_opportunistic */
     sy_ns now;
     struct sy_sched_action *actions; /* a ring */
     int first_action, n_actions, max_actions;
@@ -245,7 +247,6 @@ void sy_sched_step_spills(struct sy_sched *s);
 bool sy_sched_trip_is_under_way(const struct sy_sched *s); /* out, or back */
 void sy_sched_spill(struct sy_sched *s,
                     struct job *j); /* may be spilled, runs, has no turn; no trip is under way */
-bool sy_sched_guaranteed_wants(const struct sy_sched *s);
 bool sy_sched_guaranteed_waits_for_memory(const struct sy_sched *s);
 /* It has memory in the pool that it gives up by being spilled, for which it needs a worker. */
 bool sy_sched_may_be_spilled(const struct job *j);
@@ -278,6 +279,12 @@ bool sy_sched_lane_is_wanted(const struct sy_sched *s, const struct job *j);
 uint64_t sy_sched_lane_bytes(const struct sy_sched *s); /* of all slices' workspaces */
 int sy_sched_computing_in(const struct slice *c);       /* the worker, or -1 */
 void sy_sched_move_jobs(struct sy_sched *s); /* between turns, to where they want to be */
+
+/* sched_lend.c (S13) */
+void sy_sched_step_lending(struct sy_sched *s);
+int sy_sched_slice_wanted(const struct job *j); /* its own, or the one that is lent to it */
+bool sy_sched_guaranteed_wants_in(const struct sy_sched *s, int slice);
+bool sy_sched_fill_holds(const struct sy_sched *s, const struct job *j);
 
 /* sched_share.c */
 void sy_sched_share_pass(const struct sy_sched *s, struct slice *c, sy_ns from, sy_ns to);

@@ -261,10 +261,21 @@ void sy_sched_join_lanes(struct sy_sched *s, struct job *j)
 
 /* ---- turns ------------------------------------------------------------------------------------ */
 
+/* One that has not begun takes its turn by itself. */
+static bool guaranteed_runs_in(const struct sy_sched *s, int slice)
+{
+    for (const struct job *j = s->jobs; j; j = j->next)
+        if (!j->opportunistic && j->slice == slice && j->state == JOB_RUNNING && !j->suspended &&
+            !j->stop_wanted)
+            return true;
+    return false;
+}
+
 static bool is_blocked(const struct sy_sched *s, const struct job *j)
 {
     return j->suspended || j->state != JOB_RUNNING || sy_sched_is_held_elsewhere(s, j) ||
-           (j->opportunistic && !j->stop_wanted && sy_sched_guaranteed_wants(s));
+           (j->opportunistic && !j->stop_wanted && guaranteed_runs_in(s, j->slice)) ||
+           sy_sched_fill_holds(s, j);
 }
 
 void sy_sched_sync_blocked(struct sy_sched *s, const struct job *j)
@@ -318,8 +329,8 @@ static bool may_keep(const struct sy_sched *s, const struct job *job)
 static void end_keeping(struct sy_sched *s)
 {
     for (struct job *j = s->jobs; j; j = j->next) {
-        if (!j->keeps ||
-            (may_keep(s, j) && !is_blocked(s, j) && j->wanted_slice == j->slice && !j->resized))
+        if (!j->keeps || (may_keep(s, j) && !is_blocked(s, j) &&
+                          sy_sched_slice_wanted(j) == j->slice && !j->resized))
             continue;
         j->keeps = false;
         sy_sched_act_job(s, SY_DO_JOB_YIELD, j);
@@ -392,6 +403,7 @@ void sy_sched_step_jobs(struct sy_sched *s)
 {
     for (struct slice *c = s->slices; c < s->slices + s->n_made; c++)
         c->policy_wake_ns = 0;
+    sy_sched_step_lending(s);
     sy_sched_move_jobs(s);
     prepare_jobs(s);
     sy_sched_step_leaving(s); /* behind it: who lacks a worker is known then */
@@ -435,7 +447,7 @@ int sy_sched_job_submit(struct sy_sched *s, const struct sy_sched_job *job)
     j->opportunistic = job->opportunistic;
     j->moves = job->moves;
     j->slice = j->wanted_slice = sy_sched_open_slice(s, job->slice);
-    j->worker = -1;
+    j->worker = j->lent = -1;
     *at = j;
     sy_sched_step(s);
     return SY_OK;

@@ -80,12 +80,14 @@ static bool head_is_before(const struct slice *a, const struct slice *b)
     return x.class_ != y.class_ ? x.class_ < y.class_ : x.id < y.id;
 }
 
-/* `o` computes nothing, because its head waits for a moment without `r` (or without anything else that starts), and that head was first. */
+/* `o` computes nothing, because its head waits for a moment without `r` (or without anything else that starts), and that head was first. While a worker prepares it, it
+ * could not start: others do. */
 static bool is_waited_for(const struct sy_sched *s, const struct slice *o, const struct slice *c,
                           const struct request *r)
 {
     const struct request *head = o->active || o->share.first ? NULL : sy_sched_head(s, o);
-    return head && (head->wants_room || sy_sched_are_apart(s, r->model, head->model)) &&
+    return head && !head->preparing &&
+           (head->wants_room || sy_sched_are_apart(s, r->model, head->model)) &&
            head_is_before(o, c);
 }
 
@@ -118,7 +120,7 @@ bool sy_sched_job_is_held(const struct sy_sched *s, const struct job *j)
     for (const struct slice *c = s->slices; c < s->slices + s->n_made; c++)
         if (c->active && sy_sched_holds(c->active, j))
             return true;
-    return false;
+    return sy_sched_fill_holds(s, j);
 }
 
 bool sy_sched_is_held_elsewhere(const struct sy_sched *s, const struct job *j)
@@ -266,17 +268,18 @@ void sy_sched_slice_resized(struct sy_sched *s, int slice, int team)
 
 static void move_job(struct sy_sched *s, struct job *j)
 {
-    struct sy_policy *from = s->slices[j->slice].policy, *to = s->slices[j->wanted_slice].policy;
+    int slice = sy_sched_slice_wanted(j);
+    struct sy_policy *from = s->slices[j->slice].policy, *to = s->slices[slice].policy;
     if (j->in_policy && sy_policy_move(from, to, j->id, s->now) < 0)
         assert(!"a policy has room for as many jobs as there are");
-    j->slice = j->wanted_slice;
+    j->slice = slice;
     sy_sched_sync_blocked(s, j);
 }
 
 void sy_sched_move_jobs(struct sy_sched *s)
 {
     for (struct job *j = s->jobs; j; j = j->next)
-        if (j->slice != j->wanted_slice && !j->has_turn)
+        if (j->slice != sy_sched_slice_wanted(j) && !j->has_turn)
             move_job(s, j);
     for (struct job *j = s->jobs; j; j = j->next)
         if (j->state == JOB_RUNNING && !j->has_turn && !j->stop_wanted && j->moves &&

@@ -12,14 +12,6 @@
 #include "runtime/base/status.h"
 #include "runtime/sched/sched_internal.h"
 
-bool sy_sched_guaranteed_wants(const struct sy_sched *s)
-{
-    for (const struct job *j = s->jobs; j; j = j->next)
-        if (!j->opportunistic && j->state == JOB_RUNNING && !j->suspended && !j->stop_wanted)
-            return true;
-    return false;
-}
-
 bool sy_sched_guaranteed_waits_for_memory(const struct sy_sched *s)
 {
     for (const struct job *j = s->jobs; j; j = j->next)

@@ -267,7 +267,7 @@ int sy_sim_empty_device(struct sim *s, int device)
     struct sy_admission_config admission = queue_config(s);
     struct sy_admission *queue;
     size_t at = (size_t)device;
-    s->devices[at] = (struct device){.prefetch_model = -1, .link_factor = 1};
+    s->devices[at] = (struct device){.prefetch_model = -1, .link_factor = 1, .slow = 1};
     s->loads[at] = 0;
     SY_TRY(sy_admission_init(&admission, s->queues + at * s->queue_bytes,
                              s->far_queues + at * sy_admission_far_bytes(&admission), &queue));
@@ -299,7 +299,7 @@ static int open_devices(struct sim *s)
 static int open_idle(struct sim *s)
 {
     if (s->in->n_jobs > 0 || s->in->n_faults > 0 || s->config->preempt_ns > 0 ||
-        s->config->router >= SY_SIM_LEAST || s->n_devices < SY_SIM_MANY)
+        s->config->router >= SY_SIM_LEAST || s->n_devices < SY_SIM_MANY || s->config->n_slices > 1)
         return SY_OK;
     struct sy_admission_config admission = queue_config(s);
     return sy_admission_create(&admission, &s->idle);
@@ -325,6 +325,7 @@ static int open_sim(struct sim *s)
     SY_TRY(open_devices(s));
     SY_TRY(open_idle(s));
     SY_TRY(sy_sim_residency_open(s));
+    SY_TRY(sy_sim_beside_open(s));
     return sy_sim_router_open(s);
 }
 
@@ -349,6 +350,7 @@ static void close_sim(struct sim *s)
         close_device(s, &s->devices[i]);
     sy_sim_residency_close(s);
     sy_sim_router_close(s);
+    sy_sim_beside_close(s);
     sy_sim_tree_finish(&s->due);
     sy_sim_kinds_close(s);
     sy_predictor_destroy(s->predictor);

@@ -18,7 +18,9 @@
  * M7: On a device of speed s computations and iterations take 1/s of what is stated; where a profile of a model on that kind of
  *     device is given, what it says. A device serves the models of which its pool holds each group, and gets requests for those alone.
  * M8: A tenant's models and jobs on a device together are at most its memory quota there: models are charged first, in their order. One
- *     that is refused is on no device of that kind. */
+ *     that is refused is on no device of that kind.
+ * M9: A device that is cut into slices is as many devices of a part of its speed and pool, each with the models and jobs that belong to it; what computes in one
+ *     is slowed down by what computes in the others, as runtime/sched/interference.h predicts it from pairs; pairs beyond the bound take turns. */
 #ifndef SY_SIM_SIM_H
 #define SY_SIM_SIM_H
 
@@ -27,6 +29,7 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/sched/policy.h"
+#include "runtime/sched/slice_plan.h"
 #include "runtime/sim/sim_report.h"
 
 #define SY_SIM_MAX_SAMPLES 64
@@ -36,8 +39,10 @@ struct sy_sim_model {
     char name[SY_SIM_NAME_BYTES];
     uint64_t bytes;
     sy_ns compute_ns;
-    int n_groups; /* at least 1 */
-    int tenant;   /* whose memory it takes (M8) */
+    int n_groups;                   /* at least 1 */
+    int tenant;                     /* whose memory it takes (M8) */
+    char slice_name[SY_SLICE_NAME]; /* "": the usual one */
+    int slice;                      /* M9 */
     int n_samples;
     float samples
         [SY_SIM_MAX_SAMPLES]; /* computations that were observed / compute_ns, each above 0 (M4) */
@@ -60,7 +65,9 @@ struct sy_sim_job {
     uint64_t persistent_bytes, ephemeral_bytes;
     double utilization; /* of the device, alone: 0..1 (M3) */
     int tenant, priority;
-    unsigned weight; /* of the tenant; 0: as it is */
+    unsigned weight;                /* of the tenant; 0: as it is */
+    char slice_name[SY_SLICE_NAME]; /* "": the usual one */
+    int slice;                      /* M9 */
 };
 
 /* Devices that are alike. */
@@ -118,8 +125,11 @@ struct sy_sim_config {
     struct sy_policy_config policy; /* max_jobs is set by the simulator */
     struct sy_sim_kind device;      /* what there is, if it is all alike */
     const struct sy_sim_kind
-        *kinds;  /* (optional) else; devices are numbered in their order, from 0 */
-    int n_kinds; /* 0: all are as `device`; at most SY_SIM_MAX_KINDS */
+        *kinds;   /* (optional) else; devices are numbered in their order, from 0 */
+    int n_kinds;  /* 0: all are as `device`; at most SY_SIM_MAX_KINDS */
+    int n_slices; /* 0, 1: none. Else kinds k x n_slices and those that follow are the slices of devices that are cut alike, as sim_slices.h makes them (M9) */
+    double
+        bound; /* a model of class 0 or with deadlines takes turns with what would slow it down more (as `switchyard slices --bound`); 0: with nobody */
     enum sy_sim_router router;
     bool whole_models; /* evict whole models, least recently used, not tails first */
     bool take_all;     /* refuse nothing for its deadline */
@@ -147,6 +157,12 @@ struct sy_sim_config {
 /* Sensible values for all of it: one device, 16 GB, 12.3 GB/s, fifo, random. */
 void sy_sim_config_default(struct sy_sim_config *config);
 
+/* How much slower `task`, a model or a job by name, is beside `beside` (M9). */
+struct sy_sim_pair {
+    char task[SY_SIM_NAME_BYTES], beside[SY_SIM_NAME_BYTES];
+    double slowdown; /* 0.1 to 100 */
+};
+
 struct sy_sim_input {
     const struct sy_sim_model *models;
     int n_models;
@@ -161,6 +177,8 @@ struct sy_sim_input {
     const struct sy_sim_tenant
         *tenants; /* by number; those that are not here are elastic, without a limit */
     int n_tenants;
+    const struct sy_sim_pair *pairs;
+    int n_pairs;
 };
 
 /* EARG: a device cannot be so; says what is out of its range. */

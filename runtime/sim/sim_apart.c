@@ -19,7 +19,8 @@ struct order {
 /* Routers but this one look at devices; jobs choose among them. */
 bool sy_sim_is_apart(const struct sim *s)
 {
-    return s->n_all > 1 && s->config->router == SY_SIM_RANDOM && s->in->n_jobs == 0;
+    return s->n_all > 1 && s->config->router == SY_SIM_RANDOM && s->in->n_jobs == 0 &&
+           s->config->n_slices <= 1;
 }
 
 static int request_device(const struct sim *s, uint64_t i)

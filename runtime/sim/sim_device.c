@@ -118,7 +118,9 @@ static sy_ns bring_and_compute(struct sim *s, int device, uint64_t request)
     } else {
         sy_sim_bring_in(s, device, model); /* it was used */
     }
-    sy_predictor_observe_compute(s->predictor, model, profile, compute);
+    d->alone_compute_ns = compute;
+    if (!s->beside)
+        sy_predictor_observe_compute(s->predictor, model, profile, compute);
     d->link_free_ns = s->now + copy;
     if (s->in->n_faults > 0)
         d->swap = (struct swap){missing, observed > 0 ? 0 : compute, 0};
@@ -148,10 +150,14 @@ static void serve(struct sim *s, int device, uint64_t request)
     sy_ns service = s->left_ns ? s->left_ns[request] : 0;
     if (s->in->n_faults > 0)
         d->swap = (struct swap){0};
+    d->stretches = s->beside && r->served_ns == 0; /* what was observed has that in it (R6) */
+    d->alone_compute_ns = 0;
     if (service == 0)
         service = bring_and_compute(s, device, request);
+    d->slow = 1;
     if (d->n_running > 0)
         service += d->swap.pause_ns = s->config->pause_ns; /* M2 */
+    d->alone_ns = service;
     d->serving = true;
     d->serves = (uint32_t)request;
     d->serve_from_ns = s->now;
@@ -211,7 +217,8 @@ int sy_sim_arrive(struct sim *s, uint64_t request)
     struct device *d = &s->devices[device];
     sy_sim_expect_device(s, device, 0);
     const struct sy_admission_request *asks = sy_sim_ask_for(s, device, request, &asked);
-    bool at_once = s->loads[device] == 0 && may_start(s, d);
+    bool at_once = s->loads[device] == 0 && may_start(s, d) &&
+                   !(s->beside && sy_sim_must_wait(s, device, request));
     s->report->n_requests++;
     int status = ask(s, device, asks, at_once);
     if (status < 0) {
@@ -245,11 +252,25 @@ static void forget_request(struct sim *s, struct device *d)
     sy_sim_note_load(s, (int)(d - s->devices), -1);
 }
 
+/* M9: what its neighbours made of it, which nobody knew when it began. One that was interrupted is no measurement. */
+static void observe_beside(struct sim *s, const struct device *d)
+{
+    int model = request_of(s, d->serves)->model;
+    if (d->alone_compute_ns == 0 || d->alone_ns == 0)
+        return;
+    double slower = (double)(s->now - d->serve_from_ns) / (double)d->alone_ns;
+    sy_predictor_observe_compute(s->predictor, model,
+                                 sy_sim_model_on(s, (int)(d - s->devices), model)->compute_ns,
+                                 sy_sim_ns((double)d->alone_compute_ns * slower));
+}
+
 static void finish(struct sim *s, struct device *d)
 {
     int device = (int)(d - s->devices);
     uint64_t request = d->serves;
     sy_ns latency = s->now - d->came_ns;
+    if (s->beside)
+        observe_beside(s, d);
     stop_serving(s, d);
     forget_request(s, d);
     s->report->n_done++;
@@ -265,7 +286,7 @@ static void finish(struct sim *s, struct device *d)
 
 static void pause_request(struct sim *s, struct device *d)
 {
-    s->left_ns[d->serves] = SY_MAX(d->serve_until_ns - s->now, 1);
+    s->left_ns[d->serves] = SY_MAX(sy_sim_ns((double)(d->serve_until_ns - s->now) / d->slow), 1);
     stop_serving(s, d);
     s->report->n_preempted++;
     sy_admission_paused(sy_sim_queue(s, (int)(d - s->devices)), s->now);
@@ -291,6 +312,9 @@ static void start_request(struct sim *s, int device)
     struct sy_admission_request next;
     if (s->loads[device] == d->serving || !may_start(s, d))
         return; /* nobody waits, or may not yet */
+    if (s->beside && !d->serving && sy_admission_peek(sy_sim_queue(s, device), &next) &&
+        sy_sim_must_wait(s, device, next.id))
+        return;
     switch (sy_admission_next(sy_sim_queue(s, (int)(d - s->devices)), s->now, &next)) {
     case SY_ADMISSION_START:
         serve(s, device, next.id);
@@ -313,7 +337,7 @@ static void give_up_share(struct sim *s, struct device *d)
     start_request(s, (int)(d - s->devices));
 }
 
-void sy_sim_settle(struct sim *s, int device)
+void sy_sim_settle_one(struct sim *s, int device)
 {
     struct device *d = &s->devices[device];
     sy_sim_advance(s, d);
@@ -324,6 +348,13 @@ void sy_sim_settle(struct sim *s, int device)
     }
     prefetch(s, d);
     sy_sim_reschedule(s, device);
+}
+
+void sy_sim_settle(struct sim *s, int device)
+{
+    sy_sim_settle_one(s, device);
+    if (s->beside)
+        sy_sim_settle_beside(s, device);
 }
 
 /* What is copied takes longer from here on, and who is served with it. */

@@ -26,7 +26,7 @@ static inline sy_ns sy_sim_ns(double ns)
 /* One iteration that runs. */
 struct running {
     int job;
-    double left_ns, rate; /* of its own time; own time a nanosecond (M3) */
+    double left_ns, rate; /* of its own time; own time a nanosecond (M3, M9); 0: it stands still */
     double used_ns;       /* of the device's time, so far */
 };
 
@@ -70,6 +70,11 @@ struct device {
     struct running *running; /* one a lane */
     int n_jobs;
     struct swap swap;
+    /* slices (M9) */
+    double slow;    /* how much longer who is served takes, now; 1: as alone */
+    bool stretches; /* what is served does, by its neighbours */
+    sy_ns alone_ns,
+        alone_compute_ns; /* how long it would be served alone, and its computation in that */
 } __attribute__((aligned(64)));
 
 struct job_state {
@@ -134,6 +139,7 @@ struct fleet {
 };
 
 struct sy_sim_answers;
+struct beside; /* sim_beside.c */
 
 struct sim {
     const struct sy_sim_config *config;
@@ -172,8 +178,21 @@ struct sim {
     struct sy_sim_answers *answers; /* that are told at the end, by time; NULL: at once */
     uint32_t tick;                  /* of uses */
     struct drawn drawn[SY_SIM_DRAWN];
+    struct beside *beside; /* NULL: devices are not cut (M9) */
     sy_ns now;
 };
+
+/* ---- sim_beside.c: M9 ---- */
+/* EARG: a pair names nobody, or a model's or job's slice is none. */
+int sy_sim_beside_open(struct sim *s);
+void sy_sim_beside_close(struct sim *s); /* of one that was not opened, too */
+/* The head of that slice's queue may not start: S12. */
+bool sy_sim_must_wait(const struct sim *s, int device, uint64_t request);
+/* A running iteration of the job stands still for what another slice serves; else how much slower it is beside what they do. */
+bool sy_sim_job_is_held(const struct sim *s, int device, int job);
+double sy_sim_job_slow_down(const struct sim *s, int device, int job);
+/* After all that may have changed what the device does: its other slices begin what can begin now, and all of them go on at their new rates. */
+void sy_sim_settle_beside(struct sim *s, int device);
 
 /* ---- sim.c ---- */
 uint64_t sy_sim_random(struct sim *s);
@@ -353,7 +372,8 @@ static inline void sy_sim_note_used(struct sim *s, const struct device *d, enum 
 }
 /* What is due on the device now. */
 void sy_sim_turn(struct sim *s, int device);
-void sy_sim_settle(struct sim *s, int device); /* lets begin what can begin */
+void sy_sim_settle(struct sim *s, int device);     /* lets begin what can begin */
+void sy_sim_settle_one(struct sim *s, int device); /* there; not in its other slices */
 bool sy_sim_device_is_valid(const struct sim *s, int device);
 
 /* ---- sim_jobs.c ---- */
@@ -363,6 +383,8 @@ void sy_sim_welcome(struct sim *s, struct device *d);
 uint64_t sy_sim_bytes_for_jobs(const struct sim *s, const struct kind *k);
 /* What jobs can use of training's share is predicted of requests from now on. */
 void sy_sim_follow_share(struct sim *s, struct device *d);
+/* Iterations go on at rates that hold from now on. */
+void sy_sim_set_rates(struct sim *s, struct device *d);
 /* Running iterations advance to now. */
 void sy_sim_advance(struct sim *s, struct device *d);
 void sy_sim_end_iterations(struct sim *s, struct device *d);

@@ -266,13 +266,28 @@ static double sum_utilization(const struct sim *s, const struct device *d)
     return sum;
 }
 
-static void set_rates(struct sim *s, struct device *d)
+void sy_sim_set_rates(struct sim *s, struct device *d)
 {
+    int device = (int)(d - s->devices);
     double sum = sum_utilization(s, d);
-    double contention = sy_sim_kind_of(s, (int)(d - s->devices))->is->contention;
+    double contention = sy_sim_kind_of(s, device)->is->contention;
     double rate = 1 / SY_MAX(1, sum) / (1 + contention * (d->n_running - 1));
+    for (int i = 0; i < d->n_running; i++) {
+        struct running *r = &d->running[i];
+        r->rate = rate;
+        if (s->beside) /* M9 */
+            r->rate = sy_sim_job_is_held(s, device, r->job)
+                          ? 0
+                          : rate / sy_sim_job_slow_down(s, device, r->job);
+    }
+}
+
+static bool any_advances(const struct device *d)
+{
     for (int i = 0; i < d->n_running; i++)
-        d->running[i].rate = rate;
+        if (d->running[i].rate > 0)
+            return true;
+    return false;
 }
 
 void sy_sim_advance(struct sim *s, struct device *d)
@@ -281,14 +296,14 @@ void sy_sim_advance(struct sim *s, struct device *d)
         return;
     sy_ns from = d->advanced_ns;
     d->advanced_ns = s->now;
-    if (d->serving || s->now == from)
+    if (d->serving || s->now == from || !any_advances(d))
         return;
     double passed = (double)(s->now - from), sum = sum_utilization(s, d);
     for (int i = 0; i < d->n_running; i++) {
         struct running *r = &d->running[i];
         double part = sum > 0 ? s->in->jobs[r->job].utilization / sum : 1.0 / d->n_running;
         r->left_ns -= passed * r->rate;
-        r->used_ns += passed * part;
+        r->used_ns += r->rate > 0 ? passed * part : 0;
     }
     sy_sim_note_used(s, d, SY_SIM_USE_JOBS, from);
 }
@@ -358,7 +373,7 @@ void sy_sim_end_iterations(struct sim *s, struct device *d)
     if (any)
         admit(s, d);
     if (any && d->n_running > 0)
-        set_rates(s, d);
+        sy_sim_set_rates(s, d);
 }
 
 void sy_sim_begin_iterations(struct sim *s, struct device *d)
@@ -382,7 +397,7 @@ void sy_sim_begin_iterations(struct sim *s, struct device *d)
             .left_ns = owed + (double)iteration_ns(s, d, job_of(s, id)) * sy_sim_noise(s)};
     }
     if (any)
-        set_rates(s, d);
+        sy_sim_set_rates(s, d);
 }
 
 /* The worker is gone: the iterations are run again, from what persists (their time was used all the same). */

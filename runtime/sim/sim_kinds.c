@@ -29,9 +29,18 @@ sy_ns sy_sim_iteration_ns(const struct kind *kind, const struct sy_sim_job *j)
     return on_kind(kind->is, j->iteration_ns);
 }
 
-/* M7 */
-static bool fits(const struct kind *k, const struct sy_sim_model *m, const struct model_here *here)
+/* M9 */
+static bool belongs(const struct sim *s, const struct kind *k, int slice)
 {
+    return s->config->n_slices <= 1 || (int)(k - s->kinds) % s->config->n_slices == slice;
+}
+
+/* M7 */
+static bool fits(const struct sim *s, const struct kind *k, const struct sy_sim_model *m,
+                 const struct model_here *here)
+{
+    if (!belongs(s, k, m->slice))
+        return false;
     return k->is->unified || m->bytes / (uint64_t)here->n_groups <= k->is->pool_bytes;
 }
 
@@ -88,7 +97,7 @@ static int open_models(const struct sim *s, struct kind *k)
     SY_TRY(open_quotas(s, k));
     for (int m = 0; m < in->n_models; m++) {
         struct model_here *here = &k->models[m];
-        here->fits = fits(k, &in->models[m], here);
+        here->fits = fits(s, k, &in->models[m], here);
         here->served = here->fits && charge_model(s, k, &in->models[m]) == SY_OK;
         if (here->served) /* M6 */
             k->largest_bytes = SY_MAX(k->largest_bytes, in->models[m].bytes);

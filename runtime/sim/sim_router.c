@@ -252,13 +252,18 @@ static uint64_t job_bytes(const struct sy_sim_job *j)
            SY_ALIGN_UP(j->ephemeral_bytes, SY_POOL_ALIGN);
 }
 
+static bool has_its_slice(const struct sim *s, int kind, const struct sy_sim_job *j)
+{
+    return s->config->n_slices <= 1 || kind % s->config->n_slices == j->slice;
+}
+
 /* All devices, if it fits nowhere: one of them says so. */
 static struct fleet fleet_for_job(const struct sim *s, const struct sy_sim_job *j)
 {
     struct fleet f = {.n_devices = 0};
     for (int i = 0; i < s->n_kinds; i++) {
         const struct kind *k = &s->kinds[i];
-        if (job_bytes(j) > sy_sim_bytes_for_jobs(s, k))
+        if (job_bytes(j) > sy_sim_bytes_for_jobs(s, k) || !has_its_slice(s, i, j))
             continue;
         f.kinds |= 1ull << i;
         f.n_devices += k->is->n_devices;

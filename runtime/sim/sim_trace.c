@@ -111,6 +111,14 @@ int sy_sim_read_tenants(const char *path, struct sy_sim_tenants *tenants)
     return SY_OK;
 }
 
+/* Of runtime/sim/sim_slices.h; nothing there: the usual one. */
+static int slice_name(const struct sy_csv *csv, int column, char *out)
+{
+    if (csv->fields[column][0] == '\0')
+        return SY_OK;
+    return sy_csv_word(csv, column, out, SY_SLICE_NAME);
+}
+
 /* ---- models ---- */
 
 /* Milliseconds with spaces between. */
@@ -141,6 +149,7 @@ static int model_row(const struct sy_csv *csv, void *element, void *ctx)
     m->bytes = (uint64_t)(mb * 1e6);
     m->n_groups = (int)groups;
     SY_TRY(tenant(csv, 5, ctx, &m->tenant));
+    SY_TRY(slice_name(csv, 6, m->slice_name));
     return samples(csv, 4, m);
 }
 
@@ -179,9 +188,9 @@ static int check_names(const char *path, const struct sy_sim_model *models, int 
 int sy_sim_read_models(const char *path, struct sy_sim_tenants *tenants, struct sy_sim_model **out,
                        int *n)
 {
-    static const struct sy_csv_column columns[] = {{"model", true},       {"mb", true},
-                                                   {"compute_ms", true},  {"groups", false},
-                                                   {"samples_ms", false}, {"tenant", false}};
+    static const struct sy_csv_column columns[] = {
+        {"model", true},       {"mb", true},      {"compute_ms", true}, {"groups", false},
+        {"samples_ms", false}, {"tenant", false}, {"slice", false}};
     void *all;
     SY_TRY(sy_csv_read(path, columns, SY_ARRAY_LEN(columns), sizeof **out, model_row, tenants, &all,
                        n));
@@ -287,6 +296,7 @@ static int job_row(const struct sy_csv *csv, void *element, void *ctx)
     SY_TRY(tenant(csv, 7, ctx, &j->tenant));
     SY_TRY(sy_csv_whole_from(csv, 8, -1e6, 0, 1e6, &priority));
     SY_TRY(sy_csv_whole(csv, 9, 0, 1e6, &weight));
+    SY_TRY(slice_name(csv, 10, j->slice_name));
     j->iterations = (uint64_t)n;
     j->persistent_bytes = (uint64_t)(mb[0] * 1e6);
     j->ephemeral_bytes = (uint64_t)(mb[1] * 1e6);
@@ -298,11 +308,11 @@ static int job_row(const struct sy_csv *csv, void *element, void *ctx)
 int sy_sim_read_jobs(const char *path, struct sy_sim_tenants *tenants, struct sy_sim_job **out,
                      int *n)
 {
-    static const struct sy_csv_column columns[] = {{"name", true},          {"submit_s", true},
-                                                   {"iterations", true},    {"iteration_ms", true},
-                                                   {"persistent_mb", true}, {"ephemeral_mb", true},
-                                                   {"utilization", false},  {"tenant", false},
-                                                   {"priority", false},     {"weight", false}};
+    static const struct sy_csv_column columns[] = {
+        {"name", true},         {"submit_s", true},      {"iterations", true},
+        {"iteration_ms", true}, {"persistent_mb", true}, {"ephemeral_mb", true},
+        {"utilization", false}, {"tenant", false},       {"priority", false},
+        {"weight", false},      {"slice", false}};
     void *all;
     SY_TRY(
         sy_csv_read(path, columns, SY_ARRAY_LEN(columns), sizeof **out, job_row, tenants, &all, n));

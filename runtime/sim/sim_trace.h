@@ -6,14 +6,15 @@
 
 /* CSV files: sim_csv.h. Columns in brackets may be left out. mb are 10^6 bytes.
  *
- *   models    model,mb,compute_ms[,groups][,samples_ms: computations that were observed, spaces between][,tenant]
- *   jobs      name,submit_s,iterations,iteration_ms,persistent_mb,ephemeral_mb[,utilization,tenant,priority,weight]
+ *   models    model,mb,compute_ms[,groups][,samples_ms: computations that were observed, spaces between][,tenant,slice]
+ *   jobs      name,submit_s,iterations,iteration_ms,persistent_mb,ephemeral_mb[,utilization,tenant,priority,weight,slice]
  *   requests  time_s,model[,class,deadline_ms,served_ms]   deadline after arrival, how long it is served as observed (replay's
  *             answers); 0 or nothing: none, by the model
  *   faults    time_s,device,kind,duration_s[,factor]        kind: worker_dies, link_slows
  *   devices   device[,count,pool_mb,link_gbps,lost_ns_per_byte,unified,speed,contention]   a line for each kind
  *   profiles  model,device,compute_ms[,groups]              what a model takes on that kind of device
  *   tenants   tenant[,weight,hard_share,memory_mb]          hard_share 0: elastic; memory_mb 0: no limit
+ *   pairs     task,beside,slowdown                          of models and jobs, by name (sim_slices.h)
  *
  * The arrays are the caller's to free. EIO, EARG with file and line, ENOMEM_HOST. */
 struct sy_sim_tenants {

@@ -266,7 +266,8 @@ void world_submit_job(struct world *w)
     struct sy_sched_job job = {.id = id,
                                .tenant = (int)world_pick(w, 3),
                                .priority = (int)world_pick(w, 3),
-                               .opportunistic = w->mixed && world_pick(w, 2)};
+                               .opportunistic =
+                                   w->next_is_opportunistic || (w->mixed && world_pick(w, 2))};
     job.moves = w->moves[id] = !job.opportunistic && id % 2;
     job.slice = (int)(id % (uint64_t)sy_sched_n_slices(w->s));
     w->opportunistic[id] = job.opportunistic;

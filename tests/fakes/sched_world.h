@@ -67,7 +67,7 @@ struct world {
     struct sy_duration left;           /* what is said to be left from there on */
     int n_continued;
     uint64_t job_mib; /* 0: any */
-    bool opportunistic[MAX_IDS];
+    bool opportunistic[MAX_IDS], next_is_opportunistic;
     int n_spills, n_left, n_left_spilled;
     bool away[MAX_IDS];            /* in host memory, whole; nowhere else */
     bool cannot_spill[MAX_IDS];    /* a spill of it failed */

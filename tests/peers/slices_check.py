@@ -36,7 +36,7 @@ class Server:
         with open(f"{folder}/log", "ab") as log:
             self.process = subprocess.Popen(
                 [f"{build}/switchyard", "serve", "--models", f"{folder}/models", "--socket", self.socket, "--http", f"127.0.0.1:{port}", "--grpc", f"127.0.0.1:{port + 1}",
-                 "--metrics", f"127.0.0.1:{port + 2}", "--state", f"{folder}/state"], stdout=log, stderr=log)
+                 "--metrics", f"127.0.0.1:{port + 2}", "--state", f"{folder}/state", "--hang-timeout", "2"], stdout=log, stderr=log)
         wait_for(lambda: self.get("/v2/models/mnist_cnn/ready") == 200, "the model", 120)
 
     def get(self, path):
@@ -78,11 +78,11 @@ class Server:
     def input(self):
         return json.loads(self.text("/v2/models/mnist_cnn"))["inputs"][0]
 
-    def train(self, name, steps):
+    def train(self, name, steps, class_="guaranteed"):
         folder = f"{self.folder}/{name}"
         os.makedirs(folder)
         job = {"name": name, "model": f"{self.folder}/models/mnist_cnn/1/model.onnx", "optimizer": {"kind": "sgd", "learning_rate": 0.01, "momentum": 0.9},
-               "data": {"kind": "synthetic", "samples": 512}, "snapshot": {"folder": folder}, "batch": 16, "epochs": 1000, "max_steps": steps, "seed": 3, "slice": "train"}
+               "data": {"kind": "synthetic", "samples": 512}, "snapshot": {"folder": folder}, "batch": 16, "epochs": 1000, "max_steps": steps, "seed": 3, "slice": "train", "class": class_}
         with open(f"{folder}.json", "w", encoding="utf-8") as text:
             json.dump(job, text)
         return int(self.call("train", f"{folder}.json").split()[1])
@@ -152,6 +152,54 @@ def check_kill(server):
     return job
 
 
+def worker_of(server, job):
+    """The job's worker; 0: of the request that computes now."""
+    return next((w for w in server.status()["workers"] if (w["job"] == job if job else w["request"] > 0)), None)
+
+
+def check_faults(server, job):
+    """A crash and a hang, in each slice: the other one's work does not notice."""
+    def training_went_on(pid, step):
+        now = server.job(job)
+        return now["step"] > step + 20 and worker_of(server, job)["pid"] == pid
+
+    for signal_ in (signal.SIGSEGV, signal.SIGSTOP):
+        load = Load(server)
+        trainer = worker_of(server, job)["pid"]
+        victim = wait_for(lambda: worker_of(server, 0), "a request that computes")["pid"]
+        os.kill(victim, signal_)
+        wait_for(lambda: all(w["pid"] != victim for w in server.status()["workers"]), f"the end of the worker with signal {signal_}")
+        n, step = len(load.answers), server.job(job)["step"]
+        wait_for(lambda: len(load.answers) > n + 3 and training_went_on(trainer, step), "both slices' work")
+        os.kill(trainer, signal_)
+        n = len(load.answers)
+        wait_for(lambda: all(w["pid"] != trainer for w in server.status()["workers"]) and len(load.answers) > n + 3, "requests beside a worker that is gone")
+        wait_for(lambda: worker_of(server, job) and server.job(job)["step"] > 0 and server.job(job)["state"] == "training", "the job's next worker")
+        assert len(set(load.end())) == 1
+        assert server.status()["counters"]["failed"] == 0
+
+
+def check_lending(server, job):
+    """An opportunistic job has the serving slice while nobody asks it for anything, and its owner's requests have it at once."""
+    other = server.train("other", 100000, "opportunistic")
+    wait_for(lambda: server.job(other)["slice"] == "serve" and server.job(other)["step"] > 3, "the lent slice")
+    assert server.job(job)["state"] in ("training", "waiting") and server.job(job)["slice"] == "train"
+    before = server.status()["counters"]["preemptions"]
+    answers = [server.infer() for _ in range(8)]
+    assert len(set(answers)) == 1 and server.status()["counters"]["preemptions"] > before
+    step = server.job(other)["step"]
+    wait_for(lambda: server.job(other)["step"] > step, "the lent job behind the requests")
+    wait_for(lambda: server.job(job)["beside"], "what the guaranteed job keeps")
+    server.call("slices", "--keep", "0")
+    server.call("jobs", "pause", str(job))
+    wait_for(lambda: server.job(other)["slice"] == "train", "the job at home")
+    server.call("jobs", "resume", str(job))
+    wait_for(lambda: server.job(other)["slice"] == "serve", "the slice, lent again")
+    server.call("slices", "--keep", "1", fails=True)
+    server.call("slices", "--keep", "0.97")
+    server.call("jobs", "cancel", str(other))
+
+
 def check_live(server, job):
     """Cuts while both compute: no request fails; the job goes on from where it was, with as many threads as its slice has cores."""
     load = Load(server)
@@ -212,6 +260,10 @@ def main():
         print("[       OK ] refusals")
         job = check_kill(server)
         print("[       OK ] kill")
+        check_faults(server, job)
+        print("[       OK ] faults")
+        check_lending(server, job)
+        print("[       OK ] lending")
         check_live(server, job)
         print("[       OK ] live")
         check_no_snapshot(server)

@@ -1,5 +1,6 @@
 /* simulate: what a policy would do with these jobs and requests, in virtual time. */
 #include <errno.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,15 +13,18 @@
 #include "runtime/cli/package_models.h"
 #include "runtime/cli/train/run_progress.h"
 #include "runtime/sim/sim.h"
+#include "runtime/sim/sim_slices.h"
 #include "runtime/sim/sim_trace.h"
 
 #define MANY_DEVICES  100 /* more have no memory for long queues */
 #define QUEUE_OF_FEW  1024
 #define QUEUE_OF_MANY 128
+#define USUAL_BOUND   1.1 /* a server's */
 
 struct simulate_options {
     const char *jobs, *requests, *generate, *models, *packages, *profiles, *faults, *tenants,
-        *devices, *plot, *like, *answers;
+        *devices, *plot, *like, *answers, *slices, *for_models, *for_jobs, *pairs;
+    int n_cores; /* 0: as this machine */
     bool json;
     struct sy_sim_config config;
 };
@@ -38,6 +42,12 @@ enum simulate_option {
     O_AT_ONCE,
     O_MAX_WAIT,
     O_DEVICES,
+    O_SLICES,
+    O_CORES,
+    O_FOR_MODELS,
+    O_FOR_JOBS,
+    O_PAIRS,
+    O_BOUND,
     O_ROUTER,
     O_POOL,
     O_LINK,
@@ -64,7 +74,7 @@ enum simulate_option {
 static const struct sy_cli_option options[] = {
     [O_JOBS] = {"jobs", "FILE",
                 "CSV: name,submit_s,iterations,iteration_ms,persistent_mb,ephemeral_mb"
-                "[,utilization,tenant,priority,weight]"},
+                "[,utilization,tenant,priority,weight,slice]"},
     [O_REQUESTS] = {"requests", "FILE",
                     "CSV: time_s,model[,class,deadline_ms,served_ms: as replay's answers have it]"},
     [O_GENERATE] =
@@ -73,7 +83,7 @@ static const struct sy_cli_option options[] = {
          "swing=0,period=86400,burst=1,burst-every=30,burst-last=2"},
     [O_MODELS] = {"models", "FILE",
                   "CSV: model,mb,compute_ms[,groups,samples_ms: observed ones, spaces between,"
-                  "tenant]; else examples"},
+                  "tenant,slice]; else examples"},
     [O_PACKAGES] = {"packages", "DIR",
                     "models from packages as profiled: NAME/VERSION/model.sypkg, FILE.sypkg"},
     [O_PROFILES] =
@@ -89,6 +99,18 @@ static const struct sy_cli_option options[] = {
     [O_DEVICES] = {"devices", "N|FILE",
                    "1 to 100000 alike (1), or CSV, a line for each kind: device[,count,pool_mb,"
                    "link_gbps,lost_ns_per_byte,unified,speed,contention]; else the options"},
+    [O_SLICES] = {"slices", "LIST",
+                  "each device in parts that compute side by side: train=12,serve=25%,rest=w1"},
+    [O_CORES] = {"cores", "N", "of a device, that slices are cut from (as many as are here)"},
+    [O_FOR_MODELS] = {"for-models", "NAME", "the slice of models that name none (the first)"},
+    [O_FOR_JOBS] = {"for-jobs", "NAME", "the slice of jobs that name none (the first)"},
+    [O_PAIRS] =
+        {"pairs", "FILE",
+         "CSV: task,beside,slowdown: how much slower models and jobs are beside others, as\n"
+         "        'switchyard slices --pairs' shows; pairs that are not there are predicted"},
+    [O_BOUND] = {"bound", "X",
+                 "models of class 0 or with deadlines take turns with what would make them slower\n"
+                 "        (1.1); 0: with nobody"},
     [O_ROUTER] = {"router", "R", "random (default), hash, least, residency"},
     [O_POOL] = {"pool", "BYTES", "of each device (16G)"},
     [O_LINK] = {"link-gbps", "N", "host to device (12.3)"},
@@ -186,7 +208,8 @@ static int set_text(struct simulate_options *o, enum simulate_option option, con
     const char **texts[] = {
         [O_JOBS] = &o->jobs,       [O_REQUESTS] = &o->requests, [O_GENERATE] = &o->generate,
         [O_MODELS] = &o->models,   [O_PACKAGES] = &o->packages, [O_PROFILES] = &o->profiles,
-        [O_TENANTS] = &o->tenants, [O_FAULTS] = &o->faults};
+        [O_TENANTS] = &o->tenants, [O_FAULTS] = &o->faults,     [O_SLICES] = &o->slices,
+        [O_PAIRS] = &o->pairs,     [O_FOR_JOBS] = &o->for_jobs, [O_FOR_MODELS] = &o->for_models};
     if (option == O_PLOT)
         o->plot = value;
     else if (option == O_ANSWERS)
@@ -208,6 +231,14 @@ static int set_devices(struct simulate_options *o, const char *value)
     return is_number ? integer_option(value, 1, 100000, &o->config.device.n_devices) : SY_OK;
 }
 
+static int bound_option(const char *value, double *out)
+{
+    SY_TRY(real_option(value, 1, out));
+    if (*out == 0 || (*out >= 1 && *out <= 100))
+        return SY_OK;
+    return sy_error_set(SY_EARG, "%s is not 0, and no number from 1 to 100", value);
+}
+
 static int set_option(struct simulate_options *o, enum simulate_option option, const char *value)
 {
     struct sy_sim_config *c = &o->config;
@@ -220,6 +251,10 @@ static int set_option(struct simulate_options *o, enum simulate_option option, c
         return ns_option(value, 1e9, &c->policy.max_wait_ns);
     case O_DEVICES:
         return set_devices(o, value);
+    case O_CORES:
+        return integer_option(value, 1, SY_SIM_MAX_CORES, &o->n_cores);
+    case O_BOUND:
+        return bound_option(value, &c->bound);
     case O_ROUTER:
         return sy_sim_router_parse(value, &c->router);
     case O_POOL:
@@ -255,6 +290,8 @@ struct loaded {
     struct sy_sim_job *jobs;
     struct sy_sim_fault *faults;
     struct sy_sim_kind *kinds;
+    struct sy_sim_slices slices;
+    struct sy_sim_pair *pairs;
     struct sy_sim_profile *profiles;
     struct sy_sim_tenants tenants;
     struct sy_sim_input in;
@@ -379,6 +416,36 @@ static int find_link(struct simulate_options *o, struct sy_link_cost *out)
     return SY_OK;
 }
 
+static int cut_devices(struct simulate_options *o, struct loaded *l)
+{
+    struct sy_sim_config *c = &o->config;
+    struct sy_sim_kind *whole = l->kinds, one = c->device;
+    cpu_set_t here;
+    if (o->n_cores == 0 && sched_getaffinity(0, sizeof here, &here) == 0)
+        o->n_cores = CPU_COUNT(&here);
+    SY_TRY(sy_sim_slices_parse(o->slices, SY_MAX(o->n_cores, 1), &l->slices));
+    one.name[0] = '\0';
+    int status = sy_sim_slices_cut(&l->slices, whole ? whole : &one, SY_MAX(c->n_kinds, 1),
+                                   &l->kinds, &c->n_kinds);
+    free(whole);
+    c->kinds = l->kinds;
+    c->n_slices = l->slices.n;
+    return status;
+}
+
+static int place_in_slices(const struct simulate_options *o, struct loaded *l)
+{
+    if (!o->slices)
+        return SY_OK;
+    if (o->pairs)
+        SY_TRY(sy_sim_read_pairs(o->pairs, &l->pairs, &l->in.n_pairs));
+    l->in.pairs = l->pairs;
+    SY_TRY(sy_sim_slices_place_models(&l->slices, o->for_models ? o->for_models : "", l->models,
+                                      l->in.n_models));
+    return sy_sim_slices_place_jobs(&l->slices, o->for_jobs ? o->for_jobs : "", l->jobs,
+                                    l->in.n_jobs);
+}
+
 static int load_devices(struct simulate_options *o, struct loaded *l)
 {
     struct sy_sim_config *c = &o->config;
@@ -386,6 +453,8 @@ static int load_devices(struct simulate_options *o, struct loaded *l)
         SY_TRY(sy_sim_read_devices(o->devices, &c->device, &l->kinds, &c->n_kinds));
         c->kinds = l->kinds;
     }
+    if (o->slices)
+        SY_TRY(cut_devices(o, l));
     if (c->max_queue == 0)
         c->max_queue = sy_sim_n_devices(c) <= MANY_DEVICES ? QUEUE_OF_FEW : QUEUE_OF_MANY;
     return SY_OK;
@@ -403,6 +472,7 @@ static int load(struct simulate_options *o, struct loaded *l)
         SY_TRY(sy_sim_read_jobs(o->jobs, &l->tenants, &l->jobs, &l->in.n_jobs));
     if (o->faults)
         SY_TRY(sy_sim_read_faults(o->faults, &l->faults, &l->in.n_faults));
+    SY_TRY(place_in_slices(o, l));
     l->in.requests = l->requests;
     l->in.jobs = l->jobs;
     l->in.faults = l->faults;
@@ -419,6 +489,7 @@ static void unload(struct loaded *l)
     free(l->jobs);
     free(l->faults);
     free(l->kinds);
+    free(l->pairs);
     free(l->profiles);
 }
 
@@ -534,6 +605,7 @@ int sy_cmd_simulate(int argc, char **argv)
 
     sy_sim_config_default(&o.config);
     o.config.max_queue = 0;
+    o.config.bound = USUAL_BOUND;
     while ((got = sy_cli_next(&parser, &value)) >= 0)
         if (set_option(&o, (enum simulate_option)got, value) < 0)
             return sy_cli_usage("--%s: %s", options[got].name, sy_error_text());
@@ -547,6 +619,8 @@ int sy_cmd_simulate(int argc, char **argv)
         return sy_cli_usage("models from a file or from packages, not both: --models, --packages");
     if (o.requests && o.generate)
         return sy_cli_usage("requests are read or generated, not both: --requests, --generate");
+    if (!o.slices && (o.pairs || o.for_models || o.for_jobs || o.n_cores))
+        return sy_cli_usage("--pairs, --cores, --for-models and --for-jobs go with --slices");
     if (o.config.spill && o.config.policy.kind != SY_POLICY_SRTF)
         return sy_cli_usage("--spill goes with --policy srtf; this is %s",
                             sy_policy_name(o.config.policy.kind));

@@ -24,7 +24,7 @@ static const char usage[] =
     "  switchyard slices --job 3 --to serve\n"
     "  switchyard slices --none";
 
-enum { SOCKET, FOR_JOBS, FOR_MODELS, MODEL, JOB, TO, BOUND, NONE, PAIRS, JSON };
+enum { SOCKET, FOR_JOBS, FOR_MODELS, MODEL, JOB, TO, BOUND, KEEP, NONE, PAIRS, JSON };
 
 static const struct sy_cli_option options[] = {
     [SOCKET] = {"socket", "ADDRESS", "unix:PATH or tcp:HOST:PORT of the server"},
@@ -38,6 +38,10 @@ static const struct sy_cli_option options[] = {
         {"bound", "X",
          "a model of class 0, or with a deadline of its own, takes turns with what would make it\n"
          "        slower than so many times what it takes alone; default 1.1; 0: with nobody"},
+    [KEEP] =
+        {"keep", "X",
+         "of its speed, that a guaranteed job keeps while opportunistic ones compute in other\n"
+         "        slices: they have the time that this leaves; default 0.97; 0: all"},
     [PAIRS] = {"pairs", NULL,
                "show how much slower models were beside others, and who takes turns"},
     [NONE] = {"none", NULL, "take all slices back: one task at a time, on all cores"},
@@ -150,10 +154,11 @@ static int take(json_t *params, int option, const char *value)
         [FOR_JOBS] = "for_jobs", [FOR_MODELS] = "for_models", [MODEL] = "model", [TO] = "slice"};
     int64_t id;
     double bound;
-    if (option == BOUND && sy_cli_real(value, &bound) < 0)
+    bool is_real = option == BOUND || option == KEEP;
+    if (is_real && sy_cli_real(value, &bound) < 0)
         return sy_cli_usage("slices: %s", sy_error_text());
-    if (option == BOUND)
-        return json_object_set_new(params, "bound", json_real(bound));
+    if (is_real)
+        return json_object_set_new(params, option == KEEP ? "keep" : "bound", json_real(bound));
     if (option == NONE)
         return json_object_set_new(params, "slices", json_array());
     if (option != JOB)

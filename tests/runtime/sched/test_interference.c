@@ -88,6 +88,45 @@ static void test_the_table_is_bounded(void **state)
     assert_null(sy_interference_find(&i, 0, 0));
 }
 
+/* What disturbs single runs is not the pair's. */
+static void test_outliers_do_not_count(void **state)
+{
+    (void)state;
+    sy_interference_start(&i);
+    for (int k = 0; k < 200; k++)
+        sy_interference_observe(&i, 1, 2, k % 5 == 4 ? 3.0 : 1.2 + part() / 100);
+    assert_true(fabs(sy_interference_predict(&i, 1, 2) - 1.205) < 0.01);
+    assert_true(sy_interference_find(&i, 1, 2)->next_error < 0.05);
+    assert_true(fabs(sy_interference_find(&i, 1, 2)->first_error - 0.205 / 1.205) < 0.02);
+}
+
+/* Half of the tasks are observed beside each other; of the others the solo profiles are known only. */
+static void test_profiles_tell_of_tasks_that_were_never_observed(void **state)
+{
+    double traffic[N];
+    (void)state;
+    sy_interference_start(&i);
+    for (int t = 0; t < N; t++) {
+        traffic[t] = 0.5 + 10 * part();
+        sy_interference_profile(&i, t, traffic[t]);
+    }
+    sy_interference_profile(&i, 0, NAN);
+    sy_interference_profile(&i, 0, -1);
+    assert_true(sy_interference_predict(&i, 6, 7) == 1.0);
+    for (int a = 0; a < N / 2; a++)
+        for (int b = 0; b < N / 2; b++)
+            for (int k = 0; k < 16; k++)
+                sy_interference_observe(
+                    &i, a, b, (1 + 0.01 * traffic[a] * traffic[b]) * (1.02 - 0.04 * part()));
+    for (int a = N / 2; a < N; a++)
+        for (int b = N / 2; b < N; b++) {
+            double real = 1 + 0.01 * traffic[a] * traffic[b];
+            assert_true(fabs(sy_interference_predict(&i, a, b) - real) / real < 0.05);
+        }
+    sy_interference_forget(&i, 6);
+    assert_true(sy_interference_predict(&i, 6, 7) == 1.0);
+}
+
 int main(void)
 {
     seed = seed_of_run(1);
@@ -96,6 +135,8 @@ int main(void)
         cmocka_unit_test(test_a_pair_is_what_it_was),
         cmocka_unit_test(test_a_pair_that_was_never_measured),
         cmocka_unit_test(test_the_table_is_bounded),
+        cmocka_unit_test(test_outliers_do_not_count),
+        cmocka_unit_test(test_profiles_tell_of_tasks_that_were_never_observed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
