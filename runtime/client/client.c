@@ -54,12 +54,16 @@ int sy_client_wait(sy_client *client, short events)
 static int connect_bounded(sy_client *client, const struct sockaddr *address, socklen_t n_bytes,
                            const char *text)
 {
+    static const int send_bytes =
+        2 << 20; /* for `switchyard attach`, through which tensors go as bytes */
     int error = 0;
     socklen_t n = sizeof(error);
 
     client->fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (client->fd < 0)
         return sy_error_set(SY_EIO, "cannot make a socket: %s", strerror(errno));
+    if (address->sa_family == AF_UNIX) /* TCP sizes its own */
+        (void)setsockopt(client->fd, SOL_SOCKET, SO_SNDBUF, &send_bytes, sizeof send_bytes);
     if (connect(client->fd, address, n_bytes) == 0)
         return SY_OK;
     if (errno != EINPROGRESS)

@@ -21,6 +21,7 @@ from ._secure import Security, TlsSocket, wrap
 from .errors import ConnectionLost, NoAnswer, ProtocolError, SwitchyardError, Unsupported, from_wire
 
 _READ_BYTES = 1 << 18
+_SEND_BYTES = 2 << 20
 _HEAD_LEAST = 1 << 14  # shorter beginnings of answers are not looked at: more comes
 _FILLED = b"filled"  # in the place of bytes: they went to a long tensor
 _MOST_BYTES = (1 << 32) - 1  # of a tensor in a message
@@ -99,6 +100,7 @@ def _connect(address: str, timeout: float, security: Security) -> Union[socket.s
             context = security.context()
             return sock if context is None else wrap(sock, context, security.tls_name or host, address)
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BYTES)  # for `switchyard attach`, through which tensors go as bytes
         sock.settimeout(timeout)
         sock.connect(address[5:] if address.startswith("unix:") else address)
         return sock
