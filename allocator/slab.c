@@ -229,6 +229,11 @@ void sy_slab_release(struct sy_slab *slab, uint64_t offset)
     dallocx(p, flags);
 }
 
+uint64_t sy_slab_piece_bytes(const struct sy_slab *slab, uint64_t offset)
+{
+    return sallocx((char *)slab->memory.base + offset, allocation_flags(slab));
+}
+
 void *sy_slab_pointer(struct sy_slab *slab, uint64_t offset)
 {
     assert(offset < slab->memory.bytes);

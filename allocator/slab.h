@@ -19,6 +19,8 @@ uint64_t sy_slab_size(const struct sy_slab *slab);
  * is in use. */
 int sy_slab_alloc(struct sy_slab *slab, uint64_t bytes, uint64_t *out_offset);
 void sy_slab_release(struct sy_slab *slab, uint64_t offset);
+/* What a tensor that is in use takes, rounded up as it is. */
+uint64_t sy_slab_piece_bytes(const struct sy_slab *slab, uint64_t offset);
 /* This process's view of `offset`, valid until released; asserts offset < size. */
 void *sy_slab_pointer(struct sy_slab *slab, uint64_t offset);
 uint64_t sy_slab_used_bytes(const struct sy_slab *slab); /* 0 when everything was released */

@@ -88,6 +88,8 @@ static int scan_value(struct sy_msgpack_scan *scan, const unsigned char *bytes,
     bool container = lead->shape == SHAPE_ARRAY || lead->shape == SHAPE_MAP;
 
     scan->left[scan->depth - 1]--;
+    if (!container)
+        scan->leaf_at = scan->at;
     scan->at += 1 + lead->length_bytes;
     if (container)
         SY_TRY(open_container(scan, lead->shape == SHAPE_MAP ? length * 2 : length));

@@ -13,7 +13,8 @@
 
 struct sy_msgpack_scan {
     uint64_t max_bytes, max_elements; /* limits; set by init */
-    uint64_t at; /* bytes of the value that are understood; its length when it is complete */
+    uint64_t at;      /* bytes of the value that are understood; its length when it is complete */
+    uint64_t leaf_at; /* where the last value begins that is no array and no map */
     uint64_t n_elements;
     int depth;
     uint64_t left[SY_MSGPACK_MAX_DEPTH]; /* elements still to come, per open array or map */

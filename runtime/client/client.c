@@ -54,12 +54,16 @@ int sy_client_wait(sy_client *client, short events)
 static int connect_bounded(sy_client *client, const struct sockaddr *address, socklen_t n_bytes,
                            const char *text)
 {
+    static const int send_bytes =
+        2 << 20; /* for `switchyard attach`, through which tensors go as bytes */
     int error = 0;
     socklen_t n = sizeof(error);
 
     client->fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (client->fd < 0)
         return sy_error_set(SY_EIO, "cannot make a socket: %s", strerror(errno));
+    if (address->sa_family == AF_UNIX) /* TCP sizes its own */
+        (void)setsockopt(client->fd, SOL_SOCKET, SO_SNDBUF, &send_bytes, sizeof send_bytes);
     if (connect(client->fd, address, n_bytes) == 0)
         return SY_OK;
     if (errno != EINPROGRESS)
@@ -150,6 +154,7 @@ void sy_client_close(sy_client *client)
     if (client->fd >= 0)
         close(client->fd);
     sy_client_region_orphan_all(client);
+    sy_client_long_drop(client);
     free(client->buffer);
     free(client);
 }
@@ -197,13 +202,13 @@ static int make_room(sy_client *client)
 }
 
 /* What has come, and a descriptor with it if the call expects one; where it does not, the kernel drops it. */
-static ssize_t receive_some(sy_client *client)
+static ssize_t receive_some(sy_client *client, void *to, uint64_t room)
 {
     union {
         struct cmsghdr header;
         char space[CMSG_SPACE(sizeof(int))];
     } control;
-    struct iovec part = {client->buffer + client->used, client->capacity - client->used};
+    struct iovec part = {to, room};
     struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
     struct cmsghdr *header;
     ssize_t n;
@@ -231,37 +236,64 @@ static bool may_be_tls(const sy_client *client)
     return client->is_tcp && !client->tls && client->next_id == 0;
 }
 
+/* At least a byte of at most `room`; *n: how many. */
+static int receive_more(sy_client *client, void *to, uint64_t room, uint64_t *n)
+{
+    for (;;) {
+        ssize_t got = receive_some(client, to, room);
+
+        *n = got > 0 ? (uint64_t)got : 0;
+        if (got > 0)
+            return SY_OK;
+        if (got < 0 && errno == EAGAIN)
+            SY_TRY(sy_client_wait(client, POLLIN));
+        else if (got == 0 || errno != EINTR)
+            return sy_error_set(SY_EPEER, "the server closed the connection%s%s%s",
+                                *sy_tls_why(client->tls) ? ": " : "", sy_tls_why(client->tls),
+                                may_be_tls(client) ? "; if its port speaks TLS, give --tls-ca "
+                                                     "(tls_ca, SWITCHYARD_TLS_CA)"
+                                                   : "");
+    }
+}
+
+/* A long tensor that the scan stands in, straight to where its reader keeps it. */
+static int receive_long(sy_client *client, struct sy_msgpack_scan *scan)
+{
+    unsigned char *to = NULL;
+    uint64_t room = 0, n;
+
+    SY_TRY(sy_client_long_begin(client, scan, &to, &room));
+    for (; room > 0; to += n, room -= n)
+        SY_TRY(receive_more(client, to, room, &n));
+    return SY_OK;
+}
+
 static int receive_answer(sy_client *client, uint64_t *out_bytes)
 {
     struct sy_msgpack_scan scan;
     int complete = 0;
 
     client->used = 0;
+    sy_client_long_drop(client);
     sy_msgpack_scan_init(&scan, MAX_ANSWER_BYTES, MAX_ANSWER_ELEMENTS);
     while (!complete) {
-        ssize_t n;
+        uint64_t n;
 
         SY_TRY(make_room(client));
-        n = receive_some(client);
-        if (n < 0 && errno == EAGAIN) {
-            SY_TRY(sy_client_wait(client, POLLIN));
-            continue;
-        }
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return sy_error_set(SY_EPEER, "the server closed the connection%s%s%s",
-                                *sy_tls_why(client->tls) ? ": " : "", sy_tls_why(client->tls),
-                                may_be_tls(client) ? "; if its port speaks TLS, give --tls-ca "
-                                                     "(tls_ca, SWITCHYARD_TLS_CA)"
-                                                   : "");
-        client->used += (uint64_t)n;
+        SY_TRY(receive_more(client, client->buffer + client->used, client->capacity - client->used,
+                            &n));
+        client->used += n;
         if (!client->tls && client->used > 2 && client->buffer[0] == TLS_ALERT &&
             client->buffer[1] == 3)
             return sy_error_set(SY_EPEER, "the server speaks TLS on this port; give --tls-ca "
                                           "(tls_ca, SWITCHYARD_TLS_CA)");
         complete = sy_msgpack_scan(&scan, client->buffer, client->used);
         SY_TRY(complete);
+        if (!complete && client->takes_longs) {
+            SY_TRY(receive_long(client, &scan));
+            complete = sy_msgpack_scan(&scan, client->buffer, client->used);
+            SY_TRY(complete);
+        }
     }
     *out_bytes = scan.at;
     return SY_OK;

@@ -6,6 +6,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/base/text_copy.h"
+#include "runtime/client/client_block.h"
 #include "runtime/client/client_internal.h"
 
 /* A request's bytes on their way: `buffer` holds all but the tensors', which go in at each cut. */
@@ -226,15 +227,18 @@ static char *text_of(const msgpack_object *map, const char *key)
                : NULL;
 }
 
-/* Copies one output out of the client's buffer, where it is not aligned. */
-static int copy_data(const msgpack_object *data, sy_client_tensor *out, void **copy)
+/* A long output was received where it stays; a short one is copied out of the client's buffer, where it is not aligned. */
+static int copy_data(sy_client *client, const msgpack_object *data, sy_client_tensor *out,
+                     void **copy)
 {
+    *copy = sy_client_long_take(client, data, &out->bytes);
+    out->data = *copy;
+    if (*copy)
+        return SY_OK;
     if (!data || data->type != MSGPACK_OBJECT_BIN)
         return sy_error_set(SY_EPROTO, "the server's answer has an output without data");
     out->bytes = data->via.bin.size;
-    *copy = aligned_alloc(64, SY_ALIGN_UP(out->bytes + 1, 64));
-    if (!*copy)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for an output of %zu bytes", out->bytes);
+    SY_TRY(sy_client_block_take(out->bytes, copy));
     if (out->bytes > 0)
         memcpy(*copy, data->via.bin.ptr, out->bytes);
     out->data = *copy;
@@ -255,7 +259,7 @@ static int find_data(const sy_client *client, const msgpack_object *map, sy_clie
     return SY_OK;
 }
 
-static int take_output(const sy_client *client, const msgpack_object *map, sy_client_tensor *out,
+static int take_output(sy_client *client, const msgpack_object *map, sy_client_tensor *out,
                        void **copy)
 {
     const msgpack_object *shape = sy_client_get(map, "shape");
@@ -270,7 +274,7 @@ static int take_output(const sy_client *client, const msgpack_object *map, sy_cl
     for (int i = 0; i < out->rank; i++)
         out->shape[i] = shape->via.array.ptr[i].via.i64;
     return sy_client_get(map, "region") ? find_data(client, map, out)
-                                        : copy_data(sy_client_get(map, "data"), out, copy);
+                                        : copy_data(client, sy_client_get(map, "data"), out, copy);
 }
 
 static void take_timing(const msgpack_object *timing, sy_client_result *result)
@@ -305,8 +309,7 @@ static int create_result(uint32_t n_outputs, struct owned_result **out)
     return SY_OK;
 }
 
-static int take_result(const sy_client *client, const msgpack_object *answer,
-                       sy_client_result **out)
+static int take_result(sy_client *client, const msgpack_object *answer, sy_client_result **out)
 {
     const msgpack_object *outputs = sy_client_get(answer, "outputs");
     struct owned_result *owned;
@@ -345,9 +348,12 @@ int sy_client_infer_with(sy_client *client, const char *model, const sy_client_t
     *out = NULL;
     msgpack_sbuffer_init(&buffer);
     msgpack_unpacked_init(&unpacked);
+    client->takes_longs = true;
     status = infer_ask(client, model, inputs, n_inputs, options, &buffer, &unpacked, &answer);
+    client->takes_longs = false;
     if (status == SY_OK)
         status = take_result(client, answer, out);
+    sy_client_long_drop(client);
     msgpack_unpacked_destroy(&unpacked);
     msgpack_sbuffer_destroy(&buffer);
     return sy_client_finish(client, status);
@@ -362,7 +368,7 @@ void sy_client_result_free(sy_client_result *result)
     for (int i = 0; i < result->n_outputs; i++) {
         free((void *)result->outputs[i].name);
         free((void *)result->outputs[i].dtype);
-        free(owned->copies[i]);
+        sy_client_block_give(owned->copies[i], result->outputs[i].bytes);
     }
     free(result->outputs);
     free(owned->copies);

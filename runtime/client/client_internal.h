@@ -12,6 +12,14 @@
 struct sy_tls;
 struct sy_tls_stream;
 
+#define SY_CLIENT_MAX_LONGS 16
+
+/* A tensor of an answer that was received where its reader keeps it; NULL: it was taken. A block of client_block.h. */
+struct sy_client_long {
+    void *data;
+    size_t bytes;
+};
+
 struct sy_client {
     int fd;
     struct sy_tls *tls_context; /* NULL: plain */
@@ -21,6 +29,9 @@ struct sy_client {
     uint64_t next_id;
     unsigned char *buffer; /* the answer being received */
     uint64_t used, capacity;
+    bool takes_longs; /* of the call that is made */
+    int n_longs;      /* of the answer */
+    struct sy_client_long longs[SY_CLIENT_MAX_LONGS];
     bool expects_fd; /* of the call that is made */
     int received_fd; /* -1: none came */
     sy_client_region *regions;
@@ -51,6 +62,16 @@ const msgpack_object *sy_client_get(const msgpack_object *map, const char *key);
 
 /* Waits for `events` until the call's deadline. EDEADLINE, EIO. */
 int sy_client_wait(sy_client *client, short events);
+
+/* ---- client_long.c ---- */
+struct sy_msgpack_scan;
+/* After the scan asked for more of the answer: if it stands inside of a long bin, its bytes go to a block of their own from here on; *to, *room: where the next
+ * ones go; room 0: to the client's buffer. ENOMEM_HOST. */
+int sy_client_long_begin(sy_client *client, struct sy_msgpack_scan *scan, unsigned char **to,
+                         uint64_t *room);
+/* What `data` of an answer stands for, which is the caller's from now on; NULL: no long one. */
+void *sy_client_long_take(sy_client *client, const msgpack_object *data, size_t *bytes);
+void sy_client_long_drop(sy_client *client);
 
 /* ---- client_secure.c ---- */
 /* On a TCP connection that stands: TLS, if `security` or the environment asks for it. host: of the address. */

@@ -23,6 +23,8 @@
 #define MOST_CLIENTS 256
 #define TIMEOUT_MS   10000u
 #define STACK_BYTES  (256u << 10)
+#define SOCKET_BYTES \
+    (2 << 20) /* to the local client: the usual 208 KiB are a switch of processes each */
 
 struct attach {
     const char *server, *path;
@@ -52,9 +54,11 @@ static void refuse(int fd, const char *why)
 static void *serve_visitor(void *ctx)
 {
     struct visitor visitor = *(struct visitor *)ctx;
+    int room = SOCKET_BYTES;
     sy_client *client = NULL;
 
     free(ctx);
+    (void)setsockopt(visitor.fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
     if (sy_client_connect_secure(visitor.attach->server, TIMEOUT_MS, sy_cli_security(), &client) <
         0) {
         sy_log_warn("attach", "event=refused why=\"%s\"", sy_client_error(client));

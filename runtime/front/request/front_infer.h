@@ -64,6 +64,8 @@ int sy_front_infer_solve(struct sy_front_infer *infer);
 /* Takes the slab memory: the caller has checked that the data of each input is there or announced, so that a claim alone reserves no memory. ENOMEM_HOST: it can never fit
  * into the slab; EBUSY: not now. */
 int sy_front_infer_prepare(struct sy_front_infer *infer);
+/* Between solve and prepare: the input's bytes lie in the slab at `offset` already, in a piece of their own, which is the request's from now on. No strings. */
+void sy_front_infer_adopt_input(struct sy_front_infer *infer, int input, uint64_t offset);
 /* Of an input of strings, between solve and prepare: its strings, with their lengths, have at most so many bytes, which are there or announced. EARG: fewer
  * than its elements need; ETOOBIG: over the front end's limit. Not called: all of them are empty. Whoever writes fewer says so (sy_string_block_end). */
 int sy_front_infer_announce_strings(struct sy_front_infer *infer, int input, uint64_t bytes);

@@ -88,10 +88,24 @@ int sy_front_infer_take_input(struct sy_front_infer *infer, int input)
     return take_piece(infer, &infer->inputs[input], input_room(infer, input));
 }
 
+void sy_front_infer_adopt_input(struct sy_front_infer *infer, int input, uint64_t offset)
+{
+    struct sy_front_piece *piece = &infer->inputs[input];
+
+    assert(infer->phase == SY_FRONT_SOLVED && !sy_front_infer_has_strings(infer, input));
+    piece->at = offset;
+    piece->in_slab = true;
+}
+
+static bool wants_room(const struct sy_front_piece *input)
+{
+    return input->region == 0 && !input->is_lent && !input->in_slab;
+}
+
 static int take_tensors(struct sy_front_infer *infer)
 {
     for (int i = 0; i < infer->graph->n_inputs; i++)
-        if (infer->inputs[i].region == 0 && !infer->inputs[i].is_lent)
+        if (wants_room(&infer->inputs[i]))
             SY_TRY(sy_front_infer_take_input(infer, i));
     for (int i = 0; i < infer->graph->n_outputs; i++)
         SY_TRY(sy_front_infer_take_output(infer, i));
@@ -104,7 +118,7 @@ static int slab_bytes_wanted(const struct sy_front_infer *infer, uint64_t size, 
     uint64_t wants = 0, bytes;
 
     for (int i = 0; i < infer->graph->n_inputs; i++)
-        if (infer->inputs[i].region == 0 && !infer->inputs[i].is_lent)
+        if (wants_room(&infer->inputs[i]))
             wants += SY_MIN(input_room(infer, i), size);
     for (int i = 0; i < infer->graph->n_outputs && wants <= size; i++) {
         SY_TRY(output_room(infer, i, &bytes));
@@ -131,6 +145,17 @@ static int check_kept_room(const struct sy_front_infer *infer, uint64_t size, ui
                         (unsigned long long)size, (unsigned long long)kept, infer->options.class_);
 }
 
+/* Of the slab, by inputs that it was given there. */
+static uint64_t adopted_bytes(const struct sy_front_infer *infer)
+{
+    uint64_t bytes = 0;
+
+    for (int i = 0; i < infer->graph->n_inputs; i++)
+        if (infer->inputs[i].in_slab)
+            bytes += sy_slab_piece_bytes(slab_of(infer), infer->inputs[i].at);
+    return bytes;
+}
+
 /* A request that is alone may take the whole slab, and learns what it can never get; beside others there is room later: EBUSY. */
 int sy_front_infer_take_slab(struct sy_front_infer *infer)
 {
@@ -139,7 +164,7 @@ int sy_front_infer_take_slab(struct sy_front_infer *infer)
     char why[512];
 
     SY_TRY(slab_bytes_wanted(infer, size, &wants));
-    if (used == 0 || wants > size)
+    if (used == adopted_bytes(infer) || wants > size)
         return take_tensors(infer);
     SY_TRY(check_kept_room(infer, size, used, wants));
     int status = take_tensors(infer);

@@ -18,6 +18,8 @@
 #define FIRST_CAPACITY (16u * 1024u)
 #define KEPT_CAPACITY \
     (1024u * 1024u) /* a buffer that grew beyond it is given back when it is empty */
+#define READ_BYTES ((uint64_t)1 << 20) /* of one call: a quarter of a millisecond */
+#define TURN_BYTES (4u << 20)          /* of long tensors, in one turn of the loop */
 
 static void on_readable(evutil_socket_t fd, short what, void *ctx);
 static void on_writable(evutil_socket_t fd, short what, void *ctx);
@@ -163,6 +165,7 @@ void sy_rpc_connection_close(struct sy_rpc_connection *connection)
     connection->fd = -1;
     server->buffered_bytes -= connection->capacity;
     connection->used = connection->capacity = 0;
+    sy_rpc_long_drop(connection);
     while (connection->first_reply) {
         struct sy_rpc_reply *reply = connection->first_reply;
 
@@ -220,6 +223,7 @@ static void end_after_error(struct sy_rpc_connection *connection, int status)
     event_del(connection->closed_event); /* who ends his stream may still read the error */
     connection->closing = true;
     connection->used = 0;
+    sy_rpc_long_drop(connection);
     connection->n_outstanding++;
     sy_rpc_answer_error(connection, true, 0, status, sy_error_text());
 }
@@ -248,7 +252,7 @@ static uint64_t process_messages(struct sy_rpc_connection *connection)
     uint64_t at = 0;
 
     while (connection->fd >= 0 && !connection->closing && !connection->waits &&
-           at < connection->used &&
+           at < connection->used && connection->longs.left == 0 &&
            connection->n_outstanding < connection->server->limits.max_outstanding) {
         int status =
             sy_msgpack_scan(&connection->scan, connection->buffer + at, connection->used - at);
@@ -262,6 +266,7 @@ static uint64_t process_messages(struct sy_rpc_connection *connection)
                 connection->waits = true;
                 break;
             }
+            sy_rpc_long_drop(connection);
             start_scan(connection); /* a token may have raised what it may send */
             at += n;
             if (status == SY_OK)
@@ -298,6 +303,9 @@ static void process(struct sy_rpc_connection *connection)
         connection->used = connection->used > taken ? connection->used - taken : 0;
         if (taken > 0 && connection->used > 0)
             memmove(connection->buffer, connection->buffer + taken, connection->used);
+        if (connection->used > 0 && !connection->closing && !connection->waits &&
+            connection->longs.left == 0)
+            sy_rpc_long_begin(connection);
         give_back_buffer(connection);
         want_read(connection,
                   !connection->closing && !connection->waits &&
@@ -346,11 +354,55 @@ static void say_tls_failed(struct sy_rpc_connection *connection)
     sy_log_info("rpc", "event=tls_failed why=\"%s\"", sy_tls_why(connection->tls));
 }
 
-/* False: nothing more now, or the end. */
-static bool read_some(struct sy_rpc_connection *connection)
+/* Bytes that came. Whole messages are taken. */
+static void note_read(struct sy_rpc_connection *connection, uint64_t n)
+{
+    uint64_t before = connection->used;
+
+    sy_pace_moved(&connection->pace, n, connection->server->front->least_bytes_per_s,
+                  connection->server->limits.stall_ns);
+    process(connection);
+    if (connection->used < before)
+        sy_pace_anew(&connection->pace); /* whole messages were taken */
+}
+
+/* An error, or the end of the stream. False: so it is, or there is nothing more now. */
+static bool check_read(struct sy_rpc_connection *connection, ssize_t n)
+{
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return false;
+    if (n < 0 && connection->tls)
+        say_tls_failed(connection);
+    if (n <= 0)
+        sy_rpc_connection_close(connection);
+    return n > 0;
+}
+
+/* A long tensor's bytes, to where the request will have them. */
+static bool read_long(struct sy_rpc_connection *connection, void *to, uint64_t room,
+                      uint64_t *left_of_turn)
+{
+    ssize_t n;
+
+    room = SY_MIN(room, READ_BYTES);
+    n = sy_net_read(connection->fd, connection->tls, to, room);
+    if (!check_read(connection, n))
+        return false;
+    sy_rpc_long_filled(connection, (uint64_t)n);
+    *left_of_turn -= SY_MIN((uint64_t)n, *left_of_turn);
+    note_read(connection, (uint64_t)n);
+    return connection->fd >= 0 && connection->reading && *left_of_turn > 0;
+}
+
+/* False: nothing more now, or the end, or the turn is over. */
+static bool read_some(struct sy_rpc_connection *connection, uint64_t *left_of_turn)
 {
     uint64_t room;
     ssize_t n;
+    void *to = sy_rpc_long_next(connection, &room);
+
+    if (to)
+        return read_long(connection, to, room, left_of_turn);
     int status = make_room(connection);
 
     if (status < 0) {
@@ -360,35 +412,26 @@ static bool read_some(struct sy_rpc_connection *connection)
     }
     room = connection->capacity - connection->used;
     n = sy_net_read(connection->fd, connection->tls, connection->buffer + connection->used, room);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+    if (!check_read(connection, n))
         return false;
-    if (n < 0 && connection->tls)
-        say_tls_failed(connection);
-    if (n <= 0) {
-        sy_rpc_connection_close(connection);
-        return false;
-    }
     if (connection->used == 0 && !connection->first_reply)
         sy_pace_anew(&connection->pace); /* a message begins: the silence before was no stall */
     connection->used += (uint64_t)n;
-    sy_pace_moved(&connection->pace, (uint64_t)n, connection->server->front->least_bytes_per_s,
-                  connection->server->limits.stall_ns);
-    uint64_t before = connection->used;
-    process(connection);
-    if (connection->used < before)
-        sy_pace_anew(&connection->pace); /* whole messages were taken */
-    return connection->fd >= 0 && connection->reading && (uint64_t)n == room;
+    note_read(connection, (uint64_t)n);
+    return connection->fd >= 0 && connection->reading &&
+           ((uint64_t)n == room || connection->longs.left > 0);
 }
 
 static void on_readable(evutil_socket_t fd, short what, void *ctx)
 {
     struct sy_rpc_connection *connection = ctx;
+    uint64_t left_of_turn = TURN_BYTES;
 
     (void)fd, (void)what;
     connection->refs++;
     /* Bounded, so that one client that sends without end does not hold the loop. */
     for (int i = 0; i < 64 && connection->fd >= 0 && connection->reading; i++)
-        if (!read_some(connection))
+        if (!read_some(connection, &left_of_turn))
             break;
     read_on(connection);
     sy_rpc_connection_release(connection);

@@ -44,13 +44,25 @@ static int read_shape(const msgpack_object *map, const char *name, int64_t dims[
     return SY_OK;
 }
 
-/* As many bytes as shape and dtype say; so what is claimed is bounded by what came, or is there. data NULL: it is placed. */
-static int check_data(const struct sy_rpc_infer *infer, int input, const msgpack_object *data)
+/* An input's bytes in the message: in its buffer, or in the slab already. Both NULL: it is placed, or not sent. */
+struct sent {
+    const msgpack_object *data;
+    struct sy_rpc_long *in_slab;
+};
+
+static uint64_t sent_bytes(const struct sent *sent)
+{
+    return sent->in_slab ? sent->in_slab->bytes : sent->data->via.bin.size;
+}
+
+/* As many bytes as shape and dtype say; so what is claimed is bounded by what came, or is there. */
+static int check_data(const struct sy_rpc_infer *infer, int input, const struct sent *sent)
 {
     const struct sy_graph *graph = sy_front_infer_model(infer->request)->package->graph;
     const char *name = graph->tensors[graph->inputs[input]].name;
     uint64_t needs = sy_front_infer_input_bytes(infer->request, input);
-    uint64_t bytes = data ? data->via.bin.size : infer->places[input].bytes;
+    bool is_placed = !sent->data && !sent->in_slab;
+    uint64_t bytes = is_placed ? infer->places[input].bytes : sent_bytes(sent);
 
     if (sy_front_infer_has_strings(infer->request, input))
         return sy_front_infer_announce_strings(infer->request, input, bytes);
@@ -61,8 +73,7 @@ static int check_data(const struct sy_rpc_infer *infer, int input, const msgpack
         name, bytes, needs);
 }
 
-static int add_input(struct sy_rpc_infer *infer, const msgpack_object *map,
-                     const msgpack_object **by_input)
+static int add_input(struct sy_rpc_infer *infer, const msgpack_object *map, struct sent *by_input)
 {
     const msgpack_object *data = sy_rpc_get(map, "data");
     char name[256], dtype[16];
@@ -73,32 +84,53 @@ static int add_input(struct sy_rpc_infer *infer, const msgpack_object *map,
     SY_TRY(sy_rpc_infer_read_text(map, "dtype", dtype, sizeof(dtype)));
     SY_TRY(read_shape(map, name, dims, &rank));
     SY_TRY(sy_front_infer_add_input(infer->request, name, dtype, rank, dims, &input));
-    by_input[input] = NULL;
     if (sy_rpc_get(map, "region") && sy_front_infer_has_strings(infer->request, input))
         return sy_error_set(SY_EUNSUPPORTED,
                             "input \"%s\": strings cannot lie in shared memory; send them as data",
                             name);
     if (sy_rpc_get(map, "region"))
         return sy_rpc_infer_place_input(infer, input, map);
-    if (!data || data->type != MSGPACK_OBJECT_BIN)
+    by_input[input].in_slab = sy_rpc_long_find(infer->connection, data);
+    if (!by_input[input].in_slab && (!data || data->type != MSGPACK_OBJECT_BIN))
         return sy_error_set(SY_EARG, "input \"%s\": \"data\" is missing or no bin", name);
-    by_input[input] = data;
+    by_input[input].data = data;
     return SY_OK;
 }
 
-static void write_inputs(struct sy_front_infer *request, const msgpack_object *const *by_input,
-                         int n_inputs)
+/* What lies in the slab stays there; strings have a head in front of them, so they are copied. Two inputs that name one long tensor: the second has none. */
+static int adopt_inputs(struct sy_front_infer *request, struct sent *by_input, int n_inputs)
 {
-    for (int i = 0; i < n_inputs; i++)
-        if (by_input[i] && by_input[i]->via.bin.size > 0)
-            memcpy(sy_front_infer_input_data(request, i), by_input[i]->via.bin.ptr,
-                   by_input[i]->via.bin.size);
+    for (int i = 0; i < n_inputs; i++) {
+        struct sy_rpc_long *one = by_input[i].in_slab;
+
+        if (!one || sy_front_infer_has_strings(request, i))
+            continue;
+        if (!one->held)
+            return sy_error_set(SY_EARG, "two inputs share their data");
+        one->held = false;
+        sy_front_infer_adopt_input(request, i, one->offset);
+        by_input[i] = (struct sent){NULL, NULL};
+    }
+    return SY_OK;
+}
+
+static void write_inputs(struct sy_rpc_infer *infer, const struct sent *by_input, int n_inputs)
+{
+    for (int i = 0; i < n_inputs; i++) {
+        const struct sent *sent = &by_input[i];
+
+        if (sent->data && sent_bytes(sent) > 0)
+            memcpy(sy_front_infer_input_data(infer->request, i),
+                   sent->in_slab ? sy_rpc_long_data(infer->connection, sent->in_slab)
+                                 : sent->data->via.bin.ptr,
+                   sent_bytes(sent));
+    }
 }
 
 int sy_rpc_infer_read_tensors(struct sy_rpc_infer *infer, const msgpack_object *params)
 {
-    const msgpack_object *list = sy_rpc_get(params, "inputs"),
-                         *by_input[SY_RPC_MAX_TENSORS] = {NULL};
+    const msgpack_object *list = sy_rpc_get(params, "inputs");
+    struct sent by_input[SY_RPC_MAX_TENSORS] = {{NULL, NULL}};
     int n_inputs = sy_front_infer_model(infer->request)->package->graph->n_inputs;
 
     if (!list || list->type != MSGPACK_OBJECT_ARRAY)
@@ -108,10 +140,11 @@ int sy_rpc_infer_read_tensors(struct sy_rpc_infer *infer, const msgpack_object *
     SY_TRY(sy_front_infer_solve(infer->request));
     for (int i = 0; i < n_inputs; i++)
         if (sy_front_infer_is_sent(infer->request, i))
-            SY_TRY(check_data(infer, i, by_input[i]));
+            SY_TRY(check_data(infer, i, &by_input[i]));
     SY_TRY(sy_rpc_infer_place_outputs(infer, params));
+    SY_TRY(adopt_inputs(infer->request, by_input, n_inputs));
     SY_TRY(sy_front_infer_prepare(infer->request));
-    write_inputs(infer->request, by_input, n_inputs);
+    write_inputs(infer, by_input, n_inputs);
     return SY_OK;
 }
 

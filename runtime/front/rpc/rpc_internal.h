@@ -9,6 +9,7 @@
 #include "runtime/base/msgpack_scan.h"
 #include "runtime/front/access/access.h"
 #include "runtime/front/least_rate.h"
+#include "runtime/front/rpc/rpc_long.h"
 #include "runtime/front/rpc/rpc_server.h"
 #include "runtime/net/tls.h"
 #include "runtime/repository/repository.h"
@@ -62,6 +63,7 @@ struct sy_rpc_connection {
     unsigned char *buffer;
     uint64_t used, capacity;
     struct sy_msgpack_scan scan;
+    struct sy_rpc_longs longs; /* of the message at the front of the buffer */
     struct sy_tls_stream *tls; /* NULL: plain */
     struct event
         *again_event; /* TLS: bytes that were decrypted and not taken; NULL: was never needed */

@@ -6,7 +6,7 @@
  * The public specification: request [0, id, method, params], response [1, id, error, result], notification
  * [2, method, params]. An error is {"status": "EARG", "message": "..."}. The methods are listed in README.md.
  *
- * F1: nothing is allocated for a message by what it claims, only by what has arrived.
+ * F1: nothing is allocated for a message by what it claims, only by what has arrived; but for long tensors, within bounds (L1, rpc_long.h).
  * F2: an ill-formed message ends its connection, after an error response; an ill-formed request gets an error only.
  * F3: a connection with max_outstanding requests is not read until one of them is answered. Where its client closes it before, they are canceled, and
  *     what was not read is lost.

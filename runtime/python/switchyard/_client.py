@@ -336,11 +336,13 @@ class Client:
     def _output(self, row: dict[str, Any], places: Mapping[str, tuple[Array, tuple[int, int]]], into: Mapping[str, Array]) -> Array:
         name, dtype, shape = row["name"], numpy_dtype(row["dtype"]), tuple(row["shape"])
         if row["dtype"] == "BYTES":
-            return self._write_strings(name, unpack_strings(name, row["data"], shape), into)
+            return self._write_strings(name, unpack_strings(name, bytes(row["data"]), shape), into)
         if name in into:
             return self._write_into(row, dtype, shape, into[name], name in places)
         if "region" in row:
             return typed(places[name][0], dtype, shape)
+        if isinstance(row["data"], np.ndarray):  # received where it stays
+            return typed(row["data"], dtype, shape)
         return np.frombuffer(row["data"], dtype).reshape(shape).copy()
 
     @staticmethod

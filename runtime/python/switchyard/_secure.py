@@ -6,12 +6,14 @@ import os
 import socket
 import ssl
 import threading
+from collections.abc import Callable
 from typing import NamedTuple, Optional, Union
 
 from .errors import ConnectionLost, InvalidArgument
 
 Path = Union[str, "os.PathLike[str]"]
 _RECORD = 1 << 14
+_TURN = 1 << 20
 
 
 class Security(NamedTuple):
@@ -69,12 +71,8 @@ class TlsSocket:
             return self._socket.pending() if self._socket.fileno() >= 0 else 0
 
     def sendmsg(self, parts: list[Union[bytes, memoryview]]) -> int:
-        data = parts[0] if len(parts[0]) >= _RECORD else _join(parts)  # short ones go out as one record
-        try:
-            with self._lock:
-                return self._socket.send(data)
-        except (ssl.SSLWantWriteError, ssl.SSLWantReadError) as error:
-            raise BlockingIOError from error
+        data = memoryview(parts[0] if len(parts[0]) >= _RECORD else _join(parts))  # short ones go out as one record
+        return self._repeat(self._socket.send, data)
 
     def recv(self, n: int) -> bytes:
         try:
@@ -82,6 +80,24 @@ class TlsSocket:
                 return self._socket.recv(n)
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError) as error:
             raise BlockingIOError from error
+
+    def recv_into(self, to: memoryview) -> int:
+        return self._repeat(self._socket.recv_into, to)
+
+    def _repeat(self, step: Callable[[memoryview], int], data: memoryview) -> int:
+        """A record at a time, until it would block. The other direction waits for at most _TURN bytes."""
+        done = 0
+        with self._lock:
+            try:
+                while done < min(len(data), _TURN):
+                    n = step(data[done:])
+                    if n == 0:
+                        break
+                    done += n
+            except (ssl.SSLWantWriteError, ssl.SSLWantReadError) as error:
+                if done == 0:
+                    raise BlockingIOError from error
+        return done
 
     def shutdown(self, how: int) -> None:
         self._socket.shutdown(how)

@@ -16,10 +16,14 @@ from typing import Any, Union
 
 import msgpack
 
+from ._long import HEAD_MOST, Blocks, Long, find_long, refer, resolve
 from ._secure import Security, TlsSocket, wrap
 from .errors import ConnectionLost, NoAnswer, ProtocolError, SwitchyardError, Unsupported, from_wire
 
 _READ_BYTES = 1 << 18
+_SEND_BYTES = 2 << 20
+_HEAD_LEAST = 1 << 14  # shorter beginnings of answers are not looked at: more comes
+_FILLED = b"filled"  # in the place of bytes: they went to a long tensor
 _MOST_BYTES = (1 << 32) - 1  # of a tensor in a message
 CUT_BYTES = 1 << 12  # shorter tensors are copied into the message
 
@@ -96,12 +100,17 @@ def _connect(address: str, timeout: float, security: Security) -> Union[socket.s
             context = security.context()
             return sock if context is None else wrap(sock, context, security.tls_name or host, address)
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BYTES)  # for `switchyard attach`, through which tensors go as bytes
         sock.settimeout(timeout)
         sock.connect(address[5:] if address.startswith("unix:") else address)
         return sock
     except OSError as error:
         raise ConnectionLost(f"no server answers on {address}: {error}; 'switchyard serve' starts one, and its --socket or --tcp says "
                              "where") from error
+
+
+def _unpacker() -> msgpack.Unpacker:
+    return msgpack.Unpacker(raw=False, strict_map_key=False, max_buffer_size=(1 << 32) - 1)
 
 
 class Connection:
@@ -120,7 +129,11 @@ class Connection:
         self._n_calls = 0  # that use the socket
         self._has_heard = False
         self._descriptors: list[int] = []  # that came with an answer
-        self._unpacker = msgpack.Unpacker(raw=False, strict_map_key=False, max_buffer_size=(1 << 32) - 1)
+        self._unpacker = _unpacker()
+        self._fed = 0  # bytes that it was given
+        self._head = b""  # those of the answer that has begun
+        self._blocks = Blocks()
+        self._longs: list[Long] = []  # of the answer that has begun; the last may still be filled
         token = security.secret(not self.is_local)
         if token is not None:
             try:
@@ -256,6 +269,8 @@ class Connection:
 
     def _receive(self) -> tuple[bytes | None, list[int]]:
         try:
+            if self._longs and self._longs[-1].left > 0:
+                return self._fill(self._longs[-1]), []
             if isinstance(self._socket, TlsSocket) or not self.is_local:
                 return self._socket.recv(_READ_BYTES), []
             data, descriptors, _, _ = socket.recv_fds(self._socket, _READ_BYTES, 4)
@@ -263,17 +278,49 @@ class Connection:
         except (BlockingIOError, InterruptedError):
             return None, []
 
+    def _fill(self, long: Long) -> bytes:
+        n = self._socket.recv_into(long.rest())
+        long.left -= n
+        return _FILLED if n > 0 else b""
+
     def _hand_out(self, data: bytes) -> None:
         first, self._has_heard = not self._has_heard, True
         if first and data[:2] == b"\x15\x03" and not isinstance(self._socket, TlsSocket):
             self._break(ProtocolError("the server speaks TLS on this port; give tls_ca="))
             return
         try:
-            self._unpacker.feed(data)
+            if data is not _FILLED:
+                self._feed(data)
+            elif self._longs[-1].left > 0:
+                return
             for answer in self._unpacker:
                 self._take(answer)
+                behind = self._fed - self._unpacker.tell()
+                self._head, self._longs = self._head[len(self._head) - behind:] if behind > 0 else b"", []
+            if self._head:
+                self._divert()
         except (ValueError, msgpack.exceptions.UnpackException) as error:
             self._break(ProtocolError(f"the server's answer is no msgpack-RPC ({error})"))
+
+    def _feed(self, data: bytes) -> None:
+        self._unpacker.feed(data)
+        self._fed += len(data)
+        self._head = self._head + data if self._head else data
+
+    def _divert(self) -> None:
+        """If the answer that has begun stands inside of a long tensor, that is received into memory of its own from here on."""
+        if not _HEAD_LEAST <= len(self._head) <= HEAD_MOST:
+            return
+        found = find_long(self._head)
+        if found is None:
+            return
+        data_at, size = found
+        long = self._blocks.take(size)
+        long.put(memoryview(self._head)[data_at:])
+        head = refer(self._head, data_at, len(self._longs))
+        self._longs.append(long)
+        self._unpacker, self._fed, self._head = _unpacker(), 0, b""
+        self._feed(head)
 
     def _take(self, answer: object) -> None:
         if not isinstance(answer, (list, tuple)) or len(answer) != 4 or answer[0] != 1:
@@ -283,6 +330,8 @@ class Connection:
         if pending is not None:
             pending.error = None if answer[2] is None else from_wire(answer[2])
             pending.result = answer[3]
+            if self._longs:
+                resolve(answer[3], self._longs)
             pending.done = True
             pending.keep = None
         elif answer[1] == 0:  # it could not read which call this is, or refuses the connection
