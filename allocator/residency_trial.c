@@ -135,7 +135,8 @@ void sy_trial_remove_others(struct sy_residency *r, const struct sy_model_books 
 int sy_trial_take_group(struct sy_residency *r, struct sy_model_books *m, int group)
 {
     struct sy_group_books *g = &m->groups[group];
-    if (g->has_wish && sy_pool_take_at(r->trial, g->wish, sy_model_block_bytes(m, group)) == SY_OK) {
+    if (g->has_wish &&
+        sy_pool_take_at(r->trial, g->wish, sy_model_block_bytes(m, group)) == SY_OK) {
         g->trial_offset = g->wish;
         return SY_OK;
     }

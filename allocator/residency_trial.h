@@ -16,7 +16,7 @@ struct sy_group_books {
     int32_t after_group;   /* while cycling */
     bool has_wish;         /* its next place is best at `wish`, if that is free */
     uint64_t wish;
-    bool lost;             /* placed, pinned, but a run that ended said that it never arrived */
+    bool lost; /* placed, pinned, but a run that ended said that it never arrived */
 };
 
 /* States:  idle (pins 0): groups 0..n_placed-1 have blocks of their own (R1)

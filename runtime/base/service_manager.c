@@ -57,8 +57,6 @@ static int take_socket(int fd)
 {
     int flags = fcntl(fd, F_GETFD);
 
-    if (manager.n_fds == SY_SERVICE_MAX_SOCKETS)
-        return sy_error_set(SY_EARG, "more than %d sockets of LISTEN_FDS", SY_SERVICE_MAX_SOCKETS);
     if (flags < 0 || !option_is(fd, SO_TYPE, SOCK_STREAM) || !option_is(fd, SO_ACCEPTCONN, 1))
         return sy_error_set(SY_EARG, "descriptor %d of LISTEN_FDS is no listening stream socket",
                             fd);
@@ -101,7 +99,7 @@ static int take_sockets(void)
     int status = number_of("LISTEN_PID", UINT32_MAX, &pid);
 
     if (status == SY_OK)
-        status = number_of("LISTEN_FDS", SY_SERVICE_MAX_SOCKETS + MAX_STORED, &n);
+        status = number_of("LISTEN_FDS", SY_SERVICE_MAX_SOCKETS, &n);
     if (pid != (unsigned long long)getpid()) /* somebody else's, inherited */
         n = 0;
     for (int i = 0; status == SY_OK && i < (int)n; i++)

@@ -141,8 +141,7 @@ static int take_memory(struct sy_core *core, const struct sy_core_config *config
     uint64_t pool_bytes = config->pool_bytes
                               ? config->pool_bytes
                               : sy_core_usual_pool_bytes(sy_device_get_properties(core->device));
-    uint64_t image_bytes =
-        config->image_bytes ? config->image_bytes : sy_core_usual_image_bytes();
+    uint64_t image_bytes = config->image_bytes ? config->image_bytes : sy_core_usual_image_bytes();
     SY_TRY(sy_pool_create(core->device, pool_bytes, &core->pool));
     SY_TRY(sy_pool_export(core->pool, &core->pool_fd));
     if (core->unified)

@@ -50,8 +50,8 @@ struct sy_storage_job {
     /* private */
     _Atomic bool cancel;
     int n_looked_at, n_to_read; /* the groups to read come first, from then on */
-    int at_group;      /* the first that is not read to its end */
-    uint64_t at_bytes; /* of it, read */
+    int at_group;               /* the first that is not read to its end */
+    uint64_t at_bytes;          /* of it, read */
     sy_ns waits_since_ns;
     struct sy_storage_job *next;
 };

@@ -179,8 +179,8 @@ static int listen_at(const struct sockaddr_un *address)
     umask(before);
     if (bound && listen(fd, 4) == 0)
         return fd;
-    int status = sy_error_set(SY_EIO, "cannot keep an image at %s: %s", address->sun_path,
-                              strerror(errno));
+    int status =
+        sy_error_set(SY_EIO, "cannot keep an image at %s: %s", address->sun_path, strerror(errno));
     if (fd >= 0)
         close(fd);
     return status;
@@ -204,8 +204,8 @@ static int run_program(struct sy_keeper *k, const char *program, const int fds[4
     for (int i = 0; i < 4; i++) /* above all that they become, so that none is overwritten */
         posix_spawn_file_actions_adddup2(&actions, fds[i], SY_KEEPER_OWNER_FD + i);
     posix_spawnattr_init(&attributes);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
-                                              POSIX_SPAWN_SETSID);
+    posix_spawnattr_setflags(&attributes,
+                             POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSID);
     posix_spawnattr_setsigmask(&attributes, &none);
     posix_spawnattr_setsigdefault(&attributes, &all);
     int error = posix_spawn(&k->pid, argv[0], &actions, &attributes, argv, nothing);
@@ -251,8 +251,7 @@ static int find_or_make(struct sy_keeper *k, const struct sy_keeper_config *conf
 {
     int stored[2] = {sy_service_stored(IMAGE), sy_service_stored(BOOK)};
     k->is_stored = sy_service_stores();
-    if (stored[0] >= 0 && stored[1] >= 0 &&
-        take_or_close(k, config->image_bytes, stored) < 0) {
+    if (stored[0] >= 0 && stored[1] >= 0 && take_or_close(k, config->image_bytes, stored) < 0) {
         sy_log_warn("keeper", "event=image_dropped why=\"%s\"", sy_error_text());
         sy_service_forget(IMAGE);
         sy_service_forget(BOOK);
@@ -280,8 +279,8 @@ int sy_keeper_open(const struct sy_keeper_config *config, struct sy_keeper **out
     int n = snprintf(k->address.sun_path, sizeof k->address.sun_path, "%s", config->socket_path);
     int status = SY_OK;
     if (n < 1 || (size_t)n >= sizeof k->address.sun_path)
-        status = sy_error_set(SY_EARG, "%s is longer than a socket's path may be",
-                              config->socket_path);
+        status =
+            sy_error_set(SY_EARG, "%s is longer than a socket's path may be", config->socket_path);
     if (status == SY_OK)
         status = find_or_make(k, config);
     if (status < 0) {

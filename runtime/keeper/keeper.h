@@ -23,8 +23,9 @@
 struct sy_keeper;
 
 struct sy_keeper_config {
-    const char *socket_path; /* where a keeper is found again: a name that only this user may bind and connect to */
-    const char *program;     /* NULL: /proc/self/exe; run as `PROGRAM keep ...` */
+    const char *
+        socket_path; /* where a keeper is found again: a name that only this user may bind and connect to */
+    const char *program; /* NULL: /proc/self/exe; run as `PROGRAM keep ...` */
     uint64_t image_bytes;
     int seconds; /* 1 or more: how long an image waits for the next runtime */
     bool keeps_on_stop;

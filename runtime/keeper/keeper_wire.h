@@ -3,7 +3,8 @@
 #ifndef SY_RUNTIME_KEEPER_KEEPER_WIRE_H
 #define SY_RUNTIME_KEEPER_KEEPER_WIRE_H
 
-#define SY_KEEPER_HERE 'H' /* keeper: with the image's and the book's descriptors; the runtime has the image now */
+#define SY_KEEPER_HERE \
+    'H' /* keeper: with the image's and the book's descriptors; the runtime has the image now */
 #define SY_KEEPER_BUSY 'B' /* keeper: another runtime has it */
 #define SY_KEEPER_DROP 'D' /* runtime: end now */
 

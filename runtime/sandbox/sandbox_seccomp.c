@@ -177,12 +177,11 @@ static const char *const worker[] = {
 
 /* A keeper waits, hands over, ends; memory is for the C library and sanitizers. */
 static const char *const keeper[] = {
-    "brk",           "mmap",           "munmap",     "mprotect",        "madvise",
-    "read",          "write",          "close",      "poll",            "ppoll",
-    "accept4",       "sendmsg",        "sendto",     "recvfrom",        "recvmsg",
-    "getsockopt",    "geteuid",        "getuid",     "getpid",          "gettid",
-    "clock_gettime", "rt_sigreturn",   "futex",      "restart_syscall", "exit",
-    "exit_group",    "rt_sigprocmask", "rt_sigaction",
+    "brk",    "mmap",       "munmap",         "mprotect",     "madvise", "read",
+    "write",  "close",      "poll",           "ppoll",        "accept4", "sendmsg",
+    "sendto", "recvfrom",   "recvmsg",        "getsockopt",   "geteuid", "getuid",
+    "getpid", "gettid",     "clock_gettime",  "rt_sigreturn", "futex",   "restart_syscall",
+    "exit",   "exit_group", "rt_sigprocmask", "rt_sigaction",
 };
 
 static int add_names(scmp_filter_ctx filter, const char *const *names, size_t n)

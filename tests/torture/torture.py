@@ -39,7 +39,7 @@ except ImportError as missing:
 
 HANG_SECONDS = 2
 # The pool holds less than the models; the other round has all of them resident and reads weights where they lie.
-ROUNDS = {"emulated": ["--device", "emulated,link-gbps=2", "--pool-bytes", "40M", "--image-bytes", "80M"], "host": ["--device", "host", "--pool-bytes", "128M"]}
+ROUNDS = {"emulated": ["--device", "emulated,link-gbps=2", "--pool-bytes", "40M", "--image-bytes", "80M", "--keep-image", "60"], "host": ["--device", "host", "--pool-bytes", "128M"]}
 
 
 def options():

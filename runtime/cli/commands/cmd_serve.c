@@ -155,8 +155,8 @@ static bool know_link(struct sy_serve *serve)
     if (!serve->keeper ||
         !sy_image_book_link(sy_keeper_book(serve->keeper), serve->core_config.device, &known))
         return false;
-    serve->link = (struct sy_link_cost){known.values[0], known.values[1], known.values[2],
-                                        known.values[3]};
+    serve->link =
+        (struct sy_link_cost){known.values[0], known.values[1], known.values[2], known.values[3]};
     serve->core_config.link = &serve->link;
     sy_log_info("serve", "event=link_known gbps=%.2f alpha_us=%.2f sigma_us=%.2f",
                 serve->link.bytes_per_ns, serve->link.alpha_ns / 1e3, serve->link.sigma_ns / 1e3);

@@ -10,9 +10,9 @@
 #include "runtime/cli/serve_values.h"
 #include "runtime/sched/policy.h"
 
-#define MAX_DELAY_MS 1e6
+#define MAX_DELAY_MS     1e6
 #define MAX_KEEP_SECONDS (7 * 86400)
-#define POLL_US      50 /* runtime/core/README.md, "Polling" */
+#define POLL_US          50 /* runtime/core/README.md, "Polling" */
 
 const struct sy_cli_option sy_serve_options[] = {
     {"models", "DIR",
@@ -72,8 +72,10 @@ const struct sy_cli_option sy_serve_options[] = {
     {"socket-rights", "RIGHTS",
      "of other users than this one and root there; default infer,models,jobs"},
     {"keep-image", "SECONDS",
-     "of a discrete device: should this server be killed, a keeper process holds the host image for so "
-     "long, and the next server with this --socket goes on with it; under systemd its descriptor store "
+     "of a discrete device: should this server be killed, a keeper process holds the host image "
+     "for so "
+     "long, and the next server with this --socket goes on with it; under systemd its descriptor "
+     "store "
      "does; default 0: the image ends with the server"},
     {"keep-on-stop", NULL, "with --keep-image: also when this server is stopped in order"},
     SY_SERVE_FRONT_OPTIONS,
