@@ -89,12 +89,12 @@ $(B)/fuzz/%: $(OBJ)/tests/fuzz/%.o $(FUZZ_LIB_OBJ) $(TEST_LIB_OBJ) $(B)/libswitc
 	$(Q)$(CC) $(LDSAN) -o $@ $^ $(LIBS) -lcmocka -pthread
 endif
 
-$(B)/tests/test_link_probe: $(OBJ)/runtime/cli/link_probe.o
-$(B)/tests/test_train_curve: $(OBJ)/runtime/cli/train_curve.o
-$(B)/tests/test_size_expr: $(OBJ)/runtime/cli/size_text.o
-$(B)/tests/test_sample_token: $(OBJ)/runtime/cli/sample_token.o $(OBJ)/runtime/cli/token_text.o
-$(B)/tests/test_random_inputs: $(OBJ)/runtime/cli/random_inputs.o $(OBJ)/runtime/cli/size_text.o
-$(B)/tests/test_local_job: $(OBJ)/runtime/cli/local_job.o
+$(B)/tests/test_link_probe: $(OBJ)/runtime/cli/doctor/link_probe.o
+$(B)/tests/test_train_curve: $(OBJ)/runtime/cli/train/train_curve.o
+$(B)/tests/test_size_expr: $(OBJ)/runtime/cli/inputs/size_text.o
+$(B)/tests/test_sample_token: $(OBJ)/runtime/cli/inputs/sample_token.o $(OBJ)/runtime/cli/inputs/token_text.o
+$(B)/tests/test_random_inputs: $(OBJ)/runtime/cli/inputs/random_inputs.o $(OBJ)/runtime/cli/inputs/size_text.o
+$(B)/tests/test_local_job: $(OBJ)/runtime/cli/train/local_job.o
 $(B)/tests/test_confined: $(OBJ)/runtime/cli/confined.o
 
 # What the CUDA device does is tested against a table of calls that records them, and behind the plugin's seam.

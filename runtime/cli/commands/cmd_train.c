@@ -9,10 +9,10 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/cli/cli.h"
-#include "runtime/cli/local_job.h"
-#include "runtime/cli/train_curve.h"
-#include "runtime/cli/train_explain.h"
-#include "runtime/cli/train_progress.h"
+#include "runtime/cli/train/local_job.h"
+#include "runtime/cli/train/train_curve.h"
+#include "runtime/cli/train/train_explain.h"
+#include "runtime/cli/train/train_progress.h"
 #include "workers/job/job.h"
 
 #define STOP_TIMEOUT_MS  600000u         /* an evaluation may come first */
