@@ -121,10 +121,10 @@ $(B)/tests/test_cuda_plugin: | $(B)/tests/libswitchyard-cuda-fake.so $(B)/tests/
 
 # Preloaded into servers: calls that fail, a log of durable writes.
 FAULTS_SO := $(B)/tests/libfaults.so
-$(FAULTS_SO): tests/faults/faults.c
+$(FAULTS_SO): tests/faults/faults.c tests/faults/faults_memory.c tests/faults/faults.h
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CPPFLAGS) $(filter-out -fsanitize=%,$(CFLAGS_)) -U_FORTIFY_SOURCE -shared -o $@ $< -ldl
+	$(Q)$(CC) $(CPPFLAGS) $(filter-out -fsanitize=%,$(CFLAGS_)) -U_FORTIFY_SOURCE -fno-builtin -shared -o $@ $(filter %.c,$^) -ldl
 
 tests: $(TEST_RUN) $(GPU_FAULT) $(FAULTS_SO)
 
@@ -151,7 +151,7 @@ $(VENV_STAMP): tests/requirements.txt
 # Stock clients against a real server. A sanitizer's build is run by those that reach the most of it.
 CLIENT_CHECKS := tests/peers/metrics_check.py tests/peers/slices_check.py tests/peers/run_check.py tests/zoo/test_compare.py
 ifeq ($(SAN),)
-CLIENT_CHECKS += tests/torture/torture_check.sh tests/faults/crash_check.py tests/peers/keeper_check.py
+CLIENT_CHECKS += tests/torture/torture_check.sh tests/faults/crash_check.py tests/faults/alloc_check.py tests/peers/keeper_check.py
 CLIENT_CHECKS += tests/peers/schemathesis_check.py tests/peers/gpu_bench_check.py tests/peers/python_client_check.py tests/peers/page_check.py tests/peers/datatypes_check.py tests/peers/sequences_check.py tests/peers/strings_check.py tests/peers/grpc_client_check.py tests/peers/http_client_check.py tests/peers/decoder_check.py tests/peers/kubernetes_check.py tests/peers/fleet_check.py tests/peers/fetch_check.py tests/peers/upgrade_check.py tests/peers/install_check.py tests/peers/remote_check.py tests/peers/move_check.py
 else ifeq ($(findstring thread,$(SAN)),)
 CLIENT_CHECKS += tests/peers/datatypes_check.py tests/peers/sequences_check.py tests/peers/strings_check.py tests/peers/grpc_client_check.py tests/peers/http_client_check.py tests/peers/remote_check.py
