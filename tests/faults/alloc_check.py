@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Each allocation fails in turn: of a request over each interface, of a model that is loaded, a job that starts, a worker that prepares new sizes, an import.
-The answer is right, or an error in words; nobody crashes; the next answer is right; no slot of the slab is lost. SY_ALLOCATIONS=N: at most so many of each operation."""
+The answer is right, or an error in words; nobody crashes; the next answer is right; no slot of the slab is lost. SY_ALLOCATIONS=N: at most so many of each operation. SY_ONLY=serve:load: that
+operation alone; a crash leaves its core in the working directory where the limit allows one."""
 import http.client
 import json
 import mmap
@@ -27,6 +28,7 @@ from torture_server import switchyard  # noqa: E402
 
 BUILD = os.path.dirname(os.environ.get("SY_BINARY", os.path.join(ROOT, "build/switchyard")))
 MOST = int(os.environ.get("SY_ALLOCATIONS", "12"))
+ONLY = os.environ.get("SY_ONLY", "")
 NEVER = 1 << 60
 
 
@@ -206,12 +208,13 @@ def main():
         try:
             bench = Bench(folder, process)
             for operation in (bench.native, bench.http, bench.grpc, bench.load, bench.job) if process == "serve" else (bench.native, bench.prepare, bench.load, bench.job):
-                bench.fail_each(operation)
+                if ONLY in f"{process}:{operation.__name__}":
+                    bench.fail_each(operation)
             if bench.server.end() != 0:
                 bench.bad.append("SIGTERM at the end: no exit code 0")
             bad += [f"{process}: {words}" for words in bench.bad]
             print(f"  {process}: {bench.n_right} answered, {bench.n_words} refused in words, {bench.n_closed} connections closed", flush=True)
-            if process == "serve":
+            if process == "serve" and ONLY in "import":
                 bad += fail_import(folder)
         finally:
             if bench:
