@@ -190,7 +190,7 @@ test-engine: deps ## Test: the tests of the host engine and trainer alone; DNNL=
 	@$(TEST_ENV) SY_BINARY=$(B)/switchyard bash tests/run.sh $(ENGINE_TESTS)
 
 # A server with everything at once, while what can fail fails: build/torture/report.html. HOURS=8 for longer; TORTURE_ARGS='--seed 7 --round host'.
-.PHONY: torture torture-deaths
+.PHONY: torture torture-deaths torture-connections
 TORTURE := SY_BINARY=$(B)/switchyard tests/torture/torture.py --out $(B)/torture
 torture: deps ## Test: all interfaces and jobs under faults, two minutes or HOURS=N: build/torture/report.html; TORTURE_ARGS="--seed 7"
 	@$(MAKE) --no-print-directory venv binaries
@@ -199,6 +199,10 @@ DEATHS ?= 10000
 torture-deaths: deps ## Test: DEATHS=10000 deaths of workers in one life of a runtime: nothing lost or wrong, memory flat
 	@$(MAKE) --no-print-directory venv binaries
 	$(Q)$(TORTURE) --deaths $(DEATHS) $(TORTURE_ARGS)
+CONNECTIONS ?= 10000
+torture-connections: deps ## Test: CONNECTIONS=10000 open at once: memory, refusals in words, another client's p99
+	@$(MAKE) --no-print-directory venv binaries
+	$(Q)$(TORTURE) --connections $(CONNECTIONS) $(TORTURE_ARGS)
 
 # ONNX's own test data, each case in a process of its own. ONNX_DATA=FOLDER... for other folders than Debian's, ONNX_ARGS='--only NAME'.
 ONNX_DATA ?= /usr/share/libonnx-testdata/data
