@@ -190,7 +190,7 @@ test-engine: deps ## Test: the tests of the host engine and trainer alone; DNNL=
 	@$(TEST_ENV) SY_BINARY=$(B)/switchyard bash tests/run.sh $(ENGINE_TESTS)
 
 # A server with everything at once, while what can fail fails: build/torture/report.html. HOURS=8 for longer; TORTURE_ARGS='--seed 7 --round host'.
-.PHONY: torture torture-deaths torture-connections
+.PHONY: torture torture-deaths torture-connections simulation
 TORTURE := SY_BINARY=$(B)/switchyard tests/torture/torture.py --out $(B)/torture
 torture: deps ## Test: all interfaces and jobs under faults, two minutes or HOURS=N: build/torture/report.html; TORTURE_ARGS="--seed 7"
 	@$(MAKE) --no-print-directory venv binaries
@@ -199,6 +199,13 @@ DEATHS ?= 10000
 torture-deaths: deps ## Test: DEATHS=10000 deaths of workers in one life of a runtime: nothing lost or wrong, memory flat
 	@$(MAKE) --no-print-directory venv binaries
 	$(Q)$(TORTURE) --deaths $(DEATHS) $(TORTURE_ARGS)
+# The scheduler in one process with a seeded clock, workers that die, reads that fail, jobs, cancels, rules that change: 3000 events a walk, its promises
+# checked after each. What fails prints its seed, and SY_SEED=N SY_WALKS=1 is that walk again.
+WALKS ?= 400
+simulation: deps ## Test: WALKS=400 seeded walks of the scheduler (a million events): SY_SEED=N for other seeds
+	@$(MAKE) --no-print-directory $(B)/tests/test_sched
+	$(Q)SY_SEED=$${SY_SEED:-$$(date +%s)} SY_WALKS=$(WALKS) $(B)/tests/test_sched | tail -4
+
 CONNECTIONS ?= 10000
 torture-connections: deps ## Test: CONNECTIONS=10000 open at once: memory, refusals in words, another client's p99
 	@$(MAKE) --no-print-directory venv binaries

@@ -38,7 +38,7 @@ except ImportError as missing:
     print(f"skipped: {missing}; make venv installs it")
     sys.exit(77)
 
-HANG_SECONDS = 2
+HANG_SECONDS, STUCK_SECONDS = 2, 60
 # The pool holds less than the models; the other round has all of them resident and reads weights where they lie.
 ROUNDS = {"emulated": ["--device", "emulated,link-gbps=2", "--pool-bytes", "40M", "--image-bytes", "80M", "--keep-image", "60"], "host": ["--device", "host", "--pool-bytes", "128M"]}
 
@@ -140,12 +140,15 @@ class Round:
             self.server.end(signal.SIGKILL)
 
     def torture(self, seconds):
-        deaths, end = 0, self.begun + seconds
+        deaths, end, last = 0, self.begun + seconds, time.monotonic()
         while deaths < self.o.deaths if self.o.deaths else time.monotonic() < end:
             if self.server.process.poll() is not None:
                 raise SystemExit(f"the runtime has ended by itself, with {self.server.process.returncode}:\n{self.server.words()[-3000:]}")
             if self.o.deaths:
-                deaths += bool(self.faults.hit_worker("worker killed"))
+                if self.faults.hit_worker("worker killed"):
+                    deaths, last = deaths + 1, time.monotonic()
+                elif time.monotonic() > last + STUCK_SECONDS:
+                    raise SystemExit(f"no worker could be killed for {STUCK_SECONDS} s after {deaths} deaths:\n{self.server.words()[-3000:]}")
                 time.sleep(0.01)
             else:
                 self.faults.one()

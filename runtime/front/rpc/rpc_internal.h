@@ -41,7 +41,7 @@ struct sy_rpc_receive;
 /* An answer on its way out: `head` holds all bytes but the tensors'; `cut[i]` says where tensor i goes in. */
 struct sy_rpc_reply {
     struct sy_rpc_reply *next;
-    bool answers; /* counts as outstanding until it is sent */
+    bool answers;         /* counts as outstanding until it is sent */
     msgpack_sbuffer head; /* written by sy_rpc_reply_write */
     bool failed;          /* no memory for a part of the head: it cannot be sent */
     int n_tensors;
