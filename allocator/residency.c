@@ -121,6 +121,18 @@ int sy_residency_set_head(struct sy_residency *r, int model, int n_head, double 
     return SY_OK;
 }
 
+int sy_residency_prefer(struct sy_residency *r, int model, int group, uint64_t offset)
+{
+    struct sy_model_books *m;
+    SY_TRY(get_model(r, model, &m));
+    if (group < 0 || group >= m->n_groups || offset % SY_POOL_ALIGN)
+        return sy_error_set(SY_EARG, "model %d: group %d of %d cannot be at %llu", model, group,
+                            m->n_groups, (unsigned long long)offset);
+    m->groups[group].has_wish = true;
+    m->groups[group].wish = offset;
+    return SY_OK;
+}
+
 int sy_residency_n_head(const struct sy_residency *r, int model)
 {
     const struct sy_model_books *m = find_model(r, model);
@@ -280,8 +292,10 @@ static void show_places(struct sy_model_books *m, int n_resident, int n,
 
 static void adopt_trial_places(struct sy_model_books *m, int n_placed)
 {
-    for (int i = m->n_kept; i < n_placed; i++)
+    for (int i = m->n_kept; i < n_placed; i++) {
         m->groups[i].offset = m->groups[i].trial_offset;
+        m->groups[i].has_wish = false;
+    }
     m->n_placed = n_placed;
 }
 
@@ -406,7 +420,7 @@ static int place_next(struct sy_residency *r, struct sy_model_books *m, double w
     SY_TRY(sy_trial_begin(r));
     int status;
     do {
-        status = sy_pool_take(r->trial, g->bytes, false, &g->trial_offset);
+        status = sy_trial_take_group(r, m, m->n_placed);
     } while (status == SY_ENOMEM_DEVICE && sy_trial_evict_below(r, m, worth));
     if (status < 0)
         return status == SY_ENOMEM_DEVICE ? 0 : status;

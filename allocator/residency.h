@@ -43,6 +43,8 @@ int sy_residency_add_model(struct sy_residency *r, int model, int n_groups,
 /* Drops all its groups. EBUSY while pinned, ENOTFOUND. */
 int sy_residency_remove_model(struct sy_residency *r, int model);
 
+/* Where the group's bytes lie already (a multiple of SY_POOL_ALIGN): its next place is there if that is free then. ENOTFOUND, EARG. */
+int sy_residency_prefer(struct sy_residency *r, int model, int group, uint64_t offset);
 /* The first n_head groups are worth keeping, `worth` a byte (any unit, >= 0); without this call a model has no head. ENOTFOUND, EARG. */
 int sy_residency_set_head(struct sy_residency *r, int model, int n_head, double worth);
 int sy_residency_n_head(const struct sy_residency *r, int model); /* 0 for an unknown model */

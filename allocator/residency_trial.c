@@ -132,13 +132,24 @@ void sy_trial_remove_others(struct sy_residency *r, const struct sy_model_books 
     }
 }
 
+int sy_trial_take_group(struct sy_residency *r, struct sy_model_books *m, int group)
+{
+    struct sy_group_books *g = &m->groups[group];
+    if (g->has_wish &&
+        sy_pool_take_at(r->trial, g->wish, sy_model_block_bytes(m, group)) == SY_OK) {
+        g->trial_offset = g->wish;
+        return SY_OK;
+    }
+    return sy_pool_take(r->trial, g->bytes, false, &g->trial_offset);
+}
+
 /* Takes a block for each group from n_kept on, and notes its place; all or none. */
 static bool trial_take_rest(struct sy_residency *r, struct sy_model_books *m)
 {
     int i = m->n_kept;
     for (; i < m->n_groups; i++) {
         struct sy_group_books *g = &m->groups[i];
-        if (g->bytes > 0 && sy_pool_take(r->trial, g->bytes, false, &g->trial_offset) < 0)
+        if (g->bytes > 0 && sy_trial_take_group(r, m, i) < 0)
             break;
     }
     if (i == m->n_groups)

@@ -14,7 +14,9 @@ struct sy_group_books {
     uint64_t offset;       /* valid for groups < n_placed; while cycling, for all */
     uint64_t trial_offset; /* while placing */
     int32_t after_group;   /* while cycling */
-    bool lost;             /* placed, pinned, but a run that ended said that it never arrived */
+    bool has_wish;         /* its next place is best at `wish`, if that is free */
+    uint64_t wish;
+    bool lost; /* placed, pinned, but a run that ended said that it never arrived */
 };
 
 /* States:  idle (pins 0): groups 0..n_placed-1 have blocks of their own (R1)
@@ -69,6 +71,8 @@ bool sy_trial_evict_below(struct sy_residency *r, const struct sy_model_books *s
 void sy_trial_evict_all(struct sy_residency *r, const struct sy_model_books *self);
 /* The pool as if no other model were there, pinned or not. */
 void sy_trial_remove_others(struct sy_residency *r, const struct sy_model_books *self);
+/* A block for group `group` of `m` in the trial: at its wish, or anywhere. As sy_pool_take. */
+int sy_trial_take_group(struct sy_residency *r, struct sy_model_books *m, int group);
 /* Takes a block for each group of `m` from n_kept on and notes it in trial_offset, evicting others as
  * needed (whole), or giving up own heads only (own). False: does not fit. */
 bool sy_trial_fit_whole(struct sy_residency *r, struct sy_model_books *m);

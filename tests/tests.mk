@@ -121,10 +121,10 @@ $(B)/tests/test_cuda_plugin: | $(B)/tests/libswitchyard-cuda-fake.so $(B)/tests/
 
 # Preloaded into servers: calls that fail, a log of durable writes.
 FAULTS_SO := $(B)/tests/libfaults.so
-$(FAULTS_SO): tests/faults/faults.c
+$(FAULTS_SO): tests/faults/faults.c tests/faults/faults_memory.c tests/faults/faults.h
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CPPFLAGS) $(filter-out -fsanitize=%,$(CFLAGS_)) -U_FORTIFY_SOURCE -shared -o $@ $< -ldl
+	$(Q)$(CC) $(CPPFLAGS) $(filter-out -fsanitize=%,$(CFLAGS_)) -U_FORTIFY_SOURCE -fno-builtin -shared -o $@ $(filter %.c,$^) -ldl
 
 tests: $(TEST_RUN) $(GPU_FAULT) $(FAULTS_SO)
 
@@ -151,7 +151,7 @@ $(VENV_STAMP): tests/requirements.txt
 # Stock clients against a real server. A sanitizer's build is run by those that reach the most of it.
 CLIENT_CHECKS := tests/peers/metrics_check.py tests/peers/slices_check.py tests/peers/run_check.py tests/zoo/test_compare.py
 ifeq ($(SAN),)
-CLIENT_CHECKS += tests/torture/torture_check.sh tests/faults/crash_check.py
+CLIENT_CHECKS += tests/torture/torture_check.sh tests/faults/crash_check.py tests/faults/alloc_check.py tests/peers/keeper_check.py
 CLIENT_CHECKS += tests/peers/schemathesis_check.py tests/peers/gpu_bench_check.py tests/peers/python_client_check.py tests/peers/page_check.py tests/peers/datatypes_check.py tests/peers/sequences_check.py tests/peers/strings_check.py tests/peers/grpc_client_check.py tests/peers/http_client_check.py tests/peers/decoder_check.py tests/peers/kubernetes_check.py tests/peers/fleet_check.py tests/peers/fetch_check.py tests/peers/upgrade_check.py tests/peers/install_check.py tests/peers/remote_check.py tests/peers/move_check.py
 else ifeq ($(findstring thread,$(SAN)),)
 CLIENT_CHECKS += tests/peers/datatypes_check.py tests/peers/sequences_check.py tests/peers/strings_check.py tests/peers/grpc_client_check.py tests/peers/http_client_check.py tests/peers/remote_check.py
@@ -190,7 +190,7 @@ test-engine: deps ## Test: the tests of the host engine and trainer alone; DNNL=
 	@$(TEST_ENV) SY_BINARY=$(B)/switchyard bash tests/run.sh $(ENGINE_TESTS)
 
 # A server with everything at once, while what can fail fails: build/torture/report.html. HOURS=8 for longer; TORTURE_ARGS='--seed 7 --round host'.
-.PHONY: torture torture-deaths
+.PHONY: torture torture-deaths torture-connections simulation
 TORTURE := SY_BINARY=$(B)/switchyard tests/torture/torture.py --out $(B)/torture
 torture: deps ## Test: all interfaces and jobs under faults, two minutes or HOURS=N: build/torture/report.html; TORTURE_ARGS="--seed 7"
 	@$(MAKE) --no-print-directory venv binaries
@@ -199,6 +199,17 @@ DEATHS ?= 10000
 torture-deaths: deps ## Test: DEATHS=10000 deaths of workers in one life of a runtime: nothing lost or wrong, memory flat
 	@$(MAKE) --no-print-directory venv binaries
 	$(Q)$(TORTURE) --deaths $(DEATHS) $(TORTURE_ARGS)
+# The scheduler in one process with a seeded clock, workers that die, reads that fail, jobs, cancels, rules that change: 3000 events a walk, its promises
+# checked after each. What fails prints its seed, and SY_SEED=N SY_WALKS=1 is that walk again.
+WALKS ?= 400
+simulation: deps ## Test: WALKS=400 seeded walks of the scheduler (a million events): SY_SEED=N for other seeds
+	@$(MAKE) --no-print-directory $(B)/tests/test_sched
+	$(Q)SY_SEED=$${SY_SEED:-$$(date +%s)} SY_WALKS=$(WALKS) $(B)/tests/test_sched | tail -4
+
+CONNECTIONS ?= 10000
+torture-connections: deps ## Test: CONNECTIONS=10000 open at once: memory, refusals in words, another client's p99
+	@$(MAKE) --no-print-directory venv binaries
+	$(Q)$(TORTURE) --connections $(CONNECTIONS) $(TORTURE_ARGS)
 
 # ONNX's own test data, each case in a process of its own. ONNX_DATA=FOLDER... for other folders than Debian's, ONNX_ARGS='--only NAME'.
 ONNX_DATA ?= /usr/share/libonnx-testdata/data

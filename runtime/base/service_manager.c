@@ -14,11 +14,18 @@
 
 #include "runtime/base/status.h"
 
-#define FIRST_FD 3 /* SD_LISTEN_FDS_START */
+#define FIRST_FD   3 /* SD_LISTEN_FDS_START */
+#define MAX_STORED 4
 
 static struct {
     int fds[SY_SERVICE_MAX_SOCKETS]; /* -1: taken */
     int n_fds;
+    struct {
+        char name[32];
+        int fd;
+    } stored[MAX_STORED];
+    int n_stored;
+    bool stores;
     char notify_path[sizeof(((struct sockaddr_un *)0)->sun_path)];
     uint64_t watchdog_ns;
 } manager;
@@ -58,9 +65,37 @@ static int take_socket(int fd)
     return SY_OK;
 }
 
+/* Of LISTEN_FDNAMES the index-th, which colons are between; "": there is none. */
+static void name_of(const char *names, int index, char *out, size_t bytes)
+{
+    for (; names && index > 0; index--) {
+        names = strchr(names, ':');
+        names = names ? names + 1 : NULL;
+    }
+    snprintf(out, bytes, "%.*s", names ? (int)strcspn(names, ":") : 0, names ? names : "");
+}
+
+/* What is no socket is what this service stored: the name is its own. */
+static int take_descriptor(int fd, const char *names)
+{
+    char name[32];
+    int type;
+    socklen_t n_bytes = sizeof type;
+
+    name_of(names, fd - FIRST_FD, name, sizeof name);
+    if (strncmp(name, "switchyard-", 11) != 0 || manager.n_stored == MAX_STORED ||
+        getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &n_bytes) == 0)
+        return take_socket(fd);
+    fcntl(fd, F_SETFD, FD_CLOEXEC);
+    memcpy(manager.stored[manager.n_stored].name, name, sizeof name);
+    manager.stored[manager.n_stored++].fd = fd;
+    return SY_OK;
+}
+
 static int take_sockets(void)
 {
     unsigned long long pid = 0, n = 0;
+    const char *names = getenv("LISTEN_FDNAMES");
     int status = number_of("LISTEN_PID", UINT32_MAX, &pid);
 
     if (status == SY_OK)
@@ -68,7 +103,7 @@ static int take_sockets(void)
     if (pid != (unsigned long long)getpid()) /* somebody else's, inherited */
         n = 0;
     for (int i = 0; status == SY_OK && i < (int)n; i++)
-        status = take_socket(FIRST_FD + i);
+        status = take_descriptor(FIRST_FD + i, names);
     unsetenv("LISTEN_PID");
     unsetenv("LISTEN_FDS");
     unsetenv("LISTEN_FDNAMES");
@@ -90,9 +125,11 @@ static int take_watchdog(void)
 
 int sy_service_take(void)
 {
-    const char *path = getenv("NOTIFY_SOCKET");
+    const char *path = getenv("NOTIFY_SOCKET"), *stores = getenv("FDSTORE");
     int status = SY_OK;
 
+    manager.stores = path && stores && atoi(stores) >= 2;
+    unsetenv("FDSTORE");
     if (path && strlen(path) >= sizeof(manager.notify_path))
         status = sy_error_set(SY_EARG, "NOTIFY_SOCKET=%s is longer than a socket's path", path);
     else if (path)
@@ -181,12 +218,19 @@ int sy_service_all_taken(void)
     return SY_OK;
 }
 
-void sy_service_notify(const char *format, ...)
+static void send_text(const char *text, int passed)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     size_t n = strlen(manager.notify_path);
-    char text[512];
-    va_list arguments;
+    union {
+        char bytes[CMSG_SPACE(sizeof(int))];
+        struct cmsghdr align;
+    } control = {0};
+    struct iovec part = {(void *)text, strlen(text)};
+    struct msghdr message = {.msg_name = &address,
+                             .msg_namelen = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n),
+                             .msg_iov = &part,
+                             .msg_iovlen = 1};
     int fd;
 
     if (n == 0)
@@ -194,15 +238,60 @@ void sy_service_notify(const char *format, ...)
     memcpy(address.sun_path, manager.notify_path, n);
     if (address.sun_path[0] == '@') /* abstract */
         address.sun_path[0] = '\0';
-    va_start(arguments, format);
-    vsnprintf(text, sizeof(text), format, arguments);
-    va_end(arguments);
+    if (passed >= 0) {
+        message.msg_control = control.bytes;
+        message.msg_controllen = sizeof(control.bytes);
+        *CMSG_FIRSTHDR(&message) = (struct cmsghdr){
+            .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))};
+        memcpy(CMSG_DATA(CMSG_FIRSTHDR(&message)), &passed, sizeof(int));
+    }
     fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return;
-    (void)!sendto(fd, text, strlen(text), MSG_NOSIGNAL, (const struct sockaddr *)&address,
-                  (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n));
+    (void)!sendmsg(fd, &message, MSG_NOSIGNAL);
     close(fd);
+}
+
+void sy_service_notify(const char *format, ...)
+{
+    char text[512];
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(text, sizeof(text), format, arguments);
+    va_end(arguments);
+    send_text(text, -1);
+}
+
+/* ---- stored descriptors ----------------------------------------------------------------------------------- */
+
+bool sy_service_stores(void)
+{
+    return manager.stores;
+}
+
+void sy_service_store(const char *name, int fd)
+{
+    char text[80];
+
+    snprintf(text, sizeof text, "FDSTORE=1\nFDNAME=%s\nFDPOLL=0", name);
+    send_text(text, fd);
+}
+
+void sy_service_forget(const char *name)
+{
+    sy_service_notify("FDSTOREREMOVE=1\nFDNAME=%s", name);
+}
+
+int sy_service_stored(const char *name)
+{
+    for (int i = 0; i < manager.n_stored; i++)
+        if (strcmp(manager.stored[i].name, name) == 0 && manager.stored[i].fd >= 0) {
+            int fd = manager.stored[i].fd;
+            manager.stored[i].fd = -1;
+            return fd;
+        }
+    return -1;
 }
 
 uint64_t sy_service_watchdog_ns(void)

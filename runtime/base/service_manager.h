@@ -20,6 +20,13 @@ int sy_service_socket(const struct sockaddr *address, socklen_t n_bytes);
 int sy_service_all_taken(void);
 /* Tells the service manager, as "READY=1"; lines are apart by "\n". Without one it does nothing; a message that cannot be sent is lost (it never blocks). */
 void sy_service_notify(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Whether the manager stores descriptors across restarts (systemd sets FDSTORE, of systemd 254 and later, to how many). */
+bool sy_service_stores(void);
+/* Stores a descriptor under a name (FDSTORE=1), which stays the caller's; forgets it. Lost if it cannot be sent. */
+void sy_service_store(const char *name, int fd);
+void sy_service_forget(const char *name);
+/* What an earlier process of this service stored, the caller's from then on; -1: nothing. Those that nobody takes are closed with the process. */
+int sy_service_stored(const char *name);
 /* How often "WATCHDOG=1" must come, in nanoseconds; 0: it need not. */
 uint64_t sy_service_watchdog_ns(void);
 

@@ -31,6 +31,7 @@ int sy_cmd_bench_link(int argc, char **argv);
 int sy_cmd_doctor(int argc, char **argv);
 int sy_cmd_version(int argc, char **argv);
 int sy_cmd_worker(int argc, char **argv);
+int sy_cmd_keep(int argc, char **argv);
 
 /* One option of a command; the last has name NULL. `argument`: its name in the help, NULL for a switch. */
 struct sy_cli_option {

@@ -6,6 +6,8 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
 #include "runtime/cli/cli.h"
+#include "runtime/keeper/keeper.h"
+#include "runtime/keeper/keeper_wire.h"
 #include "workers/process/worker.h"
 
 static const struct {
@@ -33,6 +35,7 @@ static const struct {
     {"doctor", sy_cmd_doctor, "what this machine can do, what limits a swap here, what to change"},
     {"version", sy_cmd_version, "version, commit, libraries"},
     {"worker", sy_cmd_worker, NULL},
+    {"keep", sy_cmd_keep, NULL},
 };
 
 static void print_help(void)
@@ -61,6 +64,16 @@ int sy_cmd_worker(int argc, char **argv)
         return got == SY_CLI_HELP ? 0 : sy_cli_usage("worker is started by serve, not by hand");
     sy_log_init("worker");
     return sy_worker_main((int)number[0], (int)number[1]);
+}
+
+int sy_cmd_keep(int argc, char **argv)
+{
+    int64_t seconds;
+
+    if (argc != 2 || sy_cli_integer(argv[1], 1, 1 << 30, &seconds) < 0)
+        return sy_cli_usage("keep is started by serve --keep-image, not by hand");
+    sy_keeper_run(SY_KEEPER_OWNER_FD, SY_KEEPER_LISTENER_FD, SY_KEEPER_IMAGE_FD, SY_KEEPER_BOOK_FD,
+                  (int)seconds);
 }
 
 static int unknown_command(const char *word)

@@ -1,4 +1,5 @@
 #include "runtime/core/core_batch.h"
+#include "runtime/core/core_image.h"
 #include "runtime/core/core_internal.h"
 
 #include <errno.h>
@@ -130,16 +131,23 @@ uint64_t sy_core_usual_pool_bytes(const struct sy_device_properties *device)
     return SY_ALIGN_UP(device->memory_bytes / 4 * 3, 2 * MIB);
 }
 
+uint64_t sy_core_usual_image_bytes(void)
+{
+    return half_of_memory();
+}
+
 static int take_memory(struct sy_core *core, const struct sy_core_config *config)
 {
     uint64_t pool_bytes = config->pool_bytes
                               ? config->pool_bytes
                               : sy_core_usual_pool_bytes(sy_device_get_properties(core->device));
-    uint64_t image_bytes = config->image_bytes ? config->image_bytes : half_of_memory();
+    uint64_t image_bytes = config->image_bytes ? config->image_bytes : sy_core_usual_image_bytes();
     SY_TRY(sy_pool_create(core->device, pool_bytes, &core->pool));
     SY_TRY(sy_pool_export(core->pool, &core->pool_fd));
     if (core->unified)
         core->pool_base = sy_device_host_pointer(core->device, sy_pool_address(core->pool, 0));
+    else if (config->image_book)
+        SY_TRY(sy_core_image_take(core, config->image_fd, image_bytes, config->image_book));
     else
         SY_TRY(sy_shared_memory_create(&core->image, "switchyard-image", image_bytes));
     SY_TRY(

@@ -17,6 +17,7 @@
 
 struct event_base;
 struct sy_core;
+struct sy_image_book;
 struct sy_class_labels;
 
 struct sy_core_config {
@@ -43,12 +44,19 @@ struct sy_core_config {
     bool fetch_heads;                /* heads that are missing come while no request does */
     bool
         whole_models; /* no heads: a model is evicted whole, least recently used first; for comparison */
+    int image_fd; /* with image_book, of a discrete device: the image is this file, of image_bytes (sy_keeper_image_fd); borrowed */
+    struct sy_image_book *
+        image_book; /* what lies in the image, for the next runtime; borrowed until destroy; NULL: an image of the core's own */
     const char *grouping; /* NULL or "planned"; "per_layer", "whole": for comparison */
 };
 
 struct sy_device_properties;
 /* The pool of a core that is not told its size: half of the machine's memory, at most 8 GiB; three quarters of a GPU's. */
 uint64_t sy_core_usual_pool_bytes(const struct sy_device_properties *device);
+/* The host image of a core that is not told its size. */
+uint64_t sy_core_usual_image_bytes(void);
+/* The models of the start are loaded: what a kept image holds of others gives its memory back. */
+void sy_core_image_sift(struct sy_core *core);
 /* Starts: opens the device, takes pool, image and slab, spawns workers, resumes jobs found in the state folder. */
 int sy_core_create(struct event_base *base, const struct sy_core_config *config,
                    struct sy_core **out);

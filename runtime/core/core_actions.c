@@ -7,6 +7,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
 #include "runtime/core/core_batch.h"
+#include "runtime/core/core_image.h"
 #include "runtime/core/core_internal.h"
 
 static _Atomic uint32_t *arrival_word(struct sy_core *core, int model, int group)
@@ -199,6 +200,8 @@ static void report_read(struct sy_core *core, uint64_t run, int model, int first
 static void read_groups(struct sy_core *core, const struct sy_sched_action *a)
 {
     struct sy_storage_job *job = make_read(core, a);
+    if (job)
+        sy_core_image_before_read(core, job);
     if (job && sy_storage_thread_add(core->storage, job) == SY_OK)
         return;
     sy_log_error("core", "event=read_refused run=%llu why=\"%s\"", (unsigned long long)a->run,
@@ -239,6 +242,7 @@ void sy_core_read_done(void *ctx, const struct sy_storage_job *job)
     struct sy_core *core = ctx;
     sy_core_tick(core);
     note_read(core, job);
+    sy_core_image_after_read(core, job);
     report_read(core, job->run, job->model, job->first_group, job->n_span);
     sy_core_pump(core);
 }

@@ -187,6 +187,8 @@ void sy_core_corun_anew(struct sy_core *core, int model)
     struct sy_core_model *m = &core->models[model];
     if (!m->corun.retry_at_ns)
         m->corun.retry_at_ns = calloc(2 * SY_INTERFERENCE_TASKS, sizeof(sy_ns));
+    if (m->corun.retry_at_ns) /* of the same block: never the one without the other */
+        m->corun.wait_ns = m->corun.retry_at_ns + SY_INTERFERENCE_TASKS;
     if (!m->corun.apart)
         m->corun.apart = calloc(SY_INTERFERENCE_TASKS, sizeof(bool));
     if (!m->corun.retry_at_ns || !m->corun.apart) {
@@ -195,7 +197,6 @@ void sy_core_corun_anew(struct sy_core *core, int model)
         return;
     }
     memset(m->corun.retry_at_ns, 0, 2 * SY_INTERFERENCE_TASKS * sizeof(sy_ns));
-    m->corun.wait_ns = m->corun.retry_at_ns + SY_INTERFERENCE_TASKS;
     forget_task(core, model);
     m->corun.n_alone = 0;
     m->corun.alone = 0;

@@ -234,6 +234,8 @@ struct sy_core {
     unsigned char *pool_base; /* unified: this process's view */
     int pool_fd;
     struct sy_shared_memory image, arrivals_memory;
+    struct sy_image_book *image_book; /* borrowed; NULL: nobody keeps the image */
+    uint64_t image_kept_bytes;        /* taken from an image that was there, and not read */
     _Atomic uint32_t *arrivals;
     struct sy_link_board *board; /* behind them */
     struct sy_slab *slab;

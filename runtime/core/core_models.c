@@ -10,6 +10,7 @@
 #include "runtime/base/printable.h"
 #include "runtime/core/class_labels.h"
 #include "runtime/core/core_batch.h"
+#include "runtime/core/core_image.h"
 #include "runtime/core/core_internal.h"
 
 #define MAX_LOST 3 /* workers that may die while they load a new model */
@@ -444,6 +445,7 @@ static void settle(struct sy_core *core, int model)
     } else {
         int twin = twin_of(core, model);
         m->state = SY_MODEL_READY;
+        sy_core_image_prefer(core, model);
         sy_core_slices_place_model(core, model);
         if (twin >= 0)
             SY_CLEANUP(remove_model(core, twin)); /* it was replaced */

@@ -336,16 +336,17 @@ static json_t *lanes_json(const struct sy_core *core)
 
 static json_t *counters_json(const struct sy_core *core)
 {
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
-                     "link_bytes", count(core->link_bytes), "gathered",
-                     count(sy_core_batch_n_sent(core->batches)), "spills", count(core->n_spills),
-                     "spilled_bytes", count(core->spilled_bytes), "late", count(core->n_late),
-                     "refused_late", count(core->n_refused_late), "interrupts",
-                     count(core->n_interrupts), "continued", count(core->n_continued), "requests",
-                     count(core->n_done + core->n_failed), "failed", count(core->n_failed), "swaps",
-                     count(core->n_swaps), "evictions", count(sy_sched_n_evicted(core->sched)),
-                     "preemptions", count(core->n_preemptions), "moved_bytes",
-                     count(core->moved_bytes), "storage_bytes", count(core->storage_bytes));
+    return json_pack(
+        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+        "link_bytes", count(core->link_bytes), "gathered",
+        count(sy_core_batch_n_sent(core->batches)), "spills", count(core->n_spills),
+        "spilled_bytes", count(core->spilled_bytes), "late", count(core->n_late), "refused_late",
+        count(core->n_refused_late), "interrupts", count(core->n_interrupts), "continued",
+        count(core->n_continued), "requests", count(core->n_done + core->n_failed), "failed",
+        count(core->n_failed), "swaps", count(core->n_swaps), "evictions",
+        count(sy_sched_n_evicted(core->sched)), "preemptions", count(core->n_preemptions),
+        "moved_bytes", count(core->moved_bytes), "storage_bytes", count(core->storage_bytes),
+        "image_kept_bytes", count(core->image_kept_bytes));
 }
 
 int sy_core_status(struct sy_core *core, json_t **out)

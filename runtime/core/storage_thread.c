@@ -119,7 +119,7 @@ static void cut_piece(struct piece *piece, uint64_t budget)
     const struct sy_storage_job *job = piece->job;
     uint64_t skip = job->at_bytes;
     piece->first = job->at_group;
-    for (int i = job->at_group; i < job->n_groups && budget > 0; i++) {
+    for (int i = job->at_group; i < job->n_to_read && budget > 0; i++) {
         const struct sy_storage_group *g = &job->groups[i];
         uint64_t bytes = SY_MIN(g->bytes - skip, budget);
         piece->ranges[piece->n++] = (struct sy_storage_range){
@@ -144,9 +144,9 @@ static int read_piece(struct sy_storage_thread *t, struct sy_storage_job *job, u
     struct piece piece = {.job = job};
     struct sy_storage_callbacks callbacks = {
         .ready = group_ready, .done = group_done, .ctx = &piece};
-    piece.ranges = calloc((size_t)job->n_groups + 1, sizeof *piece.ranges);
+    piece.ranges = calloc((size_t)job->n_to_read + 1, sizeof *piece.ranges);
     if (!piece.ranges)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory to read %d groups", job->n_groups);
+        return sy_error_set(SY_ENOMEM_HOST, "no memory to read %d groups", job->n_to_read);
     cut_piece(&piece, budget);
     int status = piece.n == 0
                      ? SY_OK
@@ -158,15 +158,44 @@ static int read_piece(struct sy_storage_thread *t, struct sy_storage_job *job, u
     return status;
 }
 
+/* Looks at the next group that may be there already; one that is not moves up, to be read. */
+static void look_at_kept(struct sy_storage_job *job)
+{
+    struct sy_storage_group *g = &job->groups[job->n_looked_at++], moved = *g;
+    if (g->is_kept &&
+        sy_package_verify(job->package, g->first_layer, g->n_layers, g->to) == SY_OK) {
+        job->kept_bytes += g->bytes;
+        set_word(g, SY_ARRIVAL_HERE);
+        return;
+    }
+    *g = job->groups[job->n_to_read];
+    job->groups[job->n_to_read++] = moved;
+}
+
+/* False: what is more urgent may go first (Y4). */
+static bool look_at_all(struct sy_storage_job *job)
+{
+    while (job->n_looked_at < job->n_groups &&
+           !atomic_load_explicit(&job->cancel, memory_order_relaxed)) {
+        bool was_hashed = job->groups[job->n_looked_at].is_kept;
+        look_at_kept(job);
+        if (was_hashed && !job->urgent)
+            return false;
+    }
+    return true;
+}
+
 /* True: the job is over. */
 static bool run_job(struct sy_storage_thread *t, struct sy_storage_job *job, uint64_t budget)
 {
     job->start_ns = job->start_ns ? job->start_ns : sy_clock_now();
+    if (!look_at_all(job))
+        return false;
     int status = read_piece(t, job, budget);
     if (status < 0)
         note_failure(job, status);
     job->end_ns = sy_clock_now();
-    if (job->status == SY_OK && job->at_group < job->n_groups)
+    if (job->status == SY_OK && job->at_group < job->n_to_read)
         return false;
     for (int i = 0; i < job->n_groups; i++) /* Y1 */
         if (atomic_load_explicit(job->groups[i].arrival, memory_order_relaxed) == SY_ARRIVAL_COMING)

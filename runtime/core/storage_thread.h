@@ -30,6 +30,7 @@ struct sy_storage_group {
     void *to;
     uint64_t pool_offset;      /* of `to`, if the job has a pool */
     _Atomic uint32_t *arrival; /* COMING when the job is added */
+    bool is_kept; /* its bytes may lie at `to` already: read only if they do not verify */
 };
 
 struct sy_storage_job {
@@ -44,12 +45,13 @@ struct sy_storage_job {
     /* filled in by the thread */
     int status;
     char error[256];
-    uint64_t bytes;
+    uint64_t bytes, kept_bytes; /* read; there already */
     sy_ns start_ns, end_ns;
     /* private */
     _Atomic bool cancel;
-    int at_group;      /* the first that is not read to its end */
-    uint64_t at_bytes; /* of it, read */
+    int n_looked_at, n_to_read; /* the groups to read come first, from then on */
+    int at_group;               /* the first that is not read to its end */
+    uint64_t at_bytes;          /* of it, read */
     sy_ns waits_since_ns;
     struct sy_storage_job *next;
 };

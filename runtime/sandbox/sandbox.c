@@ -123,6 +123,14 @@ int sy_sandbox_enter_worker(struct sy_sandbox_state *out)
     return enter(SY_SANDBOX_WORKER, NULL, out);
 }
 
+int sy_sandbox_enter_keeper(struct sy_sandbox_state *out)
+{
+    static const struct sy_sandbox_paths no_paths = {.n_read = 0};
+    const struct rlimit none = {0, 0};
+    (void)setrlimit(RLIMIT_CORE, &none);
+    return enter(SY_SANDBOX_KEEPER, &no_paths, out);
+}
+
 void sy_sandbox_describe(const struct sy_sandbox_state *state, char *out, int n)
 {
     char landlock[120], filter[120];

@@ -175,6 +175,15 @@ static const char *const worker[] = {
     "bind",
 };
 
+/* A keeper waits, hands over, ends; memory is for the C library and sanitizers. */
+static const char *const keeper[] = {
+    "brk",    "mmap",       "munmap",         "mprotect",     "madvise", "read",
+    "write",  "close",      "poll",           "ppoll",        "accept4", "sendmsg",
+    "sendto", "recvfrom",   "recvmsg",        "getsockopt",   "geteuid", "getuid",
+    "getpid", "gettid",     "clock_gettime",  "rt_sigreturn", "futex",   "restart_syscall",
+    "exit",   "exit_group", "rt_sigprocmask", "rt_sigaction",
+};
+
 static int add_names(scmp_filter_ctx filter, const char *const *names, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -226,6 +235,8 @@ static int build(scmp_filter_ctx filter, enum sy_sandbox_kind kind)
     int failed = seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1);
     if (!failed) /* without: each branch of the process would be slower on CPUs with Spectre v4 */
         failed = seccomp_attr_set(filter, SCMP_FLTATR_CTL_SSB, 1);
+    if (kind == SY_SANDBOX_KEEPER)
+        return failed ? failed : add_names(filter, keeper, SY_ARRAY_LEN(keeper));
     if (!failed)
         failed = add_names(filter, both, SY_ARRAY_LEN(both));
     if (!failed)

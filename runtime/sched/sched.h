@@ -121,6 +121,8 @@ void sy_sched_worker_lost(struct sy_sched *s, int worker, bool state_intact, boo
 /* ENOMEM_DEVICE with the sizes if it can never run (largest group beside `workspace_bytes`; image). */
 int sy_sched_model_add(struct sy_sched *s, int model, int n_groups, const uint64_t *group_bytes,
                        uint64_t workspace_bytes);
+/* The group's bytes lie at this offset of the image already: it is placed there if that is free when its turn comes. Of no consequence without an image. */
+void sy_sched_prefer_image_place(struct sy_sched *s, int model, int group, uint64_t offset);
 /* direct[g] (discrete device; NULL: none): the group takes no room in the pool, computing reads it in the image. */
 int sy_sched_model_add_direct(struct sy_sched *s, int model, int n_groups,
                               const uint64_t *group_bytes, const bool *direct,

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "runtime/base/assert.h"
+#include "runtime/base/log.h"
 #include "runtime/base/status.h"
 #include "runtime/sched/sched_internal.h"
 
@@ -166,6 +167,12 @@ static int add_residencies(struct sy_sched *s, int model, int n_groups, const ui
     if (status < 0)
         (void)sy_residency_remove_model(s->pool_residency, model);
     return status;
+}
+
+void sy_sched_prefer_image_place(struct sy_sched *s, int model, int group, uint64_t offset)
+{
+    if (s->image_residency)
+        SY_CLEANUP(sy_residency_prefer(s->image_residency, model, group, offset));
 }
 
 int sy_sched_model_add_direct(struct sy_sched *s, int model, int n_groups,

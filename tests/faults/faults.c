@@ -3,6 +3,7 @@
  *   SY_FAULTS=CALL:N:WHAT   in each process that SY_FAULTS_IN names, the N-th CALL (from 1) fails with WHAT: an errno of the table below, or
  *                           SHORT (half of the bytes). CALL: one of the functions below
  *   SY_FAULTS_IN=serve      or worker: the command that the process runs; without it all
+ *   SY_FAULTS_ARM=FILE      allocations fail as the test says while it runs (faults_memory.c)
  *   SY_FAULTS_LOG=FILE      appends each operation on a file below SY_FAULTS_UNDER: "OP PATH OFFSET BYTES\n" and, for a write, its bytes
  *
  * Descriptors' paths are read from /proc, so that no table of them is kept. Thread safe: the counter is atomic, records are single appends. */
@@ -20,6 +21,8 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
+
+#include "tests/faults/faults.h"
 
 static const struct {
     const char *name;
@@ -52,6 +55,8 @@ __attribute__((constructor)) static void start(void)
         snprintf(under, sizeof under, "%s", folder);
         log_fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     }
+    if (is_meant())
+        faults_arm();
     if (!what || !is_meant() || sscanf(what, "%31[^:]:%ld:%15s", fault_call, &fault_at, error) != 3)
         fault_at = 0;
     for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
@@ -147,12 +152,14 @@ int socketpair(int domain, int type, int protocol, int pair[2])
 
 int memfd_create(const char *name, unsigned flags)
 {
-    return fails("memfd_create") ? -1 : REAL(memfd_create)(name, flags);
+    return fails("memfd_create") || faults_no_memory() ? -1 : REAL(memfd_create)(name, flags);
 }
 
 void *mmap(void *at, size_t n, int protection, int flags, int fd, off_t offset)
 {
-    return fails("mmap") ? MAP_FAILED : REAL(mmap)(at, n, protection, flags, fd, offset);
+    return fails("mmap") || (fd < 0 && faults_no_memory())
+               ? MAP_FAILED
+               : REAL(mmap)(at, n, protection, flags, fd, offset);
 }
 
 int fsync(int fd)

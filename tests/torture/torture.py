@@ -27,6 +27,7 @@ if os.path.exists(VENV) and os.path.abspath(sys.executable) != VENV and "SY_IN_V
 sys.path.insert(0, HERE)
 try:
     import torture_clients as clients
+    import torture_connections as connections
     import torture_faults as faults
     import torture_hostile as hostile
     import torture_jobs as jobs
@@ -37,9 +38,9 @@ except ImportError as missing:
     print(f"skipped: {missing}; make venv installs it")
     sys.exit(77)
 
-HANG_SECONDS = 2
+HANG_SECONDS, STUCK_SECONDS = 2, 60
 # The pool holds less than the models; the other round has all of them resident and reads weights where they lie.
-ROUNDS = {"emulated": ["--device", "emulated,link-gbps=2", "--pool-bytes", "40M", "--image-bytes", "80M"], "host": ["--device", "host", "--pool-bytes", "128M"]}
+ROUNDS = {"emulated": ["--device", "emulated,link-gbps=2", "--pool-bytes", "40M", "--image-bytes", "80M", "--keep-image", "60"], "host": ["--device", "host", "--pool-bytes", "128M"]}
 
 
 def options():
@@ -54,6 +55,8 @@ def options():
     parser.add_argument("--clients", type=int, default=1, help="threads for each interface (%(default)s)")
     parser.add_argument("--round", choices=list(ROUNDS), action="append", help="only this round; default: all, one after the other")
     parser.add_argument("--recovery", action="store_true", help="measure recovery alone, without load beside it: report-recovery.json")
+    parser.add_argument("--connections", type=int, default=0, help="open so many at once, and measure what they cost: report-connections.json")
+    parser.add_argument("--asks", type=int, default=3000, help="with --connections: requests of the client beside them (%(default)s)")
     parser.add_argument("--short", action="store_true", help="a short form: 12 s of one round, shorter jobs")
     o = parser.parse_args()
     o.seconds = o.hours * 3600 if o.hours else 12 if o.short else o.seconds
@@ -137,12 +140,15 @@ class Round:
             self.server.end(signal.SIGKILL)
 
     def torture(self, seconds):
-        deaths, end = 0, self.begun + seconds
+        deaths, end, last = 0, self.begun + seconds, time.monotonic()
         while deaths < self.o.deaths if self.o.deaths else time.monotonic() < end:
             if self.server.process.poll() is not None:
                 raise SystemExit(f"the runtime has ended by itself, with {self.server.process.returncode}:\n{self.server.words()[-3000:]}")
             if self.o.deaths:
-                deaths += bool(self.faults.hit_worker("worker killed"))
+                if self.faults.hit_worker("worker killed"):
+                    deaths, last = deaths + 1, time.monotonic()
+                elif time.monotonic() > last + STUCK_SECONDS:
+                    raise SystemExit(f"no worker could be killed for {STUCK_SECONDS} s after {deaths} deaths:\n{self.server.words()[-3000:]}")
                 time.sleep(0.01)
             else:
                 self.faults.one()
@@ -231,20 +237,23 @@ def commit():
     return done.stdout.strip() or "unknown"
 
 
-def measure_recovery(o):
+def measure_alone(o, name, measure):
     """Beside nothing else, as its bars are meant."""
-    rows = recovery.measure(o)
-    with open(f"{o.out}/report-recovery.json", "w", encoding="utf-8") as out:
+    os.makedirs(o.out, exist_ok=True)
+    rows = measure(o)
+    with open(f"{o.out}/report-{name}.json", "w", encoding="utf-8") as out:
         json.dump({"rows": rows, "commit": commit()}, out, indent=1)
     for r in rows:
-        print(f"  {'holds ' if report.holds(r) else 'MISSED'} {r['what']}: {r['value']:.4g} ({r['op']} {r['bar']}, n = {r['n']})")
+        print(f"  {'holds ' if report.holds(r) else 'MISSED'} {r['what']}: {r['value']:.4g} ({r['op']} {r['bar']:.4g}, n = {r['n']})")
     return 0
 
 
 def main():
     o, rounds = options(), []
     if o.recovery:
-        return measure_recovery(o)
+        return measure_alone(o, "recovery", recovery.measure)
+    if o.connections:
+        return measure_alone(o, "connections", connections.measure)
     if o.short:
         jobs.STEPS = 20
     print(f"torture: seed {o.seed}, {o.deaths or o.seconds:g} {'deaths' if o.deaths else 's'}, rounds {', '.join(o.rounds)}", flush=True)

@@ -9,6 +9,8 @@ from torture_server import switchyard
 # A request that killed two workers is refused by rule, and so ends a job whose worker dies three times without a step: the harness does neither.
 WORKER_SIGNALS = {"worker killed": signal.SIGKILL, "worker segfault": signal.SIGSEGV, "worker abort": signal.SIGABRT, "worker stopped": signal.SIGSTOP}
 COMPUTING = ("running", "loaded")
+# A worker that dies ten times in a row before it has its models is given up by rule: the harness kills none so more than three times.
+STARTING, MOST_EARLY = ("spawned", "configuring", "loading_models"), 3
 RECOVERY_SECONDS = 60
 
 
@@ -19,7 +21,7 @@ class Faults:
         self.server, self.tally, self.dice, self.hang_seconds = server, tally, random.Random(seed), hang_seconds
         self.by_kind, self.by_state, self.runtime_back, self.exits = {}, {}, [], []
         self.killed_requests, self.steps_at_kill, self.computing_deaths = set(), {}, []
-        self.client, self.dead = None, set()
+        self.client, self.dead, self.n_early = None, set(), {}
 
     def count(self, kind, state=None):
         self.by_kind[kind] = self.by_kind.get(kind, 0) + 1
@@ -69,6 +71,7 @@ class Faults:
             self.killed_requests.add(worker["request"])
         if worker["state"] in COMPUTING and worker["request"] and WORKER_SIGNALS[kind] != signal.SIGSTOP:
             self.computing_deaths.append(time.monotonic())
+        self.n_early[worker["worker"]] = self.n_early.get(worker["worker"], 0) + 1 if worker["state"] in STARTING else 0
         self.count(kind, worker["state"])
         self.dead.add(pid)  # until it is reaped the status still names it: no death is counted twice
         if WORKER_SIGNALS[kind] != signal.SIGSTOP:
@@ -85,6 +88,8 @@ class Faults:
 
     def may_die(self, worker, status):
         if worker["request"] and worker["request"] in self.killed_requests:
+            return False
+        if worker["state"] in STARTING and self.n_early.get(worker["worker"], 0) >= MOST_EARLY:
             return False
         if worker["job"]:
             step = next((job["step"] for job in status["jobs"] if job["job"] == worker["job"]), 0)
@@ -111,6 +116,7 @@ class Faults:
         self.runtime_back.append(time.monotonic() - begun)
         self.steps_at_kill.clear()
         self.killed_requests.clear()
+        self.n_early.clear()
 
     def runtime_killed(self):
         self.restart("runtime killed", signal.SIGKILL, -signal.SIGKILL)

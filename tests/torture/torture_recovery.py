@@ -11,7 +11,7 @@ import torture_report as report
 import torture_server as server_of
 
 TEN = ["identity", "mlp", "tiny_cnn", "mnist_cnn", "bert_tiny", "mobilenet_v2", "fashion_mlp", "text_bag", "resnet18", "decoder_tiny"]
-SERVE = ["--workers", 4, "--device", "emulated,link-gbps=4", "--pool-bytes", "400M", "--image-bytes", "400M"]
+SERVE = ["--workers", 4, "--device", "emulated,link-gbps=4", "--pool-bytes", "400M", "--image-bytes", "400M", "--keep-image", 60]
 
 
 def settled(client, workers):

@@ -87,7 +87,7 @@ class Server:
         return switchyard.Client(self.address, timeout)
 
     def worker_pids(self):
-        return children_of(self.pid)
+        return [pid for pid in children_of(self.pid) if name_of(pid) != "switchyard-keep"]
 
 
 def children_of(pid):
@@ -96,6 +96,14 @@ def children_of(pid):
             return [int(word) for word in text.read().split()]
     except OSError:
         return []
+
+
+def name_of(pid):
+    try:
+        with open(f"/proc/{pid}/comm", encoding="ascii") as text:
+            return text.read().strip()
+    except OSError:
+        return ""
 
 
 def held_by(pid):

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -118,10 +119,23 @@ static int confine(const struct sy_worker *w, const struct sy_msg_welcome *welco
     return SY_OK;
 }
 
+/* The kernel hands a death on only after the dump was written, and a worker maps all pools. 1 byte: the kernel writes no file so short, and calls no
+ * program of core_pattern, which it does for 0. Where the hard limit is 0 that is what stays. */
+static void leave_no_dump(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_CORE, &limit) != 0 || limit.rlim_max == 0)
+        return;
+    limit.rlim_cur = 1;
+    if (setrlimit(RLIMIT_CORE, &limit) != 0)
+        sy_log_warn("worker", "event=core_limit why=\"%s\"", strerror(errno));
+}
+
 static int start(struct sy_worker *w)
 {
     struct sy_message welcome;
     int fds[SY_MESSAGE_MAX_FDS], n_fds = SY_MESSAGE_MAX_FDS;
+    leave_no_dump();
     SY_TRY(say_hello(w));
     SY_TRY(sy_post_receive(&w->post, w->fd, SY_TO_WORKER, &welcome, fds, &n_fds));
     int status = SY_OK;

@@ -62,6 +62,7 @@ static void loaded(void *ctx, int status, const char *error)
     if (--serve->n_loading > 0 || serve->result)
         return;
     sy_core_hold_jobs(serve->core, false);
+    sy_core_image_sift(serve->core);
     serve->fronts.front.is_ready = true;
     sy_service_notify("READY=1\nSTATUS=ready");
     printf("ready\n");
@@ -123,6 +124,45 @@ static int choose_threads(struct sy_serve *serve)
     return SY_OK;
 }
 
+/* An image of an earlier server of this socket, or one that a later server can have. Without it the server serves all the same. */
+static void open_keeper(struct sy_serve *serve)
+{
+    char path[1024];
+    struct sy_keeper_config config = {.socket_path = path,
+                                      .program = serve->core_config.worker_program,
+                                      .seconds = (int)serve->keep_seconds,
+                                      .keeps_on_stop = serve->keeps_on_stop};
+
+    if (serve->keep_seconds == 0)
+        return;
+    if (serve->core_config.image_bytes == 0)
+        serve->core_config.image_bytes = sy_core_usual_image_bytes();
+    config.image_bytes = serve->core_config.image_bytes;
+    snprintf(path, sizeof(path), "%s.keep", serve->rpc_config.socket_path);
+    if (sy_keeper_open(&config, &serve->keeper) < 0) {
+        sy_log_warn("serve", "event=image_not_kept why=\"%s\"", sy_error_text());
+        return;
+    }
+    serve->core_config.image_fd = sy_keeper_image_fd(serve->keeper);
+    serve->core_config.image_book = sy_keeper_book(serve->keeper);
+}
+
+/* What an earlier server measured on this machine, which both outlive. */
+static bool know_link(struct sy_serve *serve)
+{
+    struct sy_image_link known;
+
+    if (!serve->keeper ||
+        !sy_image_book_link(sy_keeper_book(serve->keeper), serve->core_config.device, &known))
+        return false;
+    serve->link =
+        (struct sy_link_cost){known.values[0], known.values[1], known.values[2], known.values[3]};
+    serve->core_config.link = &serve->link;
+    sy_log_info("serve", "event=link_known gbps=%.2f alpha_us=%.2f sigma_us=%.2f",
+                serve->link.bytes_per_ns, serve->link.alpha_ns / 1e3, serve->link.sigma_ns / 1e3);
+    return true;
+}
+
 /* What plans are made for; where it cannot be measured, the device's description stands in. */
 static int measure_link(struct sy_serve *serve)
 {
@@ -131,10 +171,17 @@ static int measure_link(struct sy_serve *serve)
     struct sy_device *device;
 
     SY_TRY(sy_device_spec_parse(serve->core_config.device, &spec));
-    if (strcmp(spec.kind, "host") == 0)
+    if (strcmp(spec.kind, "host") == 0) {
+        if (serve->keep_seconds > 0)
+            sy_log_info("serve", "event=image_not_kept why=\"device host has none: weights come "
+                                 "from the page cache, which stays\"");
         return SY_OK;
+    }
     SY_TRY(sy_device_open(&spec, &device)); /* one that is not there needs no measuring */
     sy_device_close(device);
+    open_keeper(serve);
+    if (know_link(serve))
+        return SY_OK;
     if (sy_link_probe(serve->core_config.device, &serve->link) < 0) {
         sy_log_warn("serve", "event=link_not_measured why=\"%s\"", sy_error_text());
         return SY_OK;
@@ -144,6 +191,11 @@ static int measure_link(struct sy_serve *serve)
                 serve->link.bytes_per_ns, serve->link.alpha_ns / 1e3, serve->link.sigma_ns / 1e3,
                 serve->link.lost_ns_per_byte);
     serve->core_config.link = &serve->link;
+    if (serve->keeper)
+        sy_image_book_set_link(
+            sy_keeper_book(serve->keeper), serve->core_config.device,
+            &(struct sy_image_link){{serve->link.alpha_ns, serve->link.bytes_per_ns,
+                                     serve->link.sigma_ns, serve->link.lost_ns_per_byte}});
     return SY_OK;
 }
 
@@ -308,6 +360,7 @@ static int run(struct sy_serve *serve)
     sy_rpc_server_destroy(serve->rpc);
     sy_repository_destroy(serve->repository);
     sy_core_destroy(serve->core);
+    sy_keeper_close(serve->keeper);
     sy_serve_fronts_finish(&serve->fronts);
     if (*serve->why)
         sy_cli_fail("%s", serve->why);

@@ -10,8 +10,9 @@
 #include "runtime/cli/serve_values.h"
 #include "runtime/sched/policy.h"
 
-#define MAX_DELAY_MS 1e6
-#define POLL_US      50 /* runtime/core/README.md, "Polling" */
+#define MAX_DELAY_MS     1e6
+#define MAX_KEEP_SECONDS (7 * 86400)
+#define POLL_US          50 /* runtime/core/README.md, "Polling" */
 
 const struct sy_cli_option sy_serve_options[] = {
     {"models", "DIR",
@@ -70,6 +71,13 @@ const struct sy_cli_option sy_serve_options[] = {
     {"socket-group", "GROUP", "of the Unix socket: its members may connect"},
     {"socket-rights", "RIGHTS",
      "of other users than this one and root there; default infer,models,jobs"},
+    {"keep-image", "SECONDS",
+     "of a discrete device: should this server be killed, a keeper process holds the host image "
+     "for so "
+     "long, and the next server with this --socket goes on with it; under systemd its descriptor "
+     "store "
+     "does; default 0: the image ends with the server"},
+    {"keep-on-stop", NULL, "with --keep-image: also when this server is stopped in order"},
     SY_SERVE_FRONT_OPTIONS,
     {NULL, NULL, NULL}};
 
@@ -226,6 +234,11 @@ static int set_option(struct sy_serve *serve, int index, const char *value)
         return sy_serve_set_text(&serve->rpc_config.socket_group, value);
     case 32:
         return sy_serve_set_text(&serve->fronts.access.socket_rights, value);
+    case 33:
+        return sy_cli_integer(value, 0, MAX_KEEP_SECONDS, &serve->keep_seconds);
+    case 34:
+        serve->keeps_on_stop = true;
+        return SY_OK;
     default:
         return sy_serve_fronts_option(&serve->fronts, sy_serve_options[index].name, value);
     }

@@ -11,6 +11,7 @@
 #include "runtime/cli/serve_fronts.h"
 #include "runtime/core/core.h"
 #include "runtime/front/rpc/rpc_server.h"
+#include "runtime/keeper/keeper.h"
 #include "runtime/repository/repository.h"
 
 #define SY_SERVE_MAX_PACKAGES 256
@@ -38,6 +39,9 @@ struct sy_serve {
     struct sy_serve_fronts fronts;
     struct sy_repository *repository;
     struct sy_rpc_server *rpc;
+    struct sy_keeper *keeper; /* NULL: the image is the core's own */
+    int64_t keep_seconds;
+    bool keeps_on_stop;
     bool draining, prints_config;
     int argc; /* the command line, to be read again on SIGHUP */
     char **argv;

@@ -263,7 +263,18 @@ void sy_grpc_connection_leave(struct sy_grpc_connection *connection, uint32_t co
     if (connection->is_leaving)
         return;
     connection->is_leaving = true;
-    nghttp2_submit_goaway(connection->session, NGHTTP2_FLAG_NONE, last, code, NULL, 0);
+    sy_grpc_connection_submitted(
+        connection,
+        nghttp2_submit_goaway(connection->session, NGHTTP2_FLAG_NONE, last, code, NULL, 0));
+    sy_grpc_connection_mark(connection);
+}
+
+void sy_grpc_connection_submitted(struct sy_grpc_connection *connection, int result)
+{
+    if (result == 0 || !nghttp2_is_fatal(result))
+        return;
+    sy_log_warn("grpc", "event=connection_ends why=\"%s\"", nghttp2_strerror(result));
+    connection->closes = true;
     sy_grpc_connection_mark(connection);
 }
 

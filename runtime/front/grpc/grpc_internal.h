@@ -153,6 +153,8 @@ void sy_grpc_server_release(struct sy_grpc_server *server);
 int sy_grpc_connection_create(struct sy_grpc_server *server, int fd);
 /* At once, or when nghttp2 has returned. */
 void sy_grpc_connection_close(struct sy_grpc_connection *connection);
+/* What nghttp2 was told to send: out of memory it never will, and the client must not wait for ever, so its connection ends. */
+void sy_grpc_connection_submitted(struct sy_grpc_connection *connection, int result);
 /* There is something to be sent: at the end of this turn of the loop. */
 void sy_grpc_connection_mark(struct sy_grpc_connection *connection);
 void sy_grpc_connection_flush_all(struct sy_grpc_server *server);

@@ -116,7 +116,8 @@ static void submit_trailers(nghttp2_session *session, struct sy_grpc_stream *str
     nghttp2_nv pairs[2];
     size_t n = add_status(stream, pairs, code, message);
 
-    nghttp2_submit_trailer(session, stream->id, pairs, n);
+    sy_grpc_connection_submitted(stream->connection,
+                                 nghttp2_submit_trailer(session, stream->id, pairs, n));
 }
 
 ssize_t sy_grpc_reply_read(nghttp2_session *session, int32_t id, uint8_t *to, size_t room,
@@ -153,7 +154,9 @@ static void begin(struct sy_grpc_stream *stream)
     if (sy_grpc_stream_compresses(stream))
         pairs[n++] = pair("grpc-encoding", encoding, strlen(encoding));
     stream->has_begun = true;
-    nghttp2_submit_response(stream->connection->session, stream->id, pairs, n, &provider);
+    sy_grpc_connection_submitted(
+        stream->connection,
+        nghttp2_submit_response(stream->connection->session, stream->id, pairs, n, &provider));
 }
 
 /* An answer without a message is one block of headers. */
@@ -167,7 +170,9 @@ static void submit_status(struct sy_grpc_stream *stream)
         pairs[n++] = pair("grpc-accept-encoding", "identity,gzip,deflate", 21);
     n += add_status(stream, pairs + n, code, message);
     stream->has_begun = true;
-    nghttp2_submit_response(stream->connection->session, stream->id, pairs, n, NULL);
+    sy_grpc_connection_submitted(
+        stream->connection,
+        nghttp2_submit_response(stream->connection->session, stream->id, pairs, n, NULL));
 }
 
 /* ---- what methods call ----------------------------------------------------------------------------------------------- */
@@ -204,7 +209,8 @@ void sy_grpc_stream_send(struct sy_grpc_stream *stream, struct sy_grpc_reply *re
     if (!stream->has_begun)
         begin(stream);
     else
-        nghttp2_session_resume_data(connection->session, stream->id);
+        sy_grpc_connection_submitted(connection,
+                                     nghttp2_session_resume_data(connection->session, stream->id));
     if (connection->unsent_bytes > connection->server->limits.unsent_bytes) {
         sy_log_info("grpc", "event=unread unsent_bytes=%llu",
                     (unsigned long long)connection->unsent_bytes);
@@ -224,7 +230,9 @@ void sy_grpc_stream_finish(struct sy_grpc_stream *stream, enum sy_grpc_code code
     if (!stream->has_begun)
         submit_status(stream);
     else
-        nghttp2_session_resume_data(stream->connection->session, stream->id);
+        sy_grpc_connection_submitted(
+            stream->connection,
+            nghttp2_session_resume_data(stream->connection->session, stream->id));
     sy_grpc_connection_mark(stream->connection);
 }
 

@@ -98,8 +98,9 @@ static int on_sent(nghttp2_session *session, const nghttp2_frame *frame, void *c
         return 0;
     stream = stream_of(session, frame->hd.stream_id);
     if (stream && !stream->incoming.ended)
-        nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, frame->hd.stream_id,
-                                  NGHTTP2_NO_ERROR);
+        sy_grpc_connection_submitted(ctx, nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE,
+                                                                    frame->hd.stream_id,
+                                                                    NGHTTP2_NO_ERROR));
     return 0;
 }
 

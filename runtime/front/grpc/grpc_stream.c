@@ -75,7 +75,9 @@ static void reset(struct sy_grpc_stream *stream, uint32_t code)
         return;
     stream->is_reset = stream->is_done = true;
     drop_work(stream);
-    nghttp2_submit_rst_stream(stream->connection->session, NGHTTP2_FLAG_NONE, stream->id, code);
+    sy_grpc_connection_submitted(stream->connection,
+                                 nghttp2_submit_rst_stream(stream->connection->session,
+                                                           NGHTTP2_FLAG_NONE, stream->id, code));
     sy_grpc_connection_mark(stream->connection);
 }
 
@@ -250,7 +252,9 @@ static void answer_http(struct sy_grpc_stream *stream)
                          NGHTTP2_NV_FLAG_NONE};
 
     stream->is_done = stream->has_begun = true;
-    nghttp2_submit_response(stream->connection->session, stream->id, &status, 1, NULL);
+    sy_grpc_connection_submitted(
+        stream->connection,
+        nghttp2_submit_response(stream->connection->session, stream->id, &status, 1, NULL));
     sy_grpc_connection_mark(stream->connection);
 }
 

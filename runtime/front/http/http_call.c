@@ -369,8 +369,10 @@ void sy_http_call_add_header(struct sy_http_call *call, const char *name, const 
     size_t n = strlen(name) + strlen(value) + 5;
     char *more = realloc(call->extra_headers, used + n);
 
-    if (!more)
-        return; /* the reply says less */
+    if (!more) { /* a reply that says less would be read wrongly */
+        call->lacks_header = true;
+        return;
+    }
     call->extra_headers = more;
     snprintf(more + used, n, "%s: %s\r\n", name, value);
 }

@@ -115,6 +115,7 @@ struct sy_http_call {
     /* the reply */
     bool replied;
     char *extra_headers; /* lines, or NULL */
+    bool lacks_header;   /* no memory for one: the call has no reply, its connection ends */
     void (*gone)(void *ctx);
     void *gone_ctx;
     void *infer; /* http_infer.c's, while the body is one of tensors */

@@ -90,8 +90,10 @@ static char *make_head(const struct sy_http_call *call, int code, const char *ty
     const char *extra = call->extra_headers ? call->extra_headers : "";
     struct sy_text head = {0};
 
-    sy_text_room(&head,
-                 strlen(extra) + (type ? strlen(type) : 0) + 320 + more); /* all of it, at once */
+    /* All of it, at once: nothing below takes memory. */
+    if (call->lacks_header ||
+        !sy_text_room(&head, strlen(extra) + (type ? strlen(type) : 0) + 320 + more))
+        return NULL;
     add_status(&head, code);
     add_line(&head, "Date: ", date_now());
     if (type)
@@ -365,8 +367,9 @@ static struct sy_http_reply *tensors_reply(const struct sy_http_call *call, cons
     for (int i = 0; i < n_tensors; i++)
         length += tensors[i].bytes;
     char *head = make_head(call, 200, type, length, copied, &used);
-    if (head)
-        memcpy(head + used, text->at, copied);
+    if (!head)
+        return NULL;
+    memcpy(head + used, text->at, copied);
     const char *at = copied ? head + used : text->at;
     struct sy_http_reply *reply = make_reply(call->server, head, used, 2 * n_tensors + 1);
     if (!reply)

@@ -120,7 +120,7 @@ static void answer_outputs(struct sy_rpc_infer *infer)
         return;
     }
     reply->infer = infer;
-    msgpack_packer_init(&packer, &reply->head, msgpack_sbuffer_write);
+    msgpack_packer_init(&packer, reply, sy_rpc_reply_write);
     msgpack_pack_array(&packer, 4);
     msgpack_pack_int(&packer, 1);
     msgpack_pack_uint64(&packer, infer->message_id);

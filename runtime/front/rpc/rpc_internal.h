@@ -42,8 +42,9 @@ struct sy_rpc_receive;
 /* An answer on its way out: `head` holds all bytes but the tensors'; `cut[i]` says where tensor i goes in. */
 struct sy_rpc_reply {
     struct sy_rpc_reply *next;
-    bool answers; /* counts as outstanding until it is sent */
-    msgpack_sbuffer head;
+    bool answers;         /* counts as outstanding until it is sent */
+    msgpack_sbuffer head; /* written by sy_rpc_reply_write */
+    bool failed;          /* no memory for a part of the head: it cannot be sent */
     int n_tensors;
     size_t cut[SY_RPC_MAX_TENSORS];
     const void *tensor[SY_RPC_MAX_TENSORS];
@@ -104,6 +105,8 @@ void sy_rpc_server_release(struct sy_rpc_server *server); /* rpc_server.c */
 /* ---- rpc_reply.c ---- */
 /* A reply that begins as a response to `id`: after it the caller packs error and result. NULL: out of memory. */
 struct sy_rpc_reply *sy_rpc_reply_create(void);
+/* A packer's writer: appends to the head of a struct sy_rpc_reply, and notes what fails. */
+int sy_rpc_reply_write(void *reply, const char *bytes, size_t n);
 void sy_rpc_reply_free(struct sy_rpc_reply *reply);
 /* Sends: takes the reply over. A closed connection drops it. */
 void sy_rpc_reply_send(struct sy_rpc_connection *connection, struct sy_rpc_reply *reply);

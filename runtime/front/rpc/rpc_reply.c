@@ -206,13 +206,24 @@ static void enqueue(struct sy_rpc_connection *connection, struct sy_rpc_reply *r
     connection->unsent_bytes += reply->bytes;
 }
 
+int sy_rpc_reply_write(void *ctx, const char *bytes, size_t n)
+{
+    struct sy_rpc_reply *reply = ctx;
+    int failed = msgpack_sbuffer_write(&reply->head, bytes, n);
+
+    reply->failed |= failed != 0;
+    return failed;
+}
+
 void sy_rpc_reply_send(struct sy_rpc_connection *connection, struct sy_rpc_reply *reply)
 {
     bool idle = connection->first_reply == NULL;
 
-    if (connection->fd < 0) {
+    if (connection->fd < 0 || reply->failed) {
         if (reply->answers)
             connection->n_outstanding--;
+        if (connection->fd >= 0) /* a client must not wait for ever for what cannot be said */
+            sy_rpc_connection_close(connection);
         sy_rpc_reply_free(reply);
         return;
     }
@@ -276,12 +287,12 @@ void sy_rpc_answer_json_with_fd(struct sy_rpc_connection *connection, bool answe
     msgpack_packer packer;
 
     if (reply) {
-        msgpack_packer_init(&packer, &reply->head, msgpack_sbuffer_write);
+        msgpack_packer_init(&packer, reply, sy_rpc_reply_write);
         msgpack_pack_array(&packer, 4);
         msgpack_pack_int(&packer, 1);
         msgpack_pack_uint64(&packer, id);
         msgpack_pack_nil(&packer);
-        if (sy_json_to_msgpack(&packer, result)) {
+        if (!result || sy_json_to_msgpack(&packer, result)) {
             sy_rpc_reply_free(reply);
             reply = NULL;
         }
@@ -299,11 +310,12 @@ void sy_rpc_answer_json_with_fd(struct sy_rpc_connection *connection, bool answe
         connection->n_outstanding--;
 }
 
-static void pack_error(msgpack_sbuffer *to, uint64_t id, int status, const char *message)
+static void pack_error(void *to, msgpack_packer_write write, uint64_t id, int status,
+                       const char *message)
 {
     msgpack_packer packer;
 
-    msgpack_packer_init(&packer, to, msgpack_sbuffer_write);
+    msgpack_packer_init(&packer, to, write);
     msgpack_pack_array(&packer, 4);
     msgpack_pack_int(&packer, 1);
     msgpack_pack_uint64(&packer, id);
@@ -329,7 +341,7 @@ void sy_rpc_answer_error(struct sy_rpc_connection *connection, bool answers, uin
         give_up(connection);
         return;
     }
-    pack_error(&reply->head, id, status, message);
+    pack_error(reply, sy_rpc_reply_write, id, status, message);
     sy_rpc_reply_send(connection, reply);
 }
 
@@ -338,7 +350,7 @@ void sy_rpc_refuse(int fd, int status, const char *message)
     msgpack_sbuffer bytes;
 
     msgpack_sbuffer_init(&bytes);
-    pack_error(&bytes, 0, status, message);
+    pack_error(&bytes, msgpack_sbuffer_write, 0, status, message);
     (void)!send(fd, bytes.data, bytes.size, MSG_NOSIGNAL | MSG_DONTWAIT); /* it is closed anyway */
     msgpack_sbuffer_destroy(&bytes);
 }

@@ -106,10 +106,16 @@ static void test_random(void **state)
 {
     struct happened happened = {0};
     (void)state;
-    uint64_t seed = seed_of_run(20);
-    for (uint64_t i = 0; i < 12; i++) {
-        random_walk(true, 60 + 30 * (i % 4), seed + i, &happened);
-        random_walk(false, 60 + 30 * (i % 4), seed + 100 + i, &happened);
+    const char *more = getenv("SY_WALKS"); /* of each kind: make simulation */
+    uint64_t seed = seed_of_run(20), n = more ? strtoull(more, NULL, 10) : 12;
+    for (uint64_t i = 0; i < n; i++) {
+        if (more) { /* the last one said is the one that failed */
+            printf("SY_SEED=%llu SY_WALKS=1\n", (unsigned long long)(seed + i));
+            fflush(stdout);
+        }
+        uint64_t pool_mib = 60 + 30 * ((seed + i) % 4);
+        random_walk(true, pool_mib, seed + i, &happened);
+        random_walk(false, pool_mib, seed + i + 100, &happened);
     }
     assert_true(happened.n_continued > 0); /* S8 */
     assert_true(happened.n_left > 0);      /* workers change hands */

@@ -1,0 +1,24 @@
+/* The core's host image where a keeper has it (runtime/keeper/): which of its bytes are an earlier runtime's, and what the next one is told.
+ *
+ *   model added ──> its groups get the places where they lie already (sched's residency prefers them)
+ *   READ ─────────> such a group is verified where it lies; the others' records are dropped, then they are read
+ *   read done ────> what arrived is noted
+ *
+ * Without a book nothing here does anything. The event loop's thread. */
+#ifndef SY_RUNTIME_CORE_IMAGE_H
+#define SY_RUNTIME_CORE_IMAGE_H
+
+#include <stdint.h>
+
+#include "runtime/core/core_internal.h"
+#include "runtime/core/storage_thread.h"
+
+/* The image is this file, which stays the caller's. EARG, ENOMEM_HOST. */
+int sy_core_image_take(struct sy_core *core, int fd, uint64_t bytes, struct sy_image_book *book);
+/* Once the scheduler has the model: where its groups would best lie. */
+void sy_core_image_prefer(struct sy_core *core, int model);
+/* Before the job is added: marks what is there already (IB1). */
+void sy_core_image_before_read(struct sy_core *core, struct sy_storage_job *job);
+void sy_core_image_after_read(struct sy_core *core, const struct sy_storage_job *job);
+
+#endif

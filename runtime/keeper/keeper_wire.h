@@ -1,0 +1,17 @@
+/* What a keeper and a runtime say to each other over a SOCK_SEQPACKET socket, one byte a message. For the folder and for what starts
+ * a keeper. */
+#ifndef SY_RUNTIME_KEEPER_KEEPER_WIRE_H
+#define SY_RUNTIME_KEEPER_KEEPER_WIRE_H
+
+#define SY_KEEPER_HERE \
+    'H' /* keeper: with the image's and the book's descriptors; the runtime has the image now */
+#define SY_KEEPER_BUSY 'B' /* keeper: another runtime has it */
+#define SY_KEEPER_DROP 'D' /* runtime: end now */
+
+/* Descriptors of a keeper's process. */
+#define SY_KEEPER_OWNER_FD    3
+#define SY_KEEPER_LISTENER_FD 4
+#define SY_KEEPER_IMAGE_FD    5
+#define SY_KEEPER_BOOK_FD     6
+
+#endif
