@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "runtime/base/assert.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/durable_file.h"
 #include "runtime/base/status.h"
 #include "runtime/cli/fetch/fetch_curl.h"
@@ -23,7 +24,8 @@
 #define MAX_ETAG_BYTES 256
 #define HASH_BYTES     32
 #define BUFFER_BYTES   (512L << 10)
-#define FIRST_PAUSE_MS 250        /* between two tries without progress; doubles */
+#define FIRST_PAUSE_MS 250 /* between two tries without progress; doubles */
+#define CONNECT_S      10L
 #define HOLE_STEP      (2L << 20) /* what a file system may round data up to */
 
 struct transfer {
@@ -37,6 +39,7 @@ struct transfer {
     uint64_t skip;     /* of this answer, that are there and not read again */
     uint64_t range_at; /* where the answer says that it begins; UINT64_MAX: it does not say */
     bool has_answer;   /* its status was looked at */
+    sy_ns moved_ns;    /* when the last bytes came */
     int failed;        /* what a callback found */
     char shown[512];   /* the URL without what may be secret */
     char part[MAX_PATH_BYTES], etag_path[MAX_PATH_BYTES + 8];
@@ -246,6 +249,7 @@ static size_t on_bytes(char *bytes, size_t size, size_t n, void *ctx)
     struct transfer *t = ctx;
     size_t length = size * n, skipped;
 
+    t->moved_ns = sy_clock_now();
     if (!t->has_answer)
         t->failed = begin_answer(t);
     skipped = (size_t)SY_MIN(t->skip, length);
@@ -253,6 +257,16 @@ static size_t on_bytes(char *bytes, size_t size, size_t n, void *ctx)
     if (!t->failed && length > skipped)
         t->failed = take_bytes(t, bytes + skipped, length - skipped);
     return t->failed ? 0 : length;
+}
+
+/* Called about once a second while nothing comes. libcurl's own limit looks at the average of some seconds. */
+static int on_progress(void *ctx, curl_off_t total, curl_off_t got, curl_off_t up_total,
+                       curl_off_t up)
+{
+    const struct transfer *t = ctx;
+
+    (void)total, (void)got, (void)up_total, (void)up;
+    return (double)(sy_clock_now() - t->moved_ns) > t->fetch->stall_s * 1e9;
 }
 
 static void set_options(struct transfer *t, const char *range, struct curl_slist *headers)
@@ -265,9 +279,10 @@ static void set_options(struct transfer *t, const char *range, struct curl_slist
     SET(MAXREDIRS, 5L);
     SET(FAILONERROR, 1L);
     SET(NOSIGNAL, 1L);
-    SET(CONNECTTIMEOUT, 10L);
-    SET(LOW_SPEED_LIMIT, 1L);
-    SET(LOW_SPEED_TIME, (long)(t->fetch->stall_s + 0.999));
+    SET(CONNECTTIMEOUT, CONNECT_S);
+    SET(NOPROGRESS, 0L);
+    SET(XFERINFOFUNCTION, on_progress);
+    SET(XFERINFODATA, t);
     SET(BUFFERSIZE, BUFFER_BYTES);
     SET(RANGE, range);
     SET(HTTPHEADER, headers);
@@ -303,6 +318,7 @@ static int run_once(struct transfer *t)
     }
     t->has_answer = false;
     t->failed = SY_OK;
+    t->moved_ns = sy_clock_now();
     set_options(t, t->n_bytes > 0 ? range : NULL, headers);
     got = t->curl.easy_perform(t->easy);
     t->curl.easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &code);
@@ -318,6 +334,9 @@ static int run_once(struct transfer *t)
     if (code == 416 &&
         !is_streaming(t)) /* it was whole already, or the registry's is shorter: from the start */
         SY_TRY(start_over(t));
+    if (got == CURLE_ABORTED_BY_CALLBACK)
+        return sy_error_set(SY_EIO, "%s: nothing came for %.0f s, behind %llu bytes", t->shown,
+                            t->fetch->stall_s, (unsigned long long)t->n_bytes);
     if (code == 404 || code == 410)
         return sy_error_set(SY_ENOTFOUND, "%s: the registry says %ld", t->shown, code);
     return sy_error_set(SY_EIO, "%s: %s", t->shown,
