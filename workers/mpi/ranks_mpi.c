@@ -1,4 +1,5 @@
-/* Ranks over MPI: libswitchyard-mpi.so. */
+#include "workers/mpi/ranks_mpi.h"
+
 #include <mpi.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -161,8 +162,6 @@ static void leave(void)
 {
     MPI_Finalize();
 }
-
-const struct sy_ranks_ops *sy_ranks_mpi(int (*say_error)(int status, const char *text));
 
 const struct sy_ranks_ops *sy_ranks_mpi(int (*say_error)(int status, const char *text))
 {
