@@ -61,7 +61,7 @@ $(B)/bench/native_shared: $(OBJ)/bench/serve/native_shared.o $(B)/libswitchyard.
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDSAN) -o $@ $^ $(LIBS) -pthread
-$(B)/bench/train_steps: $(OBJ)/bench/train/train_steps.o $(OBJ)/runtime/cli/local_job.o $(B)/libswitchyard.a
+$(B)/bench/train_steps: $(OBJ)/bench/train/train_steps.o $(OBJ)/runtime/cli/train/local_job.o $(B)/libswitchyard.a
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDSAN) -o $@ $^ $(LIBS) -pthread

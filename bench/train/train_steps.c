@@ -13,7 +13,7 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/base/status.h"
-#include "runtime/cli/local_job.h"
+#include "runtime/cli/train/local_job.h"
 #include "workers/job/job.h"
 
 #define PAUSE_US 2000

@@ -9,7 +9,8 @@ static const struct sy_expander_line *const families[] = {
     sy_expanders_microsoft, sy_expanders_attention, sy_expanders_attend,   sy_expanders_decoder,
     sy_expanders_resize,    sy_expanders_quantized, sy_expanders_sequence, sy_expanders_control,
     sy_expanders_learn,     sy_expanders_various,   sy_expanders_sizes,    sy_expanders_trees,
-    sy_expanders_svm,       sy_expanders_training,  sy_expanders_deform,   sy_expanders_gradient};
+    sy_expanders_svm,       sy_expanders_training,  sy_expanders_deform,   sy_expanders_gradient,
+    sy_expanders_recurrent};
 
 static sy_expander *find(enum sy_op op)
 {

@@ -292,6 +292,9 @@
     X(DEFORM_CONV, "DeformConv",                     none,        unknown,     NONE,     NEVER,  NONE,       3, 5, 1, \
         "dilations=I group=i kernel_shape=I offset_group=i pads=I strides=I") \
     X(CENTER_CROP_PAD, "CenterCropPad",              none,        unknown,     NONE,     NEVER,  NONE,       2, 2, 1, "axes=I") \
+    X(CAUSAL_CONV, "CausalConvWithState",            none,        unknown,     NONE,     NEVER,  NONE,       2, 4, 2, "activation=s") \
+    X(LINEAR_ATTENTION, "LinearAttention",           none,        unknown,     NONE,     NEVER,  NONE,       3, 6, 2, \
+        "chunk_size=i kv_num_heads=i q_num_heads=i scale=f update_rule=s") \
     X(STEP_ADAGRAD, "ai.onnx.preview.training.Adagrad", none,        unknown,     NONE,     NEVER,  NONE,       3, SY_MANY, SY_MANY, \
         "decay_factor=f epsilon=f norm_coefficient=f") \
     X(STEP_ADAM, "ai.onnx.preview.training.Adam",    none,        unknown,     NONE,     NEVER,  NONE,       3, SY_MANY, SY_MANY, \

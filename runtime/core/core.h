@@ -252,8 +252,8 @@ struct sy_core_status_part {
 /* As sy_core_status, with these models (each with its `place`) and jobs only; caller decrefs. ENOMEM_HOST. */
 int sy_core_status_part(struct sy_core *core, const struct sy_core_status_part *part, json_t **out);
 /* The device's timeline, for one reader. watch: recording begins, or ends and is forgotten; ENOMEM_HOST. take: what was recorded since the last call,
- * {"now_ns", "spans": [[lane, name, start_ns, end_ns, busy_ns, n]], "under_way": [[lane, name, start_ns]]}; lanes are those of runtime/core/trace.h, spans those of
- * runtime/core/timeline.h; caller decrefs. ENOMEM_HOST. */
+ * {"now_ns", "spans": [[lane, name, start_ns, end_ns, busy_ns, n]], "under_way": [[lane, name, start_ns]]}; lanes are those of runtime/core/trace/trace.h, spans those of
+ * runtime/core/trace/timeline.h; caller decrefs. ENOMEM_HOST. */
 int sy_core_timeline_watch(struct sy_core *core, bool on);
 int sy_core_timeline_take(struct sy_core *core, json_t **out);
 /* Chrome trace events since the trace was started, at most 200 000 kept. enable=true clears and starts. */

@@ -16,7 +16,7 @@
 #include "runtime/core/core_metrics.h"
 #include "runtime/core/job_store.h"
 #include "runtime/core/storage_thread.h"
-#include "runtime/core/trace.h"
+#include "runtime/core/trace/trace.h"
 #include "runtime/device/device.h"
 #include "runtime/sched/account.h"
 #include "runtime/sched/interference.h"

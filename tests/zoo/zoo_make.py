@@ -58,27 +58,41 @@ def torch_module(maker, what):
         return torchvision.models.get_model(what, weights=None)
 
 
-def settle(module):
+def settle(module, fades=False):
     """Random weights leave detectors without a detection, and statistics of 0 and 1: a few numbers that let everything take part."""
     import torch
     for part in module.modules():
         if isinstance(part, torch.nn.modules.batchnorm._BatchNorm):
             part.running_mean.uniform_(-0.1, 0.1)
             part.running_var.uniform_(0.8, 1.2)
-    if hasattr(module, "SETTLED_BY"):
+    if hasattr(module, "SETTLED_BY") or fades:
         for part in module.modules():
             if isinstance(part, torch.nn.modules.batchnorm._BatchNorm):
                 part.momentum = 1.0
         with torch.no_grad():
-            module.train()(torch.randn(module.SETTLED_BY))
+            if fades:
+                settle_detector(module)
+            else:
+                module.train()(torch.randn(module.SETTLED_BY))
     return module.eval()
+
+
+def settle_detector(module):
+    """Its features fade with random weights, so that hundreds of scores are equal to the last bit, and which of them are kept no engine can know: two images
+    through the batch norms give features their size."""
+    import torch
+    module.eval()
+    for part in module.modules():
+        if isinstance(part, torch.nn.modules.batchnorm._BatchNorm):
+            part.train()
+    module([torch.rand(3, 320, 320), torch.rand(3, 320, 320)])
 
 
 def export_torch(model, maker, what, path):
     import torch
     torch.manual_seed(1)
     torch.backends.mha.set_fastpath_enabled(False)
-    module = settle(torch_module(maker, what))
+    module = settle(torch_module(maker, what), what.startswith("ssdlite"))
     inputs = tuple(torch.from_numpy(a) for a in arrays_of(model, model.size(0, 2)))
     names = [f"in{i}" for i in range(len(inputs))]
     axes = {n: {k: d for k, d in enumerate(zoo_list.dims_of(text)) if d.isalpha()} for n, text in zip(names, model.inputs)}

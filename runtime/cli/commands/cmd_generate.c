@@ -12,10 +12,10 @@
 #include "runtime/base/half.h"
 #include "runtime/base/status.h"
 #include "runtime/cli/cli.h"
-#include "runtime/cli/decoder_inputs.h"
-#include "runtime/cli/random_inputs.h"
-#include "runtime/cli/sample_token.h"
-#include "runtime/cli/token_text.h"
+#include "runtime/cli/inputs/decoder_inputs.h"
+#include "runtime/cli/inputs/random_inputs.h"
+#include "runtime/cli/inputs/sample_token.h"
+#include "runtime/cli/inputs/token_text.h"
 
 #define MOST_TOKENS (1 << 20)
 

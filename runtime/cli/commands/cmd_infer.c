@@ -10,7 +10,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/status.h"
 #include "runtime/cli/cli.h"
-#include "runtime/cli/random_inputs.h"
+#include "runtime/cli/inputs/random_inputs.h"
 #include "workers/data/npy.h"
 
 struct infer {

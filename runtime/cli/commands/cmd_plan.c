@@ -12,7 +12,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/cli/cli.h"
-#include "runtime/cli/link_probe.h"
+#include "runtime/cli/doctor/link_probe.h"
 #include "runtime/device/device.h"
 
 #define LANE_COLUMNS     64

@@ -13,8 +13,8 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/status.h"
 #include "runtime/cli/cli.h"
-#include "runtime/cli/random_inputs.h"
-#include "runtime/cli/run_progress.h"
+#include "runtime/cli/inputs/random_inputs.h"
+#include "runtime/cli/train/run_progress.h"
 #include "runtime/sim/sim_report.h"
 #include "runtime/sim/sim_trace.h"
 

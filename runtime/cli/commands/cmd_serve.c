@@ -17,7 +17,7 @@
 #include "runtime/cli/cli.h"
 #include "runtime/cli/commands/serve_options.h"
 #include "runtime/cli/config/serve_watchdog.h"
-#include "runtime/cli/link_probe.h"
+#include "runtime/cli/doctor/link_probe.h"
 #include "runtime/device/device.h"
 #include "workers/job/job.h"
 

@@ -8,9 +8,9 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/status.h"
 #include "runtime/cli/cli.h"
-#include "runtime/cli/link_probe.h"
+#include "runtime/cli/doctor/link_probe.h"
 #include "runtime/cli/package_models.h"
-#include "runtime/cli/run_progress.h"
+#include "runtime/cli/train/run_progress.h"
 #include "runtime/sim/sim.h"
 #include "runtime/sim/sim_trace.h"
 

@@ -15,7 +15,7 @@
 #include "loader/shape/graph_infer.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
-#include "runtime/cli/size_text.h"
+#include "runtime/cli/inputs/size_text.h"
 #include "tests/rigs/seed.h"
 
 enum { N_POINTS = 24, N_SYMBOLS = 3, N_POOL = 12 };

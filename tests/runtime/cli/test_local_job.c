@@ -13,7 +13,7 @@
 #include <omp.h>
 
 #include "runtime/base/status.h"
-#include "runtime/cli/local_job.h"
+#include "runtime/cli/train/local_job.h"
 
 static cpu_set_t cores_of_this_thread(void)
 {

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "runtime/base/status.h"
-#include "runtime/cli/random_inputs.h"
+#include "runtime/cli/inputs/random_inputs.h"
 
 static json_t *entry_of(const char *dtype)
 {

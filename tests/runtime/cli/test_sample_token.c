@@ -13,8 +13,8 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
-#include "runtime/cli/sample_token.h"
-#include "runtime/cli/token_text.h"
+#include "runtime/cli/inputs/sample_token.h"
+#include "runtime/cli/inputs/token_text.h"
 
 static void test_likeliest(void **state)
 {

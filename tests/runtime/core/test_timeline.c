@@ -1,4 +1,4 @@
-/* The timeline's promises (runtime/core/timeline.h), beside a model that keeps every span: random spans in time order, and a fixed few. */
+/* The timeline's promises (runtime/core/trace/timeline.h), beside a model that keeps every span: random spans in time order, and a fixed few. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,8 +8,8 @@
 #include <cmocka.h>
 
 #include "runtime/base/status.h"
-#include "runtime/core/timeline.h"
-#include "runtime/core/trace.h"
+#include "runtime/core/trace/timeline.h"
+#include "runtime/core/trace/trace.h"
 #include "tests/rigs/seed.h"
 
 static void merges_what_is_close(void **state)

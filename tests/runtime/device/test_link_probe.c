@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "runtime/base/status.h"
-#include "runtime/cli/link_probe.h"
+#include "runtime/cli/doctor/link_probe.h"
 
 #define ANSWER \
     "{\"h2d_gbps\": 12.5, \"alpha_us\": 7, \"sigma_us\": 3, \"lost_ns_per_byte\": 0.02}\n"

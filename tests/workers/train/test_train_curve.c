@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "runtime/base/status.h"
-#include "runtime/cli/train_curve.h"
+#include "runtime/cli/train/train_curve.h"
 
 static struct sy_train_curve curve;
 

@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "runtime/cli/doctor_models.h"
+#include "runtime/cli/doctor/doctor_models.h"
 #include "runtime/doctor/findings.h"
 
 void sy_doctor_print(const struct sy_doctor_facts *facts, const struct sy_findings *findings,

@@ -1,4 +1,4 @@
-#include "runtime/cli/doctor_models.h"
+#include "runtime/cli/doctor/doctor_models.h"
 
 #include <dirent.h>
 #include <errno.h>

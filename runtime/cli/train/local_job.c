@@ -1,4 +1,4 @@
-#include "runtime/cli/local_job.h"
+#include "runtime/cli/train/local_job.h"
 
 #include <errno.h>
 #include <omp.h>

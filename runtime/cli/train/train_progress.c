@@ -1,4 +1,4 @@
-#include "runtime/cli/train_progress.h"
+#include "runtime/cli/train/train_progress.h"
 
 #include <stdio.h>
 #include <unistd.h>

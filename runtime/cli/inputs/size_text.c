@@ -1,4 +1,4 @@
-#include "runtime/cli/size_text.h"
+#include "runtime/cli/inputs/size_text.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "runtime/cli/link_probe.h"
+#include "runtime/cli/doctor/link_probe.h"
 
 #include <errno.h>
 #include <fcntl.h>

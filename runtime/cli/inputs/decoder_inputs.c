@@ -1,4 +1,4 @@
-#include "runtime/cli/decoder_inputs.h"
+#include "runtime/cli/inputs/decoder_inputs.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "runtime/cli/sample_token.h"
+#include "runtime/cli/inputs/sample_token.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "runtime/cli/explain_measure.h"
+#include "runtime/cli/train/explain_measure.h"
 
 #include <errno.h>
 #include <jansson.h>

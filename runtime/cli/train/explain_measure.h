@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "runtime/cli/local_job.h"
+#include "runtime/cli/train/local_job.h"
 
 #define SY_EXPLAIN_LAYERS 1024
 #define SY_EXPLAIN_PARTS  5 /* enum sy_train_part */

@@ -1,4 +1,4 @@
-#include "runtime/cli/random_inputs.h"
+#include "runtime/cli/inputs/random_inputs.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 #include "loader/graph/graph.h"
 #include "runtime/base/status.h"
-#include "runtime/cli/size_text.h"
+#include "runtime/cli/inputs/size_text.h"
 #include "runtime/front/rpc/rpc_server.h"
 
 static uint64_t next_random(uint64_t *state)

@@ -1,4 +1,4 @@
-#include "runtime/core/timeline.h"
+#include "runtime/core/trace/timeline.h"
 
 #include <stdbool.h>
 #include <string.h>

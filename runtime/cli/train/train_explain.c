@@ -1,4 +1,4 @@
-#include "runtime/cli/train_explain.h"
+#include "runtime/cli/train/train_explain.h"
 
 #include <jansson.h>
 #include <numa.h>
@@ -12,7 +12,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/cli/cli.h"
-#include "runtime/cli/explain_measure.h"
+#include "runtime/cli/train/explain_measure.h"
 
 #define MAX_VARIANTS 16
 #define ROUNDS       3

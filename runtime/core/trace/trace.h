@@ -5,7 +5,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-#include "runtime/core/timeline.h"
+#include "runtime/core/trace/timeline.h"
 
 #define SY_TRACE_MAX_EVENTS 200000
 

@@ -1,4 +1,4 @@
-#include "runtime/cli/token_text.h"
+#include "runtime/cli/inputs/token_text.h"
 
 #include <jansson.h>
 #include <stdbool.h>

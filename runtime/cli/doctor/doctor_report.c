@@ -1,4 +1,4 @@
-#include "runtime/cli/doctor_report.h"
+#include "runtime/cli/doctor/doctor_report.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "runtime/cli/run_progress.h"
+#include "runtime/cli/train/run_progress.h"
 
 #include <stdarg.h>
 #include <stdio.h>

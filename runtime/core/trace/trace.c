@@ -1,4 +1,4 @@
-#include "runtime/core/trace.h"
+#include "runtime/core/trace/trace.h"
 
 #include <stdio.h>
 #include <stdlib.h>

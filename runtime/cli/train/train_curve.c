@@ -1,4 +1,4 @@
-#include "runtime/cli/train_curve.h"
+#include "runtime/cli/train/train_curve.h"
 
 #include <math.h>
 #include <stdbool.h>
