@@ -97,7 +97,7 @@ say = @:
 endif
 
 # ---- sources ----------------------------------------------------------------------------------
-LIB_SRC   := $(sort $(shell find allocator loader runtime workers -name '*.c' ! -path 'runtime/cli/*' ! -path 'runtime/device/cuda/*' ! -path 'workers/cuda/*'))
+LIB_SRC   := $(sort $(shell find allocator loader runtime workers -name '*.c' ! -path 'runtime/cli/*' ! -path 'runtime/device/cuda/*' ! -path 'workers/cuda/*' ! -path 'workers/mpi/*'))
 CLI_SRC   := $(sort $(wildcard runtime/cli/*.c runtime/cli/*/*.c))
 include runtime/front/front.mk
 GEN_HDR   := $(GEN)/onnx.pb-c.h $(patsubst %.c,%.h,$(filter %.pb-c.c,$(GRPC_GEN)))
@@ -106,7 +106,7 @@ CLIENT_OBJ := $(patsubst %.c,$(OBJ)/%.o,$(sort $(wildcard runtime/client/*.c run
 CLI_OBJ   := $(CLI_SRC:%.c=$(OBJ)/%.o) $(OBJ)/runtime/cli/config/conf_toml.o
 
 # ---- goals ------------------------------------------------------------------------------------
-include workers/cuda/cuda.mk tests/tests.mk bench/bench.mk examples/examples.mk runtime/python/wheel.mk runtime/install/install.mk
+include workers/cuda/cuda.mk workers/mpi/mpi.mk tests/tests.mk bench/bench.mk examples/examples.mk runtime/python/wheel.mk runtime/install/install.mk
 
 .PHONY: all binaries help deps format install clean FORCE
 .DEFAULT_GOAL := all
@@ -118,7 +118,7 @@ include workers/cuda/cuda.mk tests/tests.mk bench/bench.mk examples/examples.mk 
 all: deps ## Build: the program, its libraries, the model generator (installs what is missing)
 	@$(MAKE) --no-print-directory binaries
 
-binaries: $(B)/switchyard $(B)/libswitchyard.a $(B)/libswitchyard.so $(B)/make-models $(CUDA_BIN)
+binaries: $(B)/switchyard $(B)/libswitchyard.a $(B)/libswitchyard.so $(B)/make-models $(CUDA_BIN) $(MPI_BIN)
 
 deps: $(DNNL_MADE)
 	@sh tests/install_deps.sh

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The fleet's rows: build/bench/fleet.json. What each row is: its text. `--quick` for a look.
 
-    fleet.py BUILD_FOLDER [--quick]
+    fleet.py BUILD_FOLDER [--quick] [--only=streaming ...]
 """
 import hashlib
 import http.server
@@ -142,7 +142,115 @@ def fetching():
             server.shutdown()
     ratio = statistics.median(ours) / statistics.median(bare)
     row("500 MB over loopback HTTP, fetched, hashed and durable / curl to a file", round(ratio, 3), "<=", 1.05, len(ours),
-        f"curl {statistics.median(bare):.3f} s; medians, in turns; a server starts on it when it is whole, not as it arrives")
+        f"curl {statistics.median(bare):.3f} s; medians, in turns")
+
+
+class SlowRegistry(http.server.BaseHTTPRequestHandler):
+    """At `rate` bytes a second."""
+
+    def do_GET(self):
+        s = self.server
+        size, at, begun = os.fstat(s.file.fileno()).st_size, 0, time.monotonic()
+        self.send_response(200)
+        self.send_header("ETag", '"one"')
+        self.send_header("Content-Length", str(size))
+        self.end_headers()
+        self.wfile.flush()
+        while at < size:
+            at += os.sendfile(self.connection.fileno(), s.file.fileno(), at, min(size - at, 1 << 18) if s.rate else size - at)
+            late = begun + at / s.rate - time.monotonic() if s.rate else 0
+            if late > 0:
+                time.sleep(late)
+
+    def log_message(self, *args):
+        pass
+
+
+def first_answer(url, folder):
+    """Seconds from `models load URL` to the first answer, of a server that has nothing."""
+    socket_path, cache = folder + "/s", folder + "/cache"
+    os.makedirs(cache, exist_ok=True)
+    binary = os.environ["SY_BINARY"]
+    server = subprocess.Popen([binary, "serve", "--socket", socket_path, "--http", "off", "--grpc", "off", "--metrics", "off", "--fetch-to", cache, "--pool-bytes", "2G"],
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        server.stdout.readline()
+        begun = time.monotonic()
+        subprocess.run([binary, "models", "load", url, "--name", "it", "--socket", socket_path], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([binary, "infer", "it", "--socket", socket_path], check=True, stdout=subprocess.DEVNULL)
+        return time.monotonic() - begun
+    finally:
+        server.terminate()
+        server.wait(60)
+        for name in os.listdir(cache):
+            os.unlink(os.path.join(cache, name))
+
+
+def streaming():
+    """BERT-base's package, 437 MB, from a server that sends 100 MB/s, and as fast as loopback goes; each beside curl to a file, in turns."""
+    package = os.path.join(BUILD, "bench/bert_base.sypkg")
+    if not os.path.exists(package):
+        model = os.path.join(BUILD, "models/bert_base/1/model.onnx")
+        if not os.path.exists(model):
+            subprocess.run([os.path.join(BUILD, "make-models"), "--out", os.path.join(BUILD, "models"), "bert_base"], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([os.environ["SY_BINARY"], "import", model, "-o", package], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    with tempfile.TemporaryDirectory(dir=BUILD) as folder, open(package, "rb") as content:
+        size = os.fstat(content.fileno()).st_size
+        for words, rate, rounds in (("from a server of 100 MB/s", 1e8, 1 if QUICK else 3), ("over loopback HTTP", 0, 2 if QUICK else 5)):
+            server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), SlowRegistry)
+            server.file, server.rate = content, rate
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            url = f"http://127.0.0.1:{server.server_port}/bert_base.sypkg"
+            ours, bare = [], []
+            for _ in range(rounds):
+                begun = time.monotonic()
+                subprocess.run(["curl", "-s", "-o", folder + "/bare", url], check=True)
+                bare.append(time.monotonic() - begun)
+                ours.append(first_answer(url, folder))
+            server.shutdown()
+            took = statistics.median(bare)
+            row(f"package of {size / 1e6:.0f} MB {words}: from its load to the first answer / curl to a file", round(statistics.median(ours) / took, 3), "<=", 1.05, rounds,
+                f"curl {took:.2f} s, {size / took / 1e6:.0f} MB/s; fetch, server and registry share {len(os.sched_getaffinity(0))} cores")
+
+
+# ---- training with several ranks -----------------------------------------------------------------------
+
+def rank_steps(job, ranks):
+    """Steps a second of a job whose ranks have a core each."""
+    done = subprocess.run([os.environ["SY_BINARY"], "train", job, "--local", "--ranks", str(ranks), "--mpi-options", "--map-by slot:PE=1 --bind-to core"],
+                          capture_output=True, text=True, check=True)
+    rates = [float(rate) for rate in re.findall(r"([\d.]+) steps/s", done.stdout)]
+    return statistics.median(rates[len(rates) // 2:])
+
+
+def snapshot_hash(folder):
+    with open(os.path.join(folder, max(os.listdir(folder), key=lambda name: int(name.split("-")[-1].split(".")[0]))), "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def training():
+    if not os.path.exists(os.path.join(BUILD, "libswitchyard-mpi.so")) or len(os.sched_getaffinity(0)) < 2:
+        print("  no MPI in this build, or one core: no ranks")
+        return
+    with tempfile.TemporaryDirectory(dir=BUILD) as folder:
+        subprocess.run([os.path.join(BUILD, "make-models"), "--out", folder, "fashion_vgg"], check=True, stdout=subprocess.DEVNULL)
+        jobs, hashes, alone, together = {}, [], [], []
+        for batch in (64, 128):
+            jobs[batch] = f"{folder}/job{batch}.json"
+            with open(jobs[batch], "w", encoding="utf-8") as out:
+                json.dump({"name": f"ranks{batch}", "model": folder + "/fashion_vgg/1/model.onnx", "loss": "softmax_cross_entropy", "optimizer": {"kind": "sgd", "learning_rate": 0.01},
+                           "data": {"kind": "synthetic", "samples": 8192}, "batch": batch, "epochs": 1000, "max_steps": 20 if QUICK else 40,
+                           "snapshot": {"folder": f"{folder}/snapshots{batch}"}}, out)
+        for _ in range(2 if QUICK else 5):
+            alone.append(rank_steps(jobs[64], 1))
+            subprocess.run(["rm", "-rf", folder + "/snapshots64"], check=True)
+            together.append(rank_steps(jobs[128], 2))
+            hashes.append(snapshot_hash(folder + "/snapshots128"))
+            subprocess.run(["rm", "-rf", folder + "/snapshots128"], check=True)
+        one, two = statistics.median(alone), statistics.median(together)
+        row("VGG on 28 x 28, two ranks of one core over MPI: samples a second / (2 x one rank with half the batch)", round(two / one, 3), ">=", 0.9, len(alone),
+            f"one rank {one * 64:.0f} samples/s, batch 64, alone on the machine; in turns")
+        row("two ranks: snapshots that differ from the first run's", sum(h != hashes[0] for h in hashes), "==", 0, len(hashes), "")
 
 
 # ---- the simulator -------------------------------------------------------------------------------------
@@ -168,8 +276,13 @@ def simulator():
 
 def main():
     os.makedirs(os.path.join(BUILD, "bench"), exist_ok=True)
-    for part in (routing, killed, ray, fetching, simulator):
+    wanted = [word.removeprefix("--only=") for word in sys.argv if word.startswith("--only=")]
+    for part in (routing, killed, ray, fetching, streaming, training, simulator):
+        if wanted and part.__name__ not in wanted:
+            continue
+        begun = time.monotonic()
         part()
+        print(f"  {part.__name__}: {time.monotonic() - begun:.0f} s", flush=True)
         with open(os.path.join(BUILD, "bench/fleet.json"), "w", encoding="utf-8") as out:
             json.dump({"cores": os.cpu_count(), "cpu": cpu_name(), "rows": rows}, out, indent=1)
     return 0

@@ -158,6 +158,7 @@ void sy_package_close(struct sy_package *package)
     }
     for (int b = 0; b < SY_PROFILE_BATCHES; b++)
         free(package->profile.layer_ns[b]);
+    sy_arrival_release(package->arrival);
     free(package->profile.choices);
     free(package->profile.solo_batches);
     free(package->layers);

@@ -16,6 +16,7 @@
 
 #include "loader/graph/engine.h"
 #include "loader/graph/graph.h"
+#include "loader/package/arrival.h"
 
 #define SY_PACKAGE_SUFFIX  ".sypkg"
 #define SY_PROFILE_BATCHES 2
@@ -45,6 +46,8 @@ struct sy_package {
     uint64_t weights_offset; /* in the file */
     uint64_t weights_bytes;
     uint64_t content_hash; /* names this content: hash over header and meta */
+    struct sy_package_arrival *
+        arrival; /* held: weights that are not in the file yet may not be read (arrival.h); NULL: all are there */
 };
 
 /* What a package for `engine` in this precision is packed for: describe(), and the precision where it is not float32. EUNSUPPORTED if the

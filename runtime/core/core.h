@@ -137,6 +137,8 @@ int sy_core_model_room(const struct sy_core *core);
 typedef void (*sy_core_done)(void *ctx, int status, const char *error);
 int sy_core_model_add(struct sy_core *core, const char *path,
                       const struct sy_core_model_options *options, sy_core_done done, void *ctx);
+/* The arrival of a package moved (options->package->arrival): reads and requests that wait for it go on, or end with the reason of its failure. */
+void sy_core_arrived(struct sy_core *core);
 /* No later acquire finds it; what is held, waits or runs ends as it began, and then its memory is free. version 0: all of the name.
  * ENOTFOUND; EBUSY: it is loading (what it was to replace is removed). */
 int sy_core_model_remove(struct sy_core *core, const char *name, int64_t version);

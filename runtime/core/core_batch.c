@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "runtime/base/assert.h"
+#include "runtime/core/core_arrival.h"
 #include "runtime/core/core_internal.h"
 #include "runtime/sched/admission_refusal.h"
 
@@ -33,6 +34,7 @@ struct batch {
     struct member *members; /* the latest first */
     int n_members;
     sy_ns due_ns;
+    sy_ns deadline_ns; /* HELD: of its one member; 0: none */
     bool sent;
     uint64_t request; /* once it is sent */
     uint64_t *inputs,
@@ -49,6 +51,7 @@ struct sy_core_batches {
     uint64_t n_sent;
 };
 
+#define MOST_HELD_NS (24 * 3600 * SY_NS_PER_S) /* what arrives is given up before (fetch.h) */
 #define MOST_APART_ENDS \
     16 /* inputs and outputs of a model: of all members they fit into one message */
 
@@ -156,6 +159,8 @@ enum sy_batch_way sy_core_batch_way(const struct sy_core_batches *b, int model, 
                                     const struct sy_core_infer_options *options)
 {
     const struct sy_sched *s = b->core->sched;
+    if (sy_core_arrival_holds(b->core, model))
+        return SY_BATCH_HELD;
     if (!sy_sched_slice_is_busy(s, sy_sched_model_slice(s, model)) || rows < 1 ||
         options->deadline_ns != 0)
         return SY_BATCH_ALONE;
@@ -406,12 +411,18 @@ static void send_batch(struct batch *batch)
     struct sy_core_batches *b = batch->of;
     struct sy_core_infer_options options = {.class_ = batch->class_,
                                             .tenant = *batch->tenant ? batch->tenant : NULL};
+    sy_ns now = sy_clock_now();
     batch->sent = true;
     b->n_gathered -= batch->n_members;
     if (!is_wanted(batch)) {
         answer_unsent(batch, SY_ECANCELED, "canceled while it waited");
         return;
     }
+    if (batch->deadline_ns && batch->deadline_ns <= now) {
+        answer_unsent(batch, SY_EDEADLINE, "its deadline passed while its model's package arrived");
+        return;
+    }
+    options.deadline_ns = batch->deadline_ns ? batch->deadline_ns - now : 0;
     b->n_sent += batch->n_members > 1;
     int status = batch->way == SY_BATCH_ROWS ? join_rows(batch) : list_members(batch);
     struct sy_core_work work = work_of(batch);
@@ -429,6 +440,8 @@ static void send_batch(struct batch *batch)
 
 static bool is_full(const struct batch *batch)
 {
+    if (batch->way == SY_BATCH_HELD)
+        return false;
     if (batch->way == SY_BATCH_ROWS)
         return batch->rows == most_rows(batch->of, batch->model);
     return batch->n_members == SY_BATCH_APART_MOST ||
@@ -449,12 +462,18 @@ static void set_timer(struct sy_core_batches *b)
     event_add(b->timer, &timeout);
 }
 
+/* B6 */
+static bool stays_held(const struct batch *batch)
+{
+    return batch->way == SY_BATCH_HELD && batch->due_ns > sy_clock_now();
+}
+
 /* All that are due by then, of models of the slices (bits). Answers may add and send others: begins anew after each. */
 static void send_due(struct sy_core_batches *b, sy_ns by, unsigned slices)
 {
     struct batch *at = b->batches;
     while (at) {
-        if (at->sent || at->due_ns > by ||
+        if (at->sent || at->due_ns > by || stays_held(at) ||
             !(slices >> sy_sched_model_slice(b->core->sched, at->model) & 1)) {
             at = at->next;
             continue;
@@ -475,9 +494,50 @@ static void on_timer(int fd, short what, void *ctx)
     sy_core_pump(b->core);
 }
 
+static void refuse_held(struct sy_core_batches *b, int model, int status, const char *why)
+{
+    struct batch *at = b->batches;
+    while (at && (at->sent || at->way != SY_BATCH_HELD || at->model != model))
+        at = at->next;
+    if (!at)
+        return;
+    at->sent = true;
+    b->n_gathered -= at->n_members;
+    answer_unsent(at, status, why);
+}
+
 void sy_core_batch_flush(struct sy_core_batches *b)
 {
+    for (struct batch *at = b->batches; at; at = at->next)
+        at->due_ns = 0;
     send_due(b, UINT64_MAX, UINT_MAX);
+}
+
+bool sy_core_batch_holds(const struct sy_core_batches *b, int model)
+{
+    const struct batch *at = b->batches;
+    while (at && (at->sent || at->way != SY_BATCH_HELD || at->model != model))
+        at = at->next;
+    return at != NULL;
+}
+
+/* An answer may add others, but none for this model, which is released or not available. */
+void sy_core_batch_release(struct sy_core_batches *b, int model, int status, const char *why)
+{
+    struct batch *at = b->batches;
+    while (at) {
+        if (at->sent || at->way != SY_BATCH_HELD || at->model != model) {
+            at = at->next;
+            continue;
+        }
+        at->due_ns = 0;
+        at = at->next;
+        if (status == SY_OK)
+            continue;
+        refuse_held(b, model, status, why);
+        at = b->batches;
+    }
+    set_timer(b);
 }
 
 void sy_core_batch_flush_idle(struct sy_core_batches *b)
@@ -491,6 +551,8 @@ void sy_core_batch_flush_idle(struct sy_core_batches *b)
 /* Whether one more of these rows fits. */
 static bool has_place(const struct batch *batch, int64_t rows)
 {
+    if (batch->way == SY_BATCH_HELD)
+        return false;
     if (batch->way == SY_BATCH_ROWS)
         return batch->rows + rows <= most_rows(batch->of, batch->model);
     return batch->rows == rows && !is_full(batch);
@@ -514,19 +576,20 @@ static struct batch *make_batch(struct sy_core_batches *b, enum sy_batch_way way
                                 const struct sy_core_infer_options *options)
 {
     struct batch *batch = calloc(1, sizeof *batch);
-    bool is_apart = way == SY_BATCH_APART;
+    bool is_apart = way == SY_BATCH_APART, is_held = way == SY_BATCH_HELD;
     if (!batch)
         return NULL;
     *batch = (struct batch){.next = b->batches,
                             .of = b,
                             .way = way,
                             .model = model,
-                            .rows = is_apart ? rows : 0,
+                            .rows = is_apart || is_held ? rows : 0,
                             .expected_ns = is_apart ? expected_run(b, model, rows, sizes) : 0,
                             .sizes = sy_core_sizes_again(sizes),
                             .class_ = options->class_,
-                            .due_ns = sy_clock_now() +
-                                      (is_apart ? SY_BATCH_APART_DELAY_NS : delay_of(b, model))};
+                            .due_ns = sy_clock_now() + (is_held    ? MOST_HELD_NS
+                                                        : is_apart ? SY_BATCH_APART_DELAY_NS
+                                                                   : delay_of(b, model))};
     snprintf(batch->tenant, sizeof batch->tenant, "%s", options->tenant ? options->tenant : "");
     sy_core_model_hold(b->core, model);
     b->batches = batch;
@@ -561,6 +624,8 @@ int sy_core_batch_add(struct sy_core_batches *b, enum sy_batch_way way, int mode
     batch->members = m;
     batch->n_members++;
     batch->rows += way == SY_BATCH_ROWS ? rows : 0;
+    if (way == SY_BATCH_HELD && options->deadline_ns)
+        batch->deadline_ns = batch->due_ns = m->arrived_ns + options->deadline_ns;
     b->n_gathered++;
     *out_id = m->id;
     if (is_full(batch))
@@ -585,7 +650,10 @@ bool sy_core_batch_cancel(struct sy_core_batches *b, uint64_t id)
         batch = batch->next;
     if (!m)
         return false;
-    m->canceled = true; /* its rows stay in the batch: removing them would move the others */
+    if (batch->way == SY_BATCH_HELD && !batch->sent)
+        batch->due_ns = 0; /* the next turn of the loop answers it */
+    m->canceled = true;    /* its rows stay in the batch: removing them would move the others */
+    set_timer(b);
     if (batch->sent && !is_wanted(batch))
         sy_sched_cancel(b->core->sched, batch->request);
     return true;

@@ -14,6 +14,8 @@
  * B4: APART: only requests of equal batch and sizes, one class and tenant, without a deadline, of a model that lies in the pool whole, whose run is expected
  *     to take at most SY_BATCH_APART_RUN_NS (without a profile: none that was seen took longer, and one was seen); together at most SY_BATCH_APART_SUM_NS, so that who is more urgent waits no longer than for one usual run.
  * B5: APART: where the run fails, each is run again alone: nobody's answer depends on who else asked.
+ * B6: HELD: one whose model's package still arrives (core_arrival.h) waits here, alone, and not on the device, which others have meanwhile: until what is
+ *     missing takes no longer to come than the run does, its deadline is over, or the source fails.
  *
  * Rows of a batch are not always bit for bit what they are alone: libraries choose other kernels for other sizes. So ROWS is off unless a delay is
  * set. Runs in the loop's thread. */
@@ -34,7 +36,7 @@ void sy_core_batches_destroy(struct sy_core_batches *batches); /* all were answe
 #define SY_BATCH_APART_SUM_NS   (2 * SY_NS_PER_MS)
 #define SY_BATCH_APART_MOST     64 /* requests of one run */
 
-enum sy_batch_way { SY_BATCH_ALONE, SY_BATCH_ROWS, SY_BATCH_APART };
+enum sy_batch_way { SY_BATCH_ALONE, SY_BATCH_ROWS, SY_BATCH_APART, SY_BATCH_HELD };
 
 /* How this one may be gathered now (B1, B2, B4). */
 enum sy_batch_way sy_core_batch_way(const struct sy_core_batches *batches, int model, int64_t batch,
@@ -51,6 +53,9 @@ bool sy_core_batch_cancel(struct sy_core_batches *batches, uint64_t id);
 void sy_core_batch_flush(struct sy_core_batches *batches);
 /* Those of models in whose slice nothing waits or is started. */
 void sy_core_batch_flush_idle(struct sy_core_batches *batches);
+/* What is held for the model is sent with the next turn of the loop (status SY_OK), or refused at once. */
+void sy_core_batch_release(struct sy_core_batches *batches, int model, int status, const char *why);
+bool sy_core_batch_holds(const struct sy_core_batches *batches, int model);
 int sy_core_batch_n_gathered(const struct sy_core_batches *batches);
 /* Adds, by model, how many are gathered and not sent yet. */
 void sy_core_batch_count_gathered(const struct sy_core_batches *batches, int *by_model);

@@ -40,6 +40,11 @@ static int core_model_add(void *core, const char *path, const struct sy_core_mod
     return sy_core_model_add(core, path, options, done, ctx);
 }
 
+static void core_arrived(void *core)
+{
+    sy_core_arrived(core);
+}
+
 static int core_model_remove(void *core, const char *name, int64_t version)
 {
     return sy_core_model_remove(core, name, version);
@@ -165,6 +170,7 @@ const struct sy_core_handlers sy_core_own_handlers = {
     .infer_cancel = core_infer_cancel,
     .model_room = core_model_room,
     .model_add = core_model_add,
+    .arrived = core_arrived,
     .model_remove = core_model_remove,
     .model_evict = core_model_evict,
     .region_add = core_region_add,

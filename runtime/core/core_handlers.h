@@ -19,6 +19,7 @@ struct sy_core_handlers {
     int (*model_room)(void *core);
     int (*model_add)(void *core, const char *path, const struct sy_core_model_options *options,
                      sy_core_done done, void *ctx);
+    void (*arrived)(void *core);
     int (*model_remove)(void *core, const char *name, int64_t version);
     int (*model_evict)(void *core, const char *name, bool image_too);
     int (*region_add)(void *core, int fd, uint64_t offset_bytes, uint64_t bytes, bool is_sealed,

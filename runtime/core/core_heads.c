@@ -6,6 +6,7 @@
 #include "loader/plan/head_budget.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
+#include "runtime/core/core_arrival.h"
 #include "runtime/core/core_internal.h"
 
 #define MEMORY_NS (30 * SY_NS_PER_S)   /* requests of so long ago count a third */
@@ -105,7 +106,7 @@ void sy_core_heads_note(struct sy_core *core, struct sy_core_model *m)
 static bool has_head(const struct sy_core *core, int model)
 {
     return core->models[model].used && !core->models[model].leaving &&
-           core->models[model].state == SY_MODEL_READY;
+           core->models[model].state == SY_MODEL_READY && !sy_core_arrival_holds(core, model);
 }
 
 /* What heads may take: beside jobs and workspace, and beside what the usual request brings along, so that it comes and goes without

@@ -102,6 +102,11 @@ struct sy_core_model {
     int status; /* why it cannot be used */
     char error[256];
     int n_lost; /* workers that died while it was being added */
+    struct {
+        bool due, over; /* runs may start; nothing more is to be looked at */
+        sy_ns first_ns; /* when it was looked at first */
+        uint64_t first_bytes;
+    } arrival; /* of a package that was not whole when it was added (core_arrival.h) */
     sy_core_done done;
     void *done_ctx;
     /* What workers measured of its runs since it was loaded, without the way there and back: of each part of several. */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "runtime/base/assert.h"
+#include "runtime/core/core_arrival.h"
 #include "runtime/core/core_batch.h"
 #include "runtime/core/core_internal.h"
 
@@ -121,6 +122,7 @@ static json_t *model_json(struct sy_core *core, int i)
     const struct sy_core_model *m = &core->models[i];
     const struct sy_residency *r = sy_sched_residency(core->sched);
     const struct sy_model_heads *h = &m->heads;
+    unsigned long long arrived;
     json_t *json = json_pack(
         "{s:s, s:s, s:s, s:s, s:o, s:i, s:i, s:o, s:o, s:o, s:o}", "name", m->name, "path", m->path,
         "state", states[m->state], "error", m->error, "weights_bytes",
@@ -142,6 +144,8 @@ static json_t *model_json(struct sy_core *core, int i)
                         m->tenant < 0 ? json_null() : json_string(core->tenants[m->tenant].name));
     json_object_update(json, more);
     json_decref(more);
+    if (sy_core_arrival_stands(core, i, &arrived))
+        json_object_set_new(json, "arrived_bytes", count(arrived));
     return json;
 }
 

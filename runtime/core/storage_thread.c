@@ -17,6 +17,8 @@
 #include "runtime/device/device.h"
 #include "runtime/wire/link_turn.h"
 
+#define STORAGE_ALIGN 4096 /* of offsets and lengths that the reader takes */
+
 struct sy_storage_thread {
     void (*done)(void *ctx, const struct sy_storage_job *job);
     void *ctx;
@@ -113,7 +115,16 @@ static void group_done(void *ctx, int range, int status)
     set_word(g, status < 0 ? SY_ARRIVAL_FAILED : SY_ARRIVAL_HERE);
 }
 
-/* As many ranges as `budget` bytes allow, from where the job stands. */
+/* Y5: from where the job stands, bytes of its next group that are in the file. */
+static uint64_t bytes_there(const struct sy_storage_job *job, int group, uint64_t skip)
+{
+    const struct sy_storage_group *g = &job->groups[group];
+    uint64_t end = sy_arrival_bytes(job->package->arrival), at = g->file_offset + skip;
+    uint64_t there = end > at ? (end - at) / STORAGE_ALIGN * STORAGE_ALIGN : 0;
+    return SY_MIN(g->bytes - skip, there);
+}
+
+/* As many ranges as `budget` bytes allow, and as have arrived, from where the job stands. */
 static void cut_piece(struct piece *piece, uint64_t budget)
 {
     const struct sy_storage_job *job = piece->job;
@@ -121,11 +132,15 @@ static void cut_piece(struct piece *piece, uint64_t budget)
     piece->first = job->at_group;
     for (int i = job->at_group; i < job->n_to_read && budget > 0; i++) {
         const struct sy_storage_group *g = &job->groups[i];
-        uint64_t bytes = SY_MIN(g->bytes - skip, budget);
+        uint64_t there = bytes_there(job, i, skip), bytes = SY_MIN(there, budget);
+        if (bytes == 0)
+            break;
         piece->ranges[piece->n++] = (struct sy_storage_range){
             .file_offset = g->file_offset + skip, .bytes = bytes, .to = (char *)g->to + skip};
         piece->last_bytes = skip + bytes;
         budget -= bytes;
+        if (bytes < g->bytes - skip)
+            break;
         skip = 0;
     }
 }
@@ -185,13 +200,36 @@ static bool look_at_all(struct sy_storage_job *job)
     return true;
 }
 
+/* Y5. A job that was canceled, or whose file comes no further, has its end to come to. */
+static bool can_go_on(const struct sy_storage_job *job)
+{
+    const struct sy_package_arrival *arrival = job->package->arrival;
+    bool has_looked = job->n_looked_at == job->n_groups;
+    return !arrival || !has_looked || job->at_group >= job->n_to_read ||
+           atomic_load_explicit(&job->cancel, memory_order_relaxed) ||
+           sy_arrival_state(arrival) == SY_ARRIVAL_IS_FAILED ||
+           bytes_there(job, job->at_group, job->at_bytes) > 0;
+}
+
+static int check_arrival(const struct sy_storage_job *job)
+{
+    const struct sy_package_arrival *arrival = job->package->arrival;
+    if (atomic_load_explicit(&job->cancel, memory_order_relaxed))
+        return sy_error_set(SY_ECANCELED, "the run is over");
+    if (arrival && sy_arrival_state(arrival) == SY_ARRIVAL_IS_FAILED)
+        return sy_error_set(SY_EIO, "%s", arrival->why);
+    return SY_OK;
+}
+
 /* True: the job is over. */
 static bool run_job(struct sy_storage_thread *t, struct sy_storage_job *job, uint64_t budget)
 {
     job->start_ns = job->start_ns ? job->start_ns : sy_clock_now();
-    if (!look_at_all(job))
+    int status = check_arrival(job);
+    if (status == SY_OK && !look_at_all(job))
         return false;
-    int status = read_piece(t, job, budget);
+    if (status == SY_OK)
+        status = read_piece(t, job, budget);
     if (status < 0)
         note_failure(job, status);
     job->end_ns = sy_clock_now();
@@ -208,22 +246,26 @@ static enum sy_link_class class_of(const struct sy_storage_job *job)
     return job->urgent ? SY_LINK_URGENT : SY_LINK_PREFETCH;
 }
 
-/* Y4. Takes the job whose turn it is off the list, which is not empty, and says how many bytes it may read. Under the lock. */
+/* Y4. Takes the job whose turn it is off the list, and says how many bytes it may read; NULL: all wait for bytes that have not arrived. Under
+ * the lock. */
 static struct sy_storage_job *take_turn(struct sy_storage_thread *t, uint64_t *budget)
 {
     enum sy_link_class highest = SY_LINK_NONE;
     sy_ns now = sy_clock_now();
-    struct sy_storage_job **at = &t->first;
     for (const struct sy_storage_job *job = t->first; job; job = job->next)
-        highest = SY_MAX(highest, class_of(job));
-    for (;; at = &(*at)->next) { /* one of the highest class always may */
+        if (can_go_on(job))
+            highest = SY_MAX(highest, class_of(job));
+    for (struct sy_storage_job **at = &t->first; *at; at = &(*at)->next) {
         struct sy_storage_job *job = *at;
-        *budget = sy_link_turn(class_of(job), highest, UINT64_MAX, now - job->waits_since_ns);
+        *budget = can_go_on(job)
+                      ? sy_link_turn(class_of(job), highest, UINT64_MAX, now - job->waits_since_ns)
+                      : 0;
         if (*budget == 0)
             continue;
         *at = job->next;
         return job;
     }
+    return NULL;
 }
 
 static void *run_thread(void *thread)
@@ -232,12 +274,12 @@ static void *run_thread(void *thread)
     uint64_t one = 1;
     pthread_mutex_lock(&t->lock);
     while (!t->stop) {
-        if (!t->first) {
+        uint64_t budget;
+        struct sy_storage_job *job = t->current = take_turn(t, &budget);
+        if (!job) {
             pthread_cond_wait(&t->changed, &t->lock);
             continue;
         }
-        uint64_t budget;
-        struct sy_storage_job *job = t->current = take_turn(t, &budget);
         pthread_mutex_unlock(&t->lock);
         bool over = run_job(t, job, budget);
         pthread_mutex_lock(&t->lock);
@@ -390,5 +432,13 @@ void sy_storage_thread_cancel(struct sy_storage_thread *t, uint64_t run)
     for (struct sy_storage_job *job = t->first; job; job = job->next)
         if (job->run == run)
             atomic_store_explicit(&job->cancel, true, memory_order_relaxed);
+    pthread_cond_broadcast(&t->changed);
+    pthread_mutex_unlock(&t->lock);
+}
+
+void sy_storage_thread_arrived(struct sy_storage_thread *t)
+{
+    pthread_mutex_lock(&t->lock);
+    pthread_cond_broadcast(&t->changed);
     pthread_mutex_unlock(&t->lock);
 }

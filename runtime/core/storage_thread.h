@@ -6,6 +6,8 @@
  * Y2: nothing is written to a job's places after its done call.
  * Y4: urgent jobs first; one that is not reads chunk by chunk by the link's rule (runtime/wire/link_turn.h), since where there is no link
  *     storage is what swaps share.
+ * Y5: of a package that still arrives only what is there is read; a job that waits for more keeps no other from its turn. It ends when the
+ *     source fails (EIO, with the source's words).
  * Y3: a group that takes the place of an earlier one (after_group) is read when the worker's run_progress says so. */
 #ifndef SY_RUNTIME_CORE_STORAGE_THREAD_H
 #define SY_RUNTIME_CORE_STORAGE_THREAD_H
@@ -68,6 +70,8 @@ int sy_storage_thread_add(struct sy_storage_thread *t, struct sy_storage_job *jo
 void sy_storage_thread_promote(struct sy_storage_thread *t, uint64_t run);
 /* The run's jobs end as soon as they can; their done call is still made. */
 void sy_storage_thread_cancel(struct sy_storage_thread *t, uint64_t run);
+/* Some package's arrival (loader/package/arrival.h) moved: jobs that wait for it look again. */
+void sy_storage_thread_arrived(struct sy_storage_thread *t);
 void sy_storage_job_free(struct sy_storage_job *job);
 
 #endif

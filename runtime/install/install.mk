@@ -42,6 +42,10 @@ install-program: $(B)/switchyard $(MAN) $(COMPLETION) $(CONF) $(CUDA_BIN)
 	install -m 644 runtime/python/switchyard/*.py $(DESTDIR)$(PREFIX)/share/switchyard/python/switchyard/
 	install -m 644 runtime/python/switchyard/_run/sitecustomize.py workers/torch/torch_hook.cc workers/torch/script_page.h \
 	    $(DESTDIR)$(PREFIX)/share/switchyard/python/switchyard/_run/
+ifneq ($(MPI_BIN),)
+	install -d $(DESTDIR)$(PREFIX)/lib
+	install -m 755 $(MPI_BIN) $(DESTDIR)$(PREFIX)/lib/
+endif
 ifneq ($(WITH_CUDA),)
 	install -d $(DESTDIR)$(PREFIX)/lib
 	install -m 755 $(B)/libswitchyard-cuda.so $(B)/switchyard-cuda-keeper $(DESTDIR)$(PREFIX)/lib/

@@ -59,6 +59,13 @@ struct sy_state_tensor {
     uint64_t bytes;
 };
 
+/* What ranks that train together take the mean of: a gradient, or a statistic of the batch. */
+struct sy_shared_part {
+    float *values; /* since bind */
+    uint64_t n;
+    int ready_step; /* of the gradient phase: the last one that touches them before shared_by_step */
+};
+
 struct sy_trainer;
 
 #define SY_TRAIN_HEADER_BYTES 4096u /* in front of the persistent part; the caller's */
@@ -123,6 +130,12 @@ struct sy_trainer_ops {
     int (*settle)(struct sy_trainer *trainer);
     /* Until the next bind, get_state reads this copy of the persistent part, which lies in the host's memory. Borrowed. */
     void (*read_copy)(struct sy_trainer *trainer, const void *copy);
+
+    /* (optional, all three or none: it trains with one rank only) What ranks share, in the iteration's last gradient phase: each part between its ready_step and
+     * shared_by_step, which is the first that reads one. Another thread may write to a part in between, while steps run. */
+    int (*n_shared_parts)(const struct sy_trainer *trainer);
+    void (*shared_part)(const struct sy_trainer *trainer, int index, struct sy_shared_part *out);
+    int (*shared_by_step)(const struct sy_trainer *trainer);
 };
 
 extern const struct sy_trainer_ops sy_host_trainer;

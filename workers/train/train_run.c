@@ -9,6 +9,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
 #include "workers/engine/train_rules.h"
+#include "workers/train/train_exchange.h"
 #include "workers/train/train_model.h"
 #include "workers/train/train_run_internal.h"
 
@@ -31,7 +32,7 @@ static int read_data(struct sy_train_run *r)
     const struct sy_job *job = &r->job;
     SY_TRY(sy_train_data_open(&job->data, &r->want, &r->data));
     SY_TRY(sy_prefetch_create(&r->data, &r->want, job->options.batch, &r->prefetch));
-    uint64_t batch = (uint64_t)job->options.batch * phases_of(r);
+    uint64_t batch = (uint64_t)job->options.batch * sy_run_n_ranks(r) * phases_of(r);
     if (batch > r->data.n)
         sy_log_warn("train",
                     "job=%s batch=%" PRIu64 " samples=%" PRIu64
@@ -86,6 +87,7 @@ int sy_train_run_create(const char *job_text, const struct sy_trainer_ops *ops,
     r->accuracy = -1.0;
     r->loss = NAN;
     SY_TRY_GOTO(sy_job_parse(job_text, &r->job), fail);
+    SY_TRY_GOTO(sy_run_take_part(r), fail);
     SY_TRY_GOTO(read_model(r), fail_named);
     SY_TRY_GOTO(read_data(r), fail_named);
     SY_TRY_GOTO(describe_state(r), fail_named);
@@ -104,6 +106,7 @@ void sy_train_run_destroy(struct sy_train_run *r)
         return;
     sy_prefetch_destroy(r->prefetch); /* its thread reads what goes next */
     sy_snapshot_writer_destroy(r->writer);
+    sy_exchange_destroy(r->exchange);
     if (r->trainer)
         r->ops->destroy(r->trainer);
     sy_graph_free(r->graph);
@@ -136,7 +139,8 @@ static int load_batch(struct sy_train_run *r, bool is_test, uint64_t index, enum
     void *inputs[SY_DATA_MAX_INPUTS];
     for (int i = 0; i < r->want.n_inputs; i++)
         inputs[i] = r->ops->batch_input(r->trainer, i);
-    int got = sy_prefetch_take(r->prefetch, is_test, index, SY_RUN_WAIT_MS, inputs,
+    uint64_t part = is_test ? index : sy_run_part_of_batch(r, index);
+    int got = sy_prefetch_take(r->prefetch, is_test, part, SY_RUN_WAIT_MS, inputs,
                                r->ops->batch_labels(r->trainer));
     if (got == 1) {
         if (r->ops->begin_batch)
@@ -181,6 +185,7 @@ static int end_given_up(const struct sy_train_run *r)
 static int end_gradient(struct sy_train_run *r)
 {
     double loss = r->ops->loss(r->trainer);
+    SY_TRY(sy_run_agree(r, &loss));
     if (!isfinite(loss))
         return give_up(r, sy_train_not_finite("the loss", loss, r->job.options.learning_rate));
     r->loss_sum = (r->n_phases ? r->loss_sum : 0.0) + loss;
@@ -198,7 +203,7 @@ static int end_gradient(struct sy_train_run *r)
 static int run_gradient(struct sy_train_run *r)
 {
     SY_TRY(sy_fault("gradient_step"));
-    int status = r->ops->run_gradient_step(r->trainer, r->at);
+    int status = sy_run_gradient_step(r, r->n_phases + 1 == phases_of(r));
     if (status == SY_EARG)
         return give_up(r, status);
     SY_TRY(status);
@@ -413,6 +418,8 @@ void sy_train_run_stop(struct sy_train_run *r, int evaluate)
 {
     bool is_training = r->stage <= STAGE_ITERATION_END;
     r->is_stopping = true;
+    if (r->callbacks.ranks) /* with the others: sy_run_agree */
+        return;
     r->wants_evaluation = evaluate != 0;
     if (r->stage == STAGE_LOAD || r->is_between) {
         r->is_between = false;

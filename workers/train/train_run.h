@@ -19,6 +19,7 @@
 #include "runtime/wire/control_page.h"
 #include "workers/engine/trainer.h"
 
+struct sy_ranks;
 struct sy_train_run;
 
 struct sy_train_callbacks {
@@ -26,6 +27,8 @@ struct sy_train_callbacks {
         void *ctx, int status, uint64_t step,
         const char *path); /* called by advance or finish, in the caller's thread */
     void *ctx;
+    const struct sy_ranks *
+        ranks; /* that train this job together, each with its part of the batch (ranks.h); borrowed; NULL: this one alone. Rank 0 alone has the snapshots */
 };
 
 struct sy_train_needs {

@@ -66,6 +66,8 @@ struct sy_train_run {
     uint64_t n_phases; /* of this iteration, done; a new worker begins the iteration again */
     double loss_sum;   /* of those */
     bool is_stopping, wants_evaluation;
+    struct sy_exchange *exchange; /* NULL: one rank */
+    bool all_stop;   /* some rank was stopping at the end of this iteration's gradient phase */
     bool is_between; /* this evaluation is one between two iterations */
     uint64_t step;
     double loss, accuracy;
@@ -78,6 +80,21 @@ struct sy_train_run {
     char why[256];
     char good_path[SY_SNAPSHOT_PATH_BYTES];
 };
+
+/* ---- train_run_ranks.c: several ranks; of one, all of it does nothing ------------------------------ */
+
+/* Of the job, as it was read: this rank's part of it. EARG: its batch cannot be cut. */
+int sy_run_take_part(struct sy_train_run *r);
+/* Ranks of this job. */
+uint64_t sy_run_n_ranks(const struct sy_train_run *r);
+/* Which of the small batches this rank computes, where one rank would compute number `batch`. */
+uint64_t sy_run_part_of_batch(const struct sy_train_run *r, uint64_t batch);
+/* Rank 0's state to all; the run has been started. */
+int sy_run_share_state(struct sy_train_run *r);
+/* A gradient step, with what ranks exchange around it. is_last: of the iteration's phases. */
+int sy_run_gradient_step(struct sy_train_run *r, bool is_last);
+/* The loss's mean over ranks, and whether all stop after this iteration. */
+int sy_run_agree(struct sy_train_run *r, double *loss);
 
 /* ---- train_run_state.c ----------------------------------------------------------------------------- */
 

@@ -156,7 +156,8 @@ static int load_state(struct sy_train_run *r)
 
 enum sy_run_stage sy_run_next_iteration(const struct sy_train_run *r)
 {
-    return r->is_stopping || r->step >= r->total_steps ? STAGE_LAST_SNAPSHOT : STAGE_LOAD;
+    bool stops = r->callbacks.ranks ? r->all_stop : r->is_stopping;
+    return stops || r->step >= r->total_steps ? STAGE_LAST_SNAPSHOT : STAGE_LOAD;
 }
 
 /* The device may be behind what its worker said before it died: then the last snapshot is the state, as after a death in an update. */
@@ -198,7 +199,7 @@ int sy_train_run_start(struct sy_train_run *r, void *persistent, void *ephemeral
     r->wants_evaluation = true;
     atomic_store_explicit(&page->train_accuracy_step, 0, memory_order_release);
     r->stage = sy_run_next_iteration(r);
-    return SY_OK;
+    return sy_run_share_state(r);
 }
 /* ---- snapshots (T4) ------------------------------------------------------------------------------ */
 

@@ -1,22 +1,42 @@
 /* fetch: a package from a registry, whole and verified. */
+#include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
 
 #include "runtime/base/clock.h"
 #include "runtime/base/status.h"
 #include "runtime/cli/cli.h"
 #include "runtime/cli/fetch/fetch.h"
+#include "runtime/cli/fetch/fetch_stream.h"
+
+#define MAX_URLS      8
+#define MAX_URL_BYTES 4096
 
 static const struct sy_cli_option options[] = {
     {"output", "FILE", "where to; default: the URL's last part, here (also -o)"},
     {"sha256", "HEX", "what the file must hash to"},
     {"max-bytes", "SIZE", "more is refused; default 64Gi"},
     {"stall", "SECONDS", "a connection that does not move is made again; default 30"},
-    {"tries", "N", "in a row without a byte; default 5"},
+    {"tries", "N", "in a row without a byte, at each URL; default 5"},
+    {"progress", NULL,
+     "of a package, for programs: its layers are checked as they come, 'of BYTES' is printed when "
+     "its head is there and the file has its full length, 'at BYTES' for "
+     "what is there and right; ends with the process that started it"},
     {NULL, NULL, NULL}};
 
-static int set_option(struct sy_fetch *fetch, int index, const char *value)
+struct command {
+    struct sy_fetch fetch;
+    bool progress;
+    const char *urls[MAX_URLS];
+    char lines[MAX_URLS][MAX_URL_BYTES]; /* from the standard input */
+};
+
+static int set_option(struct command *command, int index, const char *value)
 {
+    struct sy_fetch *fetch = &command->fetch;
     int64_t number;
 
     switch (index) {
@@ -33,9 +53,12 @@ static int set_option(struct sy_fetch *fetch, int index, const char *value)
         return fetch->stall_s >= 1 && fetch->stall_s <= 3600
                    ? SY_OK
                    : sy_error_set(SY_EARG, "\"%s\" is no time from 1 to 3600 seconds", value);
-    default:
+    case 4:
         SY_TRY(sy_cli_integer(value, 1, 100, &number));
         fetch->tries = (int)number;
+        return SY_OK;
+    default:
+        command->progress = true;
         return SY_OK;
     }
 }
@@ -53,13 +76,51 @@ static const char *name_in(const char *url, char *name, size_t bytes)
     return name;
 }
 
-static int fetch_and_say(const struct sy_fetch *fetch)
+/* ---- progress ----------------------------------------------------------------------------- */
+
+static void say(const char *word, uint64_t bytes)
 {
+    char line[64];
+    int n = snprintf(line, sizeof(line), "%s %llu\n", word, (unsigned long long)bytes);
+
+    if (write(STDOUT_FILENO, line, (size_t)n) != n)
+        _exit(1); /* nobody is there any more */
+}
+
+static void say_begun(void *ctx, uint64_t total_bytes)
+{
+    (void)ctx;
+    say("of", total_bytes);
+}
+
+static void say_arrived(void *ctx, uint64_t bytes)
+{
+    (void)ctx;
+    say("at", bytes);
+}
+
+static int fetch_stream(struct command *command, struct sy_fetch_result *result)
+{
+    struct sy_fetch_stream_config config = {.path = command->fetch.path,
+                                            .max_bytes = command->fetch.max_bytes,
+                                            .begun = say_begun,
+                                            .arrived = say_arrived};
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    SY_TRY(sy_fetch_stream_create(&config, &command->fetch.stream));
+    int status = sy_fetch_file(&command->fetch, result);
+    sy_fetch_stream_destroy(command->fetch.stream);
+    return status;
+}
+
+static int fetch_and_say(struct command *command)
+{
+    const struct sy_fetch *fetch = &command->fetch;
     struct sy_fetch_result result;
     sy_ns begun = sy_clock_now();
     double seconds;
 
-    if (sy_fetch_file(fetch, &result) < 0)
+    if ((command->progress ? fetch_stream(command, &result) : sy_fetch_file(fetch, &result)) < 0)
         return sy_cli_fail_status();
     seconds = (double)(sy_clock_now() - begun) / 1e9;
     printf("%s: %llu bytes in %.3f s", fetch->path, (unsigned long long)result.bytes, seconds);
@@ -67,38 +128,71 @@ static int fetch_and_say(const struct sy_fetch *fetch)
         printf(", %llu of them were there", (unsigned long long)result.resumed_bytes);
     if (result.connections > 1)
         printf(", %d connections", result.connections);
-    printf("\nsha256 %s%s\n", result.sha256, fetch->sha256 ? " as asked for" : "");
+    if (*result.sha256)
+        printf("\nsha256 %s%s", result.sha256, fetch->sha256 ? " as asked for" : "");
+    printf("\n");
+    return 0;
+}
+
+/* ---- the command -------------------------------------------------------------------------- */
+
+/* From the standard input: a URL may be a secret, and everybody may read a command line. */
+static int read_urls(struct command *command)
+{
+    int n = 0;
+
+    while (n < MAX_URLS && fgets(command->lines[n], MAX_URL_BYTES, stdin)) {
+        command->lines[n][strcspn(command->lines[n], "\r\n")] = '\0';
+        if (*command->lines[n]) {
+            command->urls[n] = command->lines[n];
+            n++;
+        }
+    }
+    command->fetch.n_urls = n;
+    return n > 0 ? SY_OK : sy_error_set(SY_EARG, "no URL on the standard input");
+}
+
+static int check(struct command *command, char *name, size_t bytes)
+{
+    struct sy_fetch *fetch = &command->fetch;
+
+    if (fetch->n_urls == 1 && strcmp(fetch->urls[0], "-") == 0 && read_urls(command) < 0)
+        return sy_cli_usage("fetch: %s", sy_error_text());
+    if (fetch->n_urls == 0)
+        return sy_cli_usage("fetch: which URL?");
+    if (!fetch->path)
+        fetch->path = name_in(fetch->urls[0], name, bytes);
+    if (!*fetch->path)
+        return sy_cli_usage("fetch: the URL has no last part; say --output FILE");
     return 0;
 }
 
 int sy_cmd_fetch(int argc, char **argv)
 {
     struct sy_cli_parser parser = {
-        "fetch URL [options]\n\nFetches a package (or any file) from a registry by HTTP or HTTPS; "
-        "an S3 "
-        "object by its signed URL. A fetch that was ended goes on where it stood, if the registry "
-        "still has the "
-        "same content. The file appears under its name when it is whole and its hash is right.",
+        "fetch URL [URL ...] [options]\n\nFetches a package (or any file) from a registry by HTTP "
+        "or HTTPS; an S3 object by its signed URL. A fetch that was ended goes on where it stood, "
+        "if the registry still has the same content. The file appears under its name when it is "
+        "whole and its hash is right. Further URLs are other sources of the same content, tried "
+        "when those before them fail. '-': the URLs come from the standard input, a line each.",
         options, argc, argv, 0};
-    struct sy_fetch fetch = {.max_bytes = 64ull << 30, .stall_s = 30, .tries = 5};
+    static struct command command = {
+        .fetch = {.max_bytes = 64ull << 30, .stall_s = 30, .tries = 5}};
     char name[256];
     const char *value;
     int got;
 
-    while ((got = sy_cli_next(&parser, &value)) >= 0 || (got == SY_CLI_WORD && !fetch.url))
+    command.fetch.urls = command.urls;
+    while ((got = sy_cli_next(&parser, &value)) >= 0 || got == SY_CLI_WORD) {
+        if (got == SY_CLI_WORD && command.fetch.n_urls == MAX_URLS)
+            return sy_cli_usage("fetch takes at most %d URLs", MAX_URLS);
         if (got == SY_CLI_WORD)
-            fetch.url = value;
-        else if (set_option(&fetch, got, value) < 0)
+            command.urls[command.fetch.n_urls++] = value;
+        else if (set_option(&command, got, value) < 0)
             return sy_cli_usage("--%s: %s", options[got].name, sy_error_text());
-    if (got == SY_CLI_WORD)
-        return sy_cli_usage("fetch takes one URL, and %s is a second", value);
+    }
     if (got != SY_CLI_END)
         return got == SY_CLI_HELP ? 0 : 2;
-    if (!fetch.url)
-        return sy_cli_usage("fetch: which URL?");
-    if (!fetch.path)
-        fetch.path = name_in(fetch.url, name, sizeof(name));
-    if (!*fetch.path)
-        return sy_cli_usage("fetch: the URL has no last part; say --output FILE");
-    return fetch_and_say(&fetch);
+    got = check(&command, name, sizeof(name));
+    return got ? got : fetch_and_say(&command);
 }

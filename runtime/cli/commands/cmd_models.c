@@ -9,6 +9,7 @@
 #include "runtime/base/status.h"
 #include "runtime/cli/cli.h"
 
+#define MAX_SOURCES     7
 #define LOAD_TIMEOUT_MS 600000u /* every worker builds its programs */
 
 static void print_model(const json_t *model)
@@ -88,7 +89,8 @@ static const char *const verbs[] = {"load", "unload", "evict", "list", NULL};
 static const char *const methods[] = {"model_load", "model_unload", "evict"};
 
 struct choices {
-    const char *address, *name, *tenant;
+    const char *address, *name, *tenant, *from[MAX_SOURCES]; /* other sources of a URL's package */
+    int n_from;
     int64_t version; /* 0: none */
     bool image;
 };
@@ -101,6 +103,20 @@ static bool is_file(const char *word)
     return strchr(word, '/') || (n > suffix && strcmp(word + n - suffix, SY_PACKAGE_SUFFIX) == 0);
 }
 
+static bool is_url(const char *word)
+{
+    return strncmp(word, "http://", 7) == 0 || strncmp(word, "https://", 8) == 0;
+}
+
+static json_t *url_params(const char *url, const struct choices *choices)
+{
+    json_t *urls = json_pack("[s]", url);
+
+    for (int i = 0; urls && i < choices->n_from; i++)
+        json_array_append_new(urls, json_string(choices->from[i]));
+    return urls ? json_pack("{s:o}", "urls", urls) : NULL;
+}
+
 /* The server opens the file, from where it stands: a name that means something here is made whole, unless the server is elsewhere. */
 static json_t *load_params(const char *what, const struct choices *choices)
 {
@@ -110,7 +126,9 @@ static json_t *load_params(const char *what, const struct choices *choices)
 
     if (!is_file(what))
         return json_pack("{s:s}", "model", what);
-    json_t *params = json_pack("{s:s}", "path", is_here && realpath(what, whole) ? whole : what);
+    json_t *params =
+        is_url(what) ? url_params(what, choices)
+                     : json_pack("{s:s}", "path", is_here && realpath(what, whole) ? whole : what);
 
     if (params && name)
         json_object_set_new(params, "name", json_string(name));
@@ -166,10 +184,12 @@ static int check_choices(const struct choices *choices, int verb, const char *wh
     bool loads_file = verb == LOAD && is_file(what);
     bool wrong = ((choices->name || choices->tenant) && !loads_file) ||
                  (choices->image && verb != EVICT) ||
+                 (choices->n_from > 0 && !(loads_file && is_url(what))) ||
                  (choices->version > 0 && !loads_file && verb != UNLOAD);
 
     return wrong ? sy_cli_usage("models: --name and --tenant go with load of a file, --image with "
-                                "evict, --version with unload or load of a file")
+                                "evict, --version with unload or load of a file, --from with "
+                                "load of a URL")
                  : 0;
 }
 
@@ -181,6 +201,9 @@ static const struct sy_cli_option options[] = {
     {"tenant", "NAME", "with load of a file: whose memory quota it counts for; default: nobody's"},
     {"version", "N",
      "with unload: only this one of the model's; with load of a file: its number, default 1"},
+    {"from", "URL",
+     "with load of a URL: another source of the same package, if that one fails; may be given "
+     "again"},
     {NULL, NULL, NULL}};
 
 static int set_option(struct choices *choices, int index, const char *value)
@@ -198,8 +221,13 @@ static int set_option(struct choices *choices, int index, const char *value)
     case 3:
         choices->tenant = value;
         return SY_OK;
-    default:
+    case 4:
         return sy_cli_integer(value, 1, INT64_MAX, &choices->version);
+    default:
+        if (choices->n_from == MAX_SOURCES)
+            return sy_error_set(SY_EARG, "at most %d", MAX_SOURCES);
+        choices->from[choices->n_from++] = value;
+        return SY_OK;
     }
 }
 
@@ -230,6 +258,9 @@ int sy_cmd_models(int argc, char **argv)
         "folder is now\n"
         "  models load FILE.sypkg    a package that 'switchyard import' made; with a tcp: server, "
         "a file there\n"
+        "  models load URL           a package that the server fetches (serve --fetch-to); it "
+        "takes "
+        "requests once its head is there. URL#sha256=HEX: what it must hash to\n"
         "  models unload NAME        no new request finds it; those that run end\n"
         "  models evict NAME         its weights leave the pool until it is asked for",
         options, argc, argv, 0};

@@ -227,6 +227,28 @@ static int start_repository(struct sy_serve *serve)
     return SY_OK;
 }
 
+static int start_arrivals(struct sy_serve *serve)
+{
+    if (!serve->arrivals_config.folder)
+        return SY_OK;
+    SY_TRY(sy_arrivals_create(serve->base, &serve->arrivals_config, &sy_core_own_handlers,
+                              serve->core, &serve->arrivals));
+    serve->fronts.front.arrivals = serve->arrivals;
+    return SY_OK;
+}
+
+static int add_package(struct sy_serve *serve, const struct sy_serve_package *package)
+{
+    struct sy_core_model_options model = {.name = package->name};
+    const char *path = package->path;
+
+    if (!sy_arrivals_is_url(path))
+        return sy_core_model_add(serve->core, path, &model, loaded, serve);
+    return serve->arrivals ? sy_arrivals_add(serve->arrivals, &path, 1, &model, loaded, serve)
+                           : sy_error_set(SY_EARG, "%.*s is fetched only with --fetch-to DIR",
+                                          (int)strcspn(path, "?#"), path);
+}
+
 static int start(struct sy_serve *serve)
 {
     SY_TRY(sy_service_take());
@@ -249,13 +271,9 @@ static int start(struct sy_serve *serve)
     /* Jobs that were there before, or come meanwhile, would take the room that these models are sure to have beside jobs. */
     sy_core_hold_jobs(serve->core, true);
     serve->n_loading = serve->n_packages + 1;
-    for (int i = 0; i < serve->n_packages; i++) {
-        const struct sy_serve_package *package = &serve->packages[i];
-
-        struct sy_core_model_options model = {.name = package->name};
-
-        SY_TRY(sy_core_model_add(serve->core, package->path, &model, loaded, serve));
-    }
+    SY_TRY(start_arrivals(serve));
+    for (int i = 0; i < serve->n_packages; i++)
+        SY_TRY(add_package(serve, &serve->packages[i]));
     SY_TRY(start_repository(serve));
     if (serve->policy)
         SY_TRY(set_policy(serve, serve->policy));
@@ -358,6 +376,7 @@ static int run(struct sy_serve *serve)
         run_loop(serve);
     sy_serve_fronts_stop(&serve->fronts);
     sy_rpc_server_destroy(serve->rpc);
+    sy_arrivals_destroy(serve->arrivals);
     sy_repository_destroy(serve->repository);
     sy_core_destroy(serve->core);
     sy_keeper_close(serve->keeper);

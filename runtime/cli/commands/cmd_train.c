@@ -9,11 +9,13 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/cli/cli.h"
+#include "runtime/cli/rank_launch.h"
 #include "runtime/cli/train/local_job.h"
 #include "runtime/cli/train/train_curve.h"
 #include "runtime/cli/train/train_explain.h"
 #include "runtime/cli/train/train_progress.h"
 #include "workers/job/job.h"
+#include "workers/train/ranks.h"
 
 #define STOP_TIMEOUT_MS  600000u         /* an evaluation may come first */
 #define START_TIMEOUT_MS (7 * 86400000u) /* others may have to end first */
@@ -145,20 +147,35 @@ static int run_here(struct sy_local_job *job, struct watch *w)
     return SY_OK;
 }
 
-static int start_here(const char *text, struct watch *w)
+/* ranks: NULL, or joined; all of them come to the same end, and one that fails ends its process, and the others with it. */
+static int start_here(const char *text, struct watch *w, const struct sy_ranks *ranks)
 {
     struct sy_local_job job = {0};
     int status = sy_local_job_pin_threads();
     if (status == SY_OK)
-        status = sy_local_job_open(text, SY_HUGE_ALWAYS, &job);
+        status = sy_local_job_open(text, SY_HUGE_ALWAYS, ranks, &job);
     signal(SIGINT, interrupt);
-    signal(SIGTERM, interrupt);
-    w->is_shown = true;
+    signal(ranks ? SIGUSR1 : SIGTERM, interrupt); /* mpirun passes it on */
+    w->is_shown = !ranks || ranks->rank == 0;
     if (status == SY_OK)
         status = run_here(&job, w);
     int result = status < 0 ? sy_cli_fail_status() : is_interrupted ? 0 : check_target(w);
     sy_local_job_finish(&job);
+    if (ranks && status < 0)
+        _exit(result);
     return draw(w) | result;
+}
+
+static int start_rank(const char *text, struct watch *w)
+{
+    struct sy_ranks ranks;
+    if (sy_ranks_join_mpi(&ranks) < 0)
+        return sy_cli_fail_status();
+    if (ranks.rank > 0)
+        w->plot = NULL;
+    int result = start_here(text, w, &ranks);
+    ranks.ops->leave();
+    return result;
 }
 
 /* ---- a server's ------------------------------------------------------------------------------------------ */
@@ -225,12 +242,14 @@ static int stop_job(sy_client *client, int64_t id, bool evaluate)
 
 struct order {
     const char *path, *address;
-    bool is_local, wants_explanation, evaluate;
-    int64_t stop, n_steps;
+    bool is_local, is_rank, wants_explanation, evaluate;
+    int64_t stop, n_steps, n_ranks;
+    const char *mpi_options;
 };
 
 static int start(const struct order *order, struct watch *w)
 {
+    struct sy_rank_order ranks = {order->path, (int)order->n_ranks, order->mpi_options, 0};
     char *text = NULL;
     struct sy_job job;
     int result;
@@ -240,12 +259,17 @@ static int start(const struct order *order, struct watch *w)
     if (sy_job_parse(text, &job) == SY_OK) {
         snprintf(w->name, sizeof w->name, "%s", job.name);
         w->target = job.target_accuracy;
+        ranks.batch = job.options.batch;
     }
     sy_job_finish(&job);
     if (order->wants_explanation)
         result = sy_train_explain(text, (int)order->n_steps);
+    else if (order->n_ranks > 0 && ranks.batch > 0)
+        result = sy_rank_launch(&ranks);
+    else if (order->is_rank)
+        result = start_rank(text, w);
     else if (order->is_local)
-        result = start_here(text, w);
+        result = start_here(text, w, NULL);
     else
         result = start_job(order->address, text, w);
     free(text);
@@ -265,7 +289,7 @@ static int stop(const struct order *order)
 /* 0, or the exit status plus one. */
 static int read_order(struct sy_cli_parser *parser, struct order *order, struct watch *w)
 {
-    enum { SOCKET, WATCH, PLOT, LOCAL, EXPLAIN, STEPS, STOP, EVALUATE };
+    enum { SOCKET, WATCH, PLOT, LOCAL, EXPLAIN, STEPS, STOP, EVALUATE, RANKS, MPI, MPI_OPTIONS };
     const char *value;
     int got;
 
@@ -282,6 +306,11 @@ static int read_order(struct sy_cli_parser *parser, struct order *order, struct 
             return 1 + sy_cli_usage("--steps: %s", sy_error_text());
         if (got == STOP && sy_cli_integer(value, 0, INT64_MAX, &order->stop) < 0)
             return 1 + sy_cli_usage("--stop: %s", sy_error_text());
+        if (got == RANKS && sy_cli_integer(value, 1, 64, &order->n_ranks) < 0)
+            return 1 + sy_cli_usage("--ranks: %s", sy_error_text());
+        if (got == MPI_OPTIONS)
+            order->mpi_options = value;
+        order->is_rank |= got == MPI;
         w->is_shown |= got == WATCH || got == PLOT;
         order->is_local |= got == LOCAL;
         order->wants_explanation |= got == EXPLAIN;
@@ -302,6 +331,17 @@ int sy_cmd_train(int argc, char **argv)
         {"steps", "N", "with --explain: steps of each measurement (20)"},
         {"stop", "JOB", "stop the job of this number after its iteration, with a snapshot"},
         {"evaluate", NULL, "with --stop: measure the accuracy on the test set first"},
+        {"ranks", "N",
+         "with --local: N processes under mpirun, each with its part of the batch and its share of "
+         "the cores; gradients are summed while backward goes on, in an order that is "
+         "fixed. If one is killed, the job goes on from its last snapshot with those that are "
+         "left"},
+        {"mpi", NULL,
+         "with --local: this process is one of mpirun's: mpirun -n 4 --hostfile F switchyard train "
+         "JOB.json --local --mpi"},
+        {"mpi-options", "WORDS",
+         "with --ranks: where mpirun puts them, as \"--hostfile F --map-by numa\"; default: this "
+         "machine's cores, cut evenly"},
         {NULL, NULL, NULL}};
     struct sy_cli_parser parser = {
         "train JOB.json [options]\n\nStarts a training job at a server, or stops one. What a job "
@@ -315,7 +355,10 @@ int sy_cmd_train(int argc, char **argv)
         return status - 1;
     if (!order.path == (order.stop < 0))
         return sy_cli_usage("train takes a job file, or --stop JOB; see switchyard train --help");
-    if (order.path && (order.is_local || order.wants_explanation))
+    if ((order.n_ranks > 0 || order.is_rank || order.mpi_options) &&
+        (!order.is_local || !order.path || (order.n_ranks > 0 && order.is_rank)))
+        return sy_cli_usage("train: --ranks, or --mpi, go with a job file and --local");
+    if (order.path && order.n_ranks == 0 && (order.is_local || order.wants_explanation))
         sy_local_job_bound_spinning(argv - 1);
     return order.path ? start(&order, &w) : stop(&order);
 }

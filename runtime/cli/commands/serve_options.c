@@ -18,7 +18,7 @@ const struct sy_cli_option sy_serve_options[] = {
     {"models", "DIR",
      "models laid out as Triton's, NAME/VERSION/model.onnx or model.sypkg, and NAME/config.pbtxt; "
      "what has no up-to-date package is imported first"},
-    {"package", "FILE", "one package; may be given again"},
+    {"package", "FILE", "one package, or with --fetch-to its URL; may be given again"},
     {"device", "SPEC",
      "host, or emulated[,link-gbps=12.3][,link-alpha-us=10], or cuda:N; default host"},
     {"pool-bytes", "SIZE", "device memory: 400M is 400*10^6, 400Mi is 400*2^20"},
@@ -78,6 +78,13 @@ const struct sy_cli_option sy_serve_options[] = {
      "store "
      "does; default 0: the image ends with the server"},
     {"keep-on-stop", NULL, "with --keep-image: also when this server is stopped in order"},
+    {"fetch-to", "DIR",
+     "packages may be loaded from http:// and https:// URLs, also by --package, and are kept here; "
+     "a model takes requests once the package's head is there, and its first "
+     "layers compute while the last ones arrive; default: none are"},
+    {"fetch-stall", "SECONDS",
+     "a source whose connection does not move for so long is asked again, twice, then the next "
+     "one, then the model is unavailable; default 10"},
     SY_SERVE_FRONT_OPTIONS,
     {NULL, NULL, NULL}};
 
@@ -239,6 +246,13 @@ static int set_option(struct sy_serve *serve, int index, const char *value)
     case 34:
         serve->keeps_on_stop = true;
         return SY_OK;
+    case 35:
+        return sy_serve_set_text(&serve->arrivals_config.folder, value);
+    case 36:
+        SY_TRY(sy_cli_real(value, &serve->arrivals_config.stall_s));
+        return serve->arrivals_config.stall_s >= 1 && serve->arrivals_config.stall_s <= 3600
+                   ? SY_OK
+                   : sy_error_set(SY_EARG, "\"%s\" is no time from 1 to 3600 seconds", value);
     default:
         return sy_serve_fronts_option(&serve->fronts, sy_serve_options[index].name, value);
     }

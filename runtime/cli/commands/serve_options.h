@@ -12,6 +12,7 @@
 #include "runtime/core/core.h"
 #include "runtime/front/rpc/rpc_server.h"
 #include "runtime/keeper/keeper.h"
+#include "runtime/repository/package_arrivals.h"
 #include "runtime/repository/repository.h"
 
 #define SY_SERVE_MAX_PACKAGES 256
@@ -19,7 +20,7 @@
 #define SY_SERVE_MAX_STARTUP  256
 
 struct sy_serve_package {
-    char path[1024], name[128]; /* name "": the package's own */
+    char path[4096], name[128]; /* name "": the package's own */
 };
 
 struct sy_serve {
@@ -38,6 +39,8 @@ struct sy_serve {
     struct sy_core *core;
     struct sy_serve_fronts fronts;
     struct sy_repository *repository;
+    struct sy_arrivals_config arrivals_config; /* folder NULL: no package is fetched */
+    struct sy_arrivals *arrivals;
     struct sy_rpc_server *rpc;
     struct sy_keeper *keeper; /* NULL: the image is the core's own */
     int64_t keep_seconds;

@@ -13,15 +13,20 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "runtime/base/assert.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/durable_file.h"
 #include "runtime/base/status.h"
 #include "runtime/cli/fetch/fetch_curl.h"
+#include "runtime/cli/fetch/fetch_stream.h"
 
 #define MAX_PATH_BYTES 4096
 #define MAX_ETAG_BYTES 256
 #define HASH_BYTES     32
 #define BUFFER_BYTES   (512L << 10)
 #define FIRST_PAUSE_MS 250 /* between two tries without progress; doubles */
+#define CONNECT_S      10L
+#define HOLE_STEP      (2L << 20) /* what a file system may round data up to */
 
 struct transfer {
     const struct sy_fetch *fetch;
@@ -29,9 +34,12 @@ struct transfer {
     CURL *easy;
     EVP_MD_CTX *hash; /* of what is in the file */
     int fd;
+    int url;           /* which is asked now */
     uint64_t n_bytes;  /* in the file */
-    uint64_t begun_at; /* where this answer's first byte belongs */
+    uint64_t skip;     /* of this answer, that are there and not read again */
+    uint64_t range_at; /* where the answer says that it begins; UINT64_MAX: it does not say */
     bool has_answer;   /* its status was looked at */
+    sy_ns moved_ns;    /* when the last bytes came */
     int failed;        /* what a callback found */
     char shown[512];   /* the URL without what may be secret */
     char part[MAX_PATH_BYTES], etag_path[MAX_PATH_BYTES + 8];
@@ -44,10 +52,23 @@ static bool is_hex(const char *text)
     return strlen(text) == 64 && strspn(text, "0123456789abcdefABCDEF") == 64;
 }
 
+static void choose_url(struct transfer *t, int url)
+{
+    const char *text = t->fetch->urls[url];
+
+    t->url = url;
+    snprintf(t->shown, sizeof(t->shown), "%.*s", (int)strcspn(text, "?#"), text);
+}
+
 static int check(const struct sy_fetch *fetch, struct transfer *t)
 {
-    if (strncmp(fetch->url, "http://", 7) != 0 && strncmp(fetch->url, "https://", 8) != 0)
-        return sy_error_set(SY_EARG, "%s is no http:// or https:// URL", t->shown);
+    for (int i = fetch->n_urls - 1; i >= 0; i--) {
+        const char *url = fetch->urls[i];
+
+        choose_url(t, i);
+        if (strncmp(url, "http://", 7) != 0 && strncmp(url, "https://", 8) != 0)
+            return sy_error_set(SY_EARG, "%s is no http:// or https:// URL", t->shown);
+    }
     if (fetch->sha256 && !is_hex(fetch->sha256))
         return sy_error_set(SY_EARG, "\"%s\" is no SHA-256: 64 hexadecimal digits", fetch->sha256);
     if (strlen(fetch->path) + 16 > MAX_PATH_BYTES)
@@ -62,6 +83,8 @@ static int start_over(struct transfer *t)
     if (ftruncate(t->fd, 0) || lseek(t->fd, 0, SEEK_SET) < 0)
         return sy_error_set(SY_EIO, "cannot empty %s: %s", t->part, strerror(errno));
     t->n_bytes = 0;
+    if (t->fetch->stream)
+        sy_fetch_stream_rewind(t->fetch->stream);
     EVP_DigestInit_ex(t->hash, EVP_sha256(), NULL);
     return SY_OK;
 }
@@ -71,12 +94,27 @@ static int hash_what_is_there(struct transfer *t)
     char *buffer = malloc(BUFFER_BYTES);
     ssize_t n = -1;
 
-    while (buffer && (n = read(t->fd, buffer, BUFFER_BYTES)) > 0) {
+    lseek(t->fd, 0, SEEK_SET);
+    while (buffer && (n = read(t->fd, buffer, BUFFER_BYTES)) > 0)
         EVP_DigestUpdate(t->hash, buffer, (size_t)n);
-        t->n_bytes += (uint64_t)n;
-    }
     free(buffer);
     return n == 0 ? SY_OK : sy_error_set(SY_EIO, "cannot read %s: %s", t->part, strerror(errno));
+}
+
+/* A stream that was killed left a file of full length, of which the rest is a hole; bytes come in order. */
+static int count_what_is_there(struct transfer *t)
+{
+    off_t end = lseek(t->fd, 0, SEEK_END), hole = lseek(t->fd, 0, SEEK_HOLE);
+
+    if (end < 0)
+        return sy_error_set(SY_EIO, "cannot read %s: %s", t->part, strerror(errno));
+    if (hole >= 0 && hole < end)
+        end = hole > 0 ? (hole - 1) / HOLE_STEP * HOLE_STEP : 0;
+    if (ftruncate(t->fd, end))
+        return sy_error_set(SY_EIO, "cannot cut %s: %s", t->part, strerror(errno));
+    t->n_bytes = (uint64_t)end;
+    return t->fetch->stream ? SY_OK
+                            : hash_what_is_there(t); /* a stream's whole is hashed at its end */
 }
 
 static void read_etag(struct transfer *t)
@@ -101,7 +139,7 @@ static int open_part(struct transfer *t)
         return sy_error_set(SY_EBUSY, "%s is being fetched by another process", t->part);
     EVP_DigestInit_ex(t->hash, EVP_sha256(), NULL);
     read_etag(t);
-    return t->etag[0] ? hash_what_is_there(t) : start_over(t);
+    return t->etag[0] ? count_what_is_there(t) : start_over(t);
 }
 
 /* Of an answer that begins: which content it is of. Weak ones name no bytes. */
@@ -121,13 +159,31 @@ static void keep_etag(struct transfer *t)
 
 /* ---- one answer --------------------------------------------------------------------------- */
 
+/* "Content-Range: bytes FIRST-LAST/TOTAL" */
+static void note_range(struct transfer *t, const char *line, size_t length)
+{
+    static const char name[] = "content-range:";
+    char value[64];
+    unsigned long long first;
+
+    if (length <= sizeof(name) || strncasecmp(line, name, sizeof(name) - 1) != 0)
+        return;
+    snprintf(value, sizeof(value), "%.*s", (int)(length - sizeof(name) + 1),
+             line + sizeof(name) - 1);
+    if (sscanf(value, " bytes %llu-", &first) == 1)
+        t->range_at = first;
+}
+
 static size_t on_header(char *line, size_t size, size_t n, void *ctx)
 {
     struct transfer *t = ctx;
     size_t length = size * n, end = length;
 
-    if (length > 5 && strncasecmp(line, "HTTP/", 5) == 0)
+    if (length > 5 && strncasecmp(line, "HTTP/", 5) == 0) {
         t->etag_now[0] = '\0'; /* of a redirect, too, each answer has its own */
+        t->range_at = UINT64_MAX;
+    }
+    note_range(t, line, length);
     if (length <= 5 || strncasecmp(line, "etag:", 5) != 0)
         return length;
     for (line += 5, end -= 5; end > 0 && *line == ' '; line++)
@@ -139,53 +195,94 @@ static size_t on_header(char *line, size_t size, size_t n, void *ctx)
     return length;
 }
 
+static bool is_streaming(const struct transfer *t)
+{
+    return t->fetch->stream && sy_fetch_stream_has_begun(t->fetch->stream);
+}
+
+/* What somebody reads already is not written again. */
+static int begin_whole(struct transfer *t)
+{
+    if (is_streaming(t))
+        t->skip = t->n_bytes;
+    else if (t->n_bytes > 0)
+        SY_TRY(start_over(t));
+    keep_etag(t);
+    return SY_OK;
+}
+
 /* 206 goes on where the file ends; 200 is the whole file again. */
 static int begin_answer(struct transfer *t)
 {
     long code = 0;
 
     t->has_answer = true;
+    t->skip = 0;
     t->curl.easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &code);
-    if (code != 206 && t->n_bytes > 0)
-        SY_TRY(start_over(t));
     if (code != 206)
-        keep_etag(t);
-    t->begun_at = t->n_bytes;
+        return begin_whole(t);
+    if (t->range_at != UINT64_MAX && t->range_at != t->n_bytes)
+        return sy_error_set(
+            SY_EPROTO, "%s: asked for what follows byte %llu, it sends what follows %llu", t->shown,
+            (unsigned long long)t->n_bytes, (unsigned long long)t->range_at);
+    return t->fetch->stream && !is_streaming(t)
+               ? sy_fetch_stream_take_over(t->fetch->stream, t->fd, t->n_bytes)
+               : SY_OK;
+}
+
+/* ECORRUPT: of a stream, what came is not what its table says. */
+static int take_bytes(struct transfer *t, const char *bytes, size_t length)
+{
+    if (t->n_bytes + length > t->fetch->max_bytes)
+        return sy_error_set(SY_EARG, "%s: more than %llu bytes (--max-bytes)", t->shown,
+                            (unsigned long long)t->fetch->max_bytes);
+    SY_TRY(sy_write_fully(t->fd, t->part, bytes, length, t->n_bytes));
+    t->n_bytes += length;
+    if (t->fetch->stream)
+        return sy_fetch_stream_took(t->fetch->stream, t->fd, t->n_bytes - length, bytes, length);
+    EVP_DigestUpdate(t->hash, bytes, length);
     return SY_OK;
 }
 
 static size_t on_bytes(char *bytes, size_t size, size_t n, void *ctx)
 {
     struct transfer *t = ctx;
-    size_t length = size * n;
+    size_t length = size * n, skipped;
 
+    t->moved_ns = sy_clock_now();
     if (!t->has_answer)
         t->failed = begin_answer(t);
-    if (!t->failed && t->n_bytes + length > t->fetch->max_bytes)
-        t->failed = sy_error_set(SY_EARG, "%s: more than %llu bytes (--max-bytes)", t->shown,
-                                 (unsigned long long)t->fetch->max_bytes);
-    if (!t->failed)
-        t->failed = sy_write_fully(t->fd, t->part, bytes, length, t->n_bytes);
-    if (t->failed)
-        return 0;
-    EVP_DigestUpdate(t->hash, bytes, length);
-    t->n_bytes += length;
-    return length;
+    skipped = (size_t)SY_MIN(t->skip, length);
+    t->skip -= skipped;
+    if (!t->failed && length > skipped)
+        t->failed = take_bytes(t, bytes + skipped, length - skipped);
+    return t->failed ? 0 : length;
+}
+
+/* Called about once a second while nothing comes. libcurl's own limit looks at the average of some seconds. */
+static int on_progress(void *ctx, curl_off_t total, curl_off_t got, curl_off_t up_total,
+                       curl_off_t up)
+{
+    const struct transfer *t = ctx;
+
+    (void)total, (void)got, (void)up_total, (void)up;
+    return (double)(sy_clock_now() - t->moved_ns) > t->fetch->stall_s * 1e9;
 }
 
 static void set_options(struct transfer *t, const char *range, struct curl_slist *headers)
 {
 #define SET(option, value) t->curl.easy_setopt(t->easy, CURLOPT_##option, value)
-    SET(URL, t->fetch->url);
+    SET(URL, t->fetch->urls[t->url]);
     SET(PROTOCOLS_STR, "http,https");
     SET(REDIR_PROTOCOLS_STR, "http,https");
     SET(FOLLOWLOCATION, 1L);
     SET(MAXREDIRS, 5L);
     SET(FAILONERROR, 1L);
     SET(NOSIGNAL, 1L);
-    SET(CONNECTTIMEOUT, 10L);
-    SET(LOW_SPEED_LIMIT, 1L);
-    SET(LOW_SPEED_TIME, (long)(t->fetch->stall_s + 0.999));
+    SET(CONNECTTIMEOUT, CONNECT_S);
+    SET(NOPROGRESS, 0L);
+    SET(XFERINFOFUNCTION, on_progress);
+    SET(XFERINFODATA, t);
     SET(BUFFERSIZE, BUFFER_BYTES);
     SET(RANGE, range);
     SET(HTTPHEADER, headers);
@@ -197,6 +294,12 @@ static void set_options(struct transfer *t, const char *range, struct curl_slist
 #undef SET
 }
 
+/* Whether it is known before the end, or decided there, that all bytes are of the same content, from wherever they come. */
+static bool is_hashed(const struct transfer *t)
+{
+    return is_streaming(t) || (t->url > 0 && t->fetch->sha256);
+}
+
 /* One connection. SY_OK: the file is whole. */
 static int run_once(struct transfer *t)
 {
@@ -205,15 +308,17 @@ static int run_once(struct transfer *t)
     long code = 0;
     CURLcode got;
 
-    if (t->n_bytes > 0 && !t->etag[0])
+    if (t->n_bytes > 0 && !t->etag[0] && !is_hashed(t))
         SY_TRY(start_over(t)); /* whose bytes they are nobody can say */
-    if (t->n_bytes > 0) {
+    if (t->n_bytes > 0)
         snprintf(range, sizeof(range), "%llu-", (unsigned long long)t->n_bytes);
+    if (t->n_bytes > 0 && !is_hashed(t)) {
         snprintf(if_range, sizeof(if_range), "If-Range: %s", t->etag);
         headers = t->curl.slist_append(NULL, if_range);
     }
     t->has_answer = false;
     t->failed = SY_OK;
+    t->moved_ns = sy_clock_now();
     set_options(t, t->n_bytes > 0 ? range : NULL, headers);
     got = t->curl.easy_perform(t->easy);
     t->curl.easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &code);
@@ -222,10 +327,16 @@ static int run_once(struct transfer *t)
         return t->failed;
     if (got == CURLE_OK && !t->has_answer)
         return begin_answer(t); /* an empty file */
+    if (got == CURLE_OK && t->fetch->stream)
+        return sy_fetch_stream_check_whole(t->fetch->stream, t->shown, t->n_bytes);
     if (got == CURLE_OK)
         return SY_OK;
-    if (code == 416) /* it was whole already, or the registry's is shorter: from the start */
+    if (code == 416 &&
+        !is_streaming(t)) /* it was whole already, or the registry's is shorter: from the start */
         SY_TRY(start_over(t));
+    if (got == CURLE_ABORTED_BY_CALLBACK)
+        return sy_error_set(SY_EIO, "%s: nothing came for %.0f s, behind %llu bytes", t->shown,
+                            t->fetch->stall_s, (unsigned long long)t->n_bytes);
     if (code == 404 || code == 410)
         return sy_error_set(SY_ENOTFOUND, "%s: the registry says %ld", t->shown, code);
     return sy_error_set(SY_EIO, "%s: %s", t->shown,
@@ -248,7 +359,8 @@ static void pause_ms(long ms)
     nanosleep(&time, NULL);
 }
 
-static int transfer_all(struct transfer *t, struct sy_fetch_result *result)
+/* One URL, until it has given all or is given up. */
+static int transfer_from(struct transfer *t, struct sy_fetch_result *result)
 {
     int status, in_vain = 0;
 
@@ -264,19 +376,49 @@ static int transfer_all(struct transfer *t, struct sy_fetch_result *result)
     }
 }
 
+/* Each in turn, once. */
+static int transfer_all(struct transfer *t, struct sy_fetch_result *result)
+{
+    int status = SY_OK;
+
+    for (int i = 0; i < t->fetch->n_urls; i++) {
+        if (i > 0)
+            fprintf(stderr, "switchyard: %s; trying the next source\n", sy_error_text());
+        choose_url(t, i);
+        status = transfer_from(t, result);
+        if (status == SY_OK || status == SY_EARG)
+            return status;
+        if (is_streaming(t)) { /* another may have it right from there on */
+            sy_fetch_stream_rewind(t->fetch->stream);
+            t->n_bytes = sy_fetch_stream_verified(t->fetch->stream);
+        } else if (status == SY_ECORRUPT) {
+            SY_TRY(start_over(t));
+        }
+    }
+    return status;
+}
+
 /* ---- whole -------------------------------------------------------------------------------- */
+
+static void remove_part(const struct transfer *t)
+{
+    unlink(t->part);
+    unlink(t->etag_path);
+}
 
 static int finish_file(struct transfer *t, struct sy_fetch_result *result)
 {
     unsigned char digest[HASH_BYTES];
+    bool is_hashed = !t->fetch->stream || t->fetch->sha256;
 
+    if (t->fetch->stream && is_hashed)
+        SY_TRY(hash_what_is_there(t));
     EVP_DigestFinal_ex(t->hash, digest, NULL);
-    for (int i = 0; i < HASH_BYTES; i++)
+    for (int i = 0; is_hashed && i < HASH_BYTES; i++)
         snprintf(result->sha256 + 2 * i, 3, "%02x", digest[i]);
     result->bytes = t->n_bytes;
     if (t->fetch->sha256 && strcasecmp(t->fetch->sha256, result->sha256) != 0) {
-        unlink(t->part);
-        unlink(t->etag_path);
+        remove_part(t);
         return sy_error_set(SY_ECORRUPT, "%s: its SHA-256 is %s, not %s", t->shown, result->sha256,
                             t->fetch->sha256);
     }
@@ -292,7 +434,6 @@ int sy_fetch_file(const struct sy_fetch *fetch, struct sy_fetch_result *result)
     int status;
 
     memset(result, 0, sizeof(*result));
-    snprintf(t.shown, sizeof(t.shown), "%.*s", (int)strcspn(fetch->url, "?#"), fetch->url);
     SY_TRY(check(fetch, &t));
     SY_TRY(sy_curl_open(&t.curl));
     t.hash = EVP_MD_CTX_new();
@@ -303,6 +444,11 @@ int sy_fetch_file(const struct sy_fetch *fetch, struct sy_fetch_result *result)
         status = transfer_all(&t, result);
     if (status == SY_OK)
         status = finish_file(&t, result);
+    else if (status != SY_EBUSY && t.fd >= 0 &&
+             (t.n_bytes == 0 || (status == SY_ECORRUPT && !is_streaming(&t))))
+        remove_part(&t);
+    else if (is_streaming(&t) && ftruncate(t.fd, (off_t)sy_fetch_stream_verified(fetch->stream)))
+        unlink(t.part); /* its length would say more than is there */
     if (t.easy)
         t.curl.easy_cleanup(t.easy);
     EVP_MD_CTX_free(t.hash);

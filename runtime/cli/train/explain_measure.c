@@ -141,7 +141,7 @@ static int measure(const char *text, const struct sy_explain_variant *variant, i
     char *changed = text_of(text, variant);
     if (!changed)
         return sy_error_set(SY_ENOMEM_HOST, "no room for the job's text");
-    int status = sy_local_job_open(changed, variant->huge, &job);
+    int status = sy_local_job_open(changed, variant->huge, NULL, &job);
     if (status == SY_OK)
         status = run_steps(job.run, n_steps, r);
     r->persistent_bytes = job.needs.persistent_bytes;

@@ -41,10 +41,12 @@ int sy_local_job_pin_threads(void)
     return engine->set_threads(cores, n);
 }
 
-int sy_local_job_open(const char *text, enum sy_huge_pages huge, struct sy_local_job *job)
+int sy_local_job_open(const char *text, enum sy_huge_pages huge, const struct sy_ranks *ranks,
+                      struct sy_local_job *job)
 {
+    const struct sy_train_callbacks callbacks = {.ranks = ranks};
     *job = (struct sy_local_job){0};
-    SY_TRY(sy_train_run_create(text, &sy_host_trainer, NULL, &job->run));
+    SY_TRY(sy_train_run_create(text, &sy_host_trainer, &callbacks, &job->run));
     sy_train_run_needs(job->run, &job->needs);
     uint64_t persistent = SY_ALIGN_UP(job->needs.persistent_bytes, HUGE_PAGE);
     uint64_t ephemeral = SY_ALIGN_UP(job->needs.ephemeral_bytes, HUGE_PAGE);

@@ -25,7 +25,10 @@ void sy_local_job_bound_spinning(char **argv);
 int sy_local_job_pin_threads(void);
 
 /* Memory, model, data, and the newest snapshot. Finish also after a failure. */
-int sy_local_job_open(const char *text, enum sy_huge_pages huge, struct sy_local_job *job);
+struct sy_ranks;
+/* ranks: that train it together (workers/train/ranks.h), borrowed until finish; NULL: this process alone. */
+int sy_local_job_open(const char *text, enum sy_huge_pages huge, const struct sy_ranks *ranks,
+                      struct sy_local_job *job);
 void sy_local_job_finish(struct sy_local_job *job);
 
 #endif

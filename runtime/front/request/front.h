@@ -21,6 +21,7 @@
 
 struct event_base;
 struct sy_repository;
+struct sy_arrivals;
 struct sy_front_stats;
 struct sy_offload;
 struct sy_shared_regions;
@@ -36,6 +37,7 @@ struct sy_front {
     const struct sy_core_handlers *handlers;
     void *core;
     struct sy_repository *repository;         /* NULL: models are what the core has */
+    struct sy_arrivals *arrivals;             /* NULL: no package is fetched */
     struct sy_front_stats *stats;             /* NULL: not counted */
     struct sy_otlp *otlp;                     /* NULL: no traces are sent */
     struct sy_trace_settings *trace_settings; /* NULL: all requests are traced */

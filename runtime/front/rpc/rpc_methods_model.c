@@ -1,4 +1,5 @@
 /* Methods of models: which there are and what they take, loading, unloading, evicting. */
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,6 +7,7 @@
 #include "runtime/base/status.h"
 #include "runtime/front/rpc/rpc_methods.h"
 #include "runtime/front/rpc/rpc_session.h"
+#include "runtime/repository/package_arrivals.h"
 
 /* 0: none is named. */
 static int read_version(json_t *params, int64_t *out)
@@ -218,17 +220,47 @@ static int load_from_repository(const struct sy_rpc_request *request, json_t *pa
     return status;
 }
 
+/* "urls": [URL, ...], sources of one package. Who may not name any file of this machine may not make it ask any other one either. */
+static int load_from_urls(const struct sy_rpc_request *request, json_t *params,
+                          const struct sy_core_model_options *options)
+{
+    struct sy_arrivals *arrivals = request->connection->server->front->arrivals;
+    const json_t *list = json_object_get(params, "urls");
+    const char *urls[SY_ARRIVALS_SOURCES + 1];
+    struct sy_rpc_later *later = NULL;
+    size_t n = json_array_size(list);
+    int status;
+
+    if (!(request->connection->grant.rights & SY_RIGHT_PATHS))
+        return sy_error_set(SY_EDENIED, "only who may name any file of the server may name URLs");
+    if (!arrivals)
+        return sy_error_set(SY_EUNSUPPORTED,
+                            "this server fetches no packages: start it with --fetch-to DIR");
+    for (size_t i = 0; i < n && i < SY_ARRIVALS_SOURCES + 1; i++) {
+        urls[i] = json_string_value(json_array_get(list, i));
+        if (!urls[i])
+            return sy_error_set(SY_EARG, "'urls' is a list of texts");
+    }
+    SY_TRY(sy_rpc_later_create(request, &later));
+    status = sy_arrivals_add(arrivals, urls, n > INT_MAX ? INT_MAX : (int)n, options,
+                             sy_rpc_later_done, later);
+    if (status < 0)
+        sy_rpc_later_free(later);
+    return status;
+}
+
 int sy_rpc_model_load(const struct sy_rpc_request *request, json_t *params)
 {
     struct sy_core_model_options options = {0};
-    const char *path;
+    const char *path = NULL;
     struct sy_rpc_later *later = NULL;
     char *allowed = NULL;
     int status;
 
     if (json_object_get(params, "model"))
         return load_from_repository(request, params);
-    SY_TRY(sy_rpc_need_text(params, "path", &path));
+    if (!json_object_get(params, "urls"))
+        SY_TRY(sy_rpc_need_text(params, "path", &path));
     if (json_object_get(params, "tenant"))
         SY_TRY(sy_rpc_need_text(params, "tenant", &options.tenant));
     SY_TRY(read_version(params, &options.version));
@@ -236,6 +268,8 @@ int sy_rpc_model_load(const struct sy_rpc_request *request, json_t *params)
         options.tenant = NULL;
     options.name = json_string_value(json_object_get(params, "name"));
     options.replaces = json_is_true(json_object_get(params, "replace"));
+    if (json_object_get(params, "urls"))
+        return load_from_urls(request, params, &options);
     SY_TRY(sy_rpc_allow_path(request->connection, path, &allowed));
     status = sy_rpc_later_create(request, &later);
     if (status == SY_OK)

@@ -34,8 +34,8 @@ static void destroy(struct sy_trainer *t)
         dnnl_stream_destroy(t->stream);
     if (t->engine)
         dnnl_engine_destroy(t->engine);
-    void *arrays[] = {t->tensors, t->nodes,   t->values, t->buffers,     t->steps,
-                      t->params,  t->updates, t->states, t->train_steps, t->evaluate_steps};
+    void *arrays[] = {t->tensors, t->nodes,  t->values,      t->buffers,        t->steps, t->params,
+                      t->updates, t->states, t->train_steps, t->evaluate_steps, t->shared};
     for (size_t i = 0; i < SY_ARRAY_LEN(arrays); i++)
         free(arrays[i]);
     free(t);
@@ -126,6 +126,7 @@ static int create(const struct sy_graph *graph, const struct sy_train_options *o
     SY_TRY_GOTO(make_tables(t), fail);
     SY_TRY_GOTO(open_library(t), fail);
     SY_TRY_GOTO(sy_tr_build(t), fail);
+    SY_TRY_GOTO(sy_tr_plan_shared(t), fail);
     *out = t;
     return SY_OK;
 fail:
@@ -360,4 +361,7 @@ const struct sy_trainer_ops sy_host_trainer = {
     .state_tensor = state_tensor,
     .get_state = get_state,
     .set_state = set_state,
+    .n_shared_parts = sy_tr_n_shared_parts,
+    .shared_part = sy_tr_shared_part,
+    .shared_by_step = sy_tr_shared_by_step,
 };

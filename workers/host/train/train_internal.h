@@ -114,6 +114,11 @@ struct sy_tr_update {
     uint64_t first, n; /* elements */
 };
 
+/* What ranks take the mean of: a parameter's gradient, or the batch's statistic. */
+struct sy_tr_shared {
+    int value, ready_step;
+};
+
 /* One call of the caller's: a piece of a step. */
 struct sy_tr_turn {
     int step, piece;
@@ -146,6 +151,8 @@ struct sy_trainer {
     uint64_t draw;                  /* number of the batch since the beginning: dropout's counter */
     uint64_t persistent_bytes, ephemeral_bytes;
     double loss;
+    struct sy_tr_shared *shared; /* train_shared.c */
+    int n_shared, shared_by;
 };
 
 /* ---- train_util.c: memory descriptors and steps ------------------------------------------------ */
@@ -284,9 +291,18 @@ int sy_tr_recompute(struct sy_trainer *t);
 
 /* Sums over the phases of an iteration, and the gradient's norm: the last steps of the gradient phase. */
 int sy_tr_add_totals(struct sy_trainer *t);
+bool sy_tr_is_norm(const struct sy_tr_step *step);
 int64_t sy_tr_kernel_correct(const struct sy_trainer *t, int64_t rows);
 void sy_tr_kernel_update(struct sy_trainer *t, const struct sy_tr_update *update,
                          uint64_t iteration);
+
+/* ---- train_shared.c: what ranks share ------------------------------------------------------------- */
+
+/* Of the plan that is made. */
+int sy_tr_plan_shared(struct sy_trainer *t);
+int sy_tr_n_shared_parts(const struct sy_trainer *t);
+void sy_tr_shared_part(const struct sy_trainer *t, int index, struct sy_shared_part *out);
+int sy_tr_shared_by_step(const struct sy_trainer *t);
 
 /* ---- train_plan.c: where buffers lie ----------------------------------------------------------- */
 

@@ -101,6 +101,11 @@ static int run_norm(struct sy_trainer *t, const struct sy_tr_step *step)
     return SY_OK;
 }
 
+bool sy_tr_is_norm(const struct sy_tr_step *step)
+{
+    return step->fn == run_norm;
+}
+
 static uint64_t elements_of(const struct sy_trainer *t, int value)
 {
     return dnnl_memory_desc_get_size(&t->values[value].md) / sizeof(float); /* padding: G2 */

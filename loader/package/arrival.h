@@ -1,0 +1,39 @@
+/* How much of a package's file is there, while it still comes from elsewhere.
+ *
+ *   COMING ──all bytes are there, and verified──> WHOLE
+ *      └──the source failed, or its bytes are wrong──> FAILED, with why
+ *
+ * The file has its full length from the start; what lies below `bytes` has come and fits the hashes of the package's own table, what lies above
+ * has not. One thread moves it on (the event loop's), any may ask. It lives until the last of its holders has let it go. */
+#ifndef SY_LOADER_PACKAGE_ARRIVAL_H
+#define SY_LOADER_PACKAGE_ARRIVAL_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum sy_arrival_state { SY_ARRIVAL_IS_COMING, SY_ARRIVAL_IS_WHOLE, SY_ARRIVAL_IS_FAILED };
+
+struct sy_package_arrival {
+    _Atomic int n_holders;
+    _Atomic uint64_t
+        bytes; /* of the file, from its start: written with release before readers look at them */
+    _Atomic int state; /* enum sy_arrival_state; FAILED is stored with release behind `why` */
+    char why[256];
+};
+
+/* COMING, nothing there, held once. ENOMEM_HOST. */
+int sy_arrival_create(struct sy_package_arrival **out);
+struct sy_package_arrival *sy_arrival_hold(struct sy_package_arrival *arrival);
+void sy_arrival_release(struct sy_package_arrival *arrival); /* NULL is fine */
+/* Whoever moves it on: whether nobody else wants it any more. */
+bool sy_arrival_is_abandoned(const struct sy_package_arrival *arrival);
+void sy_arrival_moved(struct sy_package_arrival *arrival, uint64_t bytes);
+void sy_arrival_whole(struct sy_package_arrival *arrival);
+void sy_arrival_failed(struct sy_package_arrival *arrival, const char *why);
+
+enum sy_arrival_state sy_arrival_state(const struct sy_package_arrival *arrival);
+/* Bytes of the file that may be read; UINT64_MAX: all (whole, or `arrival` is NULL: it never was on its way). */
+uint64_t sy_arrival_bytes(const struct sy_package_arrival *arrival);
+
+#endif
