@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "runtime/core/core_internal.h"
-#include "runtime/core/storage_thread.h"
+#include "runtime/core/storage/storage_thread.h"
 
 /* The image is this file, which stays the caller's. EARG, ENOMEM_HOST. */
 int sy_core_image_take(struct sy_core *core, int fd, uint64_t bytes, struct sy_image_book *book);

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "runtime/base/status.h"
-#include "runtime/core/job_store.h"
+#include "runtime/core/storage/job_store.h"
 #include "tests/rigs/server_fixture.h"
 
 struct seen {

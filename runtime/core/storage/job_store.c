@@ -1,4 +1,4 @@
-#include "runtime/core/job_store.h"
+#include "runtime/core/storage/job_store.h"
 
 #include <dirent.h>
 #include <errno.h>

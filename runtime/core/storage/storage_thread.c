@@ -1,4 +1,4 @@
-#include "runtime/core/storage_thread.h"
+#include "runtime/core/storage/storage_thread.h"
 
 #include <errno.h>
 #include <event2/event.h>
