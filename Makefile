@@ -192,7 +192,7 @@ help:
 	    said[group] = said[group] sprintf("  make %-15s %s\n", goal == "all" ? "" : goal, substr($$2, length(group) + 3)) } \
 	    END { for (i = 1; i <= n; i++) print order[i] "\n" said[order[i]] }' $(MAKEFILE_LIST)
 	@echo "Switches"
-	@echo "  CUDA=auto|0|1  CUDA_HOME=  SAN=address,undefined|thread  V=1  WERROR=0  CC=  CFLAGS="
+	@echo "  CUDA=auto|0|1  CUDA_HOME=  CUDA_ARCHS=\"80 90\"  SAN=address,undefined|thread  V=1  WERROR=0  CC=  CFLAGS="
 	@echo "  DNNL=PATH of another oneDNN than the system's; DNNL=pypi fetches 3.x"
 
 -include $(shell find $(OBJ) -name '*.d' 2>/dev/null)

@@ -33,7 +33,9 @@ CUDA_LINK := -Wl,--exclude-libs,ALL -Wl,--no-undefined $(CUDART) -pthread -ldl -
 # One architecture's code each, and PTX of the last for those to come. Line numbers name files below /proc/self/cwd: what is carried elsewhere
 # names no folder of the machine that built it, and a tool that runs in the sources' folder finds them.
 NVCC      := $(CUDA_HOME)/bin/nvcc
-NVCCFLAGS := -std=c++17 -O2 -lineinfo -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=[sm_90,compute_90] \
+CUDA_ARCHS ?= 80 90
+gencode    = -gencode arch=compute_$(1),code=[sm_$(1)$(if $(filter $(lastword $(CUDA_ARCHS)),$(1)),$(comma)compute_$(1))]
+NVCCFLAGS := -std=c++17 -O2 -lineinfo $(foreach arch,$(CUDA_ARCHS),$(call gencode,$(arch))) \
              -Werror cross-execution-space-call -Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra
 $(OBJ)/%.o: %.cu | $(GEN_HDR)
 	$(call say,NVCC,$<)
