@@ -89,7 +89,7 @@ int sy_run_take_part(struct sy_train_run *r);
 uint64_t sy_run_n_ranks(const struct sy_train_run *r);
 /* Which of the small batches this rank computes, where one rank would compute number `batch`. */
 uint64_t sy_run_part_of_batch(const struct sy_train_run *r, uint64_t batch);
-/* Rank 0's state to all; the run has been started. */
+/* Rank 0's state and step to all; the run has been started, and has ranks. */
 int sy_run_share_state(struct sy_train_run *r);
 /* A gradient step, with what ranks exchange around it. is_last: of the iteration's phases. */
 int sy_run_gradient_step(struct sy_train_run *r, bool is_last);

@@ -62,14 +62,9 @@ static int share_tensors(struct sy_train_run *r, const struct sy_ranks *ranks)
 int sy_run_share_state(struct sy_train_run *r)
 {
     const struct sy_ranks *ranks = r->callbacks.ranks;
-    if (!ranks)
-        return SY_OK;
     SY_TRY(sy_exchange_create(ranks, r->ops, r->trainer, &r->exchange));
     SY_TRY(ranks->ops->share(&r->step, sizeof r->step));
-    SY_TRY(share_tensors(r, ranks));
-    SY_TRY(sy_run_publish_step(r));
-    r->stage = sy_run_next_iteration(r);
-    return SY_OK;
+    return share_tensors(r, ranks);
 }
 
 int sy_run_gradient_step(struct sy_train_run *r, bool is_last)

@@ -198,8 +198,12 @@ int sy_train_run_start(struct sy_train_run *r, void *persistent, void *ephemeral
     r->last_snapshot_ns = sy_clock_now();
     r->wants_evaluation = true;
     atomic_store_explicit(&page->train_accuracy_step, 0, memory_order_release);
+    if (r->callbacks.ranks) { /* their step is rank 0's */
+        SY_TRY(sy_run_share_state(r));
+        SY_TRY(sy_run_publish_step(r));
+    }
     r->stage = sy_run_next_iteration(r);
-    return sy_run_share_state(r);
+    return SY_OK;
 }
 /* ---- snapshots (T4) ------------------------------------------------------------------------------ */
 
