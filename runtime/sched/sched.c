@@ -433,10 +433,15 @@ static void start_requests_of(struct sy_sched *s, struct slice *c)
         prefetch(s, c);
 }
 
+/* A head that starts, or ends here, may be the one that a slice before it waits for (S12). */
 static void start_requests(struct sy_sched *s)
 {
-    for (struct slice *c = s->slices; c < s->slices + s->n_made; c++)
-        start_requests_of(s, c);
+    int n;
+    do {
+        n = s->n_waiting;
+        for (struct slice *c = s->slices; c < s->slices + s->n_made; c++)
+            start_requests_of(s, c);
+    } while (s->n_made > 1 && s->n_waiting < n);
 }
 
 /* S1. False: not now. */
@@ -521,6 +526,7 @@ void sy_sched_step(struct sy_sched *s)
         start_requests(s);
     }
     /* What started since, behind a head that had no room or once lanes were moved, runs now: if all of it is resident and no job has a turn, no event follows. */
+    (void)sy_sched_hold_training(s);
     if (run_requests(s))
         start_requests(s);
     sy_sched_step_fetch(s);
