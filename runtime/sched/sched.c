@@ -433,20 +433,25 @@ static void start_requests_of(struct sy_sched *s, struct slice *c)
         prefetch(s, c);
 }
 
+/* A head that starts, or ends here, may be the one that a slice before it waits for (S12). */
 static void start_requests(struct sy_sched *s)
 {
-    for (struct slice *c = s->slices; c < s->slices + s->n_made; c++)
-        start_requests_of(s, c);
+    int n;
+    do {
+        n = s->n_waiting;
+        for (struct slice *c = s->slices; c < s->slices + s->n_made; c++)
+            start_requests_of(s, c);
+    } while (s->n_made > 1 && s->n_waiting < n);
 }
 
-/* S1. */
-static void run_active(struct sy_sched *s, struct slice *c)
+/* S1. False: not now. */
+static bool run_active(struct sy_sched *s, struct slice *c)
 {
     struct request *r = c->active;
     if (!r || r->run_sent || r->worker_through || !sy_sched_training_still_for(s, c))
-        return;
+        return false;
     if (r->restarting || sy_sched_complete(s, r) < 0)
-        return;
+        return false;
     struct sy_sched_action *a = sy_sched_act(s, SY_DO_RUN);
     a->worker = r->worker;
     a->request = r->id;
@@ -462,6 +467,15 @@ static void run_active(struct sy_sched *s, struct slice *c)
     r->next_layer = 0;
     r->run_sent = true;
     c->recent[c->n_runs++ % SY_SCHED_RECENT_RUNS] = r->workspace_bytes;
+    return true;
+}
+
+static bool run_requests(struct sy_sched *s)
+{
+    bool any = false;
+    for (struct slice *c = s->slices; c < s->slices + s->n_made; c++)
+        any |= run_active(s, c);
+    return any;
 }
 
 void sy_sched_set_time(struct sy_sched *s, sy_ns now)
@@ -505,13 +519,16 @@ void sy_sched_step(struct sy_sched *s)
     (void)sy_sched_hold_training(s);
     sy_sched_step_jobs(
         s); /* between two runs, so that a flood of requests does not keep a job from starting */
-    for (struct slice *c = s->slices; c < s->slices + s->n_made; c++)
-        run_active(s, c);
+    (void)run_requests(s);
     start_requests(s); /* one that computes now leaves room for a prefetch */
     if (s->compacting) { /* since just now: who keeps a turn is told, or nothing would happen any more */
         sy_sched_step_jobs(s);
         start_requests(s);
     }
+    /* What started since, behind a head that had no room or once lanes were moved, runs now: if all of it is resident and no job has a turn, no event follows. */
+    (void)sy_sched_hold_training(s);
+    if (run_requests(s))
+        start_requests(s);
     sy_sched_step_fetch(s);
     sy_sched_drop_slices(s);
     sy_assert_expensive(sy_sched_is_valid(s));

@@ -88,17 +88,29 @@ bool sy_sched_worker_is_wanted(const struct sy_sched *s)
     return false;
 }
 
-/* Who has computed nothing yet, else the least urgent, else the one that came last. */
+/* What it costs that a job lets its worker go: nothing, the room that it was given to return to, or a trip to host memory. */
+enum leave_cost { COSTS_NOTHING, COSTS_ROOM, COSTS_TRIP };
+
+static enum leave_cost leave_cost(const struct job *j)
+{
+    if (!j->admitted)
+        return COSTS_NOTHING;
+    return j->state == JOB_SPILLED ? COSTS_ROOM : COSTS_TRIP;
+}
+
+static bool leaves_before(const struct job *a, const struct job *b)
+{
+    enum leave_cost cost_a = leave_cost(a), cost_b = leave_cost(b);
+    return cost_a != cost_b ? cost_a < cost_b : sy_sched_job_rank(a) >= sy_sched_job_rank(b);
+}
+
+/* Whose leaving costs least, then the least urgent, then the one that came last. */
 static struct job *victim(const struct sy_sched *s)
 {
     struct job *found = NULL;
-    for (struct job *j = s->jobs; j; j = j->next) {
-        if (!may_leave(j) || j->has_turn)
-            continue;
-        if (!found || j->admitted < found->admitted ||
-            (j->admitted == found->admitted && sy_sched_job_rank(j) >= sy_sched_job_rank(found)))
+    for (struct job *j = s->jobs; j; j = j->next)
+        if (may_leave(j) && !j->has_turn && (!found || leaves_before(j, found)))
             found = j;
-    }
     return found;
 }
 
@@ -116,12 +128,13 @@ void sy_sched_leave_for_team(struct sy_sched *s, struct job *j)
     j->for_team = true;
 }
 
-/* While one is on its way out, or back, those with memory wait: it may be the one that goes. */
+/* While one is on its way out, or back, those with memory in the pool wait: it may be the one that goes. A spilled job does not wait (S10), also
+ * where it has room to return to: it could return only after that trip. */
 void sy_sched_step_leaving(struct sy_sched *s)
 {
     struct job *j;
     while (n_lacking(s) > 0 && (j = victim(s))) {
-        if (j->admitted && sy_sched_trip_is_under_way(s))
+        if (leave_cost(j) == COSTS_TRIP && sy_sched_trip_is_under_way(s))
             return;
         if (j->state == JOB_RUNNING && sy_sched_may_be_spilled(j))
             sy_sched_spill(s, j);

@@ -246,6 +246,32 @@ static void lose_worker_of(struct world *w, uint64_t job)
     advance_all(w, 12);
 }
 
+/* A suspended job's memory leaves no room for a request, even in one piece. The one behind it is in the image, so no read ends, and no job has a turn
+ * that ends: nothing but the event that ended the first can start it. */
+static void test_request_behind_one_without_room_runs_at_once(void **state)
+{
+    (void)state;
+    static struct world w;
+    world_make(&w, false, 60, 2);
+    world_request(&w, 0, 1);
+    world_drain(&w);
+    world_start_training(&w); /* 20 MiB, and 10 for an iteration */
+    assert_int_equal(sy_sched_job_suspend(w.s, 1, true), SY_OK);
+    world_settle(&w);
+    advance_all(&w, 2);
+    assert_false(sy_sched_training_runs(w.s));
+    world_sized_request(&w, 4, 1, 15); /* 31 MiB of workspace beside a group of 4 */
+    world_request(&w, 0, 1);
+    int n_runs = w.n_runs;
+    assert_true(world_deliver(&w, false)); /* it is prepared: now its size is known */
+    assert_int_equal(w.end_status[2], SY_ENOMEM_DEVICE);
+    assert_int_equal(w.n_reads, 0);
+    assert_int_equal(w.n_runs, n_runs + 1);
+    world_drain(&w);
+    assert_int_equal(w.end_status[3], SY_OK);
+    sy_sched_destroy(w.s);
+}
+
 /* A job whose worker is killed while it waits for its turn is not to blame. */
 static void test_deaths_count_at_work_only(void **state)
 {
@@ -525,6 +551,7 @@ int main(void)
         cmocka_unit_test(test_tenant_over_its_quota_is_refused),
         cmocka_unit_test(test_opportunistic_job_gives_way),
         cmocka_unit_test(test_spilled_job_is_not_refused),
+        cmocka_unit_test(test_request_behind_one_without_room_runs_at_once),
         cmocka_unit_test(test_deaths_count_at_work_only),
         cmocka_unit_test(test_opportunistic_job_waits),
         cmocka_unit_test(test_guaranteed_job_has_the_next_worker),

@@ -388,6 +388,39 @@ static void test_one_slice_decides_as_none(void **state)
     }
 }
 
+/* The older head of slice 1 ends for want of room once a suspended job's turn is over; the one of slice 0, kept apart from it, starts then. It reads
+ * nothing, and no job computes: no other event comes. */
+static void test_head_behind_one_that_ends(void **state)
+{
+    (void)state;
+    struct world w;
+    world_make(&w, false, 60, 2);
+    assert_int_equal(sy_sched_set_slices(w.s, 2), SY_OK);
+    assert_int_equal(sy_sched_model_set_slice(w.s, 4, 1), SY_OK);
+    assert_int_equal(sy_sched_set_apart(w.s, 0, 4, true), SY_OK);
+    world_all_prepared(&w, 4, 8);
+    world_request(&w, 0, 1); /* from here on in the image */
+    world_drain(&w);
+    w.job_mib = 34; /* and 17 for an iteration: 9 are left, for a group of 4 and a workspace of 8 */
+    world_submit_job(&w);
+    int worker = worker_doing(&w, PREPARING_JOB);
+    for (int i = 0; i < 3 && w.workers[worker] != TRAINING; i++)
+        world_advance_job(&w, worker);
+    assert_int_equal(w.workers[worker], TRAINING);
+    assert_int_equal(sy_sched_job_suspend(w.s, 1, true), SY_OK);
+    world_settle(&w);
+    world_request(&w, 4, 8);
+    world_request(&w, 0, 1);
+    assert_int_equal(w.n_ends[2] + w.n_ends[3], 0); /* lanes move when the turn is over */
+    int n_runs = w.n_runs;
+    assert_true(world_advance_job(&w, worker));
+    assert_int_equal(w.end_status[2], SY_ENOMEM_DEVICE);
+    assert_int_equal(w.n_runs, n_runs + 1);
+    world_drain(&w);
+    assert_int_equal(w.end_status[3], SY_OK);
+    sy_sched_destroy(w.s);
+}
+
 /* ---- at random ---- */
 
 static void change_slices(struct world *w)
@@ -470,6 +503,7 @@ int main(void)
         cmocka_unit_test(test_who_has_no_snapshot_keeps_its_team),
         cmocka_unit_test(test_a_job_moves_at_its_boundary),
         cmocka_unit_test(test_one_slice_decides_as_none),
+        cmocka_unit_test(test_head_behind_one_that_ends),
         cmocka_unit_test(test_random_slices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

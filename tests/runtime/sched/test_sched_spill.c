@@ -136,6 +136,43 @@ static void test_on_its_way(void **state)
     sy_sched_destroy(w.s);
 }
 
+/* Two are to go out for a guaranteed job, which ends when the first is out: that one has room again, but waits for the second's trip. The next
+ * guaranteed job has its worker now, not after that trip. */
+static void test_spilled_job_with_room_lets_its_worker_go(void **state)
+{
+    (void)state;
+    static struct world w;
+    struct sy_sched_job_view view;
+    world_make(&w, true, POOL, 1);
+    w.spills_work = true;
+    submit(&w, 1, true, 40);
+    submit(&w, 2, true, 40);
+    advance_all(&w, 10);
+    submit(&w, 3, false, 90);
+    for (int i = 0; i < 60 && doing(&w, 1) != SPILLING; i++)
+        for (int worker = 0; worker < N_WORKERS; worker++)
+            if (w.workers[worker] != SPILLING || w.job_of[worker] == 2)
+                world_advance_job(&w, worker);
+    assert_int_equal(doing(&w, 1), SPILLING);
+    assert_int_equal(doing(&w, 2), SPILLED);
+    end(&w, 3);
+    assert_true(sy_sched_job_view(w.s, 2, &view) && view.admitted);
+    submit(&w, 4, false, 1); /* takes the third worker */
+    assert_int_equal(doing(&w, 2), SPILLED);
+    submit(&w, 5, false, 1);
+    assert_int_equal(doing(&w, 2), LEAVING);
+    assert_int_equal(doing(&w, 1), SPILLING);
+    world_advance_job(&w, worker_of(&w, 2));
+    assert_true(worker_of(&w, 5) >= 0);
+    advance_all(&w, 20);
+    end(&w, 4);
+    end(&w, 5);
+    uint64_t before[] = {w.iterations[1], w.iterations[2]};
+    advance_all(&w, 60); /* both are back */
+    assert_true(w.iterations[1] > before[0] && w.iterations[2] > before[1]);
+    sy_sched_destroy(w.s);
+}
+
 /* Its worker dies while it is out, on its way back, or starts with it: it goes on from there, on another worker. */
 static void test_what_is_spilled_outlives_its_worker(void **state)
 {
@@ -294,6 +331,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_spilled_job_lets_its_worker_go),
         cmocka_unit_test(test_on_its_way),
+        cmocka_unit_test(test_spilled_job_with_room_lets_its_worker_go),
         cmocka_unit_test(test_what_is_spilled_outlives_its_worker),
         cmocka_unit_test(test_memory_of_one_without_a_worker_is_had_back),
         cmocka_unit_test(test_memory_of_one_that_lost_its_worker_is_had_back),
