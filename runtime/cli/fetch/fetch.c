@@ -411,6 +411,8 @@ static int finish_file(struct transfer *t, struct sy_fetch_result *result)
     unsigned char digest[HASH_BYTES];
     bool is_hashed = !t->fetch->stream || t->fetch->sha256;
 
+    if (ftruncate(t->fd, (off_t)t->n_bytes)) /* a source that was given up may have sent more */
+        return sy_error_set(SY_EIO, "cannot cut %s: %s", t->part, strerror(errno));
     if (t->fetch->stream && is_hashed)
         SY_TRY(hash_what_is_there(t));
     EVP_DigestFinal_ex(t->hash, digest, NULL);
