@@ -254,7 +254,7 @@ void sy_core_destroy(struct sy_core *core)
     sy_supervisor_destroy(core->supervisor); /* first: nobody else may use the memory below */
     sy_storage_thread_destroy(core->storage);
     if (core->batches)
-        sy_core_batch_flush(core->batches);
+        sy_core_batch_flush(core->batches, -1);
     while (core->requests)
         sy_core_end_request(core, core->requests, SY_ECANCELED, "the runtime has stopped");
     sy_core_batches_destroy(core->batches);
@@ -326,7 +326,7 @@ void sy_core_drain(struct sy_core *core, sy_ns grace_ns, void (*done)(void *ctx)
         core->drain_deadline = SY_MIN(core->drain_deadline, sy_clock_now() + grace_ns);
         return;
     }
-    sy_core_batch_flush(core->batches);
+    sy_core_batch_flush(core->batches, -1);
     sy_core_hold_jobs(core, true);
     core->draining = true;
     core->drain_deadline = sy_clock_now() + grace_ns;

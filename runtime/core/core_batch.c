@@ -506,10 +506,11 @@ static void refuse_held(struct sy_core_batches *b, int model, int status, const 
     answer_unsent(at, status, why);
 }
 
-void sy_core_batch_flush(struct sy_core_batches *b)
+void sy_core_batch_flush(struct sy_core_batches *b, int model)
 {
     for (struct batch *at = b->batches; at; at = at->next)
-        at->due_ns = 0;
+        if (at->way != SY_BATCH_HELD || model < 0 || at->model == model)
+            at->due_ns = 0;
     send_due(b, UINT64_MAX, UINT_MAX);
 }
 

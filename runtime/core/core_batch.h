@@ -49,8 +49,8 @@ int sy_core_batch_add(struct sy_core_batches *batches, enum sy_batch_way way, in
                       sy_core_infer_done done, void *ctx, uint64_t *out_id);
 /* False: no such request is gathered or runs in a batch. */
 bool sy_core_batch_cancel(struct sy_core_batches *batches, uint64_t id);
-/* The device has nothing to do, or no more will come: sends what is gathered. */
-void sy_core_batch_flush(struct sy_core_batches *batches);
+/* No more will come, for `model`, or (-1) for any: sends what is gathered; of what is held, that model's only, or (-1) all. */
+void sy_core_batch_flush(struct sy_core_batches *batches, int model);
 /* Those of models in whose slice nothing waits or is started. */
 void sy_core_batch_flush_idle(struct sy_core_batches *batches);
 /* What is held for the model is sent with the next turn of the loop (status SY_OK), or refused at once. */

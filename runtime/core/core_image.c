@@ -95,10 +95,13 @@ static bool is_of_model(void *ctx, const struct sy_image_group *group)
     return false;
 }
 
-/* Its place is in nobody's books: a record only outlives its model's place if nothing was placed there since. */
+/* Its place is in nobody's books: a record only outlives its model's place if nothing was placed there since. What a GPU has pinned is not given
+ * back: the GPU would go on reading the old pages while the next model is written to new ones. */
 static void give_back(void *ctx, uint64_t offset, uint64_t bytes)
 {
     const struct sy_core *core = ctx;
+    if (!sy_device_get_properties(core->device)->emulated)
+        return;
     if (fallocate(core->image.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset,
                   (off_t)bytes) != 0)
         sy_log_warn("core", "event=image_not_given_back bytes=%llu why=\"%s\"",

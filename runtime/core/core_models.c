@@ -365,7 +365,7 @@ static int remove_model(struct sy_core *core, int index)
     struct sy_core_model *m = &core->models[index];
     if (m->state == SY_MODEL_ADDING)
         return sy_error_set(SY_EBUSY, "model '%s' is loading", m->name);
-    sy_core_batch_flush(core->batches); /* what is gathered for it need not wait for more */
+    sy_core_batch_flush(core->batches, index); /* what is gathered for it need not wait for more */
     m->leaving = true;
     sy_core_models_leave(core);
     sy_core_heads_spend(core);

@@ -133,9 +133,16 @@ static int ask_keeper(struct sy_keeper *k, uint64_t image_bytes)
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return sy_error_set(SY_EIO, "no socket to ask for a kept image: %s", strerror(errno));
+    const struct timeval patience = {
+        .tv_sec = ANSWER_MS / 1000}; /* a keeper that stands still has a full queue */
+    (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
     if (connect(fd, (const struct sockaddr *)&k->address, sizeof k->address) != 0) {
         close(fd);
         return SY_OK;
+    }
+    if (!sy_keeper_is_own_user(fd)) {
+        close(fd);
+        return sy_error_set(SY_EDENIED, "%s is another user's socket", k->address.sun_path);
     }
     char said = receive_files(fd, fds);
     if (said == SY_KEEPER_HERE && take_or_close(k, image_bytes, fds) == SY_OK) {
@@ -251,7 +258,8 @@ static int find_or_make(struct sy_keeper *k, const struct sy_keeper_config *conf
 {
     int stored[2] = {sy_service_stored(IMAGE), sy_service_stored(BOOK)};
     k->is_stored = sy_service_stores();
-    if (stored[0] >= 0 && stored[1] >= 0 && take_or_close(k, config->image_bytes, stored) < 0) {
+    if ((stored[0] >= 0 || stored[1] >= 0) && /* one alone: killed between the two */
+        take_or_close(k, config->image_bytes, stored) < 0) {
         sy_log_warn("keeper", "event=image_dropped why=\"%s\"", sy_error_text());
         sy_service_forget(IMAGE);
         sy_service_forget(BOOK);

@@ -32,7 +32,7 @@ struct sy_keeper_config {
 };
 
 /* Takes over the image that is kept, or makes one and has it kept. Blocks for at most a second, while an old keeper ends. EBUSY: another runtime has the
- * image at this path; EARG: the path; EIO, ENOMEM_HOST. The log says what was found, and why it was not taken. */
+ * image at this path; EDENIED: another user has the path; EARG: the path; EIO, ENOMEM_HOST. The log says what was found, and why it was not taken. */
 int sy_keeper_open(const struct sy_keeper_config *config, struct sy_keeper **out);
 /* Hands the image on or drops it (KE3), and frees. NULL is fine. */
 void sy_keeper_close(struct sy_keeper *keeper);

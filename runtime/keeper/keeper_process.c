@@ -41,7 +41,7 @@ static bool hand_over(const struct keeping *k, int to)
     return sendmsg(to, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == 1;
 }
 
-static bool is_own_user(int fd)
+bool sy_keeper_is_own_user(int fd)
 {
     struct ucred peer;
     socklen_t n = sizeof peer;
@@ -55,7 +55,7 @@ static void take_owner(struct keeping *k)
     int fd = accept4(k->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0)
         return;
-    if (!is_own_user(fd) || k->owner >= 0) {
+    if (!sy_keeper_is_own_user(fd) || k->owner >= 0) {
         (void)!send(fd, &busy, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
         close(fd);
     } else if (hand_over(k, fd)) {

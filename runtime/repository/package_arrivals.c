@@ -129,7 +129,15 @@ static int add_to_core(struct coming *c)
     return SY_OK;
 }
 
-/* Its head is there. The file is opened by the name that it has now, and known by the one that it will have. */
+/* The file by the name that it has now: a short one may be whole, and have its last, before its head was heard of. */
+static int open_file(const struct coming *c, struct sy_package **out)
+{
+    int status = sy_package_open(c->part, out);
+
+    return status == SY_ENOTFOUND ? sy_package_open(c->path, out) : status;
+}
+
+/* Its head is there. The package is known by the name that its file will have. */
 static int open_head(struct coming *c)
 {
     struct sy_package *package;
@@ -137,7 +145,7 @@ static int open_head(struct coming *c)
 
     if (!path)
         return sy_error_set(SY_ENOMEM_HOST, "no memory to load a model");
-    if (sy_package_open(c->part, &package) < 0) {
+    if (open_file(c, &package) < 0) {
         free(path);
         return sy_error_set(SY_ECORRUPT, "%s", sy_error_text());
     }
@@ -346,7 +354,9 @@ static int write_urls(int fd, const char *const *urls, int n_urls)
 {
     char line[MAX_URL_BYTES];
 
-    for (int i = 0; i < n_urls; i++) { /* at most 8 of 4 KiB: a pipe takes them */
+    evutil_make_socket_nonblocking(
+        fd); /* at most 8 of 4 KiB: a pipe takes them, but of a user who has too many */
+    for (int i = 0; i < n_urls; i++) {
         int n = snprintf(line, sizeof(line), "%.*s\n", (int)(strcspn(urls[i], "#")), urls[i]);
 
         if (write(fd, line, (size_t)n) != n)

@@ -182,7 +182,8 @@ class Manager:
             if lines.get("FDSTORE"):
                 (self.stored[lines["FDNAME"]],) = fds
             elif lines.get("FDSTOREREMOVE"):
-                os.close(self.stored.pop(lines["FDNAME"]))
+                for fd in [self.stored.pop(lines["FDNAME"])] if lines["FDNAME"] in self.stored else []:
+                    os.close(fd)
 
     def prefix(self):
         """A shell that passes on what is stored, as descriptors 3 and 4."""
@@ -199,16 +200,24 @@ def check_stored(folder, models):
     read = case.ask(questions)[0]
     assert set(manager.hear()) == {"switchyard-image", "switchyard-book"} and not keepers(folder)
     case.server.end(signal.SIGKILL)
-    for fd in manager.stored.values():
-        os.set_inheritable(fd, True)
-    again = Case(folder, models, "--keep-image", 60, environment=environment, prefix=manager.prefix())
-    popen = subprocess.Popen
-    subprocess.Popen = lambda *a, **k: popen(*a, close_fds=False, **k)
-    try:
-        again.start("event=image_taken")
-    finally:
-        subprocess.Popen = popen
+
+    def start_again(word):
+        for fd in manager.stored.values():
+            os.set_inheritable(fd, True)
+        case = Case(folder, models, "--keep-image", 60, environment=environment, prefix=manager.prefix())
+        popen = subprocess.Popen
+        subprocess.Popen = lambda *a, **k: popen(*a, close_fds=False, **k)
+        try:
+            return case.start(word)
+        finally:
+            subprocess.Popen = popen
+
+    again = start_again("event=image_taken")
     assert again.ask(questions) == (0, read)
+    again.server.end(signal.SIGKILL)
+    os.close(manager.stored.pop("switchyard-book"))  # as a kill between the two leaves it
+    again = start_again("event=image_dropped")
+    assert set(manager.hear()) == {"switchyard-image", "switchyard-book"}, "one of a pair stays with the service manager"
     assert again.server.end() == 0
     assert not manager.hear(), "an ordered stop leaves the image with the service manager"
 

@@ -6,6 +6,7 @@ import http.server
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -119,6 +120,13 @@ class Source:
         self.server.released.set()
         self.server.shutdown()
         self.server.server_close()
+
+
+def until(what, seconds=20):
+    end = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < end, "it takes too long"
+        time.sleep(0.01)
 
 
 def free_port():
@@ -251,7 +259,7 @@ def requests_are_answered_once_all_is_there(c):
 
 
 def another_model_is_served_meanwhile(c):
-    slow, fast = Source(c.content, rate=len(c.content) / 1.5), Source(c.other, etag='"two"')
+    slow, fast = Source(c.content, rate=len(c.content) / 3), Source(c.other, etag='"two"')
     try:
         assert c.node.load(slow.url).returncode == 0
         waiting = []
@@ -260,6 +268,9 @@ def another_model_is_served_meanwhile(c):
         assert c.node.load(fast.url.replace("chain", "other"), name="other").returncode == 0
         for _ in range(5):
             assert c.node.ask(c.x, name="other")[0] == 200
+        c.node.unload("other")  # it sends nobody else's requests
+        assert c.node.load(fast.url.replace("chain", "other"), name="other").returncode == 0
+        assert c.node.ask(c.x, name="other")[0] == 200
         assert not waiting, "the device waited for the network"
         thread.join()
         c.assert_right(waiting[0])
@@ -267,6 +278,26 @@ def another_model_is_served_meanwhile(c):
         c.node.unload("other")
         slow.close()
         fast.close()
+
+
+def a_short_package_is_whole_before_it_is_heard_of(c):
+    """The server is stopped from its fetch's first request until the file has its name."""
+    source = Source(c.content, stall_at=0)
+    loaded = []
+    thread = threading.Thread(target=lambda: loaded.append(c.node.load(source.url)))
+    try:
+        thread.start()
+        until(lambda: source.server.seen)
+        os.kill(c.node.process.pid, signal.SIGSTOP)
+        source.server.stall_at = None
+        source.server.released.set()
+        until(lambda: any(name.endswith(".sypkg") for name in os.listdir(c.node.cache)))
+    finally:
+        os.kill(c.node.process.pid, signal.SIGCONT)
+        thread.join()
+        source.close()
+    assert loaded[0].returncode == 0, loaded[0].stderr
+    c.assert_right(c.node.ask(c.x))
 
 
 def a_stall_ends_in_words(c):
@@ -428,8 +459,8 @@ def urls_need_a_folder(c):
     assert loaded.returncode == 1 and "SECRET" not in loaded.stderr + c.node.log(), loaded.stderr
 
 
-TESTS = (requests_are_answered_once_all_is_there, another_model_is_served_meanwhile, a_stall_ends_in_words, a_connection_that_ends_early_goes_on, a_file_that_is_cut_ends_in_words,
-         lengths_that_lie_end_in_words, wrong_bytes_are_never_computed_with, wrong_heads_are_refused, another_content_in_the_middle_is_not_mixed_in, no_ranges_no_etag,
+TESTS = (requests_are_answered_once_all_is_there, another_model_is_served_meanwhile, a_short_package_is_whole_before_it_is_heard_of, a_stall_ends_in_words,
+         a_connection_that_ends_early_goes_on, a_file_that_is_cut_ends_in_words, lengths_that_lie_end_in_words, wrong_bytes_are_never_computed_with, wrong_heads_are_refused, another_content_in_the_middle_is_not_mixed_in, no_ranges_no_etag,
          ranges_that_lie_are_refused, the_whole_hash_decides, deadlines_and_unloading_do_not_wait, urls_need_a_folder)
 
 

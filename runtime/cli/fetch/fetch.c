@@ -127,6 +127,15 @@ static void read_etag(struct transfer *t)
         fclose(file);
 }
 
+/* Another process may have given it its name between the two: then the lock is one of a file that is whole, and in use. */
+static bool is_locked(const struct transfer *t)
+{
+    struct stat own, there;
+
+    return flock(t->fd, LOCK_EX | LOCK_NB) == 0 && fstat(t->fd, &own) == 0 &&
+           stat(t->part, &there) == 0 && own.st_ino == there.st_ino && own.st_dev == there.st_dev;
+}
+
 /* One process at a time writes to it. */
 static int open_part(struct transfer *t)
 {
@@ -135,7 +144,7 @@ static int open_part(struct transfer *t)
     t->fd = open(t->part, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (t->fd < 0)
         return sy_error_set(SY_EIO, "cannot make %s: %s", t->part, strerror(errno));
-    if (flock(t->fd, LOCK_EX | LOCK_NB))
+    if (!is_locked(t))
         return sy_error_set(SY_EBUSY, "%s is being fetched by another process", t->part);
     EVP_DigestInit_ex(t->hash, EVP_sha256(), NULL);
     read_etag(t);
@@ -411,6 +420,8 @@ static int finish_file(struct transfer *t, struct sy_fetch_result *result)
     unsigned char digest[HASH_BYTES];
     bool is_hashed = !t->fetch->stream || t->fetch->sha256;
 
+    if (ftruncate(t->fd, (off_t)t->n_bytes)) /* a source that was given up may have sent more */
+        return sy_error_set(SY_EIO, "cannot cut %s: %s", t->part, strerror(errno));
     if (t->fetch->stream && is_hashed)
         SY_TRY(hash_what_is_there(t));
     EVP_DigestFinal_ex(t->hash, digest, NULL);

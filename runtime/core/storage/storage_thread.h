@@ -37,7 +37,7 @@ struct sy_storage_group {
 
 struct sy_storage_job {
     uint64_t run;
-    bool urgent;                        /* else it gives way after each chunk: Y4 */
+    _Atomic bool urgent;                /* else it gives way after each chunk: Y4 */
     int model, first_group, n_span;     /* as in the scheduler's READ; for the caller */
     const struct sy_package *package;   /* borrowed until done */
     const struct sy_control_page *page; /* of the worker that runs it: Y3 */

@@ -131,7 +131,7 @@ class Connection:
         self._descriptors: list[int] = []  # that came with an answer
         self._unpacker = _unpacker()
         self._fed = 0  # bytes that it was given
-        self._head = b""  # those of the answer that has begun
+        self._head = b""  # those of the answer that has begun, until they are more than HEAD_MOST
         self._blocks = Blocks()
         self._longs: list[Long] = []  # of the answer that has begun; the last may still be filled
         token = security.secret(not self.is_local)
@@ -296,7 +296,7 @@ class Connection:
             for answer in self._unpacker:
                 self._take(answer)
                 behind = self._fed - self._unpacker.tell()
-                self._head, self._longs = self._head[len(self._head) - behind:] if behind > 0 else b"", []
+                self._head, self._longs = data[len(data) - behind:] if behind > 0 else b"", []
             if self._head:
                 self._divert()
         except (ValueError, msgpack.exceptions.UnpackException) as error:
@@ -305,7 +305,8 @@ class Connection:
     def _feed(self, data: bytes) -> None:
         self._unpacker.feed(data)
         self._fed += len(data)
-        self._head = self._head + data if self._head else data
+        if len(self._head) <= HEAD_MOST:  # more is not looked at: not kept a second time, nor copied with each read
+            self._head = self._head + data if self._head else data
 
     def _divert(self) -> None:
         """If the answer that has begun stands inside of a long tensor, that is received into memory of its own from here on."""
