@@ -144,6 +144,8 @@ def refusals(c):
     assert done.returncode == 2 and "--local" in done.stderr
     done = subprocess.run(c.command("--ranks", "31"), env={**os.environ, "PATH": "/nonexistent"}, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert done.returncode == 1 and "mpirun" in done.stderr, done.stderr
+    done = subprocess.run(c.command("--ranks", "31", "--mpi-options", "--quiet " * 70), capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    assert done.returncode == 1 and "too many words" in done.stderr, done.stderr
 
 
 def main():
