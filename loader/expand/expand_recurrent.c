@@ -32,7 +32,9 @@ enum { CONV_INPUT, CONV_WEIGHT, CONV_BIAS, CONV_PAST };
 static int read_conv(struct sy_expand *e, int64_t *channels, int64_t *width, bool *is_swish)
 {
     const struct sy_tensor *x = sy_expand_tensor(e, CONV_INPUT),
-                           *w = sy_expand_tensor(e, CONV_WEIGHT);
+                           *w = sy_expand_tensor(e, CONV_WEIGHT),
+                           *past = sy_expand_tensor(e, CONV_PAST);
+    struct sy_dim kept = {0};
     const char *activation = text_of(e, "activation", "none");
     if (!x || !w || x->shape.rank != 3 || w->shape.rank != 3)
         return sy_expand_fail(e, SY_ECORRUPT, "operands of other than 3 dimensions");
@@ -40,6 +42,12 @@ static int read_conv(struct sy_expand *e, int64_t *channels, int64_t *width, boo
     SY_TRY(sy_infer_fixed(e->in, e->node, &w->shape, 2, width));
     if (*width < 1 || !sy_dim_is(w->shape.dims[1], 1))
         return sy_expand_fail(e, SY_ECORRUPT, "weights that are not [channels, 1, width]");
+    if (past && past->shape.rank == 3)
+        kept = past->shape.dims[2];
+    if (past && (past->shape.rank != 3 ||
+                 !sy_infer_same_size(e->in, e->node, &kept, (struct sy_dim){*width - 1, 0})))
+        return sy_expand_fail(e, SY_ECORRUPT, "a past that is not [batch, channels, %lld]",
+                              (long long)*width - 1);
     *is_swish = strcmp(activation, "silu") == 0 || strcmp(activation, "swish") == 0;
     if (!*is_swish && strcmp(activation, "none") != 0)
         return sy_expand_fail(e, SY_ECORRUPT, "the activation '%.40s'; silu, swish and none exist",
@@ -122,8 +130,11 @@ static int read_linear(struct linear *l)
             return sy_expand_fail(e, SY_ECORRUPT, "operands of other than 3 dimensions");
         SY_TRY(sy_infer_fixed(e->in, e->node, &t->shape, 2, &width[i]));
     }
-    if (l->heads < 1 || queries < 1 || queries % l->heads != 0 || width[QUERY] % queries != 0 ||
-        width[VALUE] % l->heads != 0 || width[QUERY] / queries * l->heads != width[KEY])
+    if (past && past->shape.rank != 4)
+        return sy_expand_fail(e, SY_ECORRUPT, "a past state of other than 4 dimensions");
+    if (l->heads < 1 || queries < 1 || width[QUERY] < 1 || width[VALUE] < 1 ||
+        queries % l->heads != 0 || width[QUERY] % queries != 0 || width[VALUE] % l->heads != 0 ||
+        width[QUERY] / queries * l->heads != width[KEY])
         return sy_expand_fail(e, SY_ECORRUPT,
                               "%lld heads of queries and %lld of keys for %lld, %lld, %lld numbers",
                               (long long)queries, (long long)l->heads, (long long)width[QUERY],
@@ -285,7 +296,7 @@ static void single(struct linear *l, const int *given, int *results)
 
 static int expand_linear(struct sy_expand *e)
 {
-    static const int64_t rows_first[] = {0, 2, 1, 3, 4}, flat[] = {0, 0, -1};
+    static const int64_t rows_first[] = {0, 2, 1, 3, 4};
     struct linear l = {.e = e};
     struct sy_graph *body;
     int given[1 + MOST_SCANNED], results[2];
@@ -301,6 +312,8 @@ static int expand_linear(struct sy_expand *e)
         SY_TRY(make_body(&l, &body));
         scan(&l, body, given, results);
     }
+    const int64_t flat[] = {0, 0,
+                            l.heads * l.groups * l.value_size}; /* -1 is not told of no token */
     int y = sy_expand_reshape(e, sy_expand_transpose(e, results[1], rows_first, 5), flat, 3);
     sy_expand_result(e, 0, number_in(e, y, l.as, l.dtype));
     if (sy_expand_wanted(e, 1))

@@ -94,6 +94,12 @@ static int run_ranks(const struct sy_rank_order *order, int n_ranks, const char 
     add(&words, order->path);
     add(&words, "--local");
     add(&words, "--mpi");
+    if (words.n == MAX_WORDS) {
+        sy_cli_fail("the options for mpirun have too many words: %d with this program's, of %d",
+                    words.n, MAX_WORDS - 1);
+        free(options);
+        return -1;
+    }
     posix_spawnattr_init(&attributes);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP); /* Ctrl-C is for this process */
     int failed = posix_spawnp(&pid, "mpirun", NULL, &attributes, words.argv, environ);
@@ -133,6 +139,7 @@ int sy_rank_launch(const struct sy_rank_order *order)
     if (order->batch % order->n_ranks != 0)
         return sy_cli_fail("a batch of %lld cannot be cut for %d ranks", (long long)order->batch,
                            order->n_ranks);
+    signal(SIGCHLD, SIG_DFL); /* where it is ignored there is nobody to wait for */
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     for (int n_ranks = order->n_ranks;;) {
@@ -140,6 +147,8 @@ int sy_rank_launch(const struct sy_rank_order *order)
 
         if (got < 0)
             return 1;
+        if (stop_asked && got == 128 + SIGUSR1) /* before it computed: nothing is lost */
+            return 0;
         if (got <= 128 || stop_asked || n_ranks == 1) /* it ended, or said why it cannot go on */
             return got;
         n_ranks = fewer(n_ranks, order->batch);

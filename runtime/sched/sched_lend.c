@@ -68,10 +68,18 @@ bool sy_sched_guaranteed_wants_in(const struct sy_sched *s, int slice)
     return false;
 }
 
+/* Others go on at the boundary that it would not come to: of its lane, of its worker, or those that wait for memory. */
+static bool is_in_the_way(const struct sy_sched *s, const struct job *j)
+{
+    return j->has_turn &&
+           (s->compacting || sy_lanes_draining(s->lanes) || sy_lanes_n_waiting(s->lanes) > 0 ||
+            sy_sched_lane_is_wanted(s, j) || sy_sched_worker_is_wanted(s));
+}
+
 bool sy_sched_fill_holds(const struct sy_sched *s, const struct job *j)
 {
     return s->fill_held && j->opportunistic && !j->stop_wanted && s->n_made > 1 &&
-           !sy_sched_guaranteed_wants_in(s, j->slice);
+           !sy_sched_guaranteed_wants_in(s, j->slice) && !is_in_the_way(s, j);
 }
 
 void sy_sched_hold_opportunistic(struct sy_sched *s, bool hold)

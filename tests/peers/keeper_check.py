@@ -73,7 +73,7 @@ def check_killed(folder, models):
     read, kept = case.ask(questions)
     assert read > 0 and kept == 0
     (keeper,) = keepers(folder)
-    for _ in range(3):
+    for _ in range(2):
         case.server.end(signal.SIGKILL)
         case.start("event=image_taken", "event=link_known")
         assert case.ask(questions) == (0, read), "an image that was there is read again, or not used"

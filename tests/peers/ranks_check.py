@@ -35,7 +35,8 @@ class Case:
         self.folder = folder
         subprocess.run([os.path.join(os.path.dirname(BINARY), "make-models"), "--out", folder, "mnist_cnn"], check=True, stdout=subprocess.DEVNULL)
         self.snapshots = folder + "/snapshots"
-        self.job(steps=12)
+        self.of_two = None  # the state after 3 steps of 2 ranks, once it is known
+        self.job(steps=3)
 
     def job(self, steps, batch=32, **more):
         shutil.rmtree(self.snapshots, ignore_errors=True)
@@ -83,8 +84,9 @@ def ranks_of(process):
 
 
 def equal_bits_from_run_to_run(c):
-    c.job(steps=12)
+    c.job(steps=3)
     first, second = c.state_after("--ranks", "2"), c.state_after("--ranks", "2")
+    c.of_two = first
     assert first.keys() == second.keys() and len(first) > 4
     for name in first:
         assert np.array_equal(first[name].view(np.uint32), second[name].view(np.uint32)), name
@@ -99,14 +101,15 @@ def as_one_rank_with_the_whole_batch(c):
             json.dump({**job, **more}, out)
         alone = c.state_after()
         for n in ("2", "4"):
-            together = c.state_after("--ranks", n)
+            known = c.of_two if n == "2" and not more else None
+            together = known or c.state_after("--ranks", n)
             for name in alone:
                 scale = np.abs(alone[name]).max() + 1e-6
                 assert np.abs(alone[name] - together[name]).max() <= 1e-3 * scale, (more, n, name, np.abs(alone[name] - together[name]).max() / scale)
 
 
 def a_killed_rank_costs_a_rank(c):
-    c.job(steps=100, every_steps=5)
+    c.job(steps=40, every_steps=5)
     process = subprocess.Popen(c.command("--ranks", "2"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     c.wait_for_snapshot()
     ranks = ranks_of(process)
@@ -114,17 +117,14 @@ def a_killed_rank_costs_a_rank(c):
     os.kill(ranks[1], signal.SIGKILL)
     out, error = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 0 and "goes on from its last snapshot with 1 rank" in error, error
-    assert "event=resumed" in error and "100/100" in out, (error[-500:], out[-300:])
+    assert "event=resumed" in error and "40/40" in out, (error[-500:], out[-300:])
 
 
 def a_stop_is_everybodys(c):
-    c.job(steps=100000)
+    c.job(steps=100000, every_steps=5)
     process = subprocess.Popen(c.command("--ranks", "2"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + LIMIT_S
-    while len(ranks_of(process)) < 2:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    time.sleep(1.5)
+    c.wait_for_snapshot()
+    assert len(ranks_of(process)) == 2
     process.terminate()
     _, error = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 0, error
@@ -144,6 +144,8 @@ def refusals(c):
     assert done.returncode == 2 and "--local" in done.stderr
     done = subprocess.run(c.command("--ranks", "31"), env={**os.environ, "PATH": "/nonexistent"}, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert done.returncode == 1 and "mpirun" in done.stderr, done.stderr
+    done = subprocess.run(c.command("--ranks", "31", "--mpi-options", "--quiet " * 70), capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    assert done.returncode == 1 and "too many words" in done.stderr, done.stderr
 
 
 def main():

@@ -17,6 +17,7 @@ import threading
 import time
 
 SKIPPED = 77
+SANITIZED = "/san-" in os.environ.get("SY_BINARY", "")
 
 
 def wait_for(what, why, seconds=60):
@@ -122,13 +123,13 @@ def ended(server, number):
 def check_bits(server):
     """The same job twice, alone and beside requests; the same request alone and beside a job."""
     alone = server.infer()
-    first = server.train("alone", 60)
+    first = server.train("alone", 20)
     wait_for(lambda: ended(server, first), "the job alone")
     load = Load(server)
-    second = server.train("beside", 60)
+    second = server.train("beside", 20)
     wait_for(lambda: ended(server, second), "the job beside requests")
     answers = load.end()
-    assert server.job(first)["step"] == server.job(second)["step"] == 60
+    assert server.job(first)["step"] == server.job(second)["step"] == 20
     assert server.weights("alone") == server.weights("beside"), "training's bits"
     assert len(answers) > 3 and all(a == alone for a in answers), "inference's bits"
     return len(answers)
@@ -161,7 +162,7 @@ def check_faults(server, job):
     """A crash and a hang, in each slice: the other one's work does not notice."""
     def training_went_on(pid, step):
         now = server.job(job)
-        return now["step"] > step + 20 and worker_of(server, job)["pid"] == pid
+        return now["step"] > step + 5 and worker_of(server, job)["pid"] == pid
 
     for signal_ in (signal.SIGSEGV, signal.SIGSTOP):
         load = Load(server)
@@ -227,7 +228,7 @@ def check_no_snapshot(server):
     server.call("slices", "--none")
     wait_for(lambda: b"left_without_snapshot" in open(f"{server.folder}/log", "rb").read(), "the failed snapshot")
     seen = server.job(job)["step"]
-    wait_for(lambda: server.job(job)["state"] == "training" and server.job(job)["step"] > max(seen, step) + 20, "the job behind it")
+    wait_for(lambda: server.job(job)["state"] == "training" and server.job(job)["step"] > max(seen, step) + 5, "the job behind it")
     assert server.job(job)["threads"] == 1, server.job(job)
     server.call("train", "--stop", str(job), fails=True)  # its last snapshot cannot be written, which it says
     server.call("slices", "train=50%", "serve=w1")
@@ -260,8 +261,11 @@ def main():
         print("[       OK ] refusals")
         job = check_kill(server)
         print("[       OK ] kill")
-        check_faults(server, job)
-        print("[       OK ] faults")
+        if SANITIZED:
+            print("[  SKIPPED ] faults: a build for sanitizers; the plain build's run has them")
+        else:
+            check_faults(server, job)
+            print("[       OK ] faults")
         check_lending(server, job)
         print("[       OK ] lending")
         check_live(server, job)

@@ -442,7 +442,7 @@ def deadlines_and_unloading_do_not_wait(c):
     finally:
         source.close()
     c.clean()
-    source = Source(c.content, rate=len(c.content) / 30)
+    source = Source(c.content, rate=len(c.content) / 8)
     try:
         assert c.node.load(source.url).returncode == 0
         c.clean()  # its fetch ends

@@ -169,6 +169,7 @@ static int start_here(const char *text, struct watch *w, const struct sy_ranks *
 static int start_rank(const char *text, struct watch *w)
 {
     struct sy_ranks ranks;
+    signal(SIGUSR1, interrupt); /* joining takes its time */
     if (sy_ranks_join_mpi(&ranks) < 0)
         return sy_cli_fail_status();
     if (ranks.rank > 0)

@@ -221,12 +221,55 @@ static void test_refused(void **state)
     sy_graph_free(g);
 }
 
+/* `node`, its inputs known to `graph`. */
+static void assert_refused(const char *why)
+{
+    struct sy_graph *g;
+    ob_message(&graph, OB_GRAPH_NODE, &node);
+    ob_input(&graph, OB_GRAPH_OUTPUT, "y", FLOAT, 0, NULL);
+    ob_save(path, &graph, OPSET);
+    assert_int_equal(sy_onnx_read(path, &g), SY_OK);
+    assert_int_equal(sy_graph_infer(g), SY_ECORRUPT);
+    if (!strstr(sy_error_text(), why))
+        fail_msg("'%s' does not say: %s", sy_error_text(), why);
+    sy_graph_free(g);
+}
+
+static void linear_of(int width, int n_past, const int64_t *past)
+{
+    ob_graph(&graph);
+    ob_input(&graph, OB_GRAPH_INPUT, "q", FLOAT, DIMS(-1, 2, width));
+    ob_input(&graph, OB_GRAPH_INPUT, "past", FLOAT, n_past, past);
+    ob_node(&node, "LinearAttention", NAMES("q", "q", "q", "past"), NAMES("y", "state"));
+    ob_attr_text(&node, "update_rule", "linear");
+    ob_attr_int(&node, "q_num_heads", 2);
+    ob_attr_int(&node, "kv_num_heads", 2);
+}
+
+/* Sizes that would be broadcast, or would make outputs of other sizes than they should be. */
+static void test_wrong_sizes_are_refused(void **state)
+{
+    static const float weights[CHANNELS * 4];
+    (void)state;
+    linear_of(12, DIMS(2, 6, 6));
+    assert_refused("other than 4 dimensions");
+    linear_of(0, DIMS(-1, 2, 0, 0));
+    assert_refused("heads of queries");
+    ob_graph(&graph);
+    ob_input(&graph, OB_GRAPH_INPUT, "x", FLOAT, DIMS(-1, CHANNELS, 7));
+    ob_input(&graph, OB_GRAPH_INPUT, "past", FLOAT, DIMS(-1, CHANNELS, 2));
+    ob_initializer(&graph, "w", FLOAT, DIMS(CHANNELS, 1, 4), weights, sizeof weights);
+    ob_node(&node, "CausalConvWithState", NAMES("x", "w", "", "past"), NAMES("y", "state"));
+    assert_refused("[batch, channels, 3]");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_causal_conv),
         cmocka_unit_test(test_linear_attention),
         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_wrong_sizes_are_refused),
     };
     seed = rig_start();
     snprintf(path, sizeof path, "/tmp/sy-state-%d.onnx", (int)getpid());

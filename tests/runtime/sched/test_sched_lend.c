@@ -124,6 +124,31 @@ static void test_held_ones_stand_still(void **state)
     sy_sched_destroy(w.s);
 }
 
+/* One that stands within an iteration goes on to its boundary for a job that waits for memory, and stands still from there on. */
+static void test_a_held_one_is_in_nobodys_way(void **state)
+{
+    struct world w;
+    (void)state;
+    make(&w);
+    int lent = worker_of(&w, 4);
+    sy_sched_hold_opportunistic(w.s, true);
+    world_settle(&w);
+    assert_true(w.held[lent] && view_of(&w, 4).has_turn);
+    w.next_is_opportunistic = false;
+    w.next_job = 5;
+    w.job_mib = 180;
+    world_submit_job(&w);
+    for (int i = 0; i < 4; i++) /* until it asks for memory */
+        for (int worker = 0; worker < N_WORKERS; worker++)
+            if (worker != lent)
+                (void)world_advance_job(&w, worker);
+    assert_false(w.held[lent]);
+    go_on(&w, 10);
+    assert_false(view_of(&w, 4).has_turn);
+    assert_true(view_of(&w, 2).has_turn);
+    sy_sched_destroy(w.s);
+}
+
 /* A slice of other cores would need another team: nothing is lent, so the bits stay. */
 static void test_only_slices_of_its_team(void **state)
 {
@@ -205,6 +230,7 @@ int main(void)
         cmocka_unit_test(test_an_idle_slice_is_lent_and_given_back),
         cmocka_unit_test(test_the_owners_job_has_its_slice_back),
         cmocka_unit_test(test_held_ones_stand_still),
+        cmocka_unit_test(test_a_held_one_is_in_nobodys_way),
         cmocka_unit_test(test_only_slices_of_its_team),
         cmocka_unit_test(test_others_run_while_an_apart_head_prepares),
         cmocka_unit_test(test_random_lending),
