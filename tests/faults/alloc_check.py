@@ -197,7 +197,7 @@ def fail_import(folder):
 
 def main():
     global JOB_MODELS, SEED
-    SEED = int(os.environ.get("SY_SEED", time.time_ns() % (1 << 31)))
+    SEED = int(os.environ.get("SY_SEED", "1"))
     print(f"seed {SEED}: SY_SEED={SEED} fails the same allocations; SY_ALLOCATIONS=N for more than {MOST} of each operation", flush=True)
     JOB_MODELS, bad = jobs.make_job_models(BUILD), []
     for process in ("serve", "worker"):

@@ -152,12 +152,14 @@ int socketpair(int domain, int type, int protocol, int pair[2])
 
 int memfd_create(const char *name, unsigned flags)
 {
-    return fails("memfd_create") || faults_no_memory() ? -1 : REAL(memfd_create)(name, flags);
+    return fails("memfd_create") || faults_no_memory(__builtin_return_address(0))
+               ? -1
+               : REAL(memfd_create)(name, flags);
 }
 
 void *mmap(void *at, size_t n, int protection, int flags, int fd, off_t offset)
 {
-    return fails("mmap") || (fd < 0 && faults_no_memory())
+    return fails("mmap") || (fd < 0 && faults_no_memory(__builtin_return_address(0)))
                ? MAP_FAILED
                : REAL(mmap)(at, n, protection, flags, fd, offset);
 }

@@ -6,7 +6,7 @@
 
 /* Maps what SY_FAULTS_ARM names; from then on allocations may fail. */
 void faults_arm(void);
-/* Counts one allocation; true: it fails, errno is set. */
-bool faults_no_memory(void);
+/* Counts one allocation, asked for by the code at `caller`; true: it fails, errno is set. */
+bool faults_no_memory(const void *caller);
 
 #endif
