@@ -63,7 +63,7 @@ install-dev:
 
 uninstall: ## Build: removes what install put there; a changed configuration stays
 	cd $(DESTDIR)$(PREFIX) && rm -f bin/switchyard share/man/man1/switchyard.1 share/man/man1/switchyard-*.1 share/bash-completion/completions/switchyard include/switchyard.h \
-	    lib/libswitchyard-cuda.so lib/switchyard-cuda-keeper && rm -rf share/switchyard
+	    lib/libswitchyard-cuda.so lib/libswitchyard-mpi.so lib/switchyard-cuda-keeper && rm -rf share/switchyard
 	rm -f $(DESTDIR)$(LIBDIR)/libswitchyard.so $(DESTDIR)$(LIBDIR)/$(SONAME) $(DESTDIR)$(LIBDIR)/pkgconfig/switchyard.pc $(DESTDIR)$(UNITDIR)/switchyard.service $(DESTDIR)$(UNITDIR)/switchyard.socket
 	if cmp -s $(CONF) $(DESTDIR)$(SYSCONFDIR)/switchyard/switchyard.conf; then rm $(DESTDIR)$(SYSCONFDIR)/switchyard/switchyard.conf && rmdir $(DESTDIR)$(SYSCONFDIR)/switchyard; fi
 
