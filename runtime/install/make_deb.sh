@@ -13,7 +13,7 @@ export SOURCE_DATE_EPOCH
 stage=$folder/stage
 
 install_part() { # PACKAGE GOAL
-    make --no-print-directory -s CUDA=0 DESTDIR="$stage/$1" PREFIX=/usr LIBDIR="$libdir" UNITDIR=/lib/systemd/system SYSCONFDIR=/etc "$2" >/dev/null
+    make --no-print-directory -s CUDA=0 MPI=0 DESTDIR="$stage/$1" PREFIX=/usr LIBDIR="$libdir" UNITDIR=/lib/systemd/system SYSCONFDIR=/etc "$2" >/dev/null
 }
 
 strip_all() {
