@@ -219,12 +219,13 @@ static int first_state(struct linear *l)
 static void step(const struct linear *l, struct sy_expand *e, const int *given, int *results)
 {
     int state = given[0], q = given[1 + QUERY], k = given[1 + KEY];
-    int value = sy_expand_unsqueeze(e, given[1 + VALUE], 2), next = 1 + VALUE + 1;
+    int value = sy_expand_unsqueeze(e, given[1 + VALUE], 2);
+    int decay_at = 1 + VALUE + 1, beta_at = decay_at + l->is_gated;
     if (l->is_gated)
-        state = SY_EXPAND(e, MUL, state, sy_expand_unsqueeze(e, given[next++], 3));
+        state = SY_EXPAND(e, MUL, state, sy_expand_unsqueeze(e, given[decay_at], 3));
     if (l->is_delta) {
         int known = SY_EXPAND(e, MATMUL, sy_expand_unsqueeze(e, k, 2), state);
-        int rate = sy_expand_unsqueeze(e, given[next], 3);
+        int rate = sy_expand_unsqueeze(e, given[beta_at], 3);
         value = SY_EXPAND(e, MUL, SY_EXPAND(e, SUB, value, known), rate);
     }
     results[0] = SY_EXPAND(e, ADD, state, SY_EXPAND(e, MUL, sy_expand_unsqueeze(e, k, 3), value));

@@ -100,7 +100,7 @@ check_words() {
 }
 
 # Not read by clang-tidy 14: status.c and plugin_entry.c define what the hints redefine, train_kernels.c has target_clones,
-# cuda_api.c wants CUDA's headers, which need not be here. Of the analyzer only dead stores are wanted, and those need no paths: with
+# cuda_api.c and workers/mpi want headers of CUDA and MPI, which need not be here. Of the analyzer only dead stores are wanted, and those need no paths: with
 # them, which it follows whenever any of its checks is on, it takes ten times as long and finds nothing more.
 check_tidy() {
     local out option options=()
@@ -108,7 +108,7 @@ check_tidy() {
         options+=("--extra-arg=$option")
     done
     out=$(git ls-files 'runtime/*.c' 'allocator/*.c' 'loader/*.c' 'workers/*.c' 'examples/*.c' |
-        grep -vE '^runtime/base/status.c|^runtime/device/cuda/(plugin_entry|cuda_api).c|^workers/host/train/train_kernels.c' |
+        grep -vE '^runtime/base/status.c|^runtime/device/cuda/(plugin_entry|cuda_api).c|^workers/mpi/|^workers/host/train/train_kernels.c' |
         xargs -P "$(nproc)" -n 4 clang-tidy --quiet "${options[@]}" 2>/dev/null |
         grep -E 'warning:|error:' | sed "s|$PWD/||" | sort -u)
     [ -z "$out" ] || echo "$out" | tee -a "$offences"
