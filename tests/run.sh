@@ -11,7 +11,7 @@
 set -u
 
 timeout_s=${SY_TEST_TIMEOUT:-900}
-jobs=${SY_TEST_JOBS:-$(nproc)}
+jobs=${SY_TEST_JOBS:-$(env -u OMP_NUM_THREADS nproc)} # nproc counts what OMP_NUM_THREADS says
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 trap 'kill $(jobs -p) 2>/dev/null; wait; exit 130' INT TERM
