@@ -232,7 +232,7 @@ def training():
     if not os.path.exists(os.path.join(BUILD, "libswitchyard-mpi.so")) or len(os.sched_getaffinity(0)) < 2:
         print("  no MPI in this build, or one core: no ranks")
         return
-    with tempfile.TemporaryDirectory(dir=BUILD) as folder:
+    with tempfile.TemporaryDirectory(dir=os.path.abspath(BUILD)) as folder:
         subprocess.run([os.path.join(BUILD, "make-models"), "--out", folder, "fashion_vgg"], check=True, stdout=subprocess.DEVNULL)
         jobs, hashes, alone, together = {}, [], [], []
         for batch in (64, 128):
