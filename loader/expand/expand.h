@@ -83,6 +83,8 @@ int sy_expand_join(struct sy_expand *e, int a, int b, int axis);
 int sy_expand_heads_first(struct sy_expand *e, int x);
 /* The tensor's dimension `axis`, which is `dim`, as one int64: the run's, if it is not known here. */
 int sy_expand_size(struct sy_expand *e, struct sy_dim dim, int tensor, int axis);
+/* The list of n sizes, one int64 each; n up to SY_MAX_RANK. */
+int sy_expand_shape(struct sy_expand *e, const int *sizes, int n);
 /* 0, 1 .. up to `end`, one int64, without it. */
 int sy_expand_count(struct sy_expand *e, int end);
 /* x[first, end) along the axis. */

@@ -69,12 +69,7 @@ static void read_sizes(struct deform *d)
 /* x in the shape of these sizes, one int64 each. */
 static int reshape(struct deform *d, int x, const int *sizes, int n)
 {
-    int parts[5];
-    for (int i = 0; i < n; i++)
-        parts[i] = sy_expand_unsqueeze(d->e, sizes[i], 0);
-    int shape = sy_expand_op(d->e, SY_OP_CONCAT, parts, n);
-    sy_expand_set_int(d->e, "axis", 0);
-    return SY_EXPAND(d->e, RESHAPE, x, shape);
+    return SY_EXPAND(d->e, RESHAPE, x, sy_expand_shape(d->e, sizes, n));
 }
 
 static int times(struct deform *d, int a, int64_t b)

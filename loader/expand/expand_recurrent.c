@@ -17,12 +17,7 @@ static const char *text_of(const struct sy_expand *e, const char *name, const ch
 /* A tensor of zeros; sizes: one int64 each. */
 static int zeros(struct sy_expand *e, enum sy_dtype dtype, const int *sizes, int n)
 {
-    int parts[SY_MAX_RANK];
-    for (int i = 0; i < n; i++)
-        parts[i] = sy_expand_unsqueeze(e, sizes[i], 0);
-    int shape = sy_expand_op(e, SY_OP_CONCAT, parts, n);
-    sy_expand_set_int(e, "axis", 0);
-    return SY_EXPAND(e, EXPAND, sy_expand_number(e, dtype, 0), shape);
+    return SY_EXPAND(e, EXPAND, sy_expand_number(e, dtype, 0), sy_expand_shape(e, sizes, n));
 }
 
 /* ---- CausalConvWithState ---------------------------------------------------------------------- */

@@ -251,6 +251,16 @@ int sy_expand_size(struct sy_expand *e, struct sy_dim dim, int tensor, int axis)
     return SY_EXPAND(e, GATHER, SY_EXPAND(e, SHAPE, tensor), sy_expand_int(e, axis));
 }
 
+int sy_expand_shape(struct sy_expand *e, const int *sizes, int n)
+{
+    int parts[SY_MAX_RANK];
+    for (int i = 0; i < n; i++)
+        parts[i] = sy_expand_unsqueeze(e, sizes[i], 0);
+    int shape = sy_expand_op(e, SY_OP_CONCAT, parts, n);
+    sy_expand_set_int(e, "axis", 0);
+    return shape;
+}
+
 int sy_expand_count(struct sy_expand *e, int end)
 {
     return SY_EXPAND(e, RANGE, sy_expand_int(e, 0), end, sy_expand_int(e, 1));

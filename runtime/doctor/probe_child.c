@@ -1,34 +1,18 @@
 #include "runtime/doctor/probe_child.h"
 
 #include <errno.h>
-#include <signal.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-/* False: it did not end in time, and was ended. */
-static bool await_end(pid_t pid, sy_ns end, int *wait_status)
-{
-    const struct timespec nap = {.tv_nsec = (long)SY_NS_PER_MS};
-    while (sy_clock_now() < end) {
-        if (waitpid(pid, wait_status, WNOHANG) == pid)
-            return true;
-        nanosleep(&nap, NULL);
-    }
-    kill(pid, SIGKILL);
-    while (waitpid(pid, wait_status, 0) < 0 && errno == EINTR)
-        ;
-    return false;
-}
+#include "runtime/base/await_child.h"
 
 static void await(pid_t pid, sy_ns timeout_ns, char why[SY_DOCTOR_TEXT_BYTES])
 {
     int status = 0;
-    if (!await_end(pid, sy_clock_now() + timeout_ns, &status))
+    if (!sy_await_child(pid, sy_clock_now() + timeout_ns, &status))
         snprintf(why, SY_DOCTOR_TEXT_BYTES, "it was not over within %llu s",
                  (unsigned long long)(timeout_ns / SY_NS_PER_S));
     else if (WIFSIGNALED(status))

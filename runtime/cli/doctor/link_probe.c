@@ -4,16 +4,15 @@
 #include <fcntl.h>
 #include <jansson.h>
 #include <poll.h>
-#include <signal.h>
 #include <spawn.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "runtime/base/assert.h"
+#include "runtime/base/await_child.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/status.h"
 
@@ -70,21 +69,6 @@ static enum reading read_answer(int fd, sy_ns end, char *answer)
     return COMPLETE;
 }
 
-/* False: it did not end in time, and was ended. It may have closed its output long before. */
-static bool await_end(pid_t pid, sy_ns end, int *wait_status)
-{
-    const struct timespec nap = {.tv_nsec = 5 * (long)SY_NS_PER_MS};
-    while (sy_clock_now() < end) {
-        if (waitpid(pid, wait_status, WNOHANG) == pid)
-            return true;
-        nanosleep(&nap, NULL);
-    }
-    kill(pid, SIGKILL);
-    while (waitpid(pid, wait_status, 0) < 0 && errno == EINTR)
-        ;
-    return false;
-}
-
 static int parse(const char *answer, struct sy_link_cost *out)
 {
     json_t *root = json_loads(answer, 0, NULL);
@@ -124,7 +108,7 @@ int sy_link_probe(const char *device_spec, struct sy_link_cost *out)
     sy_ns end = sy_clock_now() + TIMEOUT_NS;
     enum reading reading = read_answer(fd, end, answer);
     close(fd);
-    bool ended = await_end(pid, reading == COMPLETE ? end : 0, &wait_status);
+    bool ended = sy_await_child(pid, reading == COMPLETE ? end : 0, &wait_status);
     if (reading == TOO_LONG)
         return sy_error_set(SY_EIO, "the measurement of the link of %s says more than %d bytes",
                             device_spec, ANSWER_BYTES - 1);
