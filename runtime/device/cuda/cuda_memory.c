@@ -131,7 +131,7 @@ int sy_cuda_pool_map(struct sy_cuda_device *device, struct sy_cuda_pool *pool)
     return pool->way == SY_POOL_BY_FD ? map_by_fd(device, pool) : map_by_keeper(device, pool);
 }
 
-/* With the device's lock held. What the driver says on the way down helps nobody. */
+/* With the device's lock held. Statuses while closing are ignored: nothing can be done about them. */
 static void unmap(struct sy_cuda_pool *pool)
 {
     const struct sy_cuda_api *api = device_of(pool)->api;
