@@ -26,7 +26,7 @@
 #include <unistd.h>
 
 #include "script_page.h"
-#include "torch_flight.h"
+#include "torch_flight.hh"
 
 static_assert(offsetof(sy_script_page, gate) == 64 && offsetof(sy_script_page, n_refused) == 240,
               "as in C");

@@ -1,5 +1,5 @@
 """A job's GPUs: its memory limit there, what it has of it, and what launches without being an operator. Done when the script first uses CUDA; it costs nothing
-before. How what is in flight is bounded: workers/torch/torch_flight.h."""
+before. How what is in flight is bounded: workers/torch/torch_flight.hh."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import ctypes
 import errno
 import functools
 import math
+import os
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Callable, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 if TYPE_CHECKING:
     from ._torch_hook import Page
@@ -21,16 +22,19 @@ _MEASURE_EVERY_S = 0.1
 
 def arrange(torch: Any, page: "Page", hook: Optional[ctypes.CDLL]) -> None:
     """For the job's own process. Without the C++ hook the limit is kept all the same."""
-    torch.cuda._lazy_call(lambda: _begin(torch, page, hook))
+    owner = os.getpid()
+    torch.cuda._lazy_call(lambda: _begin(torch, page, hook, os.getpid() == owner))
 
 
-def _begin(torch: Any, page: "Page", hook: Optional[ctypes.CDLL]) -> None:
-    """Must not raise: the script's first use of CUDA would fail."""
+def _begin(torch: Any, page: "Page", hook: Optional[ctypes.CDLL], is_owner: bool) -> None:
+    """Must not raise: the script's first use of CUDA would fail. A forked child has a limit of its own, and is not counted."""
     try:
         if page.device_limit_bytes:
             _limit(torch, page.device_limit_bytes)
     except Exception as error:
         print(f"switchyard: the memory limit on GPUs is not kept: {error!r}", file=sys.stderr)
+    if not is_owner:
+        return
     try:
         _measure_often(torch, page)
         if hook is not None:
@@ -101,23 +105,34 @@ def _watch(torch: Any, hook: ctypes.CDLL) -> None:
 def _watch_graphs(torch: Any, hook: ctypes.CDLL, graph: Any) -> None:
     """While a CUDA graph is recorded nothing of the GPU may be asked for; its replay is no operator of PyTorch's, and is one here."""
 
-    def around(name: str, before: Callable[[], Any], after: Callable[[], Any]) -> None:
-        theirs = getattr(graph, name)
+    begin, end, replay = graph.capture_begin, graph.capture_end, graph.replay
 
-        @functools.wraps(theirs)
-        def ours(*args: Any, **kwargs: Any) -> Any:
-            before()
-            try:
-                return theirs(*args, **kwargs)
-            finally:
-                after()
+    def capture(begins: bool) -> None:
+        hook.sy_torch_hook_capture(ctypes.c_int(begins))
 
-        setattr(graph, name, ours)
-
-    def begin() -> None:
+    @functools.wraps(begin)
+    def capture_begin(*args: Any, **kwargs: Any) -> None:
         torch.cuda.synchronize()
-        hook.sy_torch_hook_capture(ctypes.c_int(1))
+        capture(True)
+        try:
+            begin(*args, **kwargs)
+        except BaseException:
+            capture(False)
+            raise
 
-    around("capture_begin", begin, lambda: None)
-    around("capture_end", lambda: None, lambda: hook.sy_torch_hook_capture(ctypes.c_int(0)))
-    around("replay", hook.sy_torch_hook_enter, hook.sy_torch_hook_leave)
+    @functools.wraps(end)
+    def capture_end(*args: Any, **kwargs: Any) -> None:
+        try:
+            end(*args, **kwargs)
+        finally:
+            capture(False)
+
+    @functools.wraps(replay)
+    def replay_as_operator(*args: Any, **kwargs: Any) -> None:
+        hook.sy_torch_hook_enter()
+        try:
+            replay(*args, **kwargs)
+        finally:
+            hook.sy_torch_hook_leave()
+
+    graph.capture_begin, graph.capture_end, graph.replay = capture_begin, capture_end, replay_as_operator

@@ -96,6 +96,37 @@ def check_memory():
     assert int(told[0] * total) <= 2**30 and told[None] == 1e-3 and int(told["cuda:1"] * total) <= 2**30, told
 
 
+def check_graphs(hook, words):
+    """A recording that fails is none; a replay is an operator, also one that fails."""
+    class Graph:
+        def capture_begin(self, good):
+            assert good
+
+        def capture_end(self):
+            pass
+
+        def replay(self, good):
+            self.busy = words[BUSY // 4]
+            assert good
+
+    calls = []
+    played = type("Hook", (), {"sy_torch_hook_capture": lambda _, n: calls.append(n.value), "sy_torch_hook_enter": lambda _: hook.sy_torch_hook_enter(),
+                               "sy_torch_hook_leave": lambda _: hook.sy_torch_hook_leave()})()
+    torch.cuda.synchronize = lambda: None
+    _torch_device._watch_graphs(torch, played, Graph)
+    graph = Graph()
+    for good in (True, False):
+        for call in (graph.capture_begin, graph.replay):
+            try:
+                call(good)
+                assert good
+            except AssertionError:
+                assert not good
+        assert graph.busy == 1 and words[BUSY // 4] == 0
+    graph.capture_end()
+    assert calls == [1, 1, 0, 0], calls
+
+
 def main():
     folder = sys.argv[1]
     device, worker = fake(folder), Worker(folder)
@@ -124,10 +155,7 @@ def main():
     worker.pause(device) if device.fake_in_flight() == 0 else time.sleep(0.05)
     assert device.fake_n_drains() == drains
     hook.sy_torch_hook_capture(0)
-    hook.sy_torch_hook_enter()  # a graph's replay is an operator
-    assert worker.words[BUSY // 4] == 1
-    hook.sy_torch_hook_leave()
-    assert worker.words[BUSY // 4] == 0
+    check_graphs(hook, worker.words)
     check_memory()
     del kept
     print("ok", round(most, 3))

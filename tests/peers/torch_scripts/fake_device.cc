@@ -1,5 +1,5 @@
 /* An accelerator for a PyTorch that has none: under CUDA's name, with streams that are a time at which they are idle. What is launched takes as long as is said.
- * For the hook's counting of what is in flight (workers/torch/torch_flight.h), which goes through PyTorch's table for accelerators alone. */
+ * For the hook's counting of what is in flight (workers/torch/torch_flight.hh), which goes through PyTorch's table for accelerators alone. */
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include <atomic>
@@ -50,7 +50,8 @@ struct guard final : c10::impl::DeviceGuardImplInterface {
     {
         return 1;
     }
-    void record(void **event, const c10::Stream &, const c10::DeviceIndex, const c10::EventFlag) const override
+    void record(void **event, const c10::Stream &, const c10::DeviceIndex,
+                const c10::EventFlag) const override
     {
         if (!*event)
             *event = new double;

@@ -100,9 +100,9 @@ inline void reap(queue &l, c10::DeviceIndex index)
 {
     while (l.head != l.tail && all.device->queryEvent(l.ring[l.head % RING].event)) {
         group &g = l.ring[l.head % RING];
-        if (g.n)
-            learn(g, std::max(0.0, all.device->elapsedTime(l.ring[(l.head - 1) % RING].event,
-                                                           g.event, index)));
+        void *before = l.ring[(l.head - 1) % RING].event;
+        if (g.n && before)
+            learn(g, std::max(0.0, all.device->elapsedTime(before, g.event, index)));
         l.in_flight_ms -= g.expected_ms;
         l.head++;
         l.ended_ms = now_ms();
