@@ -140,7 +140,10 @@ fi
 case ${1:-} in
 "") sed -n 's/^# //p' "$0"; ls "$here/bin" "$here/tests"; exit 1 ;;
 gpu-check) exec sh "$here/tests/gpu_check.sh" "$here/bin" "$here/tests" ;;
-gpu-torch) exec python3 "$here/tests/gpu_torch.py" "$here/bin" ;;
+gpu-torch)
+    shift
+    exec python3 "$here/tests/gpu_torch.py" "$here/bin" "$@"
+    ;;
 esac
 if [ "$1" = gpu-bench ]; then
     shift
