@@ -89,7 +89,7 @@ void sy_script_process_page_path(const struct sy_script_process *p, char *out, s
     write_page_path(p, getpid(), out, size);
 }
 
-/* OpenMP's threads sleep soon after their work, so that a script that stands still takes no core; who set these keeps them. */
+/* OpenMP's threads sleep soon after their work, so that a paused script takes no core; values that the user set are kept. */
 static void set_environment(const struct sy_script_process *p, pid_t run, const char *hooks)
 {
     char path[64], *both = NULL;

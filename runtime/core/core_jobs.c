@@ -153,7 +153,7 @@ void sy_core_answer_start(struct sy_core_job *j, int status, const char *error)
 
 #define FEWEST_WORKERS 2 /* one trains, one is left to requests */
 
-/* What stays is also in the log: not everybody who ends a job is there to be told. */
+/* Files that stay are also logged: the client that ended the job may be gone. */
 static int remove_file(struct sy_core *core, uint64_t job)
 {
     int status = sy_job_store_remove(core->store, job);
@@ -163,7 +163,7 @@ static int remove_file(struct sy_core *core, uint64_t job)
     return status;
 }
 
-/* Who stops a job hears how it ended, or else that it would come back. */
+/* The answer to a stop says how the job ended, or that it would come back. */
 static void answer_stop(struct sy_core_job *j, int removed, const char *why)
 {
     if (j->stop_done && j->status == SY_OK && removed < 0)

@@ -65,7 +65,7 @@ int sy_core_slice_check(const struct sy_core *core, const char *name)
     return !name || !*name || find(core, name) >= 0 ? SY_OK : no_slice(core, name);
 }
 
-/* ---- who belongs where -------------------------------------------------------------------------- */
+/* ---- slices of tasks ------------------------------------------------------------------------------- */
 
 static int wanted(const struct sy_core *core, const char *own, const char *usual)
 {

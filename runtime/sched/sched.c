@@ -521,7 +521,7 @@ void sy_sched_step(struct sy_sched *s)
         s); /* between two runs, so that a flood of requests does not keep a job from starting */
     (void)run_requests(s);
     start_requests(s); /* one that computes now leaves room for a prefetch */
-    if (s->compacting) { /* since just now: who keeps a turn is told, or nothing would happen any more */
+    if (s->compacting) { /* it has just begun: a job that keeps its turn is told, or nothing would happen any more */
         sy_sched_step_jobs(s);
         start_requests(s);
     }

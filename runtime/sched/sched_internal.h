@@ -91,7 +91,7 @@ struct job {
     uint64_t apart[SY_SCHED_MAX_MODELS / 64]; /* S12: models that it stands still for */
     bool preempted, still, stop_wanted, suspended;
     bool in_lanes, admitted, in_memory; /* in_lanes: from JOB_PREPARED to its end */
-    bool in_spill;        /* what lasts of it is in host memory, whole; not in_memory */
+    bool in_spill;        /* its persistent state is in host memory, whole; not in_memory */
     bool has_turn, keeps; /* STARTING: has the turn too */
     bool in_policy, opportunistic, cannot_spill, moves;
     bool for_team; /* LEAVING: for another one, with a snapshot */
@@ -171,9 +171,9 @@ int sy_sched_check_room(const struct sy_sched *s, const struct request *r);
 int sy_sched_worker_for(struct sy_sched *s, const struct request *r, bool *ready);
 void sy_sched_free_request(struct request *r);
 /* sched_end.c */
-void sy_sched_end_hopeless(struct sy_sched *s); /* all who wait, once no worker is left */
+void sy_sched_end_hopeless(struct sy_sched *s); /* all waiting requests, once no worker is left */
 /* sched.c */
-/* Whose turn it is, among those that wait and the one that is prefetched. NULL: nobody. */
+/* The request whose turn it is, among those that wait and the one that is prefetched. NULL: none. */
 struct request *sy_sched_head(const struct sy_sched *s, const struct slice *c);
 void sy_sched_push(struct sy_sched *s, struct request *r); /* it waits, again */
 void sy_sched_drop_waiting(struct sy_sched *s, struct request *r, int status, const char *why);
@@ -220,7 +220,7 @@ bool sy_sched_training_still(const struct sy_sched *s);
 bool sy_sched_trains_in(const struct sy_sched *s, const struct slice *c);
 bool sy_sched_training_is_ready(const struct sy_sched *s,
                                 const struct slice *c); /* some job could compute */
-/* After anything that may have changed who is ready, and before a request is asked for. */
+/* After anything that may have changed which requests are ready, before one is asked for. */
 void sy_sched_share_follow(struct sy_sched *s);
 void sy_sched_free_jobs(struct sy_sched *s);
 bool sy_sched_jobs_are_valid(const struct sy_sched *s);
@@ -242,7 +242,7 @@ void sy_sched_remove_job(struct sy_sched *s, struct job *j); /* all that it had 
 int sy_sched_join_policy(struct sy_sched *s, struct job *j);
 
 /* sched_spill.c */
-void sy_sched_spilled_join_lanes(struct sy_sched *s); /* who may wait for memory again */
+void sy_sched_spilled_join_lanes(struct sy_sched *s); /* those that may wait for memory again */
 void sy_sched_step_spills(struct sy_sched *s);
 bool sy_sched_trip_is_under_way(const struct sy_sched *s); /* out, or back */
 void sy_sched_spill(struct sy_sched *s,

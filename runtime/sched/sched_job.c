@@ -103,7 +103,7 @@ uint64_t sy_sched_job_bytes(const struct sy_sched *s)
     return sy_lanes_persistent_bytes(s->lanes) + sy_lanes_ephemeral_bytes(s->lanes);
 }
 
-/* The largest hole between what lasts of jobs; *end: where the last of it ends. At most 64 jobs: a scan beats a tree. */
+/* The largest hole between jobs' persistent parts; *end: where the last part ends. At most 64 jobs: a scan beats a tree. */
 static uint64_t largest_gap(const struct sy_sched *s, uint64_t *end)
 {
     uint64_t largest = 0, from = 0;
@@ -184,7 +184,7 @@ static bool make_more_room(struct sy_sched *s, uint64_t wanted)
     return sy_sched_n_started(s) == 0 && sy_sched_give_workspaces(s);
 }
 
-/* With all models out of the way, what lasts comes to lie as low as it can: so the largest group and a workspace keep room in one piece
+/* With all models evicted, persistent parts are placed as low as possible: so the largest group and a workspace keep room in one piece
  * beside jobs and lanes. */
 void sy_sched_let_in(struct sy_sched *s)
 {
@@ -316,7 +316,7 @@ static struct job *next_to_start(const struct sy_sched *s, int slice)
     return j;
 }
 
-/* Nobody else wants the device's training time: no need to ask after each iteration. */
+/* No other job is ready: no need to ask after each iteration. */
 static bool may_keep(const struct sy_sched *s, const struct job *job)
 {
     const struct slice *c = &s->slices[job->slice];
@@ -406,7 +406,7 @@ void sy_sched_step_jobs(struct sy_sched *s)
     sy_sched_step_lending(s);
     sy_sched_move_jobs(s);
     prepare_jobs(s);
-    sy_sched_step_leaving(s); /* behind it: who lacks a worker is known then */
+    sy_sched_step_leaving(s); /* after it: jobs that lack a worker are known then */
     sy_sched_spilled_join_lanes(s);
     sy_sched_let_in(s);
     sy_sched_step_spills(s);
@@ -634,7 +634,7 @@ void sy_sched_job_lost(struct sy_sched *s, int worker, bool state_intact, bool p
         j = j->next;
     if (!j)
         return;
-    if (j->state >= JOB_STARTING) /* before, nobody has touched it since it was as it is */
+    if (j->state >= JOB_STARTING) /* before that state it is still as it was left */
         j->in_memory =
             j->admitted && state_intact && !j->in_spill &&
             (j->state == JOB_RUNNING || j->state == JOB_STARTING || j->state == JOB_SPILLING);

@@ -29,7 +29,7 @@ static bool lacks_worker(const struct sy_sched *s, const struct job *j)
                             : !j->suspended;
 }
 
-/* Guaranteed ones that have their memory, then who can give some, else guaranteed ones first. */
+/* Guaranteed jobs that have their memory, then jobs that can give some, else guaranteed ones first. */
 static int worker_rank(const struct job *j)
 {
     if (j->opportunistic)
@@ -37,7 +37,7 @@ static int worker_rank(const struct job *j)
     return j->admitted ? 0 : 2;
 }
 
-/* Of these who has memory, then the most urgent, then who came first. */
+/* Of these the ones with memory, then the most urgent, then the first to arrive. */
 static bool has_worker_before(const struct job *a, const struct job *b)
 {
     int rank_a = worker_rank(a), rank_b = worker_rank(b);

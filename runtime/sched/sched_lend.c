@@ -1,9 +1,9 @@
-/* Opportunistic jobs compute in slices that nobody uses (S13).
+/* Opportunistic jobs compute in unused slices (S13).
  *
  *   home slice free ──> there
  *   home slice used ──> the first slice of as many compute units that nobody uses, from the next boundary on ──its owner comes──> home, or the next one
  *
- * Who owns a slice need not wait: a request holds the job within a layer, as it holds every job of its slice (S2), and a job gets its turn at the next boundary, which
+ * The owner of a slice need not wait: a request holds the job within a layer, as it holds every job of its slice (S2), and a job gets its turn at the next boundary, which
  * the lent one then does not hold back (sy_sched_fill_holds). */
 #include "runtime/sched/sched_internal.h"
 

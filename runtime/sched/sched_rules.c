@@ -1,4 +1,4 @@
-/* What people change of training jobs while they run: who stands still, who goes first, by which policy, and tenants' quotas. */
+/* What operators change of training jobs while they run: pauses, priorities, the policy, tenants' quotas. */
 #include "runtime/base/status.h"
 #include "runtime/sched/sched_internal.h"
 

@@ -95,7 +95,8 @@ static int map_page(struct sy_script_job *job)
         return sy_error_set(SY_EPROTO, "the script's 'switchyard run' is of another version, or "
                                        "says nothing");
     }
-    int seals = fcntl(file, F_GET_SEALS); /* else whoever cuts it kills this worker by SIGBUS */
+    int seals =
+        fcntl(file, F_GET_SEALS); /* else a process that truncates it kills this worker by SIGBUS */
     int status = seals >= 0 && (seals & F_SEAL_SHRINK)
                      ? sy_shared_memory_map(&job->memory, file, SY_SCRIPT_PAGE_BYTES, true)
                      : sy_error_set(SY_EPROTO, "the script's page is not sealed against shrinking");

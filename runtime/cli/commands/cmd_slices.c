@@ -43,7 +43,7 @@ static const struct sy_cli_option options[] = {
          "of its speed, that a guaranteed job keeps while opportunistic ones compute in other\n"
          "        slices: they have the time that this leaves; default 0.97; 0: all"},
     [PAIRS] = {"pairs", NULL,
-               "show how much slower models were beside others, and who takes turns"},
+               "show how much slower models were beside others, and which take turns"},
     [NONE] = {"none", NULL, "take all slices back: one task at a time, on all cores"},
     [JSON] = {"json", NULL, "show as JSON"},
     {NULL, NULL, NULL}};

@@ -53,7 +53,7 @@ static void give_place(uint64_t slot)
     pthread_mutex_unlock(&place_lock);
 }
 
-/* With the device's lock held. What the driver says on the way down helps nobody. */
+/* With the device's lock held. Statuses while closing are ignored: nothing can be done about them. */
 static void unmap(struct sy_cuda_pool *pool)
 {
     const struct sy_cuda_api *api = device_of(pool)->api;
