@@ -592,11 +592,17 @@ static void test_bounds(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_tensors),   cmocka_unit_test(test_widest),
-        cmocka_unit_test(test_round_trip),       cmocka_unit_test(test_no_number),
-        cmocka_unit_test(test_messages),         cmocka_unit_test(test_zero_bytes),
-        cmocka_unit_test(test_random_requests),  cmocka_unit_test(test_cut),
-        cmocka_unit_test(test_refused_requests), cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_random_tensors),
+        cmocka_unit_test(test_widest),
+        cmocka_unit_test(test_shortest),
+        cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_no_number),
+        cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_zero_bytes),
+        cmocka_unit_test(test_random_requests),
+        cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_refused_requests),
+        cmocka_unit_test(test_bounds),
     };
 
     chance = seed_of_run(20261125);
