@@ -163,7 +163,7 @@ class Bench:
         server.train(model, os.path.join(self.models, model, "1/model.onnx"), batch, precision=precision,
                      optimizer={"kind": "sgd", "learning_rate": 0.001, "momentum": 0.9},
                      data=dict({"kind": "synthetic", "samples": 256}, **({"vocabulary": 30522} if "bert" in model else {})),
-                     snapshot={"folder": os.path.join(self.folder, "snapshots"), "every_steps": 1000000000})
+                     snapshot={"folder": os.path.join(self.folder, "snapshots-" + precision), "every_steps": 1000000000})
         server.wait_steps(10, timeout=min(600, self.clock.left() or 600))
 
     def server(self):

@@ -7,6 +7,7 @@ import atexit
 import ctypes
 import errno
 import functools
+import importlib
 import math
 import os
 import sys
@@ -86,7 +87,7 @@ def _measure_often(torch: Any, page: "Page") -> None:
             _measure(torch, page)
             last = time.monotonic()
 
-    torch.optim.optimizer.register_optimizer_step_post_hook(measure)
+    importlib.import_module("torch.optim.optimizer").register_optimizer_step_post_hook(measure)  # torch.optim may not be imported yet
     atexit.register(_measure, torch, page, True)
 
 
