@@ -97,13 +97,20 @@ int sy_cuda_slice_open(struct sy_cuda_device *device, uint64_t parts, int level,
 /* Its streams are destroyed. */
 void sy_cuda_slice_close(struct sy_cuda_device *device, struct sy_cuda_slice *slice);
 
-/* ---- cuda_device.c ---- */
+/* ---- cuda_failure.c: and sy_cuda_device_check, sy_cuda_device_failed ---- */
+
+/* Sets the error's text, of `what` and CUDA's own; gives its status. */
+int sy_cuda_device_set_text(struct sy_cuda_device *device, int error, const char *what);
+
+/* ---- cuda_context.c: and sy_cuda_device_enter ---- */
 
 /* Has this process asked for a context, on any device? */
 bool sy_cuda_made_context(void);
 
-/* ---- cuda_memory.c ---- */
+/* ---- cuda_pool_map.c ---- */
 
+/* C3, the maker's side: keeps the pool's place from now on, without a context. */
+void sy_cuda_pool_reserve(struct sy_cuda_device *device, struct sy_cuda_pool *pool);
 /* Maps one pool; in the context. With the device's lock held, as enter does it. */
 int sy_cuda_pool_map(struct sy_cuda_device *device, struct sy_cuda_pool *pool);
 

@@ -39,7 +39,7 @@ struct cuda_event {
 
 struct CUstream_st *sy_cuda_stream_handle(struct sy_stream *stream)
 {
-    assert(stream->device->ops == &sy_cuda_ops);
+    assert(stream->device->ops->stream == &sy_cuda_stream_ops);
     return ((struct cuda_stream *)stream)->handle;
 }
 
@@ -54,7 +54,7 @@ void sy_cuda_stream_on_move(struct sy_stream *stream,
 
 struct CUevent_st *sy_cuda_event_handle(struct sy_event *event)
 {
-    assert(event->device->ops == &sy_cuda_ops);
+    assert(event->device->ops->stream == &sy_cuda_stream_ops);
     return ((struct cuda_event *)event)->handle;
 }
 
