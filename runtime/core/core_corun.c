@@ -253,10 +253,12 @@ json_t *sy_core_corun_json(const struct sy_core *core)
             continue;
         const bool *apart = p->a < FIRST_JOB ? core->models[p->a].corun.apart : NULL;
         json_array_append_new(
-            list, json_pack("{s:s, s:s, s:i, s:f, s:f, s:f, s:f, s:b}", "task", name_of(core, p->a),
-                            "beside", name_of(core, p->b), "n", (int)p->n, "slowdown", p->slowdown,
-                            "first_predicted", p->predicted, "first_error", p->first_error, "error",
-                            p->next_error, "takes_turns", (int)(apart && apart[p->b])));
+            list,
+            json_pack("{s:s, s:s, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:b}", "task",
+                      name_of(core, p->a), "beside", name_of(core, p->b), "n", (int)p->n,
+                      "slowdown", p->slowdown, "first_predicted", p->predicted, "first_error",
+                      p->first_error, "error", p->next_error, "none_first_error", p->none_first,
+                      "none_error", p->none_next, "takes_turns", (int)(apart && apart[p->b])));
     }
     return list;
 }

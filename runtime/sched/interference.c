@@ -11,6 +11,9 @@
 #define LEAST     0.1
 #define MOST      100.0
 #define MOST_BOTH 10.0
+#define MOST_DEBT 0.2
+#define FORGIVEN  0.01 /* a block */
+#define DOUBT     2    /* pairs without a slow-down that the mean counts besides */
 
 void sy_interference_start(struct sy_interference *i)
 {
@@ -34,14 +37,26 @@ const struct sy_interference_pair *sy_interference_find(const struct sy_interfer
     return at < 0 ? NULL : &i->pairs[at];
 }
 
+static double guess(const struct sy_interference *i, enum sy_interference_way way, int a, int b)
+{
+    switch (way) {
+    case SY_PREDICT_MEAN:
+        return 1.0 + i->mean;
+    case SY_PREDICT_PROFILES:
+        return 1.0 + SY_MIN(i->k * i->traffic[a] * i->traffic[b], MOST_BOTH);
+    case SY_PREDICT_TASKS:
+        return i->seen[0][a] && i->seen[1][b] ? 1.0 + i->sensitivity[a] * i->pressure[b] : 1.0;
+    default:
+        return 1.0;
+    }
+}
+
 double sy_interference_predict(const struct sy_interference *i, int a, int b)
 {
     const struct sy_interference_pair *pair = sy_interference_find(i, a, b);
     if (pair)
         return SY_MAX(pair->slowdown, 1.0);
-    if (!i->seen[0][a] || !i->seen[1][b])
-        return 1.0 + SY_MIN(i->k * i->traffic[a] * i->traffic[b], MOST_BOTH);
-    return 1.0 + SY_MAX(i->sensitivity[a] * i->pressure[b], 0.0);
+    return i->debt >= MOST_DEBT ? 1.0 : SY_MAX(guess(i, i->way, a, b), 1.0);
 }
 
 bool sy_interference_breaks(const struct sy_interference *i, int a, int b, double bound)
@@ -93,15 +108,32 @@ double sy_interference_median(const float *values, unsigned n)
     return n % 2 ? (double)sorted[n / 2] : ((double)sorted[n / 2 - 1] + (double)sorted[n / 2]) / 2;
 }
 
-static void end_block(struct sy_interference_pair *p)
+static void owe(double *debt, double error, double none)
+{
+    *debt = SY_MAX(*debt - FORGIVEN + error - none, 0.0);
+}
+
+static void end_block(struct sy_interference *i, struct sy_interference_pair *p)
 {
     unsigned n_blocks = p->n / SY_INTERFERENCE_BLOCK;
     double is = sy_interference_median(p->recent + (n_blocks - 1) % 2 * SY_INTERFERENCE_BLOCK,
                                        SY_INTERFERENCE_BLOCK);
-    double error = fabs(p->block_predicted - is) / is;
-    if (n_blocks == 1)
+    double error = fabs(p->block_predicted - is) / is, none = fabs(1 - is) / is;
+    if (n_blocks == 1) {
         p->first_error = error;
+        p->none_first = none;
+    }
+    owe(n_blocks == 1 ? &i->debt : &p->debt, error, none);
     p->next_error += (error - p->next_error) / SY_MIN(n_blocks, SY_INTERFERENCE_BLOCK);
+    p->none_next += (none - p->none_next) / SY_MIN(n_blocks, SY_INTERFERENCE_BLOCK);
+}
+
+/* Of the runs to come, by the same measure of what the task takes alone: where that was measured too high, or the machine was slower then, less than 1. */
+static double predict_block(const struct sy_interference_pair *p)
+{
+    if (p->n == 0)
+        return p->predicted;
+    return p->debt >= MOST_DEBT ? 1.0 : p->slowdown;
 }
 
 /* Least squares over pairs of which both tasks have a profile. */
@@ -117,6 +149,50 @@ static void fit_k(struct sy_interference *i)
     i->k = xx > 0 ? SY_MAX(xe / xx, 0) : 0;
 }
 
+static void fit_mean(struct sy_interference *i)
+{
+    double sum = 0, n = DOUBT;
+    for (const struct sy_interference_pair *p = i->pairs; p < i->pairs + SY_INTERFERENCE_PAIRS;
+         p++) {
+        sum += p->n ? p->slowdown - 1 : 0;
+        n += p->n > 0;
+    }
+    i->mean = SY_MAX(sum / n, 0);
+}
+
+/* How many numbers of tasks were fitted: one of each pair's product is arbitrary. */
+static int n_numbers(const struct sy_interference *i)
+{
+    int n = -1;
+    for (int t = 0; t < SY_INTERFERENCE_TASKS; t++)
+        n += i->seen[0][t] + i->seen[1][t];
+    return n;
+}
+
+/* The way with the least error over the observed pairs, corrected for what it could fit. */
+static void choose_way(struct sy_interference *i)
+{
+    double sums[SY_PREDICT_WAYS] = {0}, least = INFINITY;
+    const int fitted[SY_PREDICT_WAYS] = {
+        [SY_PREDICT_MEAN] = 1, [SY_PREDICT_PROFILES] = 1, [SY_PREDICT_TASKS] = n_numbers(i)};
+    int n = 0;
+    for (const struct sy_interference_pair *p = i->pairs; p < i->pairs + SY_INTERFERENCE_PAIRS;
+         p++) {
+        n += p->n > 0;
+        for (int way = 0; p->n > 0 && way < SY_PREDICT_WAYS; way++)
+            sums[way] += fabs(guess(i, (enum sy_interference_way)way, p->a, p->b) - p->slowdown) /
+                         p->slowdown;
+    }
+    i->way = SY_PREDICT_NOTHING;
+    for (int way = 0; way < SY_PREDICT_WAYS; way++) {
+        double error = n > fitted[way] ? sums[way] / (n - fitted[way]) : INFINITY;
+        if (error < least) {
+            least = error;
+            i->way = (enum sy_interference_way)way;
+        }
+    }
+}
+
 void sy_interference_profile(struct sy_interference *i, int task, double bytes_per_ns)
 {
     if (bytes_per_ns > 0 && bytes_per_ns < INFINITY)
@@ -130,15 +206,17 @@ void sy_interference_observe(struct sy_interference *i, int a, int b, double slo
         return;
     struct sy_interference_pair *pair = take_place(i, a, b);
     if (pair->n % SY_INTERFERENCE_BLOCK == 0)
-        pair->block_predicted = pair->n ? SY_MAX(pair->slowdown, 1.0) : pair->predicted;
+        pair->block_predicted = predict_block(pair);
     pair->recent[pair->n % SY_INTERFERENCE_RECENT] = (float)slowdown;
     pair->n += pair->n < UINT32_MAX - SY_INTERFERENCE_RECENT;
     pair->slowdown = sy_interference_median(pair->recent, SY_MIN(pair->n, SY_INTERFERENCE_RECENT));
     if (pair->n % SY_INTERFERENCE_BLOCK == 0)
-        end_block(pair);
+        end_block(i, pair);
     pair->used = ++i->n_observed;
     fit(i, a, b, pair->slowdown);
     fit_k(i);
+    fit_mean(i);
+    choose_way(i);
 }
 
 void sy_interference_forget(struct sy_interference *i, int task)

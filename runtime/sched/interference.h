@@ -1,11 +1,18 @@
 /* How much slower a task is beside another one that computes at the same time. Pure: what was measured comes in, predictions go out.
  *
  *   a pair that was observed     the median of its last 16 observations: single runs are disturbed by much else
- *   both tasks were, with others 1 + sensitivity(a) x pressure(b), numbers of one task (its use of caches, of the link) that are fitted to what is observed
- *   both have a solo profile     1 + K x traffic(a) x traffic(b): bytes a nanosecond that each moves through memory alone; K is fitted to all pairs with profiles
- *   else                         1
+ *   one that was not             what explains the observed pairs best:
+ *     NOTHING                    1
+ *     MEAN                       the pairs' mean, nearer to 1 the fewer they are
+ *     PROFILES                   1 + K x traffic(a) x traffic(b): bytes a nanosecond that each moves through memory alone; K is fitted
+ *     TASKS                      1 + sensitivity(a) x pressure(b), numbers of one task (its use of caches, of the link), fitted
  *
- * What is predicted is a pair's slow-down, not a single run's: the error is of each prediction against the median of the 8 observations that followed it. */
+ * A way counts by its mean error over the pairs times n / (n - its fitted numbers): one that has as many numbers as there are pairs explains them all
+ * and predicts none. One that lacks a task's numbers says 1.
+ *
+ * What is predicted is a pair's slow-down, not a single run's: the error is of each prediction against the median of the 8 observations that followed it.
+ * Predicting must not do worse than predicting nothing: what was lost against it is a debt, of all first predictions together and of each pair's later ones;
+ * 0.01 of it is forgiven a block, and from a debt of 0.2 on 1 is predicted. So n predictions lose at most 0.2 + 0.01 n and one prediction's loss. */
 #ifndef SY_SCHED_INTERFERENCE_H
 #define SY_SCHED_INTERFERENCE_H
 
@@ -23,17 +30,29 @@ struct sy_interference_pair {
     float recent[SY_INTERFERENCE_RECENT];
     double slowdown;  /* of a beside b: the median of these */
     double predicted; /* before the first one */
+    double debt;      /* of the later predictions */
     double first_error,
         next_error; /* |predicted - median of a block| / that median: of the first block, predicted before any was measured; running mean over all */
-    double block_predicted; /* before the block */
+    double block_predicted;       /* before the block */
+    double none_first, none_next; /* the same two errors, had 1 been predicted */
     uint64_t used;
+};
+
+enum sy_interference_way {
+    SY_PREDICT_NOTHING,
+    SY_PREDICT_MEAN,
+    SY_PREDICT_PROFILES,
+    SY_PREDICT_TASKS,
+    SY_PREDICT_WAYS
 };
 
 struct sy_interference {
     double sensitivity[SY_INTERFERENCE_TASKS], pressure[SY_INTERFERENCE_TASKS];
     bool seen[2][SY_INTERFERENCE_TASKS];   /* observed as a, as b */
     double traffic[SY_INTERFERENCE_TASKS]; /* bytes a nanosecond, alone; 0: not known */
-    double k;
+    double k, mean;                        /* of PROFILES; MEAN, less 1 */
+    enum sy_interference_way way;          /* that is best now */
+    double debt;                           /* of first predictions */
     struct sy_interference_pair pairs[SY_INTERFERENCE_PAIRS];
     uint64_t n_observed;
 };

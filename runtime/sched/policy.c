@@ -106,14 +106,20 @@ void sy_policy_destroy(struct sy_policy *p)
 }
 
 /* P4: no job has a claim from before the switch. */
+/* P4 */
+static void count_tenants_anew(struct sy_policy *p)
+{
+    for (int i = 0; i < SY_POLICY_MAX_TENANTS; i++)
+        p->tenants[i].virtual_ns = p->tenant_clock_ns;
+}
+
 int sy_policy_set(struct sy_policy *p, enum sy_policy_kind kind, int n_parallel, sy_ns max_wait_ns)
 {
     SY_TRY(check_kind(kind, n_parallel));
     if (kind != p->config.kind) {
         for (int i = 0; i < p->n_jobs; i++)
             p->jobs[i].virtual_ns = p->clock_ns;
-        for (int i = 0; i < SY_POLICY_MAX_TENANTS; i++)
-            p->tenants[i].virtual_ns = p->tenant_clock_ns;
+        count_tenants_anew(p);
     }
     p->config.kind = kind;
     p->config.n_parallel = n_parallel;
@@ -147,9 +153,11 @@ int sy_policy_set_tenant(struct sy_policy *p, int tenant, unsigned weight, unsig
                             "tenant %d: weight %u, hard share %u per mille: 1 to 1000000, "
                             "0 to 1000",
                             tenant, weight, hard_permille);
-    if (hard_permille != p->tenants[tenant].hard_permille)
-        p->tenants[tenant].not_before_ns =
-            0; /* else what was used up stays so: a weight is no new share */
+    /* The same hard share leaves what was used up so: a weight is no new share. */
+    if (hard_permille != p->tenants[tenant].hard_permille) {
+        p->tenants[tenant].not_before_ns = 0;
+        count_tenants_anew(p); /* what a hard share kept from a tenant is no claim */
+    }
     p->tenants[tenant].weight = weight;
     p->tenants[tenant].hard_permille = hard_permille;
     return SY_OK;

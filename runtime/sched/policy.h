@@ -19,7 +19,7 @@
  * P2: work conserving: if a ready job's lane is free and fewer than n_parallel run, some job is next (P5 aside). A
  *     blocked job keeps no other waiting.
  * P3: with max_wait_ns, a job that was ready and did not run for so long gets the next iteration, longest wait first.
- * P4: fair and weighted count from the moment of joining or of coming back, or of the switch to the policy: a job that was away has no
+ * P4: fair and weighted count from the moment of joining or of coming back, of the switch to the policy, or of a tenant's hard share: a job that was away has no
  *     claim to what others used, and no debt. A tenant's lag behind its share is at most L x (1 + the sum of weights ÷ its
  *     weight).
  * P5: a tenant with a hard share has no iteration begun while it has had more than that share of the device (counted from the

@@ -127,6 +127,72 @@ static void test_profiles_tell_of_tasks_that_were_never_observed(void **state)
     assert_true(sy_interference_predict(&i, 6, 7) == 1.0);
 }
 
+/* ---- no worse than predicting nothing ------------------------------------------------------------------------ */
+
+/* A world: what a pair's block is, whatever was before. */
+static double world(int kind, int a, int b, int n)
+{
+    switch (kind) {
+    case 0: /* noise about 1, both ways */
+        return 0.7 + 0.6 * part();
+    case 1: /* alone was measured too high */
+        return 0.7 * (1 + 0.05 * part());
+    case 2: /* each pair its own, in no relation to profiles */
+        return 1 + 2 * (double)((a * 7919 + b * 104729) % 97) / 97;
+    case 3: /* what was learned is wrong every time */
+        return n % 2 ? 1.0 : 2.5;
+    default: /* as profiles say, for a while */
+        return a < 8 ? 1 + 0.1 * a * b : 1.0;
+    }
+}
+
+static void test_it_loses_little_against_predicting_nothing(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < 5; kind++) {
+        double first = 0, none_first = 0;
+        int n_pairs = 0;
+        sy_interference_start(&i);
+        for (int t = 0; t < 20; t++)
+            sy_interference_profile(&i, t, 0.5 + 10 * part());
+        for (int k = 0; k < 200; k++) {
+            int a = k / 20, b = 10 + k % 20, n_blocks = 1 + (int)seed_below(&seed, 6);
+            double next = 0, none = 0, most = 0;
+            for (int block = 0; block < n_blocks; block++) {
+                double is = world(kind, a, b, block + k), predicted;
+                for (int run = 0; run < SY_INTERFERENCE_BLOCK; run++)
+                    sy_interference_observe(&i, a, b, is);
+                predicted = sy_interference_find(&i, a, b)->block_predicted;
+                next += block ? fabs(predicted - is) / is : 0;
+                none += block ? fabs(1 - is) / is : 0;
+                most = SY_MAX(most, fabs(predicted - 1) / is);
+            }
+            const struct sy_interference_pair *p = sy_interference_find(&i, a, b);
+            assert_true(next <= none + 0.2 + 0.01 * n_blocks + most + 1e-5);
+            first += p->first_error;
+            none_first += p->none_first;
+            n_pairs++;
+            assert_true(first <= none_first + 0.2 + 0.01 * n_pairs +
+                                     1.5); /* at most 2.5 is predicted of 1 */
+        }
+        print_message("world %d: first predictions %.3f off, predicting nothing %.3f\n", kind,
+                      first / n_pairs, none_first / n_pairs);
+    }
+}
+
+/* Two numbers a task explain as many pairs exactly, and tell nothing of another. */
+static void test_few_pairs_are_no_evidence(void **state)
+{
+    (void)state;
+    sy_interference_start(&i);
+    for (int k = 0; k < 64; k++) {
+        sy_interference_observe(&i, 1, 2, 3.0);
+        sy_interference_observe(&i, 1, 3, 1.0);
+        sy_interference_observe(&i, 4, 3, 1.0);
+    }
+    assert_true(sy_interference_predict(&i, 4, 2) < 1.5);
+}
+
 int main(void)
 {
     seed = seed_of_run(1);
@@ -137,6 +203,8 @@ int main(void)
         cmocka_unit_test(test_the_table_is_bounded),
         cmocka_unit_test(test_outliers_do_not_count),
         cmocka_unit_test(test_profiles_tell_of_tasks_that_were_never_observed),
+        cmocka_unit_test(test_it_loses_little_against_predicting_nothing),
+        cmocka_unit_test(test_few_pairs_are_no_evidence),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
