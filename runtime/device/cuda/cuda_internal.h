@@ -97,6 +97,26 @@ int sy_cuda_slice_open(struct sy_cuda_device *device, uint64_t parts, int level,
 /* Its streams are destroyed. */
 void sy_cuda_slice_close(struct sy_cuda_device *device, struct sy_cuda_slice *slice);
 
+#define SY_CUDA_KEPT_SLICES 8
+
+/* Slices that a stream has left, with their idle streams: a green context that is destroyed leaves 4 MiB of the GPU's memory behind (driver 580). The
+ * stream's owner uses it; zeroed is empty. */
+struct sy_cuda_kept_slices {
+    struct {
+        struct sy_cuda_slice slice;
+        struct CUstream_st *stream; /* NULL: free */
+    } at[SY_CUDA_KEPT_SLICES];
+    unsigned oldest;
+};
+
+/* Gives the slice of these parts up to the caller. False: it is not kept. */
+bool sy_cuda_kept_take(struct sy_cuda_kept_slices *kept, uint64_t parts, struct sy_cuda_slice *out,
+                       struct CUstream_st **out_stream);
+/* Nothing is queued in the stream. Of more than SY_CUDA_KEPT_SLICES the one that was put first is destroyed. */
+void sy_cuda_kept_put(struct sy_cuda_device *device, struct sy_cuda_kept_slices *kept,
+                      const struct sy_cuda_slice *slice, struct CUstream_st *stream);
+void sy_cuda_kept_finish(struct sy_cuda_device *device, struct sy_cuda_kept_slices *kept);
+
 /* ---- cuda_failure.c: and sy_cuda_device_check, sy_cuda_device_failed ---- */
 
 /* Sets the error's text, of `what` and CUDA's own; gives its status. */

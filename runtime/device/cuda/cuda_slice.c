@@ -78,3 +78,49 @@ void sy_cuda_slice_close(struct sy_cuda_device *device, struct sy_cuda_slice *sl
         device->api->slice_destroy(slice->context);
     *slice = (struct sy_cuda_slice){0};
 }
+
+/* ---- slices that were left ---- */
+
+bool sy_cuda_kept_take(struct sy_cuda_kept_slices *kept, uint64_t parts, struct sy_cuda_slice *out,
+                       struct CUstream_st **out_stream)
+{
+    for (unsigned i = 0; i < SY_CUDA_KEPT_SLICES; i++) {
+        if (!kept->at[i].stream || kept->at[i].slice.parts != parts)
+            continue;
+        *out = kept->at[i].slice;
+        *out_stream = kept->at[i].stream;
+        kept->at[i].stream = NULL;
+        return true;
+    }
+    return false;
+}
+
+static void drop(struct sy_cuda_device *device, struct sy_cuda_kept_slices *kept, unsigned i)
+{
+    if (!kept->at[i].stream)
+        return;
+    device->api->stream_destroy(kept->at[i].stream);
+    sy_cuda_slice_close(device, &kept->at[i].slice);
+    kept->at[i].stream = NULL;
+}
+
+void sy_cuda_kept_put(struct sy_cuda_device *device, struct sy_cuda_kept_slices *kept,
+                      const struct sy_cuda_slice *slice, struct CUstream_st *stream)
+{
+    unsigned i = 0;
+    while (i < SY_CUDA_KEPT_SLICES && kept->at[i].stream)
+        i++;
+    if (i == SY_CUDA_KEPT_SLICES) {
+        i = kept->oldest;
+        kept->oldest = (kept->oldest + 1) % SY_CUDA_KEPT_SLICES;
+        drop(device, kept, i);
+    }
+    kept->at[i].slice = *slice;
+    kept->at[i].stream = stream;
+}
+
+void sy_cuda_kept_finish(struct sy_cuda_device *device, struct sy_cuda_kept_slices *kept)
+{
+    for (unsigned i = 0; i < SY_CUDA_KEPT_SLICES; i++)
+        drop(device, kept, i);
+}

