@@ -169,5 +169,6 @@ static void close_device(struct sy_device *base)
 const struct sy_device_ops sy_cuda_ops = {.kind = "cuda",
                                           .open = open_device,
                                           .close = close_device,
+                                          .compute_parts = sy_cuda_compute_parts,
                                           .memory = &sy_cuda_memory_ops,
                                           .stream = &sy_cuda_stream_ops};
