@@ -476,6 +476,8 @@ int sy_core_regions_n(const struct sy_core *core); /* slots that are taken */
 
 /* core_predict.c */
 struct sy_link_cost sy_core_link(const struct sy_core *core, const struct sy_package *p);
+/* As its package has them, or planned for this device. ENOMEM_HOST. */
+int sy_core_cut_groups(const struct sy_core *core, struct sy_core_model *m);
 /* By layer: what a run of this batch reads of the tables that may stay in the image; all 0 where the device does not
  * read them there. The caller frees it; NULL: no memory. */
 uint64_t *sy_core_table_reads(const struct sy_core *core, const struct sy_package *p,

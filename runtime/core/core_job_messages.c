@@ -1,4 +1,10 @@
-/* What workers say of training jobs. */
+/* Messages of training jobs: what workers say, and what the scheduler decided, to them. */
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
 #include "runtime/core/core_internal.h"
@@ -190,5 +196,167 @@ int sy_core_job_message(struct sy_core *core, int worker, const struct sy_messag
         return SY_OK;
     default:
         return ended(core, worker, &m->job_ended, j);
+    }
+}
+
+/* ---- what the scheduler decided, to workers --------------------------------------------------- */
+
+/* Without one it cannot be spilled, and its worker says so when it shall be. */
+static void open_spill(struct sy_core_job *j)
+{
+    if (!j->opportunistic || j->spill_file >= 0)
+        return;
+    int file = sy_shared_memory_file("switchyard-spill", j->persistent_bytes);
+    if (file < 0)
+        sy_log_warn("jobs", "event=no_spill_file job=%llu why=\"%s\"", (unsigned long long)j->id,
+                    sy_error_text());
+    j->spill_file = SY_MAX(file, -1);
+}
+
+static void send_start(struct sy_core *core, const struct sy_sched_action *a, struct sy_core_job *j)
+{
+    struct sy_message message = {.id = SY_MSG_JOB_START};
+    message.job_start = (struct sy_msg_job_start){.job = a->job,
+                                                  .persistent_offset = a->persistent_offset,
+                                                  .ephemeral_offset = a->ephemeral_offset,
+                                                  .in_memory = a->in_memory,
+                                                  .spilled = a->spilled};
+    open_spill(j);
+    if (sy_supervisor_send(core->supervisor, a->worker, &message, &j->spill_file,
+                           j->spill_file >= 0) == SY_OK)
+        (void)sy_supervisor_event(core->supervisor, a->worker, SY_WORKER_EVENT_JOB_START);
+}
+
+/* Weights depend on how many threads computed them: it is written down when that changes. */
+static void note_team(const struct sy_core *core, struct sy_core_job *j, int team)
+{
+    int threads = team ? team : (int)(core->units.n * core->units.each);
+    if (j->team && j->team != threads)
+        sy_log_info("jobs", "event=threads job=%llu name=%s step=%llu from=%d to=%d",
+                    (unsigned long long)j->id, j->name, (unsigned long long)j->step, j->team,
+                    threads);
+    j->team = threads;
+}
+
+/* To its `switchyard run`, at the path that its text names; -1: that is not there, which its worker says. It never waits: where the queue of connections is
+ * full, it is not there either. */
+static int connect_script(const struct sy_core_job *j)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    json_t *json = json_loads(j->text, 0, NULL);
+    const char *path =
+        json_string_value(json_object_get(json_object_get(json, "script"), "socket"));
+    bool fits = path && (size_t)snprintf(address.sun_path, sizeof address.sun_path, "%s", path) <
+                            sizeof address.sun_path;
+    json_decref(json);
+    int fd = fits ? socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0) : -1;
+    if (fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address) == 0)
+        return fd;
+    sy_log_warn("jobs", "event=no_script job=%llu name=%s why=\"%s\"", (unsigned long long)j->id,
+                j->name, fits ? strerror(errno) : "its socket has no path, or too long a one");
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
+static void send_prepare(struct sy_core *core, const struct sy_sched_action *a,
+                         struct sy_core_job *j)
+{
+    struct sy_message message = {.id = SY_MSG_JOB_PREPARE};
+    message.job_prepare = (struct sy_msg_job_prepare){.job = a->job,
+                                                      .text = j->text,
+                                                      .team = (uint64_t)a->team,
+                                                      .cores = sy_core_slice_cores(core, a->slice)};
+    note_team(core, j, a->team);
+    int link = j->is_script ? connect_script(j) : -1;
+    if (sy_supervisor_send(core->supervisor, a->worker, &message, &link, link >= 0) == SY_OK)
+        (void)sy_supervisor_event(core->supervisor, a->worker, SY_WORKER_EVENT_JOB_PREPARE);
+    if (link >= 0)
+        close(link);
+}
+
+static void send_turn(struct sy_core *core, const struct sy_sched_action *a, struct sy_core_job *j)
+{
+    struct sy_message message = {.id = SY_MSG_JOB_TURN};
+    message.job_turn = (struct sy_msg_job_turn){.job = a->job,
+                                                .ephemeral_offset = a->ephemeral_offset,
+                                                .cores = sy_core_slice_cores(core, a->slice)};
+    atomic_store_explicit(&sy_supervisor_page(core->supervisor, a->worker)->turn_keeps, a->keeps,
+                          memory_order_relaxed);
+    if (sy_supervisor_send(core->supervisor, a->worker, &message, NULL, 0) != SY_OK)
+        return; /* its worker is lost, which is said elsewhere */
+    (void)sy_supervisor_event(core->supervisor, a->worker, SY_WORKER_EVENT_JOB_TURN);
+    /* From the decision on, as the scheduler counts it: what handing over takes is training's, not idle time. */
+    sy_core_job_computes(core, j, core->tick_ns);
+    j->turn_began_ns = j->account.used_ns;
+}
+
+static void send_trip(struct sy_core *core, const struct sy_sched_action *a)
+{
+    struct sy_message spill = {.id = SY_MSG_JOB_SPILL, .job_spill = {.job = a->job}};
+    struct sy_message back = {.id = SY_MSG_JOB_RETURN};
+    back.job_return =
+        (struct sy_msg_job_return){.job = a->job, .persistent_offset = a->persistent_offset};
+    (void)sy_supervisor_send(core->supervisor, a->worker,
+                             a->kind == SY_DO_JOB_SPILL ? &spill : &back, NULL, 0);
+}
+
+static void send_leave(struct sy_core *core, const struct sy_sched_action *a)
+{
+    struct sy_message message = {.id = SY_MSG_JOB_LEAVE, .job_leave = {.job = a->job}};
+    (void)sy_supervisor_send(core->supervisor, a->worker, &message, NULL, 0);
+}
+
+static void send_stop(struct sy_core *core, const struct sy_sched_action *a,
+                      const struct sy_core_job *j)
+{
+    struct sy_message message = {.id = SY_MSG_JOB_STOP};
+    message.job_stop = (struct sy_msg_job_stop){.job = a->job, .evaluate = j->evaluate};
+    (void)sy_supervisor_send(core->supervisor, a->worker, &message, NULL, 0);
+}
+
+/* The scheduler knows tenants by number. */
+static void refuse(struct sy_core *core, struct sy_core_job *j, const struct sy_sched_action *a)
+{
+    char why[sizeof j->error];
+    snprintf(why, sizeof why, "tenant '%s': %s", core->tenants[j->tenant].name, a->why);
+    sy_core_end_job(core, j, a->status, j->tenant > 0 ? why : a->why);
+}
+
+void sy_core_act_job(struct sy_core *core, const struct sy_sched_action *a)
+{
+    struct sy_core_job *j = sy_core_find_job(core, a->job);
+    if (!j)
+        return;
+    switch (a->kind) {
+    case SY_DO_JOB_PREPARE:
+        j->state = SY_JOB_PREPARING;
+        j->worker = a->worker;
+        send_prepare(core, a, j);
+        break;
+    case SY_DO_JOB_START:
+        j->state = SY_JOB_STARTING;
+        send_start(core, a, j);
+        break;
+    case SY_DO_JOB_TURN:
+        send_turn(core, a, j);
+        break;
+    case SY_DO_JOB_SPILL:
+    case SY_DO_JOB_RETURN:
+        send_trip(core, a);
+        break;
+    case SY_DO_JOB_LEAVE:
+        send_leave(core, a);
+        break;
+    case SY_DO_JOB_YIELD:
+        atomic_store_explicit(&sy_supervisor_page(core->supervisor, a->worker)->turn_keeps, 0,
+                              memory_order_relaxed);
+        break;
+    case SY_DO_JOB_STOP:
+        send_stop(core, a, j);
+        break;
+    default: /* SY_DO_JOB_REFUSE */
+        refuse(core, j, a);
+        break;
     }
 }

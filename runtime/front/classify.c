@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "loader/package/class_labels.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/half.h"
 #include "runtime/base/status.h"
-#include "runtime/core/class_labels.h"
 
 static bool value_at(enum sy_dtype dtype, const void *data, int64_t i, double *out)
 {

@@ -6,9 +6,9 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "loader/package/class_labels.h"
 #include "loader/package/package.h"
 #include "runtime/base/status.h"
-#include "runtime/core/class_labels.h"
 #include "runtime/repository/repository_internal.h"
 
 #define FIRST_BUCKETS 64

@@ -5,9 +5,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "loader/package/class_labels.h"
 #include "loader/package/package.h"
 #include "runtime/base/status.h"
-#include "runtime/core/class_labels.h"
 #include "runtime/front/request/offload.h"
 #include "runtime/repository/repository_internal.h"
 

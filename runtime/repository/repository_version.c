@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "loader/package/class_labels.h"
 #include "loader/package/package.h"
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
-#include "runtime/core/class_labels.h"
 #include "runtime/repository/repository_internal.h"
 
 #define ASK_AGAIN_MS   20

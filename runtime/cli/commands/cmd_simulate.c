@@ -1,6 +1,5 @@
 /* simulate: what a policy would do with these jobs and requests, in virtual time. */
 #include <errno.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,25 +8,10 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/status.h"
 #include "runtime/cli/cli.h"
-#include "runtime/cli/doctor/link_probe.h"
-#include "runtime/cli/package_models.h"
+#include "runtime/cli/commands/simulate_input.h"
 #include "runtime/cli/train/run_progress.h"
-#include "runtime/sim/sim.h"
-#include "runtime/sim/sim_slices.h"
-#include "runtime/sim/sim_trace.h"
 
-#define MANY_DEVICES  100 /* more have no memory for long queues */
-#define QUEUE_OF_FEW  1024
-#define QUEUE_OF_MANY 128
-#define USUAL_BOUND   1.1 /* a server's */
-
-struct simulate_options {
-    const char *jobs, *requests, *generate, *models, *packages, *profiles, *faults, *tenants,
-        *devices, *plot, *like, *answers, *slices, *for_models, *for_jobs, *pairs;
-    int n_cores; /* 0: as this machine */
-    bool json;
-    struct sy_sim_config config;
-};
+#define USUAL_BOUND 1.1 /* a server's */
 
 enum simulate_option {
     O_JOBS,
@@ -282,217 +266,6 @@ static int set_option(struct simulate_options *o, enum simulate_option option, c
     }
 }
 
-/* ---- input ---- */
-
-struct loaded {
-    struct sy_sim_model *models;
-    struct sy_sim_request *requests;
-    struct sy_sim_job *jobs;
-    struct sy_sim_fault *faults;
-    struct sy_sim_kind *kinds;
-    struct sy_sim_slices slices;
-    struct sy_sim_pair *pairs;
-    struct sy_sim_profile *profiles;
-    struct sy_sim_tenants tenants;
-    struct sy_sim_input in;
-};
-
-static int grow_profiles(struct loaded *l, int more)
-{
-    size_t n = (size_t)l->in.n_profiles + (size_t)more;
-    struct sy_sim_profile *grown = realloc(l->profiles, (n + 1) * sizeof *grown);
-    if (!grown)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for %zu profiles", n);
-    l->profiles = grown;
-    return SY_OK;
-}
-
-static const struct sy_sim_kind *kind_at(const struct sy_sim_config *c, int i)
-{
-    return c->n_kinds > 0 ? &c->kinds[i] : &c->device;
-}
-
-static int take_packages(const struct simulate_options *o, const struct sy_link_cost *link,
-                         int kind, struct sy_sim_model **models, int *n)
-{
-    const struct sy_sim_kind *k = kind_at(&o->config, kind);
-    struct sy_link_cost cost = *link;
-    cost.bytes_per_ns = k->link_gbps;
-    cost.lost_ns_per_byte = k->lost_ns_per_byte;
-    return sy_cli_package_models(o->packages, &cost, k, models, n);
-}
-
-/* A server cuts a model for its own link and pool: other kinds of devices than the first have other groups. */
-static int load_packages(const struct simulate_options *o, const struct sy_link_cost *link,
-                         struct loaded *l)
-{
-    SY_TRY(take_packages(o, link, 0, &l->models, &l->in.n_models));
-    for (int i = 1; i < o->config.n_kinds; i++) {
-        struct sy_sim_model *models;
-        int n;
-        SY_TRY(take_packages(o, link, i, &models, &n));
-        int status = n == l->in.n_models
-                         ? grow_profiles(l, n)
-                         : sy_error_set(SY_EBUSY, "%s changed while it was read", o->packages);
-        for (int m = 0; m < n && status == SY_OK; m++)
-            l->profiles[l->in.n_profiles++] =
-                (struct sy_sim_profile){.model = m, .kind = i, .n_groups = models[m].n_groups};
-        free(models);
-        SY_TRY(status);
-    }
-    return SY_OK;
-}
-
-/* Later ones hold. */
-static int load_profiles(const struct simulate_options *o, struct loaded *l)
-{
-    struct sy_sim_profile *more;
-    int n;
-    if (!o->profiles)
-        return SY_OK;
-    SY_TRY(sy_sim_read_profiles(o->profiles, &l->in, &o->config, &more, &n));
-    int status = grow_profiles(l, n);
-    if (status == SY_OK)
-        memcpy(l->profiles + l->in.n_profiles, more, (size_t)n * sizeof *more);
-    l->in.n_profiles += status == SY_OK ? n : 0;
-    free(more);
-    return status;
-}
-
-static int give_to_default(struct loaded *l)
-{
-    int tenant;
-    SY_TRY(sy_sim_default_tenant(&l->tenants, &tenant));
-    for (int m = 0; m < l->in.n_models; m++)
-        l->models[m].tenant = tenant;
-    return SY_OK;
-}
-
-static int load_models(const struct simulate_options *o, const struct sy_link_cost *link,
-                       int n_examples, struct loaded *l)
-{
-    if (o->models)
-        SY_TRY(sy_sim_read_models(o->models, &l->tenants, &l->models, &l->in.n_models));
-    else if (o->packages)
-        SY_TRY(load_packages(o, link, l));
-    else
-        SY_TRY(sy_sim_example_models(l->in.n_models = n_examples, &l->models));
-    if (!o->models)
-        SY_TRY(give_to_default(l));
-    l->in.models = l->models;
-    return load_profiles(o, l);
-}
-
-static int load_requests(const struct simulate_options *o, const struct sy_link_cost *link,
-                         struct loaded *l)
-{
-    struct sy_sim_generator generator = {.n_models = 3};
-    if (o->generate)
-        SY_TRY(sy_sim_generator_parse(o->generate, &generator));
-    SY_TRY(load_models(o, link, generator.n_models, l));
-    if (o->requests)
-        return sy_sim_read_requests(o->requests, l->models, l->in.n_models, &l->requests,
-                                    &l->in.n_requests);
-    if (!o->generate)
-        return SY_OK;
-    generator.n_models = l->in.n_models;
-    return sy_sim_generate(&generator, o->config.seed, &l->requests, &l->in.n_requests);
-}
-
-/* As measured, or as given with what a copy and a signal cost by default. */
-static int find_link(struct simulate_options *o, struct sy_link_cost *out)
-{
-    *out = (struct sy_link_cost){
-        .alpha_ns = 10000, .bytes_per_ns = o->config.device.link_gbps, .sigma_ns = 5000};
-    if (!o->like)
-        return SY_OK;
-    if (strcmp(o->like, "host") == 0) {
-        o->config.device.unified = true;
-        return SY_OK;
-    }
-    SY_TRY(sy_link_probe(o->like, out));
-    o->config.device.link_gbps = out->bytes_per_ns;
-    o->config.device.lost_ns_per_byte = out->lost_ns_per_byte;
-    return SY_OK;
-}
-
-static int cut_devices(struct simulate_options *o, struct loaded *l)
-{
-    struct sy_sim_config *c = &o->config;
-    struct sy_sim_kind *whole = l->kinds, one = c->device;
-    cpu_set_t here;
-    if (o->n_cores == 0 && sched_getaffinity(0, sizeof here, &here) == 0)
-        o->n_cores = CPU_COUNT(&here);
-    SY_TRY(sy_sim_slices_parse(o->slices, SY_MAX(o->n_cores, 1), &l->slices));
-    one.name[0] = '\0';
-    int status = sy_sim_slices_cut(&l->slices, whole ? whole : &one, SY_MAX(c->n_kinds, 1),
-                                   &l->kinds, &c->n_kinds);
-    free(whole);
-    c->kinds = l->kinds;
-    c->n_slices = l->slices.n;
-    return status;
-}
-
-static int place_in_slices(const struct simulate_options *o, struct loaded *l)
-{
-    if (!o->slices)
-        return SY_OK;
-    if (o->pairs)
-        SY_TRY(sy_sim_read_pairs(o->pairs, &l->pairs, &l->in.n_pairs));
-    l->in.pairs = l->pairs;
-    SY_TRY(sy_sim_slices_place_models(&l->slices, o->for_models ? o->for_models : "", l->models,
-                                      l->in.n_models));
-    return sy_sim_slices_place_jobs(&l->slices, o->for_jobs ? o->for_jobs : "", l->jobs,
-                                    l->in.n_jobs);
-}
-
-static int load_devices(struct simulate_options *o, struct loaded *l)
-{
-    struct sy_sim_config *c = &o->config;
-    if (o->devices) {
-        SY_TRY(sy_sim_read_devices(o->devices, &c->device, &l->kinds, &c->n_kinds));
-        c->kinds = l->kinds;
-    }
-    if (o->slices)
-        SY_TRY(cut_devices(o, l));
-    if (c->max_queue == 0)
-        c->max_queue = sy_sim_n_devices(c) <= MANY_DEVICES ? QUEUE_OF_FEW : QUEUE_OF_MANY;
-    return SY_OK;
-}
-
-static int load(struct simulate_options *o, struct loaded *l)
-{
-    struct sy_link_cost link;
-    SY_TRY(find_link(o, &link));
-    SY_TRY(load_devices(o, l));
-    if (o->tenants)
-        SY_TRY(sy_sim_read_tenants(o->tenants, &l->tenants));
-    SY_TRY(load_requests(o, &link, l));
-    if (o->jobs)
-        SY_TRY(sy_sim_read_jobs(o->jobs, &l->tenants, &l->jobs, &l->in.n_jobs));
-    if (o->faults)
-        SY_TRY(sy_sim_read_faults(o->faults, &l->faults, &l->in.n_faults));
-    SY_TRY(place_in_slices(o, l));
-    l->in.requests = l->requests;
-    l->in.jobs = l->jobs;
-    l->in.faults = l->faults;
-    l->in.profiles = l->profiles;
-    l->in.tenants = l->tenants.all;
-    l->in.n_tenants = l->tenants.n;
-    return SY_OK;
-}
-
-static void unload(struct loaded *l)
-{
-    free(l->models);
-    free(l->requests);
-    free(l->jobs);
-    free(l->faults);
-    free(l->kinds);
-    free(l->pairs);
-    free(l->profiles);
-}
-
 /* ---- the command ---- */
 
 static int plot(const struct simulate_options *o, const struct sy_sim_report *report)
@@ -542,7 +315,7 @@ static void show_progress(void *ctx, const struct sy_sim_report *so_far)
         so_far->n_jct, p->in->n_jobs, (double)so_far->n_events / 1e6);
 }
 
-static int run_shown(struct simulate_options *o, const struct loaded *l,
+static int run_shown(struct simulate_options *o, const struct simulate_input *l,
                      struct sy_sim_report *report)
 {
     struct progress progress = {.in = &l->in};
@@ -554,7 +327,8 @@ static int run_shown(struct simulate_options *o, const struct loaded *l,
     return status;
 }
 
-static int run(struct simulate_options *o, const struct loaded *l, struct sy_sim_report *report)
+static int run(struct simulate_options *o, const struct simulate_input *l,
+               struct sy_sim_report *report)
 {
     struct answers answers = {NULL, l->models};
     if (!o->answers)
@@ -574,11 +348,11 @@ static int run(struct simulate_options *o, const struct loaded *l, struct sy_sim
 
 static int simulate(struct simulate_options *o)
 {
-    struct loaded l = {0};
+    struct simulate_input l = {0};
     struct sy_sim_report *report = sy_sim_report_new();
     int status = report ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for a report");
     if (status == SY_OK)
-        status = load(o, &l);
+        status = sy_simulate_load(o, &l);
     if (status == SY_OK) {
         sy_ns begun = sy_clock_now();
         status = run(o, &l, report);
@@ -589,7 +363,7 @@ static int simulate(struct simulate_options *o)
     }
     if (status == SY_OK && o->plot)
         status = plot(o, report);
-    unload(&l);
+    sy_simulate_unload(&l);
     sy_sim_report_free(report);
     return status < 0 ? sy_cli_fail_status() : 0;
 }

@@ -1,4 +1,4 @@
-#include "runtime/core/class_labels.h"
+#include "loader/package/class_labels.h"
 
 #include <errno.h>
 #include <stdio.h>

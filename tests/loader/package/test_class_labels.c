@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
+#include "loader/package/class_labels.h"
 #include "runtime/base/status.h"
-#include "runtime/core/class_labels.h"
 
 static char path[64];
 

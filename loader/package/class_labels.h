@@ -1,6 +1,6 @@
 /* Names of a result's classes, one a line of a file: what Triton's classification extension gives beside each class. Pure but for reading the file. */
-#ifndef SY_RUNTIME_CORE_CLASS_LABELS_H
-#define SY_RUNTIME_CORE_CLASS_LABELS_H
+#ifndef SY_LOADER_PACKAGE_CLASS_LABELS_H
+#define SY_LOADER_PACKAGE_CLASS_LABELS_H
 
 #define SY_CLASS_LABELS_MOST_BYTES (4u << 20) /* of a file */
 
