@@ -485,7 +485,7 @@ static void test_pair(void **state)
     say_pair("two processes under MPS, two slices", &slices);
     assert_in_range(slices.n_seen[0], 1, half * parts.n_sms);
     assert_in_range(slices.n_seen[1], 1, half * parts.n_sms);
-    /* Each client of MPS numbers the multiprocessors of its slice from 0 on, so which they share cannot be seen. */
+    /* Not asserted: on an H200 both clients see the same numbers, and compute at the same time all the same. */
     assert_true(slices.at_once_ms < slices.turns_ms);
 }
 
