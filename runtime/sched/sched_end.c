@@ -133,8 +133,9 @@ static void lose_run(struct sy_sched *s, struct request *r, const char *why)
 {
     char text[256];
     r->worker_through = true;
-    if (r != s->fetch && ++r->deaths >= 2) {
-        snprintf(text, sizeof text, "two workers died with this request; the last one: %s", why);
+    if (r != s->fetch && ++r->deaths >= SY_SCHED_MOST_DEATHS) {
+        snprintf(text, sizeof text, "%d workers died with this request; the last one: %s",
+                 SY_SCHED_MOST_DEATHS, why);
         sy_sched_end(s, r, SY_EPEER, text);
     } else if (r->canceled) {
         end_canceled(s, r);
@@ -168,10 +169,10 @@ static void lose_preparation(struct sy_sched *s, int worker)
             continue;
         r->preparing = false;
         r->worker = -1;
-        if (++r->deaths >= 2)
-            sy_sched_drop_waiting(
-                s, r, SY_EPEER,
-                "two workers died while they prepared this batch size, or these sizes");
+        if (++r->deaths >= SY_SCHED_MOST_DEATHS)
+            sy_sched_drop_waiting(s, r, SY_EPEER,
+                                  "three workers died with it, the last one while it prepared this "
+                                  "batch size, or these sizes");
     }
 }
 

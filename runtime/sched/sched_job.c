@@ -6,7 +6,6 @@
 #include "runtime/base/status.h"
 #include "runtime/sched/sched_internal.h"
 
-#define MAX_DEATHS    3  /* of workers at work for it, in a row, without one finished iteration */
 #define MAX_MAKE_ROOM 64 /* blocks that give way to one job, at one boundary */
 
 struct job *sy_sched_job_by_id(const struct sy_sched *s, uint64_t id)
@@ -649,7 +648,7 @@ void sy_sched_job_lost(struct sy_sched *s, int worker, bool state_intact, bool p
     j->for_team = j->preempted = j->still = false;
     sy_sched_sync_blocked(s, j);
     j->deaths = (progressed ? 0 : j->deaths) + at_work;
-    if (j->deaths < MAX_DEATHS && !j->stop_wanted)
+    if (j->deaths < SY_SCHED_MOST_DEATHS && !j->stop_wanted)
         return; /* S6 */
     sy_sched_refuse_job(s, j, SY_EPEER, why);
     sy_sched_remove_job(s, j);

@@ -8,6 +8,7 @@ Each answer must have the bits of an idle system's, each job the weights of one 
     tests/torture/torture.py --short               # what `make test` runs
 """
 import argparse
+import bisect
 import json
 import os
 import random
@@ -186,20 +187,21 @@ class Round:
 
 
 def recoveries(rnd):
-    """Seconds from the death of a worker that computed a request to the next answer of anybody; and to the answer of a request that ran again."""
-    answers, reruns, nexts, agains = sorted(rnd.tally.answered_at), sorted(rnd.tally.reruns), [], []
-    deaths = rnd.faults.computing_deaths + [float("inf")]
-    for at, until in zip(deaths, deaths[1:]):
-        for times, out in ((answers, nexts), (reruns, agains)):
-            k = next((t for t in times if t > at), None)
-            if k is not None and k < until:
-                out.append(k - at)
-    return nexts, agains
+    """Seconds from the death of a worker that computed a request to the next answer of anybody, where another one stood by idle and where none did; and to the
+    answer of a request that ran again."""
+    answers, reruns, ready, unready, agains = sorted(rnd.tally.answered_at), sorted(rnd.tally.reruns), [], [], []
+    deaths = rnd.faults.computing_deaths + [(float("inf"), False)]
+    for (at, standby), (until, _) in zip(deaths, deaths[1:]):
+        for times, out in ((answers, ready if standby else unready), (reruns, agains)):
+            k = bisect.bisect_right(times, at)
+            if k < len(times) and times[k] < until:
+                out.append(times[k] - at)
+    return ready, unready, agains
 
 
 def gather(o, rounds):
     told = {"seed": o.seed, "commit": commit(), "faults": {}, "states": {}, "refused": {}, "wrong": [], "lost": [], "troubles": [], "answers": {}}
-    nexts, agains, back, rows = [], [], [], []
+    ready, unready, agains, back, rows = [], [], [], [], []
     for rnd in rounds:
         for whole, part in ((told["faults"], rnd.faults.by_kind), (told["faults"], rnd.hostile.by_kind), (told["states"], rnd.faults.by_state), (told["refused"], rnd.tally.refused), (told["answers"], rnd.tally.ok)):
             for key, n in part.items():
@@ -208,8 +210,8 @@ def gather(o, rounds):
         told["lost"] += rnd.tally.lost
         told["troubles"] += rnd.troubles + rnd.hostile.troubles + rnd.faults.exits + [f"job failed: {t}" for t in rnd.trainer.failed] + [f"weights differ: {t}" for t in rnd.trainer.different] + [
             f"job lost: {t}" for t in rnd.trainer.lost]
-        more, again = recoveries(rnd)
-        nexts, agains, back = nexts + more, agains + again, back + rnd.faults.runtime_back
+        with_one, with_none, again = recoveries(rnd)
+        ready, unready, agains, back = ready + with_one, unready + with_none, agains + again, back + rnd.faults.runtime_back
     n_ok, n_jobs = sum(told["answers"].values()), sum(r.trainer.same + len(r.trainer.different) for r in rounds)
     seconds = sum(r.load_seconds for r in rounds)
     told["seconds"] = seconds
@@ -226,7 +228,7 @@ def gather(o, rounds):
             growth, n = rnd.samples.growth(column)
             rows.append(report.row(f"{rnd.name}: {what}", growth / 1e6, "<=", bar, n))
         rows.append(report.row(f"{rnd.name}: descriptors of the idle runtime, after less before", rnd.descriptors_left, "<=", DESCRIPTORS_BEYOND, 1))
-    for what, values, bar in (("worker death to the next answer, ms", nexts, 50), ("worker death to its own request's answer, ms", agains, 200)):
+    for what, values, bar in (("worker death to the next answer, ms, a standby ready", ready, 50), ("worker death to the next answer, ms, all others starting or at work", unready, 500), ("worker death to its own request's answer, ms", agains, 200)):
         if values:
             rows += [report.row(f"{what}, {name}", 1e3 * report.quantile(values, q), "<=", bar, len(values)) for name, q in (("p50", 0.5), ("p99", 0.99))]
     if o.short:  # TO4; its deaths lie closer together than a share or a rate could mean anything

@@ -6,7 +6,7 @@ import time
 
 from torture_server import switchyard
 
-# A request that killed two workers is refused by rule, and so ends a job whose worker dies three times without a step: the harness does neither.
+# A request that killed three workers is refused by rule, and so ends a job whose worker dies three times without a step: the harness does neither.
 WORKER_SIGNALS = {"worker killed": signal.SIGKILL, "worker segfault": signal.SIGSEGV, "worker abort": signal.SIGABRT, "worker stopped": signal.SIGSTOP}
 COMPUTING = ("running", "loaded")
 # A worker that dies ten times in a row before it has its models is given up by rule: the harness kills none so more than three times.
@@ -70,7 +70,8 @@ class Faults:
         if worker["request"]:
             self.killed_requests.add(worker["request"])
         if worker["state"] in COMPUTING and worker["request"] and WORKER_SIGNALS[kind] != signal.SIGSTOP:
-            self.computing_deaths.append(time.monotonic())
+            ready = any(w["state"] == "idle" and w["pid"] not in self.dead for w in status["workers"])
+            self.computing_deaths.append((time.monotonic(), ready))
         self.n_early[worker["worker"]] = self.n_early.get(worker["worker"], 0) + 1 if worker["state"] in STARTING else 0
         self.count(kind, worker["state"])
         self.dead.add(pid)  # until it is reaped the status still names it: no death is counted twice
