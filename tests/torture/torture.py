@@ -53,6 +53,7 @@ def options():
     parser.add_argument("--seconds", type=float, default=120, help="of load, over all rounds (%(default)s)")
     parser.add_argument("--hours", type=float, help="in the place of --seconds")
     parser.add_argument("--deaths", type=int, default=0, help="kill so many workers in one life of a runtime, and end then")
+    parser.add_argument("--most-seconds", type=float, default=float("inf"), help="with --deaths: end after so long, with as many as there were")
     parser.add_argument("--seed", type=int, help="of the faults and the load; printed, so that a run can be repeated")
     parser.add_argument("--clients", type=int, default=1, help="threads for each interface (%(default)s)")
     parser.add_argument("--round", choices=list(ROUNDS), action="append", help="only this round; default: all, one after the other")
@@ -144,14 +145,15 @@ class Round:
 
     def torture(self, seconds):
         deaths, end, last = 0, self.begun + seconds, time.monotonic()
-        while deaths < self.o.deaths if self.o.deaths else time.monotonic() < end:
+        most = self.begun + self.o.most_seconds
+        while deaths < self.o.deaths and time.monotonic() < most if self.o.deaths else time.monotonic() < end:
             if self.server.process.poll() is not None:
                 raise SystemExit(f"the runtime has ended by itself, with {self.server.process.returncode}:\n{self.server.words()[-3000:]}")
             if self.o.deaths:
                 if self.faults.hit_worker("worker killed"):
                     deaths, last = deaths + 1, time.monotonic()
                 elif time.monotonic() > last + STUCK_SECONDS:
-                    raise SystemExit(f"no worker could be killed for {STUCK_SECONDS} s after {deaths} deaths:\n{self.server.words()[-3000:]}")
+                    raise SystemExit(f"no worker could be killed for {STUCK_SECONDS} s after {deaths} deaths, the last one tried: {self.faults.last}\n{self.server.words()[-3000:]}")
                 time.sleep(0.01)
             else:
                 self.faults.one()
@@ -231,6 +233,8 @@ def gather(o, rounds):
     for what, values, bar in (("worker death to the next answer, ms, a standby ready", ready, 50), ("worker death to the next answer, ms, all others starting or at work", unready, 500), ("worker death to its own request's answer, ms", agains, 200)):
         if values:
             rows += [report.row(f"{what}, {name}", 1e3 * report.quantile(values, q), "<=", bar, len(values)) for name, q in (("p50", 0.5), ("p99", 0.99))]
+    if o.deaths:
+        rows.append(report.row("deaths of workers in one life of a runtime", told["faults"].get("worker killed", 0), ">=", o.deaths, 1))
     if o.short:  # TO4; its deaths lie closer together than a share or a rate could mean anything
         rows = [r for r in rows if not r["what"].startswith(("worker death", "requests refused", "load held"))]
     elif back:

@@ -21,7 +21,7 @@ class Faults:
         self.server, self.tally, self.dice, self.hang_seconds = server, tally, random.Random(seed), hang_seconds
         self.by_kind, self.by_state, self.runtime_back, self.exits = {}, {}, [], []
         self.killed_requests, self.steps_at_kill, self.computing_deaths = set(), {}, []
-        self.client, self.dead, self.n_early = None, set(), {}
+        self.client, self.dead, self.n_early, self.last = None, set(), {}, None
 
     def count(self, kind, state=None):
         self.by_kind[kind] = self.by_kind.get(kind, 0) + 1
@@ -47,12 +47,14 @@ class Faults:
         """Hits one worker, in that state if one is named. False: none was there that may be hit."""
         status = self.status()
         if not status:
+            self.last = "the server tells no status"
             return False
         there = [w for w in status["workers"] if w["pid"] and w["pid"] not in self.dead and w["state"] not in ("dead", "killed", "stopping") and (state is None or w["state"] == state)]
         if state is None and there:
             state = self.dice.choice(sorted({w["state"] for w in there}))
             there = [w for w in there if w["state"] == state]
         if not there:
+            self.last = [(w["worker"], w["pid"], w["state"], w["pid"] in self.dead) for w in status["workers"]]
             return False
         return self.hit(kind, self.dice.choice(there)["pid"])
 
@@ -64,6 +66,7 @@ class Faults:
             return False
         status = self.status()
         worker = next((w for w in status["workers"] if w["pid"] == pid), None) if status else None
+        self.last = worker
         if worker is None or not self.may_die(worker, status):
             self.wake(pid)
             return False

@@ -127,8 +127,9 @@ static void make_input(struct made *m)
     for (int i = 0; i < m->in.n_faults; i++)
         m->faults[i] = (struct sy_sim_fault){
             at += below(3) ? below(S / 100) : below(S), /* three may hit one request */
-            below(2 * S), (int)below((uint64_t)sy_sim_n_devices(&m->config)),
-            (enum sy_sim_fault_kind)below(2), 0.1 + (double)below(10) / 10};
+            below(3) ? below(S / 200) : below(2 * S),
+            (int)below((uint64_t)sy_sim_n_devices(&m->config)), (enum sy_sim_fault_kind)below(2),
+            0.1 + (double)below(10) / 10};
     assert_int_equal(
         sy_sim_generator_parse("rate=40,seconds=10,classes=3,deadline-ms=60,burst=5", &g), SY_OK);
     g.n_models = m->in.n_models;
