@@ -106,7 +106,7 @@ static void dequeue(struct sy_lanes *l, int slot)
         l->queue[at] = l->queue[at + 1];
 }
 
-/* Something was freed or is another: who found no place may look again. */
+/* Something was freed or resized: jobs that found no place may look again. */
 static void look_again(struct sy_lanes *l)
 {
     l->stuck = l->hopeless = false;

@@ -95,7 +95,7 @@ int sy_lanes_resize(struct sy_lanes *l, uint64_t job, uint64_t persistent_bytes,
                     uint64_t ephemeral_bytes);
 /* The queue's order again, as when its remaining time is known better. ENOTFOUND: not waiting. */
 int sy_lanes_set_rank(struct sy_lanes *l, uint64_t job, uint64_t rank);
-/* Less than what is in use takes nothing away; it lets nobody in. */
+/* Less than what is in use takes nothing away; no job is admitted. */
 void sy_lanes_set_capacity(struct sy_lanes *l, uint64_t capacity_bytes);
 /* What jobs could have at another time, if that is more than they may have now: only what needs more than this is refused for ever. Until
  * the next sy_lanes_set_capacity. */
@@ -103,7 +103,7 @@ void sy_lanes_set_most(struct sy_lanes *l, uint64_t most_bytes);
 
 /* Lets jobs in, shifts and regroups lanes where they are empty; true and one job's news, or false. */
 bool sy_lanes_next(struct sy_lanes *l, struct sy_lanes_change *out);
-/* The sums allow somebody who waits, now or once the lanes are empty. */
+/* The sums admit a waiting job, now or once the lanes are empty. */
 bool sy_lanes_could_admit(const struct sy_lanes *l);
 /* Bytes that a waiting job needs in one piece and that the pool has not, though the sums allow it: others' blocks are in
  * the way. Make room (sy_residency_make_room), then sy_lanes_retry. 0: none. */

@@ -42,9 +42,9 @@ struct sy_lanes {
     uint64_t n_arrived, wanted_bytes;
     bool untidy;     /* a lane may be too large or may slide */
     bool improvable; /* lanes or jobs are others since sy_lanes_improve looked */
-    bool draining;   /* nobody begins until all lanes are empty */
+    bool draining;   /* no iteration begins until all lanes are empty */
     bool stuck;      /* even with all lanes empty the first in the queue found no place */
-    bool hopeless;   /* the sums admit nobody who waits; neither sums nor queue changed since */
+    bool hopeless;   /* the sums admit no waiting job; neither sums nor queue changed since */
     struct sy_lanes_counts counts;
 };
 

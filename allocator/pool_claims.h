@@ -1,4 +1,4 @@
-/* Who owns which used block of a pool, for invariant walkers: each part claims its blocks; one that is not there, has another size or
+/* Owners of a pool's used blocks, for invariant walkers: each part claims its blocks; one that is not there, has another size or
  * is claimed twice is a broken invariant. The pool must not change meanwhile. */
 #ifndef SY_ALLOCATOR_POOL_CLAIMS_H
 #define SY_ALLOCATOR_POOL_CLAIMS_H

@@ -25,7 +25,7 @@ static bool overlap(const struct sy_group_books *a, const struct sy_group_books 
     return a->bytes > 0 && b->bytes > 0 && a->offset < b_end && b->offset < a_end;
 }
 
-/* R3: who takes bytes of an earlier group waits for it. */
+/* R3: a group that takes an earlier group's bytes waits for it. */
 static bool cycling_is_valid(const struct sy_model_books *m, struct sy_pool_claims *claims)
 {
     for (int i = 0; i < m->n_regions; i++)

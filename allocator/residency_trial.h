@@ -44,8 +44,8 @@ struct sy_residency {
     struct sy_pool *trial; /* scratch: contents mean nothing between calls */
     struct sy_model_books *models[SY_RESIDENCY_MAX_MODELS];
     int n_ids; /* highest id in use + 1 */
-    struct sy_model_books
-        *victim; /* within a trial: who gives up groups now; NULL: not looked for */
+    struct sy_model_books *
+        victim; /* within a trial: the model that groups are evicted of now; NULL: not looked for */
     bool victim_gives_tails;
     bool whole_models;
     uint64_t tick;

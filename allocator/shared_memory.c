@@ -26,7 +26,7 @@ static int map_fd(struct sy_shared_memory *m, int fd, uint64_t bytes, bool writa
                             "cannot map %llu bytes of shared memory: %s; ask for less or raise the "
                             "address space limit (ulimit -v)",
                             (unsigned long long)bytes, strerror(errno));
-    /* Only a wish: without huge pages for shared memory the kernel refuses, and all works the same. */
+    /* Best effort: a kernel without huge pages for shared memory refuses, and nothing else changes. */
     (void)madvise(base, bytes, MADV_HUGEPAGE);
     *m = (struct sy_shared_memory){.base = base, .bytes = bytes, .fd = fd, .writable = writable};
     return SY_OK;

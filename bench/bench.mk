@@ -102,9 +102,9 @@ bench-fleet: deps ## Measure: a fleet's routing, fetching, simulation: build/ben
 	$(Q)python3 bench/results_md.py $(B)/bench bench/RESULTS.md
 
 # Numbers of a GPU beside PyTorch's, with the python3 that has it.
-gpu-bench: deps ## Measure: a GPU beside PyTorch: bench/results/DEVICE-DATE.json; GPU_BENCH_ARGS="--device cuda:1 --part swaps"
+gpu-bench: deps ## Measure: a GPU beside PyTorch: bench/results/DEVICE-DATE.json, and its part of RESULTS.md; GPU_BENCH_ARGS="--device cuda:1 --part swaps"
 	@$(MAKE) --no-print-directory CUDA=1 binaries $(B)/bench/swap
-	@python3 bench/gpu_bench.py $(B) bench/results $(GPU_BENCH_ARGS)
+	@python3 bench/gpu_bench.py $(B) bench/results $(GPU_BENCH_ARGS); status=$$?; python3 bench/results_md.py $(B)/bench bench/RESULTS.md; exit $$status
 
 # Training and models at the same time, in slices of one core each, beside taking turns on both: build/bench/corun.json.
 bench-corun: deps ## Measure: computing at the same time, in slices; build/bench/corun.json

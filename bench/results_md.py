@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Writes what `make bench-serve` and `make bench-zoo` left in build/bench as Markdown: bench/RESULTS.md. Nothing in it is typed by hand.
+"""Writes what the benches left in build/bench, and what was measured on GPUs (bench/results/), as Markdown: bench/RESULTS.md. Nothing in it is typed by hand.
 
     python3 bench/results_md.py [FOLDER [RESULTS.md]]
 
 A part whose file is not in FOLDER stays as it stands in RESULTS.md.
 """
+import glob
 import json
 import os
 import sys
@@ -55,6 +56,22 @@ def part(path, title, command):
     return "\n".join(lines + (model_lines(told["models"]) if "models" in told else [])) + "\n"
 
 
+def gpu_part(path):
+    """What `make gpu-bench` measured on one GPU on one day; what it did not come to is counted."""
+    with open(path, encoding="utf-8") as text:
+        told = json.load(text)
+    rows = [dict(row, op=">=" if row["at_least"] else "<=") for row in told["rows"]]
+    done = [row for row in rows if row["measured"] is not None]
+    met = sum(HOLDS[row["op"]](row["measured"], row["bar"]) for row in done)
+    lines = [f"# On a GPU: {told['device']}, {told['date']}", "",
+             f"Made by `make gpu-bench` (driver {told['driver']}, {cell(told['commit'].splitlines()[0])}); {met} of {len(done)} bars are met, what is missed is bold. "
+             f"{len(rows) - len(done)} further rows were not measured.", "", "| what | bar | measured |", "|---|---|---|"]
+    for row in done:
+        shown = f"{row['measured']:.3g}"
+        lines.append(f"| {cell(row['what'])} | {row['op']} {number(row['bar'])} | {shown if HOLDS[row['op']](row['measured'], row['bar']) else f'**{shown}**'} |")
+    return "\n".join(lines) + "\n"
+
+
 def as_it_stands(target, title):
     """The part of that title in the file, or nothing."""
     if not os.path.exists(target):
@@ -68,6 +85,7 @@ def main():
     source, target = (sys.argv[1:] + ["build/bench", "bench/RESULTS.md"][len(sys.argv) - 1:])[:2]
     parts = [part(f"{source}/{name}", title, command) if os.path.exists(f"{source}/{name}") else as_it_stands(target, title)
              for name, title, command in PARTS]
+    parts += [gpu_part(path) for path in sorted(glob.glob(os.path.join(os.path.dirname(os.path.abspath(__file__)), "results", "*.json")))]
     with open(target, "w", encoding="utf-8") as out:
         out.write("\n".join(p for p in parts if p))
     print(target)

@@ -17,10 +17,16 @@ for plugin in carried/libswitchyard-cuda.so switchyard-cuda-keeper; do
     if [ -e "$build/$plugin" ]; then cp "$build/$plugin" "$out/lib/"; else echo "dist: without $plugin"; fi
 done
 for file in "$build"/tests/test_gpu_* "$build"/tests/test_device "$build"/tests/test_cuda_plugin "$build"/tests/test_end_to_end \
-    "$build"/tests/gpu_onnx_suite "$build"/tests/libgpu_fault.so "$build"/tests/libswitchyard-tests.so; do
+    "$build"/tests/gpu_onnx_suite "$build"/tests/libgpu_*.so "$build"/tests/libswitchyard-tests.so; do
     if [ -f "$file" ] && [ -x "$file" ]; then cp "$file" "$out/tests/"; fi
 done
-cp "$here"/on_gpu/*.sh "$out/tests/"
+cp "$here"/on_gpu/*.sh "$here"/on_gpu/*.py "$out/tests/"
+# PyTorch scripts as jobs: the package, and the hook, which is compiled where PyTorch is.
+package=$out/share/switchyard/python/switchyard
+mkdir -p "$package/_run"
+cp "$here"/../runtime/python/switchyard/*.py "$package/"
+cp "$here"/../runtime/python/switchyard/_run/sitecustomize.py "$here"/../workers/torch/torch_hook.cc "$here"/../workers/torch/torch_flight.hh \
+    "$here"/../workers/torch/script_page.h "$package/_run/"
 cp "$build/bench/swap" "$out/bin/bench/"
 cp "$here"/../bench/gpu_*.py "$here"/../bench/sched/rpc.py "$here"/../bench/sched/server.py "$out/bench/"
 if [ -d /usr/share/libonnx-testdata/data ]; then cp -r /usr/share/libonnx-testdata/data "$out/tests/onnx_cases"; fi
@@ -80,7 +86,7 @@ done
 
 cat >"$out/run.sh" <<'RUN'
 #!/bin/sh
-# sh run.sh gpu-check | sh run.sh gpu-bench | sh run.sh PROGRAM [arguments]: PROGRAM of bin/ or tests/, with the libraries of lib/.
+# sh run.sh gpu-check | sh run.sh gpu-torch | sh run.sh gpu-bench | sh run.sh PROGRAM [arguments]: PROGRAM of bin/ or tests/, with the libraries of lib/.
 #
 #   SY_CUDA_LIBS=FOLDER:...   where cuBLASLt and cuDNN are, if they were not carried along and are not found
 here=$(cd "$(dirname "$0")" && pwd)
@@ -134,6 +140,10 @@ fi
 case ${1:-} in
 "") sed -n 's/^# //p' "$0"; ls "$here/bin" "$here/tests"; exit 1 ;;
 gpu-check) exec sh "$here/tests/gpu_check.sh" "$here/bin" "$here/tests" ;;
+gpu-torch)
+    shift
+    exec python3 "$here/tests/gpu_torch.py" "$here/bin" "$@"
+    ;;
 esac
 if [ "$1" = gpu-bench ]; then
     shift
@@ -154,4 +164,4 @@ if [ -n "$missing" ] && [ "${DIST_CUDA_LIBS:-1}" != 0 ]; then
     echo "dist: not found: $missing" >&2
     exit 1
 fi
-echo "dist: $out, $(du -sh "$out" | cut -f1); there: sh run.sh gpu-check, sh run.sh gpu-bench"
+echo "dist: $out, $(du -sh "$out" | cut -f1); there: sh run.sh gpu-check, sh run.sh gpu-torch, sh run.sh gpu-bench"

@@ -1,5 +1,5 @@
 /* Folding of floats that are made of open sizes: quotients of sizes, as factors of images and steps of positions make them. They are known beside
- * the nodes that compute them, which stay for whoever reads the floats themselves. */
+ * the nodes that compute them, which stay for readers of the floats themselves. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -287,7 +287,7 @@ static int move(const struct sy_infer *in, const struct sy_node *node, struct sy
     return status;
 }
 
-/* Whole numbers, for whoever takes sizes from them. */
+/* Whole numbers, for readers that take sizes from them. */
 static int become_sizes(struct sy_infer *in, int tensor, int64_t n, const struct sy_fraction *from)
 {
     struct sy_dim *sizes;

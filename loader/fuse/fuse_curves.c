@@ -146,7 +146,7 @@ static bool add_node(const struct sy_fuse *f, struct cone *c, const struct sy_no
     return true;
 }
 
-/* Takes in the maker of the tensor at the edge that is made last: all who read it inside are in already. */
+/* Takes in the maker of the tensor at the edge that is made last: all its readers inside are in already. */
 static bool grow(const struct sy_fuse *f, struct cone *c)
 {
     int last = 0;

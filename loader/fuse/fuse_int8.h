@@ -20,7 +20,7 @@ bool sy_quantization_read(const struct sy_fuse *f, const struct sy_node *node, i
 bool sy_quantization_zero(const struct sy_fuse *f, const struct sy_node *node, int narrow,
                           int64_t *out);
 
-/* A pass, and who reads each tensor (one of its readers, -1: none). */
+/* A pass, and each tensor's reader (one of them; -1: none). */
 struct sy_fuse_int8 {
     struct sy_fuse *f;
     int *reader;

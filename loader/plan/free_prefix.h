@@ -3,7 +3,7 @@
  *   link      | - - | g2 | g3 | g4 |            groups 0 and 1 are there
  *   compute   | g0 | g1 | g2 | g3 | g4 |        a swap costs nothing: 2 is the free prefix
  *
- * The more of the head is there, the sooner the run ends (never later), until the link keeps ahead of the computation and what moves holds
+ * The more of the head is resident, the earlier the run ends (never later), until the link keeps ahead of the computation and what moves holds
  * it up no more than that is worth (sy_compute_beside). Tables that are read in the host image are read over the link, whatever is there. */
 #ifndef SY_LOADER_PLAN_FREE_PREFIX_H
 #define SY_LOADER_PLAN_FREE_PREFIX_H

@@ -157,7 +157,7 @@ static int option_value(struct sy_cli_parser *parser, const struct sy_cli_option
     return index;
 }
 
-/* --server ADDRESS is --socket ADDRESS, of who talks to one. */
+/* --server ADDRESS is --socket ADDRESS, for the commands that talk to one. */
 static bool is_option(const struct sy_cli_parser *parser, const char *option, const char *name)
 {
     return strcmp(option, name) == 0 || (strcmp(name, "server") == 0 &&

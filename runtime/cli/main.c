@@ -26,7 +26,7 @@ static const struct {
     {"run", sy_cmd_run, "run a PyTorch script as a job of a server"},
     {"models", sy_cmd_models, "list, load, unload models of a server"},
     {"jobs", sy_cmd_jobs, "list, pause, resume, cancel training jobs at a server"},
-    {"policy", sy_cmd_policy, "show and set what a server goes by"},
+    {"policy", sy_cmd_policy, "show and set a server's scheduling policy"},
     {"slices", sy_cmd_slices, "share a server's cores among what computes at the same time"},
     {"status", sy_cmd_status, "what a server is doing"},
     {"simulate", sy_cmd_simulate, "what a policy would do with jobs and requests"},

@@ -61,7 +61,7 @@ void sy_script_process_free(struct sy_script_process *p)
 /* ---- start ------------------------------------------------------------------------------------ */
 
 int sy_script_process_prepare(struct sy_script_process *p, uint64_t limit_bytes,
-                              uint64_t patience_ns)
+                              uint64_t device_limit_bytes, uint64_t patience_ns)
 {
     *p = (struct sy_script_process){
         .listener = -1, .link = -1, .pidfd = -1, .wait_status = -1, .patience_ns = patience_ns};
@@ -69,6 +69,7 @@ int sy_script_process_prepare(struct sy_script_process *p, uint64_t limit_bytes,
     p->page = p->memory.base;
     p->page->magic = SY_SCRIPT_MAGIC;
     p->page->limit_bytes = limit_bytes;
+    p->page->device_limit_bytes = device_limit_bytes;
     atomic_store(&p->page->gate, 1);
     snprintf(p->folder, sizeof p->folder, "/tmp/switchyard-run-XXXXXX");
     if (!mkdtemp(p->folder)) {
@@ -89,7 +90,7 @@ void sy_script_process_page_path(const struct sy_script_process *p, char *out, s
     write_page_path(p, getpid(), out, size);
 }
 
-/* OpenMP's threads sleep soon after their work, so that a script that stands still takes no core; who set these keeps them. */
+/* OpenMP's threads sleep soon after their work, so that a paused script takes no core; values that the user set are kept. */
 static void set_environment(const struct sy_script_process *p, pid_t run, const char *hooks)
 {
     char path[64], *both = NULL;

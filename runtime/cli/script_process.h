@@ -32,9 +32,9 @@ struct sy_script_process {
     sy_ns patience_ns; /* between SIGTERM and SIGKILL */
 };
 
-/* Zeroed struct in. Page, folder (0700), listening socket. */
+/* Zeroed struct in. Limits of CPU tensors and on each accelerator, 0: none. Page, folder (0700), listening socket. */
 int sy_script_process_prepare(struct sy_script_process *p, uint64_t limit_bytes,
-                              uint64_t patience_ns);
+                              uint64_t device_limit_bytes, uint64_t patience_ns);
 /* Starts argv with the page's path in its environment; `hooks`: folder of the Python hooks, NULL: none. ENOTFOUND, EIO. */
 int sy_script_process_spawn(struct sy_script_process *p, char **argv, const char *hooks);
 /* A process that is there already. */

@@ -55,7 +55,7 @@ int sy_client_block_take(size_t bytes, void **out)
     if (!*out)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for an output of %zu bytes", bytes);
     if (huge)
-        (void)madvise(*out, SY_ALIGN_UP(size, HUGE_BYTES), MADV_HUGEPAGE); /* a wish */
+        (void)madvise(*out, SY_ALIGN_UP(size, HUGE_BYTES), MADV_HUGEPAGE); /* best effort */
     return SY_OK;
 }
 

@@ -46,7 +46,7 @@ static int map_region(sy_client_region *region, int fd)
     if (data == MAP_FAILED)
         return sy_error_set(SY_ENOMEM_HOST, "cannot map %zu bytes of shared memory: %s",
                             region->bytes, strerror(errno));
-    (void)madvise(data, region->bytes, MADV_HUGEPAGE); /* a wish */
+    (void)madvise(data, region->bytes, MADV_HUGEPAGE); /* best effort */
     region->data = data;
     return SY_OK;
 }

@@ -188,7 +188,7 @@ typedef void (*sy_core_infer_done)(void *ctx, int status, const char *error,
 struct sy_core_infer_options {
     int class_;         /* 0 (most urgent) .. 9 */
     sy_ns deadline_ns;  /* from now on; 0: none */
-    const char *tenant; /* NULL: who names none */
+    const char *tenant; /* NULL: requests that name none */
     const struct sy_sizes
         *sizes; /* of the model's open dimensions, during the call; NULL: the usual ones */
 };
@@ -248,7 +248,7 @@ int sy_core_job_receive(struct sy_core *core, const struct sy_core_parked *parke
  * with resident bytes and requests, queue, jobs with step, loss, accuracy, steps per second, counters (requests, failed, swaps, evictions, preemptions,
  * moved bytes), preempt_wait_ns {n,p50,p99,max}. Keys in STATUS.md. */
 int sy_core_status(struct sy_core *core, json_t **out);
-/* What the status says, in pieces that take well under a millisecond however many models and jobs there are: for who asks several times a second. */
+/* What the status says, in pieces that take well under a millisecond however many models and jobs there are: for clients that ask several times a second. */
 struct sy_core_status_part {
     int first_model;    /* from this place of the model table on, of SY_CORE_MODEL_PLACES */
     int n_models;       /* at most */

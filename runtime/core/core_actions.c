@@ -447,7 +447,8 @@ void sy_core_pump(struct sy_core *core)
     while (sy_sched_next(core->sched, &a))
         act(core, &a);
     sy_core_models_leave(core);
-    while (sy_sched_next(core->sched, &a)) /* for whoever waited for what models left */
+    while (sy_sched_next(core->sched,
+                         &a)) /* for jobs that waited for the memory that models gave back */
         act(core, &a);
     core->pumping = false;
     set_alarm(core);

@@ -80,7 +80,7 @@ static void look_at(struct sy_core *core, int model)
         return;
     }
     if (m->state ==
-        SY_MODEL_UNAVAILABLE) /* a worker that came back could not load it: nobody waits for what nobody runs */
+        SY_MODEL_UNAVAILABLE) /* a restarted worker could not load it: its requests are ended, since no worker runs it */
         sy_core_batch_release(core->batches, model, m->status, m->error);
     if (m->state != SY_MODEL_READY || m->arrival.due ||
         (state == SY_ARRIVAL_IS_COMING && !is_due(core, model, arrival)))

@@ -16,7 +16,7 @@
 #define FIRST_JOB   256
 #define N_JOB_IDS   256
 #define USUAL_BOUND 1.10
-/* Who computes beside a run, where it is not one task. */
+/* Values of `beside` where other slices compute no task, or several. */
 #define NOBODY  (-1)
 #define SEVERAL (-2) /* or the run is no measurement */
 
@@ -40,7 +40,7 @@ static bool promises(const struct sy_core_model *m)
             m->ref.defaults.deadline_ns > 0);
 }
 
-/* ---- who takes turns with whom ------------------------------------------------------------------- */
+/* ---- pairs that take turns -------------------------------------------------------------------------- */
 
 static void set_apart(struct sy_core *core, int model, int other, bool apart)
 {

@@ -8,7 +8,7 @@
 
 #define TICK_US    50000
 #define WINDOW_NS  (200 * SY_NS_PER_MS)
-#define LONGEST_NS (5 * SY_NS_PER_S) /* with fewer steps than that it is measured all the same */
+#define LONGEST_NS (5 * SY_NS_PER_S) /* after that it is measured also with fewer steps */
 #define STEPS \
     8 /* where in a step a window begins and ends is not known: an eighth of one, at most */
 #define USUAL_KEEP 0.97

@@ -76,7 +76,7 @@ struct sy_core_model {
     struct sy_core_model_ref ref; /* first: what sy_core_model_acquire gives out */
     bool used;
     bool
-        leaving; /* unloaded: nobody finds it any more, and it goes once nobody holds it and what was on its way for it is through */
+        leaving; /* unloaded: it cannot be found any more; it is freed when its last holder released it and its messages in flight were answered */
     struct sy_class_labels *labels; /* ref.labels, owned */
     int n_held;                     /* by front ends, requests, batches */
     bool replaces;
@@ -149,7 +149,7 @@ struct sy_core_request {
     uint64_t id, run;
     int model, tenant, class_;
     int slice;  /* since RUN was sent */
-    int beside; /* who computed in other slices then (core_corun.c) */
+    int beside; /* the task in other slices then (core_corun.c) */
     sy_ns deadline_ns;
     struct sy_core_guess
         guess;      /* for what of its model is there: when it came, then when it started */
@@ -187,7 +187,7 @@ struct sy_core_job {
     int team; /* threads that its weights were computed by since it started */
     bool stop_wanted, evaluate, suspended, opportunistic;
     bool is_script; /* somebody's own process: gone with it, there is no snapshot */
-    int spill_file; /* where what lasts of it is spilled to, so that a worker may go meanwhile; -1: none */
+    int spill_file; /* where its persistent state is spilled to, so that it survives its worker; -1: none */
     bool priority_set;   /* while it ran: not what its text says */
     bool resumed;        /* it was in the state folder at this start, and has not begun since */
     bool kept;           /* it is over here, but its file stays: the next start goes on with it */
@@ -229,6 +229,15 @@ struct sy_core_slice {
     sy_ns used_ns;                        /* that something computed there */
 };
 
+/* What slices are made of: the cores, or the parts of a GPU's multiprocessors. */
+struct sy_core_units {
+    uint64_t ids[SY_CORE_MAX_CORES]; /* cores; a GPU's parts from 0 on */
+    size_t n;
+    unsigned each; /* multiprocessors of one; 1: cores */
+    char no_slice[256],
+        no_slices[256]; /* why there are none at all, or not two at a time; "": there are */
+};
+
 struct sy_core {
     struct event_base *base;
     struct event *pump_event, *drain_event;
@@ -246,6 +255,7 @@ struct sy_core {
     struct sy_slab *slab;
     uint64_t cores[SY_CORE_MAX_CORES];
     size_t n_cores;
+    struct sy_core_units units;
     int64_t link_core;
     struct sy_core_slice slices[SY_SCHED_MAX_SLICES];
     int n_slices;
@@ -262,7 +272,8 @@ struct sy_core {
         sy_ns since_ns,
             had_ns; /* the window's begin; what opportunistic jobs that stand still now computed in it */
     } fill;
-    char for_jobs[SY_SLICE_NAME], for_models[SY_SLICE_NAME]; /* who names none; "": the first */
+    char for_jobs[SY_SLICE_NAME],
+        for_models[SY_SLICE_NAME]; /* those that name none; "": the first */
     int n_workers, max_queue, poll_us;
     bool whole_models;
     char *grouping;
@@ -300,7 +311,7 @@ struct sy_core {
     sy_ns preempted_ns;
     struct sy_account account;
     sy_ns gone_ns; /* of the account: models and jobs that are no longer listed */
-    struct sy_core_tenant tenants[SY_POLICY_MAX_TENANTS]; /* 0: who names none */
+    struct sy_core_tenant tenants[SY_POLICY_MAX_TENANTS]; /* 0: requests and jobs that name none */
     int n_tenants;
     uint64_t n_named;
     double at_once, max_wait_s, train_share; /* as they were set */
@@ -327,6 +338,20 @@ void sy_core_slices_start(struct sy_core *core); /* one, of all cores */
 void sy_core_slices_resume(struct sy_core *core, const json_t *rules);
 /* As RUN and its like say them; none where the slice has all. Valid until slices are set. */
 struct sy_u64s sy_core_slice_cores(struct sy_core *core, int slice);
+
+/* ---- core_units.c ---- */
+
+/* Once the device and its cores are known. Makes no context. */
+void sy_core_units_start(struct sy_core *core);
+/* So many slices can be made: EUNSUPPORTED says why not. */
+int sy_core_units_check(const struct sy_core *core, size_t n_slices);
+/* Why there are none, or not two at a time: a text, or null. */
+json_t *sy_core_units_limit(const struct sy_core *core);
+/* What people say, cores or multiprocessors, as units; EARG: a unit of which only a part is wanted. */
+int sy_core_units_read(const struct sy_core *core, struct sy_slice_wish *wish, uint64_t *listed);
+/* And back: "0-63". Returns buffer. */
+const char *sy_core_units_text(const struct sy_core *core, const struct sy_core_slice *slice,
+                               char *buffer, size_t bytes);
 bool sy_core_slices_whole(const struct sy_core *core, int slice); /* it has all cores */
 const char *sy_core_slice_name(const struct sy_core *core, int slice);
 int sy_core_slice_check(const struct sy_core *core, const char *name); /* ENOTFOUND; "" is fine */
@@ -461,7 +486,7 @@ struct sy_plan_layer *sy_core_plan_layers(const struct sy_core *core, const stru
                                           int64_t batch);
 /* Observed computation / profile, with the usual sizes. */
 double sy_core_compute_scale(const struct sy_core *core, const struct sy_core_model *m);
-/* No run with these places ends sooner, by profile. */
+/* No run with these places ends earlier, by profile. */
 sy_ns sy_core_swap_bound(const struct sy_core *core, const struct sy_core_model *m, int64_t batch,
                          const struct sy_core_sizes *sizes, const struct sy_group_place *places,
                          int n_places);
@@ -511,7 +536,7 @@ struct sy_core_job *sy_core_find_job(struct sy_core *core, uint64_t id);
 int sy_core_resume_jobs(struct sy_core *core);
 void sy_core_free_jobs(struct sy_core *core);
 void sy_core_act_job(struct sy_core *core, const struct sy_sched_action *a);
-/* Whoever waits for its start is told; then for its end. */
+/* Those that wait for its start are told, later those that wait for its end. */
 void sy_core_answer_start(struct sy_core_job *j, int status, const char *error);
 void sy_core_end_job(struct sy_core *core, struct sy_core_job *j, int status, const char *error);
 int sy_core_job_add(struct sy_core *core, uint64_t id, const char *text, bool enqueue,
@@ -539,7 +564,7 @@ void sy_core_job_stands(struct sy_core *core, struct sy_core_job *j, sy_ns at);
 
 /* core_rules.c */
 /* The tenant of this name. A new name takes the place of the one named longest ago without rules, jobs and requests, when all places
- * are taken: who only sends requests cannot use them up. EARG: no name that can be shown; EBUSY: all are needed. */
+ * are taken: requests alone cannot use them up. EARG: no name that can be shown; EBUSY: all are needed. */
 int sy_core_tenant_find(struct sy_core *core, const char *name, int *out);
 json_t *sy_core_rules_json(struct sy_core *core);
 /* Rules that were kept; those that cannot be used are logged. */

@@ -67,7 +67,7 @@ static void restore_parked(struct sy_core_job *j, json_int_t step, json_int_t to
     j->total_steps = (uint64_t)SY_MAX(total_steps, 0);
 }
 
-/* A file that holds no job of ours (edited, damaged) keeps nobody from starting, and stays where it is. */
+/* A file that holds no job of ours (edited, damaged) does not keep the server from starting, and stays where it is. */
 static int resume_job(void *ctx, uint64_t id, const char *text, const json_t *set)
 {
     struct sy_core *core = ctx;

@@ -153,7 +153,7 @@ void sy_core_answer_start(struct sy_core_job *j, int status, const char *error)
 
 #define FEWEST_WORKERS 2 /* one trains, one is left to requests */
 
-/* What stays is also in the log: not everybody who ends a job is there to be told. */
+/* Files that stay are also logged: the client that ended the job may be gone. */
 static int remove_file(struct sy_core *core, uint64_t job)
 {
     int status = sy_job_store_remove(core->store, job);
@@ -163,7 +163,7 @@ static int remove_file(struct sy_core *core, uint64_t job)
     return status;
 }
 
-/* Who stops a job hears how it ended, or else that it would come back. */
+/* The answer to a stop says how the job ended, or that it would come back. */
 static void answer_stop(struct sy_core_job *j, int removed, const char *why)
 {
     if (j->stop_done && j->status == SY_OK && removed < 0)
@@ -454,7 +454,7 @@ static void send_start(struct sy_core *core, const struct sy_sched_action *a, st
 /* Weights depend on how many threads computed them: it is written down when that changes. */
 static void note_team(const struct sy_core *core, struct sy_core_job *j, int team)
 {
-    int threads = team ? team : (int)core->n_cores;
+    int threads = team ? team : (int)(core->units.n * core->units.each);
     if (j->team && j->team != threads)
         sy_log_info("jobs", "event=threads job=%llu name=%s step=%llu from=%d to=%d",
                     (unsigned long long)j->id, j->name, (unsigned long long)j->step, j->team,

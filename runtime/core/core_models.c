@@ -305,7 +305,7 @@ static int charge(struct sy_core *core, struct sy_core_model *m, const char *ten
     int index;
     uint64_t pool = SY_MIN(m->heads.pool_bytes, sy_pool_size(core->pool));
     uint64_t image = core->unified ? 0 : m->package->weights_bytes;
-    uint64_t bytes = SY_MAX(pool + image, 1); /* whoever has models keeps his place */
+    uint64_t bytes = SY_MAX(pool + image, 1); /* tenants that have models keep their places */
     if (!tenant)
         return SY_OK;
     SY_TRY(sy_core_tenant_find(core, tenant, &index));

@@ -20,7 +20,7 @@ uint64_t sy_host_pages_bits_bytes(uint64_t bytes)
     return SY_ALIGN_UP(bytes / BLOCK + 1, 64u) / 8;
 }
 
-/* True for the first who asks. */
+/* True for the first caller. */
 static bool claim(const struct sy_host_pages *pages, uint64_t block)
 {
     _Atomic uint64_t *word = &pages->asked[block / 64];

@@ -1,13 +1,13 @@
 /* Huge pages for a pool on this CPU.
  *
- * A pool is a memfd; its pages have 4 KiB, unless who runs the machine allows shared memory more (shmem_enabled). Asked for a block of
- * 2 MiB by itself, Linux (6.1 and later) makes it one page all the same: what computes there misses its translations less, and each
+ * A pool is a memfd; its pages have 4 KiB, unless the administrator allows shared memory larger ones (shmem_enabled). Asked for a block of
+ * 2 MiB by itself, Linux (6.1 and later) makes it one page even then: computing there has fewer TLB misses, and each
  * process that maps the pool meets one fault in place of 512.
  *
  *   file   | pool ............................. | link clock | asked: a bit for each block |
  *            block 0 | block 1 | ... | (the last, not whole, stays as it is)
  *
- * The bits are shared, so that each block is asked for once, by the process that is the first to use it. All of this is a wish: what the
+ * The bits are shared, so that each block is asked for once, by the process that is the first to use it. All of this is best effort: what the
  * kernel refuses stays as it was. */
 #ifndef SY_DEVICE_HOST_PAGES_H
 #define SY_DEVICE_HOST_PAGES_H

@@ -13,7 +13,7 @@
 
 enum record_state { RECORD_FREE, RECORD_WRITTEN };
 
-/* Written by the runtime alone. `state` is stored with release after the rest, and first when a record goes: whoever reads the book after a kill sees
+/* Written by the runtime alone. `state` is stored with release after the rest, and first when a record goes: a reader of the book after a kill sees
  * a record whole or free. `check` is for memory that somebody else wrote. */
 struct sy_image_record {
     _Atomic uint32_t state;

@@ -1,4 +1,4 @@
-/* A job's snapshots as files (workers/train/snapshot.h), for who sends or receives one: no model is needed to check them. */
+/* A job's snapshots as files (workers/train/snapshot.h), for sending and receiving one: no model is needed to check them. */
 #ifndef SY_RUNTIME_MOVE_JOB_SNAPSHOT_H
 #define SY_RUNTIME_MOVE_JOB_SNAPSHOT_H
 

@@ -1,4 +1,4 @@
-/* The file of a Unix socket that whoever listened there left behind. */
+/* The file that an earlier listener on a Unix socket left behind. */
 #ifndef SY_NET_STALE_SOCKET_H
 #define SY_NET_STALE_SOCKET_H
 

@@ -76,7 +76,7 @@ int sy_model_config_parse(const char *text, size_t bytes, const char *name,
                           struct sy_model_config **out);
 /* The same of Triton's JSON form. */
 int sy_model_config_parse_json(const char *json, const char *name, struct sy_model_config **out);
-/* One more owner, who frees it too; by one thread only. */
+/* One more owner, which frees it too; by one thread only. */
 struct sy_model_config *sy_model_config_hold(struct sy_model_config *config);
 void sy_model_config_free(struct sy_model_config *config); /* NULL is fine */
 

@@ -355,7 +355,7 @@ static int write_urls(int fd, const char *const *urls, int n_urls)
     char line[MAX_URL_BYTES];
 
     evutil_make_socket_nonblocking(
-        fd); /* at most 8 of 4 KiB: a pipe takes them, but of a user who has too many */
+        fd); /* at most 8 of 4 KiB: a pipe takes them, unless its user has too many */
     for (int i = 0; i < n_urls; i++) {
         int n = snprintf(line, sizeof(line), "%.*s\n", (int)(strcspn(urls[i], "#")), urls[i]);
 

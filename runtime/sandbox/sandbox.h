@@ -39,7 +39,7 @@ int sy_sandbox_enter_import(const struct sy_sandbox_paths *paths,
                             const struct sy_sandbox_limits *limits, struct sy_sandbox_state *out);
 /* For a worker: any file (jobs name their own), no new sockets but a name of its own, no program started, no other process touched. As above. */
 int sy_sandbox_enter_worker(struct sy_sandbox_state *out);
-/* For a process that holds descriptors and hands them to who connects (runtime/keeper/): no file at all, no socket but those that it has. As above. */
+/* For a process that holds descriptors and hands them to clients (runtime/keeper/): no file at all, no socket but those that it has. As above. */
 int sy_sandbox_enter_keeper(struct sy_sandbox_state *out);
 /* no_new_privs alone: for a worker whose device driver needs more than a filter can list. EIO. */
 int sy_sandbox_no_new_privs(void);

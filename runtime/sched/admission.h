@@ -9,7 +9,7 @@
  * finish, with the margin, is before its deadline.
  *
  * Q1: a request that is taken breaks no promise: the deadlines of all that were taken before still hold with margin, or it does not delay them, or
- *     they are expected to be missed without it. Who lost margin because others took longer is delayed no more.
+ *     they are expected to be missed without it. A request that lost margin because others took longer is delayed no more.
  * Q2: a lower class number is more urgent, and never waits for a higher one, but for the one that runs: until it ends, or at most
  *     preempt_ns if that is not 0.
  * Q3: within a class, the earliest deadline is first; none at all is last.
@@ -86,10 +86,10 @@ uint64_t sy_admission_kept(uint64_t places, int class_);
 /* Takes it, or: EDEADLINE with the prediction in *out and in the error text; EBUSY: the queue is full for its class. `out` may not be NULL. */
 int sy_admission_ask(struct sy_admission *a, const struct sy_admission_request *r, sy_ns now,
                      struct sy_prediction *out);
-/* The same where nothing runs and nobody waits, and it starts at once. */
+/* The same where nothing runs or waits: it starts at once. */
 int sy_admission_ask_idle(struct sy_admission *a, const struct sy_admission_request *r, sy_ns now,
                           struct sy_prediction *out);
-/* The same afterwards: where nothing runs and nobody waits, it has run since then. For who has nothing else to ask of most queues, and does
+/* The same afterwards: where nothing runs or waits, it has run since then. For callers that ask nothing else of most queues, and do
  * not want to touch them. */
 void sy_admission_take_over(struct sy_admission *a, const struct sy_admission_request *r,
                             sy_ns since);
@@ -100,7 +100,7 @@ enum sy_admission_action {
 };
 enum sy_admission_action sy_admission_next(struct sy_admission *a, sy_ns now,
                                            struct sy_admission_request *out);
-/* Who would start next, without starting it: to prefetch. False: nobody. */
+/* The request that would start next, without starting it: to prefetch. False: none. */
 bool sy_admission_peek(const struct sy_admission *a, struct sy_admission_request *out);
 /* What runs will take so long from now on, as is known better now. */
 void sy_admission_expect(struct sy_admission *a, struct sy_duration left, sy_ns now);
@@ -113,7 +113,7 @@ void sy_admission_again(struct sy_admission *a, struct sy_duration duration, sy_
 /* Whether the running one would start over if it gave way now (as `restarts`). */
 void sy_admission_set_restarts(struct sy_admission *a, bool restarts);
 void sy_admission_done(struct sy_admission *a);
-/* One that waits will take so long, as is known better now. Who does not wait is left alone. */
+/* A better estimate of a waiting request's run time. A request that does not wait is left unchanged. */
 void sy_admission_revise(struct sy_admission *a, uint64_t id, struct sy_duration duration);
 /* Takes a waiting one out. False: it does not wait. */
 bool sy_admission_cancel(struct sy_admission *a, uint64_t id);

@@ -89,7 +89,7 @@ static inline sy_ns deadline_of(const struct sy_admission_request *r)
     return r->deadline_ns == 0 ? UINT64_MAX : r->deadline_ns;
 }
 
-/* Q2, Q3. Who was put back started once: it is first of its class. Below 0: a goes first; 0: as they came. */
+/* Q2, Q3. A request that was put back after its start is first of its class. Below 0: a goes first; 0: as they came. */
 static inline int compare(const struct entry *a, const struct entry *b)
 {
     sy_ns x = a->again ? 0 : deadline_of(&a->is), y = b->again ? 0 : deadline_of(&b->is);
@@ -139,7 +139,7 @@ static inline struct sy_admission_request running_of(const struct sy_admission *
                                          .duration = whole_of_running(a)};
 }
 
-/* Q5: whether the running one gives way to `r` (NULL: nobody) now. */
+/* Q5: whether the running request is preempted for `r` now (NULL: none). */
 bool sy_admission_gives_way(const struct sy_admission *a, const struct sy_admission_request *r,
                             sy_ns now);
 

@@ -1,4 +1,4 @@
-/* When each would be done, and who would be late: admission.h. */
+/* Predicted ends, and requests that would be late: admission.h. */
 #include <math.h>
 
 #include "runtime/sched/admission_internal.h"
@@ -34,7 +34,7 @@ static sy_ns likely_left(const struct sy_admission *a, sy_ns now)
 }
 
 /* Q5. What starts over when it gives way does so while it has more before it than it lost in all: then no more is thrown away than is
- * won, and who is interrupted again and again gets through. After that only where a promise depends on it. */
+ * won, and a request that is interrupted again and again gets through. After that only where a promise depends on it. */
 bool sy_admission_gives_way(const struct sy_admission *a, const struct sy_admission_request *r,
                             sy_ns now)
 {
@@ -44,7 +44,7 @@ bool sy_admission_gives_way(const struct sy_admission *a, const struct sy_admiss
         return true;
     sy_ns left = likely_left(a, now);
     if (left <= a->gave_way.yield_ns)
-        return false; /* it ends sooner than it would stop */
+        return false; /* it ends before it would have stopped */
     if (a->gave_way.lost_ns + now - SY_MIN(now, a->running.from_ns) <= left)
         return true;
     struct moment waits = {(double)now + (double)left, 0};
@@ -83,7 +83,7 @@ static void count_rest(struct walk *w)
     w->rest_is_due = false;
 }
 
-/* `first`: who will be first in the queue; NULL: nobody. */
+/* `first`: the request that will be first in the queue; NULL: none. */
 static struct walk begin_walk(const struct sy_admission *a, sy_ns now,
                               const struct sy_admission_request *first)
 {
@@ -151,7 +151,7 @@ static void look_behind(struct walk *with, struct walk *without, int at,
     }
 }
 
-/* Nobody waits and nobody would give way: most queues of a simulation, most of the time. The sums of the walk, and nothing else. */
+/* No request waits, none would be preempted: most queues of a simulation, most of the time. Only the walk's sums. */
 static struct sy_prediction predict_next(const struct sy_admission *a,
                                          const struct sy_admission_request *r, sy_ns now)
 {

@@ -24,7 +24,7 @@ struct sy_interference_pair {
     double slowdown;  /* of a beside b: the median of these */
     double predicted; /* before the first one */
     double first_error,
-        next_error; /* |predicted - median of a block| / that median: of the first block, which nobody had seen; running mean over all */
+        next_error; /* |predicted - median of a block| / that median: of the first block, predicted before any was measured; running mean over all */
     double block_predicted; /* before the block */
     uint64_t used;
 };

@@ -16,7 +16,7 @@ struct job {
     bool running, blocked;
     uint64_t arrival, turn; /* turn: number of its last start, 0: none */
     uint64_t
-        virtual_ns; /* fair: device time, since it joined or came back, above who was there then */
+        virtual_ns; /* fair: device time since it joined or came back, on top of the others' then */
     sy_ns used_ns, ready_since;
 };
 
@@ -34,7 +34,7 @@ struct sy_policy {
     bool *lane_busy;
     int n_jobs, n_running, n_active;
     uint64_t n_arrived, n_turns;
-    uint64_t clock_ns, tenant_clock_ns; /* virtual time of who ran last */
+    uint64_t clock_ns, tenant_clock_ns; /* virtual time of the job, or tenant, that ran last */
     struct tenant tenants[SY_POLICY_MAX_TENANTS];
 };
 
@@ -105,7 +105,7 @@ void sy_policy_destroy(struct sy_policy *p)
     free(p);
 }
 
-/* P4: nobody has a claim from before the switch. */
+/* P4: no job has a claim from before the switch. */
 int sy_policy_set(struct sy_policy *p, enum sy_policy_kind kind, int n_parallel, sy_ns max_wait_ns)
 {
     SY_TRY(check_kind(kind, n_parallel));
@@ -170,7 +170,7 @@ static int no_job(uint64_t id)
     return sy_error_set(SY_ENOTFOUND, "the policy knows no job %llu", (unsigned long long)id);
 }
 
-/* P4: comes in level with who ran last. */
+/* P4: starts level with the job that ran last. */
 static void activate(struct sy_policy *p, struct job *j, sy_ns now)
 {
     struct tenant *t = &p->tenants[j->is.tenant];
@@ -321,7 +321,7 @@ static bool is_before(const struct key *a, const struct key *b)
     return a->arrival < b->arrival;
 }
 
-/* P3: those who waited too long stand before all others, the longest wait first. */
+/* P3: jobs that waited too long go before all others, the longest wait first. */
 static bool waited_too_long(const struct sy_policy *p, const struct job *j, sy_ns now)
 {
     return p->config.max_wait_ns > 0 && now - j->ready_since >= p->config.max_wait_ns;

@@ -4,22 +4,22 @@
  *
  * | policy   | next is                                              | at once | a ready job waits at most |
  * |----------|------------------------------------------------------|---------|---------------------------|
- * | fifo     | who came first                                       | 1       | for who came before       |
+ * | fifo     | first come, first served                             | 1       | for those that came before |
  * | srtf     | least remaining iterations x measured iteration time | 1       | max_wait_ns + n x L       |
- * | pack     | of each lane, who ran longest ago                    | lanes   | (n-1) x L, n of its lane  |
+ * | pack     | of each lane, the least recently run                 | lanes   | (n-1) x L, n of its lane  |
  * | fair     | least device time since it joined                    | 1       | 2 x (n-1) x L             |
- * | rr       | who ran longest ago                                  | 1       | (n-1) x L                 |
+ * | rr       | the least recently run                               | 1       | (n-1) x L                 |
  * | weighted | least time ÷ weight of tenants, then of its jobs     | 1       | see P4                    |
- * | priority | most urgent; among equals who ran longest ago        | 1       | max_wait_ns + n x L       |
+ * | priority | most urgent; among equals the least recently run     | 1       | max_wait_ns + n x L       |
  * | las      | least device time so far                             | 1       | max_wait_ns + n x L       |
  *
  * n jobs, L the longest iteration. "At once" is what `n_parallel` 0 means; any other number may be set.
  *
  * P1: a lane has at most one iteration at a time, and all lanes together at most n_parallel.
- * P2: work conserving: if a ready job's lane is free and fewer than n_parallel run, somebody is next (P5 aside). A job
- *     that is blocked keeps nobody waiting.
+ * P2: work conserving: if a ready job's lane is free and fewer than n_parallel run, some job is next (P5 aside). A
+ *     blocked job keeps no other waiting.
  * P3: with max_wait_ns, a job that was ready and did not run for so long gets the next iteration, longest wait first.
- * P4: fair and weighted count from the moment of joining or of coming back, or of the switch to the policy: who was away has no
+ * P4: fair and weighted count from the moment of joining or of coming back, or of the switch to the policy: a job that was away has no
  *     claim to what others used, and no debt. A tenant's lag behind its share is at most L x (1 + the sum of weights ÷ its
  *     weight).
  * P5: a tenant with a hard share has no iteration begun while it has had more than that share of the device (counted from the

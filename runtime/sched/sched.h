@@ -1,4 +1,4 @@
-/* The scheduler: who runs when, and where in the pool. Pure: no I/O, no clock, no thread.
+/* The scheduler: what runs when, and where in the pool. Pure: no I/O, no clock, no thread.
  *
  *   events (arrived, done, lost ...) ──> sched ──> actions (preempt, load, read, run ...)
  *
@@ -7,7 +7,7 @@
  *
  * S1: at most one request computes, and only while training stands still.
  * S2: requests start by class, then by deadline, then by arrival (admission.h); training runs when none has started. Among jobs, the policy says who has the turn, and lanes
- *     which of them may have turns at once; a turn is one iteration, or as many as come while nobody else wants one.
+ *     which of them may have turns at once; a turn is one iteration, or as many as come while no other job is ready.
  * S3: what a started request reads or computes on is pinned until its worker and its reads are through.
  * S4: every request that was taken gets exactly one END.
  * S5: a request whose worker dies goes back to the queue's head twice; the third death ends it with EPEER.
@@ -21,7 +21,7 @@
  * S9: while no request waits or has started, heads that are missing come into the pool, the one worth most first, one at a time, at the
  *     cost of tails and lesser heads only. A request that comes ends that (at a chunk; what has come stays).
  * S10: no guaranteed job waits for a worker that an opportunistic one holds which can do nothing: one that is spilled lets it go, and what was
- *     spilled outlives every worker. Nor for memory that lies with one without a worker: who gives up its worker is spilled before (if it can be).
+ *     spilled outlives every worker. Nor for memory that lies with one without a worker: a job that gives up its worker is spilled before (if it can be).
  *
  * S11: the device's compute is cut into slices. S1, S2, S5, S7 and S8 hold in each of them; memory, workers and what jobs need of
  *     both are the device's. With one slice all is as without. A model's requests, and a job, belong to one slice.
@@ -77,9 +77,9 @@ enum sy_sched_kind {
     SY_DO_JOB_START, /* worker, job, offsets, in_memory, or spilled: it comes back from host memory; it then waits for its turn */
     SY_DO_JOB_TURN, /* worker, job, ephemeral_offset; keeps: until SY_DO_JOB_YIELD, else one iteration */
     SY_DO_JOB_YIELD, /* worker, job: gives the turn back at its next iteration's end */
-    SY_DO_JOB_SPILL, /* worker, job, persistent_offset: what lasts goes to host memory; answer with sy_sched_job_spilled */
+    SY_DO_JOB_SPILL, /* worker, job, persistent_offset: its persistent state goes to host memory; answer with sy_sched_job_spilled */
     SY_DO_JOB_RETURN, /* worker, job, persistent_offset: back to there; answer with sy_sched_job_returned */
-    SY_DO_JOB_LEAVE, /* worker, job, between two turns or spilled: lets its worker go, what lasts stays where it lies; answer with sy_sched_job_left */
+    SY_DO_JOB_LEAVE, /* worker, job, between two turns or spilled: releases its worker, its persistent state keeps its pool offset; answer with sy_sched_job_left */
     SY_DO_JOB_STOP,  /* worker, job */
     SY_DO_JOB_REFUSE, /* job: status, why */
 };
@@ -140,7 +140,7 @@ int sy_sched_model_evict(struct sy_sched *s, int model,
  * now, and is taken before others; -1: all are, and will be after they were replaced. */
 struct sy_sched_prepared {
     int team;          /* of the PREPARE; 0: of what workers find out by themselves */
-    int worker, model; /* model -1: one that is gone, or sizes that nobody wants any more */
+    int worker, model; /* model -1: removed, or sizes that no request waits for any more */
     int64_t batch;
     uint64_t sizes;
     int status;
@@ -263,7 +263,7 @@ sy_ns sy_sched_wake_at(const struct sy_sched *s); /* 0: no need */
 int sy_sched_n_waiting(const struct sy_sched *s);
 int sy_sched_n_started(const struct sy_sched *s);
 bool sy_sched_training_runs(const struct sy_sched *s);
-/* How a job stands: where it lies, who has the turn. False: no such job. */
+/* A job's place, and the job that has the turn. False: no such job. */
 struct sy_sched_job_view {
     int worker, lane; /* -1: none */
     int tenant, priority, slice, team;

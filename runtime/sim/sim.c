@@ -65,7 +65,7 @@ double sy_sim_noise_of(const struct sim *s, uint64_t request, int nth)
     return lognormal(s, sy_sim_draw(s, request, nth), sy_sim_draw(s, request, nth + 1));
 }
 
-/* Of the one that is next: who waits there came long ago, and starts when it ends. */
+/* Of the next device: its waiting requests came long ago, and start when it ends. */
 static void expect_waiting(const struct sim *s, int device)
 {
     struct sy_admission_request next;
@@ -74,7 +74,7 @@ static void expect_waiting(const struct sim *s, int device)
         sy_sim_expect(&s->in->requests[next.id]);
 }
 
-/* Who comes soon among those with least to do gets a request soon. By residency, hardly ever anybody is asked who that is. */
+/* The next of the devices with the least work gets a request soon. The residency router hardly ever asks for it. */
 static void note_drained(struct sim *s, int device, sy_ns down)
 {
     sy_ns drained = SY_MAX(sy_admission_drained_ns(sy_sim_queue(s, device), s->now), down);
@@ -295,7 +295,7 @@ static int open_devices(struct sim *s)
     return SY_OK;
 }
 
-/* Of many devices, where nothing interrupts who is served, and the router asks no queue, a queue need not know of one that comes alone. */
+/* Where nothing interrupts a served request and the router asks no queue, a queue need not know of a request that comes alone. */
 static int open_idle(struct sim *s)
 {
     if (s->in->n_jobs > 0 || s->in->n_faults > 0 || s->config->preempt_ns > 0 ||
@@ -429,7 +429,7 @@ static int loop(struct sim *s, struct sy_sim_streams *at)
         sy_ns when = SY_MIN(SY_MIN(fault, job), SY_MIN(request, due));
         bool last = fault == when && job == NEVER && request == NEVER && due == NEVER;
         if (when == NEVER || last)
-            return SY_OK; /* faults after everything else are nobody's */
+            return SY_OK; /* faults after everything else change nothing */
         if (s->config->end_ns > 0 && when > s->config->end_ns) {
             s->now = SY_MAX(s->now, s->config->end_ns);
             return SY_OK;

@@ -7,7 +7,7 @@
 #include "runtime/sched/interference.h"
 #include "runtime/sim/sim_internal.h"
 
-#define NO_TASK (-1) /* no pair names it: it slows nobody down, and nobody it */
+#define NO_TASK (-1) /* no pair names it: it slows no task down, and no task slows it */
 
 struct beside {
     struct sy_interference slow;
@@ -56,7 +56,7 @@ static int take_pairs(struct sim *s)
     return SY_OK;
 }
 
-/* A pair that names nobody is a slip of the pen. */
+/* A pair that names no task is an error of the file. */
 static int check_names(const struct sim *s)
 {
     const struct beside *b = s->beside;
@@ -152,7 +152,7 @@ void sy_sim_beside_close(struct sim *s)
     free(s->beside);
 }
 
-/* ---- who is beside whom ---- */
+/* ---- tasks beside one another ---- */
 
 /* The nth slice of the device whose one slice this is. */
 static int slice_at(const struct sim *s, int device, int nth)

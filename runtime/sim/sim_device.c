@@ -252,7 +252,7 @@ static void forget_request(struct sim *s, struct device *d)
     sy_sim_note_load(s, (int)(d - s->devices), -1);
 }
 
-/* M9: what its neighbours made of it, which nobody knew when it began. One that was interrupted is no measurement. */
+/* M9: its slow-down by neighbours, which was unknown when it began. One that was interrupted is no measurement. */
 static void observe_beside(struct sim *s, const struct device *d)
 {
     int model = request_of(s, d->serves)->model;
@@ -311,7 +311,7 @@ static void start_request(struct sim *s, int device)
     struct device *d = &s->devices[device];
     struct sy_admission_request next;
     if (s->loads[device] == d->serving || !may_start(s, d))
-        return; /* nobody waits, or may not yet */
+        return; /* no request waits, or none may start yet */
     if (s->beside && !d->serving && sy_admission_peek(sy_sim_queue(s, device), &next) &&
         sy_sim_must_wait(s, device, next.id))
         return;
@@ -357,7 +357,7 @@ void sy_sim_settle(struct sim *s, int device)
         sy_sim_settle_beside(s, device);
 }
 
-/* What is copied takes longer from here on, and who is served with it. */
+/* Copies take longer from here on, and so does the served request. */
 static void slow_link(struct sim *s, int device, const struct sy_sim_fault *f)
 {
     struct device *d = &s->devices[device];

@@ -30,7 +30,7 @@ struct running {
     double used_ns;       /* of the device's time, so far */
 };
 
-/* Of who is served, where faults can come meanwhile. */
+/* Of the served request, where faults can come meanwhile. */
 struct swap {
     uint64_t missing; /* bytes, when it began; 0: nothing is copied */
     sy_ns compute_ns; /* 0: how long it is served is given (R6) */
@@ -48,7 +48,7 @@ struct device {
     int n_running;
     uint8_t class_; /* of the request that is served */
     bool serving, has_newcomers;
-    bool alone;      /* who is served is known here only: the queue was not told (R5) */
+    bool alone;      /* the served request is known here only: the queue was not told (R5) */
     uint32_t serves; /* the request that is served */
 
     uint64_t resident_bytes __attribute__((aligned(64)));
@@ -71,7 +71,7 @@ struct device {
     int n_jobs;
     struct swap swap;
     /* slices (M9) */
-    double slow;    /* how much longer who is served takes, now; 1: as alone */
+    double slow;    /* slow-down of the served request now; 1: as alone */
     bool stretches; /* what is served does, by its neighbours */
     sy_ns alone_ns,
         alone_compute_ns; /* how long it would be served alone, and its computation in that */
@@ -97,7 +97,7 @@ struct place {
 };
 #define USE_MAX_REQUESTS (1 << 30) /* each counts twice at most */
 
-/* Whom a request asks of those who have its model: drawn once, for what looks ahead too. */
+/* The devices that a request asks, among those that have its model: drawn once, also for looking ahead. */
 #define SY_SIM_CANDIDATES 4
 #define SY_SIM_DRAWN      32 /* requests; a power of two, more than are looked ahead */
 struct drawn {
@@ -156,16 +156,15 @@ struct sim {
     uint8_t *fleet_of; /* by model */
     sy_ns *fastest_ns; /* by model: its computation where that is shortest */
     struct device *devices;
-    uint16_t
-        *loads; /* by device: requests waiting and served; side by side, for those who choose */
+    uint16_t *loads; /* by device: requests waiting and served; side by side, for the routers */
     char *queues, *far_queues; /* all devices' admission */
     struct sy_admission
-        *idle; /* what every queue is in which nobody is; NULL: all are told of everyone */
+        *idle; /* the state of every empty queue; NULL: every queue is told of each request */
     size_t queue_bytes, order_at;
     struct sy_sim_tree due; /* by device: its next event */
     struct place *places;   /* [device][model] */
     uint32_t
-        *uses; /* [device][model]: tick of the last use; NULL: all models fit, nobody gives way */
+        *uses; /* [device][model]: tick of the last use; NULL: all models fit, none is evicted */
     struct held *held; /* [device][model / 64] */
     size_t n_held;     /* of a device */
     int **holders;     /* by model: devices that have some of it */
@@ -183,7 +182,7 @@ struct sim {
 };
 
 /* ---- sim_beside.c: M9 ---- */
-/* EARG: a pair names nobody, or a model's or job's slice is none. */
+/* EARG: a pair names no task, or a model's or job's slice does not exist. */
 int sy_sim_beside_open(struct sim *s);
 void sy_sim_beside_close(struct sim *s); /* of one that was not opened, too */
 /* The head of that slice's queue may not start: S12. */

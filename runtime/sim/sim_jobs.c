@@ -45,7 +45,7 @@ static int open_jobs(struct sim *s, struct device *d)
     int n = SY_MIN(SY_MAX(s->in->n_jobs, 1), MAX_JOBS);
     const struct kind *kind = sy_sim_kind_of(s, (int)(d - s->devices));
     struct sy_policy_config policy = s->config->policy;
-    /* First come, first served, in memory too; the other policies let who fits pass. */
+    /* First come, first served, in memory too; under the other policies jobs that fit pass. */
     struct sy_lanes_config lanes = {sy_sim_bytes_for_jobs(s, kind), n,
                                     policy.kind == SY_POLICY_FIFO ? 0 : MAX_OVERTAKES,
                                     s->config->regroup};
@@ -87,7 +87,7 @@ static uint64_t time_of(const struct sy_sim_job *j, uint64_t iterations)
     return __builtin_mul_overflow(iterations, j->iteration_ns, &ns) ? UINT64_MAX : ns;
 }
 
-/* Who is let in first: as the policy would run them. */
+/* Admission order: as the policy would run them. */
 static uint64_t rank_of(const struct sim *s, const struct sy_sim_job *j)
 {
     if (s->config->policy.kind == SY_POLICY_SRTF)
@@ -400,7 +400,7 @@ void sy_sim_begin_iterations(struct sim *s, struct device *d)
         sy_sim_set_rates(s, d);
 }
 
-/* The worker is gone: the iterations are run again, from what persists (their time was used all the same). */
+/* The worker is gone: the iterations are run again, from what persists (their time is spent). */
 void sy_sim_lose_iterations(struct sim *s, struct device *d)
 {
     while (d->n_running > 0) {

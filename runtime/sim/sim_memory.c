@@ -16,7 +16,7 @@ static void *take_huge(size_t bytes)
         return NULL;
     bytes = SY_ALIGN_UP(bytes, HUGE_PAGE);
     void *memory = aligned_alloc(HUGE_PAGE, bytes);
-    if (memory) /* a wish: without it all is as well, only slower */
+    if (memory) /* best effort: without it everything is slower, not wrong */
         madvise(memory, bytes, MADV_HUGEPAGE);
     return memory;
 }

@@ -9,7 +9,7 @@
 #include "runtime/sim/sim_internal.h"
 #include "runtime/sim/sim_memory.h"
 
-/* Who was used last matters where not all models fit: jobs take room as well. */
+/* The order of use matters where not all models fit: jobs take room as well. */
 static bool gives_way(const struct sim *s)
 {
     uint64_t room = UINT64_MAX;

@@ -25,7 +25,7 @@ struct sy_sim_ring {
     uint32_t *load;   /* by device */
     /* [i]: of points with a load of at most i; and which words of that have any */
     uint64_t *bits[MAX_BITMAP], *words[MAX_BITMAP];
-    /* [i]: kept up to date from when it is asked for until nobody asked during n changes: most of the time two or three are */
+    /* [i]: kept up to date from the first query until n changes came without one: most of the time two or three are */
     bool kept[MAX_BITMAP];
     uint64_t n_changes, asked_at[MAX_BITMAP];
 };

@@ -3,7 +3,7 @@
  *
  * A popular model fills many devices in a row. So that finding the next one does not walk over all of them, there is a bitmap of the
  * points for each load: bit set = the point's device has less than that. A change of a device's load by one changes its
- * points in one bitmap. Bitmaps that nobody asks are not kept up to date: the mean load of thousands of devices hardly moves, so that one
+ * points in one bitmap. Bitmaps that are not queried are not kept up to date: the mean load of thousands of devices hardly moves, so that one
  * or two are asked. */
 #ifndef SY_SIM_SIM_RING_H
 #define SY_SIM_SIM_RING_H

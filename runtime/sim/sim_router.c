@@ -48,7 +48,7 @@ void sy_sim_note_load(struct sim *s, int device, int change)
     uint64_t before = s->loads[device];
     s->loads[device] = (uint16_t)(s->loads[device] + change);
     if (s->config->router != SY_SIM_HASH && s->config->router != SY_SIM_RESIDENCY)
-        return; /* nobody asks */
+        return; /* not queried */
     for (struct fleet *f = s->fleets; f < s->fleets + s->n_fleets; f++) {
         int place = sy_sim_fleet_place(s, f, device);
         if (place < 0)
@@ -84,7 +84,7 @@ static const int *candidates(struct sim *s, uint64_t request, int n)
     return d->at;
 }
 
-/* The first of those asked that has the least to do; -1: nobody has any of the model. */
+/* The first of those asked that has the least work; -1: none has any of the model. */
 static int least_loaded_holder(struct sim *s, uint64_t request)
 {
     int model = s->in->requests[request].model, n = s->n_holders[model], best = -1;
@@ -97,7 +97,7 @@ static int least_loaded_holder(struct sim *s, uint64_t request)
     return best;
 }
 
-/* is_best: the device that was looked at last is idle, misses nothing and is of the fastest kind, so that nobody is done sooner. */
+/* is_best: the device that was looked at last is idle, misses nothing and is of the fastest kind, so that no other device ends earlier. */
 struct look {
     struct sy_sim_asked *asked;
     bool is_best;
@@ -185,7 +185,7 @@ static void expect_holders(struct sim *s, uint64_t request)
         sy_sim_expect(&s->holders[model][at[i]]);
 }
 
-/* Of an idle one the queue is not asked. Whoever has least to do now is likely to get the request. */
+/* Of an idle one the queue is not asked. The device with the least work now is likely to get the request. */
 static void expect_candidates(struct sim *s, uint64_t request)
 {
     int model = s->in->requests[request].model, n = s->n_holders[model];

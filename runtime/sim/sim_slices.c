@@ -144,7 +144,7 @@ int sy_sim_slices_cut(const struct sy_sim_slices *slices, const struct sy_sim_ki
     return SY_OK;
 }
 
-/* ---- who belongs where ---- */
+/* ---- slices of tasks ---- */
 
 static int find(const struct sy_sim_slices *slices, const char *name)
 {

@@ -39,7 +39,7 @@ static int add_tenant(struct sy_sim_tenants *tenants, const char *name)
     return tenants->n++;
 }
 
-/* Whoever was not heard of is elastic, and without a limit. */
+/* A tenant without a row is elastic, and without a limit. */
 static int take_tenant(struct sy_sim_tenants *tenants, const char *name, int *out)
 {
     *out = find_tenant(tenants, name);

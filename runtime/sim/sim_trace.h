@@ -27,7 +27,7 @@ int sy_sim_read_tenants(const char *path, struct sy_sim_tenants *tenants);
 /* `otherwise` is what fields say that are left out. What a device cannot be is refused as the simulator refuses it, with its name. */
 int sy_sim_read_devices(const char *path, const struct sy_sim_kind *otherwise,
                         struct sy_sim_kind **out, int *n);
-/* The number of "default", whose everything is that names nobody. EARG: there are SY_SIM_MAX_TENANTS others. */
+/* The number of "default", the tenant of all that name none. EARG: there are SY_SIM_MAX_TENANTS others. */
 int sy_sim_default_tenant(struct sy_sim_tenants *tenants, int *out);
 /* Tenants that are not known become so; nothing there is "default". */
 int sy_sim_read_models(const char *path, struct sy_sim_tenants *tenants, struct sy_sim_model **out,

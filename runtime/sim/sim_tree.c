@@ -8,7 +8,7 @@
 
 #define WIDTH      8 /* of a cache line */
 #define WIDTH_BITS 3
-#define MOST_WIDE  64 /* places of the level that says who comes soon */
+#define MOST_WIDE  64 /* places of the level that says which items come soon */
 
 static int open_level(struct sy_sim_level *level, int n, bool has_items)
 {
@@ -61,7 +61,7 @@ static inline uint64_t less(uint64_t a, uint64_t b)
     return b < a ? b : a;
 }
 
-/* Where it is, the first of equals. Without a jump: which one it is nobody can guess. */
+/* Where it is, the first of equals. Without a branch: it could not be predicted. */
 static inline unsigned place_of(uint64_t key, const uint64_t *k)
 {
     unsigned place = 7;

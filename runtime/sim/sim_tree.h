@@ -1,4 +1,4 @@
-/* Who is first: items 0..n-1, each with a key that can change, the smallest first; among equal keys the smallest item.
+/* The first item: items 0..n-1, each with a key that can change, the smallest first; among equal keys the smallest item.
  *
  *   level 2                     3 7             each place: the least of eight of the level below, and whose it is
  *   level 1          5 3 9 8 4 6 3 3   7 ...

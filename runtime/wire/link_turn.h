@@ -1,4 +1,4 @@
-/* Who has the link: one small rule for all that copies, and where workers show what they have on it.
+/* Turns on the link: one rule for all copies, and where workers show what they have on it.
  *
  *   urgent swap   ################                 all at once, back to back
  *   prefetch      ====            ====  ====       a chunk, then it looks again
@@ -27,10 +27,10 @@ uint64_t sy_link_turn(enum sy_link_class own, enum sy_link_class others, uint64_
 /* In memory that all workers share, behind the arrival words. A worker writes its own slot; the runtime clears it when the worker died. */
 struct sy_link_board {
     _Atomic uint32_t classes[SY_LINK_SLOTS]; /* enum sy_link_class */
-    _Atomic uint32_t changed; /* a futex, for those who wait: counts the times a slot fell */
+    _Atomic uint32_t changed; /* a futex for the waiting workers: counts how often a slot fell */
 };
 
-/* NULL is a board on which nobody is. */
+/* NULL is an empty board. */
 enum sy_link_class sy_link_board_others(const struct sy_link_board *board, int slot);
 void sy_link_board_set(struct sy_link_board *board, int slot, enum sy_link_class c);
 /* Until something may have changed since `seen` (a value of `changed`), at most timeout_ns. */

@@ -96,7 +96,7 @@ enum sy_load_resident { SY_LOAD_COMES = 0, SY_LOAD_RESIDENT = 1, SY_LOAD_DIRECT 
     F(STR, error) F(U64, persistent_bytes) F(U64, ephemeral_bytes) F(U64, total_steps)
 /* in_memory 1: the persistent part at this offset is intact (the last worker died in the gradient phase, or the job left it): go on from it. 0: from the last
  * snapshot, or from the beginning when there is none. It then waits for its turn. With a file of shared memory, if it may be spilled: that is
- * where to. spilled 1: what lasts lies in that file, and goes to this offset first; then as in_memory 1. */
+ * where to. spilled 1: its persistent state is in that file, and goes to this offset first; then as in_memory 1. */
 #define SY_FIELDS_JOB_START(F) \
     F(U64, job)                \
     F(U64, persistent_offset) F(U64, ephemeral_offset) F(U64, in_memory) F(U64, spilled)
@@ -112,7 +112,7 @@ enum sy_load_resident { SY_LOAD_COMES = 0, SY_LOAD_RESIDENT = 1, SY_LOAD_DIRECT 
 #define SY_FIELDS_JOB_RETURN(F)   F(U64, job) F(U64, persistent_offset)
 #define SY_FIELDS_JOB_RETURNED(F) F(U64, job) F(U64, bytes)
 #define SY_FIELDS_JOB_PAUSED(F)   F(U64, job) F(U64, epoch) F(U64, paused_ns)
-/* The job, which has no turn, lets its worker go: snapshot, if it has a folder; what lasts stays where it lies, in the pool or in its file. JOB_LEFT when
+/* The job, which has no turn, releases its worker: snapshot, if it has a folder; its persistent state stays where it is, in the pool or in its file. JOB_LEFT when
  * the worker has forgotten it (status < 0: its snapshot failed); another may be told to PREPARE it then, and to START it with in_memory 1, or spilled 1. */
 #define SY_FIELDS_JOB_LEAVE(F) F(U64, job)
 #define SY_FIELDS_JOB_LEFT(F)  F(U64, job) F(U64, step) F(STATUS, status)

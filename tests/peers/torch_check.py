@@ -241,6 +241,13 @@ def test_join(server):
     server.wait_job("joined", lambda j: j["state"] in ("ended", "failed"), 30)
 
 
+def test_device(server):
+    """The hook with an accelerator that is played; a process of its own, since PyTorch takes it for CUDA's."""
+    done = subprocess.run([sys.executable, os.path.join(os.path.dirname(TRAIN), "device.py"), tempfile.mkdtemp(dir=server.folder)], capture_output=True, text=True,
+                          timeout=LIMIT_S)
+    assert done.returncode == 0 and done.stdout.startswith("ok"), done.stderr
+
+
 def test_import(server):
     path = script(server, "import torch\nclass Lacking(torch.nn.Module):\n    def forward(self, x):\n        return torch.special.bessel_j0(x)\n"
                           "def good():\n    return torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.ReLU()), torch.ones(1, 8)\n"

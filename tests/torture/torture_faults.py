@@ -31,7 +31,9 @@ class Faults:
     def status(self):
         try:
             self.client = self.client or self.server.client(30)
-            return self.client.status()
+            status = self.client.status()
+            self.dead &= {w["pid"] for w in status["workers"]}  # the kernel gives numbers out again
+            return status
         except (OSError, switchyard.SwitchyardError):
             self.close()
             return None

@@ -21,7 +21,7 @@ bool sy_is_large_product(const struct sy_graph *graph, const struct sy_node *nod
 /* What readers want of the node's results, together. */
 unsigned sy_wants_of_results(const struct sy_node *node, const unsigned char *wants);
 /* Adds to `wants`: readers are looked at from the last layer to the first, and `wanted_as` says what a layer wants input `input` as; outputs of the
- * graph are wanted wide. The producer chooses from the sum of these wishes, and whoever finds the other form converts. */
+ * graph are wanted wide. The producer chooses from the sum of these wishes, and readers of the other form convert. */
 void sy_wants_plan(const struct sy_graph *graph, const struct sy_layer *layers, int n_layers,
                    unsigned (*wanted_as)(const struct sy_program *program,
                                          const struct sy_layer *layer, int input),

@@ -27,7 +27,7 @@ struct sy_param_rules {
     int (*form)(const struct sy_graph *graph, const struct sy_node *node, int input,
                 struct sy_param_form *out);
 };
-/* Fills in the layer's parameters and bytes: one behind the other, aligned. After a failure too they are the caller's, who frees each layout and
+/* Fills in the layer's parameters and bytes: one behind the other, aligned. Also after a failure they are the caller's, which frees each layout and
  * the list. */
 int sy_layer_lay_out(const struct sy_graph *graph, const struct sy_param_rules *rules,
                      struct sy_layer *layer);

@@ -29,7 +29,7 @@ const char *sy_recurrent_node_read(const struct sy_node *node, const int64_t *x,
 /* Whether the cells are the usual ones: no layout 1, peepholes, clip, input_forget, and the curves that ONNX names where none are given. */
 bool sy_recurrent_node_is_usual(const struct sy_node *node);
 
-/* sy_recurrent_node_read for those who compute the usual cells only: NULL, or what else they do not. */
+/* sy_recurrent_node_read for engines that compute the usual cells only: NULL, or what they lack. */
 const char *sy_recurrent_node_read_usual(const struct sy_node *node, const int64_t *x,
                                          const int64_t *w, const int64_t *r,
                                          struct sy_recurrent_node *out);

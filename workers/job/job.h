@@ -21,7 +21,7 @@ struct sy_job {
     uint64_t snapshot_every_steps; /* 0: not by steps */
     double snapshot_every_s;       /* 0: not by time */
     uint64_t epochs, max_steps;    /* max_steps 0: no limit */
-    double target_accuracy;        /* whoever watches is told when the end is below it; 0: none */
+    double target_accuracy;        /* watchers are told when the end is below it; 0: none */
     uint64_t evaluate_every_steps; /* on the test set; 0: at the end only */
     uint64_t seed;
     bool opportunistic; /* class */

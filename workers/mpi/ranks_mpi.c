@@ -15,7 +15,7 @@
 #define MAX_RANKS   64
 #define MAX_DOUBLES 16
 #define NAP_NS \
-    50000L /* between two looks at what is under way: spinning would take the core from who computes */
+    50000L /* between two looks at what is under way: spinning would take the core from computing threads */
 #define MOST (1u << 28) /* floats of one message: MPI counts in int */
 
 static int own_rank, n_all;

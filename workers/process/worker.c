@@ -24,17 +24,6 @@
 #define MOST_POLL_US     10000u /* whatever the page says */
 #define TRAINING_POLL_NS (2 * SY_NS_PER_MS)
 
-void sy_worker_beat(void *worker)
-{
-    struct sy_worker *w = worker;
-    atomic_store_explicit(&w->page->heartbeat_ns, sy_clock_now(), memory_order_relaxed);
-}
-
-int sy_worker_send(struct sy_worker *w, const struct sy_message *message)
-{
-    return sy_post_send(&w->post, w->fd, message, NULL, 0);
-}
-
 /* ---- start ------------------------------------------------------------------------------------ */
 
 static int say_hello(struct sy_worker *w)
@@ -231,7 +220,7 @@ static int drop_regions(struct sy_worker *w, const struct sy_msg_region_drop *ms
     return SY_OK;
 }
 
-/* file: what came with it, or -1; who takes it over makes it -1. */
+/* file: the descriptor that came with it, or -1; a handler that takes it over sets -1. */
 static int handle(struct sy_worker *w, const struct sy_message *m, int *file)
 {
     switch (m->id) {
@@ -278,7 +267,7 @@ static int handle(struct sy_worker *w, const struct sy_message *m, int *file)
 }
 
 /* Looks for messages again and again for as long as the runtime allows after a run, and between LOAD and RUN: a sleeping thread is woken in some 5 us, on a
- * virtual machine up to 50. Between two looks whoever else wants this core has it. */
+ * virtual machine up to 50. Between two looks the core is yielded. */
 static void poll_after_run(struct sy_worker *w)
 {
     struct pollfd p = {.fd = w->fd, .events = POLLIN};

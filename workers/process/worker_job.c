@@ -127,7 +127,7 @@ static int make_spill(struct sy_worker *w)
     return sy_spill_create(w->device, w->pool, w->board, w->index, w->spill_file, &w->spill);
 }
 
-/* What another worker spilled, to its place in the pool. Nobody computes meanwhile, as while a snapshot is read. */
+/* What another worker spilled, to its place in the pool. Nothing computes meanwhile, as while a snapshot is read. */
 static int fetch_spilled(struct sy_worker *w, uint64_t bytes)
 {
     bool done = false;
@@ -164,7 +164,7 @@ static int bind_job(struct sy_worker *w, const struct sy_msg_job_start *msg, int
                               msg->in_memory != 0 || msg->spilled != 0, w->page);
 }
 
-/* Whoever may have to leave the pool has where to go from the start. If there is no room it is tried again when it has to leave. */
+/* A job that may be spilled gets its file from the start. If there is no room, it is tried again when it is spilled. */
 static void prepare_spill(struct sy_worker *w)
 {
     struct sy_train_needs needs;
@@ -195,7 +195,7 @@ int sy_worker_job_start(struct sy_worker *w, const struct sy_msg_job_start *msg,
     return sy_worker_send(w, &started);
 }
 
-/* A turn for a job that has ended meanwhile, or is about to without one, is nobody's: JOB_ENDED is on the way. */
+/* A turn for a job that has ended meanwhile, or is about to without one, is dropped: JOB_ENDED is on the way. */
 int sy_worker_job_turn(struct sy_worker *w, const struct sy_msg_job_turn *msg)
 {
     if (w->script)

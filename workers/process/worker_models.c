@@ -210,7 +210,7 @@ static bool is_for(const struct cached_program *slot, uint64_t batch, int team,
            (usual || memcmp(&slot->sizes, sizes, sizeof *sizes) == 0);
 }
 
-/* A free slot, else the least recently used; of more than SY_MODEL_MAX_PROGRAMS that are not kept, one goes all the same. */
+/* A free slot, else the least recently used; of more than SY_MODEL_MAX_PROGRAMS that are not kept, one is always dropped. */
 static struct cached_program *choose_slot(struct entry *entry)
 {
     struct cached_program *oldest = NULL, *free_slot = NULL;

@@ -159,12 +159,14 @@ int sy_worker_script_prepare(struct sy_worker *w, const struct sy_msg_job_prepar
     int status = create(w, msg, link);
     if (status == SY_OK)
         sy_script_job_needs(w->script->job, &needs);
+    uint64_t leased = sy_device_get_properties(w->device)->unified ? needs.memory_bytes
+                                                                   : needs.device_memory_bytes;
     struct sy_message answer = {.id = SY_MSG_JOB_PREPARED};
     answer.job_prepared =
         (struct sy_msg_job_prepared){.job = msg->job,
                                      .status = status,
                                      .error = status < 0 ? (char *)sy_error_text() : "",
-                                     .persistent_bytes = SY_MAX(needs.memory_bytes, LEAST_BYTES),
+                                     .persistent_bytes = SY_MAX(leased, LEAST_BYTES),
                                      .ephemeral_bytes = LEAST_BYTES,
                                      .total_steps = needs.total_steps};
     return sy_worker_send(w, &answer);

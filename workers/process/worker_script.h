@@ -11,7 +11,7 @@
 #define SY_SCRIPT_TURN_NS SY_NS_PER_S
 
 /* The messages of the same name. The status is that of the control socket. */
-/* link: to its `switchyard run`; who takes it over makes it -1. */
+/* link: to its `switchyard run`; a callee that takes it over sets -1. */
 int sy_worker_script_prepare(struct sy_worker *w, const struct sy_msg_job_prepare *msg, int *link);
 int sy_worker_script_start(struct sy_worker *w, const struct sy_msg_job_start *msg);
 int sy_worker_script_turn(struct sy_worker *w, const struct sy_msg_job_turn *msg);

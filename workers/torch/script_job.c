@@ -75,6 +75,8 @@ static int read_script(struct sy_script_job *job, const json_t *script)
     if (!path)
         return sy_error_set(SY_EARG, "job: script.socket is missing");
     SY_TRY(read_number(script, "memory_bytes", INT64_MAX, &job->needs.memory_bytes));
+    job->needs.device_memory_bytes = job->needs.memory_bytes;
+    SY_TRY(read_number(script, "device_memory_bytes", INT64_MAX, &job->needs.device_memory_bytes));
     SY_TRY(read_number(script, "total_steps", INT64_MAX, &job->needs.total_steps));
     SY_TRY(read_number(script, "grace_ms", MOST_GRACE_MS, &grace_ms));
     SY_TRY(read_number(script, "kill_after_s", MOST_KILL_S, &kill_after_s));
@@ -95,7 +97,8 @@ static int map_page(struct sy_script_job *job)
         return sy_error_set(SY_EPROTO, "the script's 'switchyard run' is of another version, or "
                                        "says nothing");
     }
-    int seals = fcntl(file, F_GET_SEALS); /* else whoever cuts it kills this worker by SIGBUS */
+    int seals =
+        fcntl(file, F_GET_SEALS); /* else a process that truncates it kills this worker by SIGBUS */
     int status = seals >= 0 && (seals & F_SEAL_SHRINK)
                      ? sy_shared_memory_map(&job->memory, file, SY_SCRIPT_PAGE_BYTES, true)
                      : sy_error_set(SY_EPROTO, "the script's page is not sealed against shrinking");
@@ -158,8 +161,8 @@ static void set_gate(struct sy_script_job *job, uint32_t closed)
     uint32_t gate = atomic_load(&job->page->gate);
     if ((gate & 1) == closed)
         return;
-    atomic_store(&job->page->gate, gate + 1); /* G1 */
-    if (!closed)
+    atomic_store(&job->page->gate, gate + 1);       /* G1 */
+    if (!closed || atomic_load(&job->page->device)) /* G3: a thread of the script waits for both */
         sy_futex_wake(&job->page->gate);
 }
 
@@ -193,6 +196,23 @@ void sy_script_job_close(struct sy_script_job *job)
     set_gate(job, 1);
 }
 
+/* G1, G3 */
+static bool is_quiet(const struct sy_script_page *page)
+{
+    return atomic_load(&page->busy) == 0 &&
+           (!atomic_load(&page->device) || atomic_load(&page->drained) == atomic_load(&page->gate));
+}
+
+/* Until an operator ends, or what operators launched; some wakes are missed, so briefly. */
+static void wait_for_quiet(struct sy_script_page *page, sy_ns timeout_ns)
+{
+    uint32_t busy = atomic_load(&page->busy), drained = atomic_load(&page->drained);
+    if (busy)
+        sy_futex_wait(&page->busy, busy, SY_MIN(timeout_ns, CLOSE_SLICE_NS));
+    else if (!is_quiet(page))
+        sy_futex_wait(&page->drained, drained, SY_MIN(timeout_ns, CLOSE_SLICE_NS));
+}
+
 /* What it is waited for: its operators' end, for so long; then SIGSTOP, also if they ended: what is no operator computes too. */
 static bool stands(struct sy_script_job *job)
 {
@@ -203,12 +223,12 @@ static bool stands(struct sy_script_job *job)
         say(job, SY_SCRIPT_STOP);
     }
     bool is_lost = job->stop_sent && now - job->stop_sent_ns >= STOP_ANSWER_NS;
-    if (is_lost && !job->is_stopped && !job->said_lost && atomic_load(&job->page->busy) != 0) {
+    if (is_lost && !job->is_stopped && !job->said_lost && !is_quiet(job->page)) {
         sy_log_warn("worker", "event=script_not_stopped why=\"its 'switchyard run' does not "
                               "answer; requests run beside it\"");
         job->said_lost = true;
     }
-    bool still = job->is_stopped || is_lost || atomic_load(&job->page->busy) == 0; /* G1 */
+    bool still = job->is_stopped || is_lost || is_quiet(job->page);
     if (still && !job->close_noted) {
         job->close_noted = true;
         job->longest_close_ns = SY_MAX(job->longest_close_ns, now - job->closed_ns);
@@ -256,11 +276,8 @@ enum sy_script_state sy_script_job_look(struct sy_script_job *job, sy_ns timeout
     take_packets(job, 0);
     if (!job->is_over && timeout_ns && (job->is_open || stands(job)))
         take_packets(job, (int)(timeout_ns / SY_NS_PER_MS));
-    else if (!job->is_over && timeout_ns) {
-        uint32_t busy = atomic_load(&job->page->busy);
-        if (busy)
-            sy_futex_wait(&job->page->busy, busy, SY_MIN(timeout_ns, CLOSE_SLICE_NS));
-    }
+    else if (!job->is_over && timeout_ns)
+        wait_for_quiet(job->page, timeout_ns);
     if (is_given_up(job))
         job->given_up = job->is_over = true;
     if (job->is_over)

@@ -17,8 +17,9 @@
 struct sy_script_job;
 
 struct sy_script_needs {
-    uint64_t memory_bytes; /* limit of its tensors, 0: none */
-    uint64_t total_steps;  /* 0: not known */
+    uint64_t memory_bytes;        /* limit of its CPU tensors, 0: none */
+    uint64_t device_memory_bytes; /* limit on each accelerator, 0: none */
+    uint64_t total_steps;         /* 0: not known */
 };
 
 struct sy_script_progress {
@@ -40,7 +41,7 @@ void sy_script_job_needs(const struct sy_script_job *job, struct sy_script_needs
 
 void sy_script_job_open(struct sy_script_job *job);
 void sy_script_job_close(struct sy_script_job *job);
-/* Waits up to timeout_ns for something to happen (0: not at all). STILL: the gate is closed and no operator computes; at the latest a second after the grace
+/* Waits up to timeout_ns for something to happen (0: not at all). STILL: the gate is closed, no operator computes and nothing that one launched; at the latest a second after the grace
  * time, whatever the script and its run do. RUNNING: else. */
 enum sy_script_state sy_script_job_look(struct sy_script_job *job, sy_ns timeout_ns);
 /* It is OVER because it was terminated and nothing came of it in time. */

@@ -6,6 +6,8 @@
  * G1: a thread adds itself to `busy`, then looks at the gate; whoever closes the gate writes it, then looks at `busy`. Both are sequentially
  *     consistent, so one of the two sees the other: once the gate is odd and busy was 0, no operator computes.
  * G2: nothing here is trusted: whatever a script writes, the worker's answer to the runtime comes within the grace time (script_job.h).
+ * G3: what operators launched on an accelerator goes on after they have returned. Once the gate is odd and busy is 0, nothing more is launched; the
+ *     script's own thread then waits for the accelerator and writes the gate's value to `drained`. Only that and busy 0 together mean: stands still.
  *
  * Read by C and by C++ (the hook); the Python package writes some fields by their offset. */
 #ifndef SY_WORKERS_TORCH_SCRIPT_PAGE_H
@@ -26,7 +28,7 @@ typedef _Atomic uint32_t sy_shared_u32;
 typedef _Atomic uint64_t sy_shared_u64;
 #endif
 
-#define SY_SCRIPT_MAGIC      0x3165676150795331ull /* changes with the layout */
+#define SY_SCRIPT_MAGIC      0x3265676150795331ull /* changes with the layout */
 #define SY_SCRIPT_PAGE_BYTES 4096u
 
 /* How the script looks at the gate. */
@@ -37,9 +39,10 @@ enum sy_script_hook {
 };
 
 struct sy_script_page {
-    uint64_t magic;       /* at 0; by run */
-    uint64_t limit_bytes; /* at 8; by run: of tensors, 0: no limit */
-    uint64_t pad_head[6];
+    uint64_t magic;              /* at 0; by run */
+    uint64_t limit_bytes;        /* at 8; by run: of CPU tensors, 0: no limit */
+    uint64_t device_limit_bytes; /* at 16; by run: reserved on each accelerator, 0: no limit */
+    uint64_t pad_head[5];
 
     /* At 64. Odd: closed. By the worker; by run while no worker is connected. A futex. */
     sy_shared_u32 gate;
@@ -58,6 +61,12 @@ struct sy_script_page {
     sy_shared_u64 used_bytes;  /* at 224: of tensors */
     sy_shared_u64 peak_bytes;  /* at 232 */
     sy_shared_u64 n_refused;   /* at 240: allocations beyond the limit */
+
+    sy_shared_u64 device_used_bytes; /* at 248: reserved on all accelerators, as of the last step */
+    sy_shared_u64 device_peak_bytes; /* at 256: on the accelerator that had the most */
+    sy_shared_u64 n_device_refused;  /* at 264 */
+    sy_shared_u32 device;            /* at 272: 1: it launches on an accelerator (G3) */
+    sy_shared_u32 drained;           /* at 276: G3. A futex */
 };
 
 #ifndef __cplusplus
@@ -65,6 +74,7 @@ _Static_assert(offsetof(struct sy_script_page, gate) == 64, "the Python package 
 _Static_assert(offsetof(struct sy_script_page, busy) == 128, "the Python package goes by these");
 _Static_assert(offsetof(struct sy_script_page, step) == 200, "the Python package goes by these");
 _Static_assert(offsetof(struct sy_script_page, n_refused) == 240, "and these");
+_Static_assert(offsetof(struct sy_script_page, drained) == 276, "and these");
 _Static_assert(sizeof(struct sy_script_page) <= SY_SCRIPT_PAGE_BYTES, "all of it");
 #endif
 

@@ -1,12 +1,13 @@
-/* The hook in a PyTorch process: looks at the gate in front of each operator, and counts the memory of CPU tensors.
+/* The hook in a PyTorch process: looks at the gate in front of each operator, counts the memory of CPU tensors, and bounds what is in flight on an accelerator.
  *
  * Built once per version of PyTorch against that version's headers (runtime/python/switchyard/_torch_hook.py), loaded by ctypes, so it
  * shows C functions only. Operators are seen by a RecordFunction callback: forward, backward (on the CPU autograd runs in the thread that called backward;
  * other devices' autograd threads see the callback as well), optimizers, and what a composite operator calls inside.
  *
- * K1: nothing here allocates, locks or calls the system while the gate is open.
+ * K1: nothing here allocates, locks or calls the system while the gate is open, as long as no accelerator is used.
  * K2: a child of the owner (a data loader's worker) parks too, but does not count: it may be killed inside an operator.
- * K3: a block's size lies in front of it, so that any thread frees it in any order; blocks of other allocators go back to those. */
+ * K3: a block's size lies in front of it, so that any thread frees it in any order; blocks of other allocators go back to those.
+ * K4: with an accelerator, a thread of ours sleeps until the gate is closed, waits for the last operator and for the accelerator, and says so (G3). */
 #include <ATen/record_function.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
@@ -19,26 +20,31 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "script_page.h"
+#include "torch_flight.hh"
 
 static_assert(offsetof(sy_script_page, gate) == 64 && offsetof(sy_script_page, n_refused) == 240,
               "as in C");
+static_assert(offsetof(sy_script_page, drained) == 276, "as in C");
 
 namespace
 {
 
 sy_script_page *page;
-bool is_owner;
+bool is_owner, has_device;
 at::CallbackHandle callback;
 thread_local int depth;
+thread_local bool
+    has_parked; /* since its outermost operator began: how long that took says nothing */
 
-long futex(sy_shared_u32 *word, int what, uint32_t value)
+long futex(sy_shared_u32 *word, int what, uint32_t value, const timespec *timeout = nullptr)
 {
-    return syscall(SYS_futex, reinterpret_cast<uint32_t *>(word), what, value, nullptr, nullptr, 0);
+    return syscall(SYS_futex, reinterpret_cast<uint32_t *>(word), what, value, timeout, nullptr, 0);
 }
 
 /* ---- the gate --------------------------------------------------------------------------------- */
@@ -59,6 +65,7 @@ void sleep_at_gate()
 __attribute__((noinline)) void park(bool counts)
 {
     int kept = errno;
+    has_parked = true;
     do {
         if (counts)
             leave_operator();
@@ -69,25 +76,79 @@ __attribute__((noinline)) void park(bool counts)
     errno = kept;
 }
 
-std::unique_ptr<at::ObserverContext> before(const at::RecordFunction &)
+void enter()
 {
     bool counts = is_owner;
-    if (depth++ == 0 && counts)
+    if (depth++ == 0 && counts) {
+        if (has_device)
+            flight::before(page->gate);
         page->busy.fetch_add(1);
+    }
     if (__builtin_expect(page->gate.load() & 1, 0))
         park(counts);
+}
+
+void leave(const void *name)
+{
+    if (--depth != 0 || !is_owner)
+        return;
+    if (has_device)
+        flight::after(name, !has_parked);
+    has_parked = false;
+    leave_operator();
+}
+
+std::unique_ptr<at::ObserverContext> before(const at::RecordFunction &)
+{
+    enter();
     return nullptr;
 }
 
-void after(const at::RecordFunction &, at::ObserverContext *)
+void after(const at::RecordFunction &function, at::ObserverContext *)
 {
-    if (--depth == 0 && is_owner)
-        leave_operator();
+    leave(function.name());
 }
 
 void in_child()
 {
     is_owner = false;
+    has_device = false;
+}
+
+/* ---- the accelerator ---------------------------------------------------------------------------- */
+
+/* The last operator's end wakes it only while the gate is closed, and that may have changed twice: so it looks again. */
+constexpr timespec BUSY_SLICE = {0, 1000000};
+
+/* K4 */
+void *watch_gate(void *)
+{
+    for (;;) {
+        uint32_t gate = page->gate.load(), busy = page->busy.load();
+        if (!(gate & 1) || page->drained.load() == gate) {
+            futex(&page->gate, FUTEX_WAIT, gate);
+        } else if (busy) {
+            futex(&page->busy, FUTEX_WAIT, busy, &BUSY_SLICE);
+        } else {
+            flight::drain();
+            page->drained.store(gate);
+            futex(&page->drained, FUTEX_WAKE, INT_MAX);
+        }
+    }
+    return nullptr;
+}
+
+int start_watching()
+{
+    pthread_t thread;
+    sigset_t every, kept; /* signals are for the script's own threads */
+    sigfillset(&every);
+    pthread_sigmask(SIG_SETMASK, &every, &kept);
+    int failed = pthread_create(&thread, nullptr, watch_gate, nullptr);
+    pthread_sigmask(SIG_SETMASK, &kept, nullptr);
+    if (!failed)
+        pthread_detach(thread);
+    return failed;
 }
 
 /* ---- memory ----------------------------------------------------------------------------------- */
@@ -202,5 +263,42 @@ void sy_torch_hook_look(int looks)
         at::reenableCallback(callback);
     else
         at::disableCallback(callback);
+}
+
+/* From now on the accelerator counts (G3). type: c10::DeviceType. 0, or an errno; ENODEV: PyTorch has no table for it. Not twice; outside of operators. */
+int sy_torch_hook_device(int type)
+{
+    if (!is_owner || has_device)
+        return EINVAL;
+    flight::all.type = static_cast<c10::DeviceType>(type);
+    flight::all.device = c10::impl::device_guard_impl_registry[static_cast<size_t>(type)].load();
+    if (!flight::all.device)
+        return ENODEV;
+    flight::all.on.store(true);
+    page->drained.store(0); /* even: no gate's that is closed */
+    page->device.store(1);
+    int failed = start_watching();
+    has_device = !failed;
+    if (failed)
+        page->device.store(0);
+    return failed;
+}
+
+/* A CUDA graph is being recorded (1), or is not any more (0). The accelerator stands idle at both. */
+void sy_torch_hook_capture(int begins)
+{
+    flight::all.capturing.fetch_add(begins ? 1 : -1);
+}
+
+/* Around what is no operator, and launches as one does: a CUDA graph. */
+void sy_torch_hook_enter()
+{
+    enter();
+}
+
+void sy_torch_hook_leave()
+{
+    static const char name[] = "graph";
+    leave(name);
 }
 }

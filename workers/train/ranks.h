@@ -16,7 +16,7 @@ struct sy_ranks_ops {
     const char *name;
     /* Joins the others; once in a process. EUNSUPPORTED, EPEER: with the library's words. */
     int (*join)(int *rank, int *n_ranks);
-    /* values[i] of all ranks. `scratch`: room for n floats. Waits without taking the core from who computes beside it. */
+    /* values[i] of all ranks. `scratch`: room for n floats. Waits without taking the core from computing threads. */
     int (*sum)(float *values, float *scratch, uint64_t n);
     int (*sum_doubles)(double *values, int n); /* n <= 16 */
     int (*share)(void *bytes, uint64_t n);     /* rank 0's to all */

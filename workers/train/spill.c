@@ -167,7 +167,7 @@ static int queue_parts(struct sy_spill *s, uint64_t allowed)
     return SY_OK;
 }
 
-/* Shown on the board only while a chunk moves or could: who waits is not in anybody's way. */
+/* Shown on the board only while a chunk moves or could: a waiting worker blocks none. */
 static int take_turn(struct sy_spill *s)
 {
     uint32_t seen = s->board ? atomic_load(&s->board->changed) : 0;

@@ -20,7 +20,7 @@ int sy_spill_create(struct sy_device *device, struct sy_pool_memory *pool,
 void sy_spill_destroy(struct sy_spill *spill); /* NULL is fine */
 
 /* Takes host memory for a trip of so many bytes, so that its pages are there when the trip begins (workers/train/spill_room.h), and has the device pin
- * it. Kept until the spill is destroyed. ENOMEM_HOST: a trip may be tried all the same, later. Not while it travels or is out. */
+ * it. Kept until the spill is destroyed. ENOMEM_HOST: a spill may still be tried later. Not while it is being spilled or is out. */
 int sy_spill_prepare(struct sy_spill *spill, uint64_t bytes);
 bool sy_spill_is_prepared(const struct sy_spill *spill); /* all pages are there; NULL: no */
 

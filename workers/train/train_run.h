@@ -35,7 +35,7 @@ struct sy_train_needs {
     uint64_t persistent_bytes; /* header page included */
     uint64_t ephemeral_bytes;
     uint64_t total_steps;
-    bool opportunistic; /* its class: what lasts of it may have to leave the pool */
+    bool opportunistic; /* its class: its persistent state may be spilled */
 };
 
 /* Reads the job (JSON text; keys in examples/training/README.md; unknown keys refused by name), its model and data. */

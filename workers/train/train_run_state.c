@@ -52,7 +52,7 @@ int sy_run_publish_step(struct sy_train_run *r)
     return flush_header(r);
 }
 
-/* Whoever dies before it is written again leaves no state. */
+/* A process that dies before it is written again leaves no state. */
 static int spoil_header(struct sy_train_run *r)
 {
     atomic_exchange_explicit(&r->header->magic, 0, memory_order_acq_rel);

@@ -344,7 +344,7 @@ static void print_sizes(const char *path)
     struct sy_package *package;
 
     if (sy_package_open(path, &package) < 0)
-        return; /* whoever uses it says why */
+        return; /* its users say why */
     for (int i = 0; i < package->graph->n_symbols; i++)
         if (!sy_graph_is_own_size(package->graph, i))
             fprintf(stderr,

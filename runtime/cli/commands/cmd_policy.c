@@ -1,4 +1,4 @@
-/* switchyard policy: shows and sets what a server goes by. */
+/* switchyard policy: shows and sets a server's scheduling policy. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -109,10 +109,10 @@ static const struct sy_cli_option options[] = {
 static const char *usage(void)
 {
     static char text[1024];
-    size_t n = (size_t)snprintf(
-        text, sizeof text,
-        "policy [NAME] [options]\n\n"
-        "Shows what a server goes by, or sets it while it runs. NAME, among training jobs:\n");
+    size_t n = (size_t)snprintf(text, sizeof text,
+                                "policy [NAME] [options]\n\n"
+                                "Shows a server's scheduling policy, or sets it while it runs. "
+                                "NAME, among training jobs:\n");
     for (int kind = 0; kind < SY_POLICY_N_KINDS && n < sizeof text; kind++)
         n += (size_t)snprintf(text + n, sizeof text - n, "\n  %-9s %s",
                               sy_policy_name((enum sy_policy_kind)kind),

@@ -31,7 +31,8 @@ struct order {
     const char *address, *name, *tenant, *class_;
     double share; /* negative: not said */
     int64_t priority, total_steps, grace_ms, kill_after_s, pid;
-    uint64_t memory_bytes;
+    uint64_t memory_bytes, device_memory_bytes;
+    bool device_memory_said;
     bool no_hooks;
     char **argv;
 };
@@ -225,6 +226,7 @@ static void explain(const struct session *s)
 {
     const struct sy_script_page *page = s->process.page;
     uint64_t refused = atomic_load(&page->n_refused);
+    uint64_t refused_there = atomic_load(&page->n_device_refused);
     if (s->is_canceled)
         fprintf(stderr, "switchyard: job %lld was canceled\n", (long long)s->submission.id);
     if (atomic_load(&page->hook) == SY_SCRIPT_HOOK_NONE && s->process.is_child)
@@ -237,6 +239,12 @@ static void explain(const struct session *s)
         fprintf(stderr,
                 "switchyard: %llu allocations beyond the limit of %llu bytes were refused\n",
                 (unsigned long long)refused, (unsigned long long)page->limit_bytes);
+    if (refused_there)
+        fprintf(stderr,
+                "switchyard: the GPU had no memory %llu times; the job's limit there is %llu bytes "
+                "(0: none), its most was %llu\n",
+                (unsigned long long)refused_there, (unsigned long long)page->device_limit_bytes,
+                (unsigned long long)atomic_load(&page->device_peak_bytes));
 }
 
 /* ---- the job ---------------------------------------------------------------------------------- */
@@ -260,9 +268,10 @@ static json_t *job_text(const struct order *order, const char *socket)
     char name[128];
     snprintf(name, sizeof name, "%s", order->name ? order->name : usual_name(order));
     sy_printable_make(name);
-    json_t *job = json_pack("{s:s, s:I, s:{s:s, s:I, s:I, s:I, s:I}}", "name", name, "priority",
-                            (json_int_t)order->priority, "script", "socket", socket, "memory_bytes",
-                            (json_int_t)order->memory_bytes, "total_steps",
+    json_t *job = json_pack("{s:s, s:I, s:{s:s, s:I, s:I, s:I, s:I, s:I}}", "name", name,
+                            "priority", (json_int_t)order->priority, "script", "socket", socket,
+                            "memory_bytes", (json_int_t)order->memory_bytes, "device_memory_bytes",
+                            (json_int_t)order->device_memory_bytes, "total_steps",
                             (json_int_t)order->total_steps, "grace_ms", (json_int_t)order->grace_ms,
                             "kill_after_s", (json_int_t)order->kill_after_s);
     if (job && order->tenant)
@@ -321,7 +330,7 @@ static int run(const struct order *order)
     int answered[2];
     s.order = order;
     s.submission = (struct submission){.address = order->address};
-    if (sy_script_process_prepare(&s.process, order->memory_bytes,
+    if (sy_script_process_prepare(&s.process, order->memory_bytes, order->device_memory_bytes,
                                   (uint64_t)order->kill_after_s * SY_NS_PER_S) < 0) {
         int failed = sy_cli_fail_status();
         sy_script_process_finish(&s.process);
@@ -355,6 +364,7 @@ enum {
     SHARE,
     PRIORITY,
     MEMORY,
+    DEVICE_MEMORY,
     STEPS,
     STOP_AFTER,
     KILL_AFTER,
@@ -399,6 +409,9 @@ static int take(struct order *o, int option, const char *value)
         return o->share > 1 ? sy_error_set(SY_EARG, "%s is not from 0 to 1", value) : SY_OK;
     case MEMORY:
         return sy_cli_bytes(value, &o->memory_bytes);
+    case DEVICE_MEMORY:
+        o->device_memory_said = true;
+        return sy_cli_bytes(value, &o->device_memory_bytes);
     case NO_HOOKS:
         o->no_hooks = true;
         return SY_OK;
@@ -416,9 +429,12 @@ static const struct sy_cli_option options[] = {
     {"share", "0..1", "hard share of the device for this tenant, as 'policy --hard-share'"},
     {"priority", "N", "-1000 to 1000, smaller is more urgent; counts under 'policy priority'"},
     {"memory", "BYTES",
-     "limit of its CPU tensors (400M, 2Gi), leased from the pool; more is refused with a "
-     "RuntimeError: out of memory. Data "
-     "loaders' processes are not counted"},
+     "limit of its CPU tensors (400M, 2Gi); more is refused with a RuntimeError: out of memory. "
+     "Data loaders' processes are not counted. Leased from the pool if the server computes on the "
+     "CPU"},
+    {"device-memory", "BYTES",
+     "limit of what it reserves on each GPU (as --memory); leased from the pool if the server "
+     "computes on a GPU"},
     {"steps", "N",
      "how many iterations it will do, for srtf and the time left; "
      "switchyard.torch.step(total=N) says it too"},
@@ -470,5 +486,7 @@ int sy_cmd_run(int argc, char **argv)
         return sy_cli_usage("run takes a program, as in: switchyard run -- python train.py");
     if (order.share >= 0 && !order.tenant)
         return sy_cli_usage("run --share: shares are tenants'; --tenant says whose");
+    if (!order.device_memory_said)
+        order.device_memory_bytes = order.memory_bytes;
     return run(&order);
 }

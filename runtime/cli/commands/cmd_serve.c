@@ -339,7 +339,7 @@ static void allow_descriptors(void)
         sy_log_warn("serve", "event=descriptors why=\"%s\"", strerror(errno));
 }
 
-/* Until the loop is told to exit. Between two looks whoever else wants this core has it. */
+/* Until the loop is told to exit. Between two looks the core is yielded. */
 static void run_loop(const struct sy_serve *serve)
 {
     int status = 0;

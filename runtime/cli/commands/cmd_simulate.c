@@ -95,7 +95,7 @@ static const struct sy_cli_option options[] = {
                   "CSV: time_s,device,kind,duration_s[,factor]; kind: worker_dies, link_slows"},
     [O_POLICY] = {"policy", "P", "fifo unless said, of" SY_POLICY_WORDS},
     [O_AT_ONCE] = {"at-once", "N", "iterations beside each other; 0: as the policy has it"},
-    [O_MAX_WAIT] = {"max-wait", "SECONDS", "nobody who is ready waits longer; 0: off"},
+    [O_MAX_WAIT] = {"max-wait", "SECONDS", "no ready job waits longer; 0: off"},
     [O_DEVICES] = {"devices", "N|FILE",
                    "1 to 100000 alike (1), or CSV, a line for each kind: device[,count,pool_mb,"
                    "link_gbps,lost_ns_per_byte,unified,speed,contention]; else the options"},

@@ -263,7 +263,7 @@ static int take_option(void *ctx, int index, const char *value)
     return set_option(ctx, index, value);
 }
 
-/* That this process may use; polling on the only one would keep whoever is waited for from it. */
+/* That this process may use; polling on the only one would keep the awaited process from it. */
 static int n_own_cores(void)
 {
     cpu_set_t set;

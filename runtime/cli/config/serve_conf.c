@@ -9,7 +9,7 @@
 #define MAX_NAMES  256
 #define HELP_WIDTH 100
 
-/* They say where this file is, or belong to whoever starts the process. */
+/* They say where this file is, or belong to the process's starter. */
 static bool is_for_the_command_line(const char *name)
 {
     return strcmp(name, "config") == 0 || strcmp(name, "print-config") == 0 ||

@@ -36,7 +36,7 @@ int sy_trace_dump(const struct sy_trace *t, json_t **out);
 /* On: from now on the spans of the first SY_TIMELINE_LANES lanes also go to the timeline, whether the trace is enabled or not. Off: it is forgotten.
  * ENOMEM_HOST. */
 int sy_trace_watch(struct sy_trace *t, bool on);
-/* NULL: not watched. Whoever reads it clears it. */
+/* NULL: not watched. The reader clears it. */
 struct sy_timeline *sy_trace_timeline(struct sy_trace *t);
 
 #endif

@@ -31,7 +31,7 @@ struct keeper_reply {
     unsigned char ipc[SY_CUDA_IPC_BYTES];
 };
 
-/* ---- the one who starts it --------------------------------------------------------------------------- */
+/* ---- the process that starts it------------------------------------------------------------------------ */
 
 /* Beside the file that this function is in: the plugin. */
 static void program_path(char *out)

@@ -36,7 +36,7 @@
 #define SY_RIGHTS_ALL     63u
 /* What all tenants share: a token of one tenant has none of them, whatever its line says. */
 #define SY_RIGHTS_SHARED (SY_RIGHT_MODELS | SY_RIGHT_SETTINGS)
-/* In tables of what is called: who has no token may, too. A row that says nothing is for nobody. */
+/* In tables of methods and routes: allowed without a token. A row that states no right is denied to all. */
 #define SY_RIGHT_ANYBODY 0x80000000u
 /* On loopback without a token file: all but foreign paths. */
 #define SY_RIGHTS_LOOPBACK (SY_RIGHTS_ALL & ~SY_RIGHT_PATHS)
@@ -81,7 +81,7 @@ int sy_access_peer(struct sy_access *access, int fd, struct sy_grant *grant);
 /* A3: before each request of a connection that lasts. */
 void sy_access_refresh(struct sy_access *access, struct sy_grant *grant);
 
-/* EDENIED, with the right that lacks and whose it is; SY_OK where `right` is SY_RIGHT_ANYBODY, or held. 0 is held by nobody. */
+/* EDENIED, with the right that lacks and whose it is; SY_OK where `right` is SY_RIGHT_ANYBODY, or held. No grant holds 0. */
 int sy_access_need(const struct sy_grant *grant, unsigned right);
 /* The tenant that a request runs for: `asked` ("" or NULL: none), or the token's. EDENIED: another than the token's. */
 int sy_access_tenant(const struct sy_grant *grant, const char *asked, const char **out);

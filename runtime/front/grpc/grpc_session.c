@@ -9,7 +9,7 @@
 
 #define STREAM_WINDOW     (8 << 20)
 #define CONNECTION_WINDOW (16 << 20)
-/* Fewer frames for large tensors; what one connection has read in one turn of the loop is bounded by SY_GRPC_READ_BYTES all the same. */
+/* Fewer frames for large tensors; what one connection has read in one turn of the loop is bounded by SY_GRPC_READ_BYTES too. */
 #define FRAME_BYTES (1u << 20)
 /* Frames that are sent: a few pieces of memory each (grpc_out.c). */
 #define MOST_SENT_FRAME (32u << 10)

@@ -1,7 +1,7 @@
 /* GET /metrics. `?only=switchyard` or `?only=triton` for one of the two families of names; both otherwise.
  *
  * M1: the loop takes a copy of the numbers (256 models: well below a millisecond); the text is made on a thread (front->offload).
- * M2: one text is made at a time: who asks meanwhile waits for the next one, so scrapers in number cost no more than one after the other. At most
+ * M2: one text is made at a time: requests that come meanwhile wait for the next one, so scrapers in number cost no more than one after the other. At most
  *     SY_METRICS_MOST_WAITING wait, more are answered 503. */
 #ifndef SY_FRONT_METRICS_ROUTES_H
 #define SY_FRONT_METRICS_ROUTES_H

@@ -1,7 +1,7 @@
 /* The live page: what the device does, shown in a browser, and a few buttons.
  *
  *   GET /  /page/NAME               the page's files, part of this program (page_files.h)
- *   GET /events                     server-sent events: page_event.c makes one text a tick, for everybody who listens
+ *   GET /events                     server-sent events: page_event.c makes one text a tick, for all listeners
  *   POST /api/...                   the buttons (page_actions.c), if page_guard.h lets them
  *
  * P1: without listeners no timer runs, and the device's timeline is not recorded.

@@ -14,7 +14,7 @@ struct sy_page_listener {
     struct sy_page_listener *next, **previous;
     struct sy_page *page;
     struct sy_http_stream *stream;
-    struct sy_grant grant; /* of who listens */
+    struct sy_grant grant; /* the listener's */
 };
 
 struct sy_page {

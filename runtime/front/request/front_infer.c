@@ -504,7 +504,7 @@ static int known_output(const struct sy_front_infer *infer, int output, struct s
     return SY_OK;
 }
 
-/* From the block. Its strings may be millions: who reads them one by one looks at each (sy_strings_to_json). */
+/* From the block. It may hold millions of strings: they are checked by the code that reads them one by one (sy_strings_to_json). */
 static int strings_of(const struct sy_front_infer *infer, int tensor, const struct sy_shape *room,
                       struct sy_front_tensor *out)
 {

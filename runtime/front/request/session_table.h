@@ -24,10 +24,11 @@
 #define SY_SESSION_ID 128 /* bytes of an id, with its end */
 
 struct sy_session_limits {
-    int max_sessions;      /* 0: 1024 */
-    uint64_t bytes;        /* of all sessions; 0: three quarters of the slab */
-    uint64_t tenant_bytes; /* of one tenant's (who names none is one); 0: half of the slab */
-    sy_ns idle_ns;         /* 0: 60 s */
+    int max_sessions; /* 0: 1024 */
+    uint64_t bytes;   /* of all sessions; 0: three quarters of the slab */
+    uint64_t
+        tenant_bytes; /* of one tenant's sessions (those without a tenant count as one); 0: half of the slab */
+    sy_ns idle_ns; /* 0: 60 s */
 };
 
 struct sy_session_tensor {

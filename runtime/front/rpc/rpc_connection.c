@@ -53,7 +53,7 @@ static void start_scan(struct sy_rpc_connection *connection)
 {
     uint64_t most = connection->server->limits.message_bytes;
 
-    if (!connection->grant.rights) /* who has shown no token yet */
+    if (!connection->grant.rights) /* no token was shown yet */
         most = SY_MIN(most, (uint64_t)SY_RPC_STRANGER_BYTES);
     sy_msgpack_scan_init(&connection->scan, most, SY_RPC_MAX_ELEMENTS);
 }
@@ -107,7 +107,7 @@ static int make_events(struct sy_rpc_connection *connection)
     return SY_OK;
 }
 
-/* Who it is, and what carries its bytes. */
+/* The peer's grant, and the transport of its bytes. */
 static int meet(struct sy_rpc_connection *connection)
 {
     struct sy_front *front = connection->server->front;
@@ -220,7 +220,7 @@ static void want_read(struct sy_rpc_connection *connection, bool wanted)
 static void end_after_error(struct sy_rpc_connection *connection, int status)
 {
     want_read(connection, false);
-    event_del(connection->closed_event); /* who ends his stream may still read the error */
+    event_del(connection->closed_event); /* a client that half-closed may still read the error */
     connection->closing = true;
     connection->used = 0;
     sy_rpc_long_drop(connection);

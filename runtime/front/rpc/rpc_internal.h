@@ -59,8 +59,9 @@ struct sy_rpc_connection {
     struct sy_rpc_connection *next, *previous;
     int fd;   /* -1: closed */
     int refs; /* the server's list, each request at the core, a running callback */
-    struct event *read_event, *write_event, *closed_event; /* closed: of who is not read */
-    bool reading, writing, processing, closing;            /* closing: when the replies are out */
+    struct event *read_event, *write_event,
+        *closed_event;                          /* closed: of connections that are not being read */
+    bool reading, writing, processing, closing; /* closing: when the replies are out */
     unsigned char *buffer;
     uint64_t used, capacity;
     struct sy_msgpack_scan scan;

@@ -3,9 +3,9 @@
  *   buffer  [0, id, "infer", [{.. "data": bin32 n]            <- the scan stands inside of a bin of n bytes, of which some have come
  *   buffer  [0, id, "infer", [{.. "data": ext8(index)]  ..    <- the bin became five other bytes; its n bytes go to the slab
  *
- * L1: only who may infer is given memory by what it announces: a bin of at least SY_RPC_LONG_BYTES, while at most half of the slab is in use, and within
- *     the server's limit of buffered bytes, and while what its caller (a token; all without one) has announced and not sent is at most a quarter of the
- *     slab. Else the bytes are buffered as any others. Who sends too slowly is closed, as before (least_rate.h).
+ * L1: only a client with the right to infer is given memory for what it announces: a bin of at least SY_RPC_LONG_BYTES, while at most half of the slab is in use, and within
+ *     the server's limit of buffered bytes, and while what this caller (a token; all without one are one) has announced and not sent is at most a quarter of
+ *     the slab. Else the bytes are buffered as any others. A connection that sends too slowly is closed (least_rate.h).
  * L2: a client may send such an ext itself: it names a tensor of its own message, or none, and each is taken once. */
 #ifndef SY_RUNTIME_RPC_LONG_H
 #define SY_RUNTIME_RPC_LONG_H
@@ -38,7 +38,7 @@ void sy_rpc_long_filled(struct sy_rpc_connection *connection, uint64_t n);
 /* The tensor that `data` stands for; NULL: none. The caller that keeps its memory sets held to false. */
 struct sy_rpc_long *sy_rpc_long_find(struct sy_rpc_connection *connection,
                                      const msgpack_object *data);
-/* The message is over: gives back what nobody took. */
+/* The message is over: gives back bins that were not taken. */
 void sy_rpc_long_drop(struct sy_rpc_connection *connection);
 /* A slab offset as an address. */
 void *sy_rpc_long_data(const struct sy_rpc_connection *connection, const struct sy_rpc_long *one);

@@ -220,7 +220,7 @@ static int load_from_repository(const struct sy_rpc_request *request, json_t *pa
     return status;
 }
 
-/* "urls": [URL, ...], sources of one package. Who may not name any file of this machine may not make it ask any other one either. */
+/* "urls": [URL, ...], sources of one package. A client that may not name any file of this machine may not make it fetch from others either. */
 static int load_from_urls(const struct sy_rpc_request *request, json_t *params,
                           const struct sy_core_model_options *options)
 {
@@ -232,7 +232,8 @@ static int load_from_urls(const struct sy_rpc_request *request, json_t *params,
     int status;
 
     if (!(request->connection->grant.rights & SY_RIGHT_PATHS))
-        return sy_error_set(SY_EDENIED, "only who may name any file of the server may name URLs");
+        return sy_error_set(SY_EDENIED,
+                            "only a client that may name any file of the server may name URLs");
     if (!arrivals)
         return sy_error_set(SY_EUNSUPPORTED,
                             "this server fetches no packages: start it with --fetch-to DIR");

@@ -127,7 +127,7 @@ static int find_group(const char *name, gid_t *out)
                : sy_error_set(SY_EARG, "--socket-group %s: there is no such group", name);
 }
 
-/* Who may connect: the file's mode and group decide, the kernel holds it. */
+/* The file's mode and group decide which users may connect; the kernel enforces them. */
 static int open_to_others(const struct sy_rpc_config *config)
 {
     gid_t gid;

@@ -15,10 +15,13 @@ import sys
 import tempfile
 from typing import Any, Optional
 
+from . import _torch_device
+
 _PAGE_BYTES = 4096
-_MAGIC = 0x3165676150795331
+_MAGIC = 0x3265676150795331
 _GATE, _OWNER, _HOOK, _STEP, _TOTAL, _LOSS, _PEAK = 64, 192, 196, 200, 208, 216, 232  # offsets in script_page.h
-_LIMIT = 8
+_LIMIT, _DEVICE_LIMIT, _DEVICE_USED = 8, 16, 248
+_SOURCES = ("torch_hook.cc", "torch_flight.hh", "script_page.h")
 _MODULES, _OPERATORS = 1, 2
 _FUTEX = {"x86_64": 202, "aarch64": 98}
 _BUILD_TIMEOUT_S = 600.0
@@ -67,6 +70,14 @@ class Page:
         """The most that the job's tensors had; counted under a limit only."""
         return self._longs[_PEAK // 8]
 
+    @property
+    def device_limit_bytes(self) -> int:
+        return self._longs[_DEVICE_LIMIT // 8]
+
+    def set_device_memory(self, used: int, peak: int, refused: int) -> None:
+        for i, value in enumerate((used, peak, refused)):
+            self._longs[_DEVICE_USED // 8 + i] = value
+
     def add_step(self, loss: Optional[float], total: Optional[int]) -> None:
         if loss is not None:
             self._longs[_LOSS // 8] = struct.unpack("<Q", struct.pack("<d", loss))[0]
@@ -87,10 +98,10 @@ class Page:
 
 
 def _sources() -> Optional[str]:
-    """The folder with torch_hook.cc and script_page.h: of an installed package, or of the source tree."""
+    """The folder with the hook in C++: of an installed package, or of the source tree."""
     here = os.path.dirname(os.path.abspath(__file__))
     for folder in (os.path.join(here, "_run"), os.path.join(here, "..", "..", "..", "workers", "torch")):
-        if os.path.exists(os.path.join(folder, "torch_hook.cc")) and os.path.exists(os.path.join(folder, "script_page.h")):
+        if all(os.path.exists(os.path.join(folder, name)) for name in _SOURCES):
             return os.path.abspath(folder)
     return None
 
@@ -107,7 +118,7 @@ def _cache() -> str:
 def _library(torch: Any, folder: str) -> str:
     """Where the hook for this PyTorch and these sources lies, or is to lie."""
     digest = hashlib.sha256(os.path.realpath(torch.__file__).encode())
-    for name in ("torch_hook.cc", "script_page.h"):
+    for name in _SOURCES:
         with open(os.path.join(folder, name), "rb") as source:
             digest.update(source.read())
     return os.path.join(_cache(), f"hook-{torch.__version__}-{digest.hexdigest()[:16]}.so")
@@ -159,6 +170,8 @@ def _start_operators(torch: Any, page: Page) -> None:
 def _start_modules(torch: Any, page: Page, is_owner: bool) -> None:
     def look(*_: Any) -> None:
         if page.is_closed:
+            if torch.cuda.is_initialized():
+                torch.cuda.synchronize()
             page.stand()
 
     torch.nn.modules.module.register_module_forward_pre_hook(look)
@@ -213,5 +226,6 @@ def start(path: str) -> Page:
         _start_modules(torch, found, is_owner)
     if is_owner:
         _counting = _count_steps(found)
+        _torch_device.arrange(torch, found, _hook)
     _page = found
     return found

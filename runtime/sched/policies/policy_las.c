@@ -1,5 +1,5 @@
-/* Least attained service: least device time so far, so that short jobs are soon through though nobody knows how long they are (Tiresias, NSDI '19,
- * section 3.2, here without queues). Unlike under fair, who comes later catches up first. */
+/* Least attained service: least device time so far, so that short jobs end early although lengths are unknown (Tiresias, NSDI '19,
+ * section 3.2, here without queues). Unlike under fair, a job that comes later catches up first. */
 #include "runtime/sched/policies/policy_table.h"
 
 static struct sy_policy_key key(const struct sy_policy_facts *job)

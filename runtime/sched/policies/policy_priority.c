@@ -1,4 +1,4 @@
-/* Most urgent first; among equals who ran longest ago. */
+/* Most urgent first; among equals the least recently run. */
 #include "runtime/sched/policies/policy_table.h"
 
 static struct sy_policy_key key(const struct sy_policy_facts *job)

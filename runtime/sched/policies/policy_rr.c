@@ -1,4 +1,4 @@
-/* Who ran longest ago. */
+/* Round robin: the least recently run. */
 #include "runtime/sched/policies/policy_table.h"
 
 static struct sy_policy_key key(const struct sy_policy_facts *job)

@@ -13,12 +13,12 @@ struct sy_policy_facts {
         left_ns; /* its iterations left by their measured time; 0: not measured yet; UINT64_MAX: not known */
     uint64_t used_ns; /* since it joined */
     uint64_t
-        virtual_ns; /* used_ns, and as much as who ran last had when it joined, came back or the policy was set (P4) */
+        virtual_ns; /* used_ns, plus the virtual time that the running job had when this one joined, came back or the policy was set (P4) */
     uint64_t tenant_virtual_ns; /* its tenant's, by weight */
     uint64_t priority;          /* smaller is more urgent */
 };
 
-/* What is smaller goes first: by `first`, then by `second`, then who came first. */
+/* The smaller key goes first: by `first`, then `second`, then order of arrival. */
 struct sy_policy_key {
     uint64_t first, second;
 };

@@ -25,6 +25,7 @@
 
 #define KILL_AFTER_S 1
 #define FAREWELL_S   3
+#define GRACE_MS     60000 /* nothing is stopped by time here */
 
 struct run {
     char folder[64], socket[96];
@@ -68,8 +69,10 @@ static int make_job(struct run *r, int seals, struct sy_script_job **out)
         assert_int_equal(fcntl(r->page_file, F_ADD_SEALS, seals), 0);
     assert_int_equal(sy_script_listen(r->socket, &r->listener), SY_OK);
     assert_int_equal(pthread_create(&r->thread, NULL, greet, r), 0);
-    snprintf(text, sizeof text, "{\"script\": {\"socket\": \"%s\", \"kill_after_s\": %d}}",
-             r->socket, KILL_AFTER_S);
+    snprintf(text, sizeof text,
+             "{\"script\": {\"socket\": \"%s\", \"kill_after_s\": %d, \"grace_ms\": "
+             "%d}}",
+             r->socket, KILL_AFTER_S, GRACE_MS);
     int status = sy_script_job_create(text, connect_to(r->socket), out);
     pthread_join(r->thread, NULL);
     return status;
@@ -110,6 +113,28 @@ static void test_one_that_is_not_there_is_named(void **state)
                      SY_ENOTFOUND);
     assert_non_null(strstr(sy_error_text(), "/tmp/gone"));
     assert_null(job);
+}
+
+/* G3: the gate is closed and no operator computes, but what they launched on an accelerator does. */
+static void test_it_stands_still_once_its_accelerator_does(void **state)
+{
+    struct run r;
+    struct sy_script_job *job = NULL;
+    (void)state;
+    assert_int_equal(make_job(&r, F_SEAL_SHRINK, &job), SY_OK);
+    assert_int_equal(sy_script_job_look(job, SY_NS_PER_MS), SY_SCRIPT_STILL); /* it uses none */
+    sy_script_job_open(job);
+    atomic_store(&r.page->device, 1);
+    atomic_store(&r.page->drained, atomic_load(&r.page->gate) - 1); /* an earlier pause's */
+    sy_script_job_close(job);
+    assert_int_equal(sy_script_job_look(job, SY_NS_PER_MS), SY_SCRIPT_RUNNING);
+    atomic_store(&r.page->busy, 1);
+    atomic_store(&r.page->drained, atomic_load(&r.page->gate));
+    assert_int_equal(sy_script_job_look(job, 0), SY_SCRIPT_RUNNING);
+    atomic_store(&r.page->busy, 0);
+    assert_int_equal(sy_script_job_look(job, 0), SY_SCRIPT_STILL);
+    sy_script_job_destroy(job);
+    close_run(&r);
 }
 
 /* As one that is stopped with Ctrl-Z: the socket takes the words, nobody reads them. */
@@ -160,6 +185,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_page_that_could_shrink_is_refused),
         cmocka_unit_test(test_one_that_is_not_there_is_named),
+        cmocka_unit_test(test_it_stands_still_once_its_accelerator_does),
         cmocka_unit_test(test_a_cancel_that_nobody_hears_ends),
         cmocka_unit_test(test_a_cancel_that_is_heard_is_none_of_these),
     };

@@ -1,4 +1,4 @@
-/* A program's values: where bytes are, in which order they lie, who names them last. */
+/* A program's values: where bytes are, in which order they lie, their last reader. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -131,7 +131,7 @@ static void choose_trained(struct sy_trainer *t)
                 t->tensors[g->nodes[n].inputs[i]].needs_gradient = true;
 }
 
-/* What the operator's own steps do not take, of another type perhaps, and what nothing behind trains through, goes by formula. */
+/* What the operator's own steps do not take, of another type perhaps, and what nothing behind trains through, is computed by formula. */
 static int forward(struct sy_trainer *t, const struct sy_gradient_steps *op, int n, bool needs)
 {
     int n_steps = t->n_steps;

@@ -8,7 +8,7 @@
  * stretch itself computes wait for the next one.
  *
  * S1: which nodes a stretch has follows from the nodes done before it and the sizes it begins with: equal inputs run through equal programs (P9).
- * S2: weights are packed once and shared by the programs of all sizes; who shares a block is counted, the last one frees it.
+ * S2: weights are packed once and shared by the programs of all sizes; a block counts its users, the last one frees it.
  * S3: the cache is bounded in number and bytes, the least recently used goes; none goes while it runs.
  * S4: a stretch that cannot be made (an operator that a program refuses, a tensor without elements) is run node by node; the cache remembers so.
  * S5: the programs of one model for different sizes of requests share its stretches. The model is known by its layer table, which outlives them. */

@@ -1,8 +1,8 @@
 /* bf16 in a program (P12): which float32 tensors have their bytes as bf16, and what operators ask for.
  *
  * Readers are looked at from the last layer to the first. A product wants its factors narrow; what passes bytes on wants what its own
- * result is wanted as; everything else wants float32. The producer chooses from the sum of these wishes, and whoever
- * finds the other form converts. */
+ * result is wanted as; everything else wants float32. The producer chooses from the sum of these wishes, and a reader that
+ * needs the other form converts. */
 #include <math.h>
 #include <string.h>
 

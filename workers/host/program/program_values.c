@@ -1,4 +1,4 @@
-/* A program's values: where bytes are, through which layout they are seen, who names them last. */
+/* A program's values: where bytes are, through which layout they are seen, their last reader. */
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"

@@ -1,0 +1,215 @@
+/* What a PyTorch process has in flight on its accelerator, and its bound: part of the hook (torch_hook.cc).
+ *
+ *   operators:   a b c d | e | f ...           a group ends with an event; a long operator is a group of its own
+ *   accelerator: [a b c d][ e ]...             the time between two groups' events is what the second took
+ *
+ * What an operator takes is learned from these times, by its name and the name of the one before it. In front of an operator the thread waits until what is in
+ * flight would take no more than BOUND_MS: a pause then comes after that and the operator itself. Everything goes through PyTorch's own table for accelerators
+ * (DeviceGuardImplInterface), so nothing here needs CUDA to be compiled.
+ *
+ * L1: a queue belongs to one accelerator; its mutex is held while it waits, and never at the gate.
+ * L2: an error of the accelerator is the script's, and is seen by its own next call; here it only ends the counting. */
+#ifndef SY_WORKERS_TORCH_FLIGHT_H
+#define SY_WORKERS_TORCH_FLIGHT_H
+
+#include <c10/core/DeviceType.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <sched.h>
+
+namespace flight
+{
+
+constexpr double BOUND_MS = 0.7; /* of the 1 ms that a pause may take beyond the longest operator */
+constexpr double GROUP_MS = 0.1; /* a group is closed when it is expected to take so long ... */
+constexpr unsigned GROUP_OPS =
+    16; /* ... or has so many operators: an event costs as much as a small one */
+constexpr double STALL_MS =
+    0.3; /* the script did something else in between: the group's time says nothing */
+constexpr double DECAY = 0.125;
+constexpr unsigned RING = 64, N_QUEUES = 16, N_KINDS = 4096;
+
+inline double now_ms()
+{
+    using namespace std::chrono;
+    return duration<double, std::milli>(steady_clock::now().time_since_epoch()).count();
+}
+
+struct group {
+    void *event = nullptr;
+    double expected_ms = 0, began_ms = 0;
+    unsigned n = 0; /* operators whose time is learned; 0: an event that only marks a beginning */
+    std::array<float *, GROUP_OPS> kinds{};
+};
+
+struct queue {
+    std::mutex mutex;
+    std::array<group, RING>
+        ring{}; /* head to tail - 1 are in flight; the one before head ended last */
+    unsigned head = 0, tail = 0;
+    double in_flight_ms = 0, ended_ms = 0, left_ms = 0;
+    group open;
+    std::atomic<bool> used{false};
+};
+
+struct state {
+    const c10::impl::DeviceGuardImplInterface *device = nullptr;
+    c10::DeviceType type = c10::DeviceType::CUDA;
+    std::array<struct queue, N_QUEUES> queue;
+    std::array<float, N_KINDS> kinds{}; /* ms an operator of this kind takes; 0: not known */
+    std::atomic<int> capturing{
+        0}; /* a CUDA graph is recorded: nothing runs, and no event may be asked for */
+    std::atomic<bool> on{false};
+};
+
+inline state all;
+
+inline float *kind_of(const void *name)
+{
+    static thread_local size_t before;
+    size_t own = reinterpret_cast<size_t>(name) >> 4, key = own * 31 + before;
+    before = own;
+    return &all.kinds[(key * 0x9e3779b97f4a7c15ull >> 40) % N_KINDS];
+}
+
+inline double expected_of(const float *kind)
+{
+    return *kind > 0 ? *kind : GROUP_MS;
+}
+
+/* ---- what ended -------------------------------------------------------------------------------- */
+
+inline void learn(const group &g, double took_ms)
+{
+    double sum = 0;
+    for (unsigned i = 0; i < g.n; i++)
+        sum += expected_of(g.kinds[i]);
+    for (unsigned i = 0; i < g.n; i++) {
+        double before = *g.kinds[i], ms = took_ms * expected_of(g.kinds[i]) / sum;
+        *g.kinds[i] =
+            static_cast<float>(std::max(1e-4, ms > before ? ms : before + DECAY * (ms - before)));
+    }
+}
+
+inline void reap(queue &l, c10::DeviceIndex index)
+{
+    while (l.head != l.tail && all.device->queryEvent(l.ring[l.head % RING].event)) {
+        group &g = l.ring[l.head % RING];
+        void *before = l.ring[(l.head - 1) % RING].event;
+        if (g.n && before)
+            learn(g, std::max(0.0, all.device->elapsedTime(before, g.event, index)));
+        l.in_flight_ms -= g.expected_ms;
+        l.head++;
+        l.ended_ms = now_ms();
+    }
+    if (l.head == l.tail)
+        l.in_flight_ms = 0;
+}
+
+/* How long what was launched will still take, at most, if it takes what it took before. */
+inline double rest_ms(const queue &l)
+{
+    double rest = l.in_flight_ms + l.open.expected_ms;
+    if (l.head == l.tail)
+        return rest;
+    const group &g = l.ring[l.head % RING];
+    return rest - std::clamp(now_ms() - std::max(l.ended_ms, g.began_ms), 0.0, g.expected_ms);
+}
+
+/* ---- what begins ------------------------------------------------------------------------------- */
+
+inline void push(queue &l, c10::DeviceIndex index, bool is_timed)
+{
+    group &g = l.ring[l.tail % RING];
+    g.kinds = l.open.kinds;
+    g.n = is_timed ? l.open.n : 0;
+    g.expected_ms = l.open.expected_ms;
+    g.began_ms = l.open.began_ms;
+    all.device->record(&g.event, all.device->getStream(c10::Device(all.type, index)), index,
+                       c10::EventFlag::BACKEND_DEFAULT);
+    l.in_flight_ms += g.expected_ms;
+    l.tail++;
+    l.open.n = 0;
+    l.open.expected_ms = 0;
+}
+
+inline queue *current(c10::DeviceIndex *index)
+{
+    if (!all.on.load(std::memory_order_relaxed) || all.capturing.load(std::memory_order_relaxed))
+        return nullptr;
+    *index = all.device->getDevice().index();
+    return *index >= 0 && *index < static_cast<int>(N_QUEUES) ? &all.queue[*index] : nullptr;
+}
+
+/* In front of an operator: waits until little enough is in flight, or `gate` is odd. */
+inline void wait_for_room(queue &l, c10::DeviceIndex index, const std::atomic<uint32_t> &gate)
+{
+    reap(l, index);
+    if (l.open.n && now_ms() - l.left_ms > STALL_MS)
+        push(l, index, false);
+    while ((rest_ms(l) > BOUND_MS || l.tail - l.head >= RING - 2) && l.head != l.tail &&
+           !(gate.load() & 1)) {
+        sched_yield();
+        reap(l, index);
+    }
+    if (l.head == l.tail &&
+        !l.open.n) { /* it stands idle: only from here on can its time be told */
+        l.open.began_ms = now_ms();
+        push(l, index, false);
+    }
+}
+
+inline void add(queue &l, c10::DeviceIndex index, float *kind, bool is_timed)
+{
+    l.left_ms = now_ms();
+    if (!l.open.n)
+        l.open.began_ms = l.left_ms;
+    l.open.kinds[l.open.n++] = kind;
+    l.open.expected_ms += expected_of(kind);
+    l.used.store(true, std::memory_order_relaxed);
+    if (!is_timed || l.open.n == GROUP_OPS || l.open.expected_ms >= GROUP_MS)
+        push(l, index, is_timed);
+}
+
+template <typename F> void guarded(F work)
+{
+    c10::DeviceIndex index;
+    try {
+        if (struct queue *l = current(&index)) {
+            std::lock_guard<std::mutex> lock(l->mutex);
+            work(*l, index);
+        }
+    } catch (...) { /* L2 */
+        all.on.store(false);
+    }
+}
+
+inline void before(const std::atomic<uint32_t> &gate)
+{
+    guarded([&](queue &l, c10::DeviceIndex index) { wait_for_room(l, index, gate); });
+}
+
+inline void after(const void *name, bool is_timed)
+{
+    guarded([&](queue &l, c10::DeviceIndex index) { add(l, index, kind_of(name), is_timed); });
+}
+
+/* Waits for every accelerator that this process launched on. */
+inline void drain()
+{
+    for (unsigned i = 0; i < N_QUEUES && !all.capturing.load(); i++)
+        if (all.queue[i].used.load())
+            try {
+                all.device->synchronizeDevice(static_cast<c10::DeviceIndex>(i));
+            } catch (...) { /* L2 */
+            }
+}
+
+} // namespace flight
+
+#endif
