@@ -5,7 +5,6 @@
 #include "runtime/base/status.h"
 #include "runtime/sched/sched_internal.h"
 
-
 /* ---- the end of a run ------------------------------------------------------------------------- */
 
 static struct request *find_run(struct sy_sched *s, uint64_t run)
