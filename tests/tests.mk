@@ -34,7 +34,7 @@ FUZZ_SECONDS ?= 60
 ONE_THREAD := test_engine% fake_cuda_engine% fake_cuda_dynamic% fake_cuda_train_gradients% fake_cuda_trainer test_train_gradients% test_train_split test_recurrence \
               test_cuda_kernels% test_cuda_engine test_cuda_trainer test_cuda_beside_host test_cuda_candidates test_cuda_control test_cuda_operators test_cuda_node_help \
               test_fusions test_folding test_control test_expand test_dynamic% test_open_sizes test_open_batches test_graph test_onnx_reader test_onnx_functions test_package \
-              test_package_changes test_safetensors test_bad_models test_bad_graphs test_mutated_models test_size_expr test_shape_cases test_sequence_ends test_body_weights \
+              test_package_changes test_safetensors test_bad_models test_bad_graphs test_mutated_models test_simulation test_size_expr test_shape_cases test_sequence_ends test_body_weights \
               test_gradient_node test_state_operators test_row_independence test_string_tensor test_sim% test_sched% test_policy test_predictor test_interference test_fill test_slice_plan test_replay \
               test_lanes test_residency% test_pool test_idx test_npy test_pbtxt test_model_config test_text_pattern test_trees test_attend test_channel_parts \
               test_channels_last test_conv_chain test_grid_volumes test_growing_concat test_int8% test_late_curve test_product_norm test_blocked_product test_depthwise \
@@ -46,6 +46,11 @@ TEST_RUN  += $(FUZZ_BIN)
 endif
 ifneq ($(findstring thread,$(SAN)),)
 TEST_RUN  := $(filter-out $(ONE_THREAD:%=$(B)/tests/%),$(TEST_BIN))
+endif
+
+# It stands in front of the C library's clock and waits, which the sanitizers' own runtimes call before anything is set up.
+ifneq ($(SAN),)
+TEST_RUN  := $(filter-out $(B)/tests/test_simulation,$(TEST_RUN))
 endif
 
 $(OBJ)/tests/main/test_%.o: test_%.c | $(GEN_HDR)
@@ -96,6 +101,10 @@ $(B)/tests/test_sample_token: $(OBJ)/runtime/cli/inputs/sample_token.o $(OBJ)/ru
 $(B)/tests/test_random_inputs: $(OBJ)/runtime/cli/inputs/random_inputs.o $(OBJ)/runtime/cli/inputs/size_text.o
 $(B)/tests/test_local_job: $(OBJ)/runtime/cli/train/local_job.o
 $(B)/tests/test_confined: $(OBJ)/runtime/cli/confined.o
+
+# The core in one process with simulated workers, clock and storage, which stand in front of the C library's and the library's own.
+SIMULATION_OBJ := $(patsubst %.c,$(OBJ)/%.o,$(sort $(wildcard tests/simulation/*.c)))
+$(B)/tests/test_simulation: $(SIMULATION_OBJ)
 
 # What the CUDA device does is tested against a table of calls that records them, and behind the plugin's seam.
 $(CUDA_TEST_BIN): $(CUDA_PART_OBJ)
@@ -199,16 +208,18 @@ DEATHS ?= 10000
 torture-deaths: deps ## Test: DEATHS=10000 deaths of workers in one life of a runtime: nothing lost or wrong, memory flat
 	@$(MAKE) --no-print-directory venv binaries
 	$(Q)$(TORTURE) --deaths $(DEATHS) $(TORTURE_ARGS)
-# The scheduler in one process with a seeded clock, workers that die, reads that fail, jobs, cancels, rules that change: 1500 events a walk, its promises
-# checked after each. A walk that fails fails the goal, which says the SY_SEED that is this walk again, alone.
+# Core, supervisor and scheduler in one process with simulated workers, clock and storage (tests/simulation), then the scheduler alone, with slices too. A walk
+# that fails fails the goal, prints what happened last, and the SY_SEED that is this walk again.
 WALKS ?= 800
 SIMULATION_LOG := $(B)/simulation.log
-simulation: deps ## Test: WALKS=800 seeded walks of the scheduler (a million events): SY_SEED=N for other seeds
-	@$(MAKE) --no-print-directory $(B)/tests/test_sched
-	$(Q)SY_SEED=$${SY_SEED:-$$(date +%s)} SY_WALKS=$(WALKS) $(B)/tests/test_sched >$(SIMULATION_LOG) 2>&1 || { tail -n 12 $(SIMULATION_LOG); \
-	    awk '/^walk: / { walk = substr($$0, 7) } /OK.*test_random/ { walk = "" } END { if (walk) print "this walk again: " walk " $(B)/tests/test_sched" }' \
-	        $(SIMULATION_LOG); exit 1; }
-	$(Q)tail -n 4 $(SIMULATION_LOG)
+SIMULATION_BIN := $(addprefix $(B)/tests/,test_simulation test_sched test_sched_slices)
+simulation: deps ## Test: WALKS=800 seeded walks of core and supervisor with simulated workers, and of the scheduler; SY_SEED=N for other seeds
+	@$(MAKE) --no-print-directory $(SIMULATION_BIN)
+	$(Q)for t in $(SIMULATION_BIN); do \
+	    SY_SEED=$${SY_SEED:-$$(date +%s)} SY_WALKS=$(WALKS) $$t >$(SIMULATION_LOG) 2>&1 || { tail -n 60 $(SIMULATION_LOG); \
+	        awk '/^walk: / { walk = substr($$0, 7) } /OK.*test_random/ { walk = "" } END { if (walk) print "this walk again: " walk " '$$t'" }' \
+	            $(SIMULATION_LOG); exit 1; }; \
+	    grep -E '^simulation: |PASSED' $(SIMULATION_LOG); done
 
 CONNECTIONS ?= 10000
 torture-connections: deps ## Test: CONNECTIONS=10000 open at once: memory, refusals in words, another client's p99

@@ -192,6 +192,8 @@ void sy_core_tick(struct sy_core *core)
 {
     core->tick_ns = sy_clock_now();
     sy_sched_set_time(core->sched, core->tick_ns);
+    if (!core->pumping && sy_sched_has_next(core->sched))
+        sy_core_pump_soon(core); /* also where the call that came fails, and pumps nothing */
 }
 
 static void on_pump(int fd, short what, void *core)
@@ -316,6 +318,8 @@ static void on_drain_tick(int fd, short what, void *ctx)
     while (core->requests)
         sy_core_end_request(core, core->requests, SY_EBUSY,
                             "the runtime stopped before this request was done");
+    sy_core_models_answer_left(core);
+    sy_core_jobs_answer_left(core);
     event_del(core->drain_event);
     core->drain_done(core->drain_ctx);
 }

@@ -418,6 +418,7 @@ void sy_core_worker_lost(void *core, int worker, enum sy_worker_state was, bool 
 
 /* core_models.c */
 /* core_model_names.c */
+void sy_core_models_answer_left(struct sy_core *core); /* as sy_core_jobs_answer_left */
 /* Whether it can be found: not leaving, of this name and version (0: any). */
 bool sy_core_model_is_named(const struct sy_core_model *m, const char *name, int64_t version);
 /* The index of the highest version that is ready, else the highest. ENOTFOUND lists what there is. */
@@ -549,6 +550,8 @@ int sy_core_job_keep_settings(struct sy_core *core, const struct sy_core_job *j,
 int sy_core_job_keep(struct sy_core *core, const struct sy_core_job *j); /* as its settings are */
 /* A kept job waits for a worker again, and goes on from its snapshot. EBUSY, EPEER, EIO: it stays as it was. */
 int sy_core_job_unpark(struct sy_core *core, struct sy_core_job *j);
+/* The runtime stops: whoever still waits for a job's start, or its end, hears that (EBUSY). */
+void sy_core_jobs_answer_left(struct sy_core *core);
 /* core_job_messages.c */
 int sy_core_job_message(struct sy_core *core, int worker, const struct sy_message *message);
 void sy_core_job_close_spill(struct sy_core_job *j); /* what was spilled is needed no more */

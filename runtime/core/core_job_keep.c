@@ -232,3 +232,16 @@ int sy_core_job_receive(struct sy_core *core, const struct sy_core_parked *parke
     *out_job = id;
     return status;
 }
+
+void sy_core_jobs_answer_left(struct sy_core *core)
+{
+    const char *why = "the runtime stopped before this was done; jobs of a --state folder go on "
+                      "with the next start";
+    for (struct sy_core_job *j = core->jobs; j; j = j->next) {
+        sy_core_done stopped = j->stop_done;
+        j->stop_done = NULL;
+        sy_core_answer_start(j, SY_EBUSY, why);
+        if (stopped)
+            stopped(j->stop_ctx, SY_EBUSY, why);
+    }
+}

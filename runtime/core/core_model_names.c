@@ -116,3 +116,13 @@ void sy_core_model_release(struct sy_core *core, struct sy_core_model_ref *ref)
     if (ref)
         sy_core_model_let_go(core, sy_core_model_index(core, ref));
 }
+
+void sy_core_models_answer_left(struct sy_core *core)
+{
+    for (struct sy_core_model *m = core->models; m < core->models + SY_MAX_MODELS; m++) {
+        sy_core_done done = m->used ? m->done : NULL;
+        m->done = NULL;
+        if (done)
+            done(m->done_ctx, SY_EBUSY, "the runtime stopped before the model was loaded");
+    }
+}

@@ -30,6 +30,9 @@
 #include "runtime/base/clock.h"
 #include "runtime/sched/predictor.h"
 
+/* Of workers at work for a request, or for a job without a step between: then it ends. */
+#define SY_SCHED_MOST_DEATHS 3
+
 struct sy_admission;
 
 struct sy_admission_config {

@@ -10,7 +10,7 @@
  *     which of them may have turns at once; a turn is one iteration, or as many as come while no other job is ready.
  * S3: what a started request reads or computes on is pinned until its worker and its reads are through.
  * S4: every request that was taken gets exactly one END.
- * S5: a request whose worker dies goes back to the queue's head once; the second death ends it with EPEER.
+ * S5: a request whose worker dies goes back to the queue's head twice; the third death ends it with EPEER.
  * S6: memory of a training job that lasts stays where it is until the job ends, whatever happens to its worker; what an iteration
  *     needs is given with the turn.
  * S8: one of a less urgent class that computes is interrupted between layers for one of a more urgent class, where admission.h says so
@@ -108,6 +108,7 @@ int sy_sched_create(const struct sy_sched_config *config, struct sy_sched **out)
 void sy_sched_destroy(struct sy_sched *s); /* NULL is fine; requests get no END */
 /* True and the next action, or false. */
 bool sy_sched_next(struct sy_sched *s, struct sy_sched_action *out);
+bool sy_sched_has_next(const struct sy_sched *s);
 
 /* ---- workers: 0..n_workers-1 ---- */
 void sy_sched_worker_ready(struct sy_sched *s, int worker);

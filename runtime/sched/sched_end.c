@@ -5,8 +5,6 @@
 #include "runtime/base/status.h"
 #include "runtime/sched/sched_internal.h"
 
-#define MAX_DEATHS 3 /* of workers at work for a job, in a row, without one finished iteration */
-
 /* ---- the end of a run ------------------------------------------------------------------------- */
 
 static struct request *find_run(struct sy_sched *s, uint64_t run)
@@ -127,8 +125,9 @@ static void lose_run(struct sy_sched *s, struct request *r, const char *why)
 {
     char text[256];
     r->worker_through = true;
-    if (r != s->fetch && ++r->deaths >= 2) {
-        snprintf(text, sizeof text, "two workers died with this request; the last one: %s", why);
+    if (r != s->fetch && ++r->deaths >= SY_SCHED_MOST_DEATHS) {
+        snprintf(text, sizeof text, "%d workers died with this request; the last one: %s",
+                 SY_SCHED_MOST_DEATHS, why);
         sy_sched_end(s, r, SY_EPEER, text);
     } else if (r->canceled) {
         end_canceled(s, r);
@@ -151,10 +150,10 @@ static void lose_preparation(struct sy_sched *s, int worker)
             continue;
         r->preparing = false;
         r->worker = -1;
-        if (++r->deaths >= 2)
-            sy_sched_drop_waiting(
-                s, r, SY_EPEER,
-                "two workers died while they prepared this batch size, or these sizes");
+        if (++r->deaths >= SY_SCHED_MOST_DEATHS)
+            sy_sched_drop_waiting(s, r, SY_EPEER,
+                                  "three workers died with it, the last one while it prepared this "
+                                  "batch size, or these sizes");
     }
 }
 
@@ -340,7 +339,7 @@ void sy_sched_job_lost(struct sy_sched *s, int worker, bool state_intact, bool p
     j->for_team = j->preempted = j->still = false;
     sy_sched_sync_blocked(s, j);
     j->deaths = (progressed ? 0 : j->deaths) + at_work;
-    if (j->deaths < MAX_DEATHS && !j->stop_wanted)
+    if (j->deaths < SY_SCHED_MOST_DEATHS && !j->stop_wanted)
         return; /* S6 */
     sy_sched_refuse_job(s, j, SY_EPEER, why);
     sy_sched_remove_job(s, j);

@@ -36,6 +36,11 @@ bool sy_sched_next(struct sy_sched *s, struct sy_sched_action *out)
     return true;
 }
 
+bool sy_sched_has_next(const struct sy_sched *s)
+{
+    return s->n_actions > 0;
+}
+
 void sy_sched_end(struct sy_sched *s, struct request *r, int status, const char *why)
 {
     assert(!r->ended);

@@ -397,7 +397,7 @@ void sy_sim_fault(struct sim *s, int device, const struct sy_sim_fault *f)
         sy_sim_stop_copy(s, device, request_of(s, request)->model);
         if (s->left_ns)
             s->left_ns[request] = 0;
-        if (s->deaths[request]++ == 0) {
+        if (++s->deaths[request] < SY_SCHED_MOST_DEATHS) {
             struct sy_sim_asked asked = {.kind = NULL};
             sy_admission_again(sy_sim_queue(s, device),
                                sy_sim_ask_for(s, device, request, &asked)->duration, s->now);

@@ -8,6 +8,7 @@ Each answer must have the bits of an idle system's, each job the weights of one 
     tests/torture/torture.py --short               # what `make test` runs
 """
 import argparse
+import bisect
 import json
 import os
 import random
@@ -52,6 +53,7 @@ def options():
     parser.add_argument("--seconds", type=float, default=120, help="of load, over all rounds (%(default)s)")
     parser.add_argument("--hours", type=float, help="in the place of --seconds")
     parser.add_argument("--deaths", type=int, default=0, help="kill so many workers in one life of a runtime, and end then")
+    parser.add_argument("--most-seconds", type=float, default=float("inf"), help="with --deaths: end after so long, with as many as there were")
     parser.add_argument("--seed", type=int, help="of the faults and the load; printed, so that a run can be repeated")
     parser.add_argument("--clients", type=int, default=1, help="threads for each interface (%(default)s)")
     parser.add_argument("--round", choices=list(ROUNDS), action="append", help="only this round; default: all, one after the other")
@@ -143,14 +145,15 @@ class Round:
 
     def torture(self, seconds):
         deaths, end, last = 0, self.begun + seconds, time.monotonic()
-        while deaths < self.o.deaths if self.o.deaths else time.monotonic() < end:
+        most = self.begun + self.o.most_seconds
+        while deaths < self.o.deaths and time.monotonic() < most if self.o.deaths else time.monotonic() < end:
             if self.server.process.poll() is not None:
                 raise SystemExit(f"the runtime has ended by itself, with {self.server.process.returncode}:\n{self.server.words()[-3000:]}")
             if self.o.deaths:
                 if self.faults.hit_worker("worker killed"):
                     deaths, last = deaths + 1, time.monotonic()
                 elif time.monotonic() > last + STUCK_SECONDS:
-                    raise SystemExit(f"no worker could be killed for {STUCK_SECONDS} s after {deaths} deaths:\n{self.server.words()[-3000:]}")
+                    raise SystemExit(f"no worker could be killed for {STUCK_SECONDS} s after {deaths} deaths, the last one tried: {self.faults.last}\n{self.server.words()[-3000:]}")
                 time.sleep(0.01)
             else:
                 self.faults.one()
@@ -186,20 +189,21 @@ class Round:
 
 
 def recoveries(rnd):
-    """Seconds from the death of a worker that computed a request to the next answer of anybody; and to the answer of a request that ran again."""
-    answers, reruns, nexts, agains = sorted(rnd.tally.answered_at), sorted(rnd.tally.reruns), [], []
-    deaths = rnd.faults.computing_deaths + [float("inf")]
-    for at, until in zip(deaths, deaths[1:]):
-        for times, out in ((answers, nexts), (reruns, agains)):
-            k = next((t for t in times if t > at), None)
-            if k is not None and k < until:
-                out.append(k - at)
-    return nexts, agains
+    """Seconds from the death of a worker that computed a request to the next answer of anybody, where another one stood by idle and where none did; and to the
+    answer of a request that ran again."""
+    answers, reruns, ready, unready, agains = sorted(rnd.tally.answered_at), sorted(rnd.tally.reruns), [], [], []
+    deaths = rnd.faults.computing_deaths + [(float("inf"), False)]
+    for (at, standby), (until, _) in zip(deaths, deaths[1:]):
+        for times, out in ((answers, ready if standby else unready), (reruns, agains)):
+            k = bisect.bisect_right(times, at)
+            if k < len(times) and times[k] < until:
+                out.append(times[k] - at)
+    return ready, unready, agains
 
 
 def gather(o, rounds):
     told = {"seed": o.seed, "commit": commit(), "faults": {}, "states": {}, "refused": {}, "wrong": [], "lost": [], "troubles": [], "answers": {}}
-    nexts, agains, back, rows = [], [], [], []
+    ready, unready, agains, back, rows = [], [], [], [], []
     for rnd in rounds:
         for whole, part in ((told["faults"], rnd.faults.by_kind), (told["faults"], rnd.hostile.by_kind), (told["states"], rnd.faults.by_state), (told["refused"], rnd.tally.refused), (told["answers"], rnd.tally.ok)):
             for key, n in part.items():
@@ -208,8 +212,8 @@ def gather(o, rounds):
         told["lost"] += rnd.tally.lost
         told["troubles"] += rnd.troubles + rnd.hostile.troubles + rnd.faults.exits + [f"job failed: {t}" for t in rnd.trainer.failed] + [f"weights differ: {t}" for t in rnd.trainer.different] + [
             f"job lost: {t}" for t in rnd.trainer.lost]
-        more, again = recoveries(rnd)
-        nexts, agains, back = nexts + more, agains + again, back + rnd.faults.runtime_back
+        with_one, with_none, again = recoveries(rnd)
+        ready, unready, agains, back = ready + with_one, unready + with_none, agains + again, back + rnd.faults.runtime_back
     n_ok, n_jobs = sum(told["answers"].values()), sum(r.trainer.same + len(r.trainer.different) for r in rounds)
     seconds = sum(r.load_seconds for r in rounds)
     told["seconds"] = seconds
@@ -226,9 +230,11 @@ def gather(o, rounds):
             growth, n = rnd.samples.growth(column)
             rows.append(report.row(f"{rnd.name}: {what}", growth / 1e6, "<=", bar, n))
         rows.append(report.row(f"{rnd.name}: descriptors of the idle runtime, after less before", rnd.descriptors_left, "<=", DESCRIPTORS_BEYOND, 1))
-    for what, values, bar in (("worker death to the next answer, ms", nexts, 50), ("worker death to its own request's answer, ms", agains, 200)):
+    for what, values, bar in (("worker death to the next answer, ms, a standby ready", ready, 50), ("worker death to the next answer, ms, all others starting or at work", unready, 500), ("worker death to its own request's answer, ms", agains, 200)):
         if values:
             rows += [report.row(f"{what}, {name}", 1e3 * report.quantile(values, q), "<=", bar, len(values)) for name, q in (("p50", 0.5), ("p99", 0.99))]
+    if o.deaths:
+        rows.append(report.row("deaths of workers in one life of a runtime", told["faults"].get("worker killed", 0), ">=", o.deaths, 1))
     if o.short:  # TO4; its deaths lie closer together than a share or a rate could mean anything
         rows = [r for r in rows if not r["what"].startswith(("worker death", "requests refused", "load held"))]
     elif back:

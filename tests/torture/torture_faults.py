@@ -6,7 +6,7 @@ import time
 
 from torture_server import switchyard
 
-# A request that killed two workers is refused by rule, and so ends a job whose worker dies three times without a step: the harness does neither.
+# A request that killed three workers is refused by rule, and so ends a job whose worker dies three times without a step: the harness does neither.
 WORKER_SIGNALS = {"worker killed": signal.SIGKILL, "worker segfault": signal.SIGSEGV, "worker abort": signal.SIGABRT, "worker stopped": signal.SIGSTOP}
 COMPUTING = ("running", "loaded")
 # A worker that dies ten times in a row before it has its models is given up by rule: the harness kills none so more than three times.
@@ -21,7 +21,7 @@ class Faults:
         self.server, self.tally, self.dice, self.hang_seconds = server, tally, random.Random(seed), hang_seconds
         self.by_kind, self.by_state, self.runtime_back, self.exits = {}, {}, [], []
         self.killed_requests, self.steps_at_kill, self.computing_deaths = set(), {}, []
-        self.client, self.dead, self.n_early = None, set(), {}
+        self.client, self.dead, self.n_early, self.last = None, set(), {}, None
 
     def count(self, kind, state=None):
         self.by_kind[kind] = self.by_kind.get(kind, 0) + 1
@@ -31,7 +31,9 @@ class Faults:
     def status(self):
         try:
             self.client = self.client or self.server.client(30)
-            return self.client.status()
+            status = self.client.status()
+            self.dead &= {w["pid"] for w in status["workers"]}  # the kernel gives numbers out again
+            return status
         except (OSError, switchyard.SwitchyardError):
             self.close()
             return None
@@ -47,12 +49,14 @@ class Faults:
         """Hits one worker, in that state if one is named. False: none was there that may be hit."""
         status = self.status()
         if not status:
+            self.last = "the server tells no status"
             return False
         there = [w for w in status["workers"] if w["pid"] and w["pid"] not in self.dead and w["state"] not in ("dead", "killed", "stopping") and (state is None or w["state"] == state)]
         if state is None and there:
             state = self.dice.choice(sorted({w["state"] for w in there}))
             there = [w for w in there if w["state"] == state]
         if not there:
+            self.last = [(w["worker"], w["pid"], w["state"], w["pid"] in self.dead) for w in status["workers"]]
             return False
         return self.hit(kind, self.dice.choice(there)["pid"])
 
@@ -64,13 +68,15 @@ class Faults:
             return False
         status = self.status()
         worker = next((w for w in status["workers"] if w["pid"] == pid), None) if status else None
+        self.last = worker
         if worker is None or not self.may_die(worker, status):
             self.wake(pid)
             return False
         if worker["request"]:
             self.killed_requests.add(worker["request"])
         if worker["state"] in COMPUTING and worker["request"] and WORKER_SIGNALS[kind] != signal.SIGSTOP:
-            self.computing_deaths.append(time.monotonic())
+            ready = any(w["state"] == "idle" and w["pid"] not in self.dead for w in status["workers"])
+            self.computing_deaths.append((time.monotonic(), ready))
         self.n_early[worker["worker"]] = self.n_early.get(worker["worker"], 0) + 1 if worker["state"] in STARTING else 0
         self.count(kind, worker["state"])
         self.dead.add(pid)  # until it is reaped the status still names it: no death is counted twice

@@ -12,7 +12,7 @@
  * A1: a token is never kept, only its SHA-256, and never logged; its NAME is.
  * A2: each right includes reading (status, metadata, metrics); admin includes all, and alone paths outside the models' folder.
  * A3: a grant is looked up again after the file changed: a token that was taken out of it ends with the next request, also on open connections,
- *     with the next message of a stream, and with the next tick of the page's events.
+ *     with the next message of a stream or its next tick (a second), and with the next tick of the page's events.
  * A4: a token of one tenant acts on what is that tenant's: its requests, sessions and jobs. Models, policy and traces are shared by all, and need a token
  *     without tenant=. It may read all that others may read.
  *

@@ -285,8 +285,18 @@ static bool waits_for_client(const struct sy_grpc_stream *stream)
            (!stream->method->is_stream && incoming->n_messages == 0);
 }
 
+/* A3: a stream may be silent for hours. What it asked for already is answered; its next message would be refused anyway. */
+static bool is_to_be_looked_up(const struct sy_grpc_stream *stream)
+{
+    return stream->method && (stream->method->is_stream || stream->is_watching) &&
+           stream->method->right != SY_RIGHT_ANYBODY && stream->refused == SY_GRPC_OK &&
+           stream->incoming.n_messages > 0 && stream->n_infers == 0 && !stream->is_done;
+}
+
 void sy_grpc_stream_tick(struct sy_grpc_stream *stream, sy_ns now)
 {
+    if (is_to_be_looked_up(stream) && !sy_grpc_stream_is_still_allowed(stream))
+        return;
     if (stream->is_watching)
         sy_grpc_health_tick(stream);
     if (now < stream->pace.at_ns + stream->connection->server->limits.stall_ns)

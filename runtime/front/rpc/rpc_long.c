@@ -19,6 +19,20 @@ static struct sy_slab *slab_of(const struct sy_rpc_connection *connection)
     return front->handlers->slab(front->core);
 }
 
+/* Of long tensors that this caller has announced and not sent yet, over all of its connections. Callers without a token are one. */
+static uint64_t on_its_way(const struct sy_rpc_connection *connection)
+{
+    uint64_t bytes = 0;
+
+    for (const struct sy_rpc_connection *c = connection->server->connections; c; c = c->next) {
+        bool same = strcmp(c->grant.name, connection->grant.name) == 0 &&
+                    strcmp(c->grant.tenant, connection->grant.tenant) == 0;
+        for (int i = 0; same && c->longs.left > 0 && i < c->longs.n; i++)
+            bytes += c->longs.of[i].bytes;
+    }
+    return bytes;
+}
+
 /* L1. */
 static bool may_announce(const struct sy_rpc_connection *connection, uint64_t bytes)
 {
@@ -28,6 +42,7 @@ static bool may_announce(const struct sy_rpc_connection *connection, uint64_t by
 
     return (connection->grant.rights & SY_RIGHT_INFER) && connection->longs.n < SY_RPC_MAX_LONGS &&
            bytes <= most && sy_slab_used_bytes(slab) <= most - bytes &&
+           on_its_way(connection) + bytes <= most / 2 &&
            server->buffered_bytes + bytes <= server->limits.buffered_bytes;
 }
 

@@ -4,7 +4,8 @@
  *   buffer  [0, id, "infer", [{.. "data": ext8(index)]  ..    <- the bin became five other bytes; its n bytes go to the slab
  *
  * L1: only a client with the right to infer is given memory for what it announces: a bin of at least SY_RPC_LONG_BYTES, while at most half of the slab is in use, and within
- *     the server's limit of buffered bytes. Else the bytes are buffered as any others. A connection that sends too slowly is closed (least_rate.h).
+ *     the server's limit of buffered bytes, and while what this caller (a token; all without one are one) has announced and not sent is at most a quarter of
+ *     the slab. Else the bytes are buffered as any others. A connection that sends too slowly is closed (least_rate.h).
  * L2: a client may send such an ext itself: it names a tensor of its own message, or none, and each is taken once. */
 #ifndef SY_RUNTIME_RPC_LONG_H
 #define SY_RUNTIME_RPC_LONG_H

@@ -141,8 +141,8 @@ static void test_idle_worker_dies(void **state)
     core_rig_close(&r);
 }
 
-/* S5: the second death ends the request, with the reason; others do not suffer. */
-static void test_second_death_ends_a_request(void **state)
+/* S5: the third death ends the request, with the reason; others do not suffer. */
+static void test_third_death_ends_a_request(void **state)
 {
     (void)state;
     static const enum fake_moment moments[] = {FAKE_AT_LOAD, FAKE_AT_RUN};
@@ -151,16 +151,16 @@ static void test_second_death_ends_a_request(void **state)
     core_rig_add_both(&r);
     for (int i = 0; i < 2; i++) {
         struct core_answer bad, good;
-        core_rig_fault(&r, moments[i], FAKE_DIE, 2);
+        core_rig_fault(&r, moments[i], FAKE_DIE, 3);
         core_rig_infer(&r, "a", 1, &bad);
         assert_int_equal(core_rig_wait(&r, &bad), SY_EPEER);
         assert_non_null(strstr(bad.error, "model a"));
-        assert_non_null(strstr(bad.error, "two workers died"));
-        assert_int_equal(bad.report.attempts, 2);
+        assert_non_null(strstr(bad.error, "3 workers died"));
+        assert_int_equal(bad.report.attempts, 3);
         core_rig_must_infer(&r, "a", &good);
         core_rig_calm(&r);
     }
-    assert_int_equal(core_rig_deaths(&r), 4);
+    assert_int_equal(core_rig_deaths(&r), 6);
     core_rig_close(&r);
 }
 
@@ -644,7 +644,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_faults_on_a_discrete_device),
         cmocka_unit_test(test_faults_while_a_model_cycles),
         cmocka_unit_test(test_idle_worker_dies),
-        cmocka_unit_test(test_second_death_ends_a_request),
+        cmocka_unit_test(test_third_death_ends_a_request),
         cmocka_unit_test(test_faults_while_preparing_a_batch),
         cmocka_unit_test(test_reported_failure),
         cmocka_unit_test(test_storm),

@@ -226,6 +226,34 @@ static void clients_that_go(void **state)
     free(bytes);
 }
 
+/* L1: whoever announces tensors on many connections and does not send them holds a quarter of the slab (64 MiB), and no more; others are served. */
+static void many_that_announce(void **state)
+{
+    enum { N = 30 }; /* of 960 KiB each */
+    float *x = numbers(ROWS, 1);
+    char *bytes = malloc(BYTES + 200), *pong;
+    int fds[N];
+    sy_client *client;
+
+    assert_int_equal(sy_client_connect(fake_core_path, 10000, &client), SY_OK);
+    char *length = memmem(bytes, make_double(bytes, 1, x), "\xc6", 1);
+    assert_non_null(length);
+    memcpy(length + 1, (unsigned char[]){0, 15, 0, 0}, 4); /* 960 KiB */
+    for (int i = 0; i < N; i++) {
+        fds[i] = raw_socket();
+        send_all(fds[i], bytes, 20000);
+        assert_int_equal(sy_client_call(client, "ping", NULL, &pong), SY_OK); /* it is seen */
+        free(pong);
+    }
+    assert_in_range(fake_core_slab_bytes(), 8u << 20, 18u << 20);
+    bits_are_equal(state);
+    for (int i = 0; i < N; i++)
+        close(fds[i]);
+    sy_client_close(client);
+    free(bytes);
+    free(x);
+}
+
 /* Sent to a method that takes no tensor, under a wrong shape, or of another length: said, and the connection stays. */
 static void long_ones_that_are_wrong(void **state)
 {
@@ -251,7 +279,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bits_are_equal),           cmocka_unit_test(in_any_pieces),
         cmocka_unit_test(references_of_clients),    cmocka_unit_test(clients_that_go),
-        cmocka_unit_test(long_ones_that_are_wrong),
+        cmocka_unit_test(long_ones_that_are_wrong), cmocka_unit_test(many_that_announce),
     };
 
     return cmocka_run_group_tests(tests, fake_core_start, fake_core_finish);

@@ -223,13 +223,14 @@ static void test_resident_model_is_not_read_again(void **state)
     sy_sched_destroy(w.s);
 }
 
-static void test_second_death_ends_the_request(void **state)
+static void test_third_death_ends_the_request(void **state)
 {
     (void)state;
     static struct world w;
     world_make(&w, true, 400, 1);
     world_request(&w, 0, 1);
-    for (int death = 0; death < 2; death++) {
+    for (int death = 0; death < SY_SCHED_MOST_DEATHS; death++) {
+        assert_int_equal(w.n_ends[1], 0);
         int worker = 0;
         while (w.workers[worker] != RUNNING)
             worker++;
@@ -407,7 +408,7 @@ int main(void)
         cmocka_unit_test(test_request_preempts_training),
         cmocka_unit_test(test_next_is_prefetched_and_training_stays_paused),
         cmocka_unit_test(test_resident_model_is_not_read_again),
-        cmocka_unit_test(test_second_death_ends_the_request),
+        cmocka_unit_test(test_third_death_ends_the_request),
         cmocka_unit_test(test_one_death_runs_it_again),
         cmocka_unit_test(test_model_larger_than_the_pool_cycles),
         cmocka_unit_test(test_impossible_is_refused_with_sizes),

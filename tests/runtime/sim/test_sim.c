@@ -421,7 +421,8 @@ static void test_a_worker_dies(void **state)
     struct sy_sim_model model = {.name = "m", .bytes = GB, .compute_ns = 10 * MS, .n_groups = 10};
     struct sy_sim_request request = {0, 0, 0, 0, 0};
     struct sy_sim_fault faults[] = {{5 * MS, 3 * MS, 0, SY_SIM_WORKER_DIES, 1},
-                                    {12 * MS, 3 * MS, 0, SY_SIM_WORKER_DIES, 1}};
+                                    {12 * MS, 3 * MS, 0, SY_SIM_WORKER_DIES, 1},
+                                    {18 * MS, 3 * MS, 0, SY_SIM_WORKER_DIES, 1}};
     struct sy_sim_job one = sim_job("j", 0, 3, 10 * MS);
     struct sy_sim_input in = {.models = &model,
                               .n_models = 1,
@@ -433,9 +434,9 @@ static void test_a_worker_dies(void **state)
     struct sy_sim_report *r = sim_run(&c, &in);
     assert_ms(sy_sim_mean_ms(&r->latency[0]), 5 + 3 + 10); /* it runs again, once */
     sy_sim_report_free(r);
-    in.n_faults = 2;
+    in.n_faults = 3;
     r = sim_run(&c, &in);
-    assert_int_equal(r->n_failed, 1); /* it killed two */
+    assert_int_equal(r->n_failed, 1); /* it killed three */
     assert_int_equal(r->n_done, 0);
     sy_sim_report_free(r);
     in = (struct sy_sim_input){.jobs = &one, .n_jobs = 1, .faults = faults + 1, .n_faults = 1};
