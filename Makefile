@@ -86,7 +86,7 @@ HASH     := $(shell echo '$(CC) $(CFLAGS_) $(CPPFLAGS) $(KERNEL_CFLAGS)' | cksum
 OBJ      := build/obj/$(HASH)
 
 LIBS     := $(DNNL_LDFLAGS) -levent -levent_pthreads -lhttp_parser -lnghttp2 -lmsgpackc -ljemalloc -ldnnl -luring -lprotobuf-c -ljansson -lxxhash -lnuma -lz -ljpeg -lpng -lpcre2-8 -lseccomp -lssl -lcrypto \
-            -fopenmp -lm -ldl -Wl,--wrap=GOMP_parallel
+            -lstdc++ -fopenmp -lm -ldl -Wl,--wrap=GOMP_parallel
 
 ifeq ($(V),0)
 Q := @
@@ -101,7 +101,7 @@ LIB_SRC   := $(sort $(shell find allocator loader runtime workers -name '*.c' ! 
 CLI_SRC   := $(sort $(wildcard runtime/cli/*.c runtime/cli/*/*.c))
 include runtime/front/front.mk
 GEN_HDR   := $(GEN)/onnx.pb-c.h $(patsubst %.c,%.h,$(filter %.pb-c.c,$(GRPC_GEN)))
-LIB_OBJ   := $(LIB_SRC:%.c=$(OBJ)/%.o) $(patsubst $(GEN)/%.c,$(OBJ)/gen/%.o,$(GEN)/onnx.pb-c.c $(GRPC_GEN))
+LIB_OBJ   := $(LIB_SRC:%.c=$(OBJ)/%.o) $(OBJ)/runtime/front/request/number_text.o $(patsubst $(GEN)/%.c,$(OBJ)/gen/%.o,$(GEN)/onnx.pb-c.c $(GRPC_GEN))
 CLIENT_OBJ := $(patsubst %.c,$(OBJ)/%.o,$(sort $(wildcard runtime/client/*.c runtime/base/*.c runtime/net/*.c)))
 CLI_OBJ   := $(CLI_SRC:%.c=$(OBJ)/%.o) $(OBJ)/runtime/cli/config/conf_toml.o
 
@@ -179,7 +179,7 @@ $(B)/libswitchyard.so: $(CLIENT_OBJ) runtime/client/switchyard.map Makefile
 $(B)/switchyard: $(CLI_OBJ) $(B)/libswitchyard.a
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(LDSAN) -o $@ $(CLI_OBJ) $(B)/libswitchyard.a $(LIBS) -lcrypto -lstdc++ -pthread
+	$(Q)$(CC) $(LDSAN) -o $@ $(CLI_OBJ) $(B)/libswitchyard.a $(LIBS) -pthread
 
 format: ## Test: clang-format on all sources
 	@sh tests/install_deps.sh clang-format

@@ -13,6 +13,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
 #include "runtime/device/link_cost.h"
+#include "runtime/device/link_memory.h"
 #include "workers/engine/engines.h"
 
 #define PROFILE_RUNS 5

@@ -20,7 +20,7 @@ FAKE_CUDA_BIN := $(patsubst test_%,$(B)/tests/fake_cuda_%,$(ENGINE_NAMES) $(filt
 # And on a GPU, through the plugin: made for gpu-check and dist only.
 GPU_BIN := $(patsubst test_%,$(B)/tests/test_gpu_%,$(ENGINE_NAMES) test_trainer $(GRADIENT_NAMES))
 
-CUDA_TEST_BIN := $(addprefix $(B)/tests/test_cuda_,parts in_flight device pinned failing_calls)
+CUDA_TEST_BIN := $(addprefix $(B)/tests/test_cuda_,parts in_flight device slices pinned failing_calls)
 
 TEST_BIN  := $(addprefix $(B)/tests/,$(TEST_NAMES)) $(FAKE_CUDA_BIN)
 # tests/fuzz/fuzz_NAME.c is a target; fuzz_main.c drives each.
@@ -111,9 +111,9 @@ $(B)/tests/libswitchyard-cuda-fake.so: $(OBJ)/tests/fakes/fake_cuda.o $(OBJ)/tes
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDSAN) -shared -Wl,--version-script,$(PLUGIN_SHOWS) -o $@ $^ -pthread -ldl
 ifneq ($(and $(WITH_CUDA),$(wildcard $(NVCC))),)
-GPU_FAULT := $(B)/tests/libgpu_fault.so
+GPU_FAULT := $(B)/tests/libgpu_fault.so $(B)/tests/libgpu_slices.so
 endif
-$(B)/tests/libgpu_fault.so: tests/on_gpu/gpu_fault.cu
+$(B)/tests/libgpu_%.so: tests/on_gpu/gpu_%.cu
 	$(call say,NVCC,$@)
 	@mkdir -p $(@D)
 	$(Q)$(NVCC) $(NVCCFLAGS) -shared -cudart static -o $@ /proc/self/cwd/$<
@@ -302,7 +302,7 @@ test-train: deps ## Test: gradients and losses against PyTorch; TEST_TRAIN_ARGS=
 	else echo 'test-train: skipped: PyTorch cannot be installed here, as said above'; fi
 
 # On a machine with a GPU, or in what `make dist` made: the same script.
-gpu-tests: $(GPU_BIN) $(addprefix $(B)/tests/,test_device test_cuda_plugin test_gpu_device test_gpu_models test_gpu_training test_end_to_end gpu_onnx_suite) $(GPU_FAULT)
+gpu-tests: $(GPU_BIN) $(addprefix $(B)/tests/,test_device test_cuda_plugin test_gpu_device test_gpu_slices test_gpu_models test_gpu_training test_end_to_end gpu_onnx_suite) $(GPU_FAULT)
 
 gpu-check: deps ## Test: the tests that need a GPU, on cuda:0; SY_TEST_DEVICE=cuda:N for another, PART="device engine" for some
 	@$(MAKE) --no-print-directory CUDA=1 binaries gpu-tests
@@ -313,7 +313,8 @@ dist: deps ## Build: build/dist: program, plugin, tests and their shared librari
 	$(Q)sh tests/make_dist.sh $(B) build/dist
 
 # Files that call each other in a circle, in these folders; by the objects, so not in lint, which runs before anything is built.
-NO_CIRCLES := allocator bench examples loader workers/data workers/engine workers/host workers/infer workers/job workers/train
+NO_CIRCLES := allocator bench examples loader $(filter-out %/core %/sim %/front,$(wildcard runtime/[a-z]*)) runtime/front/access runtime/front/request \
+              workers/data workers/engine workers/host workers/infer workers/job workers/process workers/train
 call-circles: ## Test: files that call each other in a circle, by what is built
 	@python3 tests/lint/call_circles.py $(OBJ) $(NO_CIRCLES)
 

@@ -19,6 +19,7 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import row_added  # noqa: E402
+import row_beside_json  # noqa: E402
 import row_idle  # noqa: E402
 import row_requests  # noqa: E402
 import row_storm  # noqa: E402
@@ -36,6 +37,7 @@ MEASUREMENTS = {
     "http_binary": (row_added.http_binary, [("http_1mb", "added by HTTP, binary tensors of 1 MB in and out: ms", "<=", 0.5)]),
     "http_shared": (row_added.http_shared, [("http_1mb_shared", "added by HTTP, 1 MB in and out in system shared memory: ms", "<=", 0.1)]),
     "native": (row_added.native_shared, [("native_100mb", "added by the native protocol, 100 MB in and out in shared memory: ms", "<=", 0.1)]),
+    "json": (row_beside_json.beside_json, [("json_100mb", "longest of the small requests beside bodies of 100 MB of JSON: ms", "<=", 5)]),
     "engine": (row_throughput.beside_engine, [("resnet50_engine", "ResNet-50, batch 8, concurrency 8: throughput / the engine's own", ">=", 0.97)]),
     "fastapi": (row_throughput.beside_fastapi, [
         ("resnet50_fastapi", "ResNet-50, batch 8, concurrency 8: throughput / ONNX Runtime's behind FastAPI", ">=", 1.3)]),

@@ -81,6 +81,9 @@ struct sy_engine_ops {
      * computes by itself: from now on programs are made and run on `device`, by enqueuing on its stream `compute`; both are borrowed until
      * detach. Before program_create; describe, layout_layer and pack_layer do without. ENODEVICE says what is missing. */
     int (*attach)(struct sy_device *device, struct sy_stream *compute);
+    /* (optional: its compute has no parts) With attach: what is run from now on is computed on these parts of the device (struct
+     * sy_compute_parts) alone; n 0: on all of it. Waits for what is queued. Same bits on any parts. As sy_stream_confine. */
+    int (*confine)(const int *parts, int n);
     /* (optional, as attach) All programs are destroyed and the stream is idle. */
     void (*detach)(void);
 

@@ -46,7 +46,7 @@ struct sy_client_region {
     size_t bytes;
 };
 
-/* ---- client.c ---- */
+/* ---- client_call.c ---- */
 /* Keeps the thread's error text for sy_client_error; gives `status`. */
 int sy_client_fail(sy_client *client, int status);
 /* The same for any status, at the end of a call. */
@@ -60,8 +60,13 @@ int sy_client_ask(sy_client *client, struct iovec *parts, int n_parts, msgpack_u
 /* The value of `key` in a map, or NULL. */
 const msgpack_object *sy_client_get(const msgpack_object *map, const char *key);
 
-/* Waits for `events` until the call's deadline. EDEADLINE, EIO. */
+/* ---- client_socket.c: until the call's deadline. EDEADLINE, EIO, EPEER ---- */
+/* Waits for `events` of poll. */
 int sy_client_wait(sy_client *client, short events);
+/* All bytes of the parts, which are used up. */
+int sy_client_send(sy_client *client, struct iovec *parts, int n_parts);
+/* At least a byte of at most `room`; *n: how many. */
+int sy_client_receive(sy_client *client, void *to, uint64_t room, uint64_t *n);
 
 /* ---- client_long.c ---- */
 struct sy_msgpack_scan;
@@ -74,11 +79,15 @@ void *sy_client_long_take(sy_client *client, const msgpack_object *data, size_t 
 void sy_client_long_drop(sy_client *client);
 
 /* ---- client_secure.c ---- */
+/* `value`, or where it is NULL the environment's of this name; NULL: none, as an empty one is. */
+const char *sy_client_setting(const char *value, const char *name);
 /* On a TCP connection that stands: TLS, if `security` or the environment asks for it. host: of the address. */
 int sy_client_start_tls(sy_client *client, const char *host, const sy_client_security *security);
+void sy_client_end_tls(sy_client *client);
+
+/* ---- client_token.c ---- */
 /* Shows the token, if there is one. */
 int sy_client_show_token(sy_client *client, bool is_tcp, const sy_client_security *security);
-void sy_client_end_tls(sy_client *client);
 
 /* ---- client_region.c ---- */
 /* The region that `bytes` at `data` lie in, at an offset that tensors may have; NULL: none. */

@@ -118,6 +118,7 @@ static int open_device(struct sy_core *core, const struct sy_core_config *config
     core->unified = sy_device_get_properties(core->device)->unified;
     choose_link(core, config->link);
     SY_TRY(choose_cores(core, config->cores));
+    sy_core_units_start(core);
     sy_core_slices_start(core);
     sy_core_corun_start(core);
     return SY_OK;

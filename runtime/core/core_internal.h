@@ -229,6 +229,15 @@ struct sy_core_slice {
     sy_ns used_ns;                        /* that something computed there */
 };
 
+/* What slices are made of: the cores, or the parts of a GPU's multiprocessors. */
+struct sy_core_units {
+    uint64_t ids[SY_CORE_MAX_CORES]; /* cores; a GPU's parts from 0 on */
+    size_t n;
+    unsigned each; /* multiprocessors of one; 1: cores */
+    char no_slice[256],
+        no_slices[256]; /* why there are none at all, or not two at a time; "": there are */
+};
+
 struct sy_core {
     struct event_base *base;
     struct event *pump_event, *drain_event;
@@ -246,6 +255,7 @@ struct sy_core {
     struct sy_slab *slab;
     uint64_t cores[SY_CORE_MAX_CORES];
     size_t n_cores;
+    struct sy_core_units units;
     int64_t link_core;
     struct sy_core_slice slices[SY_SCHED_MAX_SLICES];
     int n_slices;
@@ -328,6 +338,20 @@ void sy_core_slices_start(struct sy_core *core); /* one, of all cores */
 void sy_core_slices_resume(struct sy_core *core, const json_t *rules);
 /* As RUN and its like say them; none where the slice has all. Valid until slices are set. */
 struct sy_u64s sy_core_slice_cores(struct sy_core *core, int slice);
+
+/* ---- core_units.c ---- */
+
+/* Once the device and its cores are known. Makes no context. */
+void sy_core_units_start(struct sy_core *core);
+/* So many slices can be made: EUNSUPPORTED says why not. */
+int sy_core_units_check(const struct sy_core *core, size_t n_slices);
+/* Why there are none, or not two at a time: a text, or null. */
+json_t *sy_core_units_limit(const struct sy_core *core);
+/* What people say, cores or multiprocessors, as units; EARG: a unit of which only a part is wanted. */
+int sy_core_units_read(const struct sy_core *core, struct sy_slice_wish *wish, uint64_t *listed);
+/* And back: "0-63". Returns buffer. */
+const char *sy_core_units_text(const struct sy_core *core, const struct sy_core_slice *slice,
+                               char *buffer, size_t bytes);
 bool sy_core_slices_whole(const struct sy_core *core, int slice); /* it has all cores */
 const char *sy_core_slice_name(const struct sy_core *core, int slice);
 int sy_core_slice_check(const struct sy_core *core, const char *name); /* ENOTFOUND; "" is fine */

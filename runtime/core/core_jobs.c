@@ -454,7 +454,7 @@ static void send_start(struct sy_core *core, const struct sy_sched_action *a, st
 /* Weights depend on how many threads computed them: it is written down when that changes. */
 static void note_team(const struct sy_core *core, struct sy_core_job *j, int team)
 {
-    int threads = team ? team : (int)core->n_cores;
+    int threads = team ? team : (int)(core->units.n * core->units.each);
     if (j->team && j->team != threads)
         sy_log_info("jobs", "event=threads job=%llu name=%s step=%llu from=%d to=%d",
                     (unsigned long long)j->id, j->name, (unsigned long long)j->step, j->team,

@@ -15,8 +15,8 @@ void sy_core_slices_start(struct sy_core *core)
 {
     struct sy_core_slice *all = &core->slices[0];
     snprintf(all->name, sizeof all->name, ALL);
-    all->n_cores = core->n_cores;
-    memcpy(all->cores, core->cores, core->n_cores * sizeof *core->cores);
+    all->n_cores = core->units.n;
+    memcpy(all->cores, core->units.ids, core->units.n * sizeof *core->units.ids);
     core->n_slices = 1;
 }
 
@@ -28,7 +28,7 @@ static const struct sy_core_slice *slice_at(const struct sy_core *core, int slic
 
 bool sy_core_slices_whole(const struct sy_core *core, int slice)
 {
-    return slice_at(core, slice)->n_cores == core->n_cores;
+    return slice_at(core, slice)->n_cores == core->units.n;
 }
 
 struct sy_u64s sy_core_slice_cores(struct sy_core *core, int slice)
@@ -185,24 +185,15 @@ static int read_wish(const json_t *entry, struct sy_slice_wish *w, uint64_t *lis
                  : read_amount(weight, w->name, "weight", 1000000, 1, &w->amount);
 }
 
-static int check_device(const struct sy_core *core, size_t n)
-{
-    if (n > 1 && strcmp(core->spec.kind, "cuda") == 0)
-        return sy_error_set(SY_EUNSUPPORTED,
-                            "slices of a GPU's compute are not there: slices are sets of cores, on "
-                            "the devices host and emulated");
-    return SY_OK;
-}
-
 static void take_cores(struct sy_core *core, const struct wishes *w, int n)
 {
     for (int i = 0; i < n; i++) {
         struct sy_core_slice *c = &core->slices[i];
         snprintf(c->name, sizeof c->name, "%s", w->of[i].name);
         c->n_cores = 0;
-        for (size_t k = 0; k < core->n_cores; k++)
+        for (size_t k = 0; k < core->units.n; k++)
             if (w->owner[k] == i)
-                c->cores[c->n_cores++] = core->cores[k];
+                c->cores[c->n_cores++] = core->units.ids[k];
     }
     core->n_slices = n;
 }
@@ -211,9 +202,9 @@ static void say(const struct sy_core *core)
 {
     char text[256];
     for (int i = 0; i < core->n_slices; i++)
-        sy_log_info(
-            "slices", "event=slice name=%s cores=%s", core->slices[i].name,
-            sy_slice_cores_text(core->slices[i].cores, core->slices[i].n_cores, text, sizeof text));
+        sy_log_info("slices", "event=slice name=%s %s=%s", core->slices[i].name,
+                    core->units.each > 1 ? "multiprocessors" : "cores",
+                    sy_core_units_text(core, &core->slices[i], text, sizeof text));
 }
 
 static int set_list(struct sy_core *core, const json_t *list)
@@ -223,10 +214,14 @@ static int set_list(struct sy_core *core, const json_t *list)
     json_t *entry;
     if (!json_is_array(list) || n > SY_SCHED_MAX_SLICES)
         return sy_error_set(SY_EARG, "slices: a list of 0 to %d", SY_SCHED_MAX_SLICES);
-    SY_TRY(check_device(core, n));
-    json_array_foreach(list, i, entry) SY_TRY(read_wish(entry, &w.of[i], w.listed[i]));
+    SY_TRY(sy_core_units_check(core, n));
+    json_array_foreach(list, i, entry)
+    {
+        SY_TRY(read_wish(entry, &w.of[i], w.listed[i]));
+        SY_TRY(sy_core_units_read(core, &w.of[i], w.listed[i]));
+    }
     if (n > 0)
-        SY_TRY(sy_slice_plan(w.of, (int)n, core->cores, core->n_cores, w.owner));
+        SY_TRY(sy_slice_plan(w.of, (int)n, core->units.ids, core->units.n, w.owner));
     SY_TRY(sy_sched_set_slices(core->sched, n ? (int)n : 1));
     if (n > 0)
         take_cores(core, &w, (int)n);
@@ -234,7 +229,9 @@ static int set_list(struct sy_core *core, const json_t *list)
         sy_core_slices_start(core);
     for (int k = 0; k < SY_SCHED_MAX_SLICES; k++)
         sy_sched_slice_resized(core->sched, k,
-                               sy_core_slices_whole(core, k) ? 0 : (int)slice_at(core, k)->n_cores);
+                               sy_core_slices_whole(core, k)
+                                   ? 0
+                                   : (int)(slice_at(core, k)->n_cores * core->units.each));
     say(core);
     return SY_OK;
 }
@@ -408,9 +405,9 @@ static json_t *slice_json(const struct sy_core *core, int i)
             sy_sched_computes(core->sched, r->report.worker))
             computes = core->models[r->model].name;
     return json_pack("{s:s, s:s, s:i, s:o, s:o, s:s?, s:o}", "name", c->name, "cores",
-                     sy_slice_cores_text(c->cores, c->n_cores, text, sizeof text), "n_cores",
-                     (int)c->n_cores, "models", models, "jobs", jobs, "computes", computes,
-                     "used_ns", json_integer((json_int_t)c->used_ns));
+                     sy_core_units_text(core, c, text, sizeof text), "n_cores",
+                     (int)(c->n_cores * core->units.each), "models", models, "jobs", jobs,
+                     "computes", computes, "used_ns", json_integer((json_int_t)c->used_ns));
 }
 
 json_t *sy_core_slices_json(const struct sy_core *core)
@@ -431,12 +428,11 @@ json_t *sy_core_slices_rules(const struct sy_core *core)
 {
     char text[4096];
     json_t *list = json_array();
-    bool any = core->n_slices > 1 || core->slices[0].n_cores < core->n_cores;
+    bool any = core->n_slices > 1 || core->slices[0].n_cores < core->units.n;
     for (int i = 0; any && i < core->n_slices; i++)
         json_array_append_new(
             list, json_pack("{s:s, s:s}", "name", core->slices[i].name, "cores",
-                            sy_slice_cores_text(core->slices[i].cores, core->slices[i].n_cores,
-                                                text, sizeof text)));
+                            sy_core_units_text(core, &core->slices[i], text, sizeof text)));
     return json_pack("{s:o, s:s, s:s, s:f, s:f}", "slices", list, "for_jobs",
                      there_is(core, core->for_jobs), "for_models", there_is(core, core->for_models),
                      "bound", core->corun.bound, "keep", core->fill.keep);

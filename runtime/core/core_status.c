@@ -377,7 +377,9 @@ int sy_core_status_part(struct sy_core *core, const struct sy_core_status_part *
                      workers_json(core), "models", models_json(core, part), "queue", queue, "jobs",
                      jobs_json(core, part), "counters", counters_json(core), "preempt_wait_ns",
                      waits_json(core), "draining", (int)core->draining);
-    if (*out)
+    if (*out) {
         json_object_set_new(*out, "slices", sy_core_slices_json(core));
+        json_object_set_new(*out, "slices_limit", sy_core_units_limit(core));
+    }
     return *out ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for the status");
 }

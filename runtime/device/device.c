@@ -248,6 +248,24 @@ int sy_stream_launch(struct sy_stream *stream, void (*fn)(void *arg), void *arg)
     return stream->device->ops->stream->launch(stream, fn, arg);
 }
 
+static int no_parts(const struct sy_device *device)
+{
+    return sy_error_set(SY_EUNSUPPORTED, "%s: its compute is cut into no parts",
+                        device->properties.name);
+}
+
+int sy_device_compute_parts(struct sy_device *device, struct sy_compute_parts *out)
+{
+    *out = (struct sy_compute_parts){0};
+    return device->ops->compute_parts ? device->ops->compute_parts(device, out) : no_parts(device);
+}
+
+int sy_stream_confine(struct sy_stream *stream, const int *parts, int n)
+{
+    const struct sy_stream_ops *ops = stream->device->ops->stream;
+    return ops->confine ? ops->confine(stream, parts, n) : no_parts(stream->device);
+}
+
 int sy_stream_wait_event(struct sy_stream *stream, struct sy_event *event)
 {
     return stream->device->ops->stream->wait_event(stream, event);

@@ -63,6 +63,13 @@ struct sy_device_properties {
         own_addresses; /* a pool's address differs from process to process (cuda, where its driver says so) */
 };
 
+/* What slices of the device's compute are made of: n equal parts, known by their number in every process. */
+struct sy_compute_parts {
+    int n, n_sms; /* multiprocessors of each */
+    bool
+        beside; /* streams of several processes compute at the same time (cuda: under MPS), not by turns */
+};
+
 enum sy_stream_kind { SY_STREAM_COMPUTE, SY_STREAM_COPY_H2D, SY_STREAM_COPY_D2H };
 
 /* Parses "host", "emulated[,link-gbps=12.3][,link-alpha-us=10]" or "cuda[:N]". EARG names the key and value. */
@@ -113,6 +120,13 @@ int sy_stream_create(struct sy_device *device, enum sy_stream_kind kind, struct 
 void sy_stream_destroy(struct sy_stream *stream); /* finishes what is queued first */
 /* Waits until all queued work is done; returns the first failure of that work. */
 int sy_stream_synchronize(struct sy_stream *stream);
+
+/* The parts that the device's compute can be cut into. EUNSUPPORTED, with the reason: none (host: a slice is a set of cores there, its
+ * threads' affinity). Makes no context. */
+int sy_device_compute_parts(struct sy_device *device, struct sy_compute_parts *out);
+/* What the stream computes from now on, it computes on these parts alone; n 0: on the whole device. Waits for what is queued. The stream's
+ * thread only, with no capture under way. EARG: no such part. EUNSUPPORTED: the device refuses; like after any failure the stream computes where it did. */
+int sy_stream_confine(struct sy_stream *stream, const int *parts, int n);
 
 /* Queue a copy. Source and destination stay valid until it is done. Returns at once. Bounded
  * queue (properties.queue_entries): SY_EBUSY when full. SY_EARG: host pointer NULL, or against the direction of a copy stream. No bytes: nothing

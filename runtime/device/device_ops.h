@@ -40,6 +40,8 @@ struct sy_stream_ops {
     void (*destroy)(struct sy_stream *stream);
     /* Blocks until the queue is empty; the first failure of its work. */
     int (*synchronize)(struct sy_stream *stream);
+    /* (optional: EUNSUPPORTED) As sy_stream_confine. */
+    int (*confine)(struct sy_stream *stream, const int *parts, int n);
     /* Queues a copy of `bytes` > 0 between `host` and `address`; EBUSY when the queue is full, never blocks on it. */
     int (*copy)(struct sy_stream *stream, void *host, sy_device_address address, uint64_t bytes,
                 bool to_device);
@@ -67,6 +69,8 @@ struct sy_device_ops {
     void (*close)(struct sy_device *device); /* not NULL */
     /* (optional: SY_OK, the device has no such threads) As sy_device_set_link_core. */
     int (*set_link_core)(struct sy_device *device, int core);
+    /* (optional: EUNSUPPORTED) As sy_device_compute_parts. */
+    int (*compute_parts)(struct sy_device *device, struct sy_compute_parts *out);
     const struct sy_memory_ops *memory;
     const struct sy_stream_ops *stream;
 };

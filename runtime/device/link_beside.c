@@ -8,7 +8,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/device/device_ops.h"
 #include "runtime/device/host_stream.h"
-#include "runtime/device/link_cost.h"
+#include "runtime/device/link_memory.h"
 
 #define CHUNK_BYTES ((size_t)1 << 20)
 #define N_CHUNKS    16

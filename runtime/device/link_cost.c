@@ -11,7 +11,6 @@
 #define SMALL_BYTES 4096u
 #define SMALL_BATCH 16 /* small copies in a row: what a thread's waking costs is spread over them */
 #define HOPS        8  /* there and back between two streams, for sigma */
-#define HOST_ALIGN  (2ull << 20)
 #define MIN_SAMPLES 3
 #define MAX_SAMPLES 201
 #define N_PARTS     6 /* of the budget: two sizes in two directions, sigma, and computing beside */
@@ -25,31 +24,6 @@ struct bench {
     struct sy_event *before, *after, *there, *back;
     int n_samples;
 };
-
-/* ---- host memory -------------------------------------------------------------------------------------- */
-
-int sy_link_host_take(struct sy_device *device, uint64_t bytes, void **out)
-{
-    void *host = aligned_alloc(HOST_ALIGN, SY_ALIGN_UP(bytes, HOST_ALIGN));
-    if (!host)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for %llu bytes to copy",
-                            (unsigned long long)bytes);
-    memset(host, 1, bytes);
-    int status = sy_device_host_register(device, host, bytes);
-    if (status == SY_OK)
-        status = sy_device_host_register_wait(device, 60 * SY_NS_PER_S);
-    if (status < 0)
-        sy_log_warn("device", "event=link_from_unpinned_memory why=\"%s\"", sy_error_text());
-    *out = host;
-    return SY_OK;
-}
-
-void sy_link_host_drop(struct sy_device *device, void *host)
-{
-    if (host)
-        (void)sy_device_host_unregister(device, host); /* it may never have been */
-    free(host);
-}
 
 /* ---- samples ------------------------------------------------------------------------------------------ */
 

@@ -19,11 +19,6 @@ struct sy_link_measurement {
     int n_samples;        /* timed batches, all together */
 };
 
-/* Memory to measure with, as a swap's comes: touched, and registered with the device. What cannot be registered costs speed; the log says so. To
- * be dropped before the device is closed. */
-int sy_link_host_take(struct sy_device *device, uint64_t bytes, void **out);
-void sy_link_host_drop(struct sy_device *device, void *host); /* NULL is fine */
-
 /* Measures for about `budget_ns` (0: SY_LINK_BUDGET_NS), where runs differ much up to two and a half times that (link_beside.h); three samples of
  * each kind are taken at least, however long they take.
  * Scribbles on [offset, offset+bytes) of the pool and on the `bytes` at `host`, both the caller's, who registers `host` if what is pinned is

@@ -11,27 +11,6 @@
 
 #define MOST_BATCH (INT32_MAX)
 
-/* ---- types ---------------------------------------------------------------------------------------------------- */
-
-/* Triton writes TYPE_ before the protocol's names, but for strings, which no model here has. */
-enum sy_dtype sy_config_dtype(const char *name)
-{
-    return strncmp(name, "TYPE_", 5) == 0 ? sy_dtype_from_wire_name(name + 5) : SY_DTYPE_NONE;
-}
-
-const char *sy_config_dtype_name(enum sy_dtype dtype, char buffer[24])
-{
-    snprintf(buffer, 24, "TYPE_%s", sy_dtype_wire_name(dtype));
-    return buffer;
-}
-
-static const char *text_of(const json_t *object, const char *key)
-{
-    const char *text = json_string_value(json_object_get(object, key));
-
-    return text && *text ? text : NULL;
-}
-
 /* ---- which model ---------------------------------------------------------------------------------------------- */
 
 static bool is_one_of(const char *word, const char *const *words)
@@ -46,7 +25,8 @@ static int check_backend(const json_t *json)
 {
     static const char *const backends[] = {"onnxruntime", "onnx", "switchyard", NULL};
     static const char *const platforms[] = {"onnxruntime_onnx", "onnx", "switchyard", NULL};
-    const char *backend = text_of(json, "backend"), *platform = text_of(json, "platform");
+    const char *backend = sy_config_text(json, "backend"),
+               *platform = sy_config_text(json, "platform");
 
     if (backend && !is_one_of(backend, backends))
         return sy_error_set(SY_EUNSUPPORTED,
@@ -65,7 +45,7 @@ static int check_backend(const json_t *json)
 
 static int check_identity(const json_t *json, const char *name)
 {
-    const char *said = text_of(json, "name");
+    const char *said = sy_config_text(json, "name");
 
     if (said && strcmp(said, name) != 0)
         return sy_error_set(SY_EARG, "field name: '%.100s'; the model's folder is '%.100s'", said,
@@ -80,7 +60,7 @@ static int check_identity(const json_t *json, const char *name)
 
 static int read_model_file(struct sy_model_config *config)
 {
-    const char *file = text_of(config->json, "default_model_filename");
+    const char *file = sy_config_text(config->json, "default_model_filename");
 
     config->model_file = file ? file : "model.onnx";
     if (strchr(config->model_file, '/') || config->model_file[0] == '.')
@@ -101,113 +81,6 @@ static int read_max_batch(struct sy_model_config *config)
         return sy_error_set(SY_EARG, "field max_batch_size: %lld is not from 0 to %d",
                             (long long)config->max_batch_size, MOST_BATCH);
     config->defaults.most_rows = config->max_batch_size;
-    return SY_OK;
-}
-
-/* ---- inputs and outputs ------------------------------------------------------------------------------------------ */
-
-int sy_config_read_dims(const json_t *list, const char *what, int64_t dims[SY_MAX_RANK], int *rank)
-{
-    size_t n = json_array_size(list);
-
-    if (n > SY_MAX_RANK)
-        return sy_error_set(SY_EARG, "%s has %zu dimensions; at most %d", what, n, SY_MAX_RANK);
-    for (size_t i = 0; i < n; i++) {
-        dims[i] = json_integer_value(json_array_get(list, i));
-        if (dims[i] < -1 || dims[i] == 0)
-            return sy_error_set(SY_EARG, "%s has a dimension of %lld; above 0, or -1 for open",
-                                what, (long long)dims[i]);
-    }
-    *rank = (int)n;
-    return SY_OK;
-}
-
-/* Fields that would change what requests mean. */
-static int refuse_kinds(const json_t *json, const char *kind, const char *name)
-{
-    static const char *const fields[] = {"is_shape_tensor", "allow_ragged_batch", "optional",
-                                         "is_non_linear_format_io"};
-
-    for (size_t i = 0; i < SY_ARRAY_LEN(fields); i++)
-        if (json_is_true(json_object_get(json, fields[i])))
-            return sy_error_set(SY_EUNSUPPORTED, "%s '%.100s': field %s is not supported", kind,
-                                name, fields[i]);
-    return SY_OK;
-}
-
-static int read_dtype(const json_t *json, const char *what, enum sy_dtype *out)
-{
-    const char *type = text_of(json, "data_type");
-
-    *out = type ? sy_config_dtype(type) : SY_DTYPE_NONE;
-    if (!type || strcmp(type, "TYPE_INVALID") == 0)
-        return sy_error_set(SY_EARG, "%s: data_type is missing", what);
-    if (*out == SY_DTYPE_NONE)
-        return sy_error_set(SY_EUNSUPPORTED, "%s: data_type %s is not supported", what, type);
-    return SY_OK;
-}
-
-static int64_t product_of(const int64_t *dims, int rank, int *n_open)
-{
-    int64_t product = 1;
-
-    *n_open = 0;
-    for (int i = 0; i < rank; i++) {
-        *n_open += dims[i] < 0;
-        if (dims[i] > 0 && __builtin_mul_overflow(product, dims[i], &product))
-            return INT64_MAX;
-    }
-    return product;
-}
-
-static int read_reshape(const json_t *json, const char *what, struct sy_config_tensor *tensor)
-{
-    const json_t *reshape = json_object_get(json, "reshape");
-    int n_open, n_open_after;
-
-    if (!reshape)
-        return SY_OK;
-    tensor->has_reshape = true;
-    SY_TRY(sy_config_read_dims(json_object_get(reshape, "shape"), what, tensor->reshape,
-                               &tensor->reshape_rank));
-    if (product_of(tensor->dims, tensor->rank, &n_open) !=
-            product_of(tensor->reshape, tensor->reshape_rank, &n_open_after) ||
-        n_open != n_open_after)
-        return sy_error_set(SY_EARG, "%s: reshape holds another number of elements than dims",
-                            what);
-    return SY_OK;
-}
-
-static int read_tensor(const json_t *json, const char *kind, struct sy_config_tensor *tensor)
-{
-    char what[200];
-
-    tensor->name = text_of(json, "name");
-    if (!tensor->name)
-        return sy_error_set(SY_EARG, "field %s: one without a name", kind);
-    snprintf(what, sizeof what, "%s '%.100s'", kind, tensor->name);
-    SY_TRY(refuse_kinds(json, kind, tensor->name));
-    SY_TRY(read_dtype(json, what, &tensor->dtype));
-    tensor->labels = text_of(json, "label_filename");
-    SY_TRY(sy_config_read_dims(json_object_get(json, "dims"), what, tensor->dims, &tensor->rank));
-    return read_reshape(json, what, tensor);
-}
-
-static int read_tensors(const json_t *list, const char *kind, struct sy_config_tensor **out, int *n)
-{
-    size_t count = json_array_size(list);
-
-    *out = calloc(count + 1, sizeof **out);
-    if (!*out)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for %zu tensors", count);
-    for (*n = 0; (size_t)*n < count; ++*n) {
-        struct sy_config_tensor *tensor = &(*out)[*n];
-
-        SY_TRY(read_tensor(json_array_get(list, (size_t)*n), kind, tensor));
-        for (int i = 0; i < *n; i++)
-            if (strcmp((*out)[i].name, tensor->name) == 0)
-                return sy_error_set(SY_EARG, "%s '%.100s' is given twice", kind, tensor->name);
-    }
     return SY_OK;
 }
 
@@ -263,10 +136,10 @@ static int read_config(struct sy_model_config *config, const char *name)
     SY_TRY(check_identity(config->json, name));
     SY_TRY(read_model_file(config));
     SY_TRY(read_max_batch(config));
-    SY_TRY(read_tensors(json_object_get(config->json, "input"), "input", &config->inputs,
-                        &config->n_inputs));
-    SY_TRY(read_tensors(json_object_get(config->json, "output"), "output", &config->outputs,
-                        &config->n_outputs));
+    SY_TRY(sy_config_read_tensors(json_object_get(config->json, "input"), "input", &config->inputs,
+                                  &config->n_inputs));
+    SY_TRY(sy_config_read_tensors(json_object_get(config->json, "output"), "output",
+                                  &config->outputs, &config->n_outputs));
     SY_TRY(read_versions(config));
     SY_TRY(sy_config_read_batching(config));
     SY_TRY(sy_config_read_sequences(config));

@@ -4,8 +4,14 @@
 
 #include "runtime/repository/model_config.h"
 
+/* ---- config_tensors.c ---- */
+/* A field's text, the configuration's; NULL: it is missing or empty. */
+const char *sy_config_text(const json_t *object, const char *key);
 /* Dims of a list of numbers, -1 for open ones. EARG names `what`. */
 int sy_config_read_dims(const json_t *list, const char *what, int64_t dims[SY_MAX_RANK], int *rank);
+/* Tensors of a list; *out is malloc'd, also where one of them fails. kind: "input", "output". EARG, EUNSUPPORTED. */
+int sy_config_read_tensors(const json_t *list, const char *kind, struct sy_config_tensor **out,
+                           int *n);
 
 /* ---- config_batching.c ---- */
 /* dynamic_batching and parameters: defaults of requests, how they are gathered. EARG. */

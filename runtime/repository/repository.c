@@ -48,15 +48,6 @@ static void on_wake(evutil_socket_t fd, short what, void *ctx)
     sy_repository_tell(ctx);
 }
 
-void sy_repository_poll_later(struct sy_repository *r)
-{
-    struct timeval later = {(time_t)(r->poll_ns / SY_NS_PER_S),
-                            (suseconds_t)(r->poll_ns % SY_NS_PER_S / SY_NS_PER_US)};
-
-    if (event_add(r->poll_event, &later))
-        sy_log_error("repository", "event=poll_ended why=\"no memory for a timer\"");
-}
-
 static void on_poll(evutil_socket_t fd, short what, void *ctx)
 {
     (void)fd, (void)what;
@@ -91,6 +82,7 @@ int sy_repository_create(struct event_base *base, const struct sy_repository_con
     r->core = core;
     r->front = (struct sy_front){.base = base, .handlers = handlers, .core = core};
     r->imports_end = &r->imports;
+    r->rests = sy_repository_version_rests;
     status = copy_config(r, config);
     if (status == SY_OK)
         status = begin(r);

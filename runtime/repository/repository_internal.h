@@ -122,7 +122,8 @@ struct sy_repository {
     struct sy_repository_wait *woken;
     int n_waits;
     struct event *wake_event, *poll_event;
-    char ignored[512]; /* said */
+    void (*rests)(struct sy_repository_version *v); /* sy_repository_version_rests */
+    char ignored[512];                              /* said */
     bool stops;
 };
 
@@ -137,8 +138,12 @@ struct sy_repository_version *sy_repository_version_find(const struct sy_reposit
                                                          int64_t version);
 int sy_repository_version_make(struct sy_repository_model *model, int64_t version,
                                struct sy_repository_version **out);
+void sy_repository_version_free(struct sy_repository_version *v);
+void sy_repository_close_package(struct sy_repository_version *v);
 /* All models in the order of their names; the caller frees the list. NULL: no memory. */
 struct sy_repository_model **sy_repository_models_sorted(const struct sy_repository *r);
+/* What is over is told by the loop: sy_repository_call_woken, sy_repository_tell. */
+void sy_repository_tell_soon(struct sy_repository *r);
 /* Those that wait for the model are called by the next sy_repository_call_woken. */
 void sy_repository_wake(struct sy_repository_model *model);
 void sy_repository_call_woken(struct sy_repository *r);
@@ -153,9 +158,9 @@ void sy_repository_loads_check(struct sy_repository_model *model);
 int sy_repository_begin(struct sy_repository *r);
 /* Calls `done` of loads that are over, and `started`. */
 void sy_repository_tell(struct sy_repository *r);
-void sy_repository_tell_soon(struct sy_repository *r);
 int sy_repository_poll(struct sy_repository *r);
-void sy_repository_poll_later(struct sy_repository *r); /* repository.c */
+/* After poll_ns. */
+void sy_repository_poll_later(struct sy_repository *r);
 void sy_repository_loads_drop(struct sy_repository *r);
 /* Loads of the model that wait end with SY_OK: unload came behind them. */
 void sy_repository_loads_overtaken(struct sy_repository_model *model);
@@ -169,11 +174,14 @@ void sy_repository_version_drop(struct sy_repository_version *v);
 void sy_repository_version_go_on(struct sy_repository_version *v, enum sy_version_event event);
 void sy_repository_version_fail(struct sy_repository_version *v, int status, const char *why);
 bool sy_repository_version_moves(const struct sy_repository_version *v); /* is on its way */
-void sy_repository_version_free(struct sy_repository_version *v);
 
-/* ---- repository_task.c: each ends in an event ---- */
-int sy_repository_look(struct sy_repository_version *v);
-int sy_repository_open(struct sy_repository_version *v);
+/* ---- repository_task.c ---- */
+/* status < 0: it failed, because of `why`; else `event` is what comes next. On the loop. May free the version. */
+typedef void (*sy_version_task_ended)(struct sy_repository_version *v, int status, const char *why,
+                                      enum sy_version_event event);
+/* Each calls `ended` later, once, unless the repository stops before. */
+int sy_repository_look(struct sy_repository_version *v, sy_version_task_ended ended);
+int sy_repository_open(struct sy_repository_version *v, sy_version_task_ended ended);
 
 /* ---- repository_warmup.c ---- */
 /* done(ctx, status, error) comes later, once. */

@@ -365,12 +365,6 @@ void sy_repository_loads_overtaken(struct sy_repository_model *model)
 
 /* ---- telling -------------------------------------------------------------------------------------------------------- */
 
-void sy_repository_tell_soon(struct sy_repository *r)
-{
-    if (!r->stops)
-        event_active(r->wake_event, EV_TIMEOUT, 0);
-}
-
 static struct sy_repository_load *take_over(struct sy_repository *r)
 {
     struct sy_repository_load **at = &r->loads, *load;
@@ -579,4 +573,13 @@ int sy_repository_poll(struct sy_repository *r)
     if (status < 0)
         free(poll);
     return status;
+}
+
+void sy_repository_poll_later(struct sy_repository *r)
+{
+    struct timeval later = {(time_t)(r->poll_ns / SY_NS_PER_S),
+                            (suseconds_t)(r->poll_ns % SY_NS_PER_S / SY_NS_PER_US)};
+
+    if (event_add(r->poll_event, &later))
+        sy_log_error("repository", "event=poll_ended why=\"no memory for a timer\"");
 }

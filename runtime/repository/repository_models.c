@@ -6,7 +6,9 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "loader/package/package.h"
 #include "runtime/base/status.h"
+#include "runtime/core/class_labels.h"
 #include "runtime/repository/repository_internal.h"
 
 #define FIRST_BUCKETS 64
@@ -163,6 +165,25 @@ int sy_repository_version_make(struct sy_repository_model *model, int64_t versio
     return SY_OK;
 }
 
+void sy_repository_close_package(struct sy_repository_version *v)
+{
+    sy_package_close(v->package);
+    sy_class_labels_free(v->labels);
+    v->package = NULL;
+    v->labels = NULL;
+}
+
+void sy_repository_version_free(struct sy_repository_version *v)
+{
+    sy_import_process_stop(v->import);
+    sy_warmup_leave(v->warmup);
+    if (v->place_event)
+        event_free(v->place_event);
+    sy_repository_close_package(v);
+    sy_model_config_free(v->config);
+    free(v);
+}
+
 /* ---- parked requests ------------------------------------------------------------------------------------------------- */
 
 static void link_wait(struct sy_repository_wait **list, struct sy_repository_wait *wait)
@@ -204,6 +225,12 @@ int sy_repository_park(struct sy_repository_model *model, struct sy_repository_w
     r->n_waits++;
     link_wait(&model->waits, wait);
     return SY_REPOSITORY_LOADS;
+}
+
+void sy_repository_tell_soon(struct sy_repository *r)
+{
+    if (!r->stops)
+        event_active(r->wake_event, EV_TIMEOUT, 0);
 }
 
 void sy_repository_wake(struct sy_repository_model *model)

@@ -13,6 +13,7 @@
 
 struct task {
     struct sy_repository_version *version; /* the loop's: the thread does not look */
+    sy_version_task_ended ended;
     struct sy_repository *repository;
     struct sy_model_config *config; /* held */
     char folder[PATH_MAX], source[PATH_MAX], package_path[PATH_MAX];
@@ -27,7 +28,8 @@ struct task {
     char error[512];
 };
 
-static int task_create(struct sy_repository_version *v, struct task **out)
+static int task_create(struct sy_repository_version *v, sy_version_task_ended ended,
+                       struct task **out)
 {
     struct sy_repository *r = v->model->repository;
     struct task *task = calloc(1, sizeof *task);
@@ -36,6 +38,7 @@ static int task_create(struct sy_repository_version *v, struct task **out)
     if (!task)
         return sy_error_set(SY_ENOMEM_HOST, "no memory to load a model");
     task->version = v;
+    task->ended = ended;
     task->repository = r;
     task->config = sy_model_config_hold(v->config);
     snprintf(task->folder, sizeof task->folder, "%s/%s", r->folder, v->model->name);
@@ -68,6 +71,15 @@ static int run_task(struct task *task, void (*work)(void *ctx), void (*done)(voi
     if (status < 0)
         task_free(task);
     return status;
+}
+
+/* What did not run has failed, too. */
+static void end_task(struct task *task, enum sy_version_event event)
+{
+    int status = task->ran ? task->status : SY_EIO;
+
+    task->ended(task->version, status, task->error, event);
+    task_free(task);
 }
 
 static void note_error(struct task *task, int status)
@@ -150,19 +162,14 @@ static void look_done(void *ctx)
     v->precision = task->precision;
     if (task->ran && task->status == SY_OK && !task->is_current)
         snprintf(v->reason, sizeof v->reason, "%s", task->error);
-    if (!task->ran || task->status < 0)
-        sy_repository_version_fail(v, task->status, task->error);
-    else
-        sy_repository_version_go_on(v, task->is_current ? SY_VERSION_EVENT_CURRENT
-                                                        : SY_VERSION_EVENT_STALE);
-    task_free(task);
+    end_task(task, task->is_current ? SY_VERSION_EVENT_CURRENT : SY_VERSION_EVENT_STALE);
 }
 
-int sy_repository_look(struct sy_repository_version *v)
+int sy_repository_look(struct sy_repository_version *v, sy_version_task_ended ended)
 {
     struct task *task;
 
-    SY_TRY(task_create(v, &task));
+    SY_TRY(task_create(v, ended, &task));
     task->forced = v->package_of != 0 && v->package_of != v->loading.source;
     return run_task(task, look_work, look_done);
 }
@@ -234,23 +241,20 @@ static void open_done(void *ctx)
         task_free(task);
         return;
     }
-    if (!task->ran || task->status < 0) {
-        sy_repository_version_fail(v, task->status, task->error);
-    } else {
+    if (task->ran && task->status == SY_OK) {
         v->loading.package = task->stamp;
         v->package = task->package;
         v->labels = task->labels;
         task->package = NULL;
         task->labels = NULL;
-        sy_repository_version_go_on(v, SY_VERSION_EVENT_OPENED);
     }
-    task_free(task);
+    end_task(task, SY_VERSION_EVENT_OPENED);
 }
 
-int sy_repository_open(struct sy_repository_version *v)
+int sy_repository_open(struct sy_repository_version *v, sy_version_task_ended ended)
 {
     struct task *task;
 
-    SY_TRY(task_create(v, &task));
+    SY_TRY(task_create(v, ended, &task));
     return run_task(task, open_work, open_done);
 }

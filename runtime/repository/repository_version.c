@@ -385,6 +385,15 @@ static void warm_up(struct sy_repository_version *v)
 
 /* ---- what is done in each state --------------------------------------------------------------------------------------- */
 
+static void task_ended(struct sy_repository_version *v, int status, const char *why,
+                       enum sy_version_event event)
+{
+    if (status < 0)
+        sy_repository_version_fail(v, status, why);
+    else
+        sy_repository_version_go_on(v, event);
+}
+
 static int enter_looking(struct sy_repository_version *v)
 {
     struct sy_repository_model *model = v->model;
@@ -397,7 +406,7 @@ static int enter_looking(struct sy_repository_version *v)
         return sy_error_set(model->status < 0 ? model->status : SY_EARG, "%s", model->reason);
     sy_model_config_free(v->config);
     v->config = sy_model_config_hold(model->config);
-    return sy_repository_look(v);
+    return sy_repository_look(v, task_ended);
 }
 
 static void enter_queued(struct sy_repository_version *v)
@@ -419,19 +428,11 @@ static int enter_importing(struct sy_repository_version *v)
     return status;
 }
 
-static void close_package(struct sy_repository_version *v)
-{
-    sy_package_close(v->package);
-    sy_class_labels_free(v->labels);
-    v->package = NULL;
-    v->labels = NULL;
-}
-
 static void enter_rest(struct sy_repository_version *v)
 {
     if (v->place_event)
         event_del(v->place_event);
-    close_package(v);
+    sy_repository_close_package(v);
     v->dropped = false;
     if (v->state == SY_VERSION_READY) {
         v->serves = true;
@@ -441,7 +442,7 @@ static void enter_rest(struct sy_repository_version *v)
         sy_log_info("repository", "event=ready model=%s version=%" PRId64, v->model->name,
                     v->version);
     }
-    sy_repository_version_rests(v);
+    v->model->repository->rests(v);
 }
 
 static void enter(struct sy_repository_version *v)
@@ -460,7 +461,7 @@ static void enter(struct sy_repository_version *v)
         break;
     case SY_VERSION_OPENING:
         v->package_of = v->loading.source;
-        status = sy_repository_open(v);
+        status = sy_repository_open(v, task_ended);
         break;
     case SY_VERSION_PLACING:
         try_to_place(v);
@@ -475,15 +476,4 @@ static void enter(struct sy_repository_version *v)
     }
     if (status < 0)
         fail_here(v, status);
-}
-
-void sy_repository_version_free(struct sy_repository_version *v)
-{
-    sy_import_process_stop(v->import);
-    sy_warmup_leave(v->warmup);
-    if (v->place_event)
-        event_free(v->place_event);
-    close_package(v);
-    sy_model_config_free(v->config);
-    free(v);
 }

@@ -1,9 +1,11 @@
-/* How runs end, and what becomes of them when their worker does. */
+/* What workers say of runs and jobs: that they are prepared, have stopped, gone or ended; and what becomes of their work when they die. */
 #include <stdio.h>
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/sched/sched_internal.h"
+
+#define MAX_DEATHS 3 /* of workers at work for a job, in a row, without one finished iteration */
 
 /* ---- the end of a run ------------------------------------------------------------------------- */
 
@@ -113,14 +115,6 @@ void sy_sched_read_done(struct sy_sched *s, uint64_t run, int first_group, int n
 
 /* ---- workers ---------------------------------------------------------------------------------- */
 
-int sy_sched_idle_worker(const struct sy_sched *s)
-{
-    for (int w = 0; w < s->config.n_workers; w++)
-        if (s->workers[w] == WORKER_IDLE)
-            return w;
-    return -1;
-}
-
 void sy_sched_worker_ready(struct sy_sched *s, int worker)
 {
     assert(worker >= 0 && worker < s->config.n_workers);
@@ -147,17 +141,6 @@ static void lose_run_of(struct sy_sched *s, struct request *r, int worker, const
 {
     if (r && r->worker == worker && !r->worker_through)
         lose_run(s, r, why);
-}
-
-/* S4: with no worker that could take requests, they must not wait for ever. */
-void sy_sched_end_hopeless(struct sy_sched *s)
-{
-    int n = 0;
-    for (int w = 0; w < s->config.n_workers; w++)
-        n += s->workers[w] != WORKER_GONE && s->workers[w] != WORKER_JOB;
-    while (n == 0 && s->waiting)
-        sy_sched_drop_waiting(s, s->waiting, SY_EPEER,
-                              "no worker is left that could run it; see the log for why they died");
 }
 
 static void lose_preparation(struct sy_sched *s, int worker)
@@ -189,4 +172,252 @@ void sy_sched_worker_lost(struct sy_sched *s, int worker, bool state_intact, boo
     lose_preparation(s, worker);
     sy_sched_job_lost(s, worker, state_intact, job_progressed, why);
     sy_sched_step(s);
+}
+
+/* ---- runs that are prepared ------------------------------------------------------------------- */
+
+/* The one of these sizes, else the least recently used. */
+static struct workspace *workspace_for(struct sy_sched *s, const struct sy_sched_prepared *p)
+{
+    struct workspace *all = s->models[p->model].workspaces, *oldest = &all[0];
+    struct workspace *known = sy_sched_find_workspace(s, p->model, p->batch, p->sizes, p->team);
+    if (known)
+        return known;
+    for (int i = 1; i < SY_SCHED_WORKSPACES; i++)
+        if (all[i].used < oldest->used)
+            oldest = &all[i];
+    *oldest = (struct workspace){.batch = p->batch, .sizes = p->sizes, .team = p->team};
+    return oldest;
+}
+
+static void note_workspace(struct sy_sched *s, const struct sy_sched_prepared *p)
+{
+    struct workspace *w = workspace_for(s, p);
+    w->bytes = p->workspace_bytes;
+    w->workers |= p->worker < 0 ? SY_SCHED_ALL_WORKERS : 1ull << p->worker;
+    w->used = ++s->last_use;
+}
+
+void sy_sched_workspace(struct sy_sched *s, const struct sy_sched_prepared *p)
+{
+    assert(p->worker < s->config.n_workers);
+    if (p->worker >= 0 && s->n_preparing[p->worker] > 0)
+        s->n_preparing[p->worker]--;
+    if (p->model < 0 || p->model >= SY_SCHED_MAX_MODELS || !s->models[p->model].used ||
+        p->batch < 1)
+        return;
+    if (p->status == SY_OK)
+        note_workspace(s, p);
+    for (struct request *r = s->waiting, *next; r; r = next) {
+        next = r->next;
+        if (r->model != p->model || r->batch != p->batch || r->sizes != p->sizes || !r->preparing)
+            continue;
+        r->preparing = false;
+        r->worker = -1;
+        if (p->status < 0)
+            sy_sched_drop_waiting(s, r, p->status, p->why);
+    }
+    sy_sched_step(s);
+}
+
+/* ---- jobs ------------------------------------------------------------------------------------- */
+
+static void end_turn(struct sy_sched *s, struct job *j)
+{
+    if (!j->has_turn)
+        return;
+    int status = sy_lanes_end(s->lanes, j->id);
+    assert(status == SY_OK);
+    j->has_turn = j->keeps = false;
+}
+
+int sy_sched_job_prepared(struct sy_sched *s, int worker, uint64_t id, uint64_t persistent_bytes,
+                          uint64_t ephemeral_bytes, uint64_t total_iterations)
+{
+    struct job *j;
+    SY_TRY(sy_sched_find_job(s, worker, id, &j));
+    if (j->state != JOB_PREPARING || persistent_bytes == 0 || ephemeral_bytes == 0 ||
+        ((j->in_lanes || j->in_spill) &&
+         (persistent_bytes > j->persistent_bytes || ephemeral_bytes > j->ephemeral_bytes)))
+        return sy_error_set(SY_EPROTO,
+                            "job %llu: JOB_PREPARED out of turn, or of other sizes than before",
+                            (unsigned long long)id);
+    j->state = JOB_PREPARED;
+    j->total_iterations = total_iterations;
+    if (!j->in_lanes) {
+        j->persistent_bytes = persistent_bytes;
+        j->ephemeral_bytes = ephemeral_bytes;
+        if (!j->in_spill)
+            sy_sched_join_lanes(s, j);
+    }
+    sy_sched_step(s);
+    return SY_OK;
+}
+
+int sy_sched_job_started(struct sy_sched *s, int worker, uint64_t id, uint64_t iterations_done)
+{
+    struct job *j;
+    SY_TRY(sy_sched_find_job(s, worker, id, &j));
+    if (j->state != JOB_STARTING)
+        return sy_error_set(SY_EPROTO, "job %llu: JOB_STARTED out of turn", (unsigned long long)id);
+    end_turn(s, j);
+    j->state = JOB_RUNNING;
+    j->in_spill = false;
+    SY_TRY(sy_sched_join_policy(s, j));
+    sy_sched_note_progress(s, j, iterations_done);
+    sy_sched_sync_blocked(s, j);
+    if (j->stop_wanted)
+        sy_sched_act_job(s, SY_DO_JOB_STOP, j);
+    sy_sched_step(s);
+    return SY_OK;
+}
+
+int sy_sched_job_turn_over(struct sy_sched *s, int worker, uint64_t id, uint64_t iterations_done,
+                           sy_ns busy_ns)
+{
+    struct job *j;
+    SY_TRY(sy_sched_find_job(s, worker, id, &j));
+    if (j->state != JOB_RUNNING || !j->has_turn || iterations_done < j->iterations_done)
+        return sy_error_set(SY_EPROTO, "job %llu: JOB_TURN_OVER out of turn",
+                            (unsigned long long)id);
+    if (j->preempted)
+        sy_sched_act_job(
+            s, SY_DO_RESUME,
+            j); /* it ended before it saw the epoch: its next turn shall not find it odd */
+    j->preempted = j->still = false;
+    end_turn(s, j);
+    SY_TRY(sy_policy_done_many(s->slices[j->slice].policy, id, iterations_done - j->iterations_done,
+                               busy_ns, s->now));
+    sy_sched_note_progress(s, j, iterations_done);
+    sy_sched_step(s);
+    return SY_OK;
+}
+
+int sy_sched_job_paused(struct sy_sched *s, int worker, uint64_t id)
+{
+    struct job *j;
+    SY_TRY(sy_sched_find_job(s, worker, id, &j));
+    if (j->state != JOB_RUNNING || !j->has_turn)
+        return sy_error_set(SY_EPROTO, "job %llu: JOB_PAUSED out of turn", (unsigned long long)id);
+    j->still = j->preempted;
+    sy_sched_step(s);
+    return SY_OK;
+}
+
+int sy_sched_job_ended(struct sy_sched *s, int worker, uint64_t id)
+{
+    struct job *j;
+    SY_TRY(sy_sched_find_job(s, worker, id, &j));
+    if (j->preempted)
+        sy_sched_act_job(s, SY_DO_RESUME,
+                         j); /* the worker's next job shall not find an odd epoch */
+    s->workers[worker] = WORKER_IDLE;
+    sy_sched_remove_job(s, j);
+    sy_sched_step(s);
+    return SY_OK;
+}
+
+void sy_sched_job_lost(struct sy_sched *s, int worker, bool state_intact, bool progressed,
+                       const char *why)
+{
+    struct job *j = s->jobs;
+    while (j && (j->state == JOB_QUEUED || j->worker != worker))
+        j = j->next;
+    if (!j)
+        return;
+    if (j->state >= JOB_STARTING) /* before that state it is still as it was left */
+        j->in_memory =
+            j->admitted && state_intact && !j->in_spill &&
+            (j->state == JOB_RUNNING || j->state == JOB_STARTING || j->state == JOB_SPILLING);
+    /* Else its worker died of something else. */
+    bool at_work = j->has_turn || j->state == JOB_PREPARING || j->state == JOB_SPILLING ||
+                   j->state == JOB_RETURNING;
+    if (j->has_turn && j->state == JOB_RUNNING)
+        (void)sy_policy_undo(s->slices[j->slice].policy, j->id);
+    end_turn(s, j);
+    j->state = JOB_QUEUED;
+    j->worker = -1;
+    j->for_team = j->preempted = j->still = false;
+    sy_sched_sync_blocked(s, j);
+    j->deaths = (progressed ? 0 : j->deaths) + at_work;
+    if (j->deaths < MAX_DEATHS && !j->stop_wanted)
+        return; /* S6 */
+    sy_sched_refuse_job(s, j, SY_EPEER, why);
+    sy_sched_remove_job(s, j);
+}
+
+/* What lies in memory is laid out for the team that it had. Without a snapshot it goes on from there, and is not asked again: what failed would fail once more. */
+static void end_team(struct job *j, bool has_snapshot)
+{
+    if (!j->for_team)
+        return;
+    j->for_team = false;
+    j->in_memory = !has_snapshot;
+    j->moves = j->moves && has_snapshot;
+}
+
+int sy_sched_job_left(struct sy_sched *s, int worker, uint64_t id, bool has_snapshot)
+{
+    struct job *j;
+    SY_TRY(sy_sched_find_job(s, worker, id, &j));
+    if (j->state != JOB_LEAVING)
+        return sy_error_set(SY_EPROTO, "job %llu: JOB_LEFT out of turn", (unsigned long long)id);
+    end_team(j, has_snapshot);
+    s->workers[worker] = WORKER_IDLE;
+    j->state = JOB_QUEUED;
+    j->worker = -1;
+    if (j->in_lanes && !j->in_memory) { /* nothing of it is there: it asks again */
+        (void)sy_lanes_leave(s->lanes, id);
+        s->admission_stuck = false;
+        j->in_lanes = j->admitted = false;
+    }
+    if (j->stop_wanted) {
+        sy_sched_refuse_job(s, j, SY_ECANCELED, "stopped while it left its worker");
+        sy_sched_remove_job(s, j);
+    }
+    sy_sched_step(s);
+    return SY_OK;
+}
+
+static int find(struct sy_sched *s, int worker, uint64_t id, enum job_state state, struct job **out)
+{
+    struct job *j = s->jobs;
+    while (j && j->id != id)
+        j = j->next;
+    if (!j || j->worker != worker || j->state != state)
+        return sy_error_set(SY_EPROTO, "worker %d: job %llu does not travel that way", worker,
+                            (unsigned long long)id);
+    *out = j;
+    return SY_OK;
+}
+
+int sy_sched_job_spilled(struct sy_sched *s, int worker, uint64_t id, bool worked)
+{
+    struct job *j;
+    SY_TRY(find(s, worker, id, JOB_SPILLING, &j));
+    if (worked) {
+        (void)sy_lanes_leave(s->lanes, id);
+        s->admission_stuck = false;
+        j->in_lanes = j->admitted = j->in_memory = false;
+        j->in_spill = true;
+        j->state = JOB_SPILLED;
+    } else {
+        j->cannot_spill = true; /* its memory is as it was */
+        j->state = JOB_RUNNING;
+    }
+    sy_sched_sync_blocked(s, j);
+    sy_sched_step(s);
+    return SY_OK;
+}
+
+int sy_sched_job_returned(struct sy_sched *s, int worker, uint64_t id)
+{
+    struct job *j;
+    SY_TRY(find(s, worker, id, JOB_RETURNING, &j));
+    j->state = JOB_RUNNING;
+    j->in_spill = false;
+    (void)sy_sched_join_policy(s, j);
+    sy_sched_sync_blocked(s, j);
+    sy_sched_step(s);
+    return SY_OK;
 }

@@ -155,40 +155,77 @@ struct sy_sched {
     int first_action, n_actions, max_actions;
 };
 
-struct sy_sched_action *sy_sched_act(struct sy_sched *s, enum sy_sched_kind kind);
-void sy_sched_end(struct sy_sched *s, struct request *r, int status, const char *why);
-void sy_sched_step(struct sy_sched *s);             /* does all that can be done now */
-void sy_sched_drop_idle_models(struct sy_sched *s); /* nothing has started */
+static inline bool sy_sched_has_bit(const uint64_t *bits, int i)
+{
+    return bits[i / 64] >> (i % 64) & 1;
+}
+
+static inline void sy_sched_set_bit(uint64_t *bits, int i, bool on)
+{
+    uint64_t bit = 1ull << (i % 64);
+    bits[i / 64] = on ? bits[i / 64] | bit : bits[i / 64] & ~bit;
+}
+
+/* Who calls whom, one way: events (sched.c, sched_end.c, sched_rules.c) end with a step; what a step does is below it.
+ *
+ *   sched.c  sched_end.c  sched_rules.c ──> sched_step.c ──> sched_turns.c ──> slice, leave, spill, job, model ──┐
+ *                                               └──> sched_start.c ──> sched_keep.c  sched_hold.c  sched_queue.c ──> sched_facts.c */
+
+/* ---- sched_facts.c: reads only ---- */
 int sy_sched_idle_worker(const struct sy_sched *s);
-/* sched_model.c: what is known of runs of this request's batch and sizes; NULL: nothing. */
+/* An idle worker, one that is ready for `r` if there is any (*ready), and has nothing else to prepare; -1: none is idle. */
+int sy_sched_worker_for(struct sy_sched *s, const struct request *r, bool *ready);
+/* What is known of runs of this batch and these sizes; NULL: nothing. */
 struct workspace *sy_sched_find_workspace(struct sy_sched *s, int model, int64_t batch,
                                           uint64_t sizes, int team);
 int sy_sched_team_of(const struct sy_sched *s, int model); /* of requests that come now */
-void sy_sched_workspaces_lost(struct sy_sched *s, int worker);
 /* ENOMEM_DEVICE with the sizes: no state of the pool could ever hold its workspace and its largest group. */
 int sy_sched_check_room(const struct sy_sched *s, const struct request *r);
-/* An idle worker, one that is ready for `r` if there is any (*ready), and has nothing else to prepare; -1: none is idle. */
-int sy_sched_worker_for(struct sy_sched *s, const struct request *r, bool *ready);
+bool sy_sched_are_apart(const struct sy_sched *s, int model, int other);
+int sy_sched_open_slice(const struct sy_sched *s, int wanted); /* 0 where there is no such slice */
+struct slice *sy_sched_slice_of(const struct sy_sched *s, const struct request *r);
+bool sy_sched_others_started(const struct sy_sched *s, const struct slice *c);
+int sy_sched_computing_in(const struct slice *c); /* the worker, or -1 */
+bool sy_sched_trains_in(const struct sy_sched *s, const struct slice *c);
+bool sy_sched_training_is_ready(const struct sy_sched *s,
+                                const struct slice *c); /* some job could compute */
+uint64_t sy_sched_job_bytes(const struct sy_sched *s);  /* of the pool, that training jobs hold */
+uint64_t sy_sched_lane_bytes(const struct sy_sched *s); /* of all slices' workspaces */
+uint64_t sy_sched_kept_bytes(const struct sy_sched *s); /* by interrupted requests (S8) */
+struct job *sy_sched_job_by_id(const struct sy_sched *s, uint64_t id); /* NULL: none */
+uint64_t sy_sched_job_rank(const struct job *j);                       /* in the lanes' queue */
+/* EPROTO unless `worker` has it. */
+int sy_sched_find_job(struct sy_sched *s, int worker, uint64_t id, struct job **out);
+int sy_sched_slice_wanted(const struct job *j); /* its own, or the one that is lent to it */
+/* A ready job of another slice needs the same memory for its iteration. */
+bool sy_sched_lane_is_wanted(const struct sy_sched *s, const struct job *j);
+bool sy_sched_jobs_hold_workers(const struct sy_sched *s); /* all but the one left to requests */
+struct job *sy_sched_next_for_worker(const struct sy_sched *s); /* NULL: none waits for one */
+bool sy_sched_may_leave(const struct job *j);                   /* its worker */
+int sy_sched_n_lacking(const struct sy_sched *s);
+/* A guaranteed job waits for a worker that an opportunistic one is to let go, and none does yet. */
+bool sy_sched_worker_is_wanted(const struct sy_sched *s);
+bool sy_sched_guaranteed_waits_for_memory(const struct sy_sched *s);
+/* It has memory in the pool that it gives up by being spilled, for which it needs a worker. */
+bool sy_sched_may_be_spilled(const struct job *j);
+bool sy_sched_trip_is_under_way(const struct sy_sched *s); /* out, or back */
+
+/* ---- sched_queue.c ---- */
+struct sy_sched_action *sy_sched_act(struct sy_sched *s, enum sy_sched_kind kind);
+struct sy_sched_action *sy_sched_act_job(struct sy_sched *s, enum sy_sched_kind kind,
+                                         const struct job *j);
+int sy_sched_make_request(const struct sy_sched *s, const struct sy_sched_request *wants,
+                          struct request **out);
 void sy_sched_free_request(struct request *r);
-/* sched_end.c */
-void sy_sched_end_hopeless(struct sy_sched *s); /* all waiting requests, once no worker is left */
-/* sched.c */
 /* The request whose turn it is, among those that wait and the one that is prefetched. NULL: none. */
 struct request *sy_sched_head(const struct sy_sched *s, const struct slice *c);
-void sy_sched_push(struct sy_sched *s, struct request *r); /* it waits, again */
+void sy_sched_push(struct sy_sched *s, struct request *r);   /* it waits, again */
+void sy_sched_unlink(struct sy_sched *s, struct request *r); /* it waits no more */
 void sy_sched_drop_waiting(struct sy_sched *s, struct request *r, int status, const char *why);
+void sy_sched_end(struct sy_sched *s, struct request *r, int status, const char *why);
+void sy_sched_end_hopeless(struct sy_sched *s); /* all waiting requests, once no worker is left */
 
-void sy_sched_give_workspace_lane(struct sy_sched *s,
-                                  struct slice *c); /* S7: only when nothing has started */
-
-/* sched_start.c: puts a request's memory in place. EBUSY: not now. */
-int sy_sched_start(struct sy_sched *s, struct request *r, bool prefetch);
-int sy_sched_complete(struct sy_sched *s, struct request *r);
-void sy_sched_give_up_run(struct sy_sched *s,
-                          struct request *r); /* it was loaded; its worker forgets it */
-void sy_sched_unpin(struct sy_sched *s, struct request *r);
-
-/* sched_keep.c (S8). An interrupted request leaves the device, and comes back to it. */
+/* ---- sched_keep.c (S8): an interrupted request leaves the device, and comes back to it ---- */
 void sy_sched_leave_device(struct sy_sched *s, struct request *r);
 bool sy_sched_would_keep(struct sy_sched *s, const struct request *urgent);
 void sy_sched_keep_workspace(struct sy_sched *s, struct request *r);
@@ -197,97 +234,88 @@ void sy_sched_forget_workspace(struct sy_sched *s, struct request *r);
 bool sy_sched_release_workspace(struct sy_sched *s); /* one, for room; false: there is none */
 bool sy_sched_give_workspaces(
     struct sy_sched *s); /* all; only when nothing has started (S7). False: there were none */
-uint64_t sy_sched_kept_bytes(const struct sy_sched *s);
+void sy_sched_give_workspace_lane(struct sy_sched *s,
+                                  struct slice *c); /* S7: only when nothing has started */
 
-/* S9 */
-void sy_sched_step_fetch(struct sy_sched *s);
-void sy_sched_drop_fetch(struct sy_sched *s, bool image_too); /* its model is being evicted */
-void sy_sched_end_fetch(struct sy_sched *s); /* its worker and its reads are through */
-int sy_sched_make_request(const struct sy_sched *s, const struct sy_sched_request *wants,
-                          struct request **out);
-
-/* Pool bytes that training jobs hold. */
-uint64_t sy_sched_job_bytes(const struct sy_sched *s);
-
-/* sched_job.c */
-void sy_sched_let_in(struct sy_sched *s); /* jobs that wait for memory */
-void sy_sched_step_jobs(struct sy_sched *s);
-/* Jobs that are to stand still are told so, others that they go on. True if some job had to be preempted. */
-bool sy_sched_hold_training(struct sy_sched *s);
-bool sy_sched_hold_training_for(struct sy_sched *s, const struct request *r);
-bool sy_sched_training_still_for(const struct sy_sched *s, const struct slice *c);
-bool sy_sched_training_still(const struct sy_sched *s);
-bool sy_sched_trains_in(const struct sy_sched *s, const struct slice *c);
-bool sy_sched_training_is_ready(const struct sy_sched *s,
-                                const struct slice *c); /* some job could compute */
-/* After anything that may have changed which requests are ready, before one is asked for. */
-void sy_sched_share_follow(struct sy_sched *s);
-void sy_sched_free_jobs(struct sy_sched *s);
-bool sy_sched_jobs_are_valid(const struct sy_sched *s);
-void sy_sched_job_lost(struct sy_sched *s, int worker, bool state_intact, bool progressed,
-                       const char *why);
-
-void sy_sched_sync_blocked(struct sy_sched *s, const struct job *j); /* whether it may have turns */
-struct job *sy_sched_job_by_id(const struct sy_sched *s, uint64_t id); /* NULL: none */
-uint64_t sy_sched_job_rank(const struct job *j);                       /* in the lanes' queue */
-void sy_sched_join_lanes(struct sy_sched *s, struct job *j);
-/* EPROTO unless `worker` has it. */
-int sy_sched_find_job(struct sy_sched *s, int worker, uint64_t id, struct job **out);
-/* The scheduler ends it by itself. */
-void sy_sched_refuse_job(struct sy_sched *s, struct job *j, int status, const char *why);
-struct sy_sched_action *sy_sched_act_job(struct sy_sched *s, enum sy_sched_kind kind,
-                                         const struct job *j);
-void sy_sched_remove_job(struct sy_sched *s, struct job *j); /* all that it had is free at once */
-
-int sy_sched_join_policy(struct sy_sched *s, struct job *j);
-
-/* sched_spill.c */
-void sy_sched_spilled_join_lanes(struct sy_sched *s); /* those that may wait for memory again */
-void sy_sched_step_spills(struct sy_sched *s);
-bool sy_sched_trip_is_under_way(const struct sy_sched *s); /* out, or back */
-void sy_sched_spill(struct sy_sched *s,
-                    struct job *j); /* may be spilled, runs, has no turn; no trip is under way */
-bool sy_sched_guaranteed_waits_for_memory(const struct sy_sched *s);
-/* It has memory in the pool that it gives up by being spilled, for which it needs a worker. */
-bool sy_sched_may_be_spilled(const struct job *j);
-
-/* sched_leave.c */
-bool sy_sched_jobs_hold_workers(const struct sy_sched *s); /* all but the one left to requests */
-struct job *sy_sched_next_for_worker(const struct sy_sched *s); /* NULL: none waits for one */
-void sy_sched_step_leaving(struct sy_sched *s);
-/* What lasts goes with its snapshot, not in memory, once it has one. */
-void sy_sched_leave_for_team(struct sy_sched *s, struct job *j);
-/* A guaranteed job waits for a worker that an opportunistic one is to let go, and none does yet. */
-bool sy_sched_worker_is_wanted(const struct sy_sched *s);
-
-/* sched_slice.c */
-int sy_sched_make_slice(struct sy_sched *s, struct slice *c); /* its queues */
-void sy_sched_drop_slices(struct sy_sched *s); /* closed ones, where nothing is left */
-int sy_sched_open_slice(const struct sy_sched *s, int wanted); /* 0 where there is no such slice */
-struct slice *sy_sched_slice_of(const struct sy_sched *s, const struct request *r);
-bool sy_sched_others_started(const struct sy_sched *s, const struct slice *c);
-/* Now `r`, the head of `c`'s queue, has to wait for what other slices do. */
-bool sy_sched_must_wait(const struct sy_sched *s, const struct slice *c, const struct request *r);
-void sy_sched_forget_apart(struct sy_sched *s, int model);
-bool sy_sched_are_apart(const struct sy_sched *s, int model, int other);
+/* ---- sched_hold.c (S12, S13) ---- */
 /* While `r` is started, `j` stands still: they share a slice, or S12. */
 bool sy_sched_holds(const struct request *r, const struct job *j);
 bool sy_sched_is_held_elsewhere(const struct sy_sched *s, const struct job *j); /* S12 */
 bool sy_sched_job_is_held(const struct sy_sched *s, const struct job *j);
-/* A ready job of another slice needs the same memory for its iteration. */
-bool sy_sched_lane_is_wanted(const struct sy_sched *s, const struct job *j);
-uint64_t sy_sched_lane_bytes(const struct sy_sched *s); /* of all slices' workspaces */
-int sy_sched_computing_in(const struct slice *c);       /* the worker, or -1 */
-void sy_sched_move_jobs(struct sy_sched *s); /* between turns, to where they want to be */
-
-/* sched_lend.c (S13) */
+void sy_sched_forget_apart(struct sy_sched *s, int model);
+bool sy_sched_is_blocked(const struct sy_sched *s, const struct job *j); /* it may have no turns */
+void sy_sched_sync_blocked(struct sy_sched *s, const struct job *j);     /* tells the policy */
+/* Jobs that are to stand still are told so, others that they go on. True if some job had to be preempted. */
+bool sy_sched_hold_training(struct sy_sched *s);
+bool sy_sched_hold_training_for(struct sy_sched *s, const struct request *r);
+bool sy_sched_stands_still(const struct job *j);
+bool sy_sched_training_still_for(const struct sy_sched *s, const struct slice *c);
+bool sy_sched_training_still(const struct sy_sched *s);
 void sy_sched_step_lending(struct sy_sched *s);
-int sy_sched_slice_wanted(const struct job *j); /* its own, or the one that is lent to it */
 bool sy_sched_guaranteed_wants_in(const struct sy_sched *s, int slice);
 bool sy_sched_fill_holds(const struct sy_sched *s, const struct job *j);
 
-/* sched_share.c */
+/* ---- sched_start.c: puts a request's memory in place ---- */
+int sy_sched_start(struct sy_sched *s, struct request *r, bool prefetch); /* EBUSY: not now */
+int sy_sched_complete(struct sy_sched *s, struct request *r);
+void sy_sched_give_up_run(struct sy_sched *s,
+                          struct request *r); /* it was loaded; its worker forgets it */
+void sy_sched_unpin(struct sy_sched *s, struct request *r);
+/* S9 */
+void sy_sched_step_fetch(struct sy_sched *s);
+void sy_sched_drop_fetch(struct sy_sched *s, bool image_too); /* its model is being evicted */
+void sy_sched_end_fetch(struct sy_sched *s); /* its worker and its reads are through */
+
+/* ---- sched_model.c ---- */
+void sy_sched_drop_idle_models(struct sy_sched *s); /* nothing has started */
+void sy_sched_workspaces_lost(struct sy_sched *s, int worker);
+
+/* ---- sched_job.c ---- */
+void sy_sched_let_in(struct sy_sched *s); /* jobs that wait for memory */
+void sy_sched_join_lanes(struct sy_sched *s, struct job *j);
+int sy_sched_join_policy(struct sy_sched *s, struct job *j);
+/* The job has so many iterations behind it. */
+void sy_sched_note_progress(struct sy_sched *s, struct job *j, uint64_t iterations_done);
+/* The scheduler ends it by itself. */
+void sy_sched_refuse_job(struct sy_sched *s, struct job *j, int status, const char *why);
+void sy_sched_remove_job(struct sy_sched *s, struct job *j); /* all that it had is free at once */
+void sy_sched_free_jobs(struct sy_sched *s);
+bool sy_sched_jobs_are_valid(const struct sy_sched *s);
+
+/* ---- sched_spill.c ---- */
+void sy_sched_spilled_join_lanes(struct sy_sched *s); /* those that may wait for memory again */
+void sy_sched_step_spills(struct sy_sched *s);
+void sy_sched_spill(struct sy_sched *s,
+                    struct job *j); /* may be spilled, runs, has no turn; no trip is under way */
+
+/* ---- sched_leave.c ---- */
+void sy_sched_step_leaving(struct sy_sched *s);
+/* What lasts goes with its snapshot, not in memory, once it has one. */
+void sy_sched_leave_for_team(struct sy_sched *s, struct job *j);
+
+/* ---- sched_slice.c ---- */
+int sy_sched_make_slice(struct sy_sched *s, struct slice *c); /* its queues */
+void sy_sched_drop_slices(struct sy_sched *s); /* closed ones, where nothing is left */
+/* Now `r`, the head of `c`'s queue, has to wait for what other slices do. */
+bool sy_sched_must_wait(const struct sy_sched *s, const struct slice *c, const struct request *r);
+void sy_sched_move_jobs(struct sy_sched *s); /* between turns, to where they want to be */
+
+/* ---- sched_share.c ---- */
 void sy_sched_share_pass(const struct sy_sched *s, struct slice *c, sy_ns from, sy_ns to);
 sy_ns sy_sched_share_wake_at(const struct sy_sched *s, const struct slice *c);
+/* After anything that may have changed which requests are ready, before one is asked for. */
+void sy_sched_share_follow(struct sy_sched *s);
+void sy_sched_share_predict(struct slice *c, unsigned permille); /* with so much of it for jobs */
+
+/* ---- sched_turns.c ---- */
+void sy_sched_step_jobs(struct sy_sched *s);
+
+/* ---- sched_step.c ---- */
+void sy_sched_step(struct sy_sched *s); /* does all that can be done now */
+void sy_sched_interrupt(struct sy_sched *s, struct request *r);
+
+/* ---- sched_end.c ---- */
+void sy_sched_job_lost(struct sy_sched *s, int worker, bool state_intact, bool progressed,
+                       const char *why);
 
 #endif

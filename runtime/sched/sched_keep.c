@@ -114,12 +114,9 @@ bool sy_sched_give_workspaces(struct sy_sched *s)
     return any;
 }
 
-uint64_t sy_sched_kept_bytes(const struct sy_sched *s)
+void sy_sched_give_workspace_lane(struct sy_sched *s, struct slice *c)
 {
-    uint64_t sum = 0;
-    for (const struct slice *c = s->slices; c < s->slices + s->n_made; c++)
-        sum += c->next ? c->next->kept_bytes : 0;
-    for (const struct request *r = s->waiting; r; r = r->next)
-        sum += r->kept_bytes;
-    return sum;
+    if (c->lane_bytes)
+        sy_pool_give(s->pool, c->lane_offset);
+    c->lane_bytes = 0;
 }

@@ -8,23 +8,10 @@ int sy_sched_n_waiting(const struct sy_sched *s)
     return s->n_waiting;
 }
 
-int sy_sched_n_started(const struct sy_sched *s)
-{
-    int n = 0;
-    for (const struct slice *c = s->slices; c < s->slices + s->n_made; c++)
-        n += (c->active != NULL) + (c->next != NULL);
-    return n;
-}
-
 sy_ns sy_sched_busy_ns(const struct sy_sched *s, int slice)
 {
     const struct slice *c = &s->slices[sy_sched_open_slice(s, slice)];
     return sy_admission_drained_ns(c->admission, s->now) - s->now;
-}
-
-int sy_sched_computing_in(const struct slice *c)
-{
-    return c->active && c->active->run_sent && !c->active->worker_through ? c->active->worker : -1;
 }
 
 const struct sy_pool *sy_sched_pool(const struct sy_sched *s)

@@ -7,39 +7,6 @@
 #include "runtime/base/status.h"
 #include "runtime/sched/sched_internal.h"
 
-struct workspace *sy_sched_find_workspace(struct sy_sched *s, int model, int64_t batch,
-                                          uint64_t sizes, int team)
-{
-    for (int i = 0; i < SY_SCHED_WORKSPACES; i++) {
-        struct workspace *w = &s->models[model].workspaces[i];
-        if (w->batch == batch && w->sizes == sizes && w->team == team)
-            return w;
-    }
-    return NULL;
-}
-
-/* The one of these sizes, else the least recently used. */
-static struct workspace *workspace_for(struct sy_sched *s, const struct sy_sched_prepared *p)
-{
-    struct workspace *all = s->models[p->model].workspaces, *oldest = &all[0];
-    struct workspace *known = sy_sched_find_workspace(s, p->model, p->batch, p->sizes, p->team);
-    if (known)
-        return known;
-    for (int i = 1; i < SY_SCHED_WORKSPACES; i++)
-        if (all[i].used < oldest->used)
-            oldest = &all[i];
-    *oldest = (struct workspace){.batch = p->batch, .sizes = p->sizes, .team = p->team};
-    return oldest;
-}
-
-static void note_workspace(struct sy_sched *s, const struct sy_sched_prepared *p)
-{
-    struct workspace *w = workspace_for(s, p);
-    w->bytes = p->workspace_bytes;
-    w->workers |= p->worker < 0 ? SY_SCHED_ALL_WORKERS : 1ull << p->worker;
-    w->used = ++s->last_use;
-}
-
 void sy_sched_workspaces_lost(struct sy_sched *s, int worker)
 {
     s->n_preparing[worker] = 0;
@@ -64,57 +31,6 @@ bool sy_sched_is_ready(const struct sy_sched *s, int model, int64_t batch, uint6
                 return true;
     }
     return false;
-}
-
-int sy_sched_worker_for(struct sy_sched *s, const struct request *r, bool *ready)
-{
-    const struct workspace *known =
-        sy_sched_find_workspace(s, r->model, r->batch, r->sizes, r->team);
-    int best = -1, best_rank = -1;
-    for (int w = 0; w < s->config.n_workers; w++) {
-        int rank = 2 * (known && (known->workers >> w & 1)) + (s->n_preparing[w] == 0);
-        if (s->workers[w] == WORKER_IDLE && rank > best_rank) {
-            best = w;
-            best_rank = rank;
-        }
-    }
-    *ready = best_rank >= 2;
-    return best;
-}
-
-int sy_sched_check_room(const struct sy_sched *s, const struct request *r)
-{
-    uint64_t pool = sy_pool_capacity_bytes(s->pool), group = s->models[r->model].largest_bytes;
-    if (r->workspace_bytes <= pool && group <= pool - r->workspace_bytes)
-        return SY_OK;
-    return sy_error_set(
-        SY_ENOMEM_DEVICE,
-        "its workspace (%llu bytes) and its largest group (%llu bytes) do not fit into the pool of "
-        "%llu bytes; make it larger (--pool-bytes), or the request smaller",
-        (unsigned long long)r->workspace_bytes, (unsigned long long)group,
-        (unsigned long long)pool);
-}
-
-void sy_sched_workspace(struct sy_sched *s, const struct sy_sched_prepared *p)
-{
-    assert(p->worker < s->config.n_workers);
-    if (p->worker >= 0 && s->n_preparing[p->worker] > 0)
-        s->n_preparing[p->worker]--;
-    if (p->model < 0 || p->model >= SY_SCHED_MAX_MODELS || !s->models[p->model].used ||
-        p->batch < 1)
-        return;
-    if (p->status == SY_OK)
-        note_workspace(s, p);
-    for (struct request *r = s->waiting, *next; r; r = next) {
-        next = r->next;
-        if (r->model != p->model || r->batch != p->batch || r->sizes != p->sizes || !r->preparing)
-            continue;
-        r->preparing = false;
-        r->worker = -1;
-        if (p->status < 0)
-            sy_sched_drop_waiting(s, r, p->status, p->why);
-    }
-    sy_sched_step(s);
 }
 
 static int check_fit(const struct sy_sched *s, int n_groups, const uint64_t *bytes,
@@ -221,23 +137,6 @@ int sy_sched_model_head(struct sy_sched *s, int model, int n_head, double worth)
 int sy_sched_charge(struct sy_sched *s, int tenant, uint64_t bytes, const char *what)
 {
     return sy_quota_charge(&s->quotas, tenant, bytes, what);
-}
-
-/* A job of the tenant may have waited for that. */
-void sy_sched_release(struct sy_sched *s, int tenant, uint64_t bytes)
-{
-    sy_quota_release(&s->quotas, tenant, bytes);
-    s->admission_stuck = false;
-    sy_sched_step(s);
-}
-
-uint64_t sy_sched_least_room(const struct sy_sched *s)
-{
-    uint64_t most = 0;
-    for (int i = 0; i < SY_SCHED_MAX_MODELS; i++)
-        if (s->models[i].used)
-            most = SY_MAX(most, s->models[i].least_bytes);
-    return most;
 }
 
 static bool in_use(const struct sy_sched *s, int model)

@@ -46,7 +46,7 @@ sy_ns sy_sched_share_wake_at(const struct sy_sched *s, const struct slice *c)
            (sy_ns)SY_MIN(SY_MAX(c->share.credit_ns + SLICE_NS, (int64_t)SY_NS_PER_MS), SLICE_NS);
 }
 
-static void predict_with(struct slice *c, unsigned permille)
+void sy_sched_share_predict(struct slice *c, unsigned permille)
 {
     c->share.predicted = permille;
     (void)sy_admission_set_share(c->admission, permille < 1000 ? 1000 - permille : 1);
@@ -62,9 +62,9 @@ static void follow(const struct sy_sched *s, struct slice *c)
         share->used_at_ns = s->now;
     if (usable > share->predicted) {
         share->from_ns = SY_MIN(sy_admission_drained_ns(c->admission, s->now), s->now + MOST_GRACE);
-        predict_with(c, usable);
+        sy_sched_share_predict(c, usable);
     } else if (usable < share->predicted && s->now - share->used_at_ns >= LINGERS) {
-        predict_with(c, usable);
+        sy_sched_share_predict(c, usable);
     }
 }
 
@@ -72,16 +72,4 @@ void sy_sched_share_follow(struct sy_sched *s)
 {
     for (struct slice *c = s->slices; c < s->slices + s->n_made; c++)
         follow(s, c);
-}
-
-int sy_sched_set_train_share(struct sy_sched *s, unsigned permille)
-{
-    if (permille > 1000)
-        return sy_error_set(SY_EARG, "training's share %u: 0 to 1000 per mille", permille);
-    for (struct slice *c = s->slices; c < s->slices + s->n_made; c++) {
-        c->share = (struct train_share){.permille = permille};
-        predict_with(c, 0);
-    }
-    sy_sched_step(s);
-    return SY_OK;
 }

@@ -3,68 +3,15 @@
 #include "runtime/base/status.h"
 #include "runtime/sched/sched_internal.h"
 
-static bool has_bit(const uint64_t *bits, int i)
-{
-    return bits[i / 64] >> (i % 64) & 1;
-}
-
-static void set_bit(uint64_t *bits, int i, bool on)
-{
-    uint64_t bit = 1ull << (i % 64);
-    bits[i / 64] = on ? bits[i / 64] | bit : bits[i / 64] & ~bit;
-}
-
-int sy_sched_open_slice(const struct sy_sched *s, int wanted)
-{
-    return wanted >= 0 && wanted < s->n_slices ? wanted : 0;
-}
-
-struct slice *sy_sched_slice_of(const struct sy_sched *s, const struct request *r)
-{
-    return (struct slice *)&s->slices[r->slice];
-}
+#define INTERRUPT_NS \
+    (20 * SY_NS_PER_MS) /* within which a request stops between layers: a long layer's time */
 
 int sy_sched_n_slices(const struct sy_sched *s)
 {
     return s->n_slices;
 }
 
-int sy_sched_team_of(const struct sy_sched *s, int model)
-{
-    return s->slices[sy_sched_open_slice(s, s->models[model].slice)].team;
-}
-
-uint64_t sy_sched_lane_bytes(const struct sy_sched *s)
-{
-    uint64_t sum = 0;
-    for (const struct slice *c = s->slices; c < s->slices + s->n_made; c++)
-        sum += c->lane_bytes;
-    return sum;
-}
-
-bool sy_sched_others_started(const struct sy_sched *s, const struct slice *c)
-{
-    for (const struct slice *o = s->slices; o < s->slices + s->n_made; o++)
-        if (o != c && (o->active || o->next))
-            return true;
-    return false;
-}
-
-bool sy_sched_slice_is_busy(const struct sy_sched *s, int slice)
-{
-    const struct slice *c = &s->slices[slice];
-    bool busy = c->active || c->next;
-    for (const struct request *r = s->waiting; r && !busy; r = r->next)
-        busy = r->slice == slice;
-    return busy;
-}
-
 /* ---- what takes turns (S12) ---- */
-
-bool sy_sched_are_apart(const struct sy_sched *s, int model, int other)
-{
-    return has_bit(s->models[model].apart, other);
-}
 
 static bool is_at_work(const struct request *r, int model)
 {
@@ -110,87 +57,7 @@ bool sy_sched_must_wait(const struct sy_sched *s, const struct slice *c, const s
     return false;
 }
 
-bool sy_sched_holds(const struct request *r, const struct job *j)
-{
-    return r->slice == j->slice || has_bit(j->apart, r->model);
-}
-
-bool sy_sched_job_is_held(const struct sy_sched *s, const struct job *j)
-{
-    for (const struct slice *c = s->slices; c < s->slices + s->n_made; c++)
-        if (c->active && sy_sched_holds(c->active, j))
-            return true;
-    return sy_sched_fill_holds(s, j);
-}
-
-bool sy_sched_is_held_elsewhere(const struct sy_sched *s, const struct job *j)
-{
-    for (const struct slice *c = s->slices; c < s->slices + s->n_made; c++)
-        if (c->active && c->active->slice != j->slice && has_bit(j->apart, c->active->model))
-            return true;
-    return false;
-}
-
-static int check_model(const struct sy_sched *s, int model)
-{
-    if (model < 0 || model >= SY_SCHED_MAX_MODELS || !s->models[model].used)
-        return sy_error_set(SY_ENOTFOUND, "there is no model %d", model);
-    return SY_OK;
-}
-
-int sy_sched_set_apart(struct sy_sched *s, int model, int other, bool apart)
-{
-    SY_TRY(check_model(s, model));
-    SY_TRY(check_model(s, other));
-    set_bit(s->models[model].apart, other, apart && model != other);
-    set_bit(s->models[other].apart, model, apart && model != other);
-    sy_sched_step(s);
-    return SY_OK;
-}
-
-int sy_sched_job_set_apart(struct sy_sched *s, uint64_t id, int model, bool apart)
-{
-    struct job *j = sy_sched_job_by_id(s, id);
-    SY_TRY(check_model(s, model));
-    if (!j)
-        return sy_error_set(SY_ENOTFOUND, "there is no job %llu that runs or waits",
-                            (unsigned long long)id);
-    set_bit(j->apart, model, apart);
-    sy_sched_sync_blocked(s, j);
-    sy_sched_step(s);
-    return SY_OK;
-}
-
-/* Its id may be another model's from now on. */
-void sy_sched_forget_apart(struct sy_sched *s, int model)
-{
-    for (int m = 0; m < SY_SCHED_MAX_MODELS; m++)
-        set_bit(s->models[m].apart, model, false);
-    for (struct job *j = s->jobs; j; j = j->next) {
-        set_bit(j->apart, model, false);
-        sy_sched_sync_blocked(s, j);
-    }
-}
-
 /* ---- slices that come and go ---- */
-
-static int make_missing(struct sy_sched *s, int n)
-{
-    while (s->n_made < n) {
-        struct slice *c = &s->slices[s->n_made];
-        int status = sy_sched_make_slice(s, c);
-        if (status < 0) {
-            sy_policy_destroy(c->policy);
-            sy_admission_destroy(c->admission);
-            *c = (struct slice){.team = c->team};
-            return status;
-        }
-        sy_policy_copy_rules(c->policy, s->slices[0].policy);
-        c->share.permille = s->slices[0].share.permille;
-        s->n_made++;
-    }
-    return SY_OK;
-}
 
 static bool is_left(const struct sy_sched *s, int slice)
 {
@@ -211,59 +78,9 @@ void sy_sched_drop_slices(struct sy_sched *s)
     }
 }
 
-int sy_sched_set_slices(struct sy_sched *s, int n)
-{
-    if (n < 1 || n > SY_SCHED_MAX_SLICES)
-        return sy_error_set(SY_EARG, "%d slices: 1 to %d", n, SY_SCHED_MAX_SLICES);
-    SY_TRY(make_missing(s, n));
-    s->n_slices = n;
-    for (int m = 0; m < SY_SCHED_MAX_MODELS; m++)
-        s->models[m].slice = sy_sched_open_slice(s, s->models[m].slice);
-    for (struct job *j = s->jobs; j; j = j->next)
-        j->wanted_slice = sy_sched_open_slice(s, j->wanted_slice);
-    sy_sched_step(s);
-    return SY_OK;
-}
-
-static int check_slice(const struct sy_sched *s, int slice)
-{
-    if (slice < 0 || slice >= s->n_slices)
-        return sy_error_set(SY_EARG, "there is no slice %d: 0 to %d", slice, s->n_slices - 1);
-    return SY_OK;
-}
-
-int sy_sched_model_set_slice(struct sy_sched *s, int model, int slice)
-{
-    SY_TRY(check_model(s, model));
-    SY_TRY(check_slice(s, slice));
-    s->models[model].slice = slice;
-    return SY_OK;
-}
-
 int sy_sched_model_slice(const struct sy_sched *s, int model)
 {
     return s->models[model].slice;
-}
-
-int sy_sched_job_set_slice(struct sy_sched *s, uint64_t id, int slice)
-{
-    struct job *j = sy_sched_job_by_id(s, id);
-    SY_TRY(check_slice(s, slice));
-    if (!j)
-        return sy_error_set(SY_ENOTFOUND, "there is no job %llu that runs or waits",
-                            (unsigned long long)id);
-    j->wanted_slice = slice;
-    sy_sched_step(s);
-    return SY_OK;
-}
-
-void sy_sched_slice_resized(struct sy_sched *s, int slice, int team)
-{
-    assert(slice >= 0 && slice < SY_SCHED_MAX_SLICES);
-    s->slices[slice].team = team;
-    for (struct job *j = s->jobs; j; j = j->next)
-        j->resized |= j->slice == slice;
-    sy_sched_step(s);
 }
 
 static void move_job(struct sy_sched *s, struct job *j)
@@ -287,20 +104,14 @@ void sy_sched_move_jobs(struct sy_sched *s)
             sy_sched_leave_for_team(s, j);
 }
 
-bool sy_sched_lane_is_wanted(const struct sy_sched *s, const struct job *job)
+int sy_sched_make_slice(struct sy_sched *s, struct slice *c)
 {
-    int lane = s->n_made > 1 ? sy_lanes_lane_of(s->lanes, job->id) : -1;
-    for (const struct job *j = s->jobs; lane >= 0 && j; j = j->next)
-        if (j->slice != job->slice && j->in_lanes && j->state == JOB_RUNNING && !j->suspended &&
-            sy_lanes_lane_of(s->lanes, j->id) == lane)
-            return true;
-    return false;
-}
-
-bool sy_sched_trains_in(const struct sy_sched *s, const struct slice *c)
-{
-    for (const struct job *j = s->jobs; j; j = j->next)
-        if (&s->slices[j->slice] == c && j->has_turn && !(j->preempted && j->still))
-            return true;
-    return false;
+    struct sy_policy_config policy = {.kind = SY_POLICY_FAIR, .max_jobs = SY_SCHED_MAX_JOBS};
+    struct sy_admission_config requests = {.max_requests = s->config.max_queue,
+                                           .preempt_ns = INTERRUPT_NS,
+                                           .may_break_lower = true,
+                                           .restarts = true,
+                                           .reserves = true};
+    SY_TRY(sy_policy_create(&policy, &c->policy));
+    return sy_admission_create(&requests, &c->admission);
 }

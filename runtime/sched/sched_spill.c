@@ -12,19 +12,6 @@
 #include "runtime/base/status.h"
 #include "runtime/sched/sched_internal.h"
 
-bool sy_sched_guaranteed_waits_for_memory(const struct sy_sched *s)
-{
-    for (const struct job *j = s->jobs; j; j = j->next)
-        if (!j->opportunistic && j->in_lanes && !j->admitted)
-            return true;
-    return false;
-}
-
-bool sy_sched_may_be_spilled(const struct job *j)
-{
-    return j->opportunistic && j->admitted && !j->stop_wanted && !j->cannot_spill;
-}
-
 /* The least urgent, of these the one that came last. */
 static struct job *victim(const struct sy_sched *s)
 {
@@ -34,14 +21,6 @@ static struct job *victim(const struct sy_sched *s)
             (!found || sy_sched_job_rank(j) >= sy_sched_job_rank(found)))
             found = j;
     return found;
-}
-
-bool sy_sched_trip_is_under_way(const struct sy_sched *s)
-{
-    for (const struct job *j = s->jobs; j; j = j->next)
-        if (j->state == JOB_SPILLING || j->state == JOB_RETURNING)
-            return true;
-    return false;
 }
 
 static void act(struct sy_sched *s, enum sy_sched_kind kind, struct job *j, enum job_state next)
@@ -86,47 +65,4 @@ void sy_sched_step_spills(struct sy_sched *s)
         sy_sched_spill(s, j);
     else if ((j = next_back(s)))
         act(s, SY_DO_JOB_RETURN, j, JOB_RETURNING);
-}
-
-static int find(struct sy_sched *s, int worker, uint64_t id, enum job_state state, struct job **out)
-{
-    struct job *j = s->jobs;
-    while (j && j->id != id)
-        j = j->next;
-    if (!j || j->worker != worker || j->state != state)
-        return sy_error_set(SY_EPROTO, "worker %d: job %llu does not travel that way", worker,
-                            (unsigned long long)id);
-    *out = j;
-    return SY_OK;
-}
-
-int sy_sched_job_spilled(struct sy_sched *s, int worker, uint64_t id, bool worked)
-{
-    struct job *j;
-    SY_TRY(find(s, worker, id, JOB_SPILLING, &j));
-    if (worked) {
-        (void)sy_lanes_leave(s->lanes, id);
-        s->admission_stuck = false;
-        j->in_lanes = j->admitted = j->in_memory = false;
-        j->in_spill = true;
-        j->state = JOB_SPILLED;
-    } else {
-        j->cannot_spill = true; /* its memory is as it was */
-        j->state = JOB_RUNNING;
-    }
-    sy_sched_sync_blocked(s, j);
-    sy_sched_step(s);
-    return SY_OK;
-}
-
-int sy_sched_job_returned(struct sy_sched *s, int worker, uint64_t id)
-{
-    struct job *j;
-    SY_TRY(find(s, worker, id, JOB_RETURNING, &j));
-    j->state = JOB_RUNNING;
-    j->in_spill = false;
-    (void)sy_sched_join_policy(s, j);
-    sy_sched_sync_blocked(s, j);
-    sy_sched_step(s);
-    return SY_OK;
 }

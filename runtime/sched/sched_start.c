@@ -5,13 +5,6 @@
 #include "runtime/base/status.h"
 #include "runtime/sched/sched_internal.h"
 
-void sy_sched_give_workspace_lane(struct sy_sched *s, struct slice *c)
-{
-    if (c->lane_bytes)
-        sy_pool_give(s->pool, c->lane_offset);
-    c->lane_bytes = 0;
-}
-
 static int take_lane(struct sy_sched *s, struct slice *c, uint64_t bytes)
 {
     SY_TRY(sy_residency_make_room(s->pool_residency, bytes));

@@ -49,6 +49,9 @@ void fake_cuda_reset(void)
                                    .has_vmm = 1,
                                    .has_fd = 1,
                                    .memory_bytes = 1ull << 33,
+                                   .n_parts = 16,
+                                   .n_sms = 8,
+                                   .mps = 1,
                                    .uuid0 = 7};
     record_length = 0;
     record_text[0] = 0;
@@ -188,8 +191,18 @@ static int fake_device_attribute(int ordinal, enum sy_cuda_attribute which, int 
     case SY_CUDA_NUMA_NODE:
         *out = 3;
         break;
+    case SY_CUDA_MPS:
+        *out = fake_cuda.mps;
+        break;
     }
     return check_ordinal(ordinal);
+}
+
+static int fake_sm_parts(int ordinal, int *out_n, int *out_each)
+{
+    *out_n = fake_cuda.n_parts;
+    *out_each = fake_cuda.n_sms;
+    return fake_cuda.n_parts ? check_ordinal(ordinal) : SY_CUDA_NotSupported;
 }
 
 static int fake_context_active(int ordinal, int *out)

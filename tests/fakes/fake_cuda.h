@@ -16,6 +16,8 @@ struct fake_cuda {
     uint64_t memory_bytes;
     unsigned char uuid0;       /* first byte of the UUID */
     bool registered_read_only; /* the last range of host memory was */
+    int n_parts, n_sms;        /* of its multiprocessors, and of each; 0: no green contexts */
+    int mps;                   /* it runs */
     bool moves_addresses;      /* address_reserve gives another address */
     long fail_at;              /* the N-th call from fake_cuda_reset on fails; 0: none */
     const char *fail_name;     /* or the next call of this name */
@@ -34,5 +36,7 @@ const char *fake_cuda_record(void);
 /* Memory, reservations, mappings, streams, events, pinned ranges that are alive in this process. */
 int fake_cuda_alive(void);
 bool fake_cuda_has_context(void);
+/* The parts that a stream's work is confined to, a bit each; 0: the whole device. */
+uint64_t fake_cuda_stream_parts(const struct CUstream_st *stream);
 
 #endif

@@ -9,6 +9,7 @@
 
 struct CUstream_st;
 struct CUevent_st;
+struct CUgreenCtx_st;
 
 extern struct sy_device *fake_cuda_host_device; /* whose streams these are */
 
@@ -24,6 +25,9 @@ int fake_cuda_check_context(void);
 /* ---- fake_cuda_streams.c ---- */
 int fake_cuda_n_streams(void); /* and events that are there */
 int fake_stream_create(struct CUstream_st **out, int level);
+int fake_slice_create(int ordinal, const int *parts, int n, struct CUgreenCtx_st **out);
+int fake_slice_destroy(struct CUgreenCtx_st *slice);
+int fake_slice_stream(struct CUgreenCtx_st *slice, struct CUstream_st **out, int level);
 int fake_stream_destroy(struct CUstream_st *stream);
 int fake_stream_synchronize(struct CUstream_st *stream);
 int fake_copy(struct CUstream_st *stream, void *at, uint64_t address, uint64_t bytes,

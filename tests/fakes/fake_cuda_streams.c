@@ -8,8 +8,14 @@
 #include "tests/fakes/fake_cuda.h"
 #include "tests/fakes/fake_cuda_internal.h"
 
+struct CUgreenCtx_st {
+    uint64_t parts;
+    int n_streams;
+};
+
 struct CUstream_st {
     struct sy_stream *host;
+    struct CUgreenCtx_st *slice; /* NULL: the whole device */
 };
 
 struct CUevent_st {
@@ -37,8 +43,52 @@ int fake_stream_create(struct CUstream_st **out, int level)
     return 0;
 }
 
+int fake_slice_create(int ordinal, const int *parts, int n, struct CUgreenCtx_st **out)
+{
+    NEED_CONTEXT();
+    if (fake_cuda.n_parts == 0)
+        return SY_CUDA_NotSupported;
+    if (ordinal != 0 || n < 1)
+        return SY_CUDA_InvalidValue;
+    struct CUgreenCtx_st *slice = calloc(1, sizeof *slice);
+    if (!slice)
+        abort();
+    for (int i = 0; i < n; i++)
+        slice->parts |= 1ull << parts[i];
+    n_alive++;
+    *out = slice;
+    return 0;
+}
+
+/* A driver leaks what streams are left; here it is found. */
+int fake_slice_destroy(struct CUgreenCtx_st *slice)
+{
+    if (slice->n_streams != 0)
+        abort();
+    n_alive--;
+    free(slice);
+    return fake_cuda_check_context();
+}
+
+int fake_slice_stream(struct CUgreenCtx_st *slice, struct CUstream_st **out, int level)
+{
+    int error = fake_stream_create(out, level);
+    if (error)
+        return error;
+    (*out)->slice = slice;
+    slice->n_streams++;
+    return 0;
+}
+
+uint64_t fake_cuda_stream_parts(const struct CUstream_st *stream)
+{
+    return stream->slice ? stream->slice->parts : 0;
+}
+
 int fake_stream_destroy(struct CUstream_st *stream)
 {
+    if (stream->slice)
+        stream->slice->n_streams--;
     sy_host_stream_ops.destroy(stream->host);
     n_alive--;
     free(stream);

@@ -141,6 +141,7 @@ if wanted device; then
     step "device: suite, pool with a keeper" env SY_CUDA_POOL=ipc "$tests/test_device"
     step "device: suite, pool at another address" env SY_CUDA_POOL_BASE=0x300000000000 "$tests/test_device"
     run_tests device test_gpu_device
+    run_tests device test_gpu_slices
 fi
 if wanted engine; then
     run_tests engine 'test_gpu_engine*'

@@ -185,6 +185,8 @@ static void close_math(struct sy_math *math)
 {
     if (!math)
         return;
+    if (math->compute)
+        sy_cuda_stream_on_move(math->compute, NULL, NULL);
     while (math->plans) {
         struct sy_math_plan *p = math->plans;
         math->plans = p->next;
@@ -252,6 +254,16 @@ static int open_parts(struct sy_math *math)
     return SY_OK;
 }
 
+/* The stream goes on under another handle, in another slice. Plans stay: what was chosen for the whole device gives the same bits on a part
+ * of it, which no choice by the slice's size would. */
+static int follow(void *ctx, cudaStream_t stream)
+{
+    struct sy_math *math = ctx;
+    SY_CUDNN(math, cudnnSetStream(math->cudnn, stream));
+    math->stream = stream;
+    return SY_OK;
+}
+
 static int open_math(struct sy_device *device, struct sy_stream *compute, struct sy_math **out)
 {
     const char *tf32 = getenv("SY_CUDA_TF32");
@@ -267,6 +279,8 @@ static int open_math(struct sy_device *device, struct sy_stream *compute, struct
         close_math(math);
         return status;
     }
+    math->compute = compute;
+    sy_cuda_stream_on_move(compute, follow, math);
     *out = math;
     return SY_OK;
 }

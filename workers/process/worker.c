@@ -24,17 +24,6 @@
 #define MOST_POLL_US     10000u /* whatever the page says */
 #define TRAINING_POLL_NS (2 * SY_NS_PER_MS)
 
-void sy_worker_beat(void *worker)
-{
-    struct sy_worker *w = worker;
-    atomic_store_explicit(&w->page->heartbeat_ns, sy_clock_now(), memory_order_relaxed);
-}
-
-int sy_worker_send(struct sy_worker *w, const struct sy_message *message)
-{
-    return sy_post_send(&w->post, w->fd, message, NULL, 0);
-}
-
 /* ---- start ------------------------------------------------------------------------------------ */
 
 static int say_hello(struct sy_worker *w)

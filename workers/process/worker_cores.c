@@ -11,14 +11,25 @@ static bool are_equal(const struct sy_worker_cores *a, const struct sy_worker_co
 }
 
 /* Fewer cores than threads: they take turns there. */
-int sy_worker_use_again(struct sy_worker *w, const struct sy_worker_cores *wanted)
+static int set_threads(struct sy_worker *w, const struct sy_worker_cores *wanted)
 {
     int cores[SY_WORKER_MAX_CORES];
-    if (are_equal(wanted, &w->cores))
-        return SY_OK;
     for (int i = 0; i < wanted->team; i++)
         cores[i] = wanted->list[i % wanted->n];
-    SY_TRY(w->engine->set_threads(cores, wanted->team));
+    return w->engine->set_threads(cores, wanted->team);
+}
+
+/* A device that computes by itself is cut into parts of its own; its host threads stay at home. */
+static bool is_of_parts(const struct sy_worker *w)
+{
+    return w->engine->confine != NULL;
+}
+
+int sy_worker_use_again(struct sy_worker *w, const struct sy_worker_cores *wanted)
+{
+    if (are_equal(wanted, &w->cores))
+        return SY_OK;
+    SY_TRY(is_of_parts(w) ? w->engine->confine(wanted->list, wanted->n) : set_threads(w, wanted));
     if (w->models)
         sy_worker_models_set_team(w->models, wanted->team);
     w->cores = *wanted;
@@ -44,12 +55,18 @@ int sy_worker_set_home(struct sy_worker *w, const struct sy_u64s *cores)
 {
     SY_TRY(read_list(cores, &w->home));
     w->home.team = w->home.n;
-    return sy_worker_use_again(w, &w->home);
+    SY_TRY(set_threads(w, &w->home));
+    w->cores = w->home;
+    if (is_of_parts(w))
+        w->cores.n = 0; /* the whole device */
+    return SY_OK;
 }
 
 int sy_worker_use(struct sy_worker *w, uint64_t team, const struct sy_u64s *cores)
 {
     struct sy_worker_cores wanted = w->home;
+    if (is_of_parts(w))
+        wanted.n = 0;
     if (team > SY_WORKER_MAX_CORES)
         return sy_error_set(SY_EPROTO, "a team of %llu threads: at most %d",
                             (unsigned long long)team, SY_WORKER_MAX_CORES);
@@ -64,7 +81,7 @@ void sy_worker_follow_page(struct sy_worker *w)
 {
     uint32_t version = atomic_load_explicit(&w->page->cores_version, memory_order_acquire);
     struct sy_worker_cores wanted = {.team = w->cores.team};
-    if (version == w->cores_version)
+    if (version == w->cores_version || is_of_parts(w)) /* there from the next run on */
         return;
     w->cores_version = version;
     if (atomic_load_explicit(&w->page->confined_run, memory_order_relaxed) != w->run)

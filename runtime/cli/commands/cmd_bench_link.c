@@ -8,6 +8,7 @@
 #include "runtime/cli/cli.h"
 #include "runtime/device/device.h"
 #include "runtime/device/link_cost.h"
+#include "runtime/device/link_memory.h"
 
 #define LARGEST_BYTES (64u << 20)
 #define N_COPIES      9

@@ -15,6 +15,9 @@ static const char usage[] =
     "  50%      a share of all cores, to the nearest core\n"
     "  w3       a weight: what the others leave is divided by weights\n"
     "  @0-3,6   these cores\n\n"
+    "On cuda cores are multiprocessors, in groups of 8 (of 2 or 4 on some GPUs). Two slices at a\n"
+    "time need MPS (nvidia-cuda-mps-control -d before the server starts), without which the\n"
+    "driver lets processes compute by turns; what moves there is the next request or turn.\n\n"
     "A request that computes moves to its slice's new cores before its next layer; a training job\n"
     "between two iterations. A job that has snapshots goes on with as many threads as its slice "
     "has\n"
@@ -85,6 +88,8 @@ static void print_slices(const json_t *status)
                joined(json_object_get(slice, "jobs"), jobs, sizeof jobs),
                joined(json_object_get(slice, "models"), models, sizeof models));
     }
+    if (json_is_string(json_object_get(status, "slices_limit")))
+        printf("%s\n", sy_cli_word(status, "slices_limit"));
 }
 
 static void print_pairs(const json_t *status)

@@ -59,9 +59,19 @@ _Static_assert(sizeof(CUmemGenericAllocationHandle) == sizeof(uint64_t), "");
     X(cuMemSetAccess, 10020)                 \
     X(cuMemUnmap, 10020)
 
+/* NULL where the driver has none: green contexts came with 12.4, their streams with 12.5. */
+#define OPTIONAL_TABLE(X)                 \
+    X(cuDeviceGetDevResource, 12040)      \
+    X(cuDevSmResourceSplitByCount, 12040) \
+    X(cuDevResourceGenerateDesc, 12040)   \
+    X(cuGreenCtxCreate, 12040)            \
+    X(cuGreenCtxDestroy, 12040)           \
+    X(cuGreenCtxStreamCreate, 12050)
+
 static struct {
 #define X(name, version) PFN_##name##_v##version name;
     DRIVER_TABLE(X)
+    OPTIONAL_TABLE(X)
 #undef X
 } driver;
 
@@ -195,6 +205,35 @@ static int address_free(uint64_t address, uint64_t bytes)
     return (int)driver.cuMemAddressFree(address, bytes);
 }
 
+/* The same call in every process gives the same parts in the same order: so a part is known by its number. */
+static CUresult split_sms(int ordinal, CUdevResource parts[SY_CUDA_MAX_PARTS], unsigned *out_n)
+{
+    CUdevResource all, rest;
+    CUdevice device;
+    *out_n = SY_CUDA_MAX_PARTS;
+    if (!driver.cuDeviceGetDevResource || !driver.cuDevSmResourceSplitByCount ||
+        !driver.cuDevResourceGenerateDesc || !driver.cuGreenCtxCreate ||
+        !driver.cuGreenCtxDestroy || !driver.cuGreenCtxStreamCreate)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    CUresult error = driver.cuDeviceGet(&device, ordinal);
+    if (!error)
+        error = driver.cuDeviceGetDevResource(device, &all, CU_DEV_RESOURCE_TYPE_SM);
+    if (error)
+        return error;
+    return driver.cuDevSmResourceSplitByCount(parts, out_n, &all, &rest, 0,
+                                              all.sm.minSmPartitionSize);
+}
+
+static int sm_parts(int ordinal, int *out_n, int *out_each)
+{
+    CUdevResource parts[SY_CUDA_MAX_PARTS];
+    unsigned n;
+    CUresult error = split_sms(ordinal, parts, &n);
+    *out_n = error ? 0 : (int)n;
+    *out_each = error || n == 0 ? 0 : (int)parts[0].sm.smCount;
+    return (int)error;
+}
+
 /* ---- in the device's context ------------------------------------------------------------------------- */
 
 static int context_open(int ordinal)
@@ -281,6 +320,41 @@ static int stream_create(struct CUstream_st **out, int level)
     return (int)(error ? error
                        : cudaStreamCreateWithPriority(out, cudaStreamNonBlocking,
                                                       level > 0 ? greatest : least));
+}
+
+static int slice_create(int ordinal, const int *wanted, int n_wanted, struct CUgreenCtx_st **out)
+{
+    CUdevResource parts[SY_CUDA_MAX_PARTS], taken[SY_CUDA_MAX_PARTS];
+    CUdevResourceDesc description;
+    CUdevice device;
+    unsigned n;
+    CUresult error = split_sms(ordinal, parts, &n);
+    for (int i = 0; !error && i < n_wanted; i++) {
+        if (wanted[i] < 0 || wanted[i] >= (int)n)
+            return (int)CUDA_ERROR_INVALID_VALUE;
+        taken[i] = parts[wanted[i]];
+    }
+    if (!error)
+        error = driver.cuDevResourceGenerateDesc(&description, taken, (unsigned)n_wanted);
+    if (!error)
+        error = driver.cuDeviceGet(&device, ordinal);
+    return (int)(error ? error
+                       : driver.cuGreenCtxCreate(out, description, device,
+                                                 CU_GREEN_CTX_DEFAULT_STREAM));
+}
+
+static int slice_destroy(struct CUgreenCtx_st *slice)
+{
+    return (int)driver.cuGreenCtxDestroy(slice);
+}
+
+static int slice_stream(struct CUgreenCtx_st *slice, struct CUstream_st **out, int level)
+{
+    int least = 0, greatest = 0;
+    cudaError_t error = cudaDeviceGetStreamPriorityRange(&least, &greatest);
+    return error ? (int)error
+                 : (int)driver.cuGreenCtxStreamCreate(out, slice, CU_STREAM_NON_BLOCKING,
+                                                      level > 0 ? greatest : least);
 }
 
 static int stream_destroy(struct CUstream_st *stream)
@@ -395,6 +469,16 @@ static int find_entry(const char *name, unsigned version, void **out)
     return SY_OK;
 }
 
+static void *find_optional(const char *name, unsigned version)
+{
+    enum cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+    void *entry = NULL;
+    cudaError_t error =
+        cudaGetDriverEntryPointByVersion(name, &entry, version, cudaEnableDefault, &found);
+    error_clear();
+    return error == cudaSuccess && found == cudaDriverEntryPointSuccess ? entry : NULL;
+}
+
 int sy_cuda_api_load(struct sy_cuda_api *out)
 {
     void *entry = NULL;
@@ -402,6 +486,9 @@ int sy_cuda_api_load(struct sy_cuda_api *out)
     SY_TRY(find_entry(#name, (version), &entry)); \
     driver.name = (PFN_##name##_v##version)entry;
     DRIVER_TABLE(X)
+#undef X
+#define X(name, version) driver.name = (PFN_##name##_v##version)find_optional(#name, (version));
+    OPTIONAL_TABLE(X)
 #undef X
     *out = (struct sy_cuda_api){
 #define X(name, parameters, arguments) .name = name,

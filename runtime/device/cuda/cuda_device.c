@@ -1,12 +1,10 @@
 #include "runtime/device/cuda/cuda_device.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/base/assert.h"
-#include "runtime/base/log.h"
 #include "runtime/device/cuda/cuda_error.h"
 #include "runtime/device/cuda/cuda_internal.h"
 #include "runtime/device/cuda/pci_link.h"
@@ -17,102 +15,6 @@
 static pthread_mutex_t api_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sy_cuda_api api;
 static bool api_loaded;
-static _Atomic bool made_context; /* any device of this process */
-
-bool sy_cuda_made_context(void)
-{
-    return atomic_load(&made_context);
-}
-
-/* ---- failures ---------------------------------------------------------------------------------------- */
-
-/* D5: the first one counts, and is told in the log. */
-static void stick(struct sy_cuda_device *device, int status)
-{
-    pthread_mutex_lock(&device->failing);
-    bool first = atomic_load(&device->status) == SY_OK;
-    if (first) {
-        snprintf(device->failed_why, sizeof device->failed_why, "%s", sy_error_text());
-        atomic_store(&device->status, status);
-    }
-    pthread_mutex_unlock(&device->failing);
-    if (first)
-        sy_log_error("device", "event=device_failed device=cuda:%d why=\"%s\"",
-                     device->base.spec.ordinal, device->failed_why);
-}
-
-static int set_text(struct sy_cuda_device *device, int error, const char *what)
-{
-    return sy_error_set(sy_cuda_error_status(error), "cuda:%d: %s: %s (%s)%s",
-                        device->base.spec.ordinal, what, device->api->error_text(error),
-                        device->api->error_name(error), sy_cuda_error_hint(error));
-}
-
-int sy_cuda_device_check(struct sy_device *base, int error, const char *format, ...)
-{
-    struct sy_cuda_device *device = (struct sy_cuda_device *)base;
-    char what[200];
-    va_list args;
-    if (error == SY_CUDA_Success)
-        return SY_OK;
-    va_start(args, format);
-    vsnprintf(what, sizeof what, format, args);
-    va_end(args);
-    device->api->error_clear();
-    int status = set_text(device, error, what);
-    if (sy_cuda_error_is_sticky(error))
-        stick(device, status);
-    return status;
-}
-
-int sy_cuda_device_failed(struct sy_device *base)
-{
-    struct sy_cuda_device *device = (struct sy_cuda_device *)base;
-    int status = atomic_load(&device->status);
-    return status < 0
-               ? sy_error_set(status, "cuda:%d failed in this process; open it in a new one: %s",
-                              base->spec.ordinal, device->failed_why)
-               : SY_OK;
-}
-
-/* ---- the context ------------------------------------------------------------------------------------- */
-
-/* With the lock held. C1: nothing before this made a context. */
-static int open_context(struct sy_cuda_device *device)
-{
-    int ordinal = device->base.spec.ordinal;
-    atomic_store(&made_context, true);
-    SY_TRY(sy_cuda_device_check(&device->base, device->api->context_open(ordinal),
-                                "cannot make a context"));
-    SY_TRY(sy_cuda_device_check(&device->base, device->api->context_enter(ordinal),
-                                "cannot enter its context"));
-    for (struct sy_cuda_pool *pool = device->pools; pool; pool = pool->next)
-        if (!pool->mapped)
-            SY_TRY(sy_cuda_pool_map(device, pool));
-    atomic_store(&device->has_context, true);
-    return SY_OK;
-}
-
-int sy_cuda_device_enter(struct sy_device *base)
-{
-    static _Thread_local int current = -1; /* C2 */
-    struct sy_cuda_device *device = (struct sy_cuda_device *)base;
-    SY_TRY(sy_cuda_device_failed(base));
-    if (!atomic_load(&device->has_context)) {
-        pthread_mutex_lock(&device->lock);
-        bool open_now = !atomic_load(&device->has_context);
-        int status = open_now ? open_context(device) : SY_OK;
-        pthread_mutex_unlock(&device->lock);
-        SY_TRY(status);
-        if (open_now)
-            current = base->spec.ordinal;
-    }
-    if (current != base->spec.ordinal)
-        SY_TRY(sy_cuda_device_check(base, device->api->context_enter(base->spec.ordinal),
-                                    "cannot enter its context"));
-    current = base->spec.ordinal;
-    return SY_OK;
-}
 
 /* ---- opening ----------------------------------------------------------------------------------------- */
 
@@ -122,7 +24,7 @@ static int refused(struct sy_cuda_device *device, int error, const char *what)
     if (error == SY_CUDA_Success)
         return SY_OK;
     device->api->error_clear();
-    set_text(device, error, what);
+    sy_cuda_device_set_text(device, error, what);
     return SY_ENODEVICE;
 }
 
@@ -267,5 +169,6 @@ static void close_device(struct sy_device *base)
 const struct sy_device_ops sy_cuda_ops = {.kind = "cuda",
                                           .open = open_device,
                                           .close = close_device,
+                                          .compute_parts = sy_cuda_compute_parts,
                                           .memory = &sy_cuda_memory_ops,
                                           .stream = &sy_cuda_stream_ops};

@@ -27,6 +27,12 @@ int sy_cuda_device_failed(struct sy_device *device);
  * through device.h. */
 struct CUstream_st *sy_cuda_stream_handle(struct sy_stream *stream);
 struct CUevent_st *sy_cuda_event_handle(struct sy_event *event);
+/* sy_stream_confine, for the engine. EUNSUPPORTED: a stream of another backend, or none. */
+int sy_cuda_stream_confine(struct sy_stream *stream, const int *parts, int n);
+/* sy_stream_confine gives a stream another handle: `moved` hears of it, after the old one has run empty and before it is destroyed; what it
+ * returns is what confine returns. One listener a stream; NULL: none. */
+void sy_cuda_stream_on_move(struct sy_stream *stream,
+                            int (*moved)(void *ctx, struct CUstream_st *handle), void *ctx);
 
 /* Queues a copy between host memory and an address that the device follows, on a handle, in the pieces in which the host memory is pinned
  * (C6). Uncounted, as all that the engine queues. In the device's context. */

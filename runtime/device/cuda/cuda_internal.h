@@ -80,13 +80,37 @@ struct sy_cuda_device {
 extern const struct sy_memory_ops sy_cuda_memory_ops;
 extern const struct sy_stream_ops sy_cuda_stream_ops;
 
-/* ---- cuda_device.c ---- */
+/* ---- cuda_slice.c ---- */
+
+/* Where a stream computes. */
+struct sy_cuda_slice {
+    struct CUgreenCtx_st *context; /* NULL: the whole device */
+    uint64_t parts;                /* a bit each */
+};
+
+int sy_cuda_compute_parts(struct sy_device *device, struct sy_compute_parts *out);
+/* A bit for each part; 0 for n 0. EARG: none that there is. */
+int sy_cuda_parts_read(struct sy_cuda_device *device, const int *parts, int n, uint64_t *out);
+/* In the context: a slice of these parts, and a stream on it. parts 0: the whole device. On failure nothing is left. */
+int sy_cuda_slice_open(struct sy_cuda_device *device, uint64_t parts, int level,
+                       struct sy_cuda_slice *out, struct CUstream_st **out_stream);
+/* Its streams are destroyed. */
+void sy_cuda_slice_close(struct sy_cuda_device *device, struct sy_cuda_slice *slice);
+
+/* ---- cuda_failure.c: and sy_cuda_device_check, sy_cuda_device_failed ---- */
+
+/* Sets the error's text, of `what` and CUDA's own; gives its status. */
+int sy_cuda_device_set_text(struct sy_cuda_device *device, int error, const char *what);
+
+/* ---- cuda_context.c: and sy_cuda_device_enter ---- */
 
 /* Has this process asked for a context, on any device? */
 bool sy_cuda_made_context(void);
 
-/* ---- cuda_memory.c ---- */
+/* ---- cuda_pool_map.c ---- */
 
+/* C3, the maker's side: keeps the pool's place from now on, without a context. */
+void sy_cuda_pool_reserve(struct sy_cuda_device *device, struct sy_cuda_pool *pool);
 /* Maps one pool; in the context. With the device's lock held, as enter does it. */
 int sy_cuda_pool_map(struct sy_cuda_device *device, struct sy_cuda_pool *pool);
 

@@ -17,6 +17,9 @@ struct cuda_stream {
     struct sy_stream base;
     struct sy_cuda_device *device;
     struct CUstream_st *handle;
+    struct sy_cuda_slice slice;
+    int (*moved)(void *ctx, struct CUstream_st *handle);
+    void *moved_ctx;
     struct sy_queue_bound bound;
     struct CUevent_st *marks[SY_QUEUE_MARKS];
 };
@@ -36,13 +39,22 @@ struct cuda_event {
 
 struct CUstream_st *sy_cuda_stream_handle(struct sy_stream *stream)
 {
-    assert(stream->device->ops == &sy_cuda_ops);
+    assert(stream->device->ops->stream == &sy_cuda_stream_ops);
     return ((struct cuda_stream *)stream)->handle;
+}
+
+void sy_cuda_stream_on_move(struct sy_stream *stream,
+                            int (*moved)(void *ctx, struct CUstream_st *handle), void *ctx)
+{
+    struct cuda_stream *s = (struct cuda_stream *)stream;
+    assert(stream->device->ops == &sy_cuda_ops);
+    s->moved = moved;
+    s->moved_ctx = ctx;
 }
 
 struct CUevent_st *sy_cuda_event_handle(struct sy_event *event)
 {
-    assert(event->device->ops == &sy_cuda_ops);
+    assert(event->device->ops->stream == &sy_cuda_stream_ops);
     return ((struct cuda_event *)event)->handle;
 }
 
@@ -344,17 +356,21 @@ static void drop_stream(struct cuda_stream *s)
     for (unsigned i = 0; i < SY_QUEUE_MARKS; i++)
         if (s->marks[i])
             s->device->api->event_destroy(s->marks[i]);
+    sy_cuda_slice_close(s->device, &s->slice);
     s->device->api->error_clear();
     free(s);
 }
 
 /* Kernels and what they wait for come first; spills give way (C7). */
+static int level_of(enum sy_stream_kind kind)
+{
+    return kind == SY_STREAM_COPY_D2H ? 0 : 1;
+}
+
 static int fill_stream(struct cuda_stream *s, enum sy_stream_kind kind)
 {
     struct sy_device *device = s->base.device;
-    SY_TRY(sy_cuda_device_check(
-        device, s->device->api->stream_create(&s->handle, kind == SY_STREAM_COPY_D2H ? 0 : 1),
-        "cannot make a stream"));
+    SY_TRY(sy_cuda_slice_open(s->device, 0, level_of(kind), &s->slice, &s->handle));
     for (unsigned i = 0; i < SY_QUEUE_MARKS; i++)
         SY_TRY(sy_cuda_device_check(device, s->device->api->event_create(&s->marks[i], false),
                                     "cannot make a stream's marks"));
@@ -388,6 +404,45 @@ static int stream_synchronize(struct sy_stream *base)
     return SY_OK;
 }
 
+/* The stream gives way to another one, once it has run empty: so events keep their order (D2). */
+static int move(struct cuda_stream *s, uint64_t parts)
+{
+    struct sy_cuda_slice slice, old = s->slice;
+    struct CUstream_st *handle, *old_handle = s->handle;
+    SY_TRY(stream_synchronize(&s->base));
+    SY_TRY(sy_cuda_slice_open(s->device, parts, level_of(s->base.kind), &slice, &handle));
+    int status = s->moved ? s->moved(s->moved_ctx, handle) : SY_OK;
+    if (status < 0) { /* what could not follow stays where it was, and so does the stream */
+        old = slice;
+        old_handle = handle;
+    } else {
+        s->slice = slice;
+        s->handle = handle;
+    }
+    s->device->api->stream_destroy(old_handle);
+    sy_cuda_slice_close(s->device, &old);
+    s->device->api->error_clear();
+    return status;
+}
+
+static int stream_confine(struct sy_stream *base, const int *parts, int n)
+{
+    struct cuda_stream *s = (struct cuda_stream *)base;
+    uint64_t wanted;
+    SY_TRY(sy_cuda_parts_read(s->device, parts, n, &wanted));
+    if (wanted == s->slice.parts)
+        return SY_OK;
+    SY_TRY(sy_cuda_device_enter(base->device));
+    return move(s, wanted);
+}
+
+int sy_cuda_stream_confine(struct sy_stream *stream, const int *parts, int n)
+{
+    if (!stream || stream->device->ops != &sy_cuda_ops)
+        return n == 0 ? SY_OK : sy_error_set(SY_EUNSUPPORTED, "a device that has no parts");
+    return stream_confine(stream, parts, n);
+}
+
 static void stream_destroy(struct sy_stream *base)
 {
     struct cuda_stream *s = (struct cuda_stream *)base;
@@ -400,6 +455,7 @@ const struct sy_stream_ops sy_cuda_stream_ops = {
     .create = stream_create,
     .destroy = stream_destroy,
     .synchronize = stream_synchronize,
+    .confine = stream_confine,
     .copy = stream_copy,
     .launch = stream_launch,
     .wait_event = stream_wait_event,

@@ -21,6 +21,10 @@ struct sy_token_list {
     int n;
 };
 
+/* ---- access_rights.c ---- */
+/* The word of the least right that holds this one. */
+const char *sy_access_right_name(unsigned right);
+
 /* ---- token_list.c: pure but for sy_token_file_read ---- */
 /* One more of a secret. ENOMEM_HOST, EARG (its length, too many, one that is there). */
 int sy_token_list_add(struct sy_token_list *list, const char *name, const char *secret, size_t n,

@@ -76,11 +76,23 @@ void *sy_front_infer_pointer(const struct sy_front_infer *infer,
 /* With this request's sizes. */
 int sy_front_infer_output_shape(const struct sy_front_infer *infer, int output,
                                 struct sy_shape *shape);
-/* The size of the run's string heap, if the model has one; the strings' heads. */
+/* A request begins with the output sizes that its model needed before: else each would run twice. */
+void sy_front_infer_recall_room(struct sy_front_infer *infer);
+/* After a run: sets the sizes that its results need; *more: these are larger than before. ENOMEM_HOST: the model has no size that could grow. */
+int sy_front_infer_grow_room(struct sy_front_infer *infer, bool *more);
+/* The heads of the blocks that its input strings lie in. */
+void sy_front_infer_write_heads(struct sy_front_infer *infer);
+
+/* ---- front_infer_strings.c ---- */
+/* The size of the run's string heap, if the model has one. */
 void sy_front_infer_size_strings(struct sy_front_infer *infer);
 /* After a run that was answered: the model's next requests begin with as much more than their own strings take as this one needed. */
 void sy_front_infer_remember_strings(struct sy_front_infer *infer);
-void sy_front_infer_write_heads(struct sy_front_infer *infer);
+uint64_t sy_front_infer_string_heap(const struct sy_front_infer *infer); /* bytes, as it is now */
+int64_t sy_front_infer_most_strings(const struct sy_front_infer *infer); /* bytes */
+int64_t sy_front_infer_most_heap(const struct sy_front_infer *infer);    /* of a run, bytes */
+
+/* ---- front_infer_move.c ---- */
 /* After a run that failed with ETOOBIG: larger memory for its inputs; *more: there is a larger heap, and move_strings is to follow. */
 int sy_front_infer_grow_strings(struct sy_front_infer *infer, bool *more);
 /* Its inputs go there. *later: on a thread; `moved` is called on the loop, and calls end_move. */
@@ -88,11 +100,5 @@ int sy_front_infer_move_strings(struct sy_front_infer *infer, void (*moved)(void
                                 bool *later);
 int sy_front_infer_end_move(struct sy_front_infer *infer);   /* EBUSY: nothing was moved */
 void sy_front_infer_drop_move(struct sy_front_infer *infer); /* none is fine */
-uint64_t sy_front_infer_string_heap(const struct sy_front_infer *infer); /* bytes, as it is now */
-int64_t sy_front_infer_most_strings(const struct sy_front_infer *infer); /* bytes */
-/* A request begins with the output sizes that its model needed before: else each would run twice. */
-void sy_front_infer_recall_room(struct sy_front_infer *infer);
-/* After a run: sets the sizes that its results need; *more: these are larger than before. ENOMEM_HOST: the model has no size that could grow. */
-int sy_front_infer_grow_room(struct sy_front_infer *infer, bool *more);
 
 #endif

@@ -7,6 +7,7 @@
 #include "runtime/base/status.h"
 #include "runtime/front/request/front_infer_internal.h"
 #include "runtime/front/request/front_room.h"
+#include "runtime/front/request/front_strings.h"
 #include "runtime/sched/admission.h"
 
 static struct sy_slab *slab_of(const struct sy_front_infer *infer)
@@ -217,4 +218,13 @@ int sy_front_infer_grow_room(struct sy_front_infer *infer, bool *more)
     }
     infer->sizes = sizes;
     return SY_OK;
+}
+
+void sy_front_infer_write_heads(struct sy_front_infer *infer)
+{
+    for (int i = 0; i < infer->graph->n_inputs; i++)
+        if (sy_front_infer_has_strings(infer, i) && infer->inputs[i].in_slab)
+            sy_string_block_end((char *)sy_front_infer_pointer(infer, &infer->inputs[i]) +
+                                    SY_STRING_HEAD,
+                                infer->inputs[i].bytes);
 }

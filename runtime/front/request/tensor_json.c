@@ -11,6 +11,7 @@
 #include "runtime/base/half.h"
 #include "runtime/base/status.h"
 #include "runtime/front/request/json_limits.h"
+#include "runtime/front/request/number_text.h"
 
 #define CUTS_AT_ONCE 8
 #define MOST_REST    (1u << 20) /* bytes of a request without its tensors */
@@ -493,25 +494,6 @@ int sy_tensor_from_json(const struct sy_json_cut *data, const char *name, enum s
 
 /* ---- tensor -> numbers -------------------------------------------------------------------------------------- */
 
-static double float_at(enum sy_dtype dtype, const char *at)
-{
-    double value;
-    float single;
-    uint16_t half;
-
-    switch (dtype) {
-    case SY_DTYPE_F64:
-        memcpy(&value, at, sizeof(value));
-        return value;
-    case SY_DTYPE_F32:
-        memcpy(&single, at, sizeof(single));
-        return (double)single;
-    default:
-        memcpy(&half, at, sizeof(half));
-        return (double)(dtype == SY_DTYPE_F16 ? sy_half_to_float(half) : sy_bf16_to_float(half));
-    }
-}
-
 static int64_t int_at(enum sy_dtype dtype, const char *at)
 {
     int16_t short_;
@@ -548,25 +530,41 @@ static void add_unsigned(struct sy_text *text, const char *at)
     sy_text_add(text, number, (size_t)snprintf(number, sizeof(number), "%" PRIu64, value));
 }
 
-/* Digits that give the same value back; "1.0" and not "1", so that readers take it for a float. */
-static bool add_float(struct sy_text *text, double value, int digits)
+static bool add_single(struct sy_text *text, float value)
 {
-    char number[40];
-    int n;
+    char *to = isfinite(value) ? sy_text_room(text, SY_NUMBER_TEXT_BYTES) : NULL;
+    if (to)
+        text->used += sy_number_text_f32(value, to);
+    return isfinite(value);
+}
 
-    if (!isfinite(value))
-        return false;
-    if (value == (double)(int32_t)value) {
-        sy_text_add_string(text, value == 0 && signbit(value) ? "-" : "");
-        sy_text_add_int(text, (int32_t)value);
-        sy_text_add(text, ".0", 2);
-        return true;
+static bool add_double(struct sy_text *text, double value)
+{
+    char *to = isfinite(value) ? sy_text_room(text, SY_NUMBER_TEXT_BYTES) : NULL;
+    if (to)
+        text->used += sy_number_text_f64(value, to);
+    return isfinite(value);
+}
+
+/* False: no number of JSON's. */
+static bool add_float(struct sy_text *text, enum sy_dtype dtype, const char *at)
+{
+    double value;
+    float single;
+    uint16_t half;
+
+    switch (dtype) {
+    case SY_DTYPE_F64:
+        memcpy(&value, at, sizeof(value));
+        return add_double(text, value);
+    case SY_DTYPE_F32:
+        memcpy(&single, at, sizeof(single));
+        return add_single(text, single);
+    default:
+        memcpy(&half, at, sizeof(half));
+        return add_single(text,
+                          dtype == SY_DTYPE_F16 ? sy_half_to_float(half) : sy_bf16_to_float(half));
     }
-    n = snprintf(number, sizeof(number), "%.*g", digits, value);
-    if (!strpbrk(number, ".e"))
-        n += snprintf(number + n, sizeof(number) - (size_t)n, ".0");
-    sy_text_add(text, number, (size_t)n);
-    return true;
 }
 
 int sy_tensor_to_json(struct sy_text *text, const char *name, enum sy_dtype dtype, const void *data,
@@ -585,7 +583,7 @@ int sy_tensor_to_json(struct sy_text *text, const char *name, enum sy_dtype dtyp
             add_unsigned(text, at);
         else if (!is_float(dtype))
             sy_text_add_int(text, int_at(dtype, at));
-        else if (!add_float(text, float_at(dtype, at), dtype == SY_DTYPE_F64 ? 17 : 9))
+        else if (!add_float(text, dtype, at))
             return sy_error_set(SY_EARG,
                                 "output \"%s\" has a value at element %" PRIu64
                                 " that JSON has no number for (NaN or infinity): ask for it with "

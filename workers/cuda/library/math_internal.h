@@ -20,6 +20,7 @@
 
 struct sy_math {
     struct sy_device *device;
+    struct sy_stream *compute; /* whose handle is: */
     cudaStream_t stream;
     cudaEvent_t start, stop;
     cudnnHandle_t cudnn;

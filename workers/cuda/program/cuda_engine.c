@@ -7,6 +7,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
+#include "runtime/device/cuda/cuda_device.h"
 #include "runtime/device/cuda/graph_cache.h"
 #include "workers/cuda/program/cuda_program.h"
 #include "workers/cuda/program/host_ops.h"
@@ -25,6 +26,7 @@ static struct {
     const struct sy_math_ops *ops;
     struct sy_math *math;          /* NULL: not attached */
     struct sy_graph_cache *graphs; /* NULL: SY_CUDA_GRAPHS=0 */
+    struct sy_stream *compute;     /* borrowed */
     bool allow_host_ops;           /* at import */
     int (*turn)(void *ctx);        /* NULL: nothing */
     void *turn_ctx;
@@ -208,6 +210,24 @@ static void release_graph(void *ctx, void *graph)
     engine.ops->graph_drop(engine.math, graph);
 }
 
+/* A graph's kernels stay where they were captured: all are captured anew. */
+static int confine(const int *parts, int n)
+{
+    struct sy_graph_cache *anew = NULL;
+    if (!engine.math)
+        return sy_error_set(SY_EBUG, "the CUDA engine is not attached");
+    if (engine.graphs)
+        SY_TRY(sy_graph_cache_create(MAX_GRAPHS, release_graph, NULL, &anew));
+    int status = sy_cuda_stream_confine(engine.compute, parts, n);
+    if (status < 0 || !engine.graphs) {
+        sy_graph_cache_destroy(anew);
+        return status;
+    }
+    sy_graph_cache_destroy(engine.graphs);
+    engine.graphs = anew;
+    return SY_OK;
+}
+
 static void detach(void)
 {
     if (!engine.math)
@@ -227,6 +247,7 @@ static int attach(struct sy_device *device, struct sy_stream *compute)
                             engine.ops ? "attached already" : "without mathematics");
     SY_TRY(engine.ops->open(device, compute, &engine.math));
     sy_cuda_host_use_helper(&sy_cuda_node_helper);
+    engine.compute = compute;
     if (graphs && strcmp(graphs, "0") == 0)
         return SY_OK;
     int status = sy_graph_cache_create(MAX_GRAPHS, release_graph, NULL, &engine.graphs);
@@ -407,6 +428,7 @@ const struct sy_engine_ops sy_cuda_engine = {
     .fuses = fuses,
     .attach = attach,
     .detach = detach,
+    .confine = confine,
     .layout_layer = layout_layer,
     .pack_layer = pack_layer,
     .program_create = program_create,
