@@ -113,7 +113,7 @@ bench-corun: deps ## Measure: computing at the same time, in slices; build/bench
 
 # PyTorch jobs beside requests: steps, waits, shares, each beside its baseline in the same run. BENCH_TORCH_ARGS='--quick' for less.
 .PHONY: bench-torch
-bench-torch: deps ## Measure: PyTorch scripts as jobs: build/bench/torch.json; BENCH_TORCH_ARGS="--quick --part steps"
+bench-torch: deps ## Measure: PyTorch scripts as jobs: build/bench/torch.json; BENCH_TORCH_ARGS="--quick --part lstm"
 	@$(MAKE) --no-print-directory binaries build/venv-torch/made
 	@mkdir -p build/bench
 	$(Q)build/venv-torch/bin/python bench/torch_jobs.py --build $(B) --out build/bench/torch.json $(BENCH_TORCH_ARGS)

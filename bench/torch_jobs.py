@@ -2,9 +2,9 @@
 """PyTorch scripts as jobs of a server, beside what people have: the script alone, and script and requests side by side without Switchyard's turns, with `nice`
 and with cgroup weights. Writes rows for bench/results_md.py.
 
-    torch_jobs.py --build build --out build/bench/torch.json [--quick] [--part steps] [--part beside]
+    torch_jobs.py --build build --out build/bench/torch.json [--quick] [--part PART ...]
 
-steps:  one process, which opens and closes nothing: blocks of steps, in turn with the hook's callback on and off (`sy_torch_hook_look`), so that both
+resnet, bert, lstm (together: steps): one process, which opens and closes nothing: blocks of steps, in turn with the hook's callback on and off (`sy_torch_hook_look`), so that both
         are measured in the same seconds of the same machine.
 beside: requests for mobilenet_v2 at a fixed rate, beside nothing and beside the script, in turn.
 """
@@ -24,6 +24,7 @@ sys.path.insert(0, os.path.join(ROOT, "tests/peers/torch_scripts"))
 import switchyard  # noqa: E402
 
 RATE, MODEL = 4.0, "mobilenet_v2"
+STEPS = {"resnet": "ResNet-18 b32", "bert": "BERT-base b8", "lstm": "LSTM"}
 
 
 def quantile(values, q):
@@ -190,17 +191,16 @@ def cgroup():
 # ---- rows ----------------------------------------------------------------------------------------
 
 
-def step_rows(server, blocks):
-    rows, longest = [], 0
-    for kind, title in [("resnet", "ResNet-18 b32"), ("bert", "BERT-base b8"), ("lstm", "LSTM")]:
+def step_rows(server, blocks, kinds):
+    """One after the other, each with its longest operator in seconds."""
+    for kind, title in [(kind, STEPS[kind]) for kind in kinds]:
         process = server.run(sys.executable, os.path.abspath(__file__), "--steps-here", kind, "--blocks", str(blocks), stdout=subprocess.PIPE)
         out, _ = process.communicate()
         told = json.loads(out.splitlines()[-1])
         on, off = statistics.median(told["on"]), statistics.median(told["off"])
-        longest = told["longest_operator_s"] if kind == "lstm" else longest
-        rows.append({"what": f"PyTorch step with us / without, {title}", "value": on / off, "op": "<=", "bar": 1.01, "n": len(told["on"]),
-                     "baseline": f"{off * 1e3:.1f} ms a step without the look, {told['operators']} operators; the fastest steps: {min(told['on']) / min(told['off']):.4f}"})
-    return rows, longest
+        row = {"what": f"PyTorch step with us / without, {title}", "value": on / off, "op": "<=", "bar": 1.01, "n": len(told["on"]),
+               "baseline": f"{off * 1e3:.1f} ms a step without the look, {told['operators']} operators; the fastest steps: {min(told['on']) / min(told['off']):.4f}"}
+        yield told["longest_operator_s"], row
 
 
 def beside_rows(server, seconds, rounds, longest):
@@ -234,40 +234,58 @@ def memory_row(server, limit=64 << 20):
             "baseline": f"limit {limit}, most {peak}, {refused} allocations refused"}
 
 
+class Kept:
+    """The rows so far, written with each one: a run that is cut off has lost one row."""
+
+    def __init__(self, path, quick, goes_on):
+        self.path, self.quick = path, quick
+        self.told = json.load(open(path)) if goes_on and os.path.exists(path) else {"rows": []}
+        cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "?")
+        self.told.update(cores=len(os.sched_getaffinity(0)), cpu=cpu)
+
+    def add(self, row, longest=None):
+        row = dict(row, quick=self.quick, **({"longest_operator_s": longest} if longest is not None else {}))
+        self.told["rows"] = [r for r in self.told["rows"] if r["what"] != row["what"]] + [row]
+        os.makedirs(os.path.dirname(os.path.abspath(self.path)), exist_ok=True)
+        with open(self.path, "w") as file:
+            json.dump(self.told, file, indent=1)
+        print(f"{row['what']}: {row['value']:.4g} {row['op']} {row['bar']:.4g}; {row['baseline']}", flush=True)
+
+    def longest_lstm(self):
+        """The script's beside requests; 5 ms if that part has not run yet."""
+        return next((r["longest_operator_s"] for r in self.told["rows"] if r["what"].endswith(STEPS["lstm"])), 0.005)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--build", default="build")
     parser.add_argument("--out", default="build/bench/torch.json")
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--part", action="append", choices=["steps", "beside", "bits"])
+    parser.add_argument("--part", action="append", choices=["steps", *STEPS, "memory", "beside", "bits"])
     parser.add_argument("--steps-here")
     parser.add_argument("--blocks", type=int, default=20)
     args = parser.parse_args()
     if args.steps_here:
         return steps_here(args.steps_here, args.blocks)
-    parts = args.part or ["steps", "beside", "bits"]
-    server, rows, longest = Server(os.path.abspath(args.build)), [], 0.005
-    if "steps" in parts:
-        new, longest = step_rows(server, 5 if args.quick else args.blocks)
-        rows += new + [memory_row(server)]
-    if "beside" in parts:
-        rows += beside_rows(server, 8 if args.quick else 20, 1 if args.quick else 3, longest)
-    server.stop()
+    parts = args.part or ["steps", "memory", "beside", "bits"]
+    kept = Kept(args.out, args.quick, bool(args.part))
+    server = Server(os.path.abspath(args.build))
+    try:
+        for longest, row in step_rows(server, 5 if args.quick else args.blocks, [kind for kind in STEPS if kind in parts or "steps" in parts]):
+            kept.add(row, longest)
+        if "memory" in parts:
+            kept.add(memory_row(server))
+        if "beside" in parts:
+            for row in beside_rows(server, 8 if args.quick else 20, 1 if args.quick else 3, kept.longest_lstm()):
+                kept.add(row)
+    finally:
+        server.stop()
     if "bits" in parts:
         done = subprocess.run([sys.executable, os.path.join(ROOT, "tests/peers/torch_check.py"), "bits", "worker_and_run_killed", "checkpoint"],
                               env=dict(os.environ, SY_BINARY=os.path.join(args.build, "switchyard")), capture_output=True, text=True)
         print(done.stdout)
-        rows.append({"what": "200 preemptions, a worker killed, the script killed and resumed: checks with equal bits", "value": done.stdout.count("ok   "), "op": "==",
-                     "bar": 3, "n": 3, "baseline": "the script alone. A script's memory is not spilled"})
-    cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "?")
-    kept = json.load(open(args.out))["rows"] if args.part and os.path.exists(args.out) else []
-    names = {row["what"] for row in rows}
-    for row in rows:
-        row["quick"] = args.quick
-    with open(args.out, "w") as file:
-        json.dump({"cores": len(os.sched_getaffinity(0)), "cpu": cpu, "rows": [r for r in kept if r["what"] not in names] + rows}, file, indent=1)
-    for row in rows:
-        print(f"{row['what']}: {row['value']:.4g} {row['op']} {row['bar']:.4g}; {row['baseline']}")
+        kept.add({"what": "200 preemptions, a worker killed, the script killed and resumed: checks with equal bits", "value": done.stdout.count("ok   "), "op": "==",
+                  "bar": 3, "n": 3, "baseline": "the script alone. A script's memory is not spilled"})
     return 0
 
 

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "runtime/base/assert.h"
@@ -20,6 +21,7 @@
 #include "workers/torch/script_link.h"
 
 #define FAREWELL_MS 2000
+#define LEFT_MS     1000 /* between SIGTERM and SIGKILL of what a script left behind */
 
 /* ---- the gate, while no worker has it ---------------------------------------------------------- */
 
@@ -260,10 +262,22 @@ static void see_end(struct sy_script_process *p)
 {
     if (p->is_child && waitpid(p->pid, &p->wait_status, WNOHANG) != p->pid)
         return;
-    if (p->is_stopped) /* children that it left behind */
+    if (p->is_stopped)
         to_group(p, SIGCONT);
     p->is_stopped = false;
+    p->has_left = p->is_child && kill(-p->pid, SIGTERM) == 0;
     p->ended = true;
+}
+
+/* Processes that the script started and did not wait for would compute on without a job. */
+static void end_left(const struct sy_script_process *p)
+{
+    sy_ns until = sy_clock_now() + LEFT_MS * SY_NS_PER_MS;
+    const struct timespec slice = {.tv_nsec = 5 * (long)SY_NS_PER_MS};
+    while (p->has_left && kill(-p->pid, 0) == 0 && sy_clock_now() < until)
+        nanosleep(&slice, NULL);
+    if (p->has_left)
+        (void)kill(-p->pid, SIGKILL);
 }
 
 void sy_script_process_look(struct sy_script_process *p, int timeout_ms, int extra)
@@ -287,6 +301,7 @@ void sy_script_process_finish(struct sy_script_process *p)
 {
     sy_ns until = sy_clock_now() + FAREWELL_MS * SY_NS_PER_MS;
     take_terminal(getpgrp());
+    end_left(p);
     if (p->link >= 0 && p->pid > 0)
         (void)sy_script_send(p->link, SY_SCRIPT_ENDED, p->wait_status, -1);
     if (p->listener >= 0)

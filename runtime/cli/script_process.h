@@ -27,6 +27,7 @@ struct sy_script_process {
     bool was_connected; /* a worker was there */
     bool ended;
     int wait_status;   /* as of waitpid; -1: not known */
+    bool has_left;     /* it ended, and processes of its group did not: they are ended by finish */
     sy_ns lost_ns;     /* when the worker was lost; 0: it is there */
     sy_ns kill_ns;     /* when SIGKILL follows; 0: not */
     sy_ns patience_ns; /* between SIGTERM and SIGKILL */

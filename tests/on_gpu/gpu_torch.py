@@ -15,6 +15,7 @@ import ctypes
 import hashlib
 import json
 import os
+import select
 import subprocess
 import sys
 import threading
@@ -27,6 +28,7 @@ for place in (os.path.join(ROOT, "bench"), os.path.join(ROOT, "../bench/sched"))
 PACKAGE = next((p for p in (os.path.join(ROOT, "share/switchyard/python"), os.path.join(ROOT, "../runtime/python")) if os.path.isdir(p)), "")
 LIMIT, MODEL, N_PAUSES = 3 << 30, "resnet18", 200
 GATE, BUSY, DRAINED, DEVICE = 64, 128, 276, 272  # in script_page.h
+AT_MOST = ("timeout", "--kill-after=5", "120")
 MAGIC, PAGE_BYTES = 0x3265676150795331, 4096
 
 
@@ -206,17 +208,22 @@ class OwnWorker:
         return time.perf_counter() - begin
 
     def serve(self, asked, answers):
-        """A line with how often to pause: for each pause a line, and goes on once that was answered; then one with what they took, in ms."""
+        """A line with how often to pause: for each pause a line, and goes on once that was answered; then one with what they took, in ms, and which were
+        answered in time. None is where the script stands with Python's lock."""
         for line in asked:
-            took = []
+            took, seen = [], []
             for i in range(int(line)):
                 time.sleep(0.002 + 0.0003 * (i % 7))
                 took.append(1e3 * self.pause())
                 answers.write("still\n")
                 answers.flush()
-                asked.readline()
+                seen.append(bool(select.select([asked], [], [], 0.1)[0]))
+                if seen[-1]:
+                    asked.readline()
                 self.move()
-            answers.write(json.dumps(took) + "\n")
+                if not seen[-1]:
+                    asked.readline()
+            answers.write(json.dumps([took, seen]) + "\n")
             answers.flush()
 
 
@@ -252,21 +259,22 @@ def script_drain(device):
         trainer.timed(10)
 
         def pauses():
-            ask.write(f"{N_PAUSES}\n")
-            for line in answers:
-                if line != "still\n":
-                    break
-                works.append(device != "cpu" and not torch.cuda.current_stream().query())
-                ask.write("seen\n")
-            waits.extend(json.loads(line))
-            over.set()
+            try:
+                ask.write(f"{N_PAUSES}\n")
+                while (line := answers.readline()) == "still\n":
+                    works.append(device != "cpu" and not torch.cuda.current_stream().query())
+                    ask.write("seen\n")
+                waits.extend(json.loads(line))
+            finally:
+                over.set()
 
         thread = threading.Thread(target=pauses)
         thread.start()
         while not over.is_set():
             trainer.step()
         thread.join()
-        told[kind] = {"longest_ms": longest, "p50": quantile(waits, 0.5), "p99": quantile(waits, 0.99), "n": len(waits), "worked_on": sum(works)}
+        told[kind] = {"longest_ms": longest, "p50": quantile(waits[0], 0.5), "p99": quantile(waits[0], 0.99), "n": sum(waits[1]),
+                      "worked_on": sum(work and seen for work, seen in zip(works, waits[1]))}
         del trainer
     say(uses_device=bool(page._words[DEVICE // 4]), told=told)
 
@@ -300,7 +308,7 @@ def start(args, what, under=()):
     own = own_environment()
     setting = [f"{key}={own.get(key, '')}" for key in ("LD_LIBRARY_PATH", "CUBLAS_WORKSPACE_CONFIG")]
     program = [sys.executable, os.path.abspath(__file__), args.bin, "--device", args.device, "--as", what, "--steps", str(args.steps)]
-    return subprocess.Popen([*under, "env", *setting, *program] if under else program, env=os.environ if under else own, stdin=subprocess.PIPE,
+    return subprocess.Popen([*AT_MOST, *under, "env", *setting, *program] if under else [*AT_MOST, *program], env=os.environ if under else own, stdin=subprocess.PIPE,
                             stdout=subprocess.PIPE, text=True)
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Programs under `switchyard run`, from outside and without torch: one ends with its own exit status, one is canceled, one whose `run` is stopped (Ctrl-Z) is canceled in
-bounded time, one whose worker is killed goes on.
+bounded time, one whose worker is killed goes on; bad ones (forks, os._exit, deaf to signals, threads that compute at the end) harm nobody.
 
     SY_BINARY=build/switchyard run_check.py
 """
@@ -98,11 +98,64 @@ def check_killed_worker(server):
     run.communicate(timeout=60)
 
 
+BAD = '''import os, signal, sys, threading
+what, mark = sys.argv[1:]
+if what == "fork":  # nobody waits for the child, which ignores what would end it
+    if os.fork() == 0:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        open(mark, "w").write(str(os.getpid()))
+        while True:
+            pass
+    while not os.path.exists(mark) or not open(mark).read():
+        pass
+if what == "exit":
+    os._exit(5)
+if what == "threads":
+    for _ in range(3):
+        threading.Thread(target=lambda: [0 for _ in iter(int, 1)], daemon=True).start()
+if what == "deaf":
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    open(mark, "w").write("x")
+    while True:
+        pass
+'''
+
+
+def run_bad(server, what):
+    mark = f"{server.folder}/bad-{what}"
+    return server.run(what, sys.executable, "-c", BAD, what, mark), mark
+
+
+def check_bad_scripts(server):
+    """Each ends with its job and a word, and leaves nothing that computes; the server takes the next one."""
+    run, mark = run_bad(server, "fork")
+    said, _ = run.communicate(timeout=60)
+    assert run.returncode == 0 and "left processes behind" in said, said
+    with open(mark, encoding="utf-8") as file:
+        child = int(file.read())
+    wait_for(lambda: not os.path.exists(f"/proc/{child}/cmdline") or not open(f"/proc/{child}/cmdline", "rb").read(), "the end of what it left")
+    run, _ = run_bad(server, "exit")
+    said, _ = run.communicate(timeout=60)
+    assert run.returncode == 5 and "left processes" not in said, said
+    wait_for(lambda: server.job("exit")["state"] == "failed", "the job's end")
+    assert "exit status 5" in server.job("exit")["error"]
+    run, _ = run_bad(server, "threads")
+    said, _ = run.communicate(timeout=60)
+    assert run.returncode == 0, said
+    run, mark = run_bad(server, "deaf")
+    wait_for(lambda: os.path.exists(mark), "the deaf script")
+    assert server.call("train", "--stop", str(server.job("deaf")["job"])).returncode == 0
+    said, _ = run.communicate(timeout=60)
+    assert run.returncode == 128 + signal.SIGKILL and "was killed (--kill-after)" in said, said
+    assert server.run("after", "true").wait(60) == 0
+
+
 def main():
     folder = tempfile.mkdtemp(prefix="runs")
     server = Server(folder)
     try:
-        for check in (check_exit_status, check_cancel, check_cancel_while_stopped, check_killed_worker):
+        for check in (check_exit_status, check_cancel, check_cancel_while_stopped, check_killed_worker, check_bad_scripts):
             check(server)
             print(f"[       OK ] {check.__name__[6:]}")
         server.process.send_signal(signal.SIGTERM)

@@ -228,7 +228,13 @@ static void explain(const struct session *s)
     uint64_t refused = atomic_load(&page->n_refused);
     uint64_t refused_there = atomic_load(&page->n_device_refused);
     if (s->is_canceled)
-        fprintf(stderr, "switchyard: job %lld was canceled\n", (long long)s->submission.id);
+        fprintf(stderr, "switchyard: job %lld was canceled%s\n", (long long)s->submission.id,
+                exit_status(s->process.wait_status) == 128 + SIGKILL
+                    ? "; it did not end by SIGTERM and was killed (--kill-after)"
+                    : "");
+    if (s->process.has_left)
+        fprintf(stderr, "switchyard: the script ended and left processes behind; they are ended "
+                        "too\n");
     if (atomic_load(&page->hook) == SY_SCRIPT_HOOK_NONE && s->process.is_child)
         fprintf(
             stderr,

@@ -77,4 +77,4 @@ def step(loss: Any = None, total: Optional[int] = None) -> None:
     if page is None:
         return
     _torch_hook.stop_counting()
-    page.add_step(None if loss is None else float(loss), total)
+    page.add_step(None if loss is None else float(getattr(loss, "detach", lambda: loss)()), total)
