@@ -253,20 +253,6 @@ static void test_widest(void **state)
     }
 }
 
-/* The fewest digits, and always a float's: with a point or an exponent. */
-static void test_shortest(void **state)
-{
-    static const float values[] = {0.1F, 1, -0.0F, 16777216, 1e20F, 1.5e-45F, 3.4028235e38F};
-    static const char wanted[] = "[0.1,1.0,-0.0,16777216.0,1e+20,1e-45,3.4028235e+38]";
-    struct sy_text text = {0};
-    (void)state;
-    assert_int_equal(sy_tensor_to_json(&text, "y", SY_DTYPE_F32, values, SY_ARRAY_LEN(values)),
-                     SY_OK);
-    assert_int_equal(text.used, strlen(wanted));
-    assert_memory_equal(text.at, wanted, text.used);
-    sy_text_finish(&text);
-}
-
 /* ---- there and back ------------------------------------------------------------------------------------------ */
 
 static void random_values(enum sy_dtype dtype, char *to, int n)
@@ -592,17 +578,12 @@ static void test_bounds(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_tensors),
-        cmocka_unit_test(test_widest),
-        cmocka_unit_test(test_shortest),
-        cmocka_unit_test(test_round_trip),
-        cmocka_unit_test(test_no_number),
-        cmocka_unit_test(test_messages),
-        cmocka_unit_test(test_zero_bytes),
-        cmocka_unit_test(test_random_requests),
-        cmocka_unit_test(test_cut),
-        cmocka_unit_test(test_refused_requests),
-        cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_random_tensors),   cmocka_unit_test(test_widest),
+
+        cmocka_unit_test(test_round_trip),       cmocka_unit_test(test_no_number),
+        cmocka_unit_test(test_messages),         cmocka_unit_test(test_zero_bytes),
+        cmocka_unit_test(test_random_requests),  cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_refused_requests), cmocka_unit_test(test_bounds),
     };
 
     chance = seed_of_run(20261125);
