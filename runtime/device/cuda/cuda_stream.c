@@ -48,7 +48,7 @@ void sy_cuda_stream_on_move(struct sy_stream *stream,
                             int (*moved)(void *ctx, struct CUstream_st *handle), void *ctx)
 {
     struct cuda_stream *s = (struct cuda_stream *)stream;
-    assert(stream->device->ops == &sy_cuda_ops);
+    assert(stream->device->ops->stream == &sy_cuda_stream_ops);
     s->moved = moved;
     s->moved_ctx = ctx;
 }
@@ -440,7 +440,7 @@ static int stream_confine(struct sy_stream *base, const int *parts, int n)
 
 int sy_cuda_stream_confine(struct sy_stream *stream, const int *parts, int n)
 {
-    if (!stream || stream->device->ops != &sy_cuda_ops)
+    if (!stream || stream->device->ops->stream != &sy_cuda_stream_ops)
         return n == 0 ? SY_OK : sy_error_set(SY_EUNSUPPORTED, "a device that has no parts");
     return stream_confine(stream, parts, n);
 }
