@@ -283,6 +283,8 @@ void sy_core_destroy(struct sy_core *core)
         event_free(core->wake_event);
     if (core->drain_event)
         event_free(core->drain_event);
+    for (struct sy_core_drainer *d; (d = core->drainers); free(d))
+        core->drainers = d->next;
     free(core->grouping);
     free(core);
 }
@@ -321,25 +323,32 @@ static void on_drain_tick(int fd, short what, void *ctx)
     sy_core_models_answer_left(core);
     sy_core_jobs_answer_left(core);
     event_del(core->drain_event);
-    core->drain_done(core->drain_ctx);
+    for (struct sy_core_drainer *d; (d = core->drainers); free(d)) {
+        core->drainers = d->next;
+        d->done(d->ctx);
+    }
 }
 
-void sy_core_drain(struct sy_core *core, sy_ns grace_ns, void (*done)(void *ctx), void *ctx)
+int sy_core_drain(struct sy_core *core, sy_ns grace_ns, void (*done)(void *ctx), void *ctx)
 {
     struct timeval tick = {.tv_usec = DRAIN_TICK_US};
-    if (core->draining) {
-        core->drain_deadline = SY_MIN(core->drain_deadline, sy_clock_now() + grace_ns);
-        return;
-    }
+    struct sy_core_drainer *d = malloc(sizeof *d);
+    sy_ns deadline = sy_clock_now() + grace_ns;
+    if (!d)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory to drain");
+    *d = (struct sy_core_drainer){done, ctx, core->drainers};
+    core->drainers = d;
+    core->drain_deadline = core->draining ? SY_MIN(core->drain_deadline, deadline) : deadline;
+    if (!event_pending(core->drain_event, EV_TIMEOUT, NULL)) /* calls do not put the tick off */
+        event_add(core->drain_event, &tick);
+    if (core->draining)
+        return SY_OK;
     sy_core_batch_flush(core->batches, -1);
     sy_core_hold_jobs(core, true);
     core->draining = true;
-    core->drain_deadline = sy_clock_now() + grace_ns;
-    core->drain_done = done;
-    core->drain_ctx = ctx;
     sy_log_info("core", "event=draining requests=%d grace_ms=%llu", core->n_requests,
                 (unsigned long long)(grace_ns / SY_NS_PER_MS));
-    event_add(core->drain_event, &tick);
+    return SY_OK;
 }
 
 /* ---- requests --------------------------------------------------------------------------------- */

@@ -61,8 +61,9 @@ void sy_core_image_sift(struct sy_core *core);
 int sy_core_create(struct event_base *base, const struct sy_core_config *config,
                    struct sy_core **out);
 void sy_core_destroy(struct sy_core *core); /* kills what is left of the workers */
-/* No new requests (EBUSY "draining"); running ones finish; training snapshots, jobs that wait do not start; then done(ctx) is called. Bounded by grace_ns. */
-void sy_core_drain(struct sy_core *core, sy_ns grace_ns, void (*done)(void *ctx), void *ctx);
+/* No new requests (EBUSY "draining"); running ones finish; training snapshots, jobs that wait do not start; then done(ctx) is called. Bounded by grace_ns.
+ * Called again, also once it is drained: the earlier bound holds, and each call's done is called, once and from the loop. ENOMEM_HOST: it will not be. */
+int sy_core_drain(struct sy_core *core, sy_ns grace_ns, void (*done)(void *ctx), void *ctx);
 
 /* Called before each turn of the event loop; takes what workers have posted without their sockets. True: an event is due so soon (the end of a short run,
  * the next request behind an answer) that the turn should not wait for events (EVLOOP_NONBLOCK). False within three times poll_us of the last event.

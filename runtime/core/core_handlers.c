@@ -157,9 +157,9 @@ static int core_trace_dump(void *core, json_t **out)
     return sy_core_trace_dump(core, out);
 }
 
-static void core_drain(void *core, sy_ns grace_ns, void (*done)(void *ctx), void *ctx)
+static int core_drain(void *core, sy_ns grace_ns, void (*done)(void *ctx), void *ctx)
 {
-    sy_core_drain(core, grace_ns, done, ctx);
+    return sy_core_drain(core, grace_ns, done, ctx);
 }
 
 const struct sy_core_handlers sy_core_own_handlers = {

@@ -44,7 +44,7 @@ struct sy_core_handlers {
     int (*metrics)(void *core, struct sy_core_metrics **out);
     void (*trace_enable)(void *core, bool enable);
     int (*trace_dump)(void *core, json_t **out);
-    void (*drain)(void *core, sy_ns grace_ns, void (*done)(void *ctx), void *ctx);
+    int (*drain)(void *core, sy_ns grace_ns, void (*done)(void *ctx), void *ctx);
 };
 
 /* `core` is the struct sy_core. */

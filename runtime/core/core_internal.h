@@ -238,6 +238,12 @@ struct sy_core_units {
         no_slices[256]; /* why there are none at all, or not two at a time; "": there are */
 };
 
+struct sy_core_drainer {
+    void (*done)(void *ctx);
+    void *ctx;
+    struct sy_core_drainer *next;
+};
+
 struct sy_core {
     struct event_base *base;
     struct event *pump_event, *drain_event;
@@ -298,8 +304,7 @@ struct sy_core {
     bool polls; /* workers may post: sy_core_poll */
     sy_ns poll_until_ns;
     sy_ns drain_deadline;
-    void (*drain_done)(void *ctx);
-    void *drain_ctx;
+    struct sy_core_drainer *drainers; /* that wait for the end of the drain */
 
     struct sy_core_batches *batches;
     struct sy_core_regions *regions;

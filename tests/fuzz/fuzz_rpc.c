@@ -244,10 +244,11 @@ static int fake_trace_dump(void *core, json_t **out)
     return SY_OK;
 }
 
-static void fake_drain(void *core, sy_ns grace_ns, void (*done)(void *ctx), void *ctx)
+static int fake_drain(void *core, sy_ns grace_ns, void (*done)(void *ctx), void *ctx)
 {
     (void)core, (void)grace_ns;
     owe((struct pending){.drained = done, .ctx = ctx});
+    return SY_OK;
 }
 
 static const struct sy_core_handlers fakes = {.slab = fake_slab,

@@ -240,7 +240,7 @@ def test_worker_dies(server):
             try:
                 state = decode(session, reference, *(state[0], 3), state[1])
                 break
-            except switchyard.PeerGone:  # two workers died with the request: it may be sent again
+            except switchyard.PeerGone:  # three workers died with the request: it may be sent again
                 assert time.monotonic() < end
 
 

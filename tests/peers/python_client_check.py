@@ -88,17 +88,21 @@ def make_models():
 
 
 class Server:
-    def __init__(self, *arguments):
+    def __init__(self, *arguments, waits=True):
         self.socket = os.path.join(FOLDER, f"socket-{len(os.listdir(FOLDER))}")
         self.log = self.socket + ".log"
         with open(self.log, "w") as log:
             self.start(log, arguments)
+        if waits:
+            self.wait()
 
     def start(self, log, arguments):
         self.process = subprocess.Popen([BINARY, "serve", "--models", MODELS, "--pool-bytes", "256M",
                                          "--socket", self.socket, "--hang-timeout", "60", "--http", "off", "--grpc", "off", "--metrics",
                                          "off", *arguments], stdout=subprocess.PIPE,
                                         stderr=log, text=True)
+
+    def wait(self):
         while True:
             line = self.process.stdout.readline()
             if line == "ready\n":
@@ -445,7 +449,7 @@ def test_killed_workers(server):
             try:
                 assert (client.infer("double", {"x": x})["y"] == 2 * seed).all()
                 done.append(seed)
-            except switchyard.PeerGone as error:  # two workers died under it
+            except switchyard.PeerGone as error:  # three workers died under it
                 assert not isinstance(error, switchyard.ConnectionLost)
             except BaseException:
                 failed.append(traceback.format_exc())
@@ -564,6 +568,38 @@ def test_killed_server():
     client.close()
 
 
+def test_drained_server():
+    """All who drain are answered, also while another waits, and afterwards; then a signal still ends the server."""
+    server = Server()
+
+    def drain():
+        with switchyard.Client(server.socket) as client:
+            client.drain()
+        done.append(True)
+
+    done, threads = [], [threading.Thread(target=drain) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    drain()
+    assert len(done) == 4
+    assert server.stop() == 0, server.words()[-3000:]
+
+
+def test_ended_while_it_starts():
+    """A server that is told to end before its models are there has not failed."""
+    server, end = Server("--strict", waits=False), time.monotonic() + 60
+    while True:
+        try:
+            with switchyard.Client(server.socket) as client:
+                client.ping()
+            break
+        except switchyard.ConnectionLost:
+            assert time.monotonic() < end, server.words()
+    assert server.stop() == 0, server.words()
+
+
 def run(tests):
     failed = 0
     for test, *arguments in tests:
@@ -587,7 +623,7 @@ def main():
                      test_sizes_that_requests_choose, test_chosen_outputs, test_errors, test_results_keep_their_memory,
                      test_memory_is_used_again, test_random_lifetimes, test_many_threads, test_fork, test_a_connection_leaves_nothing, test_a_killed_client_leaves_nothing, test_killed_workers,
                      test_models, test_jobs, test_stopped_server]
-        failed = run([(test, server) for test in on_server] + [(test_bf16,), (test_killed_server,)])
+        failed = run([(test, server) for test in on_server] + [(test_bf16,), (test_killed_server,), (test_drained_server,), (test_ended_while_it_starts,)])
         if failed:
             print(server.words()[-3000:])
         return 1 if server.stop() != 0 or failed else 0

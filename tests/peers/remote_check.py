@@ -424,16 +424,17 @@ def test_reload(world):
 
 
 def test_reload_ends_streams(world):
-    """A token that is gone ends what it had begun: a gRPC stream on which nothing moves, and the page's events."""
+    """A token that is gone ends what it had begun: a gRPC stream on which nothing moves, one that never sent a message, and the page's events."""
     import tritonclient.grpc as triton
-    answers = queue.Queue()
+    answers, of_empty = queue.Queue(), queue.Queue()
     given = triton.InferInput("input", [1, 16], "FP32")
     given.set_data_from_numpy(np.zeros((1, 16), np.float32))
-    channel = triton.InferenceServerClient(f"localhost:{world.secure.port('grpc')}", ssl=True, root_certificates=world.cert)
+    channel, empty = (triton.InferenceServerClient(f"localhost:{world.secure.port('grpc')}", ssl=True, root_certificates=world.cert) for _ in range(2))
     events = http.client.HTTPSConnection("localhost", world.secure.port("http"), timeout=LIMIT_S, context=ssl.create_default_context(cafile=world.cert))
     staying = http.client.HTTPSConnection("localhost", world.secure.port("http"), timeout=LIMIT_S, context=ssl.create_default_context(cafile=world.cert))
     try:
-        channel.start_stream(lambda result, error: answers.put(error), headers={"authorization": bearer("team")["Authorization"]})
+        for stream, errors in ((empty, of_empty), (channel, answers)):
+            stream.start_stream(lambda result, error, errors=errors: errors.put(error), headers={"authorization": bearer("team")["Authorization"]})
         for _ in range(2):
             channel.async_stream_infer("mlp", [given])
             assert answers.get(timeout=LIMIT_S) is None
@@ -446,12 +447,14 @@ def test_reload_ends_streams(world):
             pass
         for _ in range(100):
             assert stays.readline()
-        error = answers.get(timeout=LIMIT_S)  # nothing is sent on it meanwhile
-        assert error and "UNAUTHENTICATED" in str(error.status()), error
+        for errors in (answers, of_empty):  # nothing is sent on them meanwhile
+            error = errors.get(timeout=LIMIT_S)
+            assert error and "UNAUTHENTICATED" in str(error.status()), error
     finally:
         world.write_tokens(TOKENS)
-        channel.stop_stream(cancel_requests=True)
-        channel.close()
+        for stream in (channel, empty):
+            stream.stop_stream(cancel_requests=True)
+            stream.close()
         events.close()
         staying.close()
         time.sleep(1.1)

@@ -32,8 +32,8 @@ static void drained(void *ctx)
 
 static void stop(struct sy_serve *serve)
 {
-    if (!serve->draining)
-        sy_core_drain(serve->core, DRAIN_GRACE_NS, drained, serve);
+    if (!serve->draining && sy_core_drain(serve->core, DRAIN_GRACE_NS, drained, serve) < 0)
+        drained(serve);
     if (!serve->draining)
         sy_service_notify("STOPPING=1\nSTATUS=draining");
     serve->draining = true;
@@ -52,6 +52,8 @@ static void loaded(void *ctx, int status, const char *error)
 {
     struct sy_serve *serve = ctx;
 
+    if (serve->draining) /* what a signal interrupts is no failure, and it gets ready no more */
+        return;
     if (status < 0) {
         if (!serve->result)
             snprintf(serve->why, sizeof(serve->why), "%s",

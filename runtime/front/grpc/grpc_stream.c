@@ -285,12 +285,13 @@ static bool waits_for_client(const struct sy_grpc_stream *stream)
            (!stream->method->is_stream && incoming->n_messages == 0);
 }
 
-/* A3: a stream may be silent for hours. What it asked for already is answered; its next message would be refused anyway. */
+/* A3: a stream may be silent for hours, also before its first message; it has a grant once its headers have come. What it asked for already is
+ * answered; its next message would be refused anyway. */
 static bool is_to_be_looked_up(const struct sy_grpc_stream *stream)
 {
     return stream->method && (stream->method->is_stream || stream->is_watching) &&
            stream->method->right != SY_RIGHT_ANYBODY && stream->refused == SY_GRPC_OK &&
-           stream->incoming.n_messages > 0 && stream->n_infers == 0 && !stream->is_done;
+           stream->grant.rights && stream->n_infers == 0 && !stream->is_done;
 }
 
 void sy_grpc_stream_tick(struct sy_grpc_stream *stream, sy_ns now)

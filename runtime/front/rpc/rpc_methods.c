@@ -309,8 +309,11 @@ static int do_drain(const struct sy_rpc_request *request, json_t *params)
 
     (void)params;
     SY_TRY(sy_rpc_later_create(request, &later));
-    sy_rpc_handlers(request)->drain(sy_rpc_core(request), DRAIN_GRACE_NS, drain_done, later);
-    return SY_OK;
+    int status =
+        sy_rpc_handlers(request)->drain(sy_rpc_core(request), DRAIN_GRACE_NS, drain_done, later);
+    if (status < 0)
+        sy_rpc_later_free(later);
+    return status;
 }
 
 static const struct {

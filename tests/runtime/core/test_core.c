@@ -411,6 +411,24 @@ static void test_drain_does_not_wait_for_the_hung(void **state)
     core_rig_close(&r);
 }
 
+/* Each caller hears when it is over, also one that asks while another waits, or afterwards. */
+static void test_all_who_drain_are_told(void **state)
+{
+    (void)state;
+    struct core_rig r;
+    bool drained[3] = {false};
+    core_rig_open(&r, "host", 2);
+    core_rig_add_both(&r);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(sy_core_drain(r.core, 60 * SY_NS_PER_S, note_drained, &drained[i]), SY_OK);
+    assert_false(drained[0] || drained[1]);
+    core_rig_until(&r, is_set, &drained[0], "drained");
+    core_rig_until(&r, is_set, &drained[1], "drained");
+    assert_int_equal(sy_core_drain(r.core, 60 * SY_NS_PER_S, note_drained, &drained[2]), SY_OK);
+    core_rig_until(&r, is_set, &drained[2], "drained");
+    core_rig_close(&r);
+}
+
 /* A worker that becomes free while requests finish is nobody's: a job that started now would only be stopped. */
 static void test_no_job_starts_while_draining(void **state)
 {
@@ -654,6 +672,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_model_that_is_refused),
         cmocka_unit_test(test_drain),
         cmocka_unit_test(test_drain_does_not_wait_for_the_hung),
+        cmocka_unit_test(test_all_who_drain_are_told),
         cmocka_unit_test(test_no_job_starts_while_draining),
         cmocka_unit_test(test_destroy_answers_everybody),
         cmocka_unit_test(test_cancel),

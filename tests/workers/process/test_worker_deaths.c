@@ -70,13 +70,13 @@ static void requests_survive_their_worker(void **state)
     fixture_finish(&f);
 }
 
-/* Two workers that die with the same request end it (S5), with the reason of the second. */
+/* Three workers that die with the same request end it (S5), with the reason of the last. */
 static bool ended_by_deaths(int status)
 {
     return status == SY_EPEER || status == SY_EDEVICE;
 }
 
-/* As references_ask, where workers die at every so many copies; what two deaths ended is asked for again. */
+/* As references_ask, where workers die at every so many copies; what three deaths ended is asked for again. */
 static void ask_all_through_deaths(struct fixture *f, const struct references *r, int variant)
 {
     for (int m = 0; m < N_MODELS; m++) {
