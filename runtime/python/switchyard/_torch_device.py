@@ -28,7 +28,7 @@ def arrange(torch: Any, page: "Page", hook: Optional[ctypes.CDLL], is_owner: boo
 
 
 def _begin(torch: Any, page: "Page", hook: Optional[ctypes.CDLL], is_owner: bool) -> None:
-    """Must not raise: the script's first use of CUDA would fail. A child, forked or spawned, has a limit of its own, and is not counted."""
+    """Must not raise: the script's first use of CUDA would fail. A child has a limit of its own, and is not counted."""
     try:
         if page.device_limit_bytes:
             _limit(torch, page.device_limit_bytes)

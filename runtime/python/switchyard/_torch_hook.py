@@ -226,6 +226,7 @@ def start(path: str) -> Page:
         _start_modules(torch, found, is_owner)
     if is_owner:
         _counting = _count_steps(found)
-    _torch_device.arrange(torch, found, _hook, is_owner)
+    if is_owner or found.device_limit_bytes:
+        _torch_device.arrange(torch, found, _hook, is_owner)
     _page = found
     return found
