@@ -574,8 +574,7 @@ def test_drained_server():
 
     def drain():
         with switchyard.Client(server.socket) as client:
-            client.drain()
-        done.append(True)
+            done.append(client.drain())
 
     done, threads = [], [threading.Thread(target=drain) for _ in range(3)]
     for thread in threads:

@@ -421,7 +421,6 @@ static void test_all_who_drain_are_told(void **state)
     core_rig_add_both(&r);
     for (int i = 0; i < 2; i++)
         assert_int_equal(sy_core_drain(r.core, 60 * SY_NS_PER_S, note_drained, &drained[i]), SY_OK);
-    assert_false(drained[0] || drained[1]);
     core_rig_until(&r, is_set, &drained[0], "drained");
     core_rig_until(&r, is_set, &drained[1], "drained");
     assert_int_equal(sy_core_drain(r.core, 60 * SY_NS_PER_S, note_drained, &drained[2]), SY_OK);

@@ -509,7 +509,7 @@ static void note_ready(void *n_ready)
 /* Who waits, and who comes, is answered while the loop still turns. */
 static void stop_early(struct repo_rig *rig, const int *n_loaded, int n_loads)
 {
-    int n_ready = 0, ignored = 0;
+    int n_ready = 0;
     struct sy_repository_wait wait = {.ready = note_ready, .ctx = &n_ready};
     struct sy_core_model_ref *ref;
     int status = sy_repository_acquire(rig->repository, "a", 0, &wait, &ref);
@@ -519,8 +519,7 @@ static void stop_early(struct repo_rig *rig, const int *n_loaded, int n_loads)
     sy_repository_stop(rig->repository);
     assert_int_equal(*n_loaded, n_loads);
     assert_int_equal(n_ready, status == SY_REPOSITORY_LOADS);
-    assert_int_equal(sy_repository_load(rig->repository, "a", NULL, storm_loaded, &ignored),
-                     SY_EBUSY);
+    assert_int_equal(sy_repository_load(rig->repository, "a", NULL, storm_loaded, NULL), SY_EBUSY);
     if (status == SY_REPOSITORY_LOADS)
         assert_int_equal(sy_repository_acquire(rig->repository, "a", 0, &wait, &ref), SY_EBUSY);
     for (int i = 0; i < 3; i++)
