@@ -78,11 +78,13 @@ static int set_number(int *to, const char *value, int64_t most)
     return SY_OK;
 }
 
-int sy_serve_fronts_option(struct sy_serve_fronts *fronts, const char *name, const char *value)
+/* Limits: sizes and times. *is_known: `name` is one. */
+static int set_limit(struct sy_serve_fronts *fronts, const char *name, const char *value,
+                     bool *is_known)
 {
     struct sy_http_limits *limits = &fronts->http.limits;
     struct sy_grpc_limits *grpc = &fronts->grpc.limits;
-    struct {
+    const struct {
         const char *name;
         uint64_t *size;
         sy_ns *seconds;
@@ -106,46 +108,70 @@ int sy_serve_fronts_option(struct sy_serve_fronts *fronts, const char *name, con
         {"string-bytes", &fronts->string_bytes, NULL},
         {"least-rate", &fronts->least_bytes_per_s, NULL},
     };
+    for (size_t i = 0; i < SY_ARRAY_LEN(known); i++) {
+        if (strcmp(known[i].name, name) != 0)
+            continue;
+        *is_known = true;
+        return known[i].size ? set_size(known[i].size, value)
+                             : set_seconds(known[i].seconds, value);
+    }
+    return SY_OK;
+}
 
-    for (size_t i = 0; i < SY_ARRAY_LEN(known); i++)
-        if (strcmp(known[i].name, name) == 0)
-            return known[i].size ? set_size(known[i].size, value)
-                                 : set_seconds(known[i].seconds, value);
-    if (strcmp(name, "http") == 0)
-        return set_address(&fronts->http.address, value);
-    if (strcmp(name, "grpc") == 0)
-        return set_address(&fronts->grpc.address, value);
-    if (strcmp(name, "metrics") == 0)
-        return set_address(&fronts->metrics.address, value);
-    if (strcmp(name, "page-token") == 0)
-        return set_text(&fronts->access.page_token, value);
-    if (strcmp(name, "token-file") == 0)
-        return set_text(&fronts->access.token_file, value);
-    if (strcmp(name, "anonymous") == 0)
-        return set_text(&fronts->access.anonymous, value);
-    if (strcmp(name, "tls-cert") == 0)
-        return set_text(&fronts->tls_cert, value);
-    if (strcmp(name, "tls-key") == 0)
-        return set_text(&fronts->tls_key, value);
-    if (strcmp(name, "otlp") == 0)
-        return set_text(&fronts->otlp.url, value);
+static int set_count(struct sy_serve_fronts *fronts, const char *name, const char *value,
+                     bool *is_known)
+{
+    struct sy_http_limits *limits = &fronts->http.limits;
+    struct sy_grpc_limits *grpc = &fronts->grpc.limits;
+    const struct {
+        const char *name;
+        int *number;
+        int64_t most;
+    } known[] = {
+        {"http-json-depth", &limits->json_depth, 10000},
+        {"http-connections", &limits->max_connections, 1 << 20},
+        {"grpc-connections", &grpc->max_connections, 1 << 20},
+        {"grpc-streams", &grpc->max_streams, 1 << 16},
+        {"grpc-outstanding", &grpc->max_outstanding, 1 << 16},
+        {"grpc-pings", &grpc->pings_per_s, 1 << 30},
+        {"sessions", &fronts->sessions.max_sessions, 1 << 16},
+    };
+    for (size_t i = 0; i < SY_ARRAY_LEN(known); i++) {
+        if (strcmp(known[i].name, name) != 0)
+            continue;
+        *is_known = true;
+        return set_number(known[i].number, value, known[i].most);
+    }
+    return SY_OK;
+}
+
+int sy_serve_fronts_option(struct sy_serve_fronts *fronts, const char *name, const char *value)
+{
+    const struct {
+        const char *name, **text;
+        bool is_address;
+    } texts[] = {
+        {"http", &fronts->http.address, true},
+        {"grpc", &fronts->grpc.address, true},
+        {"metrics", &fronts->metrics.address, true},
+        {"page-token", &fronts->access.page_token, false},
+        {"token-file", &fronts->access.token_file, false},
+        {"anonymous", &fronts->access.anonymous, false},
+        {"tls-cert", &fronts->tls_cert, false},
+        {"tls-key", &fronts->tls_key, false},
+        {"otlp", &fronts->otlp.url, false},
+    };
+    bool is_known = false;
+
+    SY_TRY(set_limit(fronts, name, value, &is_known));
+    SY_TRY(is_known ? SY_OK : set_count(fronts, name, value, &is_known));
+    for (size_t i = 0; i < SY_ARRAY_LEN(texts) && !is_known; i++)
+        if (strcmp(texts[i].name, name) == 0)
+            return texts[i].is_address ? set_address(texts[i].text, value)
+                                       : set_text(texts[i].text, value);
     if (strcmp(name, "otlp-sample") == 0)
         return set_ratio(&fronts->otlp_sample, value);
-    if (strcmp(name, "http-json-depth") == 0)
-        return set_number(&limits->json_depth, value, 10000);
-    if (strcmp(name, "http-connections") == 0)
-        return set_number(&limits->max_connections, value, 1 << 20);
-    if (strcmp(name, "grpc-connections") == 0)
-        return set_number(&grpc->max_connections, value, 1 << 20);
-    if (strcmp(name, "grpc-streams") == 0)
-        return set_number(&grpc->max_streams, value, 1 << 16);
-    if (strcmp(name, "grpc-outstanding") == 0)
-        return set_number(&grpc->max_outstanding, value, 1 << 16);
-    if (strcmp(name, "grpc-pings") == 0)
-        return set_number(&grpc->pings_per_s, value, 1 << 30);
-    if (strcmp(name, "sessions") == 0)
-        return set_number(&fronts->sessions.max_sessions, value, 1 << 16);
-    return sy_error_set(SY_ENOTFOUND, "no option --%s", name);
+    return is_known ? SY_OK : sy_error_set(SY_ENOTFOUND, "no option --%s", name);
 }
 
 bool sy_serve_fronts_is_limit(const char *name)

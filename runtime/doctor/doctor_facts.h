@@ -39,6 +39,9 @@
     X(device_unified, "1: the device computes in host memory, and needs no copy")             \
     X(device_emulated, "1: a paced link stands in for a device; results are emulated")        \
     X(device_memory_bytes, "what a pool may take at most")                                    \
+    X(slice_parts, "equal parts of a GPU's compute, which slices are made of")                \
+    X(slice_units, "multiprocessors of each")                                                 \
+    X(slices_beside, "1: slices of several processes compute at the same time")               \
     X(link_gbps, "host to device; on a unified device: copies within memory")                 \
     X(link_alpha_us, "fixed cost of one copy")                                                \
     X(link_sigma_us, "cost of one group's synchronisation")                                   \

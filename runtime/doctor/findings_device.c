@@ -31,6 +31,17 @@ static void gpu_driver(const struct sy_doctor_facts *f, struct sy_findings *out)
                        "cuda:0 opens; doctor --device cuda:0 measures it");
 }
 
+static void slices(const struct sy_doctor_facts *f, struct sy_findings *out)
+{
+    if (isnan(f->slice_parts))
+        return;
+    sy_finding_add(out, SY_GROUP_DEVICE, "gpu_slices", SY_FINDING_OK,
+                   "of %.0f parts, %.0f multiprocessors each; %s", f->slice_parts, f->slice_units,
+                   f->slices_beside == 1 ? "several compute at the same time, under MPS"
+                                         : "one computes at a time: for more start MPS before the "
+                                           "server (nvidia-cuda-mps-control -d)");
+}
+
 static void workers(const struct sy_doctor_facts *f, struct sy_findings *out)
 {
     if (isnan(f->workers_wanted))
@@ -69,6 +80,7 @@ void sy_findings_device(const struct sy_doctor_facts *f, struct sy_findings *out
 {
     device(f, out);
     gpu_driver(f, out);
+    slices(f, out);
     workers(f, out);
     pool(f, out);
 }

@@ -65,6 +65,17 @@ static void probe_pin(struct sy_doctor_facts *facts, struct sy_device *device)
     free(memory);
 }
 
+/* A device of cores has none: slices are then sets of cores. */
+static void probe_slices(struct sy_doctor_facts *facts, struct sy_device *device)
+{
+    struct sy_compute_parts parts;
+    if (sy_device_compute_parts(device, &parts) < 0)
+        return;
+    facts->slice_parts = parts.n;
+    facts->slice_units = parts.n_sms;
+    facts->slices_beside = parts.beside;
+}
+
 static void probe_open(struct sy_doctor_facts *facts, void *ctx)
 {
     const struct sy_device_spec *spec = ctx;
@@ -78,6 +89,7 @@ static void probe_open(struct sy_doctor_facts *facts, void *ctx)
     facts->device_unified = is->unified;
     facts->device_emulated = is->emulated;
     facts->device_memory_bytes = (double)is->memory_bytes;
+    probe_slices(facts, device);
     probe_pool(facts, device);
     if (!is->unified && !is->emulated)
         probe_pin(facts, device);

@@ -61,7 +61,7 @@ def test_table():
                          "| d | at least 0.95 | **0.900** |", "| e | at most 2.0 | not measured |"]
 
 
-FAKES = ["test_cuda_plugin", "test_device", "test_gpu_device", "test_gpu_engine", "test_gpu_engine_candidates", "test_gpu_engine_conv",
+FAKES = ["test_cuda_plugin", "test_device", "test_gpu_device", "test_gpu_slices", "test_gpu_engine", "test_gpu_engine_candidates", "test_gpu_engine_conv",
          "test_gpu_trainer", "test_gpu_train_gradients", "test_gpu_train_gradients_batch", "gpu_onnx_suite", "test_gpu_models", "test_end_to_end"]
 
 
@@ -83,7 +83,7 @@ def gpu_check(scripts, **env):
 def test_check_counts():
     rc, out, _ = gpu_check({"test_gpu_engine_conv": "echo wrong; exit 3", "test_gpu_models": "echo no such model; exit 77"},
                            PART="device engine models")
-    assert rc == 1 and out.splitlines()[-1] == "8 passed, 1 failed, 1 skipped", out
+    assert rc == 1 and out.splitlines()[-1] == "9 passed, 1 failed, 1 skipped", out
     assert "FAIL  engine: test_gpu_engine_conv (exit 3)" in out and "\nwrong\n" in out
     assert "skip  models: test_gpu_models: no such model" in out
     rc, out, _ = gpu_check({}, PART="engine train")

@@ -354,40 +354,68 @@ static void print_sizes(const char *path)
     sy_package_close(package);
 }
 
+enum {
+    O_OUTPUT,
+    O_NAME,
+    O_NO_PROFILE,
+    O_UPDATE,
+    O_THREADS,
+    O_DEVICE,
+    O_PRECISION,
+    O_CALIBRATE,
+    O_DIM,
+    O_ALLOW_HOST_OPS,
+    O_EXPLAIN,
+    O_LIMIT,
+    O_MEMORY,
+    O_PYTHON
+};
+
 static const struct sy_cli_option import_options[] = {
-    {"output", "FILE.sypkg", "where to; default: beside the model (also -o)"},
-    {"name", "NAME", "the model's name; default: the file's, or NAME of NAME/1/model.onnx"},
-    {"no-profile", NULL, "do not time the layers: groups are then planned from sizes alone"},
-    {"update", NULL, "do nothing if an up-to-date package is there"},
-    {"threads", "N", "compute threads of the profile; default: all cores that may be used"},
-    {"device", "SPEC",
-     "whose engine packs, and is timed: host (default), emulated, cuda[:N]. With --no-profile "
-     "a "
-     "package for a GPU is made without one"},
-    {"precision", "f32|bf16|f16",
-     "bf16, f16: weights take half the bytes and products are computed in it, summed in f32; "
-     "on the host bf16 only, and a CPU without AVX512_BF16 or AMX computes in f32 with such "
-     "weights. Default: f32; with --update, that of the package"},
-    {"calibrate", "[NAME=]FILE.npy",
-     "samples of an input, on which the error against f32 is reported, instead of random ones; "
-     "once for each input"},
-    {"dim", "NAME=SIZE",
-     "a number for a dimension that requests could choose, as a sequence's length: by its name "
-     "in the file, or as INPUT.INDEX; once for each. It is then the same for all requests"},
-    {"allow-host-ops", NULL,
-     "with --device cuda: operators that its engine lacks are computed on the host, in "
-     "between, "
-     "instead of being refused"},
-    {"explain", NULL,
-     "write no package; print which nodes are sized at run (their results' sizes depend on "
-     "data), why, and what decides; or that nothing is. With --dim as the import would have "
-     "it"},
-    {"limit", "SECONDS", "an import that takes longer is ended; default 3600"},
-    {"memory", "SIZE",
-     "memory that the import may take, as 8G; default: three quarters of the machine's, or of "
-     "its "
-     "cgroup's"},
-    {"python", "PROGRAM", "of a PyTorch model: the interpreter that has it; default python3"},
+    [O_OUTPUT] = {"output", "FILE.sypkg", "where to; default: beside the model (also -o)"},
+    [O_NAME] = {"name", "NAME",
+                "the model's name; default: the file's, or NAME of NAME/1/model.onnx"},
+    [O_NO_PROFILE] = {"no-profile", NULL,
+                      "do not time the layers: groups are then planned from sizes alone"},
+    [O_UPDATE] = {"update", NULL, "do nothing if an up-to-date package is there"},
+    [O_THREADS] = {"threads", "N",
+                   "compute threads of the profile; default: all cores that may be used"},
+    [O_DEVICE] =
+        {"device", "SPEC",
+         "whose engine packs, and is timed: host (default), emulated, cuda[:N]. With --no-profile "
+         "a "
+         "package for a GPU is made without one"},
+    [O_PRECISION] =
+        {"precision", "f32|bf16|f16",
+         "bf16, f16: weights take half the bytes and products are computed in it, summed in f32; "
+         "on the host bf16 only, and a CPU without AVX512_BF16 or AMX computes in f32 with such "
+         "weights. Default: f32; with --update, that of the package"},
+    [O_CALIBRATE] =
+        {"calibrate", "[NAME=]FILE.npy",
+         "samples of an input, on which the error against f32 is reported, instead of random ones; "
+         "once for each input"},
+    [O_DIM] =
+        {"dim", "NAME=SIZE",
+         "a number for a dimension that requests could choose, as a sequence's length: by its name "
+         "in the file, or as INPUT.INDEX; once for each. It is then the same for all requests"},
+    [O_ALLOW_HOST_OPS] =
+        {"allow-host-ops", NULL,
+         "with --device cuda: operators that its engine lacks are computed on the host, in "
+         "between, "
+         "instead of being refused"},
+    [O_EXPLAIN] =
+        {"explain", NULL,
+         "write no package; print which nodes are sized at run (their results' sizes depend on "
+         "data), why, and what decides; or that nothing is. With --dim as the import would have "
+         "it"},
+    [O_LIMIT] = {"limit", "SECONDS", "an import that takes longer is ended; default 3600"},
+    [O_MEMORY] =
+        {"memory", "SIZE",
+         "memory that the import may take, as 8G; default: three quarters of the machine's, or of "
+         "its "
+         "cgroup's"},
+    [O_PYTHON] = {"python", "PROGRAM",
+                  "of a PyTorch model: the interpreter that has it; default python3"},
     {NULL, NULL, NULL}};
 
 static int import_model(const char *model, const char *path, const char *name,
@@ -402,7 +430,76 @@ static int import_model(const char *model, const char *path, const char *name,
     return status;
 }
 
-int sy_cmd_import(int argc, char **argv)
+/* What the command line says. */
+struct import_words {
+    const char *model, *python;
+    char path[4096], name[256];
+    struct sy_cli_import import;
+    bool update, has_precision, explain;
+};
+
+static int take_number(struct sy_cli_import *import, int option, const char *value)
+{
+    int64_t number;
+    if (option == O_MEMORY)
+        return sy_cli_bytes(value, &import->memory_bytes);
+    SY_TRY(sy_cli_integer(value, 1, option == O_LIMIT ? 1 << 30 : 1024, &number));
+    if (option == O_LIMIT)
+        import->limit_ns = (sy_ns)number * SY_NS_PER_S;
+    else
+        import->n_threads = (int)number;
+    return SY_OK;
+}
+
+static int add_calibration(struct sy_cli_import *import, const char *value)
+{
+    if (import->n_calibrate == SY_CLI_MAX_CALIBRATE)
+        return sy_error_set(SY_EARG, "more than %d inputs", SY_CLI_MAX_CALIBRATE);
+    import->calibrate[import->n_calibrate++] = value;
+    return SY_OK;
+}
+
+static int take_option(struct import_words *w, int option, const char *value)
+{
+    switch (option) {
+    case O_OUTPUT:
+        snprintf(w->path, sizeof w->path, "%s", value);
+        return SY_OK;
+    case O_NAME:
+        snprintf(w->name, sizeof w->name, "%s", value);
+        return SY_OK;
+    case O_NO_PROFILE:
+        w->import.profile = false;
+        return SY_OK;
+    case O_UPDATE:
+        w->update = true;
+        return SY_OK;
+    case O_DEVICE:
+        w->import.device = value;
+        return SY_OK;
+    case O_PRECISION:
+        w->has_precision = true;
+        return sy_precision_from_name(value, &w->import.precision);
+    case O_CALIBRATE:
+        return add_calibration(&w->import, value);
+    case O_DIM:
+        return sy_cli_dim(value, w->import.dims, &w->import.n_dims);
+    case O_ALLOW_HOST_OPS:
+        w->import.allow_host_ops = true;
+        return SY_OK;
+    case O_EXPLAIN:
+        w->explain = true;
+        return SY_OK;
+    case O_PYTHON:
+        w->python = value;
+        return SY_OK;
+    default:
+        return take_number(&w->import, option, value);
+    }
+}
+
+/* 0; or the exit code, after what is wrong, or --help, was printed. */
+static int read_words(struct import_words *w, int argc, char **argv)
 {
     struct sy_cli_parser parser = {
         "import MODEL.onnx|MODEL.pt2|SCRIPT.py:FUNCTION [options]\n\n"
@@ -417,73 +514,53 @@ int sy_cmd_import(int argc, char **argv)
         "alone, and writes into a folder of its own; what goes wrong "
         "there is told as a refusal.",
         import_options, argc, argv, 0};
-    char path[4096] = "", name[256] = "";
-    const char *value, *onnx = NULL, *python = NULL;
-    struct sy_cli_import import = {.device = "host", .profile = true};
-    static struct sy_torch_export exported;
-    int64_t n_threads = 0, limit_s = 0;
-    bool update = false, has_precision = false, explain = false;
+    const char *value;
     int got;
 
     while ((got = sy_cli_next(&parser, &value)) >= 0 || got == SY_CLI_WORD) {
-        if (got == SY_CLI_WORD && onnx)
+        if (got == SY_CLI_WORD && w->model)
             return sy_cli_usage("import takes one model, not also %s", value);
         if (got == SY_CLI_WORD)
-            onnx = value;
-        else if (got == 0)
-            snprintf(path, sizeof(path), "%s", value);
-        else if (got == 1)
-            snprintf(name, sizeof(name), "%s", value);
-        else if (got == 2)
-            import.profile = false;
-        else if (got == 3)
-            update = true;
-        else if (got == 5)
-            import.device = value;
-        else if (got == 6 && sy_precision_from_name(value, &import.precision) < 0)
-            return sy_cli_usage("--precision: %s", sy_error_text());
-        else if (got == 6)
-            has_precision = true;
-        else if (got == 7 && import.n_calibrate == SY_CLI_MAX_CALIBRATE)
-            return sy_cli_usage("--calibrate: more than %d inputs", SY_CLI_MAX_CALIBRATE);
-        else if (got == 7)
-            import.calibrate[import.n_calibrate++] = value;
-        else if (got == 8) {
-            if (sy_cli_dim(value, import.dims, &import.n_dims) < 0)
-                return sy_cli_usage("--dim: %s", sy_error_text());
-        } else if (got == 9)
-            import.allow_host_ops = true;
-        else if (got == 10)
-            explain = true;
-        else if (got == 11 && sy_cli_integer(value, 1, 1 << 30, &limit_s) < 0)
-            return sy_cli_usage("--limit: %s", sy_error_text());
-        else if (got == 12 && sy_cli_bytes(value, &import.memory_bytes) < 0)
-            return sy_cli_usage("--memory: %s", sy_error_text());
-        else if (got == 13)
-            python = value;
-        else if (got == 4 && sy_cli_integer(value, 1, 1024, &n_threads) < 0)
-            return sy_cli_usage("--threads: %s", sy_error_text());
+            w->model = value;
+        else if (take_option(w, got, value) < 0)
+            return sy_cli_usage("--%s: %s", import_options[got].name, sy_error_text());
     }
-    import.n_threads = (int)n_threads;
-    import.limit_ns = (sy_ns)limit_s * SY_NS_PER_S;
-    if (got != SY_CLI_END)
-        return got == SY_CLI_HELP ? 0 : 2;
-    bool is_torch = onnx && sy_torch_export_names(onnx, &exported);
-    if (!onnx ||
-        !default_names(is_torch ? exported.nominal : onnx, path, sizeof(path), name, sizeof(name)))
+    return got == SY_CLI_END ? SY_OK : got == SY_CLI_HELP ? -1 : 2;
+}
+
+/* NULL, or why these words do not go together. */
+static const char *contradiction(const struct import_words *w, bool is_torch)
+{
+    if (w->explain && is_torch)
+        return "--explain reads an ONNX file; import the model first";
+    if (!w->explain && w->import.n_calibrate > 0 && w->import.precision == SY_PRECISION_F32 &&
+        (w->has_precision || !w->update))
+        return "--calibrate compares another precision with f32: give --precision";
+    return NULL;
+}
+
+int sy_cmd_import(int argc, char **argv)
+{
+    static struct sy_torch_export exported;
+    struct import_words w = {.import = {.device = "host", .profile = true}};
+    int wrong = read_words(&w, argc, argv);
+
+    if (wrong)
+        return wrong < 0 ? 0 : wrong;
+    bool is_torch = w.model && sy_torch_export_names(w.model, &exported);
+    if (!w.model || !default_names(is_torch ? exported.nominal : w.model, w.path, sizeof w.path,
+                                   w.name, sizeof w.name))
         return sy_cli_usage("import which model? see switchyard import --help");
-    if (explain && is_torch)
-        return sy_cli_usage("--explain reads an ONNX file; import %s first", onnx);
-    if (explain)
-        return explain_model(onnx, &import) < 0 ? sy_cli_fail_status() : 0;
-    if (import.n_calibrate > 0 && import.precision == SY_PRECISION_F32 &&
-        (has_precision || !update))
-        return sy_cli_usage("--calibrate compares another precision with f32: give --precision");
-    if (!(update &&
-          !needs_import(is_torch ? exported.source : onnx, path, has_precision, &import)) &&
-        import_model(onnx, path, name, &import, is_torch ? &exported : NULL, python) < 0)
+    const char *why = contradiction(&w, is_torch);
+    if (why)
+        return sy_cli_usage("%s", why);
+    if (w.explain)
+        return explain_model(w.model, &w.import) < 0 ? sy_cli_fail_status() : 0;
+    if (!(w.update && !needs_import(is_torch ? exported.source : w.model, w.path, w.has_precision,
+                                    &w.import)) &&
+        import_model(w.model, w.path, w.name, &w.import, is_torch ? &exported : NULL, w.python) < 0)
         return sy_cli_fail_status();
-    print_sizes(path);
-    printf("%s\n", path);
+    print_sizes(w.path);
+    printf("%s\n", w.path);
     return 0;
 }

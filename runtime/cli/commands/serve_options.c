@@ -157,61 +157,120 @@ static int add_job(struct sy_serve *serve, const char *value)
     return SY_OK;
 }
 
-/* By the order of sy_serve_options. */
+static int set_max_delay(struct sy_core_config *core, const char *value)
+{
+    double ms;
+    SY_TRY(sy_cli_real(value, &ms));
+    core->max_delay_ns = (uint64_t)(SY_MIN(ms, MAX_DELAY_MS) * 1e6);
+    return ms <= MAX_DELAY_MS
+               ? SY_OK
+               : sy_error_set(SY_EARG, "\"%s\" is more than %g", value, MAX_DELAY_MS);
+}
+
+static int set_fetch_stall(struct sy_arrivals_config *arrivals, const char *value)
+{
+    SY_TRY(sy_cli_real(value, &arrivals->stall_s));
+    return arrivals->stall_s >= 1 && arrivals->stall_s <= 3600
+               ? SY_OK
+               : sy_error_set(SY_EARG, "\"%s\" is no time from 1 to 3600 seconds", value);
+}
+
+/* ---- by the order of sy_serve_options ------------------------------------------------------------------ */
+
+/* Where an option goes whose value is kept as it is; NULL: another kind. */
+static const char **text_option(struct sy_serve *serve, int index)
+{
+    struct sy_core_config *core = &serve->core_config;
+    switch (index) {
+    case 0:
+        return &serve->repository_config.folder;
+    case 2:
+        return &core->device;
+    case 8:
+        return &core->cores;
+    case 10:
+        return &serve->rpc_config.tcp_address;
+    case 11:
+        return &core->state_folder;
+    case 14:
+        return &core->grouping;
+    case 31:
+        return &serve->rpc_config.socket_group;
+    case 32:
+        return &serve->fronts.access.socket_rights;
+    case 35:
+        return &serve->arrivals_config.folder;
+    default:
+        return NULL;
+    }
+}
+
+static uint64_t *size_option(struct sy_core_config *core, int index)
+{
+    return index == 3   ? &core->pool_bytes
+           : index == 4 ? &core->image_bytes
+           : index == 5 ? &core->slab_bytes
+                        : NULL;
+}
+
+/* False: an option with a value. */
+static bool set_flag(struct sy_serve *serve, int index)
+{
+    struct sy_core_config *core = &serve->core_config;
+    switch (index) {
+    case 16:
+        core->fetch_heads = false;
+        return true;
+    case 17:
+        core->whole_models = true;
+        return true;
+    case 25:
+        serve->strict = true;
+        return true;
+    case 29:
+        serve->prints_config = true;
+        return true;
+    case 34:
+        serve->keeps_on_stop = true;
+        return true;
+    default:
+        return false;
+    }
+}
+
 static int set_option(struct sy_serve *serve, int index, const char *value)
 {
     struct sy_core_config *core = &serve->core_config;
     enum sy_policy_kind policy;
-    double ms;
+    const char **text = text_option(serve, index);
+    uint64_t *size = size_option(core, index);
 
+    if (text)
+        return sy_serve_set_text(text, value);
+    if (size)
+        return sy_serve_set_bytes(value, size);
+    if (set_flag(serve, index))
+        return SY_OK;
     switch (index) {
-    case 0:
-        return sy_serve_set_text(&serve->repository_config.folder, value);
     case 1:
         return add_package(serve, value, "");
-    case 2:
-        return sy_serve_set_text(&core->device, value);
-    case 3:
-        return sy_serve_set_bytes(value, &core->pool_bytes);
-    case 4:
-        return sy_serve_set_bytes(value, &core->image_bytes);
-    case 5:
-        return sy_serve_set_bytes(value, &core->slab_bytes);
     case 6:
         return sy_serve_set_count(value, 64, &core->n_workers);
     case 7:
         return sy_serve_set_count(value, CPU_SETSIZE, &serve->n_threads);
-    case 8:
-        return sy_serve_set_text(&core->cores, value);
     case 9:
         return sy_serve_set_text(&serve->rpc_config.socket_path,
                                  strncmp(value, "unix:", 5) == 0 ? value + 5 : value);
-    case 10:
-        return sy_serve_set_text(&serve->rpc_config.tcp_address, value);
-    case 11:
-        return sy_serve_set_text(&core->state_folder, value);
     case 12:
         return set_batches(serve, value);
     case 13:
         return add_job(serve, value);
-    case 14:
-        return sy_serve_set_text(&core->grouping, value);
     case 15:
         return set_hang_timeout(serve, value);
-    case 16:
-        core->fetch_heads = false;
-        return SY_OK;
-    case 17:
-        core->whole_models = true;
-        return SY_OK;
     case 18:
         return sy_serve_set_count(value, 1 << 20, &serve->ready_fd);
     case 19:
-        SY_TRY(sy_cli_real(value, &ms));
-        core->max_delay_ns = (uint64_t)(SY_MIN(ms, MAX_DELAY_MS) * 1e6);
-        return ms <= MAX_DELAY_MS
-                   ? SY_OK
-                   : sy_error_set(SY_EARG, "\"%s\" is more than %g", value, MAX_DELAY_MS);
+        return set_max_delay(core, value);
     case 20:
         return sy_serve_set_count(value, 1024, &core->max_batch);
     case 21:
@@ -223,36 +282,18 @@ static int set_option(struct sy_serve *serve, int index, const char *value)
         return sy_serve_set_seconds(value, &serve->repository_config.poll_ns);
     case 24:
         return add_startup(serve, value);
-    case 25:
-        serve->strict = true;
-        return SY_OK;
     case 26:
         return sy_serve_set_seconds(value, &serve->repository_config.importer.limit_ns);
     case 27:
         return sy_serve_set_poll(value, &core->poll_us);
     case 28: /* was read before (sy_serve_conf_path) */
         return SY_OK;
-    case 29:
-        serve->prints_config = true;
-        return SY_OK;
     case 30:
         return sy_serve_set_mode(value, &serve->rpc_config.socket_mode);
-    case 31:
-        return sy_serve_set_text(&serve->rpc_config.socket_group, value);
-    case 32:
-        return sy_serve_set_text(&serve->fronts.access.socket_rights, value);
     case 33:
         return sy_cli_integer(value, 0, MAX_KEEP_SECONDS, &serve->keep_seconds);
-    case 34:
-        serve->keeps_on_stop = true;
-        return SY_OK;
-    case 35:
-        return sy_serve_set_text(&serve->arrivals_config.folder, value);
     case 36:
-        SY_TRY(sy_cli_real(value, &serve->arrivals_config.stall_s));
-        return serve->arrivals_config.stall_s >= 1 && serve->arrivals_config.stall_s <= 3600
-                   ? SY_OK
-                   : sy_error_set(SY_EARG, "\"%s\" is no time from 1 to 3600 seconds", value);
+        return set_fetch_stall(&serve->arrivals_config, value);
     default:
         return sy_serve_fronts_option(&serve->fronts, sy_serve_options[index].name, value);
     }

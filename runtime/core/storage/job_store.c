@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "runtime/base/assert.h"
@@ -16,12 +17,26 @@
 #include "runtime/base/status.h"
 #include "runtime/sched/sched.h"
 
-#define PATH_BYTES 4096
+#define PATH_BYTES    4096
+#define LOCK_TRIES    100 /* a second */
+#define LOCK_PAUSE_NS 10000000
 
 struct sy_job_store {
     char *folder; /* NULL: keeps nothing */
     int lock_fd; /* the folder, locked; -1: keeps nothing. The kernel lets go when the process ends */
 };
+
+/* A server that was killed a moment ago holds its lock until the kernel has taken its memory back. errno as flock's. */
+static bool lock_soon(int fd)
+{
+    const struct timespec pause = {.tv_nsec = LOCK_PAUSE_NS};
+    for (int i = 0; flock(fd, LOCK_EX | LOCK_NB) != 0; i++) {
+        if (errno != EWOULDBLOCK || i == LOCK_TRIES)
+            return false;
+        nanosleep(&pause, NULL);
+    }
+    return true;
+}
 
 /* Two runtimes on one folder would both train its jobs, over each other's snapshots. */
 static int lock_folder(struct sy_job_store *store)
@@ -30,7 +45,7 @@ static int lock_folder(struct sy_job_store *store)
     if (store->lock_fd < 0)
         return sy_error_set(SY_EIO, "cannot open the state folder %s: %s", store->folder,
                             strerror(errno));
-    if (flock(store->lock_fd, LOCK_EX | LOCK_NB) == 0)
+    if (lock_soon(store->lock_fd))
         return SY_OK;
     if (errno == EWOULDBLOCK)
         return sy_error_set(SY_EBUSY, "another server has the state folder %s; give each its own",

@@ -9,7 +9,7 @@
 struct sy_job_store;
 
 /* Makes the folder if it is missing (one level). folder NULL: nothing is kept, all calls succeed. EIO, ENOMEM_HOST; EBUSY: another
- * runtime has it (until that process ends, however it does). */
+ * runtime has it, still after a second of asking (the kernel may take so long to end one that was killed). May block so long. */
 int sy_job_store_open(const char *folder, struct sy_job_store **out);
 void sy_job_store_close(struct sy_job_store *store); /* NULL is fine */
 /* set: what was set for the job since it came (an object; borrowed, NULL: nothing); kept beside its text. What was kept for this

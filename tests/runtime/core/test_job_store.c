@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -77,6 +78,33 @@ static void one_runtime_has_a_folder(void **state)
     sy_job_store_close(first);
     assert_int_equal(sy_job_store_open(folder, &second), SY_OK);
     sy_job_store_close(second);
+    fixture_finish(&f);
+}
+
+/* Killed a moment ago, it ends a little later. */
+static void a_runtime_that_ends_is_waited_for(void **state)
+{
+    (void)state;
+    struct fixture f;
+    char folder[300], byte;
+    struct sy_job_store *store;
+    int ready[2];
+    fixture_init(&f, "ending");
+    snprintf(folder, sizeof folder, "%s/state", f.folder);
+    assert_int_equal(pipe(ready), 0);
+    pid_t other = fork();
+    if (other == 0) {
+        if (sy_job_store_open(folder, &store) < 0 || write(ready[1], "", 1) != 1)
+            _exit(1);
+        usleep(200000);
+        _exit(0);
+    }
+    close(ready[1]);
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    close(ready[0]);
+    assert_int_equal(sy_job_store_open(folder, &store), SY_OK);
+    assert_int_equal(waitpid(other, NULL, 0), other);
+    sy_job_store_close(store);
     fixture_finish(&f);
 }
 
@@ -385,6 +413,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(jobs_keep_what_was_set),
         cmocka_unit_test(one_runtime_has_a_folder),
+        cmocka_unit_test(a_runtime_that_ends_is_waited_for),
         cmocka_unit_test(what_was_set_holds_after_a_restart),
         cmocka_unit_test(what_cannot_be_kept_is_said),
         cmocka_unit_test(what_cannot_be_forgotten_is_said),

@@ -181,6 +181,16 @@ static void devices_and_nodes_have_their_words(void **state)
     assert_non_null(strstr(swap, "image 80 ms"));
     assert_non_null(strstr(swap, "pool 20 ms"));
     assert_non_null(strstr(swap, "waits for storage"));
+    assert_null(find(&findings, "gpu_slices")); /* of cores */
+    facts.slice_parts = 15;
+    facts.slice_units = 8;
+    facts.slices_beside = 0;
+    sy_findings_make(&facts, &findings);
+    assert_non_null(strstr(find(&findings, "gpu_slices")->value, "15 parts, 8 multi"));
+    assert_non_null(strstr(find(&findings, "gpu_slices")->value, "start MPS"));
+    facts.slices_beside = 1;
+    sy_findings_make(&facts, &findings);
+    assert_null(strstr(find(&findings, "gpu_slices")->value, "start MPS"));
 }
 
 /* ---- whatever the values are ----------------------------------------------------------------------------- */
