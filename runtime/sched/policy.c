@@ -105,14 +105,14 @@ void sy_policy_destroy(struct sy_policy *p)
     free(p);
 }
 
-/* P4: no job has a claim from before the switch. */
-/* P4 */
+/* P4: no tenant has a claim from before. */
 static void count_tenants_anew(struct sy_policy *p)
 {
     for (int i = 0; i < SY_POLICY_MAX_TENANTS; i++)
         p->tenants[i].virtual_ns = p->tenant_clock_ns;
 }
 
+/* P4: no job has a claim from before the switch. */
 int sy_policy_set(struct sy_policy *p, enum sy_policy_kind kind, int n_parallel, sy_ns max_wait_ns)
 {
     SY_TRY(check_kind(kind, n_parallel));

@@ -7,11 +7,12 @@ run.sh gpu-torch in what `make dist` made, or by hand in the tree; needs a Pytho
   bits     the weights after training between requests are those of the script alone; how long each request waited
   memory   what is beyond the limit is refused as torch.OutOfMemoryError, and nothing else is harmed
 
---device cpu does the same on the CPU, smaller (no GPU is needed then). One line a check; the last counts. Exit status 1 if one failed; a number beyond its
-bar is said, and is no failure.
+--device cpu does the same on the CPU, smaller (no GPU is needed then). One line a check, and one in front of each part; the last counts. Exit status 1 if one
+failed; a number beyond its bar is said, and is no failure. A part that stands still for a minute says where, and fails.
 """
 import argparse
 import ctypes
+import faulthandler
 import hashlib
 import json
 import os
@@ -29,6 +30,7 @@ PACKAGE = next((p for p in (os.path.join(ROOT, "share/switchyard/python"), os.pa
 LIMIT, MODEL, N_PAUSES = 3 << 30, "resnet18", 200
 GATE, BUSY, DRAINED, DEVICE = 64, 128, 276, 272  # in script_page.h
 AT_MOST = ("timeout", "--kill-after=5", "120")
+STILL_S = 60  # a script that says nothing for so long is stuck
 MAGIC, PAGE_BYTES = 0x3265676150795331, 4096
 
 
@@ -127,6 +129,12 @@ def say(**what):
     print(json.dumps(what), flush=True)
 
 
+def begin(part):
+    """Says what comes now; if it takes too long, where every thread of the script stands, and ends it."""
+    print(f"begins: {part}", flush=True)
+    faulthandler.dump_traceback_later(STILL_S, exit=True)
+
+
 def train_for_bits(device, steps):
     """Both networks, one after the other; what they came to."""
     hashes = []
@@ -139,6 +147,7 @@ def train_for_bits(device, steps):
 
 
 def script_alone(device, steps):
+    begin("the script alone")
     prepare(device)
     longest = max(Trainer(kind, device).longest_operator_ms() for kind in ("convolutions", "transformer"))
     say(longest_operator_ms=longest, hashes=train_for_bits(device, steps))
@@ -146,6 +155,7 @@ def script_alone(device, steps):
 
 def script_run(device, steps):
     """Under `switchyard run`. Tells how far it is; goes on when it is told to."""
+    begin("rate: PyTorch and the hook, which is built once, then steps")
     import torch
     from switchyard import _torch_hook
     prepare(device)
@@ -163,8 +173,10 @@ def script_run(device, steps):
         del trainer
     say(rates=rates)
     sys.stdin.readline()
+    begin("bits")
     say(hashes=train_for_bits(device, steps))
     sys.stdin.readline()
+    begin("memory")
     kept, refused = [], None
     try:
         while len(kept) < 10000:
@@ -208,6 +220,14 @@ class OwnWorker:
         return time.perf_counter() - begin
 
     def serve(self, asked, answers):
+        """Whatever goes wrong, the gate is open at the end: the script would sleep at it for ever."""
+        try:
+            self.answer(asked, answers)
+        finally:
+            if self.gate.value & 1:
+                self.move()
+
+    def answer(self, asked, answers):
         """A line with how often to pause: for each pause a line, and goes on once that was answered; then one with what they took, in ms, and which were
         answered in time. None is where the script stands with Python's lock."""
         for line in asked:
@@ -237,7 +257,12 @@ def fork_worker():
     if os.fork() == 0:
         os.close(to_write)
         os.close(from_read)
-        OwnWorker(file.name).serve(os.fdopen(to_read), os.fdopen(from_write, "w"))
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # whoever reads the script's output sees when the script has ended
+        try:
+            OwnWorker(file.name).serve(os.fdopen(to_read), os.fdopen(from_write, "w"))
+        except BaseException as error:
+            print(f"drain: its worker: {error!r}", file=sys.stderr, flush=True)
+            os._exit(1)
         os._exit(0)
     os.close(to_read)
     os.close(from_write)
@@ -247,12 +272,17 @@ def fork_worker():
 def script_drain(device):
     """The GPU must stand still at the end of each pause."""
     path, ask, answers = fork_worker()
+    begin("drain: PyTorch and the hook, which is built once")
     import torch
     from switchyard import _torch_hook
     prepare(device)
     page, told = _torch_hook.start(path), {}
     os.unlink(path)
+    torch.zeros(1, device=device)
+    if device != "cpu" and not page._words[DEVICE // 4]:  # nobody would wait for the GPU: there is nothing to measure
+        return say(uses_device=False, told={})
     for kind in ("convolutions", "transformer"):
+        begin(f"drain: {kind}")
         trainer, over, waits, works = Trainer(kind, device), threading.Event(), [], []
         trainer.timed(10)
         longest = trainer.longest_operator_ms()
@@ -264,7 +294,7 @@ def script_drain(device):
                 while (line := answers.readline()) == "still\n":
                     works.append(device != "cpu" and not torch.cuda.current_stream().query())
                     ask.write("seen\n")
-                waits.extend(json.loads(line))
+                waits.extend(json.loads(line or "[]"))
             finally:
                 over.set()
 
@@ -273,6 +303,8 @@ def script_drain(device):
         while not over.is_set():
             trainer.step()
         thread.join()
+        if not waits:
+            raise SystemExit(f"drain: {kind}: its worker ended after {len(works)} pauses")
         told[kind] = {"longest_ms": longest, "p50": quantile(waits[0], 0.5), "p99": quantile(waits[0], 0.99), "n": sum(waits[1]),
                       "worked_on": sum(work and seen for work, seen in zip(works, waits[1]))}
         del trainer
@@ -280,6 +312,10 @@ def script_drain(device):
 
 
 # ---- the check -----------------------------------------------------------------------------------
+
+
+class Ended(Exception):
+    """The script has ended before it told what it was to tell."""
 
 
 class Check:
@@ -290,6 +326,9 @@ class Check:
     def that(self, is_so, text):
         self.passed, self.failed = self.passed + bool(is_so), self.failed + (not is_so)
         print(f"{'ok  ' if is_so else 'FAIL'} {time.monotonic() - self.begin:5.1f} s  {text}", flush=True)
+
+    def part(self, name):
+        print(f"---- {time.monotonic() - self.begin:5.1f} s  {name}", flush=True)
 
     def number(self, text, value, bar):
         print(f"     {time.monotonic() - self.begin:5.1f} s  {text}: {value:.4g}, bar {bar:.4g}{'' if value <= bar else ': MISSED'}", flush=True)
@@ -319,7 +358,7 @@ def next_line(process, wanted):
             if wanted in told:
                 return told
         print("     " + line.rstrip(), flush=True)
-    raise SystemExit(f"gpu-torch: the script ended with {process.wait()} before it told its {wanted}")
+    raise Ended(f"the script ended with {process.wait()} before it told its {wanted} (124: it took longer than {AT_MOST[-1]} s)")
 
 
 def told_by(args, what, wanted):
@@ -332,12 +371,15 @@ def told_by(args, what, wanted):
 class Requests:
     def __init__(self, client):
         self.client, self.over, self.took = client, False, []
-        self.thread = threading.Thread(target=self.ask)
+        self.thread, self.why = threading.Thread(target=self.ask, daemon=True), None
 
     def ask(self):
-        while not self.over:
-            self.took.append(self.client.ask(MODEL).seconds)
-            time.sleep(0.006)
+        try:
+            while not self.over:
+                self.took.append(self.client.ask(MODEL).seconds)
+                time.sleep(0.006)
+        except Exception as error:
+            self.why = repr(error)
 
     def __enter__(self):
         self.thread.start()
@@ -345,10 +387,13 @@ class Requests:
 
     def __exit__(self, *_):
         self.over = True
-        self.thread.join()
+        self.thread.join(STILL_S)
+        if self.thread.is_alive():
+            self.why = f"the server did not answer within {STILL_S} s"
 
 
 def check_drain(args, check):
+    check.part("drain")
     told = told_by(args, "drain", "told")
     check.that(told["uses_device"] == (args.device != "cpu"), f"drain: the hook {'counts the GPU' if told['uses_device'] else 'sees no GPU'}")
     for kind, one in told["told"].items():
@@ -357,22 +402,26 @@ def check_drain(args, check):
 
 
 def check_job(args, check, server, alone):
+    check.part("rate")
     memory = ["--device-memory" if args.device != "cpu" else "--memory", str(LIMIT)]
     process = start(args, "run", [os.path.join(args.bin, "switchyard"), "run", "--socket", server.socket, "--name", "gpu_torch", *memory, "--"])
     for kind, rate in next_line(process, "rates")["rates"].items():
         check.number(f"rate: {kind}: a step with the look / without ({1e3 * rate['without']:.3f} ms, {1 / rate['with']:.1f} steps/s with; the fastest: "
                      f"{rate['least']:.4f})", rate["with"] / rate["without"], 1.01)
+    check.part("bits")
     before = server.status()["counters"]["preemptions"]
     process.stdin.write("\n")
     process.stdin.flush()
     with Requests(server.client) as requests:
         hashes = next_line(process, "hashes")["hashes"]
+    check.that(requests.took and not requests.why, f"bits: {len(requests.took)} requests were answered{f', then {requests.why}' if requests.why else ''}")
     status = server.status()
     n, waits = status["counters"]["preemptions"] - before, status["preempt_wait_ns"]
     check.that(hashes == alone["hashes"] and n > 0, f"bits: the weights after {n} preemptions are those of the script alone")
     check.number(f"bits: preempt wait p99, ms (p50 {waits['p50'] / 1e6:.3f}, n {waits['n']}, longest operator {alone['longest_operator_ms']:.3f}; {len(requests.took)} "
-                 f"requests, p50 {1e3 * quantile(requests.took, 0.5):.2f} p99 {1e3 * quantile(requests.took, 0.99):.2f})", waits["p99"] / 1e6,
+                 f"requests, p50 {1e3 * quantile(requests.took or [0], 0.5):.2f} p99 {1e3 * quantile(requests.took or [0], 0.99):.2f})", waits["p99"] / 1e6,
                  alone["longest_operator_ms"] + 1)
+    check.part("memory")
     process.stdin.write("\n")
     process.stdin.flush()
     told = next_line(process, "refused")
@@ -383,6 +432,20 @@ def check_job(args, check, server, alone):
     check.that(process.returncode == 0, f"memory: the script ended with {process.returncode}")
     check.that(server.client.ask(MODEL).answer, "memory: the server answers as before")
     check.that([job["state"] for job in server.status()["jobs"]] == ["ended"], "the job has ended")
+
+
+def check_all(args, check, Server):
+    models = os.path.join(args.bin, "bench-models")
+    subprocess.run([os.path.join(args.bin, "make-models"), "--out", models, MODEL], check=True, stdout=subprocess.DEVNULL)
+    check_drain(args, check)
+    check.part("alone")
+    alone = told_by(args, "alone", "hashes")
+    serve = ["--device", "host" if args.device == "cpu" else args.device, "--pool-bytes", "5Gi", "--models", models]
+    check.part("server")
+    with Server(argparse.Namespace(build=args.bin), *serve) as server:
+        server.client.learn()
+        server.client.ask(MODEL)
+        check_job(args, check, server, alone)
 
 
 def main():
@@ -401,15 +464,10 @@ def main():
         return (script_alone if args.what == "alone" else script_run)(args.device, args.steps)
     from server import Server
     check = Check()
-    models = os.path.join(args.bin, "bench-models")
-    subprocess.run([os.path.join(args.bin, "make-models"), "--out", models, MODEL], check=True, stdout=subprocess.DEVNULL)
-    check_drain(args, check)
-    alone = told_by(args, "alone", "hashes")
-    serve = ["--device", "host" if args.device == "cpu" else args.device, "--pool-bytes", "5Gi", "--models", models]
-    with Server(argparse.Namespace(build=args.bin), *serve) as server:
-        server.client.learn()
-        server.client.ask(MODEL)
-        check_job(args, check, server, alone)
+    try:
+        check_all(args, check, Server)
+    except Ended as why:
+        check.that(False, f"{why}: the checks after this one were not made")
     print(f"{check.passed} passed, {check.failed} failed, 0 skipped in {time.monotonic() - check.begin:.0f} s", flush=True)
     return check.failed != 0
 

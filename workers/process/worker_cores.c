@@ -4,10 +4,9 @@
 #include "runtime/base/log.h"
 #include "workers/process/worker_internal.h"
 
-static bool are_equal(const struct sy_worker_cores *a, const struct sy_worker_cores *b)
+static bool is_same_place(const struct sy_worker_cores *a, const struct sy_worker_cores *b)
 {
-    return a->team == b->team && a->n == b->n &&
-           memcmp(a->list, b->list, (size_t)a->n * sizeof *a->list) == 0;
+    return a->n == b->n && memcmp(a->list, b->list, (size_t)a->n * sizeof *a->list) == 0;
 }
 
 /* Fewer cores than threads: they take turns there. */
@@ -27,9 +26,13 @@ static bool is_of_parts(const struct sy_worker *w)
 
 int sy_worker_use_again(struct sy_worker *w, const struct sy_worker_cores *wanted)
 {
-    if (are_equal(wanted, &w->cores))
+    bool stays = is_same_place(wanted, &w->cores);
+    if (stays && wanted->team == w->cores.team)
         return SY_OK;
-    SY_TRY(is_of_parts(w) ? w->engine->confine(wanted->list, wanted->n) : set_threads(w, wanted));
+    if (!is_of_parts(w))
+        SY_TRY(set_threads(w, wanted));
+    else if (!stays) /* a move costs the graphs that were captured */
+        SY_TRY(w->engine->confine(wanted->list, wanted->n));
     if (w->models)
         sy_worker_models_set_team(w->models, wanted->team);
     w->cores = *wanted;

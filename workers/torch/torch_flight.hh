@@ -8,7 +8,8 @@
  * (DeviceGuardImplInterface), so nothing here needs CUDA to be compiled.
  *
  * L1: a queue belongs to one accelerator; its mutex is held while it waits, and never at the gate.
- * L2: an error of the accelerator is the script's, and is seen by its own next call; here it only ends the counting. */
+ * L2: an error of the accelerator is the script's, and is seen by its own next call; here it only ends the counting.
+ * L3: a pause does not wait for the accelerator while a CUDA graph begins to be recorded: that would break the recording. */
 #ifndef SY_WORKERS_TORCH_FLIGHT_H
 #define SY_WORKERS_TORCH_FLIGHT_H
 
@@ -21,9 +22,33 @@
 #include <chrono>
 #include <mutex>
 #include <sched.h>
+#include <type_traits>
 
 namespace flight
 {
+
+/* PyTorch's table has had all that is used here since a 2.x only; before, only the CPU is looked at. */
+template <typename T, typename = void> struct is_complete : std::false_type {
+};
+template <typename T>
+struct is_complete<T, std::void_t<decltype(&T::elapsedTime), decltype(&T::synchronizeDevice)>>
+    : std::true_type {
+};
+
+template <typename T>
+double elapsed_ms(const T *device, void *from, void *to, c10::DeviceIndex index)
+{
+    if constexpr (is_complete<T>::value)
+        return device->elapsedTime(from, to, index);
+    else
+        return 0;
+}
+
+template <typename T> void wait_for_all(const T *device, c10::DeviceIndex index)
+{
+    if constexpr (is_complete<T>::value)
+        device->synchronizeDevice(index);
+}
 
 constexpr double BOUND_MS = 0.7; /* of the 1 ms that a pause may take beyond the longest operator */
 constexpr double GROUP_MS = 0.1; /* a group is closed when it is expected to take so long ... */
@@ -65,6 +90,7 @@ struct state {
     std::atomic<int> capturing{
         0}; /* a CUDA graph is recorded: nothing runs, and no event may be asked for */
     std::atomic<bool> on{false};
+    std::mutex draining; /* L3 */
 };
 
 inline state all;
@@ -102,7 +128,7 @@ inline void reap(queue &l, c10::DeviceIndex index)
         group &g = l.ring[l.head % RING];
         void *before = l.ring[(l.head - 1) % RING].event;
         if (g.n && before)
-            learn(g, std::max(0.0, all.device->elapsedTime(before, g.event, index)));
+            learn(g, std::max(0.0, elapsed_ms(all.device, before, g.event, index)));
         l.in_flight_ms -= g.expected_ms;
         l.head++;
         l.ended_ms = now_ms();
@@ -123,17 +149,19 @@ inline double rest_ms(const queue &l)
 
 /* ---- what begins ------------------------------------------------------------------------------- */
 
+/* Full, as threads that were let through together make it, or a gate that closed: the last group then stands for this one too. */
 inline void push(queue &l, c10::DeviceIndex index, bool is_timed)
 {
-    group &g = l.ring[l.tail % RING];
+    bool is_full = l.tail - l.head >= RING - 1; /* the one before head is read */
+    group &g = l.ring[(is_full ? l.tail - 1 : l.tail) % RING];
     g.kinds = l.open.kinds;
-    g.n = is_timed ? l.open.n : 0;
-    g.expected_ms = l.open.expected_ms;
-    g.began_ms = l.open.began_ms;
+    g.n = is_timed && !is_full ? l.open.n : 0;
+    g.expected_ms = l.open.expected_ms + (is_full ? g.expected_ms : 0);
+    g.began_ms = is_full ? g.began_ms : l.open.began_ms;
     all.device->record(&g.event, all.device->getStream(c10::Device(all.type, index)), index,
                        c10::EventFlag::BACKEND_DEFAULT);
-    l.in_flight_ms += g.expected_ms;
-    l.tail++;
+    l.in_flight_ms += l.open.expected_ms;
+    l.tail += !is_full;
     l.open.n = 0;
     l.open.expected_ms = 0;
 }
@@ -202,12 +230,19 @@ inline void after(const void *name, bool is_timed)
 /* Waits for every accelerator that this process launched on. */
 inline void drain()
 {
+    std::lock_guard<std::mutex> lock(all.draining);
     for (unsigned i = 0; i < N_QUEUES && !all.capturing.load(); i++)
         if (all.queue[i].used.load())
             try {
-                all.device->synchronizeDevice(static_cast<c10::DeviceIndex>(i));
+                wait_for_all(all.device, static_cast<c10::DeviceIndex>(i));
             } catch (...) { /* L2 */
             }
+}
+
+inline void capture(int change)
+{
+    std::lock_guard<std::mutex> lock(all.draining);
+    all.capturing.fetch_add(change);
 }
 
 } // namespace flight

@@ -220,6 +220,10 @@ counting_allocator allocator;
 void start()
 {
     is_owner = page->owner.load() == static_cast<uint32_t>(getpid());
+    if (is_owner) { /* what another program left that this process has run (exec) */
+        page->device.store(0);
+        page->busy.store(0);
+    }
     pthread_atfork(nullptr, nullptr, in_child);
     if (page->limit_bytes)
         c10::SetCPUAllocator(&allocator, 100); /* before PyTorch's own, which has 0 */
@@ -265,11 +269,14 @@ void sy_torch_hook_look(int looks)
         at::disableCallback(callback);
 }
 
-/* From now on the accelerator counts (G3). type: c10::DeviceType. 0, or an errno; ENODEV: PyTorch has no table for it. Not twice; outside of operators. */
+/* From now on the accelerator counts (G3). type: c10::DeviceType. 0, or an errno; ENODEV: PyTorch has no table for it; ENOTSUP: a table too old. Not twice;
+ * outside of operators. */
 int sy_torch_hook_device(int type)
 {
     if (!is_owner || has_device)
         return EINVAL;
+    if (!flight::is_complete<c10::impl::DeviceGuardImplInterface>::value)
+        return ENOTSUP;
     flight::all.type = static_cast<c10::DeviceType>(type);
     flight::all.device = c10::impl::device_guard_impl_registry[static_cast<size_t>(type)].load();
     if (!flight::all.device)
@@ -287,7 +294,7 @@ int sy_torch_hook_device(int type)
 /* A CUDA graph is being recorded (1), or is not any more (0). The accelerator stands idle at both. */
 void sy_torch_hook_capture(int begins)
 {
-    flight::all.capturing.fetch_add(begins ? 1 : -1);
+    flight::capture(begins ? 1 : -1);
 }
 
 /* Around what is no operator, and launches as one does: a CUDA graph. */

@@ -21,14 +21,14 @@ _CUDA = 1  # c10::DeviceType
 _MEASURE_EVERY_S = 0.1
 
 
-def arrange(torch: Any, page: "Page", hook: Optional[ctypes.CDLL]) -> None:
-    """For the job's own process. Without the C++ hook the limit is kept all the same."""
-    owner = os.getpid()
-    torch.cuda._lazy_call(lambda: _begin(torch, page, hook, os.getpid() == owner))
+def arrange(torch: Any, page: "Page", hook: Optional[ctypes.CDLL], is_owner: bool) -> None:
+    """Without the C++ hook the limit is kept all the same."""
+    process = os.getpid()
+    torch.cuda._lazy_call(lambda: _begin(torch, page, hook, is_owner and os.getpid() == process))
 
 
 def _begin(torch: Any, page: "Page", hook: Optional[ctypes.CDLL], is_owner: bool) -> None:
-    """Must not raise: the script's first use of CUDA would fail. A forked child has a limit of its own, and is not counted."""
+    """Must not raise: the script's first use of CUDA would fail. A child has a limit of its own, and is not counted."""
     try:
         if page.device_limit_bytes:
             _limit(torch, page.device_limit_bytes)
@@ -57,7 +57,9 @@ def fraction_within(limit: int, total: int) -> float:
 
 def _limit(torch: Any, limit: int) -> None:
     """PyTorch's caching allocator refuses, exactly and after it has freed what it only kept. The script can set itself less, not more."""
-    most = {device: fraction_within(limit, torch.cuda.get_device_properties(device).total_memory) for device in range(torch.cuda.device_count())}
+    totals = {device: torch.cuda.get_device_properties(device).total_memory for device in range(torch.cuda.device_count())}
+    most = {device: fraction_within(limit, total) for device, total in totals.items()}
+    here = torch.cuda.current_device()
     theirs = torch.cuda.set_per_process_memory_fraction
 
     @functools.wraps(theirs)
@@ -66,7 +68,10 @@ def _limit(torch: Any, limit: int) -> None:
         index = torch.cuda.current_device() if index is None else index
         theirs(min(fraction, most[index]) if isinstance(fraction, float) else fraction, device)
 
-    for device in most:
+    for device, total in totals.items():
+        if total == totals[here]:  # PyTorch asks the current GPU for its total; making another one current would cost a context there
+            theirs(most[device], device)
+            continue
         with torch.cuda.device(device):
             theirs(most[device], device)
     torch.cuda.set_per_process_memory_fraction = torch.cuda.memory.set_per_process_memory_fraction = set_fraction
@@ -79,16 +84,20 @@ def _measure(torch: Any, page: "Page", is_last: bool = False) -> None:
 
 
 def _measure_often(torch: Any, page: "Page") -> None:
-    last = time.monotonic()
+    last, owner = time.monotonic(), os.getpid()
 
     def measure(*_: Any) -> None:
         nonlocal last
-        if time.monotonic() - last >= _MEASURE_EVERY_S:
+        if time.monotonic() - last >= _MEASURE_EVERY_S and os.getpid() == owner:
             _measure(torch, page)
             last = time.monotonic()
 
+    def measure_last() -> None:
+        if os.getpid() == owner:  # a forked child has this hook too, and no GPU
+            _measure(torch, page, True)
+
     importlib.import_module("torch.optim.optimizer").register_optimizer_step_post_hook(measure)  # torch.optim may not be imported yet
-    atexit.register(_measure, torch, page, True)
+    atexit.register(measure_last)
 
 
 # ---- what is in flight ---------------------------------------------------------------------------
@@ -96,6 +105,8 @@ def _measure_often(torch: Any, page: "Page") -> None:
 
 def _watch(torch: Any, hook: ctypes.CDLL) -> None:
     failed = hook.sy_torch_hook_device(ctypes.c_int(_CUDA))
+    if failed == errno.ENOTSUP:
+        raise OSError(failed, f"PyTorch {torch.__version__} is too old for it")
     if failed:
         raise OSError(failed, errno.errorcode.get(failed, "?"))
     graph = getattr(torch.cuda, "CUDAGraph", None)

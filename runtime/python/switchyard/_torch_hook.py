@@ -170,7 +170,7 @@ def _start_operators(torch: Any, page: Page) -> None:
 def _start_modules(torch: Any, page: Page, is_owner: bool) -> None:
     def look(*_: Any) -> None:
         if page.is_closed:
-            if torch.cuda.is_initialized():
+            if torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():
                 torch.cuda.synchronize()
             page.stand()
 
@@ -226,6 +226,7 @@ def start(path: str) -> Page:
         _start_modules(torch, found, is_owner)
     if is_owner:
         _counting = _count_steps(found)
-        _torch_device.arrange(torch, found, _hook)
+    if is_owner or found.device_limit_bytes:
+        _torch_device.arrange(torch, found, _hook, is_owner)
     _page = found
     return found

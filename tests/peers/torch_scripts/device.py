@@ -96,6 +96,24 @@ def check_memory():
     assert int(told[0] * total) <= 2**30 and told[None] == 1e-3 and int(told["cuda:1"] * total) <= 2**30, told
 
 
+def check_child(page):
+    """What a forked child does is not told as the job's GPU memory."""
+    has = lambda: page._longs[DEVICE_USED // 8]  # noqa: E731
+    reserved = [7]
+    torch.cuda.memory_reserved = torch.cuda.max_memory_reserved = lambda device: reserved[0]
+    _torch_device._MEASURE_EVERY_S = 0
+    _torch_device._measure_often(torch, page)
+    optimizer = torch.optim.SGD([torch.ones(1, requires_grad=True)], 0.1)
+    optimizer.step()
+    assert has() == 14, has()
+    reserved[0] = 0
+    child = os.fork()
+    if child == 0:
+        optimizer.step()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0 and has() == 14, has()
+
+
 def check_graphs(hook, words):
     """A recording that fails is none; a replay is an operator, also one that fails."""
     class Graph:
@@ -157,6 +175,7 @@ def main():
     hook.sy_torch_hook_capture(0)
     check_graphs(hook, worker.words)
     check_memory()
+    check_child(worker.page)
     del kept
     print("ok", round(most, 3))
 

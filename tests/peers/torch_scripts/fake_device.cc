@@ -1,6 +1,7 @@
 /* An accelerator for a PyTorch that has none: under CUDA's name, with streams that are a time at which they are idle. What is launched takes as long as is said.
  * For the hook's counting of what is in flight (workers/torch/torch_flight.hh), which goes through PyTorch's table for accelerators alone. */
 #include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <c10/util/Exception.h>
 
 #include <atomic>
 #include <chrono>
@@ -63,6 +64,7 @@ struct guard final : c10::impl::DeviceGuardImplInterface {
     }
     double elapsedTime(void *first, void *second, const c10::DeviceIndex) const override
     {
+        TORCH_CHECK(queryEvent(first) && queryEvent(second), "not ready"); /* as CUDA's */
         return *static_cast<double *>(second) - *static_cast<double *>(first);
     }
     void synchronizeDevice(const c10::DeviceIndex) const override
