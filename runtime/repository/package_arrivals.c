@@ -512,6 +512,12 @@ int sy_arrivals_create(struct event_base *base, const struct sy_arrivals_config 
     return SY_OK;
 }
 
+void sy_arrivals_stop(struct sy_arrivals *a)
+{
+    for (struct coming *c = a ? a->first : NULL; c; c = c->next)
+        tell(c, SY_EBUSY, "the runtime stopped before the package had come");
+}
+
 void sy_arrivals_destroy(struct sy_arrivals *a)
 {
     while (a && a->first) {

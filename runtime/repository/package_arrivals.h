@@ -32,6 +32,8 @@ struct sy_arrivals_config {
 int sy_arrivals_create(struct event_base *base, const struct sy_arrivals_config *config,
                        const struct sy_core_handlers *handlers, void *core,
                        struct sy_arrivals **out);
+/* Answers EBUSY to all that wait for a model; what is fetched goes on until destroy. NULL is fine. */
+void sy_arrivals_stop(struct sy_arrivals *arrivals);
 /* Ends all fetches; their done is not called. Before the core is destroyed. NULL is fine. */
 void sy_arrivals_destroy(struct sy_arrivals *arrivals);
 

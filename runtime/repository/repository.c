@@ -106,6 +106,18 @@ static void free_models(struct sy_repository *r)
     free(r->buckets);
 }
 
+void sy_repository_stop(struct sy_repository *r)
+{
+    if (!r || r->stops)
+        return;
+    r->stops = true;
+    sy_repository_loads_drop(r);
+    for (int i = 0; i < r->n_buckets; i++)
+        for (struct sy_repository_model *model = r->buckets[i]; model; model = model->next)
+            sy_repository_wake(model);
+    sy_repository_call_woken(r);
+}
+
 void sy_repository_destroy(struct sy_repository *r)
 {
     if (!r)
@@ -231,7 +243,7 @@ static int acquire_version(struct sy_repository_version *v, struct sy_repository
     }
     if (!sy_repository_version_moves(v) && core_has(r, model->name, v->version, out))
         return SY_OK;
-    if (loads_itself(v) && wait)
+    if (loads_itself(v) && wait && !r->stops)
         sy_repository_version_want(v);
     if (sy_repository_version_moves(v) && wait)
         return sy_repository_park(model, wait);

@@ -63,7 +63,9 @@ struct sy_repository_config {
 int sy_repository_create(struct event_base *base, const struct sy_repository_config *config,
                          const struct sy_core_handlers *handlers, void *core,
                          struct sy_repository **out);
-/* Ends the import that runs, and answers ECANCELED to loads that wait. Destroy it before the core, behind the front ends: no `ready` is called any more. NULL is fine. */
+/* Answers EBUSY to loads and requests that wait for a model, and to those that come: while there still are front ends to carry the answers. NULL is fine. */
+void sy_repository_stop(struct sy_repository *repository);
+/* Ends the import that runs, and answers EBUSY to loads that wait. Destroy it before the core, behind the front ends: no `ready` is called any more. NULL is fine. */
 void sy_repository_destroy(struct sy_repository *repository);
 
 /* A model that is being loaded because it is asked for: ready(ctx) is called once, from the loop, when it is worth asking again (it is loaded, or will not be).

@@ -324,6 +324,8 @@ int sy_repository_load(struct sy_repository *r, const char *name, const char *co
     struct sy_repository_load *load, **end = &r->loads;
     struct sy_repository_model *model;
 
+    if (r->stops)
+        return sy_error_set(SY_EBUSY, "the runtime stops and loads no models");
     if (r->n_loads >= SY_REPOSITORY_MOST_LOADS)
         return sy_error_set(SY_EBUSY, "%d loads of models wait already; try again later",
                             r->n_loads);
@@ -406,7 +408,7 @@ void sy_repository_loads_drop(struct sy_repository *r)
         if (load->state == SY_LOAD_OVER)
             load->done(load->ctx, load->status, load->status < 0 ? load->error : NULL);
         else
-            load->done(load->ctx, SY_ECANCELED, "the server stops");
+            load->done(load->ctx, SY_EBUSY, "the runtime stopped before the model was loaded");
         if (!on_thread) /* else scan_done frees it */
             load_free(load);
     }

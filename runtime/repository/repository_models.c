@@ -216,6 +216,9 @@ int sy_repository_park(struct sy_repository_model *model, struct sy_repository_w
     struct sy_repository *r = model->repository;
 
     sy_repository_wait_cancel(wait);
+    if (r->stops)
+        return sy_error_set(SY_EBUSY, "the runtime stopped before model '%s' was loaded",
+                            model->name);
     if (r->n_waits >= SY_REPOSITORY_MOST_WAITS)
         return sy_error_set(SY_EBUSY,
                             "model '%s' is loading, and %d requests wait for models already; try "

@@ -79,8 +79,8 @@ longer_files() {
     cat <<'EOF'
 tests/peers/fuzz_diff.py 644
 tests/peers/grpc_client_check.py 717
-tests/peers/python_client_check.py 603
-tests/runtime/core/test_core.c 668
+tests/peers/python_client_check.py 637
+tests/runtime/core/test_core.c 685
 tests/runtime/sched/test_policy.c 634
 EOF
 }

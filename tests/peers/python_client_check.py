@@ -574,14 +574,12 @@ def test_drained_server():
 
     def drain():
         with switchyard.Client(server.socket) as client:
-            client.drain()
-        done.append(True)
+            done.append(client.drain())
 
     done, threads = [], [threading.Thread(target=drain) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    for act in (threading.Thread.start, threading.Thread.join):
+        for thread in threads:
+            act(thread)
     drain()
     assert len(done) == 4
     assert server.stop() == 0, server.words()[-3000:]

@@ -27,7 +27,11 @@
 
 static void drained(void *ctx)
 {
-    event_base_loopexit(((struct sy_serve *)ctx)->base, NULL);
+    struct sy_serve *serve = ctx;
+
+    sy_repository_stop(serve->repository);
+    sy_arrivals_stop(serve->arrivals);
+    event_base_loopexit(serve->base, NULL);
 }
 
 static void stop(struct sy_serve *serve)

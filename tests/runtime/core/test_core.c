@@ -418,7 +418,6 @@ static void test_all_who_drain_are_told(void **state)
     struct core_rig r;
     bool drained[3] = {false};
     core_rig_open(&r, "host", 2);
-    core_rig_add_both(&r);
     for (int i = 0; i < 2; i++)
         assert_int_equal(sy_core_drain(r.core, 60 * SY_NS_PER_S, note_drained, &drained[i]), SY_OK);
     core_rig_until(&r, is_set, &drained[0], "drained");

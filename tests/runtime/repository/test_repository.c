@@ -501,7 +501,32 @@ static void storms_end_in_what_the_folder_has(void **state)
     run_storm(&polls, 7, 3000);
 }
 
-/* Destroyed at any moment: each load is answered, nothing is left. */
+static void note_ready(void *n_ready)
+{
+    ++*(int *)n_ready;
+}
+
+/* Who waits, and who comes, is answered while the loop still turns. */
+static void stop_early(struct repo_rig *rig, const int *n_loaded, int n_loads)
+{
+    int n_ready = 0;
+    struct sy_repository_wait wait = {.ready = note_ready, .ctx = &n_ready};
+    struct sy_core_model_ref *ref;
+    int status = sy_repository_acquire(rig->repository, "a", 0, &wait, &ref);
+
+    if (status == SY_OK)
+        repo_rig_release(rig, ref);
+    sy_repository_stop(rig->repository);
+    assert_int_equal(*n_loaded, n_loads);
+    assert_int_equal(n_ready, status == SY_REPOSITORY_LOADS);
+    assert_int_equal(sy_repository_load(rig->repository, "a", NULL, storm_loaded, NULL), SY_EBUSY);
+    if (status == SY_REPOSITORY_LOADS)
+        assert_int_equal(sy_repository_acquire(rig->repository, "a", 0, &wait, &ref), SY_EBUSY);
+    for (int i = 0; i < 3; i++)
+        repo_rig_turn(rig);
+}
+
+/* Destroyed at any moment, stopped before or not: each load is answered once, nothing is left. */
 static void it_ends_at_any_moment(void **state)
 {
     (void)state;
@@ -521,6 +546,8 @@ static void it_ends_at_any_moment(void **state)
             n_loads += sy_repository_load(rig.repository, i % 2 ? "a" : "b", NULL, storm_loaded,
                                           &n_loaded) == SY_OK;
         }
+        if (round % 3 == 0)
+            stop_early(&rig, &n_loaded, n_loads);
         repo_rig_close(&rig);
         assert_int_equal(n_loaded, n_loads);
     }
