@@ -12,7 +12,8 @@
  *
  * What is predicted is a pair's slow-down, not a single run's: the error is of each prediction against the median of the 8 observations that followed it.
  * Predicting must not do worse than predicting nothing: what was lost against it is a debt, of all first predictions together and of each pair's later ones;
- * 0.01 of it is forgiven a block, and from a debt of 0.2 on 1 is predicted. So n predictions lose at most 0.2 + 0.01 n and one prediction's loss. */
+ * 0.01 of it is forgiven a block, and from a debt of 0.2 on 1 is predicted. So n predictions lose at most 0.2 + 0.01 n and one prediction's loss.
+ * Decisions (sy_interference_breaks) take an observed pair's median whatever its debt: a slow-down that was seen breaks a promise. */
 #ifndef SY_SCHED_INTERFERENCE_H
 #define SY_SCHED_INTERFERENCE_H
 
