@@ -212,6 +212,8 @@ bool sy_sched_trip_is_under_way(const struct sy_sched *s); /* out, or back */
 
 /* ---- sched_queue.c ---- */
 struct sy_sched_action *sy_sched_act(struct sy_sched *s, enum sy_sched_kind kind);
+struct sy_sched_action *sy_sched_act_run(struct sy_sched *s, enum sy_sched_kind kind,
+                                         const struct request *r);
 struct sy_sched_action *sy_sched_act_job(struct sy_sched *s, enum sy_sched_kind kind,
                                          const struct job *j);
 int sy_sched_make_request(const struct sy_sched *s, const struct sy_sched_request *wants,

@@ -131,6 +131,19 @@ void sy_sched_end_hopeless(struct sy_sched *s)
                               "no worker is left that could run it; see the log for why they died");
 }
 
+struct sy_sched_action *sy_sched_act_run(struct sy_sched *s, enum sy_sched_kind kind,
+                                         const struct request *r)
+{
+    struct sy_sched_action *a = sy_sched_act(s, kind);
+    a->worker = r->worker;
+    a->request = r->id;
+    a->run = r->run;
+    a->model = r->model;
+    a->batch = r->batch;
+    a->sizes = r->sizes;
+    return a;
+}
+
 struct sy_sched_action *sy_sched_act_job(struct sy_sched *s, enum sy_sched_kind kind,
                                          const struct job *j)
 {

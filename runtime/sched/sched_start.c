@@ -89,13 +89,7 @@ static int place_in_image(struct sy_sched *s, struct request *r)
 static void act_groups(struct sy_sched *s, struct request *r, enum sy_sched_kind kind, int from,
                        int to, bool preempts)
 {
-    struct sy_sched_action *a = sy_sched_act(s, kind);
-    a->worker = r->worker;
-    a->request = r->id;
-    a->run = r->run;
-    a->model = r->model;
-    a->batch = r->batch;
-    a->sizes = r->sizes;
+    struct sy_sched_action *a = sy_sched_act_run(s, kind, r);
     a->first_group = from;
     a->n_groups = to - from;
     a->places = r->places;

@@ -173,13 +173,7 @@ static bool run_active(struct sy_sched *s, struct slice *c)
         return false;
     if (r->restarting || sy_sched_complete(s, r) < 0)
         return false;
-    struct sy_sched_action *a = sy_sched_act(s, SY_DO_RUN);
-    a->worker = r->worker;
-    a->request = r->id;
-    a->run = r->run;
-    a->model = r->model;
-    a->batch = r->batch;
-    a->sizes = r->sizes;
+    struct sy_sched_action *a = sy_sched_act_run(s, SY_DO_RUN, r);
     a->slice = r->slice;
     a->team = r->team;
     a->workspace_offset = c->lane_offset;
