@@ -140,7 +140,7 @@ def refusals(c):
     for words, said in ((["--ranks", "2"], "cannot be cut for 2 ranks"), (["--ranks", "0"], "--ranks"), (["--ranks", "x"], "--ranks"), (["--ranks", "2", "--mpi"], "--local")):
         done = subprocess.run(c.command(*words), capture_output=True, text=True, timeout=LIMIT_S, check=False)
         assert done.returncode != 0 and said in done.stderr, (words, done.stderr)
-    done = subprocess.run([BINARY, "train", c.path, "--ranks", "2"], capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    done = subprocess.run([BINARY, "train", c.path, "--mpi"], capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert done.returncode == 2 and "--local" in done.stderr
     done = subprocess.run(c.command("--ranks", "31"), env={**os.environ, "PATH": "/nonexistent"}, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert done.returncode == 1 and "mpirun" in done.stderr, done.stderr

@@ -29,6 +29,7 @@ static const struct key keys[] = {
     {"", "data", KIND_OBJECT, 1, SIZE_MAX, 0, 0, 0},
     {"", "snapshot", KIND_OBJECT, 0, SIZE_MAX, 0, 0, 0},
     {"", "batch", KIND_COUNT, 0, AT(options.batch), 1, 65536, 64},
+    {"", "ranks", KIND_COUNT, 0, AT(ranks), 1, 64, 1},
     {"", "accumulate", KIND_COUNT, 0, AT(options.accumulate), 1, 65536, 1},
     {"", "clip_norm", KIND_NUMBER, 0, AT(options.clip_norm), 0, 1e30, 0},
     {"", "precision", KIND_TEXT, 0, SIZE_MAX, 0, 0, 0},
@@ -175,7 +176,7 @@ static uint64_t hash_of(const json_t *root)
                              "snapshot",  "name",
                              "recompute", "tenant",
                              "priority",  "class",
-                             "slice"};
+                             "slice",     "ranks"};
     for (size_t i = 0; i < SY_ARRAY_LEN(outside); i++)
         json_object_del(copy, outside[i]);
     sy_job_data_drop_test(json_object_get(copy, "data"));

@@ -24,6 +24,7 @@ struct sy_job {
     double target_accuracy;        /* watchers are told when the end is below it; 0: none */
     uint64_t evaluate_every_steps; /* on the test set; 0: at the end only */
     uint64_t seed;
+    uint64_t ranks;     /* processes that train it together; their owner is who starts them */
     bool opportunistic; /* class */
     struct sy_data_spec data;
     struct sy_train_options options;

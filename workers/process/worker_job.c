@@ -36,7 +36,13 @@ static int prepare(struct sy_worker *w, const struct sy_msg_job_prepare *msg,
     atomic_store_explicit(&w->page->snapshot_step, 0, memory_order_relaxed);
     atomic_store_explicit(&w->page->train_busy_ns, 0, memory_order_relaxed);
     sy_train_run_needs(w->job, needs);
-    return SY_OK;
+    if (needs->ranks == 1)
+        return SY_OK;
+    sy_worker_job_forget(w);
+    return sy_error_set(SY_EUNSUPPORTED,
+                        "a job of %llu ranks is processes of their own: 'switchyard train "
+                        "JOB.json' starts them, and they give way to this server's requests",
+                        (unsigned long long)needs->ranks);
 }
 
 int sy_worker_job_prepare(struct sy_worker *w, const struct sy_msg_job_prepare *msg, int *file)

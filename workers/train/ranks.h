@@ -5,7 +5,8 @@
  *
  * RK1: every rank makes the same calls in the same order; a call returns when this rank's part is done.
  * RK2: a sum is added in the order of ranks, 0 first, whatever comes first: the same numbers on all ranks, and the same bits from run to run.
- * RK3: calls are made by one thread at a time. */
+ * RK3: calls are made by one thread at a time.
+ * RK4: where ranks give way to requests, what computes for them stands between enter and leave of their gate; what waits for other ranks does not. */
 #ifndef SY_WORKERS_TRAIN_RANKS_H
 #define SY_WORKERS_TRAIN_RANKS_H
 
@@ -27,10 +28,31 @@ struct sy_ranks_ops {
 /* What the library shows, as "sy_ranks_mpi". fail: the process's way to say an error, which gives the status back. */
 typedef const struct sy_ranks_ops *(*sy_ranks_entry)(int (*fail)(int status, const char *text));
 
+/* What stands in front of each piece of computing, where ranks give way to a server's requests. Waiting for other ranks is outside of it: a rank that
+ * waits for one that stands still does not count as computing. Called by any thread. */
+struct sy_rank_gate {
+    void (*enter)(void *ctx); /* returns once it may compute */
+    void (*leave)(void *ctx);
+    void *ctx;
+};
+
 struct sy_ranks {
     const struct sy_ranks_ops *ops;
     int rank, n;
+    const struct sy_rank_gate *gate; /* borrowed; NULL: nothing stops this rank */
 };
+
+static inline void sy_ranks_enter(const struct sy_ranks *ranks)
+{
+    if (ranks && ranks->gate)
+        ranks->gate->enter(ranks->gate->ctx);
+}
+
+static inline void sy_ranks_leave(const struct sy_ranks *ranks)
+{
+    if (ranks && ranks->gate)
+        ranks->gate->leave(ranks->gate->ctx);
+}
 
 /* Joins over MPI, in a process that mpirun started. EUNSUPPORTED: it was built without. */
 int sy_ranks_join_mpi(struct sy_ranks *out);

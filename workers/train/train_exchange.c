@@ -39,9 +39,8 @@ struct sy_exchange {
 
 /* ---- the thread ---------------------------------------------------------------------------------- */
 
-static int exchange_bucket(struct sy_exchange *x, const struct bucket *b)
+static uint64_t copy_out(struct sy_exchange *x, const struct bucket *b)
 {
-    float share = 1.0f / (float)x->ranks->n;
     uint64_t at = 0;
     for (int i = b->first; i < b->first + b->n; i++) {
         struct sy_shared_part part;
@@ -49,8 +48,13 @@ static int exchange_bucket(struct sy_exchange *x, const struct bucket *b)
         memcpy(x->values + at, part.values, part.n * sizeof(float));
         at += part.n;
     }
-    SY_TRY(x->ranks->ops->sum(x->values, x->scratch, at));
-    at = 0;
+    return at;
+}
+
+static void mean_back(struct sy_exchange *x, const struct bucket *b)
+{
+    float share = 1.0f / (float)x->ranks->n;
+    uint64_t at = 0;
     for (int i = b->first; i < b->first + b->n; i++) {
         struct sy_shared_part part;
         x->ops->shared_part(x->trainer, x->order[i], &part);
@@ -58,6 +62,18 @@ static int exchange_bucket(struct sy_exchange *x, const struct bucket *b)
             part.values[k] = x->values[at + k] * share;
         at += part.n;
     }
+}
+
+/* RK4: behind a closed gate at most the bucket under way is added up, 2 MiB or one larger gradient. */
+static int exchange_bucket(struct sy_exchange *x, const struct bucket *b)
+{
+    sy_ranks_enter(x->ranks);
+    uint64_t n = copy_out(x, b);
+    sy_ranks_leave(x->ranks);
+    SY_TRY(x->ranks->ops->sum(x->values, x->scratch, n));
+    sy_ranks_enter(x->ranks);
+    mean_back(x, b);
+    sy_ranks_leave(x->ranks);
     return SY_OK;
 }
 
@@ -208,12 +224,14 @@ int sy_exchange_before(struct sy_exchange *x, int step)
     int status = SY_OK;
     if (step != x->shared_by)
         return SY_OK;
+    sy_ranks_leave(x->ranks);
     pthread_mutex_lock(&x->lock);
     while (x->n_done < x->n_buckets && x->status == SY_OK)
         pthread_cond_wait(&x->changed, &x->lock);
     if (x->status < 0)
         status = sy_error_set(x->status, "%s", x->error);
     pthread_mutex_unlock(&x->lock);
+    sy_ranks_enter(x->ranks);
     return status;
 }
 

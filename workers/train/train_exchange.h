@@ -19,7 +19,7 @@ void sy_exchange_destroy(
     struct sy_exchange *exchange); /* NULL is fine; waits for a bucket under way */
 /* The iteration's last gradient phase begins with its step 0. */
 void sy_exchange_begin(struct sy_exchange *exchange);
-/* Before a gradient step: waits if it reads what ranks share. Errors are those of the sum. */
+/* Before a gradient step: waits if it reads what ranks share, outside of the ranks' gate, which the caller has entered. Errors are those of the sum. */
 int sy_exchange_before(struct sy_exchange *exchange, int step);
 void sy_exchange_after(struct sy_exchange *exchange, int step);
 

@@ -35,6 +35,7 @@ struct sy_train_needs {
     uint64_t persistent_bytes; /* header page included */
     uint64_t ephemeral_bytes;
     uint64_t total_steps;
+    uint64_t ranks;     /* that the job asks for */
     bool opportunistic; /* its class: its persistent state may be spilled */
 };
 

@@ -86,7 +86,10 @@ int sy_run_agree(struct sy_train_run *r, double *loss)
     double values[2] = {*loss, r->is_stopping};
     if (!ranks)
         return SY_OK;
-    SY_TRY(ranks->ops->sum_doubles(values, 2));
+    sy_ranks_leave(ranks);
+    int status = ranks->ops->sum_doubles(values, 2);
+    sy_ranks_enter(ranks);
+    SY_TRY(status);
     *loss = values[0] / ranks->n;
     r->all_stop = values[1] > 0;
     return SY_OK;

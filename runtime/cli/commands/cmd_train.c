@@ -9,8 +9,10 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/cli/cli.h"
-#include "runtime/cli/rank_launch.h"
 #include "runtime/cli/train/local_job.h"
+#include "runtime/cli/train/rank_job.h"
+#include "runtime/cli/train/rank_launch.h"
+#include "runtime/cli/train/script_gate.h"
 #include "runtime/cli/train/train_curve.h"
 #include "runtime/cli/train/train_explain.h"
 #include "runtime/cli/train/train_progress.h"
@@ -119,7 +121,7 @@ static void interrupt(int signal_number)
     is_interrupted = signal_number;
 }
 
-static int run_here(struct sy_local_job *job, struct watch *w)
+static int run_here(struct sy_local_job *job, struct watch *w, struct sy_script_gate *gate)
 {
     enum sy_train_state state = SY_TRAIN_RUNNING;
     bool is_stopping = false;
@@ -130,7 +132,10 @@ static int run_here(struct sy_local_job *job, struct watch *w)
         }
         const char *unused;
         bool is_end = sy_train_run_next(job->run, &unused) == SY_TRAIN_OTHER;
-        SY_TRY(sy_train_run_advance(job->run, &state));
+        sy_script_gate_enter(gate);
+        int status = sy_train_run_advance(job->run, &state);
+        sy_script_gate_leave(gate);
+        SY_TRY(status);
         bool is_last = state == SY_TRAIN_FINISHED;
         struct sy_train_sight sight = {.step = sy_train_run_step(job->run),
                                        .total_steps = job->needs.total_steps,
@@ -141,26 +146,44 @@ static int run_here(struct sy_local_job *job, struct watch *w)
                                        .state = is_last  ? "ended"
                                                 : is_end ? ""
                                                          : "training"};
-        if (is_end || is_last)
-            see(w, &sight, is_last);
+        if (!is_end && !is_last)
+            continue;
+        see(w, &sight, is_last);
+        sy_script_gate_show(gate, sight.step, sight.total_steps, sight.loss);
     }
     return SY_OK;
 }
 
+/* Under a server a rank reads and builds its model in the job's first turn; as it waits for the others there, a request does not wait for that. */
+static int open_gated(const char *text, struct sy_ranks *ranks, struct sy_script_gate *gate,
+                      struct sy_local_job *job)
+{
+    SY_TRY(sy_script_gate_open(gate));
+    if (ranks)
+        ranks->gate = &gate->gate;
+    sy_script_gate_enter(gate);
+    sy_script_gate_leave(gate);
+    return sy_local_job_open(text, SY_HUGE_ALWAYS, ranks, job);
+}
+
 /* ranks: NULL, or joined; all of them come to the same end, and one that fails ends its process, and the others with it. */
-static int start_here(const char *text, struct watch *w, const struct sy_ranks *ranks)
+static int start_here(const char *text, struct watch *w, struct sy_ranks *ranks)
 {
     struct sy_local_job job = {0};
+    struct sy_script_gate gate = {.page = NULL};
     int status = sy_local_job_pin_threads();
     if (status == SY_OK)
-        status = sy_local_job_open(text, SY_HUGE_ALWAYS, ranks, &job);
+        status = open_gated(text, ranks, &gate, &job);
     signal(SIGINT, interrupt);
-    signal(ranks ? SIGUSR1 : SIGTERM, interrupt); /* mpirun passes it on */
+    signal(SIGTERM, interrupt); /* also of the server that cancels a rank of its own */
+    if (ranks)
+        signal(SIGUSR1, interrupt); /* mpirun passes it on */
     w->is_shown = !ranks || ranks->rank == 0;
     if (status == SY_OK)
-        status = run_here(&job, w);
+        status = run_here(&job, w, &gate);
     int result = status < 0 ? sy_cli_fail_status() : is_interrupted ? 0 : check_target(w);
     sy_local_job_finish(&job);
+    sy_script_gate_close(&gate);
     if (ranks && status < 0)
         _exit(result);
     return draw(w) | result;
@@ -248,31 +271,44 @@ struct order {
     const char *mpi_options;
 };
 
+/* Of several ranks: by this process here, or as a job of a server. */
+static int start_ranks(const struct order *order, const char *text, int n_ranks, int64_t batch)
+{
+    const struct sy_rank_order here = {order->path, n_ranks, order->mpi_options, batch};
+    const struct sy_rank_job there = {order->path, text, order->address, order->mpi_options,
+                                      n_ranks};
+    return order->is_local ? sy_rank_launch(&here) : sy_rank_job_exec(&there);
+}
+
+static int start_text(const struct order *order, const char *text, struct watch *w)
+{
+    struct sy_job job;
+
+    if (sy_job_parse(text, &job) < 0)
+        return sy_cli_fail_status();
+    snprintf(w->name, sizeof w->name, "%s", job.name);
+    w->target = job.target_accuracy;
+    int64_t batch = job.options.batch,
+            n_ranks = order->n_ranks > 0 ? order->n_ranks : (int64_t)job.ranks;
+    sy_job_finish(&job);
+    if (order->wants_explanation)
+        return sy_train_explain(text, (int)order->n_steps);
+    if (order->is_rank)
+        return start_rank(text, w);
+    if ((order->n_ranks > 0 || n_ranks > 1) && w->plot)
+        return sy_cli_usage("train --plot does not go with ranks");
+    if (order->n_ranks > 0 || n_ranks > 1)
+        return start_ranks(order, text, (int)n_ranks, batch);
+    return order->is_local ? start_here(text, w, NULL) : start_job(order->address, text, w);
+}
+
 static int start(const struct order *order, struct watch *w)
 {
-    struct sy_rank_order ranks = {order->path, (int)order->n_ranks, order->mpi_options, 0};
     char *text = NULL;
-    struct sy_job job;
-    int result;
 
     if (sy_job_load(order->path, &text) < 0)
         return sy_cli_fail_status();
-    if (sy_job_parse(text, &job) == SY_OK) {
-        snprintf(w->name, sizeof w->name, "%s", job.name);
-        w->target = job.target_accuracy;
-        ranks.batch = job.options.batch;
-    }
-    sy_job_finish(&job);
-    if (order->wants_explanation)
-        result = sy_train_explain(text, (int)order->n_steps);
-    else if (order->n_ranks > 0 && ranks.batch > 0)
-        result = sy_rank_launch(&ranks);
-    else if (order->is_rank)
-        result = start_rank(text, w);
-    else if (order->is_local)
-        result = start_here(text, w, NULL);
-    else
-        result = start_job(order->address, text, w);
+    int result = start_text(order, text, w);
     free(text);
     return result;
 }
@@ -333,10 +369,11 @@ int sy_cmd_train(int argc, char **argv)
         {"stop", "JOB", "stop the job of this number after its iteration, with a snapshot"},
         {"evaluate", NULL, "with --stop: measure the accuracy on the test set first"},
         {"ranks", "N",
-         "with --local: N processes under mpirun, each with its part of the batch and its share of "
-         "the cores; gradients are summed while backward goes on, in an order that is "
-         "fixed. If one is killed, the job goes on from its last snapshot with those that are "
-         "left"},
+         "N processes under mpirun, each with its part of the batch and its share of "
+         "the cores (the job file's 'ranks'); gradients are summed while backward goes on, in an "
+         "order that is fixed. If one is killed, the job goes on from its last snapshot with those "
+         "that are left. Without --local they are one job of the server, whose requests all of "
+         "them give way to; this process owns them and ends with the job"},
         {"mpi", NULL,
          "with --local: this process is one of mpirun's: mpirun -n 4 --hostfile F switchyard train "
          "JOB.json --local --mpi"},
@@ -356,9 +393,10 @@ int sy_cmd_train(int argc, char **argv)
         return status - 1;
     if (!order.path == (order.stop < 0))
         return sy_cli_usage("train takes a job file, or --stop JOB; see switchyard train --help");
-    if ((order.n_ranks > 0 || order.is_rank || order.mpi_options) &&
-        (!order.is_local || !order.path || (order.n_ranks > 0 && order.is_rank)))
-        return sy_cli_usage("train: --ranks, or --mpi, go with a job file and --local");
+    if (!order.path && (order.n_ranks > 0 || order.mpi_options))
+        return sy_cli_usage("train: --ranks and --mpi-options go with a job file");
+    if (order.is_rank && (!order.is_local || !order.path || order.n_ranks > 0))
+        return sy_cli_usage("train: --mpi goes with a job file and --local, and not with --ranks");
     if (order.path && order.n_ranks == 0 && (order.is_local || order.wants_explanation))
         sy_local_job_bound_spinning(argv - 1);
     return order.path ? start(&order, &w) : stop(&order);

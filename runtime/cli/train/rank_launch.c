@@ -1,22 +1,22 @@
-#include "runtime/cli/rank_launch.h"
+#include "runtime/cli/train/rank_launch.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "runtime/base/assert.h"
 #include "runtime/cli/cli.h"
+#include "runtime/cli/train/script_gate.h"
 
 #define MAX_WORDS 64
-
-extern char **environ;
 
 static volatile sig_atomic_t stop_asked;
 static volatile pid_t running; /* mpirun; 0: none */
@@ -70,13 +70,49 @@ static void place_here(struct words *words, char *place, size_t bytes, int n_ran
     add(words, n_ranks > n_cores() ? "none" : "core");
 }
 
+/* Ctrl-C is for this process, and mpirun, which ends its ranks, ends with it. */
+static _Noreturn void become_mpirun(char **argv, pid_t parent, int report)
+{
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent)
+        _exit(127);
+    int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (nothing >= 0)
+        dup2(nothing, STDIN_FILENO);
+    execvp(argv[0], argv);
+    int error = errno;
+    (void)!write(report, &error, sizeof error);
+    _exit(127);
+}
+
+/* 0, or errno. */
+static int start_mpirun(char **argv, pid_t *pid)
+{
+    int report[2], error = 0;
+    pid_t parent = getpid();
+    if (pipe2(report, O_CLOEXEC) < 0)
+        return errno;
+    *pid = fork();
+    if (*pid == 0)
+        become_mpirun(argv, parent, report[1]);
+    if (*pid < 0)
+        error = errno;
+    close(report[1]);
+    while (*pid > 0 && read(report[0], &error, sizeof error) < 0 && errno == EINTR)
+        continue;
+    close(report[0]);
+    if (error && *pid > 0)
+        (void)waitpid(*pid, NULL, 0);
+    return error;
+}
+
 /* mpirun's exit status: 128 and the signal's number if a rank was killed by one; -1: it could not be started, which was said. */
 static int run_ranks(const struct sy_rank_order *order, int n_ranks, const char *program)
 {
     struct words words = {.n = 0};
     char number[16], place[64], *options = order->mpi_options ? strdup(order->mpi_options) : NULL;
-    posix_spawnattr_t attributes;
-    pid_t pid;
+    pid_t pid = 0;
     int got;
 
     snprintf(number, sizeof number, "%d", n_ranks);
@@ -100,10 +136,7 @@ static int run_ranks(const struct sy_rank_order *order, int n_ranks, const char 
         free(options);
         return -1;
     }
-    posix_spawnattr_init(&attributes);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP); /* Ctrl-C is for this process */
-    int failed = posix_spawnp(&pid, "mpirun", NULL, &attributes, words.argv, environ);
-    posix_spawnattr_destroy(&attributes);
+    int failed = start_mpirun(words.argv, &pid);
     free(options);
     if (failed) {
         sy_cli_fail("cannot start mpirun (Debian: openmpi-bin): %s", strerror(failed));
@@ -127,9 +160,32 @@ static int fewer(int n_ranks, int64_t batch)
     return n_ranks;
 }
 
+/* As often as ranks die, with those that are left. */
+static int run_until_done(const struct sy_rank_order *order, const char *program,
+                          struct sy_script_gate *gate)
+{
+    for (int n_ranks = order->n_ranks;;) {
+        int got = run_ranks(order, n_ranks, program);
+
+        if (got < 0)
+            return 1;
+        if (stop_asked && got == 128 + SIGUSR1) /* before it computed: nothing is lost */
+            return 0;
+        if (got <= 128 || stop_asked || n_ranks == 1) /* it ended, or said why it cannot go on */
+            return got;
+        sy_script_gate_reset(gate);
+        n_ranks = fewer(n_ranks, order->batch);
+        fprintf(stderr,
+                "switchyard: a rank was killed by signal %d; the job goes on from its last "
+                "snapshot with %d rank%s\n",
+                got - 128, n_ranks, n_ranks > 1 ? "s" : "");
+    }
+}
+
 int sy_rank_launch(const struct sy_rank_order *order)
 {
     char program[4096];
+    struct sy_script_gate gate;
     ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
     struct sigaction action = {.sa_handler = pass_on};
 
@@ -142,19 +198,9 @@ int sy_rank_launch(const struct sy_rank_order *order)
     signal(SIGCHLD, SIG_DFL); /* where it is ignored there is nobody to wait for */
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-    for (int n_ranks = order->n_ranks;;) {
-        int got = run_ranks(order, n_ranks, program);
-
-        if (got < 0)
-            return 1;
-        if (stop_asked && got == 128 + SIGUSR1) /* before it computed: nothing is lost */
-            return 0;
-        if (got <= 128 || stop_asked || n_ranks == 1) /* it ended, or said why it cannot go on */
-            return got;
-        n_ranks = fewer(n_ranks, order->batch);
-        fprintf(stderr,
-                "switchyard: a rank was killed by signal %d; the job goes on from its last "
-                "snapshot with %d rank%s\n",
-                got - 128, n_ranks, n_ranks > 1 ? "s" : "");
-    }
+    if (sy_script_gate_open(&gate) < 0)
+        return sy_cli_fail_status();
+    int result = run_until_done(order, program, &gate);
+    sy_script_gate_close(&gate);
+    return result;
 }
