@@ -96,10 +96,15 @@ bench-zoo: deps ## Measure: public models beside ONNX Runtime: build/bench/zoo.j
 # Fleets: routing by nginx, packages by HTTP, the simulator at ten thousand devices; `make ray-check` before it for Ray's rows. bench/fleet.md is the simulator's.
 bench-fleet: deps ## Measure: a fleet's routing, fetching, simulation: build/bench/fleet.json, bench/fleet.md; BENCH_FLEET_ARGS=--quick
 	@sh tests/install_deps.sh python3 nginx-light wrk curl
-	@$(MAKE) --no-print-directory binaries $(B)/bench/simulator
+	@$(MAKE) --no-print-directory binaries $(B)/bench/simulator $(B)/bench/slow_link
 	$(Q)python3 bench/fleet/fleet.py $(B) $(BENCH_FLEET_ARGS)
 	$(Q)python3 bench/fleet/fleet_md.py $(B) bench/fleet.md $(BENCH_FLEET_ARGS)
 	$(Q)python3 bench/results_md.py $(B)/bench bench/RESULTS.md
+
+$(B)/bench/slow_link: $(OBJ)/bench/fleet/slow_link.o $(B)/libswitchyard.a
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CXX) $(LDSAN) -o $@ $^ $(LIBS) -pthread
 
 # Numbers of a GPU beside PyTorch's, with the python3 that has it.
 gpu-bench: deps ## Measure: a GPU beside PyTorch: bench/results/DEVICE-DATE.json, and its part of RESULTS.md; GPU_BENCH_ARGS="--device cuda:1 --part swaps"

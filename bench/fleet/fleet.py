@@ -215,12 +215,37 @@ def streaming():
 
 # ---- training with several ranks -----------------------------------------------------------------------
 
-def rank_steps(job, ranks):
-    """Steps a second of a job whose ranks have a core each."""
-    done = subprocess.run([os.environ["SY_BINARY"], "train", job, "--local", "--ranks", str(ranks), "--mpi-options", "--map-by slot:PE=1 --bind-to core"],
-                          capture_output=True, text=True, check=True)
+def steps_told(words):
+    """Steps a second that `train` tells, of its second half."""
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
     rates = [float(rate) for rate in re.findall(r"([\d.]+) steps/s", done.stdout)]
+    if done.returncode or not rates:
+        raise SystemExit(f"{words[-6:]}: {done.stderr[-500:]}")
     return statistics.median(rates[len(rates) // 2:])
+
+
+def rank_steps(job, ranks):
+    """Of a job whose ranks have a core each."""
+    return steps_told([os.environ["SY_BINARY"], "train", job, "--local", "--ranks", str(ranks), "--mpi-options", "--map-by slot:PE=1 --bind-to core"])
+
+
+def write_rank_jobs(folder):
+    """By batch: 64 of one rank, 128 of two."""
+    subprocess.run([os.path.join(BUILD, "make-models"), "--out", folder, "fashion_vgg"], check=True, stdout=subprocess.DEVNULL)
+    jobs = {batch: f"{folder}/job{batch}.json" for batch in (64, 128)}
+    for batch, path in jobs.items():
+        with open(path, "w", encoding="utf-8") as out:
+            json.dump({"name": f"ranks{batch}", "model": folder + "/fashion_vgg/1/model.onnx", "loss": "softmax_cross_entropy", "optimizer": {"kind": "sgd", "learning_rate": 0.01},
+                       "data": {"kind": "synthetic", "samples": 8192}, "batch": batch, "epochs": 1000, "max_steps": 20 if QUICK else 40,
+                       "snapshot": {"folder": f"{folder}/snapshots{batch}"}}, out)
+    return jobs
+
+
+def lacks_ranks():
+    lacks = not os.path.exists(os.path.join(BUILD, "libswitchyard-mpi.so")) or len(os.sched_getaffinity(0)) < 2
+    if lacks:
+        print("  no MPI in this build, or one core: no ranks")
+    return lacks
 
 
 def snapshot_hash(folder):
@@ -229,18 +254,10 @@ def snapshot_hash(folder):
 
 
 def training():
-    if not os.path.exists(os.path.join(BUILD, "libswitchyard-mpi.so")) or len(os.sched_getaffinity(0)) < 2:
-        print("  no MPI in this build, or one core: no ranks")
+    if lacks_ranks():
         return
     with tempfile.TemporaryDirectory(dir=os.path.abspath(BUILD)) as folder:
-        subprocess.run([os.path.join(BUILD, "make-models"), "--out", folder, "fashion_vgg"], check=True, stdout=subprocess.DEVNULL)
-        jobs, hashes, alone, together = {}, [], [], []
-        for batch in (64, 128):
-            jobs[batch] = f"{folder}/job{batch}.json"
-            with open(jobs[batch], "w", encoding="utf-8") as out:
-                json.dump({"name": f"ranks{batch}", "model": folder + "/fashion_vgg/1/model.onnx", "loss": "softmax_cross_entropy", "optimizer": {"kind": "sgd", "learning_rate": 0.01},
-                           "data": {"kind": "synthetic", "samples": 8192}, "batch": batch, "epochs": 1000, "max_steps": 20 if QUICK else 40,
-                           "snapshot": {"folder": f"{folder}/snapshots{batch}"}}, out)
+        jobs, hashes, alone, together = write_rank_jobs(folder), [], [], []
         for _ in range(2 if QUICK else 5):
             alone.append(rank_steps(jobs[64], 1))
             subprocess.run(["rm", "-rf", folder + "/snapshots64"], check=True)
@@ -251,6 +268,67 @@ def training():
         row("VGG on 28 x 28, two ranks of one core over MPI: samples a second / (2 x one rank with half the batch)", round(two / one, 3), ">=", 0.9, len(alone),
             f"one rank {one * 64:.0f} samples/s, batch 64, alone on the machine; in turns")
         row("two ranks: snapshots that differ from the first run's", sum(h != hashes[0] for h in hashes), "==", 0, len(hashes), "")
+
+
+class Network:
+    """Two namespaces with a link of 1 Gbit/s and 1 ms each way between them (slow_link.c), and an agent by which mpirun starts a rank in each, with a core of its own."""
+
+    def __init__(self, folder):
+        self.names = [f"sy{os.getpid()}{which}" for which in "ab"]
+        self.agent, self.link = folder + "/agent", None
+        cores = sorted(os.sched_getaffinity(0))
+        with open(self.agent, "w", encoding="utf-8") as out:
+            out.write(f"""#!/bin/sh
+case $1 in 10.77.0.1) name={self.names[0]} core={cores[0]};; *) name={self.names[1]} core={cores[1]};; esac
+shift
+exec ip netns exec $name unshare --uts taskset -c $core sh -c "hostname node-$name; $*"
+""")
+        os.chmod(self.agent, 0o755)
+
+    def open(self):
+        """What it lacks here, or nothing."""
+        if os.geteuid() != 0:
+            return "only root makes network namespaces"
+        for name in self.names:
+            done = subprocess.run(f"ip netns add {name} && ip netns exec {name} ip link set lo up", shell=True, capture_output=True, text=True, check=False)
+            if done.returncode:
+                return f"ip netns: {done.stderr.strip()}"
+        self.link = subprocess.Popen([os.path.join(BUILD, "bench/slow_link"), *self.names, "1000", "1000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        return None if self.link.stdout.readline().strip() == "ready" else self.link.stderr.read().strip()
+
+    def steps(self, job):
+        mpirun = (f"mpirun --allow-run-as-root --mca plm_rsh_agent {self.agent} --mca btl tcp,self --mca btl_tcp_if_include slow0 --mca oob_tcp_if_include slow0 "
+                  f"--host 10.77.0.1,10.77.0.2 -n 2 --bind-to none {os.path.abspath(os.environ['SY_BINARY'])} train {job} --local --mpi")
+        core = sorted(os.sched_getaffinity(0))[0]
+        return steps_told(["ip", "netns", "exec", self.names[0], "unshare", "--uts", "taskset", "-c", str(core), "sh", "-c", f"hostname node-{self.names[0]}; exec {mpirun}"])
+
+    def close(self):
+        if self.link:
+            self.link.kill()
+            self.link.wait()
+        for name in self.names:
+            subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
+
+
+def network():
+    if lacks_ranks():
+        return
+    with tempfile.TemporaryDirectory(dir=os.path.abspath(BUILD)) as folder:
+        jobs, alone, together, net = write_rank_jobs(folder), [], [], Network(folder)
+        lacks = net.open()
+        try:
+            if lacks:
+                print(f"  no ranks over a network: {lacks}")
+                return
+            for _ in range(2 if QUICK else 5):
+                alone.append(rank_steps(jobs[64], 1))
+                together.append(net.steps(jobs[128]))
+                subprocess.run(["rm", "-rf", folder + "/snapshots64", folder + "/snapshots128"], check=True)
+        finally:
+            net.close()
+        one, two = statistics.median(alone), statistics.median(together)
+        row("VGG on 28 x 28, two ranks of one core in two network namespaces, 1 ms and 1 Gbit/s each way: samples a second / (2 x one rank with half the batch)", round(two / one, 3),
+            ">=", 0.9, len(alone), f"one rank {one * 64:.0f} samples/s, batch 64; a relay of ours in place of netem, on the same {len(os.sched_getaffinity(0))} cores; in turns")
 
 
 # ---- the simulator -------------------------------------------------------------------------------------
@@ -277,7 +355,7 @@ def simulator():
 def main():
     os.makedirs(os.path.join(BUILD, "bench"), exist_ok=True)
     wanted = [word.removeprefix("--only=") for word in sys.argv if word.startswith("--only=")]
-    for part in (routing, killed, ray, fetching, streaming, training, simulator):
+    for part in (routing, killed, ray, fetching, streaming, training, network, simulator):
         if wanted and part.__name__ not in wanted:
             continue
         begun = time.monotonic()
