@@ -186,15 +186,19 @@ def first_answer(url, folder):
             os.unlink(os.path.join(cache, name))
 
 
-def streaming():
-    """BERT-base's package, 437 MB, from a server that sends 100 MB/s, and as fast as loopback goes; each beside curl to a file, in turns."""
+def bert_package():
     package = os.path.join(BUILD, "bench/bert_base.sypkg")
     if not os.path.exists(package):
         model = os.path.join(BUILD, "models/bert_base/1/model.onnx")
         if not os.path.exists(model):
             subprocess.run([os.path.join(BUILD, "make-models"), "--out", os.path.join(BUILD, "models"), "bert_base"], check=True, stdout=subprocess.DEVNULL)
         subprocess.run([os.environ["SY_BINARY"], "import", model, "-o", package], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    with tempfile.TemporaryDirectory(dir=BUILD) as folder, open(package, "rb") as content:
+    return os.path.abspath(package)
+
+
+def streaming():
+    """BERT-base's package, 437 MB, from a server that sends 100 MB/s, and as fast as loopback goes; each beside curl to a file, in turns."""
+    with tempfile.TemporaryDirectory(dir=BUILD) as folder, open(bert_package(), "rb") as content:
         size = os.fstat(content.fileno()).st_size
         for words, rate, rounds in (("from a server of 100 MB/s", 1e8, 1 if QUICK else 3), ("over loopback HTTP", 0, 2 if QUICK else 5)):
             server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), SlowRegistry)
@@ -211,6 +215,42 @@ def streaming():
             took = statistics.median(bare)
             row(f"package of {size / 1e6:.0f} MB {words}: from its load to the first answer / curl to a file", round(statistics.median(ours) / took, 3), "<=", 1.05, rounds,
                 f"curl {took:.2f} s, {size / took / 1e6:.0f} MB/s; fetch, server and registry share {len(os.sched_getaffinity(0))} cores")
+
+
+class Peer:
+    """A server that has the package, and gives it away."""
+
+    def __init__(self, package, folder):
+        socket_path = folder + "/peer"
+        self.process = subprocess.Popen([os.environ["SY_BINARY"], "serve", "--socket", socket_path, "--http", "127.0.0.1:0", "--grpc", "off", "--metrics", "off", "--pool-bytes", "2G"],
+                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        port = next(line.split("port=")[1].split()[0] for line in self.process.stderr if "what=http " in line)
+        threading.Thread(target=self.process.stderr.read, daemon=True).start()
+        self.process.stdout.readline()
+        subprocess.run([os.environ["SY_BINARY"], "models", "load", package, "--name", "it", "--socket", socket_path], check=True, stdout=subprocess.DEVNULL)
+        self.url = f"http://127.0.0.1:{port}/v2/models/it/package"
+
+    def close(self):
+        self.process.terminate()
+        self.process.wait(60)
+
+
+def peer():
+    package = bert_package()
+    size, ours, bare = os.path.getsize(package), [], []
+    with tempfile.TemporaryDirectory(dir=BUILD) as folder:
+        source = Peer(package, folder)
+        try:
+            for _ in range(2 if QUICK else 5):
+                begun = time.monotonic()
+                subprocess.run(["curl", "-s", "-f", "-o", folder + "/bare", source.url], check=True)
+                bare.append(time.monotonic() - begun)
+                ours.append(first_answer(source.url, folder))
+        finally:
+            source.close()
+    took = statistics.median(bare)
+    row(f"package of {size / 1e6:.0f} MB from a server that has the model: from its load to the first answer / curl to a file", round(statistics.median(ours) / took, 3), "<=", 1.05, len(ours),
+        f"curl {took:.2f} s, {size / took / 1e6:.0f} MB/s; both servers and the fetch share {len(os.sched_getaffinity(0))} cores")
 
 
 # ---- training with several ranks -----------------------------------------------------------------------
@@ -355,7 +395,7 @@ def simulator():
 def main():
     os.makedirs(os.path.join(BUILD, "bench"), exist_ok=True)
     wanted = [word.removeprefix("--only=") for word in sys.argv if word.startswith("--only=")]
-    for part in (routing, killed, ray, fetching, streaming, training, network, simulator):
+    for part in (routing, killed, ray, fetching, streaming, peer, training, network, simulator):
         if wanted and part.__name__ not in wanted:
             continue
         begun = time.monotonic()

@@ -51,6 +51,7 @@ struct sy_http_server {
     uint64_t buffered_bytes;
     struct sy_http_route_entry routes[SY_HTTP_MAX_ROUTES];
     int n_routes;
+    int n_packages;             /* on their way out (http_package.c) */
     unsigned char *read_buffer; /* SY_HTTP_READ_BYTES, shared: valid during one callback */
     int refs;                   /* the owner's, each connection's */
 };

@@ -7,6 +7,7 @@
 #include "runtime/base/status.h"
 #include "runtime/front/http/http_infer_internal.h"
 #include "runtime/front/http/http_openapi.h"
+#include "runtime/front/http/http_package.h"
 #include "runtime/front/model_info.h"
 #include "runtime/front/shared_regions.h"
 
@@ -325,6 +326,8 @@ static const struct sy_http_route routes[] = {
     {"GET", VERSION "/config", SY_RIGHT_READ, on_config},
     {"GET", MODEL "/stats", SY_RIGHT_READ, on_stats},
     {"GET", VERSION "/stats", SY_RIGHT_READ, on_stats},
+    {"GET", MODEL "/package", SY_RIGHT_MODELS, sy_http_package_handle},
+    {"GET", VERSION "/package", SY_RIGHT_MODELS, sy_http_package_handle},
     {"POST", "/v2/repository/index", SY_RIGHT_READ, on_index},
     {"POST", "/v2/repository/models/{}/load", SY_RIGHT_MODELS, on_load},
     {"POST", "/v2/repository/models/{}/unload", SY_RIGHT_MODELS, on_unload},

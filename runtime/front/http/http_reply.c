@@ -444,12 +444,28 @@ void sy_http_reply_continue(struct sy_http_connection *connection)
 struct sy_http_stream *sy_http_stream_begin(struct sy_http_call *call, const char *type,
                                             void (*closed)(void *ctx), void *ctx)
 {
+    if (call->is_head) {
+        sy_http_reply(call, 200, type, NULL, 0);
+        return NULL;
+    }
+    if (call->http_minor > 0)
+        sy_http_call_add_header(call, "Transfer-Encoding", "chunked");
+    else
+        call->keeps_alive = false;
+    sy_http_call_add_header(call, "Cache-Control", "no-store");
+    return sy_http_stream_begin_sized(call, 200, type, UINT64_MAX, closed, ctx);
+}
+
+struct sy_http_stream *sy_http_stream_begin_sized(struct sy_http_call *call, int code,
+                                                  const char *type, uint64_t length,
+                                                  void (*closed)(void *ctx), void *ctx)
+{
     struct sy_http_connection *connection = call->connection;
     struct sy_http_stream *stream;
     size_t used = 0;
 
     if (call->is_head) {
-        sy_http_reply(call, 200, type, NULL, 0);
+        sy_http_reply(call, code, type, NULL, length);
         return NULL;
     }
     stream = connection ? calloc(1, sizeof(*stream)) : NULL;
@@ -457,14 +473,12 @@ struct sy_http_stream *sy_http_stream_begin(struct sy_http_call *call, const cha
         sy_http_reply_error(call, SY_ENOMEM_HOST, "no memory for a stream");
         return NULL;
     }
-    *stream = (struct sy_http_stream){
-        .connection = connection, .is_chunked = call->http_minor > 0, .closed = closed, .ctx = ctx};
-    if (stream->is_chunked)
-        sy_http_call_add_header(call, "Transfer-Encoding", "chunked");
-    sy_http_call_add_header(call, "Cache-Control", "no-store");
-    call->keeps_alive &= stream->is_chunked;
-    stream->keeps_alive = call->keeps_alive;
-    char *head = make_head(call, 200, type, UINT64_MAX, 0, &used);
+    *stream = (struct sy_http_stream){.connection = connection,
+                                      .is_chunked = length == UINT64_MAX && call->http_minor > 0,
+                                      .keeps_alive = call->keeps_alive,
+                                      .closed = closed,
+                                      .ctx = ctx};
+    char *head = make_head(call, code, type, length, 0, &used);
     connection->call = NULL;
     connection->stream = stream;
     sy_http_call_free(call);
@@ -492,6 +506,27 @@ bool sy_http_stream_write(struct sy_http_stream *stream, const void *data, size_
         n += sprintf(text + n, "\r\n");
     stream_send(connection, text, (uint64_t)n);
     return true;
+}
+
+void sy_http_stream_give(struct sy_http_stream *stream, const void *data, size_t bytes,
+                         void (*release)(void *ctx), void *ctx)
+{
+    struct sy_http_connection *connection = stream->connection;
+    struct sy_http_reply *reply = make_reply(connection->server, malloc(1), 0, 1);
+
+    if (reply) {
+        add_segment(reply, data, bytes);
+        reply->release = release;
+        reply->ctx = ctx;
+    } else {
+        release(ctx);
+    }
+    enqueue(connection, reply);
+}
+
+void sy_http_stream_fail(struct sy_http_stream *stream)
+{
+    stream->connection->broken = true; /* its next look closes it, within the tick */
 }
 
 void sy_http_stream_end(struct sy_http_stream *stream)

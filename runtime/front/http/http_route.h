@@ -77,6 +77,15 @@ struct sy_http_stream *sy_http_stream_begin(struct sy_http_call *call, const cha
 /* Copies. False: the client does not read and has `unsent` bytes or more waiting already (then nothing is added), so skip this one.
  * False too where the client is found gone; closed is called from the loop then, never from inside. */
 bool sy_http_stream_write(struct sy_http_stream *stream, const void *data, size_t bytes);
+/* The same of a known length, in blocks that are not copied: code and length are the answer's, all of which is given before the end. */
+struct sy_http_stream *sy_http_stream_begin_sized(struct sy_http_call *call, int code,
+                                                  const char *type, uint64_t length,
+                                                  void (*closed)(void *ctx), void *ctx);
+/* Sends from where it lies; release(ctx) is called once, when it is sent or dropped, perhaps from inside, and calls nothing of the stream. Only of a stream of known length. */
+void sy_http_stream_give(struct sy_http_stream *stream, const void *data, size_t bytes,
+                         void (*release)(void *ctx), void *ctx);
+/* What was promised cannot be sent: the connection ends, and with it the stream; closed is called from the loop. */
+void sy_http_stream_fail(struct sy_http_stream *stream);
 void sy_http_stream_end(struct sy_http_stream *stream); /* closed is not called */
 
 #endif
