@@ -303,6 +303,9 @@ int sy_script_job_result(const struct sy_script_job *job)
                             "the script's 'switchyard run' is gone, and the script with it");
     if (job->result < 0)
         return SY_OK; /* it joined by itself: nobody can tell how it ended */
+    if (atomic_load(&job->page->is_over_memory))
+        return sy_error_set(SY_EPEER, "the script was killed: its processes together had more "
+                                      "memory than --process-memory allows");
     if (WIFSIGNALED(job->result))
         return sy_error_set(SY_EPEER, "the script was killed by signal %d (%s)",
                             WTERMSIG(job->result), strsignal(WTERMSIG(job->result)));

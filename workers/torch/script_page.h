@@ -28,7 +28,7 @@ typedef _Atomic uint32_t sy_shared_u32;
 typedef _Atomic uint64_t sy_shared_u64;
 #endif
 
-#define SY_SCRIPT_MAGIC      0x3265676150795331ull /* changes with the layout */
+#define SY_SCRIPT_MAGIC      0x3365676150795331ull /* changes with the layout */
 #define SY_SCRIPT_PAGE_BYTES 4096u
 
 /* How the script looks at the gate. */
@@ -67,6 +67,9 @@ struct sy_script_page {
     sy_shared_u64 n_device_refused;  /* at 264 */
     sy_shared_u32 device;            /* at 272: 1: it launches on an accelerator (G3) */
     sy_shared_u32 drained;           /* at 276: G3. A futex */
+    sy_shared_u32 is_over_memory;    /* at 280: by run, before it kills for that */
+    sy_shared_u32
+        n_retaken; /* at 284: how often the script had put another allocator in place of ours */
 };
 
 #ifndef __cplusplus
