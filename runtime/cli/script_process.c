@@ -75,9 +75,17 @@ static void go_on(struct sy_script_process *p)
     p->is_stopped = false;
 }
 
+/* G4 */
+static void bring_back(struct sy_script_process *p)
+{
+    if (atomic_exchange(&p->page->spill_want, 0))
+        sy_futex_wake(&p->page->spill_want);
+}
+
 void sy_script_process_free(struct sy_script_process *p)
 {
     p->is_alone = true;
+    bring_back(p);
     set_gate(p, 0);
     go_on(p);
 }
@@ -107,6 +115,17 @@ int sy_script_process_prepare(struct sy_script_process *p, uint64_t limit_bytes,
 static void write_page_path(const struct sy_script_process *p, pid_t run, char *out, size_t size)
 {
     snprintf(out, size, "/proc/%ld/fd/%d", (long)run, p->memory.fd);
+}
+
+int sy_script_process_allow_spill(struct sy_script_process *p, const char *folder)
+{
+    if (strlen(folder) >= sizeof p->page->spill_folder)
+        return sy_error_set(SY_EARG, "%s: longer than %zu bytes", folder,
+                            sizeof p->page->spill_folder - 1);
+    if (access(folder, W_OK | X_OK) < 0)
+        return sy_error_set(SY_EARG, "%s: %s", folder, strerror(errno));
+    snprintf(p->page->spill_folder, sizeof p->page->spill_folder, "%s", folder);
+    return SY_OK;
 }
 
 void sy_script_process_page_path(const struct sy_script_process *p, char *out, size_t size)
@@ -238,6 +257,7 @@ static void lose_link(struct sy_script_process *p)
 void sy_script_process_signal(struct sy_script_process *p, int number)
 {
     to_group(p, number);
+    bring_back(p); /* no thread of a script that is out hears anything */
     if (number != SIGSTOP && number != SIGCONT && p->is_stopped)
         to_group(p, SIGCONT); /* else it hears nothing; a gate that is closed stays closed */
     p->is_stopped = p->is_stopped && (number == SIGSTOP || number == SIGCONT);
@@ -247,6 +267,7 @@ void sy_script_process_terminate(struct sy_script_process *p)
 {
     if (!p->kill_ns)
         p->kill_ns = sy_clock_now() + p->patience_ns;
+    bring_back(p);
     set_gate(p, 0);
     sy_script_process_signal(p, SIGTERM);
 }

@@ -41,6 +41,8 @@ struct sy_script_process {
 /* Zeroed struct in. Limits of CPU tensors and on each accelerator, 0: none. Page, folder (0700), listening socket. */
 int sy_script_process_prepare(struct sy_script_process *p, uint64_t limit_bytes,
                               uint64_t device_limit_bytes, uint64_t patience_ns);
+/* Before the script starts: its tensors may be spilled to a file without a name in that folder. EARG. */
+int sy_script_process_allow_spill(struct sy_script_process *p, const char *folder);
 /* Starts argv with the page's path in its environment; `hooks`: folder of the Python hooks, NULL: none. ENOTFOUND, EIO. */
 int sy_script_process_spawn(struct sy_script_process *p, char **argv, const char *hooks);
 /* A process that is there already. */

@@ -134,6 +134,24 @@ def test_bits(server):
     assert most >= 200, f"at most {most} preemptions"
 
 
+def test_spill(server):
+    """Opportunistic scripts leave for a guaranteed one that needs their room, and come back with the same bits; requests are answered meanwhile."""
+    for kind, steps in {"resnet": 40, "bert": 60, "loader": 20}.items():
+        alone = subprocess.run([sys.executable, TRAIN, kind, str(steps)], capture_output=True, text=True, timeout=LIMIT_S)
+        before = server.status()["counters"]
+        process = server.run("--name", "out_" + kind, "--class", "opportunistic", "--memory", "600M", program=[sys.executable, TRAIN, kind, str(steps)])
+        with Requests(server, 0.02):
+            server.wait_job("out_" + kind, lambda j: j["step"] > 2)
+            other = server.run("--memory", "700M", program=["sleep", "1"])
+            server.wait_job("out_" + kind, lambda j: j["state"] == "spilled")
+            assert finish(other)[0] == 0
+            code, out, err = finish(process)
+        after = server.status()["counters"]
+        assert code == 0 and hash_of(out) == hash_of(alone.stdout), (kind, code, err)
+        assert after["spills"] > before["spills"] and after["spilled_bytes"] > before["spilled_bytes"], (before, after)
+        print(f"    {kind}: {(after['spilled_bytes'] - before['spilled_bytes']) >> 10} KiB out and back, same bits", flush=True)
+
+
 def test_status_and_pause(server):
     process = server.run("--name", "long", program=[sys.executable, TRAIN, "lstm", "100000"])
     server.wait_job("long", lambda j: j["step"] > 3 and j["steps_per_s"] > 0)

@@ -28,6 +28,7 @@
 
 #include "script_page.h"
 #include "torch_flight.hh"
+#include "torch_spill.hh"
 
 static_assert(offsetof(sy_script_page, gate) == 64 && offsetof(sy_script_page, n_refused) == 240,
               "as in C");
@@ -142,7 +143,9 @@ constexpr uint8_t PRIORITY = 255; /* PyTorch's own has 0 */
 struct head {
     uint64_t bytes;
     pid_t counted_by; /* a child inherits blocks that it does not pay for */
+    spill::node node;
 };
+static_assert(sizeof(head) <= HEAD_BYTES, "in front of the block");
 
 sy_shared_u64 own_bytes; /* of a process that is not the owner */
 pid_t self;
@@ -176,6 +179,7 @@ void free_block(void *data)
     if (!data)
         return;
     head *h = reinterpret_cast<head *>(static_cast<char *>(data) - HEAD_BYTES);
+    spill::remove(&h->node);
     if (h->counted_by == self)
         used_bytes().fetch_sub(h->bytes, std::memory_order_relaxed);
     c10::free_cpu(h);
@@ -194,8 +198,10 @@ struct counting_allocator final : c10::Allocator {
             used_bytes().fetch_sub(bytes + HEAD_BYTES, std::memory_order_relaxed);
             throw;
         }
-        *h = {bytes + HEAD_BYTES, self};
-        void *data = reinterpret_cast<char *>(h) + HEAD_BYTES;
+        char *data = reinterpret_cast<char *>(h) + HEAD_BYTES;
+        h->bytes = bytes + HEAD_BYTES;
+        h->counted_by = self;
+        spill::add(&h->node, data, bytes);
         return {data, data, &free_block, c10::Device(c10::DeviceType::CPU)};
     }
     c10::DeleterFnPtr raw_deleter() const override
@@ -224,6 +230,7 @@ void in_child()
     is_owner = false;
     has_device = false;
     self = getpid();
+    spill::all.is_on.store(0);
     own_bytes.store(0);
 }
 
@@ -250,6 +257,9 @@ void start()
         page->device.store(0);
         page->busy.store(0);
         page->used_bytes.store(0);
+        page->spill_state.store(SY_SCRIPT_SPILL_NONE);
+        if (page->limit_bytes && page->spill_folder[0])
+            (void)spill::start(page); /* else the state says that it is not spilled */
     }
     pthread_atfork(nullptr, nullptr, in_child);
     if (page->limit_bytes)
@@ -309,6 +319,9 @@ int sy_torch_hook_device(int type)
     if (!flight::all.device)
         return ENODEV;
     flight::all.on.store(true);
+    /* Copies that an accelerator makes go on behind a closed gate, and its driver's threads block signals. */
+    spill::all.is_on.store(0);
+    page->spill_state.store(SY_SCRIPT_SPILL_NONE);
     page->drained.store(0); /* even: no gate's that is closed */
     page->device.store(1);
     int failed = start_watching();

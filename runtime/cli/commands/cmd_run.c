@@ -31,7 +31,7 @@
     (4ull << 30) /* usual room beside tensors: PyTorch itself, numpy, data loaders */
 
 struct order {
-    const char *address, *name, *tenant, *class_;
+    const char *address, *name, *tenant, *class_, *spill_folder;
     double share; /* negative: not said */
     int64_t priority, total_steps, grace_ms, kill_after_s, pid;
     uint64_t memory_bytes, device_memory_bytes, process_memory_bytes;
@@ -388,6 +388,15 @@ static int run(const struct order *order)
         sy_script_process_finish(&s.process);
         return failed;
     }
+    const char *folder = order->spill_folder;
+    if (!folder && !((folder = getenv("TMPDIR")) && *folder))
+        folder = "/var/tmp";
+    if (order->class_ && strcmp(order->class_, "opportunistic") == 0 && order->memory_bytes &&
+        sy_script_process_allow_spill(&s.process, folder) < 0) {
+        int failed = sy_cli_fail("run --spill-to: %s", sy_error_text());
+        sy_script_process_finish(&s.process);
+        return failed;
+    }
     s.process.process_limit_bytes = order->process_memory_bytes;
     s.signals = open_signals();
     s.submission.job = job_text(order, s.process.socket);
@@ -414,6 +423,7 @@ enum {
     NAME,
     TENANT,
     CLASS,
+    SPILL_TO,
     SHARE,
     PRIORITY,
     MEMORY,
@@ -458,6 +468,9 @@ static int take(struct order *o, int option, const char *value)
         if (strcmp(value, "guaranteed") != 0 && strcmp(value, "opportunistic") != 0)
             return sy_error_set(SY_EARG, "'%s' is not guaranteed or opportunistic", value);
         return SY_OK;
+    case SPILL_TO:
+        o->spill_folder = value;
+        return SY_OK;
     case SHARE:
         SY_TRY(sy_cli_real(value, &o->share));
         return o->share > 1 ? sy_error_set(SY_EARG, "%s is not from 0 to 1", value) : SY_OK;
@@ -483,6 +496,10 @@ static const struct sy_cli_option options[] = {
     {"tenant", "NAME", "whose job it is (default)"},
     {"class", "CLASS",
      "guaranteed (usual), or opportunistic: runs while no guaranteed job wants to"},
+    {"spill-to", "FOLDER",
+     "where an opportunistic job's tensors go when a guaranteed one needs their room, up to "
+     "--memory "
+     "bytes (TMPDIR, else /var/tmp); a file system in memory saves none"},
     {"share", "0..1", "hard share of the device for this tenant, as 'policy --hard-share'"},
     {"priority", "N", "-1000 to 1000, smaller is more urgent; counts under 'policy priority'"},
     {"memory", "BYTES",

@@ -21,7 +21,7 @@ _PAGE_BYTES = 4096
 _MAGIC = 0x3365676150795331
 _GATE, _OWNER, _HOOK, _STEP, _TOTAL, _LOSS, _PEAK = 64, 192, 196, 200, 208, 216, 232  # offsets in script_page.h
 _LIMIT, _DEVICE_LIMIT, _DEVICE_USED = 8, 16, 248
-_SOURCES = ("torch_hook.cc", "torch_flight.hh", "script_page.h")
+_SOURCES = ("torch_hook.cc", "torch_flight.hh", "torch_spill.hh", "script_page.h")
 _MODULES, _OPERATORS = 1, 2
 _FUTEX = {"x86_64": 202, "aarch64": 98}
 _BUILD_TIMEOUT_S = 600.0
@@ -136,7 +136,7 @@ def _build(torch: Any, folder: str, compiler: str, library: str) -> None:
     made.close()
     print(f"switchyard: building the hook for PyTorch {torch.__version__} (once, into {os.path.dirname(library)})", file=sys.stderr)
     abi = int(sys.modules["torch._C"]._GLIBCXX_USE_CXX11_ABI)  # while torch is imported, it has no _C yet
-    command = [compiler, "-O2", "-std=c++20", "-fPIC", "-shared", f"-D_GLIBCXX_USE_CXX11_ABI={abi}", "-I" + os.path.join(root, "include"), "-I" + folder,
+    command = [compiler, "-O2", "-std=c++20", "-fPIC", "-shared", "-Wl,-z,now", f"-D_GLIBCXX_USE_CXX11_ABI={abi}", "-I" + os.path.join(root, "include"), "-I" + folder,
                os.path.join(folder, "torch_hook.cc"), "-o", made.name, "-L" + os.path.join(root, "lib"), "-lc10", "-ltorch_cpu"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_BUILD_TIMEOUT_S, env=_environment())
