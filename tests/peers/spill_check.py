@@ -119,8 +119,11 @@ def check_killed_workers(server, alone, name, once_out):
     other = send_out(server, name, 1)
     if once_out:
         wait_for(lambda: server.status()["counters"]["spills"] > n, "the spill's end")
-    for worker in server.status()["workers"]:
-        os.kill(worker["pid"], signal.SIGKILL)
+    status = server.status()
+    job = next(j["job"] for j in status["jobs"] if j["name"] == name)
+    for worker in status["workers"]:
+        if worker["job"] == job:
+            os.kill(worker["pid"], signal.SIGKILL)
     finish(other)
     out, _ = finish(run)
     assert hash_of(out) == alone
