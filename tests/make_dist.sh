@@ -25,7 +25,7 @@ cp "$here"/on_gpu/*.sh "$here"/on_gpu/*.py "$out/tests/"
 package=$out/share/switchyard/python/switchyard
 mkdir -p "$package/_run"
 cp "$here"/../runtime/python/switchyard/*.py "$package/"
-cp "$here"/../runtime/python/switchyard/_run/sitecustomize.py "$here"/../workers/torch/torch_hook.cc "$here"/../workers/torch/torch_flight.hh \
+cp "$here"/../runtime/python/switchyard/_run/sitecustomize.py "$here"/../workers/torch/torch_hook.cc "$here"/../workers/torch/torch_flight.hh "$here"/../workers/torch/torch_spill.hh \
     "$here"/../workers/torch/script_page.h "$package/_run/"
 cp "$build/bench/swap" "$out/bin/bench/"
 cp "$here"/../bench/gpu_*.py "$here"/../bench/sched/rpc.py "$here"/../bench/sched/server.py "$out/bench/"

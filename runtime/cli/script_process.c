@@ -17,11 +17,14 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "runtime/cli/script_tree.h"
 #include "runtime/wire/control_page.h"
 #include "workers/torch/script_link.h"
 
 #define FAREWELL_MS 2000
 #define LEFT_MS     1000 /* between SIGTERM and SIGKILL of what a script left behind */
+#define WEIGH_NS    (500 * SY_NS_PER_MS)
+#define OOM_SCORE   "500" /* where the machine itself runs out: before servers, which have 0 */
 
 /* ---- the gate, while no worker has it ---------------------------------------------------------- */
 
@@ -34,6 +37,22 @@ static void set_gate(struct sy_script_process *p, uint32_t closed)
     sy_futex_wake(&p->page->gate);
 }
 
+static int list_tree(const struct sy_script_process *p, pid_t *pids)
+{
+    return p->is_child ? sy_script_tree_list(getpid(), false, pids)
+                       : sy_script_tree_list(p->pid, true, pids);
+}
+
+/* What made a group or a session of its own is reached one by one. How many these are. */
+static int to_strays(const struct sy_script_process *p, int number)
+{
+    pid_t pids[SY_SCRIPT_TREE_MOST];
+    int n = p->is_child ? list_tree(p, pids) : 0, sent = 0;
+    for (int i = 0; i < n; i++)
+        sent += getpgid(pids[i]) != p->pid && kill(pids[i], number) == 0;
+    return sent;
+}
+
 static void to_group(const struct sy_script_process *p, int number)
 {
     if (p->pid > 0 && !p->ended)
@@ -44,18 +63,29 @@ static void stop(struct sy_script_process *p)
 {
     p->is_stopped = true;
     to_group(p, SIGSTOP);
+    (void)to_strays(p, SIGSTOP);
 }
 
 static void go_on(struct sy_script_process *p)
 {
-    if (p->is_stopped)
+    if (p->is_stopped) {
         to_group(p, SIGCONT);
+        (void)to_strays(p, SIGCONT);
+    }
     p->is_stopped = false;
+}
+
+/* G4 */
+static void bring_back(struct sy_script_process *p)
+{
+    if (atomic_exchange(&p->page->spill_want, 0))
+        sy_futex_wake(&p->page->spill_want);
 }
 
 void sy_script_process_free(struct sy_script_process *p)
 {
     p->is_alone = true;
+    bring_back(p);
     set_gate(p, 0);
     go_on(p);
 }
@@ -87,6 +117,17 @@ static void write_page_path(const struct sy_script_process *p, pid_t run, char *
     snprintf(out, size, "/proc/%ld/fd/%d", (long)run, p->memory.fd);
 }
 
+int sy_script_process_allow_spill(struct sy_script_process *p, const char *folder)
+{
+    if (strlen(folder) >= sizeof p->page->spill_folder)
+        return sy_error_set(SY_EARG, "%s: longer than %zu bytes", folder,
+                            sizeof p->page->spill_folder - 1);
+    if (access(folder, W_OK | X_OK) < 0)
+        return sy_error_set(SY_EARG, "%s: %s", folder, strerror(errno));
+    snprintf(p->page->spill_folder, sizeof p->page->spill_folder, "%s", folder);
+    return SY_OK;
+}
+
 void sy_script_process_page_path(const struct sy_script_process *p, char *out, size_t size)
 {
     write_page_path(p, getpid(), out, size);
@@ -109,6 +150,15 @@ static void set_environment(const struct sy_script_process *p, pid_t run, const 
     free(both);
 }
 
+static void offer_to_oom_killer(void)
+{
+    int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    (void)!write(fd, OOM_SCORE, strlen(OOM_SCORE)); /* refused where it is higher already */
+    close(fd);
+}
+
 static _Noreturn void become(const struct sy_script_process *p, char **argv, const char *hooks,
                              pid_t parent, int report)
 {
@@ -122,6 +172,7 @@ static _Noreturn void become(const struct sy_script_process *p, char **argv, con
     signal(SIGPIPE, SIG_DFL);
     signal(SIGTTOU, SIG_DFL);
     set_environment(p, parent, hooks);
+    offer_to_oom_killer();
     execvp(argv[0], argv);
     int error = errno;
     (void)!write(report, &error, sizeof error);
@@ -151,6 +202,7 @@ int sy_script_process_spawn(struct sy_script_process *p, char **argv, const char
 {
     int report[2], error = 0;
     pid_t parent = getpid();
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
     if (pipe2(report, O_CLOEXEC) < 0)
         return sy_error_set(SY_EIO, "a pipe: %s", strerror(errno));
     pid_t pid = fork();
@@ -205,6 +257,7 @@ static void lose_link(struct sy_script_process *p)
 void sy_script_process_signal(struct sy_script_process *p, int number)
 {
     to_group(p, number);
+    bring_back(p); /* no thread of a script that is out hears anything */
     if (number != SIGSTOP && number != SIGCONT && p->is_stopped)
         to_group(p, SIGCONT); /* else it hears nothing; a gate that is closed stays closed */
     p->is_stopped = p->is_stopped && (number == SIGSTOP || number == SIGCONT);
@@ -214,6 +267,7 @@ void sy_script_process_terminate(struct sy_script_process *p)
 {
     if (!p->kill_ns)
         p->kill_ns = sy_clock_now() + p->patience_ns;
+    bring_back(p);
     set_gate(p, 0);
     sy_script_process_signal(p, SIGTERM);
 }
@@ -262,11 +316,30 @@ static void see_end(struct sy_script_process *p)
 {
     if (p->is_child && waitpid(p->pid, &p->wait_status, WNOHANG) != p->pid)
         return;
-    if (p->is_stopped)
+    if (p->is_stopped) {
         to_group(p, SIGCONT);
+        (void)to_strays(p, SIGCONT);
+    }
     p->is_stopped = false;
-    p->has_left = p->is_child && kill(-p->pid, SIGTERM) == 0;
+    p->has_left = p->is_child && (kill(-p->pid, SIGTERM) == 0) + (to_strays(p, SIGTERM) > 0) > 0;
     p->ended = true;
+}
+
+/* Orphans that have ended since. */
+static void bury(const struct sy_script_process *p)
+{
+    siginfo_t info = {0};
+    while (p->is_child && waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+           info.si_pid > 0 && (info.si_pid != p->pid || p->ended)) {
+        (void)waitpid(info.si_pid, NULL, WNOHANG);
+        info.si_pid = 0;
+    }
+}
+
+static bool has_more(const struct sy_script_process *p)
+{
+    bury(p);
+    return kill(-p->pid, 0) == 0 || to_strays(p, 0) > 0;
 }
 
 /* Processes that the script started and did not wait for would compute on without a job. */
@@ -274,10 +347,30 @@ static void end_left(const struct sy_script_process *p)
 {
     sy_ns until = sy_clock_now() + LEFT_MS * SY_NS_PER_MS;
     const struct timespec slice = {.tv_nsec = 5 * (long)SY_NS_PER_MS};
-    while (p->has_left && kill(-p->pid, 0) == 0 && sy_clock_now() < until)
+    if (!p->has_left)
+        return;
+    while (has_more(p) && sy_clock_now() < until)
         nanosleep(&slice, NULL);
-    if (p->has_left)
-        (void)kill(-p->pid, SIGKILL);
+    (void)kill(-p->pid, SIGKILL);
+    (void)to_strays(p, SIGKILL);
+    bury(p);
+}
+
+/* What the counted allocator does not see: other allocators, numpy, other processes. */
+static void weigh(struct sy_script_process *p)
+{
+    pid_t pids[SY_SCRIPT_TREE_MOST];
+    sy_ns now = sy_clock_now();
+    if (!p->process_limit_bytes || p->pid <= 0 || p->ended || now < p->weigh_ns)
+        return;
+    uint64_t bytes = sy_script_tree_memory(pids, list_tree(p, pids), p->process_limit_bytes);
+    p->weigh_ns = sy_clock_now() + SY_MAX(WEIGH_NS, 10 * (sy_clock_now() - now));
+    if (bytes <= p->process_limit_bytes)
+        return;
+    p->over_bytes = bytes;
+    atomic_store(&p->page->is_over_memory, 1);
+    to_group(p, SIGKILL);
+    (void)to_strays(p, SIGKILL);
 }
 
 void sy_script_process_look(struct sy_script_process *p, int timeout_ms, int extra)
@@ -293,6 +386,8 @@ void sy_script_process_look(struct sy_script_process *p, int timeout_ms, int ext
         welcome(p);
     if (fds[2].revents)
         see_end(p);
+    bury(p);
+    weigh(p);
     if (p->kill_ns && !p->ended && sy_clock_now() >= p->kill_ns)
         to_group(p, SIGKILL);
 }

@@ -2,7 +2,8 @@
  *
  *   prepare -> (a worker connects: HELLO with the page) -> spawn, or adopt -> look ... look: ended -> finish
  *
- * The script is a process group of its own, so that it can be stopped with its children; it is killed when its run dies. While no worker is connected
+ * The script is a process group of its own, so that it can be stopped with its children; descendants that left the group are reached one by one, orphans
+ * included (script_tree.h). It is killed when its run dies. While no worker is connected
  * the gate is closed; sy_script_process_free opens it for good. One thread. */
 #ifndef SY_CLI_SCRIPT_PROCESS_H
 #define SY_CLI_SCRIPT_PROCESS_H
@@ -31,11 +32,17 @@ struct sy_script_process {
     sy_ns lost_ns;     /* when the worker was lost; 0: it is there */
     sy_ns kill_ns;     /* when SIGKILL follows; 0: not */
     sy_ns patience_ns; /* between SIGTERM and SIGKILL */
+    uint64_t
+        process_limit_bytes; /* by the caller: of all its processes' memory, 0: none; beyond it they are killed */
+    uint64_t over_bytes; /* what they had then; 0: they were not */
+    sy_ns weigh_ns;      /* when their memory is looked at next */
 };
 
 /* Zeroed struct in. Limits of CPU tensors and on each accelerator, 0: none. Page, folder (0700), listening socket. */
 int sy_script_process_prepare(struct sy_script_process *p, uint64_t limit_bytes,
                               uint64_t device_limit_bytes, uint64_t patience_ns);
+/* Before the script starts: its tensors may be spilled to a file without a name in that folder. EARG. */
+int sy_script_process_allow_spill(struct sy_script_process *p, const char *folder);
 /* Starts argv with the page's path in its environment; `hooks`: folder of the Python hooks, NULL: none. ENOTFOUND, EIO. */
 int sy_script_process_spawn(struct sy_script_process *p, char **argv, const char *hooks);
 /* A process that is there already. */

@@ -40,7 +40,7 @@ install-program: $(B)/switchyard $(MAN) $(COMPLETION) $(CONF) $(CUDA_BIN)
 	chmod 644 $(DESTDIR)$(UNITDIR)/switchyard.service $(DESTDIR)$(UNITDIR)/switchyard.socket
 	install -d $(DESTDIR)$(PREFIX)/share/switchyard/python/switchyard/_run
 	install -m 644 runtime/python/switchyard/*.py $(DESTDIR)$(PREFIX)/share/switchyard/python/switchyard/
-	install -m 644 runtime/python/switchyard/_run/sitecustomize.py workers/torch/torch_hook.cc workers/torch/torch_flight.hh workers/torch/script_page.h \
+	install -m 644 runtime/python/switchyard/_run/sitecustomize.py workers/torch/torch_hook.cc workers/torch/torch_flight.hh workers/torch/torch_spill.hh workers/torch/script_page.h \
 	    $(DESTDIR)$(PREFIX)/share/switchyard/python/switchyard/_run/
 ifneq ($(MPI_BIN),)
 	install -d $(DESTDIR)$(PREFIX)/lib

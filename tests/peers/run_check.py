@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Programs under `switchyard run`, from outside and without torch: one ends with its own exit status, one is canceled, one whose `run` is stopped (Ctrl-Z) is canceled in
-bounded time, one whose worker is killed goes on; bad ones (forks, os._exit, deaf to signals, threads that compute at the end) harm nobody.
+bounded time, one whose worker is killed goes on; bad ones (forks, daemons, os._exit, deaf to
+signals, threads that compute at the end, too much memory) harm nobody.
 
     SY_BINARY=build/switchyard run_check.py
 """
@@ -45,8 +46,8 @@ class Server:
     def job(self, name):
         return next((j for j in self.status()["jobs"] if j["name"] == name), {"state": "none"})
 
-    def run(self, name, *words):
-        return subprocess.Popen([BINARY, "run", "--socket", f"unix:{self.socket}", "--name", name, "--kill-after", str(KILL_AFTER), "--", *words], stdout=subprocess.PIPE,
+    def run(self, name, *words, options=()):
+        return subprocess.Popen([BINARY, "run", "--socket", f"unix:{self.socket}", "--name", name, "--kill-after", str(KILL_AFTER), *options, "--", *words], stdout=subprocess.PIPE,
                                 stderr=subprocess.STDOUT, text=True, start_new_session=True)
 
     def start_loop(self, name):
@@ -98,8 +99,9 @@ def check_killed_worker(server):
     run.communicate(timeout=60)
 
 
-BAD = '''import os, signal, sys, threading
+BAD = '''import os, signal, sys, threading, time
 what, mark = sys.argv[1:]
+end = time.monotonic() + 120
 if what == "fork":  # nobody waits for the child, which ignores what would end it
     if os.fork() == 0:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -108,6 +110,35 @@ if what == "fork":  # nobody waits for the child, which ignores what would end i
             pass
     while not os.path.exists(mark) or not open(mark).read():
         pass
+if what.startswith("daemon"):  # a session of its own, and no parent
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork():
+            os._exit(0)
+        open(mark, "w").write(str(os.getpid()))
+        for _ in iter(lambda: time.monotonic() < end, False):
+            pass
+        os._exit(0)
+    while not os.path.exists(mark) or not open(mark).read():
+        pass
+    while what == "daemon_and_parent":
+        pass
+if what == "memory":  # each of its processes is below the limit
+    for _ in range(4):
+        if os.fork() == 0:
+            kept = bytearray(40 << 20)
+            time.sleep(600)
+            os._exit(0)
+    time.sleep(600)
+if what == "shared":  # children share what they were forked with: that counts once
+    kept = bytearray(os.urandom(1 << 16)) * (40 << 4)
+    children = [os.fork() for _ in range(2)]
+    if all(children):
+        time.sleep(1.6)
+    else:
+        time.sleep(600)
+    for child in children:
+        os.kill(child, signal.SIGKILL)
 if what == "exit":
     os._exit(5)
 if what == "threads":
@@ -122,9 +153,22 @@ if what == "deaf":
 '''
 
 
-def run_bad(server, what):
+def run_bad(server, what, *options):
     mark = f"{server.folder}/bad-{what}"
-    return server.run(what, sys.executable, "-c", BAD, what, mark), mark
+    return server.run(what, sys.executable, "-c", BAD, what, mark, options=options), mark
+
+
+def is_gone(pid):
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return not file.read()
+    except OSError:
+        return True
+
+
+def read_number(path):
+    with open(path, encoding="utf-8") as file:
+        return int(file.read() or 0)
 
 
 def check_bad_scripts(server):
@@ -132,9 +176,8 @@ def check_bad_scripts(server):
     run, mark = run_bad(server, "fork")
     said, _ = run.communicate(timeout=60)
     assert run.returncode == 0 and "left processes behind" in said, said
-    with open(mark, encoding="utf-8") as file:
-        child = int(file.read())
-    wait_for(lambda: not os.path.exists(f"/proc/{child}/cmdline") or not open(f"/proc/{child}/cmdline", "rb").read(), "the end of what it left")
+    child = read_number(mark)
+    wait_for(lambda: is_gone(child), "the end of what it left")
     run, _ = run_bad(server, "exit")
     said, _ = run.communicate(timeout=60)
     assert run.returncode == 5 and "left processes" not in said, said
@@ -145,17 +188,52 @@ def check_bad_scripts(server):
     assert run.returncode == 0, said
     run, mark = run_bad(server, "deaf")
     wait_for(lambda: os.path.exists(mark), "the deaf script")
+    run.send_signal(signal.SIGINT)
+    assert "goes on" in run.stdout.readline()  # nobody else would know why nothing happens
     assert server.call("train", "--stop", str(server.job("deaf")["job"])).returncode == 0
     said, _ = run.communicate(timeout=60)
     assert run.returncode == 128 + signal.SIGKILL and "was killed (--kill-after)" in said, said
     assert server.run("after", "true").wait(60) == 0
 
 
+def check_daemon(server):
+    """A child that left group and session, and whose parent ended, stands still while the job does, and ends with it."""
+    run, mark = run_bad(server, "daemon")
+    said, _ = run.communicate(timeout=60)
+    assert run.returncode == 0 and "left processes behind" in said, said
+    assert is_gone(read_number(mark))
+    run, mark = run_bad(server, "daemon_and_parent")
+    wait_for(lambda: os.path.exists(mark) and read_number(mark), "the daemon")
+    assert server.call("jobs", "pause", str(server.job("daemon_and_parent")["job"])).returncode == 0
+    wait_for(lambda: server.job("daemon_and_parent")["state"] == "suspended", "the pause")
+
+    def state():
+        with open(f"/proc/{read_number(mark)}/stat", encoding="utf-8") as file:
+            return file.read().rpartition(")")[2].split()[0]
+
+    wait_for(lambda: state() == "T", "the daemon's stop")
+    assert server.call("train", "--stop", str(server.job("daemon_and_parent")["job"])).returncode == 0
+    run.communicate(timeout=60)
+    assert is_gone(read_number(mark))
+
+
+def check_process_memory(server):
+    """The limit holds for all its processes together, and what they share counts once."""
+    run, _ = run_bad(server, "memory", "--process-memory", "100M")
+    said, _ = run.communicate(timeout=60)
+    assert run.returncode == 128 + signal.SIGKILL and "--process-memory" in said, said
+    wait_for(lambda: server.job("memory")["state"] == "failed", "the job's end")
+    assert "--process-memory" in server.job("memory")["error"], server.job("memory")
+    run, _ = run_bad(server, "shared", "--process-memory", "100M")
+    said, _ = run.communicate(timeout=60)
+    assert run.returncode == 0, said
+
+
 def main():
     folder = tempfile.mkdtemp(prefix="runs")
     server = Server(folder)
     try:
-        for check in (check_exit_status, check_cancel, check_cancel_while_stopped, check_killed_worker, check_bad_scripts):
+        for check in (check_exit_status, check_cancel, check_cancel_while_stopped, check_killed_worker, check_bad_scripts, check_daemon, check_process_memory):
             check(server)
             print(f"[       OK ] {check.__name__[6:]}")
         server.process.send_signal(signal.SIGTERM)

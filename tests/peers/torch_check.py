@@ -134,6 +134,24 @@ def test_bits(server):
     assert most >= 200, f"at most {most} preemptions"
 
 
+def test_spill(server):
+    """Opportunistic scripts leave for a guaranteed one that needs their room, and come back with the same bits; requests are answered meanwhile."""
+    for kind, steps in {"resnet": 40, "bert": 60, "loader": 20}.items():
+        alone = subprocess.run([sys.executable, TRAIN, kind, str(steps)], capture_output=True, text=True, timeout=LIMIT_S)
+        before = server.status()["counters"]
+        process = server.run("--name", "out_" + kind, "--class", "opportunistic", "--memory", "600M", program=[sys.executable, TRAIN, kind, str(steps)])
+        with Requests(server, 0.02):
+            server.wait_job("out_" + kind, lambda j: j["step"] > 2)
+            other = server.run("--memory", "700M", program=["sleep", "1"])
+            server.wait_job("out_" + kind, lambda j: j["state"] == "spilled")
+            assert finish(other)[0] == 0
+            code, out, err = finish(process)
+        after = server.status()["counters"]
+        assert code == 0 and hash_of(out) == hash_of(alone.stdout), (kind, code, err)
+        assert after["spills"] > before["spills"] and after["spilled_bytes"] > before["spilled_bytes"], (before, after)
+        print(f"    {kind}: {(after['spilled_bytes'] - before['spilled_bytes']) >> 10} KiB out and back, same bits", flush=True)
+
+
 def test_status_and_pause(server):
     process = server.run("--name", "long", program=[sys.executable, TRAIN, "lstm", "100000"])
     server.wait_job("long", lambda j: j["step"] > 3 and j["steps_per_s"] > 0)
@@ -159,6 +177,67 @@ def test_memory(server):
     code, out, err = finish(server.run("--memory", "32Mi", program=[sys.executable, path]))
     assert code == 0 and "refused 31 True" in out and "again 1048576.0" in out, (code, out, err)
     assert "refused" in err, err
+
+
+FILL = ("import torch\nkept = []\ntry:\n    while len(kept) < 200: kept.append(torch.ones(1 << 18))\nexcept RuntimeError as error:\n    assert 'out of memory' in str(error)\n"
+        "print('tensors', len(kept))\n")
+
+# What a C++ extension could do: an allocator of its own in place of the counted one.
+TAKER = """#include <c10/core/CPUAllocator.h>
+#include <c10/core/impl/alloc_cpu.h>
+struct taker final : c10::Allocator {
+    c10::DataPtr allocate(size_t n) override { void *p = c10::alloc_cpu(n); return {p, p, &c10::free_cpu, c10::Device(c10::DeviceType::CPU)}; }
+    c10::DeleterFnPtr raw_deleter() const override { return &c10::free_cpu; }
+    void copy_data(void *to, const void *from, std::size_t n) const override { default_copy_data(to, from, n); }
+};
+static taker all;
+extern "C" void take() { c10::SetCPUAllocator(&all, 255); }
+"""
+
+
+def filled(server, text, *options, **environment):
+    return finish(server.run("--memory", "32Mi", *options, program=[sys.executable, script(server, text)], env=dict(os.environ, **environment)))
+
+
+def test_other_allocators(server):
+    """The limit holds under another malloc, whoever loads it, and against another allocator of tensors."""
+    import ctypes.util
+    import torch
+    jemalloc = ctypes.util.find_library("jemalloc")
+    if jemalloc:
+        path = next(line.split()[-1] for line in subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True).stdout.splitlines() if jemalloc in line)
+        code, out, err = filled(server, FILL, LD_PRELOAD=path)
+        assert code == 0 and "tensors 31" in out, (code, out, err)
+        code, out, err = filled(server, f"import ctypes, torch\nctypes.CDLL({path!r}, mode=ctypes.RTLD_GLOBAL)\n" + FILL, GLIBC_TUNABLES="glibc.rtld.optional_static_tls=65536")
+        assert code == 0 and "tensors 31" in out, (code, out, err)
+    folder, root = tempfile.mkdtemp(dir=server.folder), os.path.dirname(torch.__file__)
+    with open(folder + "/taker.cc", "w") as file:
+        file.write(TAKER)
+    subprocess.run(["g++", "-std=c++20", "-fPIC", "-shared", f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}", f"-I{root}/include", folder + "/taker.cc",
+                    "-o", folder + "/taker.so", f"-L{root}/lib", "-lc10"], check=True)
+    code, out, err = filled(server, f"import torch, ctypes\nctypes.CDLL({folder + '/taker.so'!r}).take()\n" + FILL)
+    assert code == 0 and "tensors 31" in out and "put back" in err, (code, out, err)
+
+
+def test_memory_early_and_elsewhere(server):
+    """Tensors of what `import torch` imports count; a child has the limit for itself; a Python without our hook says what was not kept."""
+    folder = tempfile.mkdtemp(dir=server.folder)
+    os.mkdir(folder + "/early-1.0.dist-info")
+    with open(folder + "/early-1.0.dist-info/METADATA", "w") as file:
+        file.write("Metadata-Version: 2.1\nName: early\nVersion: 1.0\n")
+    with open(folder + "/early-1.0.dist-info/entry_points.txt", "w") as file:
+        file.write("[torch.backends]\nearly = early:load\n")
+    with open(folder + "/early.py", "w") as file:
+        file.write("def load():\n    import torch\n    global kept\n    kept = [torch.ones(1 << 18) for _ in range(10)]\n")
+    code, out, err = filled(server, FILL, PYTHONPATH=folder)
+    assert code == 0 and "tensors 21" in out, (code, out, err)
+    code, out, err = filled(server, "import os\nif os.fork() == 0:\n    " + FILL.replace("\n", "\n    ") + "\n    import sys; sys.stdout.flush(); os._exit(0)\nos.wait()\n" + FILL)
+    assert code == 0 and out.count("tensors 31") == 2, (code, out, err)
+    path = script(server, "import torch\nx = torch.ones(1 << 24)\n")
+    code, out, err = finish(server.run("--memory", "32Mi", program=[sys.executable, "-E", path]))
+    assert code == 0 and "--memory was not kept" in err, (code, out, err)
+    code, out, err = finish(server.run("--memory", "32Mi", "--process-memory", "900M", program=[sys.executable, "-E", script(server, "import torch, time\nx = torch.ones(1 << 28)\ntime.sleep(60)")]))
+    assert code == 128 + signal.SIGKILL and "--process-memory" in err, (code, out, err)
 
 
 def test_ends(server):

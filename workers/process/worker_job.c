@@ -277,6 +277,8 @@ int sy_worker_job_spill(struct sy_worker *w, const struct sy_msg_job_spill *msg)
 
 int sy_worker_job_return(struct sy_worker *w, const struct sy_msg_job_return *msg)
 {
+    if (w->script)
+        return sy_worker_script_return(w, msg);
     struct sy_train_needs needs;
     uint64_t size = sy_pool_size(w->pool);
     if (!w->job || w->job_id != msg->job || w->winding_up)

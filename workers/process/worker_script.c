@@ -13,11 +13,19 @@
     (4 * SY_NS_PER_MS) /* a message of the runtime, or the script's end, waits at most so long */
 #define PAUSED_SLICE_NS (4 * SY_NS_PER_MS)
 
+enum trip {
+    TRIP_NONE,
+    TRIP_OUT,
+    TRIP_BACK,
+    TRIP_START /* back, for a worker that starts with it */
+};
+
 struct sy_worker_script {
     struct sy_script_job *job;
     uint64_t step, turn_step; /* step never falls, whatever the script says */
     sy_ns turn_began_ns, turn_open_ns;
     bool ends_turn, stop_wanted;
+    enum trip trip; /* its tensors travel */
 };
 
 void sy_worker_script_forget(struct sy_worker *w)
@@ -98,6 +106,7 @@ int sy_worker_script_stop(struct sy_worker *w, const struct sy_msg_job_stop *msg
     if (!is_mine(w, msg->job))
         return SY_OK;
     w->script->stop_wanted = true;
+    w->script->trip = TRIP_NONE; /* they come back, for its checkpoint */
     sy_script_job_terminate(w->script->job);
     if (!w->job_started) /* its run waits, and has started nothing */
         return send_ended(w, sy_error_set(SY_ECANCELED, "stopped before it started"));
@@ -116,7 +125,7 @@ int sy_worker_script_leave(struct sy_worker *w, const struct sy_msg_job_leave *m
 {
     if (!is_mine(w, msg->job) || w->script->stop_wanted)
         return SY_OK;
-    if (w->has_turn)
+    if (w->has_turn || w->script->trip)
         return sy_error_set(SY_EPROTO, "JOB_LEAVE of job %llu out of turn",
                             (unsigned long long)msg->job);
     struct sy_message left = {.id = SY_MSG_JOB_LEFT};
@@ -172,19 +181,28 @@ int sy_worker_script_prepare(struct sy_worker *w, const struct sy_msg_job_prepar
     return sy_worker_send(w, &answer);
 }
 
+static int send_started(struct sy_worker *w)
+{
+    show_progress(w);
+    /* The process is its own state: whatever becomes of this worker, the next one finds it. */
+    atomic_store_explicit(&w->page->train_phase, SY_PHASE_GRADIENT, memory_order_release);
+    atomic_store_explicit(&w->page->job, w->job_id, memory_order_release);
+    w->job_started = true;
+    struct sy_message started = {.id = SY_MSG_JOB_STARTED};
+    started.job_started = (struct sy_msg_job_started){.job = w->job_id, .step = w->script->step};
+    return sy_worker_send(w, &started);
+}
+
 int sy_worker_script_start(struct sy_worker *w, const struct sy_msg_job_start *msg)
 {
     if (!is_mine(w, msg->job) || w->job_started)
         return sy_error_set(SY_EPROTO, "JOB_START of job %llu, which is not prepared here",
                             (unsigned long long)msg->job);
-    show_progress(w);
-    /* The process is its own state: whatever becomes of this worker, the next one finds it. */
-    atomic_store_explicit(&w->page->train_phase, SY_PHASE_GRADIENT, memory_order_release);
-    atomic_store_explicit(&w->page->job, msg->job, memory_order_release);
-    w->job_started = true;
-    struct sy_message started = {.id = SY_MSG_JOB_STARTED};
-    started.job_started = (struct sy_msg_job_started){.job = msg->job, .step = w->script->step};
-    return sy_worker_send(w, &started);
+    sy_script_job_unspill(w->script->job); /* an earlier worker may have left it spilled */
+    if (sy_script_job_place(w->script->job) == SY_SCRIPT_IN)
+        return send_started(w);
+    w->script->trip = TRIP_START;
+    return SY_OK;
 }
 
 int sy_worker_script_turn(struct sy_worker *w, const struct sy_msg_job_turn *msg)
@@ -204,16 +222,84 @@ int sy_worker_script_turn(struct sy_worker *w, const struct sy_msg_job_turn *msg
     return SY_OK;
 }
 
+/* ---- out and back ----------------------------------------------------------------------------- */
+
+static int send_spilled(struct sy_worker *w, int status)
+{
+    struct sy_message spilled = {.id = SY_MSG_JOB_SPILLED};
+    spilled.job_spilled = (struct sy_msg_job_spilled){
+        .job = w->job_id,
+        .status = status,
+        .bytes = status < 0 ? 0 : sy_script_job_spilled_bytes(w->script->job),
+        .error = status < 0 ? (char *)sy_error_text() : ""};
+    return sy_worker_send(w, &spilled);
+}
+
+static int send_returned(struct sy_worker *w)
+{
+    struct sy_message back = {.id = SY_MSG_JOB_RETURNED};
+    back.job_returned = (struct sy_msg_job_returned){
+        .job = w->job_id, .bytes = sy_script_job_spilled_bytes(w->script->job)};
+    return sy_worker_send(w, &back);
+}
+
 int sy_worker_script_spill(struct sy_worker *w, const struct sy_msg_job_spill *msg)
 {
     if (!is_mine(w, msg->job) || w->script->stop_wanted)
         return SY_OK;
-    struct sy_message spilled = {.id = SY_MSG_JOB_SPILLED};
-    spilled.job_spilled = (struct sy_msg_job_spilled){
-        .job = w->job_id,
-        .status = SY_EUNSUPPORTED,
-        .error = "the tensors of a script are in its own memory and are not spilled"};
-    return sy_worker_send(w, &spilled);
+    if (!w->job_started || w->has_turn || w->script->trip)
+        return sy_error_set(SY_EPROTO, "JOB_SPILL of job %llu out of turn",
+                            (unsigned long long)msg->job);
+    int status = sy_script_job_spill(w->script->job);
+    if (status < 0)
+        return send_spilled(w, status);
+    w->script->trip = TRIP_OUT;
+    return SY_OK;
+}
+
+int sy_worker_script_return(struct sy_worker *w, const struct sy_msg_job_return *msg)
+{
+    if (!is_mine(w, msg->job) || w->script->stop_wanted)
+        return SY_OK;
+    if (!w->job_started || w->has_turn || w->script->trip)
+        return sy_error_set(SY_EPROTO, "JOB_RETURN of job %llu out of turn",
+                            (unsigned long long)msg->job);
+    sy_script_job_unspill(w->script->job);
+    w->script->trip = TRIP_BACK;
+    return SY_OK;
+}
+
+/* A script that does not come back can do nothing any more, and would keep others from travelling. */
+static int end_lost(struct sy_worker *w)
+{
+    char why[256];
+    snprintf(why, sizeof why, "%s", sy_error_text());
+    sy_script_job_terminate(w->script->job);
+    return send_ended(w, sy_error_set(SY_EPEER, "%s", why));
+}
+
+static int arrive(struct sy_worker *w, enum sy_script_place place)
+{
+    enum trip trip = w->script->trip;
+    w->script->trip = TRIP_NONE;
+    if (trip == TRIP_OUT && place == SY_SCRIPT_FAILED) {
+        int sent = send_spilled(w, SY_EIO);
+        sy_script_job_unspill(w->script->job);
+        return sent;
+    }
+    if (place == SY_SCRIPT_FAILED)
+        return end_lost(w);
+    return trip == TRIP_OUT    ? send_spilled(w, SY_OK)
+           : trip == TRIP_BACK ? send_returned(w)
+                               : send_started(w);
+}
+
+static int travel(struct sy_worker *w)
+{
+    if (sy_script_job_look(w->script->job, SY_NS_PER_MS) == SY_SCRIPT_OVER)
+        return end_over(w);
+    enum sy_script_place place = sy_script_job_place(w->script->job);
+    return place == SY_SCRIPT_MOVING ? SY_OK : arrive(w, place);
 }
 
 /* ---- between open and closed ------------------------------------------------------------------ */
@@ -286,5 +372,7 @@ int sy_worker_script_advance(struct sy_worker *w)
     uint32_t epoch = atomic_load_explicit(&w->page->preempt_epoch, memory_order_relaxed);
     bool may_run = w->script->stop_wanted || (w->has_turn && !(epoch & 1) && !w->script->ends_turn);
     sy_worker_beat(w);
+    if (w->script->trip)
+        return travel(w);
     return may_run ? run(w, epoch) : stand(w, epoch);
 }

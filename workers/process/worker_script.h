@@ -1,6 +1,6 @@
 /* A worker whose job is a foreign process: what the runtime says to a training worker, done to a script (workers/torch/script_job.h).
  *
- * To the runtime it is a job as any other. What differs: its memory is the script's own (the persistent bytes are a lease that no byte lies in, the ephemeral
+ * To the runtime it is a job as any other. What differs: its memory is the script's own (the persistent bytes are a lease that no byte lies in, and spilling is the script's; the ephemeral
  * ones none), so a turn may end between any two operators; it ends at an iteration's end, or after SY_SCRIPT_TURN_NS where no step is counted. */
 #ifndef SY_WORKERS_PROCESS_WORKER_SCRIPT_H
 #define SY_WORKERS_PROCESS_WORKER_SCRIPT_H
@@ -16,6 +16,7 @@ int sy_worker_script_prepare(struct sy_worker *w, const struct sy_msg_job_prepar
 int sy_worker_script_start(struct sy_worker *w, const struct sy_msg_job_start *msg);
 int sy_worker_script_turn(struct sy_worker *w, const struct sy_msg_job_turn *msg);
 int sy_worker_script_spill(struct sy_worker *w, const struct sy_msg_job_spill *msg);
+int sy_worker_script_return(struct sy_worker *w, const struct sy_msg_job_return *msg);
 int sy_worker_script_leave(struct sy_worker *w, const struct sy_msg_job_leave *msg);
 int sy_worker_script_stop(struct sy_worker *w, const struct sy_msg_job_stop *msg);
 /* Looks at the epoch and at the script; waits a few ms for either to change. */

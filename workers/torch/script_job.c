@@ -1,5 +1,6 @@
 #include "workers/torch/script_job.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -22,8 +23,11 @@
 #define MOST_KILL_S      3600
 #define FAREWELL_NS \
     (3 * SY_NS_PER_S) /* of its run, once it has killed the script: it says how that ended */
-#define STOP_ANSWER_NS SY_NS_PER_S
-#define CLOSE_SLICE_NS SY_NS_PER_MS
+#define STOP_ANSWER_NS   SY_NS_PER_S
+#define CLOSE_SLICE_NS   SY_NS_PER_MS
+#define TRAVEL_NS        (20 * SY_NS_PER_S) /* to the file or back, and what its bytes take at 50 MB/s */
+#define NS_PER_FILE_BYTE 20
+#define MOST_FILE_BYTES  (1ull << 40)
 
 struct sy_script_job {
     int fd;
@@ -33,6 +37,8 @@ struct sy_script_job {
     sy_ns grace_ns, kill_after_ns, terminated_ns;
     bool given_up; /* canceled, and nobody ended it in time */
     bool is_open, is_over, stop_sent, is_stopped, said_lost;
+    bool was_opened; /* by us: what an earlier worker stopped goes on then */
+    sy_ns travel_ns; /* since when its tensors travel; 0: they do not */
     sy_ns opened_ns, closed_ns, stop_sent_ns, open_ns;
     sy_ns longest_close_ns;
     bool close_noted;
@@ -178,10 +184,13 @@ void sy_script_job_open(struct sy_script_job *job)
         return;
     job->is_open = true;
     job->opened_ns = sy_clock_now();
+    sy_script_job_unspill(job); /* G4 */
+    job->travel_ns = 0;
     set_gate(job, 0);
-    if (job->stop_sent)
+    if (job->stop_sent || !job->was_opened)
         say(job, SY_SCRIPT_CONTINUE);
     job->stop_sent = job->is_stopped = job->said_lost = false;
+    job->was_opened = true;
 }
 
 void sy_script_job_close(struct sy_script_job *job)
@@ -217,7 +226,7 @@ static void wait_for_quiet(struct sy_script_page *page, sy_ns timeout_ns)
 static bool stands(struct sy_script_job *job)
 {
     sy_ns now = sy_clock_now();
-    if (!job->stop_sent && now - job->closed_ns >= job->grace_ns) {
+    if (!job->stop_sent && !job->travel_ns && now - job->closed_ns >= job->grace_ns) {
         job->stop_sent = true;
         job->stop_sent_ns = now;
         say(job, SY_SCRIPT_STOP);
@@ -234,6 +243,71 @@ static bool stands(struct sy_script_job *job)
         job->longest_close_ns = SY_MAX(job->longest_close_ns, now - job->closed_ns);
     }
     return still;
+}
+
+/* ---- out and back ----------------------------------------------------------------------------- */
+
+static void want(struct sy_script_job *job, uint32_t out)
+{
+    if (job->stop_sent || !job->was_opened) /* a process that is stopped does neither */
+        say(job, SY_SCRIPT_CONTINUE);
+    job->stop_sent = job->is_stopped = false;
+    job->travel_ns =
+        atomic_load(&job->page->spill_state) == SY_SCRIPT_SPILL_FAILED ? 0 : sy_clock_now();
+    atomic_store(&job->page->spill_want, out);
+    sy_futex_wake(&job->page->spill_want);
+}
+
+int sy_script_job_spill(struct sy_script_job *job)
+{
+    assert(!job->is_open);
+    if (atomic_load(&job->page->spill_state) != SY_SCRIPT_SPILL_IN)
+        return sy_error_set(SY_EUNSUPPORTED,
+                            "the script's tensors are not spilled: that needs --class "
+                            "opportunistic, --memory, the hook in C++, and no accelerator");
+    want(job, 1);
+    return SY_OK;
+}
+
+void sy_script_job_unspill(struct sy_script_job *job)
+{
+    if (atomic_load(&job->page->spill_want) || atomic_load(&job->page->spill_state) > 1)
+        want(job, 0);
+}
+
+static enum sy_script_place failed(struct sy_script_job *job)
+{
+    uint32_t code = atomic_load(&job->page->spill_errno);
+    job->travel_ns = 0;
+    (void)sy_error_set(SY_EIO, "spilling the script's tensors: %s",
+                       code == ETIMEDOUT ? "a thread of it blocks the signal that stops it"
+                                         : strerror((int)code));
+    return SY_SCRIPT_FAILED;
+}
+
+enum sy_script_place sy_script_job_place(struct sy_script_job *job)
+{
+    uint32_t out = atomic_load(&job->page->spill_want);
+    uint32_t state = atomic_load(&job->page->spill_state);
+    sy_ns most = TRAVEL_NS + SY_MIN(job->needs.memory_bytes, MOST_FILE_BYTES) * NS_PER_FILE_BYTE;
+    if (out && state == SY_SCRIPT_SPILL_FAILED)
+        return failed(job);
+    bool arrived = out ? state == SY_SCRIPT_SPILL_OUT : state <= SY_SCRIPT_SPILL_IN;
+    if (!arrived && job->travel_ns && sy_clock_now() - job->travel_ns > most) {
+        job->travel_ns = 0;
+        (void)sy_error_set(SY_EPEER, "the script does not answer: its tensors are not %s",
+                           out ? "spilled" : "back");
+        return SY_SCRIPT_FAILED;
+    }
+    if (!arrived)
+        return SY_SCRIPT_MOVING;
+    job->travel_ns = 0;
+    return out ? SY_SCRIPT_OUT : SY_SCRIPT_IN;
+}
+
+uint64_t sy_script_job_spilled_bytes(const struct sy_script_job *job)
+{
+    return atomic_load(&job->page->spilled_bytes);
 }
 
 /* ---- what happens ----------------------------------------------------------------------------- */
@@ -303,6 +377,9 @@ int sy_script_job_result(const struct sy_script_job *job)
                             "the script's 'switchyard run' is gone, and the script with it");
     if (job->result < 0)
         return SY_OK; /* it joined by itself: nobody can tell how it ended */
+    if (atomic_load(&job->page->is_over_memory))
+        return sy_error_set(SY_EPEER, "the script was killed: its processes together had more "
+                                      "memory than --process-memory allows");
     if (WIFSIGNALED(job->result))
         return sy_error_set(SY_EPEER, "the script was killed by signal %d (%s)",
                             WTERMSIG(job->result), strsignal(WTERMSIG(job->result)));

@@ -29,6 +29,9 @@ struct sy_script_progress {
     int hook;               /* enum sy_script_hook */
 };
 
+/* Where its large tensors are; FAILED: where they were, and why as the thread's error text. */
+enum sy_script_place { SY_SCRIPT_IN, SY_SCRIPT_MOVING, SY_SCRIPT_OUT, SY_SCRIPT_FAILED };
+
 enum sy_script_state { SY_SCRIPT_RUNNING, SY_SCRIPT_STILL, SY_SCRIPT_OVER };
 
 /* Whether a job's text (JSON) is of a script: it has an object "script". */
@@ -49,6 +52,15 @@ bool sy_script_job_is_given_up(const struct sy_script_job *job);
 /* How it ended, once it is OVER: SY_OK for exit status 0, else EPEER with the reason as the thread's error text. */
 int sy_script_job_result(const struct sy_script_job *job);
 void sy_script_job_progress(const struct sy_script_job *job, struct sy_script_progress *out);
+
+/* The script writes its large tensors to a file of its own and gives their memory back; it stands still until they are back (G4). The gate is closed. Look until
+ * its place is OUT or FAILED; after FAILED, unspill. EUNSUPPORTED: nothing in it can do that (no memory limit, no hook, an accelerator, not opportunistic). */
+int sy_script_job_spill(struct sy_script_job *job);
+/* They come back to where they were; opening the gate does it too. Look until the place is IN. */
+void sy_script_job_unspill(struct sy_script_job *job);
+/* The place does not stay MOVING for ever: FAILED once the script has not answered for a time by its size; that of a script which does not come back, too. */
+enum sy_script_place sy_script_job_place(struct sy_script_job *job);
+uint64_t sy_script_job_spilled_bytes(const struct sy_script_job *job);
 
 /* Ends the script: SIGTERM, later SIGKILL. The gate is open from then on, so that it can write a checkpoint. It is OVER 3 s after the job's kill_after_s
  * (10), whatever its run does. */

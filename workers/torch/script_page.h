@@ -8,6 +8,7 @@
  * G2: nothing here is trusted: whatever a script writes, the worker's answer to the runtime comes within the grace time (script_job.h).
  * G3: what operators launched on an accelerator goes on after they have returned. Once the gate is odd and busy is 0, nothing more is launched; the
  *     script's own thread then waits for the accelerator and writes the gate's value to `drained`. Only that and busy 0 together mean: stands still.
+ * G4: whoever opens the gate has written 0 to spill_want. A script whose tensors are out computes nothing before they are back, whatever the gate says.
  *
  * Read by C and by C++ (the hook); the Python package writes some fields by their offset. */
 #ifndef SY_WORKERS_TORCH_SCRIPT_PAGE_H
@@ -28,7 +29,7 @@ typedef _Atomic uint32_t sy_shared_u32;
 typedef _Atomic uint64_t sy_shared_u64;
 #endif
 
-#define SY_SCRIPT_MAGIC      0x3265676150795331ull /* changes with the layout */
+#define SY_SCRIPT_MAGIC      0x3365676150795331ull /* changes with the layout */
 #define SY_SCRIPT_PAGE_BYTES 4096u
 
 /* How the script looks at the gate. */
@@ -37,6 +38,16 @@ enum sy_script_hook {
     SY_SCRIPT_HOOK_MODULES = 1, /* at each module's forward and each optimizer step (no compiler) */
     SY_SCRIPT_HOOK_OPERATORS = 2
 };
+
+/* Where the script's large tensors are (G4). */
+enum sy_script_spill {
+    SY_SCRIPT_SPILL_NONE = 0, /* they are not to be spilled, or nobody is there who could */
+    SY_SCRIPT_SPILL_IN = 1,
+    SY_SCRIPT_SPILL_OUT = 2,   /* in a file; every thread of the script stands */
+    SY_SCRIPT_SPILL_FAILED = 3 /* they are where they were; until spill_want is 0 */
+};
+
+#define SY_SCRIPT_FOLDER_BYTES 512u
 
 struct sy_script_page {
     uint64_t magic;              /* at 0; by run */
@@ -67,6 +78,17 @@ struct sy_script_page {
     sy_shared_u64 n_device_refused;  /* at 264 */
     sy_shared_u32 device;            /* at 272: 1: it launches on an accelerator (G3) */
     sy_shared_u32 drained;           /* at 276: G3. A futex */
+    sy_shared_u32 is_over_memory;    /* at 280: by run, before it kills for that */
+    sy_shared_u32
+        n_retaken; /* at 284: how often the script had put another allocator in place of ours */
+
+    sy_shared_u32 spill_want; /* at 288: 1: out, 0: in (G4). By the worker; 0 by run too. A futex */
+    sy_shared_u32 spill_state;   /* at 292: enum sy_script_spill, by the script. A futex */
+    sy_shared_u64 spilled_bytes; /* at 296: of the last spill */
+    sy_shared_u32 spill_errno;   /* at 304: why it failed; ETIMEDOUT: a thread did not stop */
+    uint32_t pad_spill;
+    char spill_folder
+        [SY_SCRIPT_FOLDER_BYTES]; /* at 312: by run, before the script; empty: it is not spilled */
 };
 
 #ifndef __cplusplus
@@ -75,6 +97,7 @@ _Static_assert(offsetof(struct sy_script_page, busy) == 128, "the Python package
 _Static_assert(offsetof(struct sy_script_page, step) == 200, "the Python package goes by these");
 _Static_assert(offsetof(struct sy_script_page, n_refused) == 240, "and these");
 _Static_assert(offsetof(struct sy_script_page, drained) == 276, "and these");
+_Static_assert(offsetof(struct sy_script_page, spill_folder) == 312, "as in C++");
 _Static_assert(sizeof(struct sy_script_page) <= SY_SCRIPT_PAGE_BYTES, "all of it");
 #endif
 

@@ -5,7 +5,8 @@
  * other devices' autograd threads see the callback as well), optimizers, and what a composite operator calls inside.
  *
  * K1: nothing here allocates, locks or calls the system while the gate is open, as long as no accelerator is used.
- * K2: a child of the owner (a data loader's worker) parks too, but does not count: it may be killed inside an operator.
+ * K2: a child of the owner (a data loader's worker) parks too, but is not waited for: it may be killed inside an operator. Its tensors count for itself, up to the
+ *     same limit.
  * K3: a block's size lies in front of it, so that any thread frees it in any order; blocks of other allocators go back to those.
  * K4: with an accelerator, a thread of ours sleeps until the gate is closed, waits for the last operator and for the accelerator, and says so (G3). */
 #include <ATen/record_function.h>
@@ -27,6 +28,7 @@
 
 #include "script_page.h"
 #include "torch_flight.hh"
+#include "torch_spill.hh"
 
 static_assert(offsetof(sy_script_page, gate) == 64 && offsetof(sy_script_page, n_refused) == 240,
               "as in C");
@@ -98,23 +100,6 @@ void leave(const void *name)
     leave_operator();
 }
 
-std::unique_ptr<at::ObserverContext> before(const at::RecordFunction &)
-{
-    enter();
-    return nullptr;
-}
-
-void after(const at::RecordFunction &function, at::ObserverContext *)
-{
-    leave(function.name());
-}
-
-void in_child()
-{
-    is_owner = false;
-    has_device = false;
-}
-
 /* ---- the accelerator ---------------------------------------------------------------------------- */
 
 /* The last operator's end wakes it only while the gate is closed, and that may have changed twice: so it looks again. */
@@ -154,14 +139,26 @@ int start_watching()
 /* ---- memory ----------------------------------------------------------------------------------- */
 
 constexpr size_t HEAD_BYTES = 64; /* keeps the alignment of PyTorch's own blocks */
+constexpr uint8_t PRIORITY = 255; /* PyTorch's own has 0 */
 struct head {
     uint64_t bytes;
-    bool counted;
+    pid_t counted_by; /* a child inherits blocks that it does not pay for */
+    spill::node node;
 };
+static_assert(sizeof(head) <= HEAD_BYTES, "in front of the block");
+
+sy_shared_u64 own_bytes; /* of a process that is not the owner */
+pid_t self;
+
+sy_shared_u64 &used_bytes()
+{
+    return is_owner ? page->used_bytes : own_bytes;
+}
 
 void count_bytes(uint64_t bytes)
 {
-    uint64_t used = page->used_bytes.load(std::memory_order_relaxed);
+    sy_shared_u64 &count = used_bytes();
+    uint64_t used = count.load(std::memory_order_relaxed);
     do {
         if (bytes > page->limit_bytes || used > page->limit_bytes - bytes) {
             page->n_refused.fetch_add(1, std::memory_order_relaxed);
@@ -169,7 +166,9 @@ void count_bytes(uint64_t bytes)
                              page->limit_bytes, " bytes, its tensors have ", used, ", and ", bytes,
                              " more are wanted; a larger limit: switchyard run --memory");
         }
-    } while (!page->used_bytes.compare_exchange_weak(used, used + bytes));
+    } while (!count.compare_exchange_weak(used, used + bytes));
+    if (!is_owner)
+        return;
     uint64_t peak = page->peak_bytes.load(std::memory_order_relaxed);
     while (peak < used + bytes && !page->peak_bytes.compare_exchange_weak(peak, used + bytes))
         ;
@@ -180,29 +179,29 @@ void free_block(void *data)
     if (!data)
         return;
     head *h = reinterpret_cast<head *>(static_cast<char *>(data) - HEAD_BYTES);
-    if (h->counted && is_owner)
-        page->used_bytes.fetch_sub(h->bytes, std::memory_order_relaxed);
+    spill::remove(&h->node);
+    if (h->counted_by == self)
+        used_bytes().fetch_sub(h->bytes, std::memory_order_relaxed);
     c10::free_cpu(h);
 }
 
 struct counting_allocator final : c10::Allocator {
     c10::DataPtr allocate(size_t bytes) override
     {
-        bool counts = is_owner;
         if (bytes == 0)
             return {nullptr, nullptr, &free_block, c10::Device(c10::DeviceType::CPU)};
-        if (counts)
-            count_bytes(bytes + HEAD_BYTES);
+        count_bytes(bytes + HEAD_BYTES);
         head *h;
         try {
             h = static_cast<head *>(c10::alloc_cpu(bytes + HEAD_BYTES));
         } catch (...) {
-            if (counts)
-                page->used_bytes.fetch_sub(bytes + HEAD_BYTES, std::memory_order_relaxed);
+            used_bytes().fetch_sub(bytes + HEAD_BYTES, std::memory_order_relaxed);
             throw;
         }
-        *h = {bytes + HEAD_BYTES, counts};
-        void *data = reinterpret_cast<char *>(h) + HEAD_BYTES;
+        char *data = reinterpret_cast<char *>(h) + HEAD_BYTES;
+        h->bytes = bytes + HEAD_BYTES;
+        h->counted_by = self;
+        spill::add(&h->node, data, bytes);
         return {data, data, &free_block, c10::Device(c10::DeviceType::CPU)};
     }
     c10::DeleterFnPtr raw_deleter() const override
@@ -217,16 +216,54 @@ struct counting_allocator final : c10::Allocator {
 
 counting_allocator allocator;
 
+/* Another extension may have put its own in place since the last operator. */
+void keep_allocator()
+{
+    if (!page->limit_bytes || __builtin_expect(c10::GetCPUAllocator() == &allocator, 1))
+        return;
+    c10::SetCPUAllocator(&allocator, PRIORITY);
+    page->n_retaken.fetch_add(1, std::memory_order_relaxed);
+}
+
+void in_child()
+{
+    is_owner = false;
+    has_device = false;
+    self = getpid();
+    spill::all.is_on.store(0);
+    own_bytes.store(0);
+}
+
+std::unique_ptr<at::ObserverContext> before(const at::RecordFunction &)
+{
+    if (depth == 0)
+        keep_allocator();
+    enter();
+    return nullptr;
+}
+
+void after(const at::RecordFunction &function, at::ObserverContext *)
+{
+    leave(function.name());
+}
+
+/* ---- start ------------------------------------------------------------------------------------ */
+
 void start()
 {
-    is_owner = page->owner.load() == static_cast<uint32_t>(getpid());
+    self = getpid();
+    is_owner = page->owner.load() == static_cast<uint32_t>(self);
     if (is_owner) { /* what another program left that this process has run (exec) */
         page->device.store(0);
         page->busy.store(0);
+        page->used_bytes.store(0);
+        page->spill_state.store(SY_SCRIPT_SPILL_NONE);
+        if (page->limit_bytes && page->spill_folder[0])
+            (void)spill::start(page); /* else the state says that it is not spilled */
     }
     pthread_atfork(nullptr, nullptr, in_child);
     if (page->limit_bytes)
-        c10::SetCPUAllocator(&allocator, 100); /* before PyTorch's own, which has 0 */
+        c10::SetCPUAllocator(&allocator, PRIORITY);
     callback = at::addGlobalCallback(
         at::RecordFunctionCallback(before, after).scopes({at::RecordScope::FUNCTION}));
     if (is_owner)
@@ -282,6 +319,9 @@ int sy_torch_hook_device(int type)
     if (!flight::all.device)
         return ENODEV;
     flight::all.on.store(true);
+    /* Copies that an accelerator makes go on behind a closed gate, and its driver's threads block signals. */
+    spill::all.is_on.store(0);
+    page->spill_state.store(SY_SCRIPT_SPILL_NONE);
     page->drained.store(0); /* even: no gate's that is closed */
     page->device.store(1);
     int failed = start_watching();

@@ -26,13 +26,16 @@
 #define ALONE_AFTER_NS   (5 * SY_NS_PER_S) /* a server that does not answer for so long is gone */
 #define ASK_EVERY_NS     SY_NS_PER_S
 #define ASK_TIMEOUT_MS   1000u
+#define DEAF_AFTER_NS    (3 * SY_NS_PER_S)
+#define BESIDE_BYTES \
+    (4ull << 30) /* usual room beside tensors: PyTorch itself, numpy, data loaders */
 
 struct order {
-    const char *address, *name, *tenant, *class_;
+    const char *address, *name, *tenant, *class_, *spill_folder;
     double share; /* negative: not said */
     int64_t priority, total_steps, grace_ms, kill_after_s, pid;
-    uint64_t memory_bytes, device_memory_bytes;
-    bool device_memory_said;
+    uint64_t memory_bytes, device_memory_bytes, process_memory_bytes;
+    bool device_memory_said, process_memory_said;
     bool no_hooks;
     char **argv;
 };
@@ -117,6 +120,8 @@ struct session {
     pthread_t submitter;
     int signals, answered; /* descriptors */
     sy_ns asked_ns;
+    sy_ns signal_ns; /* when it was sent one that ends programs; 0: not, or that was said */
+    int signal;
     bool is_canceled;
 };
 
@@ -163,10 +168,26 @@ static bool pass_signals(struct session *s)
             follow_stop(s);
         else if (s->process.pid == 0)
             return true;
-        else if (s->process.is_child)
+        else if (s->process.is_child) {
             sy_script_process_signal(&s->process, (int)info.ssi_signo);
+            s->signal = (int)info.ssi_signo;
+            s->signal_ns = sy_clock_now();
+        }
     }
     return false;
+}
+
+/* A script may end later, or never; only a cancel kills it. */
+static void say_deaf(struct session *s)
+{
+    if (!s->signal_ns || s->process.ended || sy_clock_now() - s->signal_ns < DEAF_AFTER_NS)
+        return;
+    s->signal_ns = 0;
+    fprintf(stderr,
+            "switchyard: the script was sent signal %d (%s) and goes on; 'switchyard jobs cancel "
+            "%lld' kills it %lld s after a SIGTERM\n",
+            s->signal, strsignal(s->signal), (long long)s->submission.id,
+            (long long)s->order->kill_after_s);
 }
 
 static int open_signals(void)
@@ -209,6 +230,7 @@ static void run_to_end(struct session *s)
     while (!s->process.ended) {
         sy_script_process_look(&s->process, LOOK_MS, s->signals);
         (void)pass_signals(s);
+        say_deaf(s);
         look_for_server(s);
         s->is_canceled |= s->process.kill_ns != 0;
     }
@@ -221,26 +243,35 @@ static int exit_status(int wait_status)
     return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
 }
 
-/* What a person would wonder about. */
-static void explain(const struct session *s)
+static void explain_hook(const struct session *s)
 {
     const struct sy_script_page *page = s->process.page;
-    uint64_t refused = atomic_load(&page->n_refused);
-    uint64_t refused_there = atomic_load(&page->n_device_refused);
-    if (s->is_canceled)
-        fprintf(stderr, "switchyard: job %lld was canceled%s\n", (long long)s->submission.id,
-                exit_status(s->process.wait_status) == 128 + SIGKILL
-                    ? "; it did not end by SIGTERM and was killed (--kill-after)"
-                    : "");
-    if (s->process.has_left)
-        fprintf(stderr, "switchyard: the script ended and left processes behind; they are ended "
-                        "too\n");
-    if (atomic_load(&page->hook) == SY_SCRIPT_HOOK_NONE && s->process.is_child)
+    uint32_t hook = atomic_load(&page->hook);
+    const char *kept = hook != SY_SCRIPT_HOOK_OPERATORS && page->limit_bytes
+                           ? "; --memory was not kept, --process-memory was"
+                           : "";
+    if (hook == SY_SCRIPT_HOOK_NONE && s->process.is_child)
         fprintf(
             stderr,
             "switchyard: the program did not import torch under a Python that our hook reaches: "
-            "it gave way by being stopped, after %lld ms\n",
-            (long long)s->order->grace_ms);
+            "it gave way by being stopped, after %lld ms%s\n",
+            (long long)s->order->grace_ms, kept);
+    if (atomic_load(&page->n_retaken))
+        fprintf(stderr, "switchyard: the script put another allocator of CPU tensors in place of "
+                        "the counted one; it was put back, what was allocated meanwhile is not "
+                        "counted\n");
+}
+
+static void explain_memory(const struct sy_script_process *p)
+{
+    const struct sy_script_page *page = p->page;
+    uint64_t refused = atomic_load(&page->n_refused);
+    uint64_t refused_there = atomic_load(&page->n_device_refused);
+    if (p->over_bytes)
+        fprintf(stderr,
+                "switchyard: the script's processes together had %llu bytes of memory, tensors "
+                "included, and were killed; the limit is %llu (--process-memory)\n",
+                (unsigned long long)p->over_bytes, (unsigned long long)p->process_limit_bytes);
     if (refused)
         fprintf(stderr,
                 "switchyard: %llu allocations beyond the limit of %llu bytes were refused\n",
@@ -251,6 +282,21 @@ static void explain(const struct session *s)
                 "(0: none), its most was %llu\n",
                 (unsigned long long)refused_there, (unsigned long long)page->device_limit_bytes,
                 (unsigned long long)atomic_load(&page->device_peak_bytes));
+}
+
+/* What a person would wonder about. */
+static void explain(const struct session *s)
+{
+    if (s->is_canceled)
+        fprintf(stderr, "switchyard: job %lld was canceled%s\n", (long long)s->submission.id,
+                exit_status(s->process.wait_status) == 128 + SIGKILL
+                    ? "; it did not end by SIGTERM and was killed (--kill-after)"
+                    : "");
+    if (s->process.has_left)
+        fprintf(stderr, "switchyard: the script ended and left processes behind; they are ended "
+                        "too\n");
+    explain_hook(s);
+    explain_memory(&s->process);
 }
 
 /* ---- the job ---------------------------------------------------------------------------------- */
@@ -342,6 +388,16 @@ static int run(const struct order *order)
         sy_script_process_finish(&s.process);
         return failed;
     }
+    const char *folder = order->spill_folder;
+    if (!folder && !((folder = getenv("TMPDIR")) && *folder))
+        folder = "/var/tmp";
+    if (order->class_ && strcmp(order->class_, "opportunistic") == 0 && order->memory_bytes &&
+        sy_script_process_allow_spill(&s.process, folder) < 0) {
+        int failed = sy_cli_fail("run --spill-to: %s", sy_error_text());
+        sy_script_process_finish(&s.process);
+        return failed;
+    }
+    s.process.process_limit_bytes = order->process_memory_bytes;
     s.signals = open_signals();
     s.submission.job = job_text(order, s.process.socket);
     int result = set_share(order);
@@ -367,9 +423,11 @@ enum {
     NAME,
     TENANT,
     CLASS,
+    SPILL_TO,
     SHARE,
     PRIORITY,
     MEMORY,
+    PROCESS_MEMORY,
     DEVICE_MEMORY,
     STEPS,
     STOP_AFTER,
@@ -410,11 +468,17 @@ static int take(struct order *o, int option, const char *value)
         if (strcmp(value, "guaranteed") != 0 && strcmp(value, "opportunistic") != 0)
             return sy_error_set(SY_EARG, "'%s' is not guaranteed or opportunistic", value);
         return SY_OK;
+    case SPILL_TO:
+        o->spill_folder = value;
+        return SY_OK;
     case SHARE:
         SY_TRY(sy_cli_real(value, &o->share));
         return o->share > 1 ? sy_error_set(SY_EARG, "%s is not from 0 to 1", value) : SY_OK;
     case MEMORY:
         return sy_cli_bytes(value, &o->memory_bytes);
+    case PROCESS_MEMORY:
+        o->process_memory_said = true;
+        return sy_cli_bytes(value, &o->process_memory_bytes);
     case DEVICE_MEMORY:
         o->device_memory_said = true;
         return sy_cli_bytes(value, &o->device_memory_bytes);
@@ -432,12 +496,20 @@ static const struct sy_cli_option options[] = {
     {"tenant", "NAME", "whose job it is (default)"},
     {"class", "CLASS",
      "guaranteed (usual), or opportunistic: runs while no guaranteed job wants to"},
+    {"spill-to", "FOLDER",
+     "where an opportunistic job's tensors go when a guaranteed one needs their room, up to "
+     "--memory "
+     "bytes (TMPDIR, else /var/tmp); a file system in memory saves none"},
     {"share", "0..1", "hard share of the device for this tenant, as 'policy --hard-share'"},
     {"priority", "N", "-1000 to 1000, smaller is more urgent; counts under 'policy priority'"},
     {"memory", "BYTES",
      "limit of its CPU tensors (400M, 2Gi); more is refused with a RuntimeError: out of memory. "
-     "Data loaders' processes are not counted. Leased from the pool if the server computes on the "
-     "CPU"},
+     "Each further process of the script's has the limit for itself. Leased from the pool if the "
+     "server computes on the CPU"},
+    {"process-memory", "BYTES",
+     "limit of all memory of all its processes together, whatever allocated it; looked at twice a "
+     "second from outside, beyond it they are killed (twice --memory and 4Gi; without --memory "
+     "none; 0: none)"},
     {"device-memory", "BYTES",
      "limit of what it reserves on each GPU (as --memory); leased from the pool if the server "
      "computes on a GPU"},
@@ -494,5 +566,9 @@ int sy_cmd_run(int argc, char **argv)
         return sy_cli_usage("run --share: shares are tenants'; --tenant says whose");
     if (!order.device_memory_said)
         order.device_memory_bytes = order.memory_bytes;
+    if (!order.process_memory_said && order.memory_bytes)
+        order.process_memory_bytes = order.memory_bytes < UINT64_MAX / 4
+                                         ? 2 * order.memory_bytes + BESIDE_BYTES
+                                         : UINT64_MAX;
     return run(&order);
 }

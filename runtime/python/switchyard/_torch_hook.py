@@ -18,10 +18,10 @@ from typing import Any, Optional
 from . import _torch_device
 
 _PAGE_BYTES = 4096
-_MAGIC = 0x3265676150795331
+_MAGIC = 0x3365676150795331
 _GATE, _OWNER, _HOOK, _STEP, _TOTAL, _LOSS, _PEAK = 64, 192, 196, 200, 208, 216, 232  # offsets in script_page.h
 _LIMIT, _DEVICE_LIMIT, _DEVICE_USED = 8, 16, 248
-_SOURCES = ("torch_hook.cc", "torch_flight.hh", "script_page.h")
+_SOURCES = ("torch_hook.cc", "torch_flight.hh", "torch_spill.hh", "script_page.h")
 _MODULES, _OPERATORS = 1, 2
 _FUTEX = {"x86_64": 202, "aarch64": 98}
 _BUILD_TIMEOUT_S = 600.0
@@ -135,8 +135,8 @@ def _build(torch: Any, folder: str, compiler: str, library: str) -> None:
     made = tempfile.NamedTemporaryFile(dir=os.path.dirname(library), suffix=".so", delete=False)
     made.close()
     print(f"switchyard: building the hook for PyTorch {torch.__version__} (once, into {os.path.dirname(library)})", file=sys.stderr)
-    abi = int(torch._C._GLIBCXX_USE_CXX11_ABI)
-    command = [compiler, "-O2", "-std=c++20", "-fPIC", "-shared", f"-D_GLIBCXX_USE_CXX11_ABI={abi}", "-I" + os.path.join(root, "include"), "-I" + folder,
+    abi = int(sys.modules["torch._C"]._GLIBCXX_USE_CXX11_ABI)  # while torch is imported, it has no _C yet
+    command = [compiler, "-O2", "-std=c++20", "-fPIC", "-shared", "-Wl,-z,now", f"-D_GLIBCXX_USE_CXX11_ABI={abi}", "-I" + os.path.join(root, "include"), "-I" + folder,
                os.path.join(folder, "torch_hook.cc"), "-o", made.name, "-L" + os.path.join(root, "lib"), "-lc10", "-ltorch_cpu"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_BUILD_TIMEOUT_S, env=_environment())
@@ -152,16 +152,16 @@ def _start_operators(torch: Any, page: Page) -> None:
     folder, compiler = _sources(), _compiler()
     if folder is None:
         raise RuntimeError("torch_hook.cc is not installed")
+    global _hook
     library = _library(torch, folder)
     if not os.path.exists(library):
         if compiler is None:
             raise RuntimeError("no C++ compiler")
         _build(torch, folder, compiler, library)
-    global _hook
     hook = ctypes.CDLL(library, use_errno=True)
-    _hook = hook
     if hook.sy_torch_hook_start(page.path.encode()) != 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), page.path)
+    _hook = hook
 
 
 # ---- the hook in Python, and steps ---------------------------------------------------------------
@@ -209,6 +209,22 @@ def library() -> Optional[ctypes.CDLL]:
     return _hook
 
 
+_LOST = (RuntimeError, OSError, subprocess.SubprocessError)
+_early: Optional[tuple[Page, Optional[Exception]]] = None  # and what kept the C++ hook away
+
+
+def start_library(path: str) -> None:
+    """The C++ hook alone, while `import torch` is under way; `start` says if that failed."""
+    global _early
+    found, failed = Page(path), None
+    found.claim()
+    try:
+        _start_operators(sys.modules["torch"], found)
+    except _LOST as error:
+        failed = error
+    _early = found, failed
+
+
 def start(path: str) -> Page:
     """Puts the hooks into this process. At most once; later calls return the page."""
     global _page, _counting
@@ -216,11 +232,12 @@ def start(path: str) -> Page:
         return _page
     import torch
 
-    found = Page(path)
+    if _early is None:
+        start_library(path)
+    assert _early is not None
+    found, error = _early
     is_owner = found.claim()
-    try:
-        _start_operators(torch, found)
-    except (RuntimeError, OSError, subprocess.SubprocessError) as error:
+    if error is not None:
         lost = "; the memory limit is not kept" if found.limit_bytes else ""
         print(f"switchyard: no look per operator ({error}): the script gives way between modules, or is stopped{lost}", file=sys.stderr)
         _start_modules(torch, found, is_owner)

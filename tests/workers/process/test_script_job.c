@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
@@ -137,6 +138,48 @@ static void test_it_stands_still_once_its_accelerator_does(void **state)
     close_run(&r);
 }
 
+/* G4 */
+static void test_its_tensors_go_out_and_come_back(void **state)
+{
+    struct run r;
+    struct sy_script_job *job = NULL;
+    (void)state;
+    assert_int_equal(make_job(&r, F_SEAL_SHRINK, &job), SY_OK);
+    assert_int_equal(sy_script_job_spill(job), SY_EUNSUPPORTED); /* nobody there who could */
+    assert_int_equal(atomic_load(&r.page->spill_want), 0);
+    atomic_store(&r.page->spill_state, SY_SCRIPT_SPILL_IN);
+    assert_int_equal(sy_script_job_spill(job), SY_OK);
+    assert_int_equal(atomic_load(&r.page->spill_want), 1);
+    assert_int_equal(sy_script_job_place(job), SY_SCRIPT_MOVING);
+    atomic_store(&r.page->spill_state, SY_SCRIPT_SPILL_OUT);
+    assert_int_equal(sy_script_job_place(job), SY_SCRIPT_OUT);
+    sy_script_job_open(job);
+    assert_int_equal(atomic_load(&r.page->spill_want), 0);
+    assert_int_equal(sy_script_job_place(job), SY_SCRIPT_MOVING);
+    atomic_store(&r.page->spill_state, SY_SCRIPT_SPILL_IN);
+    assert_int_equal(sy_script_job_place(job), SY_SCRIPT_IN);
+    sy_script_job_destroy(job);
+    close_run(&r);
+}
+
+static void test_a_spill_that_fails_says_why(void **state)
+{
+    struct run r;
+    struct sy_script_job *job = NULL;
+    (void)state;
+    assert_int_equal(make_job(&r, F_SEAL_SHRINK, &job), SY_OK);
+    atomic_store(&r.page->spill_state, SY_SCRIPT_SPILL_IN);
+    assert_int_equal(sy_script_job_spill(job), SY_OK);
+    atomic_store(&r.page->spill_errno, ENOSPC);
+    atomic_store(&r.page->spill_state, SY_SCRIPT_SPILL_FAILED);
+    assert_int_equal(sy_script_job_place(job), SY_SCRIPT_FAILED);
+    assert_non_null(strstr(sy_error_text(), strerror(ENOSPC)));
+    sy_script_job_unspill(job);
+    assert_int_equal(atomic_load(&r.page->spill_want), 0);
+    sy_script_job_destroy(job);
+    close_run(&r);
+}
+
 /* As one that is stopped with Ctrl-Z: the socket takes the words, nobody reads them. */
 static void test_a_cancel_that_nobody_hears_ends(void **state)
 {
@@ -159,6 +202,8 @@ static void test_a_cancel_that_nobody_hears_ends(void **state)
     assert_non_null(strstr(sy_error_text(), "stopped (Ctrl-Z)"));
     sy_script_job_destroy(job);
     /* It hears so when it goes on. */
+    assert_int_equal(sy_script_receive(r.link, 1000, &packet, &file), 1);
+    assert_int_equal(packet.word, SY_SCRIPT_CONTINUE); /* an earlier worker may have stopped it */
     assert_int_equal(sy_script_receive(r.link, 1000, &packet, &file), 1);
     assert_int_equal(packet.word, SY_SCRIPT_TERMINATE);
     close_run(&r);
@@ -186,6 +231,8 @@ int main(void)
         cmocka_unit_test(test_a_page_that_could_shrink_is_refused),
         cmocka_unit_test(test_one_that_is_not_there_is_named),
         cmocka_unit_test(test_it_stands_still_once_its_accelerator_does),
+        cmocka_unit_test(test_its_tensors_go_out_and_come_back),
+        cmocka_unit_test(test_a_spill_that_fails_says_why),
         cmocka_unit_test(test_a_cancel_that_nobody_hears_ends),
         cmocka_unit_test(test_a_cancel_that_is_heard_is_none_of_these),
     };

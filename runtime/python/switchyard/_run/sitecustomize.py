@@ -1,6 +1,6 @@
 """Python imports this at its start under `switchyard run`, which puts this folder in front of PYTHONPATH.
 
-It waits for `import torch`, then starts the hook (`switchyard.torch`). It changes nothing else: a sitecustomize of the machine, which this one
+It waits for `import torch`, then starts the hook (`switchyard.torch`): its library as soon as PyTorch's are loaded, the rest at the end. It changes nothing else: a sitecustomize of the machine, which this one
 hides, is imported as well.
 """
 
@@ -24,19 +24,20 @@ def _import_hidden():
         print(f"switchyard: another sitecustomize failed: {error!r}", file=sys.stderr)
 
 
-class _AfterTorch(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds torch as the others do, and starts the hook once it is imported."""
+class _After(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds a module as the others do, and starts a part of the hook once it is executed."""
 
-    def __init__(self):
+    def __init__(self, wanted, then):
+        self._wanted, self._then = wanted, then  # module, function of _torch_hook
         self._busy = False
         self._loader = None
 
     def find_spec(self, name, path=None, target=None):
-        if name != "torch" or self._busy:
+        if name != self._wanted or self._busy:
             return None
         self._busy = True
         try:
-            spec = importlib.util.find_spec("torch")
+            spec = importlib.util.find_spec(name)
         finally:
             self._busy = False
         if spec is None or spec.loader is None:
@@ -51,14 +52,15 @@ class _AfterTorch(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
         module.__loader__ = module.__spec__.loader = self._loader
         self._loader.exec_module(module)
-        _start()
+        _start(self._then)
 
 
-def _start():
+def _start(name):
+    """switchyard._torch_hook.NAME(page)"""
     try:
         from switchyard import _torch_hook
 
-        _torch_hook.start(os.environ["SWITCHYARD_SCRIPT_PAGE"])
+        getattr(_torch_hook, name)(os.environ["SWITCHYARD_SCRIPT_PAGE"])
     except Exception as error:
         print(f"switchyard: no hook in this PyTorch ({error}); the script is stopped from outside", file=sys.stderr)
 
@@ -68,7 +70,7 @@ def _arrange():
         package = os.path.dirname(os.path.dirname(_HERE))
         if package not in sys.path:
             sys.path.append(package)  # behind all that the script has itself
-        sys.meta_path.insert(0, _AfterTorch())
+        sys.meta_path[:0] = [_After("torch", "start"), _After("torch._C", "start_library")]  # what `import torch` itself allocates counts
     _import_hidden()
 
 

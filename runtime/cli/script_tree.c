@@ -1,0 +1,127 @@
+#include "runtime/cli/script_tree.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/base/assert.h"
+
+struct entry {
+    pid_t pid, parent;
+    bool is_in;
+};
+
+/* "PID (name) STATE PARENT ...": the name may hold anything. */
+static bool read_entry(pid_t pid, struct entry *out)
+{
+    char path[64], text[512], state = 'Z';
+    long parent = 0;
+    snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return false;
+    size_t n = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    text[n] = '\0';
+    const char *name_end = strrchr(text, ')');
+    if (!name_end || sscanf(name_end + 1, " %c %ld", &state, &parent) != 2)
+        return false;
+    *out = (struct entry){.pid = pid, .parent = (pid_t)parent};
+    return state != 'Z' && state != 'X';
+}
+
+static int read_all(struct entry **out)
+{
+    DIR *folder = opendir("/proc");
+    struct entry *all = NULL;
+    const struct dirent *d;
+    int n = 0, room = 0;
+    while (folder && (d = readdir(folder))) {
+        long pid = strtol(d->d_name, NULL, 10);
+        if (pid <= 0)
+            continue;
+        if (n == room) {
+            struct entry *more = realloc(all, (size_t)(2 * room + 256) * sizeof *all);
+            if (!more)
+                break;
+            all = more;
+            room = 2 * room + 256;
+        }
+        n += read_entry((pid_t)pid, &all[n]);
+    }
+    if (folder)
+        closedir(folder);
+    *out = all;
+    return n;
+}
+
+static int by_pid(const void *a, const void *b)
+{
+    const struct entry *one = a, *other = b;
+    return (one->pid > other->pid) - (one->pid < other->pid);
+}
+
+/* One more generation: what descends from those that are in. all: by pid. */
+static bool grow(struct entry *all, int n, pid_t root)
+{
+    bool grew = false;
+    for (int i = 0; i < n; i++) {
+        const struct entry key = {.pid = all[i].parent};
+        const struct entry *parent = bsearch(&key, all, (size_t)n, sizeof *all, by_pid);
+        if (all[i].is_in || all[i].pid == getpid() ||
+            !(all[i].parent == root || (parent && parent->is_in)))
+            continue;
+        all[i].is_in = grew = true;
+    }
+    return grew;
+}
+
+int sy_script_tree_list(pid_t root, bool with_root, pid_t *out)
+{
+    struct entry *all;
+    int n = read_all(&all), found = 0;
+    if (n > 0)
+        qsort(all, (size_t)n, sizeof *all, by_pid);
+    for (int i = 0; i < n; i++)
+        all[i].is_in = with_root && all[i].pid == root;
+    while (n > 0 && grow(all, n, root))
+        ;
+    for (int i = 0; i < n && found < SY_SCRIPT_TREE_MOST; i++)
+        if (all[i].is_in)
+            out[found++] = all[i].pid;
+    free(all);
+    return found;
+}
+
+/* Of the lines "KEY:  N kB" in /proc/PID/FILE, those of two keys together. */
+static uint64_t read_lines(pid_t pid, const char *name, const char *one, const char *other)
+{
+    char path[64], line[256], key[64];
+    unsigned long long kb;
+    uint64_t sum = 0;
+    snprintf(path, sizeof path, "/proc/%ld/%s", (long)pid, name);
+    FILE *file = fopen(path, "re");
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "%63[^:]: %llu kB", key, &kb) == 2 &&
+            (strcmp(key, one) == 0 || strcmp(key, other) == 0))
+            sum += kb * 1024;
+    if (file)
+        fclose(file);
+    return sum;
+}
+
+uint64_t sy_script_tree_memory(const pid_t *pids, int n, uint64_t enough)
+{
+    uint64_t sum = 0, exact = 0;
+    for (int i = 0; i < n; i++)
+        sum += read_lines(pids[i], "status", "RssAnon", "RssShmem");
+    if (sum <= enough)
+        return sum;
+    for (int i = 0; i < n; i++) {
+        uint64_t bytes = read_lines(pids[i], "smaps_rollup", "Pss_Anon", "Pss_Shmem");
+        exact += bytes ? bytes : read_lines(pids[i], "status", "RssAnon", "RssShmem");
+    }
+    return SY_MIN(sum, exact);
+}
