@@ -30,8 +30,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     text[size] = 0;
     int status = sy_job_parse(text, &job);
     if (status == SY_OK) {
-        FUZZ_CHECK(job.name && job.model &&
-                   (job.data.inputs[0] || job.data.folder[0] || job.data.samples[0]));
+        FUZZ_CHECK(
+            job.name && job.model &&
+            (job.data.inputs[0] || job.data.folder[0] || job.data.samples[0] || job.data.n_fields));
         FUZZ_CHECK(job.options.batch >= 1 && job.data.std >= 0 && !strchr(job.name, '/'));
     }
     check_load(data, size, status == SY_OK && !memchr(data, 0, size) ? &job : NULL);
