@@ -289,14 +289,14 @@ static const struct {
     {"",
      "{\"inputs\":[" X "],\"outputs\":[{\"name\":\"y\",\"parameters\":{\"classification\":1}}]}"},
     {"", "{\"inputs\":[" X "],\"outputs\":[{\"name\":\"y\",\"parameters\":{\"classification\":1,"
-                           "\"binary_data\":true}}]}"},
+         "\"binary_data\":true}}]}"},
     {"", "{\"inputs\":[" X "],\"outputs\":[{\"name\":\"y\",\"parameters\":{\"shared_memory_"
-                           "region\":\"r\",\"shared_memory_byte_size\":8}}]}"},
+         "region\":\"r\",\"shared_memory_byte_size\":8}}]}"},
     {"", "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[1,2],\"parameters\":{"
          "\"shared_memory_region\":\"r\","
          "\"shared_memory_byte_size\":8,\"shared_memory_offset\":0}}," K "]}"},
     {"", "{\"inputs\":[" X "],\"parameters\":{\"binary_data_output\":true,\"tenant\":\"t\","
-                           "\"timeout\":9,\"priority\":1}}"},
+         "\"timeout\":9,\"priority\":1}}"},
     {"", "{\"inputs\":[" X "],\"outputs\":[{\"name\":\"y\"},{\"name\":\"y\"}]}"},
     {"", "{\"inputs\":[" X "],\"outputs\":7,\"id\":7}"},
     {"", "{\"inputs\":[7]}"},
