@@ -61,10 +61,13 @@ OPT      := -O1 -g1 -fno-omit-frame-pointer -fsanitize=$(SAN) -DSY_DEBUG -DSY_SA
 VARIANT  := /san-$(subst $(comma),-,$(SAN))
 LDSAN    := -fsanitize=$(SAN)
 endif
-# Set by `make fuzz`: the library reports the blocks that it enters to tests/fuzz/fuzz_feedback.c.
+# Set by `make fuzz`: clang's libFuzzer (tests/fuzz/README.md). The engine's kernels stay gcc's, which wrote the OpenMP calls that the program has.
 ifeq ($(FUZZ),1)
-OPT      += -fsanitize-coverage=trace-pc
+CC       := clang
+CXX      := clang++
+OPT      += -fsanitize=fuzzer-no-link
 VARIANT  := /fuzz
+WARNINGS :=
 endif
 COMMIT   := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 ifneq ($(DNNL_DIR),)
@@ -145,6 +148,11 @@ $(OBJ)/workers/host/%.o: workers/host/%.c | $(GEN_HDR)
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS_) $(KERNEL_CFLAGS) -MMD -MP -c $< -o $@
+
+ifeq ($(FUZZ),1)
+$(OBJ)/workers/host/%.o: CC := gcc
+$(OBJ)/workers/host/%.o: CFLAGS_ := $(subst -fsanitize=fuzzer-no-link,-fsanitize-coverage=trace-pc,$(CFLAGS_))
+endif
 
 # The version string changes with each commit; only this file follows it.
 $(OBJ)/runtime/cli/version.o: CPPFLAGS += -DSY_COMMIT='"$(COMMIT)"'

@@ -1,5 +1,5 @@
 # Test binaries, fuzz targets, checks with stock clients, and the goals that run them.
-.PHONY: cover-targets fuzz-coverage fuzz-diff venv tests test call-circles test-engine test-onnx test-zoo zoo test-train fuzz gpu-tests gpu-check dist lint check test-torch
+.PHONY: cover-targets fuzz-coverage fuzz-merge fuzz-diff venv tests test call-circles test-engine test-onnx test-zoo zoo test-train fuzz gpu-tests gpu-check dist lint check test-torch
 
 # tests/FOLDER/test_NAME.c is build/tests/test_NAME: names are unique. What several tests share lies in fakes, nets and rigs.
 TEST_SRC  := $(sort $(wildcard tests/*/test_*.c tests/*/*/test_*.c))
@@ -23,9 +23,10 @@ GPU_BIN := $(patsubst test_%,$(B)/tests/test_gpu_%,$(ENGINE_NAMES) test_trainer 
 CUDA_TEST_BIN := $(addprefix $(B)/tests/test_cuda_,parts in_flight device slices pinned failing_calls)
 
 TEST_BIN  := $(addprefix $(B)/tests/,$(TEST_NAMES)) $(FAKE_CUDA_BIN)
-# tests/fuzz/fuzz_NAME.c is a target; fuzz_main.c drives each.
-FUZZ_LIB_SRC := tests/fuzz/fuzz_main.c tests/fuzz/fuzz_support.c tests/fuzz/fuzz_feedback.c
-FUZZ_SRC  := $(sort $(filter-out $(FUZZ_LIB_SRC),$(wildcard tests/fuzz/fuzz_*.c)))
+# tests/fuzz/fuzz_NAME.c is a target; fuzz_main.c drives each in the tests, clang's libFuzzer behind fuzz_guided.c in `make fuzz`.
+FUZZ_DRIVERS := $(addprefix tests/fuzz/fuzz_,main.c feedback.c guided.c support.c)
+FUZZ_LIB_SRC := tests/fuzz/fuzz_support.c $(if $(filter 1,$(FUZZ)),tests/fuzz/fuzz_guided.c,tests/fuzz/fuzz_main.c tests/fuzz/fuzz_feedback.c)
+FUZZ_SRC  := $(sort $(filter-out $(FUZZ_DRIVERS),$(wildcard tests/fuzz/fuzz_*.c)))
 FUZZ_LIB_OBJ := $(FUZZ_LIB_SRC:%.c=$(OBJ)/%.o)
 FUZZ_BIN  := $(FUZZ_SRC:tests/fuzz/%.c=$(B)/fuzz/%)
 FUZZ_SECONDS ?= 60
@@ -85,13 +86,19 @@ $(B)/tests/%: $(OBJ)/tests/main/%.o $(TEST_SO)
 	$(link_test)
 
 ifneq ($(FUZZ),1)
-$(B)/fuzz/%: $(OBJ)/tests/fuzz/%.o $(FUZZ_LIB_OBJ) $(TEST_SO)
+$(B)/fuzz/%: $(OBJ)/tests/fuzz/%.o $(FUZZ_LIB_OBJ) $(TEST_SO) | $(B)/fuzz/unpacked
 	$(link_test)
+# Corpora, each beside its target.
+$(B)/fuzz/unpacked: tests/fuzz/corpora.py $(wildcard tests/fuzz/corpus/* tests/fuzz/corpus/*/*)
+	@mkdir -p $(@D)
+	$(Q)python3 tests/fuzz/corpora.py unpack $(FUZZ_BIN) && touch $@
 else
+# libFuzzer without its main; GNU's OpenMP, which the kernels call. By clang++: C++'s new must be the sanitizer's, too, not jemalloc's.
+FUZZ_LIBS = $(wildcard $(shell clang -print-runtime-dir)/libclang_rt.fuzzer_no_main*x86_64.a $(shell clang -print-runtime-dir)/libclang_rt.fuzzer_no_main.a)
 $(B)/fuzz/%: $(OBJ)/tests/fuzz/%.o $(FUZZ_LIB_OBJ) $(TEST_LIB_OBJ) $(B)/libswitchyard.a
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(LDSAN) -o $@ $^ $(LIBS) -lcmocka -pthread
+	$(Q)$(CXX) $(LDSAN) -Wl,--wrap=__sanitizer_cov_trace_pc -o $@ $^ $(FUZZ_LIBS) $(filter-out -fopenmp,$(LIBS)) -l:libgomp.so.1 -lcmocka -pthread
 endif
 
 $(B)/tests/test_link_probe: $(OBJ)/runtime/cli/doctor/link_probe.o
@@ -266,14 +273,19 @@ test-zoo: deps ## Test: models as PyTorch exports them, against ONNX Runtime (ex
 zoo: deps build/zoo-venv/made ## Build: the public models of tests/zoo
 	$(Q)$(ZOO_PYTHON) tests/zoo/zoo_make.py build/zoo/models
 
-# FUZZ_SEED=N replays a run; without it each is another.
+# FUZZ_SEED=N replays a run from the same corpora; without it each is another. What was found stays below build/fuzz/fuzz until `make fuzz-merge`.
+FUZZ_TARGETS ?= $(FUZZ_SRC:tests/fuzz/fuzz_%.c=%)
 ifneq ($(FUZZ),1)
-fuzz: deps ## Test: each fuzz target for FUZZ_SECONDS=60 under the address sanitizer; FUZZ_SEED=N replays a run
-	@$(MAKE) --no-print-directory fuzz SAN=address,undefined FUZZ=1
+fuzz fuzz-merge:
+	@sh tests/install_deps.sh clang libclang-rt-dev
+	@$(MAKE) --no-print-directory $@ SAN=address,undefined FUZZ=1
+fuzz: deps ## Test: libFuzzer on each parser for FUZZ_SECONDS=60; FUZZ_TARGETS="http onnx" for some, FUZZ_SEED=N
+fuzz-merge: deps ## Test: corpora of the tree anew, with what `make fuzz` found
 else
-fuzz: $(FUZZ_BIN)
-	$(Q)for f in $(FUZZ_BIN); do \
-	    $(TEST_ENV) $$f --seconds $(FUZZ_SECONDS) --seed $${FUZZ_SEED:-$$(date +%s)} || exit 1; done
+fuzz: $(FUZZ_TARGETS:%=$(B)/fuzz/fuzz_%)
+	$(Q)python3 tests/fuzz/corpora.py run $(FUZZ_SECONDS) $${FUZZ_SEED:-$$(date +%s)} $^
+fuzz-merge: $(FUZZ_TARGETS:%=$(B)/fuzz/fuzz_%)
+	$(Q)python3 tests/fuzz/corpora.py merge $^
 endif
 
 # Of the parsers alone, by gcov: their objects, compiled again, stand in front of the library's.
@@ -289,12 +301,14 @@ $(COVER_BIN): build/cover/%: $(OBJ)/tests/fuzz/%.o $(FUZZ_LIB_OBJ) $(TEST_LIB_OB
 	$(call say,LD,$@)
 	$(Q)$(CC) --coverage -o $@ $^ $(LIBS) -lcmocka -pthread
 
+-include $(shell find $(COVER_OBJ) -name '*.d' 2>/dev/null)
+
 cover-targets: $(COVER_BIN)
-fuzz-coverage: deps ## Test: lines of each parser that the fuzz targets reach in FUZZ_SECONDS=60 each; COVER_ARGS="--lines ONNX" lists the others
+fuzz-coverage: deps ## Test: lines of each parser that the fuzz targets' seeds and corpora reach; COVER_ARGS="--lines ONNX" lists the others
 	@$(MAKE) --no-print-directory cover-targets
+	$(Q)python3 tests/fuzz/corpora.py unpack $(COVER_BIN)
 	$(Q)find $(COVER_OBJ) -name '*.gcda' -delete
-	$(Q)for f in $(COVER_BIN); do $$f --seconds $(FUZZ_SECONDS) --seed $${FUZZ_SEED:-1} || exit 1; \
-	    for c in tests/fuzz/corpus/$$(basename $$f)/*; do [ ! -e $$c ] || $$f $$c > /dev/null || exit 1; done; done
+	$(Q)for f in $(COVER_BIN); do $$f --replay || exit 1; done
 	$(Q)python3 tests/fuzz/coverage.py $(COVER_OBJ) $(COVER_ARGS)
 
 # Random graphs against ONNX Runtime; a seed that fails replays with FUZZ_SEED=N GRAPHS=1.
@@ -302,6 +316,22 @@ GRAPHS ?= 100000
 fuzz-diff: deps venv ## Test: random graphs against ONNX Runtime for FUZZ_SECONDS=60; FUZZ_SEED=N GRAPHS=1 replays one
 	@$(MAKE) --no-print-directory $(B)/tests/onnx_suite
 	$(Q)SY_ONNX_SUITE=$(B)/tests/onnx_suite build/venv/bin/python tests/peers/fuzz_diff.py --seed $${FUZZ_SEED:-$$(date +%s)} --graphs $(GRAPHS) --seconds $(FUZZ_SECONDS)
+
+# Random training jobs against PyTorch; a seed that differs replays with FUZZ_SEED=N JOBS=1.
+.PHONY: fuzz-train nightly
+JOBS ?= 100000
+fuzz-train: deps ## Test: random training jobs against PyTorch for FUZZ_SECONDS=60; FUZZ_SEED=N JOBS=1 replays one
+	@$(MAKE) --no-print-directory build/venv-torch/made binaries
+	$(Q)build/venv-torch/bin/python tests/peers/fuzz_train.py $(B)/switchyard --seed $${FUZZ_SEED:-$$(date +%s)} --jobs $(JOBS) --seconds $(FUZZ_SECONDS)
+
+# What takes hours, each part with the seed that it prints: ten minutes of each fuzz target, of random graphs and of random jobs; an hour of torture.
+nightly: ## Test: fuzz, fuzz-coverage, fuzz-diff, fuzz-train for ten minutes a target, simulation, an hour of torture
+	@$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=600
+	@$(MAKE) --no-print-directory fuzz-coverage
+	@$(MAKE) --no-print-directory fuzz-diff FUZZ_SECONDS=600
+	@$(MAKE) --no-print-directory fuzz-train FUZZ_SECONDS=600
+	@$(MAKE) --no-print-directory simulation WALKS=20000
+	@$(MAKE) --no-print-directory torture HOURS=1
 
 # Gradients and the loss after 100 steps against PyTorch. TEST_TRAIN_ARGS='bilstm --steps 20'.
 test-train: deps ## Test: gradients and losses against PyTorch; TEST_TRAIN_ARGS="bilstm --steps 20"

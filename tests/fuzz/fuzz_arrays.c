@@ -1,4 +1,5 @@
 /* Arrays in files: IDX (plain and gzip'd) and NumPy's .npy. The first byte chooses: odd is .npy. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
@@ -17,6 +18,22 @@ static unsigned sum_of(const void *data, size_t n)
     return sum;
 }
 
+/* What was read can be written, and is the same again. */
+static void write_again(const struct sy_npy *npy)
+{
+    struct sy_npy again;
+    char path[64];
+    snprintf(path, sizeof path, "%s/x.npy", fuzz_folder());
+    FUZZ_CHECK(sy_npy_write(path, npy->dtype, npy->rank, npy->dims, npy->data) == SY_OK);
+    FUZZ_CHECK(sy_npy_read(path, &again) == SY_OK);
+    FUZZ_CHECK(again.dtype == npy->dtype && again.rank == npy->rank && again.bytes == npy->bytes);
+    FUZZ_CHECK(!memcmp(again.dims, npy->dims, (size_t)npy->rank * sizeof *npy->dims));
+    FUZZ_CHECK(npy->bytes == 0 || !memcmp(again.data, npy->data, npy->bytes));
+    sy_npy_finish(&again);
+    FUZZ_CHECK(sy_npy_write(path, npy->dtype, SY_MAX_RANK + 1, npy->dims, npy->data) < 0);
+    FUZZ_CHECK(sy_npy_write(path, npy->dtype, 1, (int64_t[]){-1}, npy->data) < 0);
+}
+
 static void read_npy(const char *path)
 {
     struct sy_npy npy;
@@ -28,6 +45,7 @@ static void read_npy(const char *path)
         bytes *= (uint64_t)npy.dims[i];
     FUZZ_CHECK(bytes == npy.bytes && bytes <= FUZZ_MAX_BYTES);
     FUZZ_CHECK(sum_of(npy.data, npy.bytes) <= 255u * FUZZ_MAX_BYTES);
+    write_again(&npy);
     sy_npy_finish(&npy);
 }
 

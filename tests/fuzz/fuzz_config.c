@@ -126,6 +126,20 @@ size_t fuzz_seed(int i, uint8_t *to, size_t room)
         "ensemble_scheduling { step [ { model_name: \"a\" model_version: -1 input_map { key: \"x\" "
         "value: \"y\" } } ] } "
         "response_cache { enable: false } model_transaction_policy < decoupled: false >",
+        "0parameters { key: \"class\" value { string_value: \"1\" } } parameters { key: \"tenant\" "
+        "value { string_value: \"t\" } } "
+        "parameters { key: \"slice\" value { string_value: \"s\" } } version_policy { all { } }",
+        "0parameters { key: \"\\u00e9\\U0001F600\\x41\" value { string_value: \"9\" } } parameters "
+        "{ key: \"class\" value { string_value: \"9\" } }",
+        "0name: \"other\" name: \"m\"",
+        "0max_batch_size 4",
+        "0input [ { name: \"a\", } ]",
+        "0input { name: \"input0\" data_type: TYPE_FP32 dims: [ 5 ] }",
+        "0input { name: \"input0\" data_type: TYPE_INT8 dims: [ 4 ] }",
+        "0max_batch_size: - x",
+        "0[ext] { }",
+        "0input { name: \"",
+        "0version_policy { specific { versions: 0 } }",
         "1{\"name\":\"m\",\"max_batch_size\":4,\"input\":[{\"name\":\"input0\",\"data_type\":"
         "\"TYPE_FP32\","
         "\"dims\":[\"4\"]}],\"output\":[{\"name\":\"output0\",\"data_type\":\"TYPE_FP32\",\"dims\":"

@@ -1,10 +1,13 @@
-/* What a job's data lies in, beside arrays: CSV, text, PNG and JPEG. The first byte chooses: 0 CSV rows, 1 a CSV data set, 2 text, 3 an image. */
+/* What a job's data lies in, beside arrays: CSV, text, PNG and JPEG. The first byte chooses: 0 CSV rows, 1 a data set of any kind, with its section of the job file, 2 an image. */
+#include <fcntl.h>
 #include <png.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include <jpeglib.h> /* after stdio.h */
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "runtime/base/status.h"
 #include "tests/fuzz/fuzz.h"
@@ -34,37 +37,82 @@ static void read_rows(const uint8_t *data, size_t size)
     free(text);
 }
 
-static void read_all(const struct sy_data_spec *spec, const struct sy_data_want *want)
+/* ---- data sets ------------------------------------------------------------------------------------------------------ */
+
+static const char *const set_files[] = {"a",   "b",    "d/c",   "d/k",   "e/c",
+                                        "e/k", "f/.h", "f/c/x", "f/k/y", "f/k/z/w"};
+
+static void write_file(const char *folder, const char *name, const uint8_t *bytes, size_t n)
 {
-    struct sy_train_data set;
-    float input[64], labels[64];
-    int64_t tokens[64];
-    void *places[] = {want->inputs[0].dtype == SY_DTYPE_F32 ? (void *)input : (void *)tokens};
-    if (sy_train_data_open(spec, want, &set) < 0)
-        return;
-    FUZZ_CHECK(set.n >= 1);
-    for (uint64_t at = 0; at < set.n && at < MOST_SAMPLES; at++)
-        if (sy_train_data_fill(&set, want, at, false, 1, places, labels) < 0)
-            break;
-    sy_train_data_close(&set);
+    char path[96];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    for (char *slash = path + strlen(folder) + 1; (slash = strchr(slash, '/')); *slash++ = '/') {
+        *slash = '\0';
+        mkdir(path, 0700);
+    }
+    FILE *file = fopen(path, "wb");
+    FUZZ_CHECK(file && fwrite(bytes, 1, n, file) == n);
+    fclose(file);
 }
 
-static void read_set(const uint8_t *data, size_t size, const char *rest, enum sy_dtype dtype,
-                     struct sy_data_want labels)
+static void fill_all(const struct sy_train_data *set, const struct sy_data_want *want)
 {
-    static char section[300];
+    static double input[2][64], labels[64];
+    void *places[] = {input[0], input[1]};
+    FUZZ_CHECK(set->n >= 1);
+    for (int is_test = 0; is_test <= (set->n_test > 0); is_test++)
+        for (uint64_t at = 0; at < (is_test ? set->n_test : set->n) && at < MOST_SAMPLES; at++)
+            if (sy_train_data_fill(set, want, at, is_test, 1, places, labels) < 0)
+                break;
+}
+
+/* The model: flags 1, 2: its first input's type; 4: a second input; 8: classes; 16: four rows of labels; 32: 256 outputs, not 3. */
+static void want_of(uint8_t flags, struct sy_data_want *want)
+{
+    static const enum sy_dtype types[] = {SY_DTYPE_F32, SY_DTYPE_I64, SY_DTYPE_I32, SY_DTYPE_BOOL};
+    memset(want, 0, sizeof *want);
+    want->n_inputs = flags & 4 ? 2 : 1;
+    want->inputs[0] = (struct sy_data_input){"x", types[flags & 3], 1, {4}, 4};
+    want->inputs[1] = (struct sy_data_input){"z", SY_DTYPE_F32, 2, {1, 2}, 2};
+    if (flags & 64) /* an image */
+        want->inputs[0] = (struct sy_data_input){"x", types[flags & 3], 3, {3, 2, 3}, 18};
+    want->are_classes = (flags & 8) != 0;
+    want->n_labels = flags & 16 ? 4 : 1;
+    want->n_classes = flags & 32 ? 256 : 3;
+}
+
+/* [flags] the section "data", a zero, then the bytes of each of the files, zeros between them. Paths have no slash: nothing else is read. */
+static void read_set(const uint8_t *data, size_t size)
+{
     struct sy_data_spec spec = {0};
-    struct sy_data_want want = labels;
-    want.n_inputs = 1;
-    want.inputs[0] = (struct sy_data_input){"x", dtype, 1, {4}, 4};
-    snprintf(section, sizeof section, "{\"file\":\"%s\",%s}", fuzz_file(data, size), rest);
-    json_t *object = json_loads(section, 0, NULL);
-    FUZZ_CHECK(object);
-    int status = sy_job_data_take(object, 1, &spec);
-    json_decref(object);
-    FUZZ_CHECK(status == SY_OK);
-    read_all(&spec, &want);
+    struct sy_data_want want;
+    struct sy_train_data set;
+    json_error_t error;
+    const uint8_t *at = data + 1, *end = data + size, *zero;
+    if (size < 2 || !(zero = memchr(at, 0, size - 1)) || memchr(at, '/', (size_t)(zero - at)) ||
+        memmem(at, (size_t)(zero - at), "..", 2))
+        return;
+    json_t *object = json_loadb((const char *)at, (size_t)(zero - at), 0, &error);
+    if (!object)
+        return;
+    const char *folder = fuzz_folder();
+    int here = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    FUZZ_CHECK(here >= 0 && chdir(folder) == 0);
+    for (size_t i = 0; zero && i < sizeof set_files / sizeof *set_files; i++) {
+        at = zero + 1;
+        zero = memchr(at, 0, (size_t)(end - at));
+        write_file(folder, set_files[i], at, (size_t)((zero ? zero : end) - at));
+    }
+    want_of(data[0], &want);
+    if (json_is_object(object) && sy_job_data_take(object, 1, &spec) == SY_OK &&
+        sy_train_data_open(&spec, &want, &set) == SY_OK) {
+        fill_all(&set, &want);
+        sy_train_data_close(&set);
+    }
     sy_job_data_free(&spec);
+    json_decref(object);
+    FUZZ_CHECK(fchdir(here) == 0);
+    close(here);
 }
 
 static void read_image(const uint8_t *data, size_t size)
@@ -89,17 +137,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size < 1)
         return 0;
-    if (data[0] % 4 == 0)
+    if (data[0] % 3 == 0)
         read_rows(data + 1, size - 1);
-    else if (data[0] % 4 == 1)
-        read_set(data + 1, size - 1,
-                 data[0] & 4 ? "\"kind\":\"csv\",\"label\":\"l\",\"standardize\":true"
-                             : "\"kind\":\"csv\",\"label\":\"4\",\"header\":false",
-                 SY_DTYPE_F32,
-                 (struct sy_data_want){.are_classes = true, .n_labels = 1, .n_classes = 3});
-    else if (data[0] % 4 == 2)
-        read_set(data + 1, size - 1, "\"kind\":\"text\"", SY_DTYPE_I64,
-                 (struct sy_data_want){.are_classes = true, .n_labels = 4, .n_classes = 256});
+    else if (data[0] % 3 == 1)
+        read_set(data + 1, size - 1);
     else
         read_image(data + 1, size - 1);
     return 0;
@@ -153,15 +194,62 @@ static size_t jpeg(int components, bool progressive, uint8_t *to, size_t room)
     return given;
 }
 
+#define NUL       "\0"
+#define TABLE     "a,b,c,d,l\n1,2,3,4,cat\n5,6,7,8.5e3,dog\n-1,2,0x1p3,4,cat\n"
+#define NUMBERS   "1 ; 2 ;3;\"4\";1\n\n5;6;7;8;0\n9;1;2;3;2\n"
+#define SENTENCES "the cat sat\n\na dog \xc3\xa9 ran on" NUL "un chat" NUL
+/* Each begins with what chooses, and flags. */
+static const struct {
+    size_t n;
+    const char *bytes;
+} texts[] = {
+#define TEXT(choice, flags, bytes)                         \
+    {                                                      \
+        sizeof(choice flags bytes) - 1, choice flags bytes \
+    }
+    TEXT("\0", "", "a,b,c\n1,2,\"x,\"\"y\"\"\"\r\n\r\n,,\n4,5,6"),
+    TEXT("\1", "\x08",
+         "{\"kind\":\"csv\",\"file\":\"a\",\"label\":\"l\",\"standardize\":true,\"test_file\":"
+         "\"b\"}" NUL TABLE NUL TABLE),
+    TEXT("\1", "\x04",
+         "{\"kind\":\"csv\",\"file\":\"a\",\"label\":\"5\",\"header\":false,\"separator\":\";\","
+         "\"holdout\":0.5,\"inputs\":"
+         "{\"x\":[\"1\",\"2\",\"3\",\"4\"],\"z\":[\"1\",\"4\"]}}" NUL NUMBERS),
+    TEXT("\1", "\x10",
+         "{\"kind\":\"csv\",\"file\":\"a\",\"label\":\"5\",\"header\":false,\"separator\":\";\","
+         "\"features\":[\"1\",\"2\",\"3\",\"5\"]}" NUL NUMBERS),
+    TEXT(
+        "\1", "\x09",
+        "{\"kind\":\"csv\",\"file\":\"a\",\"label\":\"5\",\"header\":false,\"separator\":\";\"}" NUL
+            NUMBERS),
+    TEXT("\1", "\x39",
+         "{\"kind\":\"text\",\"file\":\"a\",\"test_file\":\"b\"}" NUL "cat\tthe cat sat on" NUL
+         "a dog \xc3\xa9 ran"),
+    TEXT("\1", "\x08",
+         "{\"kind\":\"text\",\"folder\":\"d\",\"test_folder\":\"e\"}" NUL NUL NUL SENTENCES
+             SENTENCES),
+    TEXT("\1", "\x0d",
+         "{\"kind\":\"text\",\"folder\":\"f\",\"split\":\"windows\",\"ngram\":3,\"vocabulary\":50,"
+         "\"holdout\":0.3,\"inputs\":{\"x\":\"text\",\"z\":"
+         "\"mask\"}}" NUL NUL NUL NUL NUL NUL NUL "hidden" NUL SENTENCES SENTENCES),
+    TEXT("\1", "\x0e",
+         "{\"kind\":\"text\",\"folder\":\"f\",\"split\":\"files\",\"shuffle\":false,\"inputs\":{"
+         "\"x\":\"text\",\"z\":\"length\"}}" NUL NUL NUL NUL NUL NUL NUL NUL SENTENCES SENTENCES),
+    TEXT("\1", "\x0e",
+         "{\"kind\":\"text\",\"folder\":\"d\",\"inputs\":{\"x\":\"positions\",\"z\":0.5}}" NUL NUL
+             NUL SENTENCES),
+    TEXT("\1", "\x0c",
+         "{\"kind\":\"synthetic\",\"samples\":9,\"test_samples\":2,\"noise\":0.5,\"inputs\":{\"x\":"
+         "\"random\",\"z\":\"mask\"}}" NUL),
+    TEXT("\1", "\x08",
+         "{\"images\":\"a\",\"labels\":\"b\",\"mean\":0.5,\"std\":2}" NUL "IDX" NUL "IDX"),
+    TEXT("\1", "\x08", "{\"kind\":\"npy\",\"inputs\":\"a\",\"labels\":\"b\"}" NUL "\x93NUMPY\1"),
+    TEXT("\1", "\x48", "{\"kind\":\"images\",\"folder\":\"f\"}" NUL),
+#undef TEXT
+};
+
 size_t fuzz_seed(int i, uint8_t *to, size_t room)
 {
-    static const char *const texts[] = {
-        "0a,b,c\n1,2,\"x,\"\"y\"\"\"\r\n\r\n,,\n4,5,6",
-        "5a,b,c,d,l\n1,2,3,4,cat\n5,6,7,8.5e3,dog\n-1,nan,0x1p3,inf,cat\n",
-        "11,2,3,4,0\n5,6,7,8,1\n9,1,2,3,2\n",
-        "1 1 , 2 ,3,\"4\",1\n\n5,6,7,8,1\n",
-        "2cat\tthe cat sat\ndog\ta dog \xc3\xa9 ran\n",
-    };
     static const uint32_t formats[] = {PNG_FORMAT_GRAY,
                                        PNG_FORMAT_RGB,
                                        PNG_FORMAT_RGBA,
@@ -169,12 +257,9 @@ size_t fuzz_seed(int i, uint8_t *to, size_t room)
                                        PNG_FORMAT_LINEAR_RGB_ALPHA,
                                        PNG_FORMAT_RGB_COLORMAP};
     int n_texts = sizeof texts / sizeof *texts, n_formats = sizeof formats / sizeof *formats;
-    if (i < n_texts) {
-        size_t n = fuzz_give(texts[i], strlen(texts[i]), to, room);
-        to[0] = (uint8_t)(to[0] - '0');
-        return n;
-    }
-    to[0] = 3;
+    if (i < n_texts)
+        return fuzz_give(texts[i].bytes, texts[i].n, to, room);
+    to[0] = 2;
     i -= n_texts;
     if (i < n_formats)
         return 1 + png(formats[i], to + 1, room - 1);

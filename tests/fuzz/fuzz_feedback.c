@@ -4,56 +4,12 @@
 
 #include "runtime/base/status.h"
 
-#define MAP_BYTES (1u << 16)
 #define MAX_TEXTS 4096 /* hashes of error texts */
 #define N_WORDS   256
 #define VISIBLE   __attribute__((visibility("default")))
 
-static uint8_t counts[MAP_BYTES], seen[MAP_BYTES];
-static uintptr_t previous;
-static bool traced, running;
+static bool running;
 static int n_seen;
-
-/* ---- blocks ----------------------------------------------------------------------------------------------------- */
-
-extern const char
-    __executable_start[]; /* the linker's: addresses differ from run to run, distances do not */
-
-void __sanitizer_cov_trace_pc(void);
-
-VISIBLE FUZZ_NOT_TRACED void __sanitizer_cov_trace_pc(void)
-{
-    uintptr_t at = (uintptr_t)__builtin_return_address(0) - (uintptr_t)__executable_start;
-    uintptr_t place = (at ^ previous) & (MAP_BYTES - 1);
-    counts[place] += counts[place] < UINT8_MAX;
-    previous = at >> 1;
-    traced = true;
-}
-
-/* 1, 2, 3, 4.., 8.., 16.., 32.., 128..: one bit each. */
-static uint8_t magnitude(uint8_t count)
-{
-    static const uint8_t first[] = {1, 2, 3, 4, 8, 16, 32, 128};
-    uint8_t bit = 0;
-    for (int i = 0; i < 8 && count >= first[i]; i++)
-        bit = (uint8_t)(1u << i);
-    return bit;
-}
-
-static bool blocks_are_new(void)
-{
-    int before = n_seen;
-    for (size_t i = 0; i < MAP_BYTES; i += sizeof(uint64_t)) {
-        uint64_t eight;
-        memcpy(&eight, counts + i, sizeof eight);
-        for (size_t k = i; eight != 0 && k < i + sizeof eight; k++) {
-            uint8_t bit = magnitude(counts[k]);
-            n_seen += (bit & ~seen[k]) != 0;
-            seen[k] |= bit;
-        }
-    }
-    return n_seen > before;
-}
 
 /* ---- error texts -------------------------------------------------------------------------------------------------- */
 
@@ -138,19 +94,16 @@ size_t fuzz_feedback_word(uint64_t random, const uint8_t **out)
 
 void fuzz_feedback_begin(void)
 {
-    memset(counts, 0, sizeof counts);
-    previous = 0;
     running = true;
 }
 
 bool fuzz_feedback_end(void)
 {
     running = false;
-    return traced ? blocks_are_new() : text_is_new(sy_error_text());
+    return text_is_new(sy_error_text());
 }
 
-int fuzz_feedback_seen(const char **what)
+int fuzz_feedback_seen(void)
 {
-    *what = traced ? "branches" : "refusals";
     return n_seen;
 }

@@ -163,6 +163,54 @@ static void put_request(struct sy_grpc_buffer *to, int i)
         sy_grpc_put_bytes(to, 7, "0123456789abcdef", 16);
 }
 
+/* A parameter of each kind: field 1 a bool, 2 and 5 numbers, 3 a text, 4 a double. */
+static void put_parameter(struct sy_grpc_buffer *to, int field, const char *key, int kind,
+                          const char *text, uint64_t number)
+{
+    static const uint8_t one_point_five[] = {0, 0, 0, 0, 0, 0, 0xf8, 0x3f};
+    size_t entry = sy_grpc_put_begin(to, field), value;
+    sy_grpc_put_text(to, 1, key);
+    value = sy_grpc_put_begin(to, 2);
+    if (kind == 3)
+        sy_grpc_put_text(to, 3, text);
+    else if (kind == 4)
+        memcpy(memcpy(sy_grpc_buffer_extend(to, 9), "\x21", 1) + 1, one_point_five, 8);
+    else
+        sy_grpc_put_number(to, kind, number);
+    sy_grpc_put_end(to, value);
+    sy_grpc_put_end(to, entry);
+}
+
+/* What a request may say beside its tensors: regions of shared memory, classes, parameters of each kind. */
+static void put_full_request(struct sy_grpc_buffer *to)
+{
+    size_t part;
+    sy_grpc_put_text(to, 1, "m");
+    sy_grpc_put_text(to, 3, "id");
+    put_parameter(to, 4, "triton_enable_empty_final_response", 1, NULL, 1);
+    put_parameter(to, 4, "timeout", 2, NULL, 1000);
+    put_parameter(to, 4, "priority", 5, NULL, 3);
+    put_parameter(to, 4, "tenant", 3, "t", 0);
+    put_parameter(to, 4, "share", 4, NULL, 0);
+    part = sy_grpc_put_begin(to, 5);
+    sy_grpc_put_text(to, 1, "x");
+    sy_grpc_put_text(to, 2, "FP32");
+    sy_grpc_put_number(to, 3, 2);
+    put_parameter(to, 4, "shared_memory_region", 3, "r", 0);
+    put_parameter(to, 4, "shared_memory_offset", 2, NULL, 8);
+    put_parameter(to, 4, "shared_memory_byte_size", 3, "16", 0);
+    sy_grpc_put_end(to, part);
+    part = sy_grpc_put_begin(to, 6);
+    sy_grpc_put_text(to, 1, "y");
+    put_parameter(to, 2, "classification", 2, NULL, 2);
+    sy_grpc_put_end(to, part);
+    part = sy_grpc_put_begin(to, 6);
+    sy_grpc_put_text(to, 1, "z");
+    put_parameter(to, 2, "shared_memory_region", 3, "r", 0);
+    put_parameter(to, 2, "shared_memory_byte_size", 5, NULL, 16);
+    sy_grpc_put_end(to, part);
+}
+
 static void put_json(struct sy_grpc_buffer *to, size_t type)
 {
     static const char *const texts[N_TYPES] = {
@@ -192,7 +240,9 @@ size_t fuzz_seed(int i, uint8_t *to, size_t room)
     size_t n;
 
     *sy_grpc_buffer_extend(&buffer, 1) = (uint8_t)i;
-    if (i < 4)
+    if (i == 3)
+        put_full_request(&buffer);
+    else if (i < 4)
         put_request(&buffer, i);
     else if (i < 4 + (int)N_TYPES)
         put_json(&buffer, (size_t)i - 4);

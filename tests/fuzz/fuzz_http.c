@@ -6,6 +6,7 @@
 #include <event2/event.h>
 #include <sched.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -277,6 +278,39 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
          "[1,2]}," K "]}"
 #define LIVE "GET /v2/health/live HTTP/1.1\r\nHost: h\r\n\r\n"
 
+#define X "{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[1,2],\"data\":[1,2]}," K
+/* Requests with a body: headers, then the body, whose length is counted. */
+static const struct {
+    const char *headers, *body;
+} posts[] = {
+    {"Accept-Encoding: gzip\r\n",
+     "{\"id\":\"i\",\"inputs\":[" X
+     "],\"outputs\":[{\"name\":\"y\",\"parameters\":{\"binary_data\":true}}]}"},
+    {"",
+     "{\"inputs\":[" X "],\"outputs\":[{\"name\":\"y\",\"parameters\":{\"classification\":1}}]}"},
+    {"", "{\"inputs\":[" X "],\"outputs\":[{\"name\":\"y\",\"parameters\":{\"classification\":1,"
+         "\"binary_data\":true}}]}"},
+    {"", "{\"inputs\":[" X "],\"outputs\":[{\"name\":\"y\",\"parameters\":{\"shared_memory_"
+         "region\":\"r\",\"shared_memory_byte_size\":8}}]}"},
+    {"", "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[1,2],\"parameters\":{"
+         "\"shared_memory_region\":\"r\","
+         "\"shared_memory_byte_size\":8,\"shared_memory_offset\":0}}," K "]}"},
+    {"", "{\"inputs\":[" X "],\"parameters\":{\"binary_data_output\":true,\"tenant\":\"t\","
+         "\"timeout\":9,\"priority\":1}}"},
+    {"", "{\"inputs\":[" X "],\"outputs\":[{\"name\":\"y\"},{\"name\":\"y\"}]}"},
+    {"", "{\"inputs\":[" X "],\"outputs\":7,\"id\":7}"},
+    {"", "{\"inputs\":[7]}"},
+    {"", "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[1,2,1,1,1,1,1,1,1]},{"
+         "\"name\":\"x\",\"shape\":[\"a\"]}]}"},
+    {"Inference-Header-Content-Length: 0\r\n", "01234567"},
+    {"Inference-Header-Content-Length: 999\r\n", "{}"},
+    {"Content-Encoding: identity\r\nAccept-Encoding: deflate;q=0.5, gzip;q=0\r\n",
+     "{\"inputs\":[" X "]}"},
+    {"Content-Encoding: br\r\n", "{}"},
+    {"Expect: 200-maybe\r\n", "{}"},
+    {"Content-Encoding: deflate\r\n", "\x78\x9c\xab\xae\x05"},
+};
+
 size_t fuzz_seed(int i, uint8_t *to, size_t room)
 {
     static const char *const seeds[] = {
@@ -301,6 +335,12 @@ size_t fuzz_seed(int i, uint8_t *to, size_t room)
     static const uint8_t flag_sets[] = {0, 1, 2, FLAG_GOES, FLAG_REFUSES, FLAG_THREAD};
     int n_seeds = (int)(sizeof seeds / sizeof *seeds), n_flags = (int)sizeof flag_sets;
 
+    if (i >= n_seeds * n_flags && i < n_seeds * n_flags + (int)(sizeof posts / sizeof *posts)) {
+        i -= n_seeds * n_flags;
+        to[0] = 0;
+        return 1 + (size_t)snprintf((char *)to + 1, room - 1, POST "%zu\r\n%s\r\n%s" LIVE,
+                                    strlen(posts[i].body), posts[i].headers, posts[i].body);
+    }
     if (i >= n_seeds * n_flags || room < 1)
         return 0;
     to[0] = flag_sets[i % n_flags];

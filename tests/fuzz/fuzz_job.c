@@ -30,8 +30,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     text[size] = 0;
     int status = sy_job_parse(text, &job);
     if (status == SY_OK) {
-        FUZZ_CHECK(job.name && job.model &&
-                   (job.data.inputs[0] || job.data.folder[0] || job.data.samples[0]));
+        FUZZ_CHECK(
+            job.name && job.model &&
+            (job.data.inputs[0] || job.data.folder[0] || job.data.samples[0] || job.data.n_fields));
         FUZZ_CHECK(job.options.batch >= 1 && job.data.std >= 0 && !strchr(job.name, '/'));
     }
     check_load(data, size, status == SY_OK && !memchr(data, 0, size) ? &job : NULL);
@@ -79,6 +80,29 @@ size_t fuzz_seed(int i, uint8_t *to, size_t room)
         "\"data\": "
         "{\"kind\": \"synthetic\", \"samples\": 10, \"test_samples\": 2, \"noise\": 0.5, "
         "\"vocabulary\": 8}}",
+        "{\"name\": \"h\", \"model\": \"m\", \"output\": \"o\", \"slice\": \"s\", \"tenant\": "
+        "\"t\", \"class\": \"opportunistic\", "
+        "\"priority\": -3, \"loss\": \"bce\", \"accumulate\": 4, \"clip_norm\": 1, \"recompute\": "
+        "true, \"frozen\": [\"e.*\", \"x\"], "
+        "\"target_accuracy\": 0.9, \"evaluate_every_steps\": 5, \"optimizer\": {\"kind\": \"sgd\", "
+        "\"learning_rate\": 0.1, \"momentum\": 0.9, "
+        "\"nesterov\": true, \"decay\": \"weights\"}, \"schedule\": {\"kind\": \"linear\", "
+        "\"warmup_steps\": 1, \"steps\": 20, \"final_rate\": 0.01}, "
+        "\"data\": {\"kind\": \"csv\", \"file\": \"f\", \"label\": \"y\", \"inputs\": {\"a\": "
+        "\"c\", \"b\": [\"d\", \"e\"], \"f\": 0.5}}}",
+        "{\"name\": \"i\", \"model\": \"m\", \"optimizer\": {\"learning_rate\": 0.1}, "
+        "\"schedule\": {\"kind\": \"step\", \"every_steps\": 3, \"factor\": "
+        "0.5}, \"data\": {\"kind\": \"text\", \"folder\": \"d\", \"split\": \"windows\", "
+        "\"inputs\": {\"a\": \"text\", \"b\": \"mask\", \"c\": \"length\", "
+        "\"d\": \"positions\", \"e\": 1}}}",
+        "{\"name\": \"j\", \"model\": \"m\", \"optimizer\": {\"learning_rate\": 0.1}, "
+        "\"schedule\": {\"kind\": \"cosine\", \"steps\": 9}, \"data\": "
+        "{\"kind\": \"npy\", \"inputs\": {\"a\": \"a.npy\", \"b\": 2}, \"labels\": \"l.npy\", "
+        "\"test_inputs\": {\"a\": \"t.npy\"}, \"test_labels\": "
+        "\"u.npy\"}}",
+        "{\"name\": \"k\", \"model\": \"m\", \"optimizer\": {\"learning_rate\": 0.1}, \"data\": "
+        "{\"kind\": \"npy\", \"inputs\": \"a.npy\", \"labels\": "
+        "\"l.npy\", \"test_inputs\": \"b.npy\", \"test_labels\": \"u.npy\"}}",
         "{\"name\": \"\\u00e9\\ud83d\\ude00\", \"x\": [[[[1, -2.5e3, true, null]]]]}",
     };
     return i < (int)(sizeof seeds / sizeof *seeds) ? fuzz_give(seeds[i], strlen(seeds[i]), to, room)

@@ -1,12 +1,14 @@
-/* Drives a fuzz target with mutated seeds: the same seed, the same inputs.
+/* Drives a fuzz target in the tests: its seeds, the corpus in the folder fuzz_NAME.corpus beside it, then mutations of both. The same
+ * seed, the same inputs, whatever compiler and machine. New errors are looked for by libFuzzer (fuzz_guided.c).
  *
  *   fuzz_NAME [--runs N] [--seed S] [--seconds T]     runs until N inputs or T seconds, whichever comes first
  *   fuzz_NAME FILE...                                 replays inputs
- *   fuzz_NAME --write-seeds FOLDER                    the seeds as files, for libFuzzer
+ *   fuzz_NAME --replay                                seeds and corpus, nothing mutated
  *
- * Without arguments: a short run for `make test`. An input that went somewhere new (fuzz_feedback.h) joins the corpus. The input
+ * Without arguments: a short run for `make test`. An input that was refused in new words (fuzz_feedback.h) joins the corpus. The input
  * that kills the target is written to fuzz_NAME-crash-SEED-RUN beside the target. Memory is bounded: FUZZ_MAX_BYTES an input,
  * MAX_CORPUS inputs, and the sanitizer stops a single allocation over 512 MB or 2 GB in all. */
+#include <dirent.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -64,7 +66,7 @@ static void on_signal(int signal_number)
 
 #ifdef SY_SANITIZED
 /* The sanitizers' libraries look these up and call them before anything else is there, themselves too. */
-#define EARLY __attribute__((visibility("default"), no_sanitize("address"))) FUZZ_NOT_TRACED
+#define EARLY __attribute__((visibility("default"), no_sanitize("address")))
 
 void __sanitizer_set_death_callback(void (*callback)(void)); /* gcc has no header for it */
 const char *__asan_default_options(void);
@@ -264,6 +266,38 @@ static void load_seeds(void)
     }
 }
 
+static void read_current(const char *name)
+{
+    FILE *file = fopen(name, "rb");
+    if (!file) {
+        perror(name);
+        exit(1);
+    }
+    current_bytes = fread(current, 1, sizeof current, file);
+    fclose(file);
+}
+
+/* In the order of their names; what is kept of it stays, as seeds do. */
+static void load_corpus(void)
+{
+    char folder[4096];
+    struct dirent **files;
+    snprintf(folder, sizeof folder, "%s.corpus", target_path);
+    int n = scandir(folder, &files, NULL, alphasort);
+    for (int i = 0; i < n; i++) {
+        char name[8192];
+        snprintf(name, sizeof name, "%s/%s", folder, files[i]->d_name);
+        if (files[i]->d_name[0] != '.' && n_seeds < MAX_CORPUS / 2) {
+            read_current(name);
+            n_seeds++;
+            keep_current();
+        }
+        free(files[i]);
+    }
+    if (n >= 0)
+        free(files);
+}
+
 /* On a copy of exactly its length, so that one byte too far is seen. */
 static bool run_current(void)
 {
@@ -281,16 +315,12 @@ static bool run_current(void)
     return is_new;
 }
 
-/* libFuzzer's name for it: a target whose code starts this program again looks here what it is to be. */
-int LLVMFuzzerInitialize(int *argc, char ***argv) __attribute__((weak));
-
 /* ---- main --------------------------------------------------------------------------------------------------------- */
 
 static void fuzz(uint64_t runs, double seconds)
 {
     struct timespec start, now;
     clock_gettime(CLOCK_MONOTONIC, &start);
-    load_seeds();
     for (runs_done = 0; runs_done < runs; runs_done++) {
         bool is_seed = runs_done < (uint64_t)n_seeds;
         const struct input *from = &corpus[is_seed ? (size_t)runs_done : below((size_t)n_corpus)];
@@ -305,43 +335,19 @@ static void fuzz(uint64_t runs, double seconds)
             seconds)
             break;
     }
-    const char *what;
-    int n = fuzz_feedback_seen(&what);
-    printf("[       OK ] %s: seed %llu, %llu inputs from %d seeds, %d kept, %d different %s\n",
-           target_name, (unsigned long long)seed, (unsigned long long)runs_done, n_seeds,
-           n_corpus - n_seeds, n, what);
+    printf(
+        "[       OK ] %s: seed %llu, %llu inputs from %d seeds, %d kept, %d different refusals\n",
+        target_name, (unsigned long long)seed, (unsigned long long)runs_done, n_seeds,
+        n_corpus - n_seeds, fuzz_feedback_seen());
 }
 
-static int replay(const char *name)
+static void replay(const char *name)
 {
-    FILE *file = fopen(name, "rb");
     is_replay = true;
-    if (!file) {
-        perror(name);
-        return 1;
-    }
-    current_bytes = fread(current, 1, sizeof current, file);
-    fclose(file);
+    read_current(name);
     run_current();
     printf("%s: %zu bytes, %s\n", name, current_bytes,
            *sy_error_text() ? sy_error_text() : "no error");
-    return 0;
-}
-
-static int write_seeds(const char *folder)
-{
-    load_seeds();
-    for (int i = 0; i < n_seeds; i++) {
-        char name[400];
-        snprintf(name, sizeof name, "%s/seed-%d", folder, i);
-        FILE *file = fopen(name, "wb");
-        if (!file || fwrite(corpus[i].bytes, 1, corpus[i].n, file) != corpus[i].n) {
-            perror(name);
-            return 1;
-        }
-        fclose(file);
-    }
-    return 0;
 }
 
 int main(int argc, char **argv)
@@ -358,14 +364,14 @@ int main(int argc, char **argv)
     watch_for_death();
     for (int i = 1; i < argc; i += 2) {
         if (strncmp(argv[i], "--", 2) != 0) {
-            int failed = 0;
             for (; i < argc; i++)
-                failed |= replay(argv[i]);
-            return failed;
+                replay(argv[i]);
+            return 0;
         }
-        if (i + 1 < argc && strcmp(argv[i], "--write-seeds") == 0)
-            return write_seeds(argv[i + 1]);
-        if (i + 1 < argc && strcmp(argv[i], "--runs") == 0) {
+        if (strcmp(argv[i], "--replay") == 0) {
+            runs = 0;
+            seconds = 1e9;
+        } else if (i + 1 < argc && strcmp(argv[i], "--runs") == 0) {
             runs = strtoull(argv[i + 1], NULL, 0);
             seconds = 1e9;
         } else if (i + 1 < argc && strcmp(argv[i], "--seconds") == 0) {
@@ -374,15 +380,15 @@ int main(int argc, char **argv)
         } else if (i + 1 < argc && strcmp(argv[i], "--seed") == 0) {
             seed = strtoull(argv[i + 1], NULL, 0);
         } else {
-            fprintf(
-                stderr,
-                "usage: %s [--runs N] [--seed S] [--seconds T] | --write-seeds FOLDER | FILE...\n",
-                argv[0]);
+            fprintf(stderr, "usage: %s [--runs N] [--seed S] [--seconds T] | --replay | FILE...\n",
+                    argv[0]);
             return 2;
         }
     }
     random_state = seed;
-    fuzz(runs, seconds);
+    load_seeds();
+    load_corpus();
+    fuzz(runs ? runs : (uint64_t)n_seeds, seconds);
     for (int i = 0; i < n_corpus; i++)
         free(corpus[i].bytes);
     return 0;

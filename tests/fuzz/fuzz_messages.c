@@ -1,6 +1,9 @@
 /* The control socket's codec: what is decoded can be printed, encoded, and decoded to the same again. */
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "runtime/base/status.h"
 #include "runtime/wire/messages.h"
@@ -26,6 +29,48 @@ static void round_trip(const struct sy_message *message, enum sy_message_directi
     sy_message_finish(&second);
 }
 
+/* As it comes over the control socket: the bytes, with descriptors or without, then what was understood on its way back. */
+static void over_socket(const uint8_t *data, size_t size, int n_sent,
+                        enum sy_message_direction direction)
+{
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(2 * SY_MESSAGE_MAX_FDS * sizeof(int))] = {0};
+    int pair[2], fds[SY_MESSAGE_MAX_FDS], sent[2 * SY_MESSAGE_MAX_FDS], n_fds = -1;
+    struct iovec part = {.iov_base = (void *)(uintptr_t)data, .iov_len = size};
+    struct msghdr header = {.msg_iov = &part, .msg_iovlen = 1};
+    struct sy_message message;
+    FUZZ_CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0);
+    if (n_sent > 0) {
+        header.msg_control = control;
+        header.msg_controllen = CMSG_SPACE((size_t)n_sent * sizeof(int));
+        struct cmsghdr *item = CMSG_FIRSTHDR(&header);
+        item->cmsg_level = SOL_SOCKET;
+        item->cmsg_type = SCM_RIGHTS;
+        item->cmsg_len = CMSG_LEN((size_t)n_sent * sizeof(int));
+        for (int i = 0; i < n_sent; i++)
+            sent[i] = pair[0];
+        memcpy(CMSG_DATA(item), sent, (size_t)n_sent * sizeof(int));
+    }
+    FUZZ_CHECK(sendmsg(pair[0], &header, MSG_DONTWAIT) == (ssize_t)size);
+    int status = sy_message_receive(pair[1], direction, &message, n_sent & 1 ? fds : NULL, &n_fds);
+    if (status == SY_OK) {
+        FUZZ_CHECK(n_sent <= SY_MESSAGE_MAX_FDS && n_fds == (n_sent & 1 ? n_sent : 0));
+        FUZZ_CHECK(sy_message_send(pair[1], &message, fds, n_fds) == SY_OK);
+        FUZZ_CHECK(sy_message_send(pair[1], &message, fds, SY_MESSAGE_MAX_FDS + 1) == SY_EARG);
+        while (n_fds > 0)
+            close(fds[--n_fds]);
+        sy_message_finish(&message);
+        FUZZ_CHECK(sy_message_receive(pair[0], direction, &message, NULL, NULL) == SY_OK);
+        sy_message_finish(&message);
+    }
+    FUZZ_CHECK(fcntl(pair[1], F_SETFL, O_NONBLOCK) == 0);
+    FUZZ_CHECK(sy_message_receive(pair[1], direction, &message, NULL, NULL) == SY_EBUSY);
+    close(pair[0]);
+    FUZZ_CHECK(sy_message_receive(pair[1], direction, &message, NULL, NULL) == SY_EPEER);
+    message = (struct sy_message){.id = SY_MSG_SHUTDOWN};
+    FUZZ_CHECK(sy_message_send(pair[1], &message, NULL, 0) == SY_EPEER);
+    close(pair[1]);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct sy_message message;
@@ -35,6 +80,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         round_trip(&message, (enum sy_message_direction)direction);
         sy_message_finish(&message);
     }
+    for (int n_fds = 0; size > 0 && n_fds < 2; n_fds++)
+        over_socket(data, size, n_fds + data[size - 1] % (2 * SY_MESSAGE_MAX_FDS - 1),
+                    SY_TO_RUNTIME);
     return 0;
 }
 

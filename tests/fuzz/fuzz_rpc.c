@@ -251,6 +251,57 @@ static int fake_drain(void *core, sy_ns grace_ns, void (*done)(void *ctx), void 
     return SY_OK;
 }
 
+/* What changes nothing here. */
+static int fake_job_suspend(void *core, uint64_t job, bool suspended)
+{
+    (void)core, (void)suspended;
+    return job < 3 ? SY_OK : sy_error_set(SY_ENOTFOUND, "no job %llu", (unsigned long long)job);
+}
+
+static int fake_job_park(void *core, uint64_t job, sy_core_done done, void *ctx)
+{
+    (void)core, (void)job;
+    return fake_later(done, ctx);
+}
+
+static int fake_job_tenant(void *core, uint64_t job, const char **out)
+{
+    (void)job;
+    *out = "t";
+    return fake_job_suspend(core, job, true);
+}
+
+static int fake_job_parked(void *core, uint64_t job, struct sy_core_parked *out)
+{
+    (void)core, (void)out;
+    return sy_error_set(SY_EBUSY, "job %llu is not parked", (unsigned long long)job);
+}
+
+static int fake_job_receive(void *core, const struct sy_core_parked *parked, uint64_t *out_job)
+{
+    (void)core, (void)parked;
+    *out_job = 1;
+    return SY_OK;
+}
+
+static int fake_job_set_priority(void *core, uint64_t job, int priority)
+{
+    (void)priority;
+    return fake_job_suspend(core, job, true);
+}
+
+static int fake_set(void *core, json_t *params)
+{
+    (void)core;
+    return json_object_size(params) ? SY_OK : sy_error_set(SY_EARG, "nothing to set");
+}
+
+static int fake_status_part(void *core, const struct sy_core_status_part *part, json_t **out)
+{
+    (void)part;
+    return fake_status(core, out);
+}
+
 static const struct sy_core_handlers fakes = {.slab = fake_slab,
                                               .model_acquire = fake_acquire,
                                               .model_release = fake_release,
@@ -263,7 +314,17 @@ static const struct sy_core_handlers fakes = {.slab = fake_slab,
                                               .model_evict = fake_model_evict,
                                               .job_submit = fake_job_submit,
                                               .job_stop = fake_job_stop,
+                                              .job_suspend = fake_job_suspend,
+                                              .job_park = fake_job_park,
+                                              .job_tenant = fake_job_tenant,
+                                              .job_parked = fake_job_parked,
+                                              .job_receive = fake_job_receive,
+                                              .job_set_priority = fake_job_set_priority,
+                                              .policy_set = fake_set,
+                                              .tenant_set = fake_set,
+                                              .slices_set = fake_set,
                                               .status = fake_status,
+                                              .status_part = fake_status_part,
                                               .trace_enable = fake_trace_enable,
                                               .trace_dump = fake_trace_dump,
                                               .drain = fake_drain};

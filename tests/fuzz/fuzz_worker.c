@@ -114,8 +114,6 @@ static bool computes(struct core_rig *r, void *ctx)
     return core_rig_worker_in(r, SY_WORKER_RUNNING) >= 0;
 }
 
-int LLVMFuzzerInitialize(int *argc, char ***argv);
-
 /* The core starts its workers as this program. */
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {

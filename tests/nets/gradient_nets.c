@@ -583,6 +583,8 @@ const struct gradient_net gradient_nets[] = {
     {"mirrored", gradient_net_mirrored},
     {"edged", gradient_net_edged},
     {"cut", gradient_net_cut},
+    {"bent_input", gradient_net_bent_input},
+    {"thin_gemm", gradient_net_thin_gemm},
     {"attention", gradient_net_attention},
     {"attention_masked", gradient_net_attention_masked},
     {"attention_dead_rows", gradient_net_attention_dead_rows},

@@ -1,4 +1,4 @@
-/* Networks whose gradients pass through masks, triangles and mirrored edges, or end at what has none. */
+/* Networks whose gradients pass through masks, triangles and mirrored edges, or end at what has none; and whose shapes are at an edge themselves. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -106,5 +106,28 @@ int gradient_net_cut(struct sy_graph *g)
 {
     int y = gradient_node(g, SY_OP_PAD, IN(gradient_start(g)), LIST(-1, 3, 7));
     gb_ints(g, "pads", LIST(0, -1, 2, 0, 0, -1));
+    return y;
+}
+
+/* The first node bends what the graph is given: nobody computes that, so nothing is there to fuse it into. */
+int gradient_net_bent_input(struct sy_graph *g)
+{
+    int x = gradient_node(g, SY_OP_TANH, IN(gb_input(g, LIST(1, 4, 6))), LIST(-1, 4, 6));
+    return gradient_node(g, SY_OP_MATMUL, IN(x, gradient_weight(g, "first", LIST(6, 6))),
+                         LIST(-1, 4, 6));
+}
+
+/* Scaled, transposed, and of one number a sample. */
+int gradient_net_thin_gemm(struct sy_graph *g)
+{
+    int x = gb_input(g, LIST(1, 24));
+    x = gradient_node(g, SY_OP_MATMUL, IN(x, gradient_weight(g, "first", LIST(24, 1))),
+                      LIST(-1, 1));
+    int y = gradient_node(
+        g, SY_OP_GEMM,
+        IN(x, gradient_weight(g, "wide", LIST(8, 1)), gradient_weight(g, "bias", LIST(8))),
+        LIST(-1, 8));
+    gb_int(g, "transB", 1);
+    gb_float(g, "alpha", 0.5f);
     return y;
 }

@@ -38,6 +38,8 @@ int gradient_net_choice(struct sy_graph *g);
 int gradient_net_mirrored(struct sy_graph *g);
 int gradient_net_edged(struct sy_graph *g);
 int gradient_net_cut(struct sy_graph *g);
+int gradient_net_bent_input(struct sy_graph *g);
+int gradient_net_thin_gemm(struct sy_graph *g);
 
 /* tests/nets/gradient_nets_attention.c; of all but the last two the CUDA trainer makes one node */
 int gradient_net_attention(struct sy_graph *g);

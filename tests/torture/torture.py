@@ -192,8 +192,11 @@ def recoveries(rnd):
     """Seconds from the death of a worker that computed a request to the next answer of anybody, where another one stood by idle and where none did; and to the
     answer of a request that ran again."""
     answers, reruns, ready, unready, agains = sorted(rnd.tally.answered_at), sorted(rnd.tally.reruns), [], [], []
-    deaths = rnd.faults.computing_deaths + [(float("inf"), False)]
-    for (at, standby), (until, _) in zip(deaths, deaths[1:]):
+    faults, stops = sorted(rnd.faults.injected_at) + [float("inf")], rnd.faults.stopped_at
+    for at, standby in rnd.faults.computing_deaths:
+        until = faults[bisect.bisect_right(faults, at)]  # TO5
+        if any(at - HANG_SECONDS - 0.5 < stop < at for stop in stops):
+            continue
         for times, out in ((answers, ready if standby else unready), (reruns, agains)):
             k = bisect.bisect_right(times, at)
             if k < len(times) and times[k] < until:

@@ -21,9 +21,11 @@ class Faults:
         self.server, self.tally, self.dice, self.hang_seconds = server, tally, random.Random(seed), hang_seconds
         self.by_kind, self.by_state, self.runtime_back, self.exits = {}, {}, [], []
         self.killed_requests, self.steps_at_kill, self.computing_deaths = set(), {}, []
+        self.injected_at, self.stopped_at = [], []  # every fault; those that leave a worker hanging, which the heartbeat finds
         self.client, self.dead, self.n_early, self.last = None, set(), {}, None
 
     def count(self, kind, state=None):
+        self.injected_at.append(time.monotonic())
         self.by_kind[kind] = self.by_kind.get(kind, 0) + 1
         if state:
             self.by_state[state] = self.by_state.get(state, 0) + 1
@@ -74,11 +76,13 @@ class Faults:
             return False
         if worker["request"]:
             self.killed_requests.add(worker["request"])
+        self.count(kind, worker["state"])
+        if WORKER_SIGNALS[kind] == signal.SIGSTOP:
+            self.stopped_at.append(time.monotonic())
         if worker["state"] in COMPUTING and worker["request"] and WORKER_SIGNALS[kind] != signal.SIGSTOP:
             ready = any(w["state"] == "idle" and w["pid"] not in self.dead for w in status["workers"])
             self.computing_deaths.append((time.monotonic(), ready))
         self.n_early[worker["worker"]] = self.n_early.get(worker["worker"], 0) + 1 if worker["state"] in STARTING else 0
-        self.count(kind, worker["state"])
         self.dead.add(pid)  # until it is reaped the status still names it: no death is counted twice
         if WORKER_SIGNALS[kind] != signal.SIGSTOP:
             os.kill(pid, WORKER_SIGNALS[kind])

@@ -169,7 +169,8 @@ static int parse_rest(const struct sy_text *rest, int most_depth, json_t **out)
 int sy_request_json_parse(const char *text, uint64_t bytes, int most_depth,
                           struct sy_request_json *out)
 {
-    struct scanner scanner = {.at = text, .end = text + bytes, .most_depth = most_depth};
+    struct scanner scanner = {
+        .at = text, .end = bytes ? text + bytes : text, .most_depth = most_depth};
     struct sy_text rest = {0};
 
     *out = (struct sy_request_json){0};

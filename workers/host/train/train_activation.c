@@ -37,7 +37,8 @@ int sy_tr_fused_attr(struct sy_trainer *t, int n, dnnl_primitive_attr_t *out)
     struct activation a;
     SY_TRY(sy_tr_check(dnnl_primitive_attr_clone(out, t->attr), "attributes",
                        t->graph->nodes[n].name));
-    bool can = result->n_consumers == 1 && activation_of(&t->graph->nodes[result->consumer], &a);
+    bool can = result->n_consumers == 1 && result->consumer >= 0 &&
+               activation_of(&t->graph->nodes[result->consumer], &a);
     if (!can)
         return SY_OK;
     dnnl_post_ops_t ops;

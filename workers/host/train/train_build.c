@@ -53,8 +53,10 @@ static int count_consumers(struct sy_trainer *t)
                 t->tensors[g->nodes[n].inputs[i]].n_consumers++;
                 t->tensors[g->nodes[n].inputs[i]].consumer = n;
             }
-    for (int i = 0; i < g->n_outputs; i++)
+    for (int i = 0; i < g->n_outputs; i++) {
         t->tensors[g->outputs[i]].n_consumers++;
+        t->tensors[g->outputs[i]].consumer = -1;
+    }
     return SY_OK;
 }
 

@@ -313,7 +313,8 @@ static const char *update_step_name(const struct sy_trainer *t, int step)
 {
     int tensor = t->params[t->updates[step].param].tensor;
     const struct sy_tr_tensor *of = &t->tensors[tensor];
-    return of->n_consumers ? t->graph->nodes[of->consumer].name : t->graph->tensors[tensor].name;
+    return of->n_consumers && of->consumer >= 0 ? t->graph->nodes[of->consumer].name
+                                                : t->graph->tensors[tensor].name;
 }
 
 static int run_update_step(struct sy_trainer *t, int step, uint64_t iteration)

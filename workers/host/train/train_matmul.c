@@ -26,7 +26,8 @@ static dnnl_memory_desc_t matrix(int rank, const int64_t *dims, bool is_swapped)
         strides[i] = stride;
         stride *= dims[i];
     }
-    if (is_swapped) {
+    /* A row or a column lies the same either way; oneDNN takes 1 for its leading dimension only in one. */
+    if (is_swapped && dims[rank - 1] > 1 && dims[rank - 2] > 1) {
         strides[rank - 1] = dims[rank - 2];
         strides[rank - 2] = 1;
     }

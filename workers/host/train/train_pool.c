@@ -167,7 +167,8 @@ static int norm_pd(struct sy_trainer *t, const struct sy_node *node, const dnnl_
 static unsigned norm_flags(struct sy_trainer *t, int n)
 {
     const struct sy_tr_tensor *result = &t->tensors[t->graph->nodes[n].outputs[0]];
-    if (result->n_consumers != 1 || t->graph->nodes[result->consumer].op != SY_OP_RELU)
+    if (result->n_consumers != 1 || result->consumer < 0 ||
+        t->graph->nodes[result->consumer].op != SY_OP_RELU)
         return NORM_FLAGS;
     t->nodes[result->consumer].fused_into_producer = true;
     t->nodes[result->consumer].masked_by_producer = true;
