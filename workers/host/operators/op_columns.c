@@ -28,6 +28,11 @@ static int64_t n_columns(const struct sy_columns *c)
     return c->out * c->kernel[0] * c->kernel[1];
 }
 
+static bool is_line(const struct sy_columns *c)
+{
+    return c->size[1] == 1 && c->out_size[1] == 1 && c->kernel[1] == 1 && c->before[1] == 0;
+}
+
 bool sy_columns_fit(const struct sy_columns *c)
 {
     return (c->strides[0] > 1 || c->strides[1] > 1) && c->in <= MOST_CHANNELS;
@@ -91,14 +96,33 @@ static void add_tap(const struct sy_columns *c, int64_t tap, const float *column
                    out + (first * stride + shift) * c->out, stride * c->out);
 }
 
+static void start_pixels(int64_t n, int64_t channels, const float *bias, float *out)
+{
+    for (int64_t x = 0; bias && x < n; x++)
+        memcpy(out + x * channels, bias, (size_t)channels * sizeof *out);
+    if (!bias)
+        memset(out, 0, (size_t)(n * channels) * sizeof *out);
+}
+
+/* Pixels [from, to) of a line, a tap at a time: their rows are one pixel each. */
+static void make_line(const struct sy_columns *c, int64_t from, int64_t to, int64_t first,
+                      int64_t end, const float *columns, const float *bias, float *out)
+{
+    int64_t stride = c->strides[0], of_pixel = n_columns(c);
+    start_pixels(to - from, c->out, bias, out);
+    for (int64_t tap = 0; tap < c->kernel[0]; tap++) {
+        int64_t shift = tap - c->before[0], a = SY_MAX(first, divide_up(from - shift, stride)),
+                b = SY_MIN(end, divide_up(to - shift, stride));
+        if (a < b)
+            add_pixels(b - a, c->out, columns + (a - first) * of_pixel + tap * c->out, of_pixel,
+                       out + (a * stride + shift - from) * c->out, stride * c->out);
+    }
+}
+
 static void make_row(const struct sy_columns *c, int64_t y, int64_t first, int64_t end,
                      const float *columns, const float *bias, float *out)
 {
-    if (bias)
-        for (int64_t x = 0; x < c->out_size[1]; x++)
-            memcpy(out + x * c->out, bias, (size_t)c->out * sizeof *out);
-    else
-        memset(out, 0, (size_t)(c->out_size[1] * c->out) * sizeof *out);
+    start_pixels(c->out_size[1], c->out, bias, out);
     for (int64_t ky = 0; ky < c->kernel[0]; ky++) {
         int64_t at = y + c->before[0] - ky, row = at / c->strides[0];
         if (at < 0 || at % c->strides[0] != 0 || row < first || row >= end)
@@ -127,6 +151,11 @@ static int run_columns(struct sy_program *p, struct sy_step *step)
         sy_packed_product(false, (end - first) * c->size[1], n_columns(c), c->in,
                           src + (image * c->size[0] + first) * row, c->in, weights, columns,
                           n_columns(c));
+        if (is_line(c)) {
+            make_line(c, from, to, first, end, columns, bias,
+                      dst + (image * c->out_size[0] + from) * c->out);
+            continue;
+        }
         for (int64_t y = from; y < to; y++)
             make_row(c, y, first, end, columns, bias,
                      dst + (image * c->out_size[0] + y) * c->out_size[1] * c->out);
