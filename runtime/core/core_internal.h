@@ -101,7 +101,7 @@ struct sy_core_model {
     int n_workspaces;
     int status; /* why it cannot be used */
     char error[256];
-    int n_lost; /* workers that died while it was being added */
+    int n_lost; /* workers in a row that were lost over its loading */
     struct {
         bool due, over; /* runs may start; nothing more is to be looked at */
         sy_ns first_ns; /* when it was looked at first */
@@ -433,6 +433,7 @@ int sy_core_model_index(const struct sy_core *core, const struct sy_core_model_r
 void sy_core_model_hold(struct sy_core *core, int model);
 void sy_core_model_let_go(struct sy_core *core, int model);
 void sy_core_send_models(struct sy_core *core, int worker);
+/* A model that others have and this worker has no memory for: an error, which ends the worker; the third in a row ends the model. */
 int sy_core_model_added(struct sy_core *core, int worker, const struct sy_msg_model_added *m);
 int sy_core_model_prepared(struct sy_core *core, int worker, const struct sy_msg_prepared *m);
 int sy_core_n_left(const struct sy_core *core); /* workers that were not given up */

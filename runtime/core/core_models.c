@@ -13,7 +13,7 @@
 #include "runtime/core/core_image.h"
 #include "runtime/core/core_internal.h"
 
-#define MAX_LOST 3 /* workers that may die while they load a new model */
+#define MAX_LOST 3 /* workers in a row that may be lost over the loading of a model */
 
 static void free_model(struct sy_core_model *m)
 {
@@ -449,6 +449,11 @@ int sy_core_model_added(struct sy_core *core, int worker, const struct sy_msg_mo
     bool failed = msg->status < 0;
     w->has[msg->model] = m->used && !failed ? SY_HAS_IT : SY_HAS_NOT;
     w->n_pending--;
+    if (!failed)
+        m->n_lost = 0;
+    if (m->used && m->state == SY_MODEL_READY && msg->status == SY_ENOMEM_HOST &&
+        ++m->n_lost < MAX_LOST) /* the others have it: a fresh worker may have the memory */
+        return sy_error_set(SY_ENOMEM_HOST, "model %s: %.200s", m->name, msg->error);
     if (m->used && failed) {
         m->status = (int)msg->status;
         snprintf(m->error, sizeof m->error, "%s", msg->error);

@@ -201,6 +201,7 @@ static bool strike(struct fake *f, enum fake_moment moment)
         close(f->fd);
         break;
     case FAKE_FAIL:
+    case FAKE_NO_MEMORY:
         return true;
     case FAKE_GARBAGE:
     case FAKE_HALF:
@@ -268,11 +269,12 @@ static void prepare(struct fake *f, uint64_t model, uint64_t batch, uint64_t tea
 static void add_model(struct fake *f, const struct sy_msg_model_add *add)
 {
     bool fail = strike(f, FAKE_AT_MODEL_ADD);
+    int failure = atomic_load(&f->script->fault) == FAKE_NO_MEMORY ? SY_ENOMEM_HOST : SY_EDEVICE;
     struct sy_message m = {.id = SY_MSG_MODEL_ADDED};
     for (size_t i = 0; !fail && i < add->warm_batches.n; i++)
         prepare(f, add->model, add->warm_batches.v[i], 0, false);
     m.model_added = (struct sy_msg_model_added){.model = add->model,
-                                                .status = fail ? SY_EDEVICE : SY_OK,
+                                                .status = fail ? failure : SY_OK,
                                                 .error = fail ? "as the script says" : ""};
     send_message(f, &m);
 }

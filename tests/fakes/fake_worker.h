@@ -57,7 +57,8 @@ enum fake_moment {
     X(BAD_STATUS, "ends a run with a status that there is not")          \
     X(BAD_SPANS, "ends a run with more spans than the model has groups") \
     X(OLD_VERSION, "says hello in another version")                      \
-    X(FAIL, "answers with EDEVICE: not wrong, but no success either")
+    X(FAIL, "answers with EDEVICE: not wrong, but no success either")    \
+    X(NO_MEMORY, "answers with ENOMEM_HOST")
 
 enum fake_fault {
 #define X(name, what) FAKE_##name,

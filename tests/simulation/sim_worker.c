@@ -246,7 +246,9 @@ static void add_model(const struct sim_worker *w, const struct sy_msg_model_add 
     for (size_t i = 0; i < add->warm_batches.n; i++)
         prepared(w, &(struct sy_msg_prepare){.model = add->model, .batch = add->warm_batches.v[i]});
     m.model_added = (struct sy_msg_model_added){.model = add->model,
-                                                .status = bad ? SY_EUNSUPPORTED : SY_OK,
+                                                .status = !bad          ? SY_OK
+                                                          : sim_draw(2) ? SY_EUNSUPPORTED
+                                                                        : SY_ENOMEM_HOST,
                                                 .error = bad ? "as was drawn" : ""};
     sim_worker_say(w, &m);
 }

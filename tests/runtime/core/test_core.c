@@ -250,111 +250,6 @@ static void test_storm(void **state)
     storm("emulated,link-gbps=10", 10);
 }
 
-/* ---- before there are requests ------------------------------------------------------------------ */
-
-/* Dying on the way up: replaced; the others answer meanwhile. */
-static void test_faults_on_the_way_up(void **state)
-{
-    (void)state;
-    static const enum fake_moment moments[] = {FAKE_AT_START, FAKE_AT_WELCOME, FAKE_AT_MODEL_ADD};
-    static const enum fake_fault faults[] = {FAKE_DIE,        FAKE_EXIT,       FAKE_GARBAGE,
-                                             FAKE_WRONG_WAY,  FAKE_BAD_NUMBER, FAKE_HALF,
-                                             FAKE_OLD_VERSION};
-    struct core_rig r;
-    struct core_answer answer;
-    core_rig_open(&r, "host", 2);
-    core_rig_add_both(&r);
-    core_rig_calm(&r);
-    for (int m = 0; m < 3; m++)
-        for (int f = 0; f < 7; f++) {
-            int deaths = core_rig_deaths(&r);
-            print_message("  %s: %s\n", fake_moment_name(moments[m]), fake_fault_name(faults[f]));
-            core_rig_fault(&r, moments[m], faults[f], 2);
-            core_rig_kill(&r, f & 1);
-            core_rig_must_infer(&r, "a", &answer);
-            core_rig_await_deaths(&r, deaths + 3);
-            core_rig_calm(&r);
-            assert_int_equal(core_rig_deaths(&r), deaths + 3);
-        }
-    core_rig_close(&r);
-}
-
-/* A model whose loading kills workers is refused before long, and what was there goes on. */
-static void test_model_that_kills(void **state)
-{
-    (void)state;
-    struct core_rig r;
-    struct core_done done;
-    struct core_answer answer;
-    core_rig_open(&r, "host", 3);
-    assert_int_equal(core_rig_add(&r, "a", &done), SY_OK);
-    core_rig_calm(&r);
-    core_rig_fault(&r, FAKE_AT_MODEL_ADD, FAKE_DIE, 1);
-    assert_int_equal(core_rig_add(&r, "b", &done), SY_OK);
-    core_rig_calm(&r);
-    assert_int_equal(sy_core_model_remove(r.core, "b", 0), SY_OK);
-
-    core_rig_fault(&r, FAKE_AT_MODEL_ADD, FAKE_DIE, 1000);
-    assert_int_equal(core_rig_add(&r, "b", &done), SY_EPEER);
-    assert_non_null(strstr(done.error, "model b"));
-    assert_non_null(strstr(done.error, "three workers died"));
-    core_rig_fault(&r, FAKE_AT_NEVER, FAKE_DIE, 0);
-    core_rig_must_infer(&r, "a", &answer);
-    core_rig_calm(&r);
-    assert_int_equal(core_rig_add(&r, "b", &done), SY_OK);
-    core_rig_must_infer(&r, "b", &answer);
-    core_rig_calm(&r);
-    core_rig_close(&r);
-}
-
-/* No worker comes up at all: after ten tries each they are given up, and nobody waits for ever. */
-static void test_all_workers_given_up(void **state)
-{
-    (void)state;
-    struct core_rig r;
-    struct core_done done = {0}, job_done = {0};
-    uint64_t job;
-    char path[128];
-#ifdef SY_SANITIZED
-    print_message("left out under sanitizers: it waits for 16 s\n");
-    skip();
-#endif
-    core_rig_open(&r, "host", 2);
-    snprintf(path, sizeof path, "%s/a.sypkg", r.folder);
-    core_rig_calm(&r);
-    core_rig_fault(&r, FAKE_AT_START, FAKE_EXIT, 100000);
-    core_rig_kill(&r, 0);
-    core_rig_kill(&r, 1);
-    core_rig_await_deaths(&r, 2);
-    core_rig_submit(&r, &job_done, &job);
-    assert_int_equal(sy_core_model_add(r.core, path, NULL, core_rig_done, &done), SY_OK);
-    assert_int_equal(core_rig_wait_done(&r, &done, "the model's refusal"), SY_EPEER);
-    assert_non_null(strstr(done.error, "no worker is left"));
-    assert_int_equal(core_rig_wait_done(&r, &job_done, "the job's refusal"), SY_EPEER);
-    assert_true(core_rig_job_is(&r, job, "failed"));
-    assert_int_equal(sy_core_model_add(r.core, path, NULL, core_rig_done, &done), SY_EPEER);
-    assert_int_equal(sy_core_job_submit(r.core, "{}", NULL, NULL, &job), SY_EPEER);
-    core_rig_close(&r);
-}
-
-static void test_model_that_is_refused(void **state)
-{
-    (void)state;
-    struct core_rig r;
-    struct core_done done;
-    struct core_answer answer;
-    core_rig_open(&r, "host", 2);
-    core_rig_calm(&r);
-    core_rig_fault(&r, FAKE_AT_MODEL_ADD, FAKE_FAIL, 1);
-    assert_int_equal(core_rig_add(&r, "a", &done), SY_EDEVICE);
-    assert_non_null(strstr(done.error, "as the script says"));
-    assert_int_equal(core_rig_add(&r, "a", &done), SY_OK);
-    core_rig_must_infer(&r, "a", &answer);
-    core_rig_calm(&r);
-    assert_int_equal(core_rig_deaths(&r), 0);
-    core_rig_close(&r);
-}
-
 /* ---- the end ------------------------------------------------------------------------------------ */
 
 static void note_drained(void *ctx)
@@ -664,10 +559,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_faults_while_preparing_a_batch),
         cmocka_unit_test(test_reported_failure),
         cmocka_unit_test(test_storm),
-        cmocka_unit_test(test_faults_on_the_way_up),
-        cmocka_unit_test(test_model_that_kills),
-        cmocka_unit_test(test_all_workers_given_up),
-        cmocka_unit_test(test_model_that_is_refused),
         cmocka_unit_test(test_drain),
         cmocka_unit_test(test_drain_does_not_wait_for_the_hung),
         cmocka_unit_test(test_all_who_drain_are_told),
