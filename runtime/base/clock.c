@@ -3,11 +3,21 @@
 #include <errno.h>
 #include <time.h>
 
-sy_ns sy_clock_now(void)
+static sy_ns read_clock(clockid_t clock)
 {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock, &t);
     return (sy_ns)t.tv_sec * SY_NS_PER_S + (sy_ns)t.tv_nsec;
+}
+
+sy_ns sy_clock_now(void)
+{
+    return read_clock(CLOCK_MONOTONIC);
+}
+
+sy_ns sy_clock_process(void)
+{
+    return read_clock(CLOCK_PROCESS_CPUTIME_ID);
 }
 
 void sy_clock_sleep_until(sy_ns deadline)

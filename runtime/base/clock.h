@@ -13,6 +13,9 @@ typedef uint64_t sy_ns;
 /* CLOCK_MONOTONIC now. The same clock in every process of the machine. */
 sy_ns sy_clock_now(void);
 
+/* What all threads of this process have computed so far. A system call, where sy_clock_now is none. */
+sy_ns sy_clock_process(void);
+
 /* Sleep until the monotonic time `deadline`; returns at once if it has passed. */
 void sy_clock_sleep_until(sy_ns deadline);
 

@@ -281,6 +281,10 @@ struct sy_core {
     char for_jobs[SY_SLICE_NAME],
         for_models[SY_SLICE_NAME]; /* those that name none; "": the first */
     int n_workers, max_queue, poll_us;
+    struct {
+        sy_ns at_ns, computed_ns; /* the last look, and the process's time then */
+        sy_ns other_work_until_ns;
+    } poll_look;
     bool whole_models;
     char *grouping;
     uint64_t warm_batches[SY_CORE_WARM];
@@ -332,7 +336,10 @@ struct sy_core {
 
 /* core_poll.c */
 enum { SY_CORE_POLLED_RUNS = 2 }; /* runs of up to so many times poll_us are waited for awake */
-/* What workers may poll after a run: the configured time, 0 while a worker has a job, from which polling would take a core's time. */
+/* Before RUN is sent: whether the runtime computed much since the last run, such as a long body and its JSON. A thread that polls is not woken and has used up its
+ * share of a core: preempted for such work it waits for as long as the work lasts, 70 ms of 100 MB, where one that slept is run at once. */
+void sy_core_poll_look(struct sy_core *core);
+/* What workers may poll after a run: the configured time, 0 while a worker has a job or the runtime other work, from which polling would take a core's time. */
 uint32_t sy_core_poll_us(const struct sy_core *core);
 /* RUN was sent. one_thread: of all the worker's; else its other threads want the cores, and the loop sleeps. */
 void sy_core_poll_run(struct sy_core *core, sy_ns expected_ns, bool one_thread);

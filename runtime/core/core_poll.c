@@ -10,9 +10,27 @@ static bool has_job(enum sy_worker_state state)
     return state >= SY_WORKER_PREPARING_JOB && state <= SY_WORKER_PAUSED;
 }
 
+/* What a request between two looks costs besides the polling for it, and how long one that cost more keeps the cores for the other work. */
+#define OWN_WORK_NS   (100 * SY_NS_PER_US)
+#define OTHER_WORK_NS (20 * SY_NS_PER_MS)
+
+void sy_core_poll_look(struct sy_core *core)
+{
+    sy_ns now = sy_clock_now(), computed = core->poll_us > 0 ? sy_clock_process() : 0;
+    sy_ns did = computed - core->poll_look.computed_ns, took = now - core->poll_look.at_ns;
+    sy_ns polled =
+        4 * (sy_ns)core->poll_us * SY_NS_PER_US; /* two threads, before and after a run */
+    core->poll_look.computed_ns = computed;
+    core->poll_look.at_ns = now;
+    if (did > OWN_WORK_NS + polled && 4 * did > took)
+        core->poll_look.other_work_until_ns = now + OTHER_WORK_NS;
+}
+
 uint32_t sy_core_poll_us(const struct sy_core *core)
 {
     if (core->stopping) /* there may be no supervisor any more */
+        return 0;
+    if (core->tick_ns < core->poll_look.other_work_until_ns)
         return 0;
     for (int w = 0; w < core->n_workers; w++)
         if (has_job(sy_supervisor_state(core->supervisor, w)))

@@ -460,6 +460,44 @@ def test_reload_ends_streams(world):
         time.sleep(1.1)
 
 
+def test_reload_answers_what_was_asked(world):
+    """The next message of a stream whose token is gone ends it, behind the answers of what was in flight."""
+    import tritonclient.grpc as triton
+    answers = queue.Queue()
+    given = triton.InferInput("input", [1, 16], "FP32")
+    given.set_data_from_numpy(np.zeros((1, 16), np.float32))
+    channel = triton.InferenceServerClient(f"localhost:{world.secure.port('grpc')}", ssl=True, root_certificates=world.cert)
+    with world.client("ops", world.secure) as ops:
+        workers = [row["pid"] for row in ops.status()["workers"]]
+    try:
+        channel.start_stream(lambda result, error: answers.put(error), headers={"authorization": bearer("team")["Authorization"]})
+        channel.async_stream_infer("mlp", [given])
+        assert answers.get(timeout=LIMIT_S) is None
+        for pid in workers:
+            os.kill(pid, signal.SIGSTOP)
+        for _ in range(3):
+            channel.async_stream_infer("mlp", [given])
+        time.sleep(0.3)
+        world.write_tokens({name: row for name, row in TOKENS.items() if name != "team"})
+        time.sleep(1.1)
+        channel.async_stream_infer("mlp", [given])
+        time.sleep(0.3)
+        assert answers.empty()
+        for pid in workers:
+            os.kill(pid, signal.SIGCONT)
+        for _ in range(3):
+            assert answers.get(timeout=LIMIT_S) is None
+        error = answers.get(timeout=LIMIT_S)
+        assert error and "UNAUTHENTICATED" in str(error.status()) and '"team" was taken off' in error.message(), error
+    finally:
+        for pid in workers:
+            os.kill(pid, signal.SIGCONT)
+        world.write_tokens(TOKENS)
+        channel.stop_stream(cancel_requests=True)
+        channel.close()
+        time.sleep(1.1)
+
+
 def test_starts_that_are_refused(world):
     refused_start(world, "--token-file", "--tcp", "0.0.0.0:0")
     refused_start(world, "--token-file", "--tcp", "[::]:0")
@@ -527,7 +565,7 @@ def test_dead_client(world):
 
 
 TESTS = [test_same_bits, test_commands, test_rights, test_tenants, test_certificates, test_versions, test_wrong_protocol, test_half_open_handshakes, test_strangers_send_little,
-         test_http, test_ends_of_tls, test_grpc, test_paths, test_scripts_stay_here, test_reload, test_reload_ends_streams, test_starts_that_are_refused, test_attach, test_dead_client]
+         test_http, test_ends_of_tls, test_grpc, test_paths, test_scripts_stay_here, test_reload, test_reload_ends_streams, test_reload_answers_what_was_asked, test_starts_that_are_refused, test_attach, test_dead_client]
 
 
 def main():

@@ -196,9 +196,9 @@ static int grant_digest(struct sy_access *access, const unsigned char digest[32]
 {
     const struct sy_token *token = sy_token_list_find(&access->list, digest);
 
-    *grant = (struct sy_grant){.generation = access->generation};
+    *grant = (struct sy_grant){.generation = access->generation, .is_unknown = !token};
     memcpy(grant->digest, digest, sizeof grant->digest);
-    snprintf(grant->name, sizeof grant->name, "%s", token ? token->name : "?");
+    snprintf(grant->name, sizeof grant->name, "%s", token ? token->name : "");
     if (!token)
         return sy_error_set(SY_EDENIED, "the token is none of this server's");
     grant->rights = token->rights;
@@ -273,14 +273,17 @@ int sy_access_peer(struct sy_access *access, int fd, struct sy_grant *grant)
 void sy_access_refresh(struct sy_access *access, struct sy_grant *grant)
 {
     unsigned char digest[sizeof grant->digest];
+    char name[sizeof grant->name];
 
-    if (!access || !*grant->name)
+    if (!access || (!*grant->name && !grant->is_unknown))
         return;
     reload_if_changed(access);
     if (grant->generation == access->generation)
         return;
     memcpy(digest, grant->digest, sizeof digest);
-    (void)grant_digest(access, digest, grant); /* gone: no rights */
+    memcpy(name, grant->name, sizeof name);
+    if (grant_digest(access, digest, grant) < 0) /* gone: no rights */
+        memcpy(grant->name, name, sizeof name);
 }
 
 int sy_access_need(const struct sy_grant *grant, unsigned right)
@@ -295,6 +298,11 @@ int sy_access_need(const struct sy_grant *grant, unsigned right)
                             "shared by all tenants and need a token without tenant=, with the "
                             "right \"%s\"",
                             grant->name, grant->tenant, name);
+    if (grant->is_unknown && !*grant->name)
+        return sy_error_set(SY_EDENIED, "the token is none of this server's");
+    if (grant->is_unknown)
+        return sy_error_set(SY_EDENIED, "the token \"%s\" was taken off this server's list",
+                            grant->name);
     if (*grant->name)
         return sy_error_set(SY_EDENIED, "the token \"%s\" has not the right \"%s\"", grant->name,
                             name);

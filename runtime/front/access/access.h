@@ -57,7 +57,8 @@ struct sy_access_config {
 struct sy_grant {
     unsigned rights;
     char tenant[SY_CORE_TENANT_NAME]; /* the only one that it may name; "": any */
-    char name[SY_ACCESS_NAME];        /* of the token; "": none was given */
+    char name[SY_ACCESS_NAME]; /* of the token; "": none was given, or none of this server's */
+    bool is_unknown;           /* a token was given that this server has not, or no longer */
     uint64_t generation;
     unsigned char digest[32];
 };

@@ -7,8 +7,8 @@
 
 static enum sy_grpc_code refusal(const struct sy_grpc_stream *stream)
 {
-    return *stream->grant.name && strcmp(stream->grant.name, "?") != 0 ? SY_GRPC_PERMISSION_DENIED
-                                                                       : SY_GRPC_UNAUTHENTICATED;
+    return *stream->grant.name && !stream->grant.is_unknown ? SY_GRPC_PERMISSION_DENIED
+                                                            : SY_GRPC_UNAUTHENTICATED;
 }
 
 enum sy_grpc_code sy_grpc_stream_allow(struct sy_grpc_stream *stream, const char **why)
@@ -30,6 +30,10 @@ bool sy_grpc_stream_is_still_allowed(struct sy_grpc_stream *stream)
     sy_access_refresh(stream->connection->server->front->access, &stream->grant);
     if (sy_access_need(&stream->grant, stream->method->right) == SY_OK)
         return true;
-    sy_grpc_stream_finish(stream, refusal(stream), sy_error_text());
+    stream->takes_no_more = true;
+    if (stream->n_infers == 0)
+        sy_grpc_stream_finish(stream, refusal(stream), sy_error_text());
+    else
+        sy_grpc_infer_check_hold(stream);
     return false;
 }

@@ -156,6 +156,7 @@ void sy_grpc_infer_check_hold(struct sy_grpc_stream *stream)
 {
     bool is_full = stream->method && stream->method->is_stream &&
                    (stream->n_infers >= stream->connection->server->limits.max_outstanding ||
+                    (stream->takes_no_more && stream->n_infers > 0) ||
                     (stream->unsent_bytes >= SY_GRPC_UNSENT_MOST && !stream->is_done));
 
     if (is_full == stream->infers_hold)

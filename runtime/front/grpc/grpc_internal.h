@@ -140,6 +140,7 @@ struct sy_grpc_stream {
     struct sy_grpc_infer *receiving;            /* its raw contents are being received */
     int n_infers;
     bool infers_hold;
+    bool takes_no_more; /* its token is gone: its requests are answered, then it ends */
     struct sy_grpc_inflate *inflate;
     struct sy_grpc_later *later;
     bool is_watching;
@@ -179,7 +180,8 @@ void sy_grpc_stream_tick(struct sy_grpc_stream *stream, sy_ns now);
 /* ---- grpc_access.c ---- */
 /* All headers are there: OK, or the code to refuse with and *why, the thread's error text. */
 enum sy_grpc_code sy_grpc_stream_allow(struct sy_grpc_stream *stream, const char **why);
-/* A3: before each later message of its stream. False: its token is gone or has less rights now, and the call has failed. */
+/* A3: before each later message of its stream. False: its token is gone or has less rights now. The call
+ * fails when the requests that came before are answered. */
 bool sy_grpc_stream_is_still_allowed(struct sy_grpc_stream *stream);
 
 /* ---- grpc_incoming.c ---- */

@@ -11,7 +11,7 @@ static int refuse(struct sy_http_call *call, const char **why)
     bool asks_user = strcmp(pattern, "/events") == 0;
 
     *why = sy_error_text();
-    if (*call->grant.name && strcmp(call->grant.name, "?") != 0)
+    if (*call->grant.name && !call->grant.is_unknown)
         return 403; /* a token that is known, and not enough */
     sy_http_call_add_header(call, "WWW-Authenticate",
                             asks_user ? "Basic realm=\"switchyard\"" : "Bearer");
