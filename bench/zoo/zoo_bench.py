@@ -49,8 +49,8 @@ def batches_of(model):
     return [1, 8] if model.batched else [1]
 
 
-def reference(path, feeds, timed, options, work):
-    job = {"path": path, "threads": options.threads, "feeds": f"{work}/feeds", "timed": timed, "seconds": options.seconds, "out": f"{work}/reference"}
+def reference(path, feeds, timed, options, work, int8):
+    job = {"path": path, "threads": options.threads, "feeds": f"{work}/feeds", "timed": timed, "seconds": options.seconds, "out": f"{work}/reference", "int8": int8}
     with open(job["feeds"], "wb") as out:
         pickle.dump(feeds, out)
     run = subprocess.run([sys.executable, os.path.join(HERE, "zoo_reference.py")], input=json.dumps(job), capture_output=True, text=True, timeout=REFERENCE_S, check=False)
@@ -83,7 +83,7 @@ def measure(model, options):
     record = {"half": model.half, "kind": model.kind, "batches": batches_of(model), "measured": time.strftime("%Y-%m-%d %H:%M"), "quick": options.quick,
               "load_before": round(os.getloadavg()[0], 2)}
     feeds = feeds_of(model, input_names(path))
-    told = reference(path, feeds, list(range(3, len(feeds))), options, work)
+    told = reference(path, feeds, list(range(3, len(feeds))), options, work, model.kind == "int8")
     try:
         found = measure_ours(model, path, feeds, told, options, work)
     except (Refused, OSError) as why:

@@ -3,7 +3,8 @@
 Two right engines sum in different orders, and a deep network multiplies what that changes. A fixed tolerance is therefore either too
 narrow for random weights or too wide for a classifier; the reference measures it: how far ONNX Runtime with its optimizations is from itself
 without them and with inputs that differ by some roundings. Right is |x - ref| <= FLOAT (rms(ref) + |ref|) + 4 noise, the noise being that distance's largest in the tensor. 8 bits round to steps of
-1/255 of the range, and a step taken elsewhere moves all that follows, in recurrent layers again and again: INT8 of the largest number instead. Integers, bools and words must be equal, but where ONNX
+1/255 of the range, and a step taken elsewhere moves all that follows, in recurrent layers again and again: INT8 of the largest number instead,
+and the noise of ONNX Runtime's exact products beside its fast ones, which saturate on a CPU without VNNI. Integers, bools and words must be equal, but where ONNX
 Runtime differs from itself, and save for choices (argmax, class) between two all but equal numbers: at most 1 in 100 of a large tensor.
 """
 import numpy as np

@@ -45,6 +45,9 @@ def torch_module(maker, what):
     if maker == "net":
         import zoo_nets
         return zoo_nets.NETS[what]()
+    if maker == "kind":
+        import zoo_kinds
+        return zoo_kinds.KINDS[what]()
     if maker == "hf":
         import zoo_transformers
         return zoo_transformers.MODELS[what]()

@@ -18,6 +18,19 @@ def words(n, rng):
     return [" ".join("".join(rng.choice(letters, rng.integers(2, 5))) for _ in range(rng.integers(3, 20))) for _ in range(n)]
 
 
+def of_ngrams(rng):
+    """Words and pairs of them counted, weighed by how few texts have them."""
+    from skl2onnx import convert_sklearn
+    from skl2onnx.common.data_types import StringTensorType
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import SGDClassifier
+    from sklearn.pipeline import make_pipeline
+    texts = words(300, rng)
+    model = make_pipeline(TfidfVectorizer(token_pattern="[a-z]+", lowercase=False, ngram_range=(1, 2), max_features=2000), SGDClassifier(loss="log_loss"))
+    model.fit(texts, [t.count("b") % 4 for t in texts])
+    return convert_sklearn(model, initial_types=[("text", StringTensorType([None, 1]))], options={"zipmap": False}, target_opset={"": 17, "ai.onnx.ml": 3})
+
+
 def of_text(rng):
     from skl2onnx import convert_sklearn
     from skl2onnx.common.data_types import StringTensorType
@@ -50,8 +63,8 @@ def of_lightgbm(x, y):
 
 def sklearn_model(kind):
     rng = np.random.default_rng(1)
-    if kind in ("tfidf", "categories"):
-        return {"tfidf": of_text, "categories": of_categories}[kind](rng)
+    if kind in ("tfidf", "categories", "ngrams"):
+        return {"tfidf": of_text, "categories": of_categories, "ngrams": of_ngrams}[kind](rng)
     x = rng.standard_normal((1000, 20)).astype(np.float32)
     y = (x[:, 0] * x[:, 1] + x[:, 2] > 0).astype(int) + (x[:, 3] > 1)
     if kind == "lightgbm":
@@ -73,11 +86,36 @@ def byte_classifier(tf):
     return tf.keras.Model(inputs, layers.Dense(113, "softmax")(x))
 
 
+def attention(tf):
+    """Keras' own attention, whose export has Einsum, behind a causal convolution and in front of pooled scores."""
+    layers = tf.keras.layers
+    x = inputs = layers.Input((40, 24))
+    x = layers.Conv1D(48, 3, padding="causal", activation="relu")(x)
+    for _ in range(2):
+        x = layers.LayerNormalization(epsilon=1e-6)(layers.Add()([x, layers.MultiHeadAttention(4, 12)(x, x)]))
+        x = layers.Add()([x, layers.Dense(48)(layers.Dense(96, "swish")(x))])
+    return tf.keras.Model(inputs, layers.Dense(6, "softmax")(layers.GlobalAveragePooling1D()(x)))
+
+
+def unet(tf):
+    """Channels last: convolutions, max pools, transposed convolutions, batch norms."""
+    layers, kept = tf.keras.layers, []
+    x = inputs = layers.Input((96, 96, 3))
+    for width in (16, 32, 64):
+        x = layers.ReLU()(layers.BatchNormalization()(layers.SeparableConv2D(width, 3, padding="same", use_bias=False)(x)))
+        kept.append(layers.Conv2D(width, 3, padding="same", activation="relu")(x))
+        x = layers.MaxPooling2D()(kept[-1])
+    for width in (64, 32, 16):
+        x = layers.Concatenate()([layers.Conv2DTranspose(width, 3, 2, padding="same", activation="relu")(x), kept.pop()])
+        x = layers.Conv2D(width, 3, padding="same", activation="relu")(x)
+    return tf.keras.Model(inputs, layers.Conv2D(5, 1, activation="softmax")(x))
+
+
 def keras_net(kind, tf):
     apps, layers = tf.keras.applications, tf.keras.layers
     sized = dict(weights=None, input_shape=(160, 160, 3))
     return {
-        "bytes": lambda: byte_classifier(tf),
+        "bytes": lambda: byte_classifier(tf), "attention": lambda: attention(tf), "unet": lambda: unet(tf),
         "mobilenet_v2": lambda: apps.MobileNetV2(**sized), "efficientnet_b0": lambda: apps.EfficientNetB0(**sized),
         "xception": lambda: apps.Xception(**sized), "resnet50_v2": lambda: apps.ResNet50V2(**sized),
         "bilstm": lambda: tf.keras.Sequential([layers.Bidirectional(layers.LSTM(64, return_sequences=True)), layers.LSTM(64), layers.Dense(5, "softmax")]),

@@ -498,6 +498,30 @@ static void test_plain_loops(void **state)
     check(g);
 }
 
+/* Long windows over one channel (op_windows.c), within the signal, over its ends, and longer than it. */
+static void test_long_windows(void **state)
+{
+    (void)state;
+    static const int64_t cases[][6] = {/* length, taps, stride, pads, filters */
+                                       {600, 64, 32, 64, 64, 130}, {400, 25, 10, 0, 0, 33},
+                                       {9, 8, 1, 7, 7, 16},        {5, 12, 3, 8, 9, 40},
+                                       {100, 16, 8, 0, 3, 16},     {70, 10, 5, 2, 0, 512}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const int64_t *n = cases[i];
+        struct window w = {.spatial = 1,
+                           .in_channels = 1,
+                           .out_channels = n[5],
+                           .group = 1,
+                           .size = {n[0]},
+                           .kernel = {n[1]},
+                           .strides = {n[2]},
+                           .dilations = {1},
+                           .pads = {n[3], n[4]}};
+        assert_true(fit(&w, false));
+        check_conv(&w, i % 2 == 0);
+    }
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -532,6 +556,7 @@ int main(void)
         cmocka_unit_test(test_random_pools),
         cmocka_unit_test(test_global_pools),
         cmocka_unit_test(test_plain_loops),
+        cmocka_unit_test(test_long_windows),
         cmocka_unit_test(test_refused),
     };
     seed = rig_start();

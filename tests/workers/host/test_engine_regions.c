@@ -221,14 +221,15 @@ static int add_resize(struct sy_graph *g, int x, int scales, const char *mode, c
 }
 
 /* conv -> resize, and conv -> a view that is row-major -> resize: the same, sums but for their order. */
-static void check_resize(const char *mode, const char *place, const int64_t *dims, int64_t channels)
+static void check_resize(const char *mode, const char *place, const int64_t *dims, int64_t channels,
+                         int64_t from)
 {
     struct sy_graph *g = gb_new("resize");
-    const int64_t in[] = {1, 32, 6, 5}, mid[] = {1, 32, 6, 5}, w[] = {32, 32, 1, 1};
+    const int64_t in[] = {1, 32, 6, 5}, mid[] = {1, from, 6, 5}, w[] = {from, 32, 1, 1};
     int64_t out[] = {1, channels, dims[0], dims[1]};
-    float factors[] = {1, (float)channels / 32, (float)dims[0] / 6, (float)dims[1] / 5};
+    float factors[] = {1, (float)channels / (float)from, (float)dims[0] / 6, (float)dims[1] / 5};
     struct sy_shape shape = {1, {{4, 0}}}, four = {1, {{4, 0}}};
-    int64_t same[] = {0, 32, 6, 5};
+    int64_t same[] = {0, from, 6, 5};
     float *copy = malloc(sizeof factors);
     int64_t *sizes = malloc(sizeof same);
     int scales, view;
@@ -270,13 +271,16 @@ static void check_resize(const char *mode, const char *place, const int64_t *dim
 static void test_resize_channels_last(void **state)
 {
     (void)state;
-    check_resize("nearest", "asymmetric", (int64_t[]){12, 10}, 32);
-    check_resize("nearest", "half_pixel", (int64_t[]){9, 4}, 32);
-    check_resize("linear", "half_pixel", (int64_t[]){13, 10}, 32);
-    check_resize("linear", "align_corners", (int64_t[]){3, 60}, 32);
-    check_resize("cubic", "pytorch_half_pixel", (int64_t[]){12, 12}, 32);
-    check_resize("linear", "half_pixel", (int64_t[]){12, 10}, 48); /* channels, too */
-    check_resize("nearest", "half_pixel", (int64_t[]){6, 5}, 16);
+    check_resize("nearest", "asymmetric", (int64_t[]){12, 10}, 32, 32);
+    check_resize("nearest", "half_pixel", (int64_t[]){9, 4}, 32, 32);
+    check_resize("linear", "half_pixel", (int64_t[]){13, 10}, 32, 32);
+    check_resize("linear", "align_corners", (int64_t[]){3, 60}, 32, 32);
+    check_resize("cubic", "pytorch_half_pixel", (int64_t[]){12, 12}, 32, 32);
+    check_resize("linear", "half_pixel", (int64_t[]){12, 10}, 48, 32); /* channels, too */
+    check_resize("nearest", "half_pixel", (int64_t[]){6, 5}, 16, 32);
+    check_resize("linear", "half_pixel", (int64_t[]){24, 20}, 21, 21);
+    check_resize("linear", "align_corners", (int64_t[]){4, 13}, 13, 13);
+    check_resize("nearest", "asymmetric", (int64_t[]){12, 7}, 5, 5);
 }
 
 /* The corners that align are the result's own, also where its size was rounded: PyTorch's interpolate(x, scale_factor=(0.8, 1.7), mode="bilinear",

@@ -8,6 +8,7 @@
 #include "workers/host/operators/late_curve.h"
 #include "workers/host/operators/op_blocked.h"
 #include "workers/host/operators/op_depthwise.h"
+#include "workers/host/operators/op_windows.h"
 #include "workers/host/operators/op_winograd.h"
 #include "workers/host/rows/curve_rows.h"
 
@@ -186,6 +187,8 @@ static int layout_conv(const struct sy_graph *graph, const struct sy_node *node,
     SY_TRY(sy_conv_shape_read(graph, node, reference_batches[0], &c));
     if (!fast && sy_depthwise_read(node, &c, &depthwise))
         return sy_depthwise_weights_md(node, &c, md);
+    if (!fast && sy_windows_fit(node, &c))
+        return sy_windows_weights_md(node, &c, md);
     if (!fast)
         SY_TRY(find_layout(graph, node, dnnl_f32, md, &fast));
     return fast ? SY_OK : candidate_layout(graph, node, dnnl_f32, 0, md, &more);
@@ -307,6 +310,8 @@ static int build_conv(struct sy_program *p)
     SY_TRY(sy_winograd_build(p, &c, &built));
     if (!built)
         SY_TRY(sy_depthwise_build(p, &c, &built));
+    if (!built && sy_windows_fit(node, &c))
+        SY_TRY(sy_windows_build(p, &c, &built));
     if (built)
         return SY_OK;
     return build_with_packed(p, &c);

@@ -1,8 +1,9 @@
-/* ConvTranspose: oneDNN's deconvolution, from one to three spatial dimensions; what it does not take is a kernel (kernel_window.c). */
+/* ConvTranspose: by columns (op_columns.h), or oneDNN's deconvolution, from one to three spatial dimensions; what it does not take is a kernel (kernel_window.c). */
 #include <string.h>
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "workers/host/operators/op_columns.h"
 #include "workers/host/program/program_internal.h"
 
 struct deconv {
@@ -86,6 +87,29 @@ static bool read_shape(const struct sy_graph *graph, const struct sy_node *node,
     return good;
 }
 
+/* *c filled in; false: not by columns. */
+static bool goes_by_columns(const struct deconv *d, struct sy_columns *c)
+{
+    int last = d->rank - 3; /* of the strides and what else begins at the first spatial dimension */
+    *c = (struct sy_columns){.images = d->src[0],
+                             .in = d->src[1],
+                             .out = d->dst[1],
+                             .size = {1, 1},
+                             .out_size = {1, 1},
+                             .kernel = {1, 1},
+                             .strides = {1, 1}};
+    for (int i = 0; i <= last && i < 2; i++) {
+        if (d->dilations[i] != 0)
+            return false;
+        c->size[i] = d->src[2 + i];
+        c->out_size[i] = d->dst[2 + i];
+        c->kernel[i] = d->weights[d->weights_rank - 1 - last + i];
+        c->strides[i] = d->strides[i];
+        c->before[i] = d->before[i];
+    }
+    return d->groups == 1 && d->rank < 5 && sy_columns_fit(c);
+}
+
 /* Whether all layouts that oneDNN chose can be named (dnnl_compat.h: of 3.x some cannot, and nothing can be brought into them). */
 static bool has_known_layouts(const_dnnl_primitive_desc_t pd)
 {
@@ -124,7 +148,7 @@ static int make_pd(const struct sy_node *node, const struct deconv *d,
     return sy_dnnl_check(status, "deconvolution", node->name);
 }
 
-/* What oneDNN likes for one image; *md of no dimensions: it takes none, or weights are bf16, which are stored as they lie (engine.c). */
+/* One row for columns; else what oneDNN likes for one image; *md of no dimensions: it takes none, or weights are bf16, which are stored as they lie (engine.c). */
 static int choose_layout(const struct sy_graph *graph, const struct sy_node *node, struct deconv *d,
                          dnnl_memory_desc_t *md)
 {
@@ -132,6 +156,11 @@ static int choose_layout(const struct sy_graph *graph, const struct sy_node *nod
     *md = (dnnl_memory_desc_t){0};
     if (graph->precision == SY_PRECISION_BF16 || !read_shape(graph, node, 1, d))
         return SY_OK;
+    struct sy_columns columns;
+    if (goes_by_columns(d, &columns)) {
+        sy_columns_md(&columns, md);
+        return SY_OK;
+    }
     int status = make_pd(node, d, NULL, &pd);
     if (status == SY_EUNSUPPORTED)
         return SY_OK;
@@ -161,6 +190,9 @@ static int prepare_deconv(const struct sy_graph *graph, const struct sy_node *no
         memcpy(to, t->data, t->data_bytes);
         return SY_OK;
     }
+    struct sy_columns columns;
+    if (md.ndims == 1 && goes_by_columns(&d, &columns))
+        return sy_columns_prepare(node, &columns, t->data, to);
     const float *from = t->data;
     float *packed = to;
     int64_t in = d.src[1] / d.groups, out = d.dst[1] / d.groups, window = 1;
@@ -215,6 +247,21 @@ static bool is_packed(const struct sy_program *p)
     return weights && weights->layout_bytes > 0 && p->graph->precision != SY_PRECISION_BF16;
 }
 
+/* *built false: not one of them, or packed in another layout, by an older version. */
+static int build_columns(struct sy_program *p, const struct deconv *d, bool *built)
+{
+    struct sy_columns columns;
+    dnnl_memory_desc_t md;
+    int stored;
+    *built = goes_by_columns(d, &columns);
+    if (!*built)
+        return SY_OK;
+    sy_columns_md(&columns, &md);
+    SY_TRY(sy_program_stored_param(p, 1, &stored));
+    *built = dnnl_memory_desc_equal(&md, &p->values[stored].md);
+    return *built ? sy_columns_build(p, &columns, has_bias(sy_program_node(p))) : SY_OK;
+}
+
 static int build_deconv(struct sy_program *p)
 {
     const struct sy_node *node = sy_program_node(p);
@@ -223,8 +270,13 @@ static int build_deconv(struct sy_program *p)
     int given = -1, status = SY_EUNSUPPORTED;
     if (!read_shape(p->graph, node, p->batch, &d))
         return sy_program_add_kernel(p);
-    if (is_packed(p))
+    if (is_packed(p)) {
+        bool built;
+        SY_TRY(build_columns(p, &d, &built));
+        if (built)
+            return SY_OK;
         SY_TRY(sy_program_param(p, 1, &given));
+    }
     if (given >= 0)
         status = make_pd(node, &d, &p->values[given].md, &pd);
     if (status == SY_EUNSUPPORTED)

@@ -234,19 +234,22 @@ struct resizing {
     const struct taps *taps[SY_MAX_RANK];
     int64_t strides[SY_MAX_RANK];
     double fill;
-    bool is_copied;         /* along the last dimension: one tap each, that weighs 1 */
-    bool crops;             /* a tap is outside */
-    bool is_whole;          /* and it is the element itself */
-    struct sy_row_taps row; /* of float32: the last dimension's once more */
+    bool is_copied; /* along the last dimension: one tap each, that weighs 1 */
+    bool crops;     /* a tap is outside */
+    bool is_whole;  /* and it is the element itself */
+    bool by_pixels; /* float32 with channels last, of two taps at most: rows of pixels */
+    struct sy_row_taps
+        row; /* of float32: the last dimension's once more, or that of the pixels in a row */
 };
 
-/* Every choice of one tap in each dimension but the last, their weights multiplied; -1: the row is outside. */
-static int find_sources(const struct resizing *s, int64_t row, struct sy_row_source *out)
+/* Every choice of one tap in each of the first `n_dims` dimensions, their weights multiplied; -1: the row is outside. */
+static int find_sources(const struct resizing *s, int n_dims, int64_t row,
+                        struct sy_row_source *out)
 {
-    int n = 1, last = s->y->rank - 1;
+    int n = 1;
     bool outside = false;
     out[0] = (struct sy_row_source){0, 1};
-    for (int d = last - 1; d >= 0; d--) {
+    for (int d = n_dims - 1; d >= 0; d--) {
         const struct taps *t = &s->taps[d][row % s->y->dims[d]];
         row /= s->y->dims[d];
         outside = outside || t->outside;
@@ -333,10 +336,25 @@ static void look_along_rows(struct resizing *s)
     }
 }
 
-/* The last dimension's taps as sy_row_spread reads them, at `at`. None: of other types, and of rows whose places int32 does not hold. */
+/* Two lines and two taps at most, and whole pixels. */
+static bool goes_by_pixels(const struct resizing *s, bool channels_last)
+{
+    int rank = s->y->rank;
+    if (!channels_last || s->x->dtype != SY_DTYPE_F32 || rank < 3 || rank > 4 || !s->is_whole)
+        return false;
+    for (int d = 0; d < rank - 1; d++)
+        for (int64_t i = 0; i < s->y->dims[d]; i++)
+            if (s->taps[d][i].outside ||
+                s->taps[d][i].count > (d == rank - 2 || (d == 1 && rank == 4) ? 2 : 1))
+                return false;
+    return true;
+}
+
+/* Taps as sy_row_spread reads them, at `at`: the last dimension's, or of the pixels in a row. None: of other types, and of rows whose places int32
+ * does not hold. */
 static void lay_out_taps(struct resizing *s, void *at)
 {
-    int last = s->y->rank - 1;
+    int last = s->y->rank - 1 - s->by_pixels;
     int64_t length = s->y->dims[last];
     const struct taps *taps = s->taps[last];
     if (s->x->dtype != SY_DTYPE_F32 || s->x->dims[last] > INT32_MAX)
@@ -361,7 +379,7 @@ static void resize_row(const struct resizing *s, int64_t row)
 {
     struct sy_row_source sources[MOST_SOURCES];
     int64_t length = s->y->dims[s->y->rank - 1], first = row * length;
-    int n = find_sources(s, row, sources);
+    int n = find_sources(s, s->y->rank - 1, row, sources);
     for (int64_t i = 0; n < 0 && i < length; i++)
         sy_put(s->y, first + i, s->fill);
     if (n < 0)
@@ -376,6 +394,26 @@ static void resize_row(const struct resizing *s, int64_t row)
     } else {
         mix_any(s, sources, n, first);
     }
+}
+
+static void resize_pixels(const struct resizing *s, int64_t row)
+{
+    struct sy_row_source lines[2];
+    int rank = s->y->rank, n = find_sources(s, rank - 2, row, lines);
+    int64_t channels = s->y->dims[rank - 1];
+    sy_row_mix_pixels(&s->row, channels, s->x->data, lines, n,
+                      (float *)s->y->data + row * s->row.length * channels);
+}
+
+static void resize_rows(const struct resizing *s)
+{
+    int64_t rows = s->y->n / s->y->dims[s->y->rank - 1] / (s->by_pixels ? s->row.length : 1);
+#pragma omp parallel for schedule(static) if (s->y->n > PARALLEL_FROM)
+    for (int64_t row = 0; row < rows; row++)
+        if (s->by_pixels)
+            resize_pixels(s, row);
+        else
+            resize_row(s, row);
 }
 
 static int run_resize(const struct sy_call *call)
@@ -399,11 +437,10 @@ static int run_resize(const struct sy_call *call)
         return SY_OK;
     }
     look_along_rows(&s);
+    s.by_pixels = goes_by_pixels(&s, call->channels_last);
     lay_out_taps(&s, taps);
-    int64_t rows = y->n / y->dims[y->rank - 1];
-#pragma omp parallel for schedule(static) if (y->n > PARALLEL_FROM)
-    for (int64_t row = 0; row < rows; row++)
-        resize_row(&s, row);
+    s.by_pixels = s.by_pixels && s.row.length > 0;
+    resize_rows(&s);
     return SY_OK;
 }
 
@@ -411,6 +448,8 @@ static int64_t scratch_resize(const struct sy_call *call)
 {
     const struct sy_array *y = &call->out[0];
     int64_t n = 1, last = y->rank ? y->dims[y->rank - 1] : 0;
+    if (y->rank > 1)
+        last = SY_MAX(last, y->dims[y->rank - 2]);
     for (int d = 0; d < y->rank; d++)
         n += y->dims[d];
     return n * (int64_t)sizeof(struct taps) +

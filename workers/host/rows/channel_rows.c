@@ -81,10 +81,24 @@ static struct piece piece_at(const struct sy_channel_rows *r, int64_t i)
                           .channel = b * r->block};
 }
 
-void sy_channel_rows_run(const struct sy_channel_rows *r, const float *x, const float *scale,
+/* A matrix, or images of one pixel: row-major is channels last too, and a channel by itself would be a loop of one. */
+static struct sy_channel_rows without_pixels(const struct sy_channel_rows *r)
+{
+    if (r->block != 1 || r->pixels != 1 || r->from_block != 1 || r->to_block != 1)
+        return *r;
+    return (struct sy_channel_rows){.images = 1,
+                                    .blocks = 1,
+                                    .pixels = r->images,
+                                    .block = r->blocks,
+                                    .from_pixel = r->from_image,
+                                    .to_pixel = r->to_image};
+}
+
+void sy_channel_rows_run(const struct sy_channel_rows *as_given, const float *x, const float *scale,
                          const float *shift, float low, float high, float *out)
 {
     const struct limits l = {low, high};
+    const struct sy_channel_rows seen = without_pixels(as_given), *r = &seen;
 #pragma omp parallel for schedule(static) if (is_large(r))
     for (int64_t i = 0; i < n_pieces(r); i++) {
         const struct piece p = piece_at(r, i);
@@ -97,8 +111,9 @@ void sy_channel_rows_run(const struct sy_channel_rows *r, const float *x, const 
     }
 }
 
-void sy_channel_rows_copy(const struct sy_channel_rows *r, const float *x, float *out)
+void sy_channel_rows_copy(const struct sy_channel_rows *as_given, const float *x, float *out)
 {
+    const struct sy_channel_rows seen = without_pixels(as_given), *r = &seen;
     bool whole = r->from_pixel == r->block && r->to_pixel == r->block;
     const size_t row = (size_t)r->block * sizeof *x;
 #pragma omp parallel for schedule(static) if (is_large(r))

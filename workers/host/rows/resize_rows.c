@@ -144,3 +144,85 @@ void sy_row_spread_add(const struct sy_row_taps *t, const float *from, float wei
     for (int k = 0; k < t->n; k++)
         pick_add(t->length, t->at[k], t->weights[k], from, weight, to);
 }
+
+/* ---- pixels, channels last --------------------------------------------------------------------------------- */
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* `n` channels of one pixel: what its sources have, weighed. */
+INLINE void mix_some(int64_t n, int n_sources, const float *const *from, const float *weights,
+                     float *to)
+{
+    for (int64_t c = 0; c < n; c++) {
+        float sum = weights[0] * from[0][c];
+        for (int k = 1; k < n_sources; k++)
+            sum += weights[k] * from[k][c];
+        to[c] = sum;
+    }
+}
+
+/* In pieces of known width: a dozen channels are no loop that is worth a vector's head and tail. */
+INLINE void mix_pixel(int64_t channels, int n_sources, const float *const *from,
+                      const float *weights, float *to)
+{
+    const float *at[4];
+    for (int k = 0; k < n_sources; k++)
+        at[k] = from[k];
+    for (int64_t left = channels, done = 0; left > 0; left = channels - done) {
+        int64_t n = left >= 16 ? 16 : left >= 8 ? 8 : left >= 4 ? 4 : 1;
+        if (n == 16)
+            mix_some(16, n_sources, at, weights, to + done);
+        else if (n == 8)
+            mix_some(8, n_sources, at, weights, to + done);
+        else if (n == 4)
+            mix_some(4, n_sources, at, weights, to + done);
+        else
+            mix_some(1, n_sources, at, weights, to + done);
+        for (int k = 0; k < n_sources; k++)
+            at[k] += n;
+        done += n;
+    }
+}
+
+/* Its sources in every line at each of its taps; what weighs nothing is not read. Returns how many. */
+INLINE int pixel_sources(const struct sy_row_taps *t, int64_t i, int64_t channels,
+                         const float *from, const struct sy_row_source *lines, int n_lines,
+                         const float **at, float *weights)
+{
+    int n = 0;
+    for (int line = 0; line < n_lines; line++)
+        for (int k = 0; k < t->n; k++) {
+            if (t->weights[k][i] == 0)
+                continue;
+            at[n] = from + lines[line].offset + t->at[k][i] * channels;
+            weights[n++] = (float)lines[line].weight * t->weights[k][i];
+        }
+    return n;
+}
+
+SY_CLONES static void mix_pixels(const struct sy_row_taps *t, int64_t channels, const float *from,
+                                 const struct sy_row_source *lines, int n_lines, float *to)
+{
+    const float *at[4];
+    float weights[4];
+    for (int64_t i = 0; i < t->length; i++, to += channels) {
+        int n = pixel_sources(t, i, channels, from, lines, n_lines, at, weights);
+        if (n == 4)
+            mix_pixel(channels, 4, at, weights, to);
+        else if (n == 2)
+            mix_pixel(channels, 2, at, weights, to);
+        else if (n == 1 && weights[0] != 1)
+            mix_pixel(channels, 1, at, weights, to);
+        else if (n == 1)
+            memcpy(to, at[0], (size_t)channels * sizeof *to);
+        else
+            memset(to, 0, (size_t)channels * sizeof *to);
+    }
+}
+
+void sy_row_mix_pixels(const struct sy_row_taps *t, int64_t channels, const float *from,
+                       const struct sy_row_source *lines, int n_lines, float *to)
+{
+    assert(t->n <= 2 && n_lines <= 2);
+    mix_pixels(t, channels, from, lines, n_lines, to);
+}
