@@ -22,16 +22,13 @@
 
 /* ---- ranges ------------------------------------------------------------------------------------------ */
 
-/* Digits only, no sign; false: none, or too many. */
+/* Digits only, no sign; false: none. What does not fit is behind every file's end. */
 static bool take_number(const char **text, uint64_t *out)
 {
     const char *at = *text;
     *out = 0;
-    for (; *at >= '0' && *at <= '9'; at++) {
-        if (*out > UINT64_MAX / 10 - 1)
-            return false;
-        *out = *out * 10 + (uint64_t)(*at - '0');
-    }
+    for (; *at >= '0' && *at <= '9'; at++)
+        *out = *out < UINT64_MAX / 10 - 1 ? *out * 10 + (uint64_t)(*at - '0') : UINT64_MAX - 1;
     bool any = at > *text;
     *text = at;
     return any;
@@ -39,25 +36,27 @@ static bool take_number(const char **text, uint64_t *out)
 
 int sy_http_range_parse(const char *text, uint64_t size, uint64_t *first, uint64_t *end)
 {
-    uint64_t last = UINT64_MAX - 1;
+    uint64_t from, last = UINT64_MAX - 1;
     *first = 0;
     *end = size;
     if (!text || strncasecmp(text, "bytes=", 6) != 0)
         return 0;
     text += 6;
-    bool has_first = take_number(&text, first);
+    bool has_first = take_number(&text, &from);
     if (*text++ != '-')
         return 0;
     bool has_last = take_number(&text, &last);
-    if (*text || (!has_first && !has_last) || (has_first && has_last && last < *first))
+    if (*text || (!has_first && !has_last) || (has_first && has_last && last < from))
         return 0;
     if (!has_first) { /* the last so many */
         *first = last < size ? size - last : 0;
         return last == 0 ? -1 : size > 0;
     }
-    if (has_last)
-        *end = SY_MIN(size, last + 1);
-    return *first < size ? 1 : -1;
+    if (from >= size)
+        return -1;
+    *first = from;
+    *end = has_last ? SY_MIN(size, last + 1) : size;
+    return 1;
 }
 
 /* ---- sending ----------------------------------------------------------------------------------------- */
