@@ -478,13 +478,19 @@ static void test_gathering_ends_in_time(void **state)
     core_rig_close(&r);
 }
 
-/* Holds the device by a run of "a", and asks for n more of it. */
+static bool has_seen_run(struct core_rig *r, void *before)
+{
+    return atomic_load(&r->script->n_seen[FAKE_AT_RUN]) > *(uint64_t *)before;
+}
+
+/* Holds the device by a run of "a", which has reached its worker, and asks for n more of it. */
 static void ask_behind(struct core_rig *r, struct core_answer *first, struct core_answer *answers,
                        int n)
 {
+    uint64_t before = atomic_load(&r->script->n_seen[FAKE_AT_RUN]);
     atomic_store(&r->script->hold_runs, 1);
     core_rig_infer(r, "a", 1, first);
-    core_rig_await_state(r, SY_WORKER_RUNNING);
+    core_rig_until(r, has_seen_run, &before, "a worker that runs");
     for (int i = 0; i < n; i++)
         core_rig_infer(r, "a", 1, &answers[i]);
 }
