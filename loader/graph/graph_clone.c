@@ -14,7 +14,7 @@ int sy_graph_clone(const struct sy_graph *from, struct sy_graph **out)
     memset(keep, 1, (size_t)from->n_tensors);
     int status = sy_graph_encode(from, keep, &bytes, &n);
     if (status == SY_OK)
-        status = sy_graph_decode(bytes, n, out);
+        status = sy_graph_decode_copy(bytes, n, out);
     free(bytes);
     free(keep);
     return status;

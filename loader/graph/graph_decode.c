@@ -223,7 +223,7 @@ static int get_attr_strings(const msgpack_object *o, struct sy_attr *attr)
     return sy_text_list_take(&list, attr);
 }
 
-static int get_graph(const msgpack_object *o, struct sy_graph *graph);
+static int get_graph(const msgpack_object *o, uint32_t most_symbols, struct sy_graph *graph);
 
 static int get_attr(const msgpack_object *o, struct sy_attr *attr)
 {
@@ -250,7 +250,7 @@ static int get_attr(const msgpack_object *o, struct sy_attr *attr)
         return get_attr_strings(&f[2], attr);
     case SY_ATTR_GRAPH: /* as deep as the scan let it be */
         SY_TRY(sy_graph_alloc(1, sizeof *attr->graph, &attr->graph));
-        return get_graph(&f[2], attr->graph);
+        return get_graph(&f[2], SY_MAX_SYMBOLS, attr->graph);
     default:
         return get_attr_numbers(&f[2], attr);
     }
@@ -324,13 +324,13 @@ static int get_nodes(const msgpack_object *o, struct sy_graph *graph)
     return SY_OK;
 }
 
-static int get_symbols(const msgpack_object *o, struct sy_graph *graph)
+static int get_symbols(const msgpack_object *o, uint32_t most, struct sy_graph *graph)
 {
     const msgpack_object *items = get_array(o, -1);
-    if (!items || o->via.array.size < 2 || o->via.array.size > 2 * SY_MAX_SYMBOLS ||
+    if (!items || o->via.array.size < 2 || o->via.array.size > 2 * most ||
         o->via.array.size % 2 != 0)
         return corrupt("the list of sizes");
-    SY_TRY(sy_graph_alloc(SY_MAX_SYMBOLS, sizeof *graph->symbols, &graph->symbols));
+    SY_TRY(sy_graph_alloc(most, sizeof *graph->symbols, &graph->symbols));
     for (uint32_t i = 0; i < o->via.array.size / 2; i++) {
         struct sy_symbol *s = &graph->symbols[graph->n_symbols++];
         SY_TRY(get_text(&items[2 * i], &s->name));
@@ -362,7 +362,7 @@ static int get_conditions(const msgpack_object *o, struct sy_graph *graph)
     return SY_OK;
 }
 
-static int get_graph(const msgpack_object *o, struct sy_graph *graph)
+static int get_graph(const msgpack_object *o, uint32_t most_symbols, struct sy_graph *graph)
 {
     const msgpack_object *f = get_array(o, -1);
     int version, precision = 0;
@@ -383,13 +383,13 @@ static int get_graph(const msgpack_object *o, struct sy_graph *graph)
         SY_TRY(get_int(&f[6], 0, SY_PRECISION_F16, &precision));
     graph->precision = (enum sy_precision)precision;
     if (o->via.array.size == 9) {
-        SY_TRY(get_symbols(&f[7], graph));
+        SY_TRY(get_symbols(&f[7], most_symbols, graph));
         SY_TRY(get_conditions(&f[8], graph));
     }
     return sy_graph_check(graph);
 }
 
-int sy_graph_decode(const void *bytes, size_t n_bytes, struct sy_graph **out)
+static int decode(const void *bytes, size_t n_bytes, uint32_t most_symbols, struct sy_graph **out)
 {
     struct sy_msgpack_scan scan;
     msgpack_unpacked unpacked;
@@ -401,7 +401,7 @@ int sy_graph_decode(const void *bytes, size_t n_bytes, struct sy_graph **out)
     SY_TRY(sy_graph_alloc(1, sizeof *graph, &graph));
     msgpack_unpacked_init(&unpacked);
     int status = msgpack_unpack_next(&unpacked, bytes, n_bytes, &at) == MSGPACK_UNPACK_SUCCESS
-                     ? get_graph(&unpacked.data, graph)
+                     ? get_graph(&unpacked.data, most_symbols, graph)
                      : corrupt("the encoding");
     msgpack_unpacked_destroy(&unpacked);
     if (status < 0) {
@@ -410,4 +410,14 @@ int sy_graph_decode(const void *bytes, size_t n_bytes, struct sy_graph **out)
     }
     *out = graph;
     return SY_OK;
+}
+
+int sy_graph_decode(const void *bytes, size_t n_bytes, struct sy_graph **out)
+{
+    return decode(bytes, n_bytes, SY_MAX_SYMBOLS, out);
+}
+
+int sy_graph_decode_copy(const void *bytes, size_t n_bytes, struct sy_graph **out)
+{
+    return decode(bytes, n_bytes, SY_SIZE_MOST_SYMBOLS, out);
 }

@@ -32,6 +32,8 @@ int sy_graph_add_node(struct sy_graph *graph, enum sy_op op, int opset, const ch
 int sy_node_clone(const struct sy_node *from, struct sy_node *to);
 /* The same without the bodies: those attributes' graphs are NULL. */
 int sy_node_clone_flat(const struct sy_node *from, struct sy_node *to);
+/* As sy_graph_decode, of bytes that this process encoded: before inference a graph may have SY_SIZE_MOST_SYMBOLS open sizes. */
+int sy_graph_decode_copy(const void *bytes, size_t n_bytes, struct sy_graph **out);
 /* A copy with all constants. Caller frees. */
 int sy_graph_clone(const struct sy_graph *from, struct sy_graph **out);
 /* Frees what the node owns and leaves it empty (n_outputs 0: dropped by the next sy_graph_compact). */

@@ -66,7 +66,7 @@ static int copy_without_data(const struct sy_graph *from, struct sy_graph **out)
     void *bytes = NULL;
     size_t n;
     SY_TRY(sy_graph_encode(from, NULL, &bytes, &n));
-    int status = sy_graph_decode(bytes, n, out);
+    int status = sy_graph_decode_copy(bytes, n, out);
     free(bytes);
     return status;
 }

@@ -378,9 +378,8 @@ static int settle_symbols(struct sy_graph *graph)
     graph->n_symbols = n;
     if (n > SY_MAX_SYMBOLS)
         return sy_error_set(SY_EUNSUPPORTED,
-                            "%d sizes are open, at most %d may be; give some their numbers "
-                            "(import --dim %.80s=SIZE)",
-                            n, SY_MAX_SYMBOLS, graph->symbols[n - 1].name);
+                            "%d sizes are open, from %.80s to %.80s; at most %d may be", n,
+                            graph->symbols[0].name, graph->symbols[n - 1].name, SY_MAX_SYMBOLS);
     return SY_OK;
 }
 

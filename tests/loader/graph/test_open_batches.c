@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -234,6 +235,39 @@ static void test_too_many_sizes(void **state)
     sy_graph_free(g);
 }
 
+/* More sizes than a request may choose: those that the graph ties are one; of those that stay, the number and the limit are said. */
+static void test_many_sizes(void **state)
+{
+    (void)state;
+    enum { MANY = 20 };
+    for (int is_tied = 0; is_tied < 2; is_tied++) {
+        char names[MANY][8], results[MANY][8];
+        struct sy_graph *g;
+        ob_graph(&graph);
+        for (int i = 0; i < MANY; i++) {
+            snprintf(names[i], sizeof names[i], "x%d", i);
+            snprintf(results[i], sizeof results[i], "y%d", i);
+            in(names[i], 1, DIMS(2, OPEN));
+            if (is_tied)
+                add("Add", NAMES(names[i], i ? results[i - 1] : names[i]), results[i]);
+            else
+                add("Relu", NAMES(names[i]), results[i]);
+            if (!is_tied || i == MANY - 1)
+                ob_input(&graph, OB_GRAPH_OUTPUT, results[i], 1, 0, NULL);
+        }
+        ob_save(ob_path, &graph, 17);
+        assert_int_equal(sy_onnx_read(ob_path, &g), SY_OK);
+        assert_int_equal(g->n_symbols, MANY);
+        assert_int_equal(sy_graph_infer(g), is_tied ? SY_OK : SY_EUNSUPPORTED);
+        if (is_tied)
+            assert_int_equal(g->n_symbols, 1);
+        else
+            assert_non_null(
+                strstr(sy_error_text(), "20 sizes are open, from x0.1 to x19.1; at most 16"));
+        sy_graph_free(g);
+    }
+}
+
 /* The first N of rows without a name, put beside N rows: they are of one batch. Of rows with a name of their own, or that nothing of N rows meets, the
  * run says how many there are. */
 static void test_first_rows(void **state)
@@ -274,6 +308,7 @@ int main(void)
         cmocka_unit_test(test_rows_by_shape),
         cmocka_unit_test(test_usual_rows_and_training),
         cmocka_unit_test(test_too_many_sizes),
+        cmocka_unit_test(test_many_sizes),
     };
     (void)rig_start();
     return cmocka_run_group_tests(tests, ob_open_folder, ob_close_folder);

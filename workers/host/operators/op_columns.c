@@ -10,15 +10,17 @@
 #include "workers/host/operators/op_blocked.h"
 #include "workers/host/products/packed_product.h"
 
-/* Columns of a thread, so that they are summed from the second cache. */
-enum { FLOATS_AT_ONCE = 96 << 10 };
+/* Columns of a thread, so that they are summed from the second cache; and of rows that are too wide for it. */
+enum { FLOATS_AT_ONCE = 96 << 10, MOST_FLOATS = 4 << 20 };
+/* Columns that one pixel of the result takes its sums from: with more, pieces would be columns of their neighbours for the most part. */
+enum { MOST_OF_PIXEL = 512 << 10 };
 /* Channels of the source: with more of them oneDNN's own way is the faster one. */
 enum { MOST_CHANNELS = 256 };
 
 struct columns_step {
     struct sy_columns shape;
-    int64_t rows; /* of the result, that a thread makes at once */
-    int64_t room; /* floats of a thread */
+    int64_t rows, width; /* of the result, that a thread makes at once */
+    int64_t room;        /* floats of a thread */
     int n_threads;
     int src, weights, bias, dst; /* values; bias -1: none */
 };
@@ -33,9 +35,16 @@ static bool is_line(const struct sy_columns *c)
     return c->size[1] == 1 && c->out_size[1] == 1 && c->kernel[1] == 1 && c->before[1] == 0;
 }
 
+/* Source pixels along dimension `d`, beside the first, that a pixel of the result takes. */
+static int64_t halo(const struct sy_columns *c, int d)
+{
+    return (c->kernel[d] - 1) / c->strides[d];
+}
+
 bool sy_columns_fit(const struct sy_columns *c)
 {
-    return (c->strides[0] > 1 || c->strides[1] > 1) && c->in <= MOST_CHANNELS;
+    return (c->strides[0] > 1 || c->strides[1] > 1) && c->in <= MOST_CHANNELS &&
+           (halo(c, 0) + 1) * (halo(c, 1) + 1) <= MOST_OF_PIXEL / n_columns(c);
 }
 
 void sy_columns_md(const struct sy_columns *c, dnnl_memory_desc_t *md)
@@ -76,12 +85,12 @@ static int64_t divide_up(int64_t a, int64_t b)
     return a > 0 ? (a + b - 1) / b : -(-a / b);
 }
 
-/* Rows [*first, *end) of the source that rows [from, to) of the result take. */
-static void source_rows(const struct sy_columns *c, int64_t from, int64_t to, int64_t *first,
-                        int64_t *end)
+/* [*first, *end) of the source along dimension `d`, that [from, to) of the result takes. */
+static void source_range(const struct sy_columns *c, int d, int64_t from, int64_t to,
+                         int64_t *first, int64_t *end)
 {
-    *first = SY_MAX(0, divide_up(from + c->before[0] - (c->kernel[0] - 1), c->strides[0]));
-    *end = SY_MIN(c->size[0], (to - 1 + c->before[0]) / c->strides[0] + 1);
+    *first = SY_MAX(0, divide_up(from + c->before[d] - (c->kernel[d] - 1), c->strides[d]));
+    *end = SY_MIN(c->size[d], (to - 1 + c->before[d]) / c->strides[d] + 1);
     *end = SY_MAX(*first, *end);
 }
 
@@ -133,47 +142,95 @@ static void make_row(const struct sy_columns *c, int64_t y, int64_t first, int64
     }
 }
 
+struct columns_run {
+    const float *src, *weights, *bias;
+    float *dst;
+};
+
+/* Source pixels `left` to `right` of rows [first, end) as columns. */
+static void multiply(const struct columns_run *r, const struct sy_columns *c, const float *image,
+                     int64_t first, int64_t end, int64_t left, int64_t right, float *columns)
+{
+    bool whole = right - left == c->size[1];
+    int64_t width = right - left, at_once = whole ? end - first : 1;
+    for (int64_t y = first; y < end; y += at_once)
+        sy_packed_product(false, at_once * width, n_columns(c), c->in,
+                          image + (y * c->size[1] + left) * c->in, c->in, r->weights,
+                          columns + (y - first) * width * n_columns(c), n_columns(c));
+}
+
+/* Rows from `from`, columns from `x` on. */
+static void make_piece(const struct columns_step *s, const struct columns_run *r, int64_t image,
+                       int64_t from, int64_t x, float *columns)
+{
+    const struct sy_columns *c = &s->shape;
+    int64_t to = SY_MIN(from + s->rows, c->out_size[0]),
+            end_x = SY_MIN(x + s->width, c->out_size[1]);
+    int64_t first, end, left, right;
+    float *out = r->dst + ((image * c->out_size[0] + from) * c->out_size[1] + x) * c->out;
+    source_range(c, 0, from, to, &first, &end);
+    source_range(c, 1, x, end_x, &left, &right);
+    multiply(r, c, r->src + image * c->size[0] * c->size[1] * c->in, first, end, left, right,
+             columns);
+    if (is_line(c)) {
+        make_line(c, from, to, first, end, columns, r->bias, out);
+        return;
+    }
+    struct sy_columns part = *c; /* as if the piece's were all pixels of a row */
+    part.size[1] = right - left;
+    part.out_size[1] = end_x - x;
+    part.before[1] += x - left * c->strides[1];
+    for (int64_t y = from; y < to; y++)
+        make_row(&part, y, first, end, columns, r->bias,
+                 out + (y - from) * c->out_size[1] * c->out);
+}
+
 static int run_columns(struct sy_program *p, struct sy_step *step)
 {
     const struct columns_step *s = step->state;
     const struct sy_columns *c = &s->shape;
-    const float *src = sy_program_pointer(p, s->src), *weights = sy_program_pointer(p, s->weights),
-                *bias = s->bias >= 0 ? sy_program_pointer(p, s->bias) : NULL;
-    float *dst = sy_program_pointer(p, s->dst);
+    const struct columns_run r = {sy_program_pointer(p, s->src), sy_program_pointer(p, s->weights),
+                                  s->bias >= 0 ? sy_program_pointer(p, s->bias) : NULL,
+                                  sy_program_pointer(p, s->dst)};
     float *rooms = (float *)(void *)((char *)p->binding->workspace + p->scratch_offset);
-    int64_t pieces = (c->out_size[0] + s->rows - 1) / s->rows, row = c->size[1] * c->in;
+    int64_t down = (c->out_size[0] + s->rows - 1) / s->rows,
+            across = (c->out_size[1] + s->width - 1) / s->width;
 #pragma omp parallel for num_threads(s->n_threads) schedule(static)
-    for (int64_t i = 0; i < c->images * pieces; i++) {
-        int64_t image = i / pieces, from = i % pieces * s->rows, first, end;
-        int64_t to = SY_MIN(from + s->rows, c->out_size[0]);
-        float *columns = rooms + omp_get_thread_num() * s->room;
-        source_rows(c, from, to, &first, &end);
-        sy_packed_product(false, (end - first) * c->size[1], n_columns(c), c->in,
-                          src + (image * c->size[0] + first) * row, c->in, weights, columns,
-                          n_columns(c));
-        if (is_line(c)) {
-            make_line(c, from, to, first, end, columns, bias,
-                      dst + (image * c->out_size[0] + from) * c->out);
-            continue;
-        }
-        for (int64_t y = from; y < to; y++)
-            make_row(c, y, first, end, columns, bias,
-                     dst + (image * c->out_size[0] + y) * c->out_size[1] * c->out);
-    }
+    for (int64_t i = 0; i < c->images * down * across; i++)
+        make_piece(s, &r, i / across / down, i / across % down * s->rows, i % across * s->width,
+                   rooms + omp_get_thread_num() * s->room);
     return SY_OK;
 }
 
 /* ---- making it -------------------------------------------------------------------------------------------------- */
 
+/* All of a row, but where even few of them would be many columns. */
+static void choose_width(struct columns_step *s)
+{
+    const struct sy_columns *c = &s->shape;
+    int64_t of_pixel = (5 * halo(c, 0) + 2) * n_columns(c), around = halo(c, 1);
+    s->width = c->out_size[1];
+    if (c->size[1] > MOST_FLOATS / of_pixel)
+        s->width = SY_MIN(s->width, SY_MAX(4 * around + 1, MOST_FLOATS / of_pixel - around - 1) *
+                                        c->strides[1]);
+}
+
+/* How many pixels of the source, at most, so many of the result take. */
+static int64_t most_source(const struct sy_columns *c, int d, int64_t n)
+{
+    return SY_MIN(c->size[d], (n - 1) / c->strides[d] + halo(c, d) + 2);
+}
+
 /* As many rows of the source as the second cache holds columns of, but a share for each thread; those that two pieces need are computed twice. */
 static void choose_rows(struct columns_step *s)
 {
     const struct sy_columns *c = &s->shape;
-    int64_t halo = (c->kernel[0] - 1) / c->strides[0], of_row = c->size[1] * n_columns(c);
-    int64_t rows = SY_MAX(4 * halo + 1, FLOATS_AT_ONCE / of_row) * c->strides[0];
+    choose_width(s);
+    int64_t of_row = most_source(c, 1, s->width) * n_columns(c);
+    int64_t rows = SY_MAX(4 * halo(c, 0) + 1, FLOATS_AT_ONCE / of_row) * c->strides[0];
     int64_t share = (c->out_size[0] + s->n_threads - 1) / s->n_threads;
     s->rows = SY_MAX(1, SY_MIN(rows, c->images % s->n_threads ? share : c->out_size[0]));
-    s->room = ((s->rows - 1) / c->strides[0] + halo + 2) * of_row;
+    s->room = most_source(c, 0, s->rows) * of_row;
 }
 
 static int add_step(struct sy_program *p, const struct columns_step *s)
