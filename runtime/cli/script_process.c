@@ -233,6 +233,7 @@ static void welcome(struct sy_script_process *p)
     int fd = accept4(p->listener, NULL, NULL, SOCK_CLOEXEC);
     if (fd < 0)
         return;
+    atomic_fetch_add(&p->page->n_links, 1);
     if (p->link >= 0)
         close(p->link); /* the new one stands for the job now */
     p->link = fd;
@@ -258,9 +259,8 @@ void sy_script_process_signal(struct sy_script_process *p, int number)
 {
     to_group(p, number);
     bring_back(p); /* no thread of a script that is out hears anything */
-    if (number != SIGSTOP && number != SIGCONT && p->is_stopped)
-        to_group(p, SIGCONT); /* else it hears nothing; a gate that is closed stays closed */
-    p->is_stopped = p->is_stopped && (number == SIGSTOP || number == SIGCONT);
+    if (number != SIGSTOP && number != SIGCONT)
+        go_on(p); /* else it hears nothing; a gate that is closed stays closed */
 }
 
 void sy_script_process_terminate(struct sy_script_process *p)
@@ -316,11 +316,7 @@ static void see_end(struct sy_script_process *p)
 {
     if (p->is_child && waitpid(p->pid, &p->wait_status, WNOHANG) != p->pid)
         return;
-    if (p->is_stopped) {
-        to_group(p, SIGCONT);
-        (void)to_strays(p, SIGCONT);
-    }
-    p->is_stopped = false;
+    go_on(p);
     p->has_left = p->is_child && (kill(-p->pid, SIGTERM) == 0) + (to_strays(p, SIGTERM) > 0) > 0;
     p->ended = true;
 }

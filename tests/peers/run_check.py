@@ -121,6 +121,7 @@ if what.startswith("daemon"):  # a session of its own, and no parent
         os._exit(0)
     while not os.path.exists(mark) or not open(mark).read():
         pass
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     while what == "daemon_and_parent":
         pass
 if what == "memory":  # each of its processes is below the limit
@@ -197,7 +198,7 @@ def check_bad_scripts(server):
 
 
 def check_daemon(server):
-    """A child that left group and session, and whose parent ended, stands still while the job does, and ends with it."""
+    """A child that left group and session, and whose parent ended, stands still while the job does, goes on with it, and ends with it."""
     run, mark = run_bad(server, "daemon")
     said, _ = run.communicate(timeout=60)
     assert run.returncode == 0 and "left processes behind" in said, said
@@ -212,6 +213,8 @@ def check_daemon(server):
             return file.read().rpartition(")")[2].split()[0]
 
     wait_for(lambda: state() == "T", "the daemon's stop")
+    run.send_signal(signal.SIGINT)  # for a script to hear it, all of it goes on
+    wait_for(lambda: state() != "T", "the daemon to go on")
     assert server.call("train", "--stop", str(server.job("daemon_and_parent")["job"])).returncode == 0
     run.communicate(timeout=60)
     assert is_gone(read_number(mark))

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -44,6 +45,7 @@ struct sy_script_job {
     bool close_noted;
     int result; /* wait status; -1: not known */
     bool was_told;
+    uint32_t n_links; /* when this worker was connected */
 };
 
 /* ---- text, connection ------------------------------------------------------------------------- */
@@ -113,6 +115,7 @@ static int map_page(struct sy_script_job *job)
         return status;
     }
     job->page = job->memory.base;
+    job->n_links = atomic_load(&job->page->n_links);
     if (job->page->magic != SY_SCRIPT_MAGIC)
         return sy_error_set(SY_EPROTO, "the script's page is of another version");
     return SY_OK;
@@ -141,18 +144,6 @@ int sy_script_job_create(const char *text, int link, struct sy_script_job **out)
     sy_script_job_close(job);
     *out = job;
     return SY_OK;
-}
-
-void sy_script_job_destroy(struct sy_script_job *job)
-{
-    if (!job)
-        return;
-    if (job->page && !job->is_over && !job->was_told)
-        sy_script_job_close(job);
-    if (job->fd >= 0)
-        close(job->fd);
-    sy_shared_memory_finish(&job->memory);
-    free(job);
 }
 
 void sy_script_job_needs(const struct sy_script_job *job, struct sy_script_needs *out)
@@ -203,6 +194,33 @@ void sy_script_job_close(struct sy_script_job *job)
         job->open_ns += job->closed_ns - job->opened_ns;
     job->opened_ns = 0;
     set_gate(job, 1);
+}
+
+/* Its run is gone without a word, and nobody else looks after a process that joined by itself: it would stand for ever. */
+static void set_free(struct sy_script_job *job)
+{
+    pid_t owner = (pid_t)atomic_load(&job->page->owner);
+    if (atomic_load(&job->page->n_links) != job->n_links) /* another worker has it */
+        return;
+    if (atomic_exchange(&job->page->spill_want, 0)) /* G4 */
+        sy_futex_wake(&job->page->spill_want);
+    set_gate(job, 0);
+    if (job->stop_sent && owner > 0)
+        (void)kill(owner, SIGCONT);
+}
+
+void sy_script_job_destroy(struct sy_script_job *job)
+{
+    if (!job)
+        return;
+    if (job->page && !job->is_over && !job->was_told)
+        sy_script_job_close(job);
+    else if (job->page && !job->was_told)
+        set_free(job);
+    if (job->fd >= 0)
+        close(job->fd);
+    sy_shared_memory_finish(&job->memory);
+    free(job);
 }
 
 /* G1, G3 */
@@ -292,7 +310,7 @@ enum sy_script_place sy_script_job_place(struct sy_script_job *job)
     sy_ns most = TRAVEL_NS + SY_MIN(job->needs.memory_bytes, MOST_FILE_BYTES) * NS_PER_FILE_BYTE;
     if (out && state == SY_SCRIPT_SPILL_FAILED)
         return failed(job);
-    bool arrived = out ? state == SY_SCRIPT_SPILL_OUT : state <= SY_SCRIPT_SPILL_IN;
+    bool arrived = (state == SY_SCRIPT_SPILL_OUT) == (out != 0); /* after FAILED they are in */
     if (!arrived && job->travel_ns && sy_clock_now() - job->travel_ns > most) {
         job->travel_ns = 0;
         (void)sy_error_set(SY_EPEER, "the script does not answer: its tensors are not %s",
