@@ -17,6 +17,7 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "runtime/cli/script_keeper.h"
 #include "runtime/cli/script_tree.h"
 #include "runtime/wire/control_page.h"
 #include "workers/torch/script_link.h"
@@ -39,8 +40,12 @@ static void set_gate(struct sy_script_process *p, uint32_t closed)
 
 static int list_tree(const struct sy_script_process *p, pid_t *pids)
 {
-    return p->is_child ? sy_script_tree_list(getpid(), false, pids)
-                       : sy_script_tree_list(p->pid, true, pids);
+    int n = p->is_child ? sy_script_tree_list(getpid(), false, pids)
+                        : sy_script_tree_list(p->pid, true, pids);
+    for (int i = 0; i < n; i++)
+        if (pids[i] == p->keeper)
+            pids[i--] = pids[--n];
+    return n;
 }
 
 /* What made a group or a session of its own is reached one by one. How many these are. */
@@ -195,7 +200,7 @@ int sy_script_process_adopt(struct sy_script_process *p, pid_t pid)
     p->pid = pid;
     if (p->is_stopped)
         to_group(p, SIGSTOP);
-    return SY_OK;
+    return sy_script_keeper_start(p);
 }
 
 int sy_script_process_spawn(struct sy_script_process *p, char **argv, const char *hooks)
@@ -233,7 +238,6 @@ static void welcome(struct sy_script_process *p)
     int fd = accept4(p->listener, NULL, NULL, SOCK_CLOEXEC);
     if (fd < 0)
         return;
-    atomic_fetch_add(&p->page->n_links, 1);
     if (p->link >= 0)
         close(p->link); /* the new one stands for the job now */
     p->link = fd;
@@ -393,6 +397,7 @@ void sy_script_process_finish(struct sy_script_process *p)
     sy_ns until = sy_clock_now() + FAREWELL_MS * SY_NS_PER_MS;
     take_terminal(getpgrp());
     end_left(p);
+    sy_script_keeper_end(p);
     if (p->link >= 0 && p->pid > 0)
         (void)sy_script_send(p->link, SY_SCRIPT_ENDED, p->wait_status, -1);
     if (p->listener >= 0)

@@ -58,6 +58,11 @@ class Server:
         return run
 
 
+def state_of(pid):
+    with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+        return file.read().rpartition(")")[2].split()[0]
+
+
 def check_exit_status(server):
     for code in (0, 7):
         run = server.run(f"exit{code}", sys.executable, "-c", f"raise SystemExit({code})")
@@ -97,6 +102,31 @@ def check_killed_worker(server):
     assert run.poll() is None
     assert server.call("train", "--stop", str(server.job("killed")["job"])).returncode == 0
     run.communicate(timeout=60)
+
+
+def check_killed_run(server):
+    """What a shell started dies with a `run` that is killed; a process that joined by itself, and stands still then, goes on."""
+    mark = f"{server.folder}/in_shell"
+    run = server.run("in_shell", "sh", "-c", f"'{sys.executable}' -c \"$0\" {mark} & echo $! > {mark}.pid; wait", LOOP)
+    wait_for(lambda: os.path.exists(mark), "the shell's child")
+    run.kill()
+    run.communicate()
+    wait_for(lambda: is_gone(read_number(mark + ".pid")), "the shell's child to end")
+    mark = f"{server.folder}/joined"
+    process = subprocess.Popen([sys.executable, "-c", LOOP, mark])
+    try:
+        wait_for(lambda: os.path.exists(mark), "the process")
+        run = subprocess.Popen([BINARY, "run", "--socket", f"unix:{server.socket}", "--name", "joined", "--pid", str(process.pid)], stdout=subprocess.DEVNULL)
+        wait_for(lambda: server.job("joined")["state"] == "training", "the job")
+        assert server.call("jobs", "pause", str(server.job("joined")["job"])).returncode == 0
+        wait_for(lambda: state_of(process.pid) == "T", "its stop")
+        run.kill()
+        run.wait()
+        wait_for(lambda: state_of(process.pid) != "T", "it to go on")
+        wait_for(lambda: server.job("joined")["state"] == "failed", "the job's end")
+    finally:
+        process.kill()
+        process.wait()
 
 
 BAD = '''import os, signal, sys, threading, time
@@ -207,14 +237,9 @@ def check_daemon(server):
     wait_for(lambda: os.path.exists(mark) and read_number(mark), "the daemon")
     assert server.call("jobs", "pause", str(server.job("daemon_and_parent")["job"])).returncode == 0
     wait_for(lambda: server.job("daemon_and_parent")["state"] == "suspended", "the pause")
-
-    def state():
-        with open(f"/proc/{read_number(mark)}/stat", encoding="utf-8") as file:
-            return file.read().rpartition(")")[2].split()[0]
-
-    wait_for(lambda: state() == "T", "the daemon's stop")
+    wait_for(lambda: state_of(read_number(mark)) == "T", "the daemon's stop")
     run.send_signal(signal.SIGINT)  # for a script to hear it, all of it goes on
-    wait_for(lambda: state() != "T", "the daemon to go on")
+    wait_for(lambda: state_of(read_number(mark)) != "T", "the daemon to go on")
     assert server.call("train", "--stop", str(server.job("daemon_and_parent")["job"])).returncode == 0
     run.communicate(timeout=60)
     assert is_gone(read_number(mark))
@@ -236,7 +261,7 @@ def main():
     folder = tempfile.mkdtemp(prefix="runs")
     server = Server(folder)
     try:
-        for check in (check_exit_status, check_cancel, check_cancel_while_stopped, check_killed_worker, check_bad_scripts, check_daemon, check_process_memory):
+        for check in (check_exit_status, check_cancel, check_cancel_while_stopped, check_killed_worker, check_killed_run, check_bad_scripts, check_daemon, check_process_memory):
             check(server)
             print(f"[       OK ] {check.__name__[6:]}")
         server.process.send_signal(signal.SIGTERM)

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -45,7 +44,6 @@ struct sy_script_job {
     bool close_noted;
     int result; /* wait status; -1: not known */
     bool was_told;
-    uint32_t n_links; /* when this worker was connected */
 };
 
 /* ---- text, connection ------------------------------------------------------------------------- */
@@ -115,7 +113,6 @@ static int map_page(struct sy_script_job *job)
         return status;
     }
     job->page = job->memory.base;
-    job->n_links = atomic_load(&job->page->n_links);
     if (job->page->magic != SY_SCRIPT_MAGIC)
         return sy_error_set(SY_EPROTO, "the script's page is of another version");
     return SY_OK;
@@ -144,6 +141,18 @@ int sy_script_job_create(const char *text, int link, struct sy_script_job **out)
     sy_script_job_close(job);
     *out = job;
     return SY_OK;
+}
+
+void sy_script_job_destroy(struct sy_script_job *job)
+{
+    if (!job)
+        return;
+    if (job->page && !job->is_over && !job->was_told)
+        sy_script_job_close(job);
+    if (job->fd >= 0)
+        close(job->fd);
+    sy_shared_memory_finish(&job->memory);
+    free(job);
 }
 
 void sy_script_job_needs(const struct sy_script_job *job, struct sy_script_needs *out)
@@ -194,33 +203,6 @@ void sy_script_job_close(struct sy_script_job *job)
         job->open_ns += job->closed_ns - job->opened_ns;
     job->opened_ns = 0;
     set_gate(job, 1);
-}
-
-/* Its run is gone without a word, and nobody else looks after a process that joined by itself: it would stand for ever. */
-static void set_free(struct sy_script_job *job)
-{
-    pid_t owner = (pid_t)atomic_load(&job->page->owner);
-    if (atomic_load(&job->page->n_links) != job->n_links) /* another worker has it */
-        return;
-    if (atomic_exchange(&job->page->spill_want, 0)) /* G4 */
-        sy_futex_wake(&job->page->spill_want);
-    set_gate(job, 0);
-    if (job->stop_sent && owner > 0)
-        (void)kill(owner, SIGCONT);
-}
-
-void sy_script_job_destroy(struct sy_script_job *job)
-{
-    if (!job)
-        return;
-    if (job->page && !job->is_over && !job->was_told)
-        sy_script_job_close(job);
-    else if (job->page && !job->was_told)
-        set_free(job);
-    if (job->fd >= 0)
-        close(job->fd);
-    sy_shared_memory_finish(&job->memory);
-    free(job);
 }
 
 /* G1, G3 */

@@ -86,7 +86,7 @@ struct sy_script_page {
     sy_shared_u32 spill_state;   /* at 292: enum sy_script_spill, by the script. A futex */
     sy_shared_u64 spilled_bytes; /* at 296: of the last spill */
     sy_shared_u32 spill_errno;   /* at 304: why it failed; ETIMEDOUT: a thread did not stop */
-    sy_shared_u32 n_links; /* at 308: connections so far, by run: the last one stands for the job */
+    uint32_t pad_spill;
     char spill_folder
         [SY_SCRIPT_FOLDER_BYTES]; /* at 312: by run, before the script; empty: it is not spilled */
 };

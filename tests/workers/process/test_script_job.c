@@ -181,25 +181,6 @@ static void test_a_spill_that_fails_says_why(void **state)
     close_run(&r);
 }
 
-/* Of a process that joined by itself: it outlives its run, and would stand for ever. */
-static void test_one_whose_run_was_killed_goes_on(void **state)
-{
-    struct run r;
-    struct sy_script_job *job = NULL;
-    (void)state;
-    assert_int_equal(make_job(&r, F_SEAL_SHRINK, &job), SY_OK);
-    atomic_store(&r.page->spill_state, SY_SCRIPT_SPILL_IN);
-    assert_int_equal(sy_script_job_spill(job), SY_OK);
-    assert_int_equal(atomic_load(&r.page->gate) & 1, 1);
-    close(r.link);
-    r.link = -1;
-    assert_int_equal(sy_script_job_look(job, SY_NS_PER_MS), SY_SCRIPT_OVER);
-    sy_script_job_destroy(job);
-    assert_int_equal(atomic_load(&r.page->gate) & 1, 0);
-    assert_int_equal(atomic_load(&r.page->spill_want), 0);
-    close_run(&r);
-}
-
 /* As one that is stopped with Ctrl-Z: the socket takes the words, nobody reads them. */
 static void test_a_cancel_that_nobody_hears_ends(void **state)
 {
@@ -253,7 +234,6 @@ int main(void)
         cmocka_unit_test(test_it_stands_still_once_its_accelerator_does),
         cmocka_unit_test(test_its_tensors_go_out_and_come_back),
         cmocka_unit_test(test_a_spill_that_fails_says_why),
-        cmocka_unit_test(test_one_whose_run_was_killed_goes_on),
         cmocka_unit_test(test_a_cancel_that_nobody_hears_ends),
         cmocka_unit_test(test_a_cancel_that_is_heard_is_none_of_these),
     };
