@@ -17,6 +17,7 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "runtime/cli/script_keeper.h"
 #include "runtime/cli/script_tree.h"
 #include "runtime/wire/control_page.h"
 #include "workers/torch/script_link.h"
@@ -39,8 +40,12 @@ static void set_gate(struct sy_script_process *p, uint32_t closed)
 
 static int list_tree(const struct sy_script_process *p, pid_t *pids)
 {
-    return p->is_child ? sy_script_tree_list(getpid(), false, pids)
-                       : sy_script_tree_list(p->pid, true, pids);
+    int n = p->is_child ? sy_script_tree_list(getpid(), false, pids)
+                        : sy_script_tree_list(p->pid, true, pids);
+    for (int i = 0; i < n; i++)
+        if (pids[i] == p->keeper)
+            pids[i--] = pids[--n];
+    return n;
 }
 
 /* What made a group or a session of its own is reached one by one. How many these are. */
@@ -195,7 +200,7 @@ int sy_script_process_adopt(struct sy_script_process *p, pid_t pid)
     p->pid = pid;
     if (p->is_stopped)
         to_group(p, SIGSTOP);
-    return SY_OK;
+    return sy_script_keeper_start(p);
 }
 
 int sy_script_process_spawn(struct sy_script_process *p, char **argv, const char *hooks)
@@ -258,9 +263,8 @@ void sy_script_process_signal(struct sy_script_process *p, int number)
 {
     to_group(p, number);
     bring_back(p); /* no thread of a script that is out hears anything */
-    if (number != SIGSTOP && number != SIGCONT && p->is_stopped)
-        to_group(p, SIGCONT); /* else it hears nothing; a gate that is closed stays closed */
-    p->is_stopped = p->is_stopped && (number == SIGSTOP || number == SIGCONT);
+    if (number != SIGSTOP && number != SIGCONT)
+        go_on(p); /* else it hears nothing; a gate that is closed stays closed */
 }
 
 void sy_script_process_terminate(struct sy_script_process *p)
@@ -316,11 +320,7 @@ static void see_end(struct sy_script_process *p)
 {
     if (p->is_child && waitpid(p->pid, &p->wait_status, WNOHANG) != p->pid)
         return;
-    if (p->is_stopped) {
-        to_group(p, SIGCONT);
-        (void)to_strays(p, SIGCONT);
-    }
-    p->is_stopped = false;
+    go_on(p);
     p->has_left = p->is_child && (kill(-p->pid, SIGTERM) == 0) + (to_strays(p, SIGTERM) > 0) > 0;
     p->ended = true;
 }
@@ -397,6 +397,7 @@ void sy_script_process_finish(struct sy_script_process *p)
     sy_ns until = sy_clock_now() + FAREWELL_MS * SY_NS_PER_MS;
     take_terminal(getpgrp());
     end_left(p);
+    sy_script_keeper_end(p);
     if (p->link >= 0 && p->pid > 0)
         (void)sy_script_send(p->link, SY_SCRIPT_ENDED, p->wait_status, -1);
     if (p->listener >= 0)

@@ -3,7 +3,7 @@
  *   prepare -> (a worker connects: HELLO with the page) -> spawn, or adopt -> look ... look: ended -> finish
  *
  * The script is a process group of its own, so that it can be stopped with its children; descendants that left the group are reached one by one, orphans
- * included (script_tree.h). It is killed when its run dies. While no worker is connected
+ * included (script_tree.h). It is killed when its run dies, and one that joined by itself goes on (script_keeper.h). While no worker is connected
  * the gate is closed; sy_script_process_free opens it for good. One thread. */
 #ifndef SY_CLI_SCRIPT_PROCESS_H
 #define SY_CLI_SCRIPT_PROCESS_H
@@ -21,7 +21,9 @@ struct sy_script_process {
     int listener, link, pidfd; /* -1: none */
     struct sy_shared_memory memory;
     struct sy_script_page *page;
-    pid_t pid;          /* 0: not yet */
+    pid_t pid;    /* 0: not yet */
+    pid_t keeper; /* script_keeper.h; 0: none */
+    int keeper_pipe;
     bool is_child;      /* else it joined by itself */
     bool is_stopped;    /* by us */
     bool is_alone;      /* goes on without a server */

@@ -5,6 +5,7 @@ signals, threads that compute at the end, too much memory) harm nobody.
 
     SY_BINARY=build/switchyard run_check.py
 """
+import concurrent.futures
 import json
 import os
 import shutil
@@ -58,6 +59,11 @@ class Server:
         return run
 
 
+def state_of(pid):
+    with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+        return file.read().rpartition(")")[2].split()[0]
+
+
 def check_exit_status(server):
     for code in (0, 7):
         run = server.run(f"exit{code}", sys.executable, "-c", f"raise SystemExit({code})")
@@ -99,6 +105,31 @@ def check_killed_worker(server):
     run.communicate(timeout=60)
 
 
+def check_killed_run(server):
+    """What a shell started dies with a `run` that is killed; a process that joined by itself, and stands still then, goes on."""
+    mark = f"{server.folder}/in_shell"
+    run = server.run("in_shell", "sh", "-c", f"'{sys.executable}' -c \"$0\" {mark} & echo $! > {mark}.pid; wait", LOOP)
+    wait_for(lambda: os.path.exists(mark), "the shell's child")
+    run.kill()
+    run.communicate()
+    wait_for(lambda: is_gone(read_number(mark + ".pid")), "the shell's child to end")
+    mark = f"{server.folder}/joined"
+    process = subprocess.Popen([sys.executable, "-c", LOOP, mark])
+    try:
+        wait_for(lambda: os.path.exists(mark), "the process")
+        run = subprocess.Popen([BINARY, "run", "--socket", f"unix:{server.socket}", "--name", "joined", "--pid", str(process.pid)], stdout=subprocess.DEVNULL)
+        wait_for(lambda: server.job("joined")["state"] == "training", "the job")
+        assert server.call("jobs", "pause", str(server.job("joined")["job"])).returncode == 0
+        wait_for(lambda: state_of(process.pid) == "T", "its stop")
+        run.kill()
+        run.wait()
+        wait_for(lambda: state_of(process.pid) != "T", "it to go on")
+        wait_for(lambda: server.job("joined")["state"] == "failed", "the job's end")
+    finally:
+        process.kill()
+        process.wait()
+
+
 BAD = '''import os, signal, sys, threading, time
 what, mark = sys.argv[1:]
 end = time.monotonic() + 120
@@ -121,6 +152,7 @@ if what.startswith("daemon"):  # a session of its own, and no parent
         os._exit(0)
     while not os.path.exists(mark) or not open(mark).read():
         pass
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     while what == "daemon_and_parent":
         pass
 if what == "memory":  # each of its processes is below the limit
@@ -197,7 +229,7 @@ def check_bad_scripts(server):
 
 
 def check_daemon(server):
-    """A child that left group and session, and whose parent ended, stands still while the job does, and ends with it."""
+    """A child that left group and session, and whose parent ended, stands still while the job does, goes on with it, and ends with it."""
     run, mark = run_bad(server, "daemon")
     said, _ = run.communicate(timeout=60)
     assert run.returncode == 0 and "left processes behind" in said, said
@@ -206,12 +238,9 @@ def check_daemon(server):
     wait_for(lambda: os.path.exists(mark) and read_number(mark), "the daemon")
     assert server.call("jobs", "pause", str(server.job("daemon_and_parent")["job"])).returncode == 0
     wait_for(lambda: server.job("daemon_and_parent")["state"] == "suspended", "the pause")
-
-    def state():
-        with open(f"/proc/{read_number(mark)}/stat", encoding="utf-8") as file:
-            return file.read().rpartition(")")[2].split()[0]
-
-    wait_for(lambda: state() == "T", "the daemon's stop")
+    wait_for(lambda: state_of(read_number(mark)) == "T", "the daemon's stop")
+    run.send_signal(signal.SIGINT)  # for a script to hear it, all of it goes on
+    wait_for(lambda: state_of(read_number(mark)) != "T", "the daemon to go on")
     assert server.call("train", "--stop", str(server.job("daemon_and_parent")["job"])).returncode == 0
     run.communicate(timeout=60)
     assert is_gone(read_number(mark))
@@ -229,13 +258,14 @@ def check_process_memory(server):
     assert run.returncode == 0, said
 
 
-def main():
+def check_all(checks):
+    """At a server of their own."""
     folder = tempfile.mkdtemp(prefix="runs")
     server = Server(folder)
     try:
-        for check in (check_exit_status, check_cancel, check_cancel_while_stopped, check_killed_worker, check_bad_scripts, check_daemon, check_process_memory):
+        for check in checks:
             check(server)
-            print(f"[       OK ] {check.__name__[6:]}")
+            print(f"[       OK ] {check.__name__[6:]}", flush=True)
         server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(60) == 0
     except BaseException:
@@ -245,6 +275,15 @@ def main():
         raise
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def main():
+    """Most of the time passes in limits of time: two servers at once."""
+    halves = ((check_exit_status, check_cancel, check_cancel_while_stopped, check_killed_worker, check_killed_run, check_daemon),
+              (check_bad_scripts, check_process_memory))
+    with concurrent.futures.ThreadPoolExecutor(len(halves)) as threads:
+        for half in [threads.submit(check_all, checks) for checks in halves]:
+            half.result()
     print("run_check: ok")
     return 0
 

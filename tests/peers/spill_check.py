@@ -138,6 +138,14 @@ def check_cancel(server):
     finish(other)
 
 
+def check_churn(server):
+    """Threads that are made meanwhile, and what an earlier spill left, let none run while the tensors are out."""
+    program = f"{server.folder}/churn"
+    subprocess.run(["g++", "-O1", "-std=c++20", "-pthread", "-I", f"{ROOT}/workers/torch", f"{ROOT}/tests/peers/torch_scripts/spill_churn.cc", "-o", program], check=True)
+    done = subprocess.run([program, server.folder, "50"], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done
+
+
 def check_stays(server, alone, name, *words, folder=None, why):
     """It cannot go, keeps its memory, and the other waits for its end. folder: one that goes away meanwhile."""
     run = server.opportunistic(name, *words, folder=folder)
@@ -163,6 +171,8 @@ def main():
         check_killed_workers(server, alone, "hit_out", True)
         check_killed_workers(server, alone, "hit_on_its_way", False)
         print("[       OK ] killed_workers")
+        check_churn(server)
+        print("[       OK ] churn")
         check_cancel(server)
         print("[       OK ] cancel")
         check_stays(server, alone, "deaf", "deaf", why="blocks the signal")

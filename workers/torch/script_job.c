@@ -292,7 +292,7 @@ enum sy_script_place sy_script_job_place(struct sy_script_job *job)
     sy_ns most = TRAVEL_NS + SY_MIN(job->needs.memory_bytes, MOST_FILE_BYTES) * NS_PER_FILE_BYTE;
     if (out && state == SY_SCRIPT_SPILL_FAILED)
         return failed(job);
-    bool arrived = out ? state == SY_SCRIPT_SPILL_OUT : state <= SY_SCRIPT_SPILL_IN;
+    bool arrived = (state == SY_SCRIPT_SPILL_OUT) == (out != 0); /* after FAILED they are in */
     if (!arrived && job->travel_ns && sy_clock_now() - job->travel_ns > most) {
         job->travel_ns = 0;
         (void)sy_error_set(SY_EPEER, "the script does not answer: its tensors are not %s",

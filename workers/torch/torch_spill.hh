@@ -52,9 +52,10 @@ struct everything {
     pthread_mutex_t lock;
     sy_shared_u32 is_on;
     int file, signal;
-    sy_shared_u32 generation;       /* odd: threads stand. A futex */
-    sy_shared_u32 n_parked, n_left; /* entries into the handler, and ends of it */
-    sy_shared_u32 parked[MOST_THREADS];
+    sy_shared_u32 generation; /* odd: threads stand. A futex */
+    sy_shared_u32 n_parked;   /* entries into the handler */
+    sy_shared_u64 parked
+        [MOST_THREADS]; /* generation and thread: what an earlier one left, or one that comes late, speaks for nobody */
     pid_t told[MOST_THREADS];
     int n_told;
     uint64_t bytes;
@@ -119,23 +120,28 @@ inline size_t pages_of(const node *n, char **begin)
 
 /* ---- threads stand (P1) ----------------------------------------------------------------------- */
 
+inline uint64_t entry_of(uint32_t generation, pid_t thread)
+{
+    return static_cast<uint64_t>(generation) << 32 | static_cast<uint32_t>(thread);
+}
+
 inline void stand(int)
 {
     int kept = errno;
-    uint32_t n = all.n_parked.fetch_add(1), generation;
-    if (n < MOST_THREADS)
-        all.parked[n].store(static_cast<uint32_t>(syscall(SYS_gettid)));
-    while ((generation = all.generation.load()) & 1)
+    uint32_t generation = all.generation.load(), n;
+    if ((generation & 1) && (n = all.n_parked.fetch_add(1)) < MOST_THREADS)
+        all.parked[n].store(entry_of(generation, static_cast<pid_t>(syscall(SYS_gettid))));
+    while ((generation & 1) && all.generation.load() == generation)
         wait_on(&all.generation, generation);
-    all.n_left.fetch_add(1);
     errno = kept;
 }
 
 inline bool stands(pid_t thread)
 {
     uint32_t n = all.n_parked.load();
+    uint64_t entry = entry_of(all.generation.load(), thread);
     for (uint32_t i = 0; i < n && i < MOST_THREADS; i++)
-        if (all.parked[i].load() == static_cast<uint32_t>(thread))
+        if (all.parked[i].load() == entry)
             return true;
     return false;
 }
@@ -207,18 +213,16 @@ inline void let_go()
 {
     all.generation.fetch_add(1);
     wake(&all.generation);
-    while (all.n_left.load() < all.n_parked.load())
-        rest();
 }
 
+/* Twice: a thread that ran when it was listed, and stood when it was looked at, may have made another in between. */
 inline bool stop_all()
 {
     long until = now_ns() + STOP_NS;
     all.n_told = 0;
     all.n_parked.store(0);
-    all.n_left.store(0);
     all.generation.fetch_add(1);
-    while (!stop_listed()) {
+    while (!stop_listed() || !stop_listed()) {
         if (now_ns() > until) {
             let_go();
             return false;

@@ -168,6 +168,7 @@ static void read_next(struct sending *s)
     s->reading = b;
     b->is_busy = true;
     s->n = (size_t)SY_MIN(s->end - s->at, BLOCK_BYTES);
+    s->error = ECANCELED; /* where the threads end before one reads it */
     if (offload && sy_offload_run(offload, read_block, on_read, s) == SY_OK)
         return;
     s->reading = NULL;

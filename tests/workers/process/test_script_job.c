@@ -176,6 +176,7 @@ static void test_a_spill_that_fails_says_why(void **state)
     assert_non_null(strstr(sy_error_text(), strerror(ENOSPC)));
     sy_script_job_unspill(job);
     assert_int_equal(atomic_load(&r.page->spill_want), 0);
+    assert_int_equal(sy_script_job_place(job), SY_SCRIPT_IN); /* nobody may be left who says so */
     sy_script_job_destroy(job);
     close_run(&r);
 }

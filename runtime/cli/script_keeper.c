@@ -1,0 +1,70 @@
+#include "runtime/cli/script_keeper.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "runtime/base/status.h"
+
+static void stand_in(struct sy_script_process *p)
+{
+    if (p->is_child) {
+        (void)kill(-p->pid, SIGKILL);
+    } else {
+        p->is_stopped = true; /* perhaps */
+        sy_script_process_free(p);
+    }
+    unlink(p->socket);
+    rmdir(p->folder);
+}
+
+/* In a session of its own, deaf, and with no file but the pipe: whoever waits for the end of run's output does not wait for this. */
+static _Noreturn void keep(struct sy_script_process *p, int pipe_end)
+{
+    sigset_t every;
+    char byte;
+    ssize_t got;
+    sigfillset(&every);
+    sigprocmask(SIG_SETMASK, &every, NULL);
+    setsid();
+    dup2(pipe_end, 0);
+    (void)syscall(SYS_close_range, 1u, ~0u, 0u);
+    while ((got = read(0, &byte, 1)) < 0 && errno == EINTR)
+        continue;
+    if (got == 0)
+        stand_in(p);
+    _exit(0);
+}
+
+int sy_script_keeper_start(struct sy_script_process *p)
+{
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return sy_error_set(SY_EIO, "a pipe: %s", strerror(errno));
+    pid_t pid = fork();
+    if (pid == 0)
+        keep(p, ends[0]);
+    int error = errno;
+    close(ends[0]);
+    if (pid < 0) {
+        close(ends[1]);
+        return sy_error_set(SY_EIO, "fork: %s", strerror(error));
+    }
+    p->keeper = pid;
+    p->keeper_pipe = ends[1];
+    return SY_OK;
+}
+
+void sy_script_keeper_end(struct sy_script_process *p)
+{
+    if (p->keeper <= 0)
+        return;
+    (void)!write(p->keeper_pipe, "", 1);
+    close(p->keeper_pipe);
+    (void)waitpid(p->keeper, NULL, 0);
+    p->keeper = 0;
+}
