@@ -80,7 +80,6 @@ longer_files() {
 tests/peers/fuzz_diff.py 644
 tests/peers/grpc_client_check.py 717
 tests/peers/python_client_check.py 637
-tests/runtime/sched/test_policy.c 634
 EOF
 }
 
