@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "runtime/base/status.h"
+#include "runtime/cli/script_signals.h"
 
 static void stand_in(struct sy_script_process *p)
 {
@@ -16,7 +17,7 @@ static void stand_in(struct sy_script_process *p)
         (void)kill(-p->pid, SIGKILL);
     } else {
         p->is_stopped = true; /* perhaps */
-        sy_script_process_free(p);
+        sy_script_let_go(p);
     }
     unlink(p->socket);
     rmdir(p->folder);

@@ -18,6 +18,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/cli/script_keeper.h"
+#include "runtime/cli/script_signals.h"
 #include "runtime/cli/script_tree.h"
 #include "runtime/wire/control_page.h"
 #include "workers/torch/script_link.h"
@@ -26,74 +27,6 @@
 #define LEFT_MS     1000 /* between SIGTERM and SIGKILL of what a script left behind */
 #define WEIGH_NS    (500 * SY_NS_PER_MS)
 #define OOM_SCORE   "500" /* where the machine itself runs out: before servers, which have 0 */
-
-/* ---- the gate, while no worker has it ---------------------------------------------------------- */
-
-static void set_gate(struct sy_script_process *p, uint32_t closed)
-{
-    uint32_t gate = atomic_load(&p->page->gate);
-    if ((gate & 1) == closed)
-        return;
-    atomic_store(&p->page->gate, gate + 1);
-    sy_futex_wake(&p->page->gate);
-}
-
-static int list_tree(const struct sy_script_process *p, pid_t *pids)
-{
-    int n = p->is_child ? sy_script_tree_list(getpid(), false, pids)
-                        : sy_script_tree_list(p->pid, true, pids);
-    for (int i = 0; i < n; i++)
-        if (pids[i] == p->keeper)
-            pids[i--] = pids[--n];
-    return n;
-}
-
-/* What made a group or a session of its own is reached one by one. How many these are. */
-static int to_strays(const struct sy_script_process *p, int number)
-{
-    pid_t pids[SY_SCRIPT_TREE_MOST];
-    int n = p->is_child ? list_tree(p, pids) : 0, sent = 0;
-    for (int i = 0; i < n; i++)
-        sent += getpgid(pids[i]) != p->pid && kill(pids[i], number) == 0;
-    return sent;
-}
-
-static void to_group(const struct sy_script_process *p, int number)
-{
-    if (p->pid > 0 && !p->ended)
-        (void)kill(p->is_child ? -p->pid : p->pid, number);
-}
-
-static void stop(struct sy_script_process *p)
-{
-    p->is_stopped = true;
-    to_group(p, SIGSTOP);
-    (void)to_strays(p, SIGSTOP);
-}
-
-static void go_on(struct sy_script_process *p)
-{
-    if (p->is_stopped) {
-        to_group(p, SIGCONT);
-        (void)to_strays(p, SIGCONT);
-    }
-    p->is_stopped = false;
-}
-
-/* G4 */
-static void bring_back(struct sy_script_process *p)
-{
-    if (atomic_exchange(&p->page->spill_want, 0))
-        sy_futex_wake(&p->page->spill_want);
-}
-
-void sy_script_process_free(struct sy_script_process *p)
-{
-    p->is_alone = true;
-    bring_back(p);
-    set_gate(p, 0);
-    go_on(p);
-}
 
 /* ---- start ------------------------------------------------------------------------------------ */
 
@@ -199,7 +132,7 @@ int sy_script_process_adopt(struct sy_script_process *p, pid_t pid)
         return sy_error_set(SY_ENOTFOUND, "process %ld: %s", (long)pid, strerror(errno));
     p->pid = pid;
     if (p->is_stopped)
-        to_group(p, SIGSTOP);
+        sy_script_signal_group(p, SIGSTOP);
     return sy_script_keeper_start(p);
 }
 
@@ -256,23 +189,23 @@ static void lose_link(struct sy_script_process *p)
     p->link = -1;
     p->lost_ns = sy_clock_now();
     if (!p->is_alone && !p->kill_ns)
-        set_gate(p, 1);
+        sy_script_set_gate(p, 1);
 }
 
 void sy_script_process_signal(struct sy_script_process *p, int number)
 {
-    to_group(p, number);
-    bring_back(p); /* no thread of a script that is out hears anything */
+    sy_script_signal_group(p, number);
+    sy_script_bring_back(p); /* no thread of a script that is out hears anything */
     if (number != SIGSTOP && number != SIGCONT)
-        go_on(p); /* else it hears nothing; a gate that is closed stays closed */
+        sy_script_go_on(p); /* else it hears nothing; a gate that is closed stays closed */
 }
 
 void sy_script_process_terminate(struct sy_script_process *p)
 {
     if (!p->kill_ns)
         p->kill_ns = sy_clock_now() + p->patience_ns;
-    bring_back(p);
-    set_gate(p, 0);
+    sy_script_bring_back(p);
+    sy_script_set_gate(p, 0);
     sy_script_process_signal(p, SIGTERM);
 }
 
@@ -282,12 +215,12 @@ static void obey(struct sy_script_process *p, const struct sy_script_packet *pac
     case SY_SCRIPT_STOP:
         if (p->kill_ns)
             break;
-        stop(p);
+        sy_script_stop(p);
         if (sy_script_send(p->link, SY_SCRIPT_STOPPED, 0, -1) < 0)
             lose_link(p);
         break;
     case SY_SCRIPT_CONTINUE:
-        go_on(p);
+        sy_script_go_on(p);
         break;
     case SY_SCRIPT_TERMINATE:
         sy_script_process_terminate(p);
@@ -295,7 +228,7 @@ static void obey(struct sy_script_process *p, const struct sy_script_packet *pac
     case SY_SCRIPT_DETACH:
         fprintf(stderr, "switchyard: the server stops; the script goes on by itself, and is the "
                         "server's again when that is back\n");
-        sy_script_process_free(p);
+        sy_script_let_go(p);
         break;
     default:
         break;
@@ -320,8 +253,9 @@ static void see_end(struct sy_script_process *p)
 {
     if (p->is_child && waitpid(p->pid, &p->wait_status, WNOHANG) != p->pid)
         return;
-    go_on(p);
-    p->has_left = p->is_child && (kill(-p->pid, SIGTERM) == 0) + (to_strays(p, SIGTERM) > 0) > 0;
+    sy_script_go_on(p);
+    p->has_left = p->is_child &&
+                  (kill(-p->pid, SIGTERM) == 0) + (sy_script_signal_strays(p, SIGTERM) > 0) > 0;
     p->ended = true;
 }
 
@@ -339,7 +273,7 @@ static void bury(const struct sy_script_process *p)
 static bool has_more(const struct sy_script_process *p)
 {
     bury(p);
-    return kill(-p->pid, 0) == 0 || to_strays(p, 0) > 0;
+    return kill(-p->pid, 0) == 0 || sy_script_signal_strays(p, 0) > 0;
 }
 
 /* Processes that the script started and did not wait for would compute on without a job. */
@@ -352,7 +286,7 @@ static void end_left(const struct sy_script_process *p)
     while (has_more(p) && sy_clock_now() < until)
         nanosleep(&slice, NULL);
     (void)kill(-p->pid, SIGKILL);
-    (void)to_strays(p, SIGKILL);
+    (void)sy_script_signal_strays(p, SIGKILL);
     bury(p);
 }
 
@@ -363,14 +297,15 @@ static void weigh(struct sy_script_process *p)
     sy_ns now = sy_clock_now();
     if (!p->process_limit_bytes || p->pid <= 0 || p->ended || now < p->weigh_ns)
         return;
-    uint64_t bytes = sy_script_tree_memory(pids, list_tree(p, pids), p->process_limit_bytes);
+    uint64_t bytes =
+        sy_script_tree_memory(pids, sy_script_list_processes(p, pids), p->process_limit_bytes);
     p->weigh_ns = sy_clock_now() + SY_MAX(WEIGH_NS, 10 * (sy_clock_now() - now));
     if (bytes <= p->process_limit_bytes)
         return;
     p->over_bytes = bytes;
     atomic_store(&p->page->is_over_memory, 1);
-    to_group(p, SIGKILL);
-    (void)to_strays(p, SIGKILL);
+    sy_script_signal_group(p, SIGKILL);
+    (void)sy_script_signal_strays(p, SIGKILL);
 }
 
 void sy_script_process_look(struct sy_script_process *p, int timeout_ms, int extra)
@@ -389,7 +324,7 @@ void sy_script_process_look(struct sy_script_process *p, int timeout_ms, int ext
     bury(p);
     weigh(p);
     if (p->kill_ns && !p->ended && sy_clock_now() >= p->kill_ns)
-        to_group(p, SIGKILL);
+        sy_script_signal_group(p, SIGKILL);
 }
 
 void sy_script_process_finish(struct sy_script_process *p)

@@ -4,7 +4,7 @@
  *
  * The script is a process group of its own, so that it can be stopped with its children; descendants that left the group are reached one by one, orphans
  * included (script_tree.h). It is killed when its run dies, and one that joined by itself goes on (script_keeper.h). While no worker is connected
- * the gate is closed; sy_script_process_free opens it for good. One thread. */
+ * the gate is closed; sy_script_let_go (script_signals.h) opens it for good. One thread. */
 #ifndef SY_CLI_SCRIPT_PROCESS_H
 #define SY_CLI_SCRIPT_PROCESS_H
 
@@ -57,8 +57,6 @@ void sy_script_process_look(struct sy_script_process *p, int timeout_ms, int ext
 void sy_script_process_signal(struct sy_script_process *p, int number);
 /* SIGTERM, and SIGKILL after the patience. */
 void sy_script_process_terminate(struct sy_script_process *p);
-/* It goes on without a server: gate open, not stopped. */
-void sy_script_process_free(struct sy_script_process *p);
 /* Tells the worker how it ended and waits for it to have heard; removes the socket. */
 void sy_script_process_finish(struct sy_script_process *p);
 

@@ -18,6 +18,7 @@
 #include "runtime/base/status.h"
 #include "runtime/cli/cli.h"
 #include "runtime/cli/script_process.h"
+#include "runtime/cli/script_signals.h"
 #include "runtime/cli/torch_export.h"
 
 #define START_TIMEOUT_MS (7 * 86400000u) /* others may have to end first */
@@ -140,7 +141,7 @@ static void look_for_server(struct session *s)
     if (has == 0 || (has < 0 && now - p->lost_ns >= ALONE_AFTER_NS)) {
         fprintf(stderr, "switchyard: the server %s; the script goes on by itself\n",
                 has < 0 ? "does not answer" : "has given the job up");
-        sy_script_process_free(p);
+        sy_script_let_go(p);
     }
 }
 
