@@ -18,6 +18,11 @@
 #include "runtime/cli/inputs/size_text.h"
 #include "tests/rigs/seed.h"
 
+#ifdef SY_SANITIZED
+#define N_SEEDS 60
+#else
+#define N_SEEDS 200
+#endif
 enum { N_POINTS = 24, N_SYMBOLS = 3, N_POOL = 12 };
 
 /* An expression and its value at each point; INT64_MIN: too large to follow. */
@@ -231,7 +236,7 @@ static void test_random(void **state)
     (void)state;
     struct world w;
     int n_open = 0;
-    for (uint64_t seed = 1; seed <= 200; seed++) {
+    for (uint64_t seed = 1; seed <= N_SEEDS; seed++) {
         start(&w, seed);
         for (int step = 0; step < 40; step++) {
             struct sample made = {0};
