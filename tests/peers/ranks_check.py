@@ -38,13 +38,13 @@ class Case:
         self.of_two = None  # the state after 3 steps of 2 ranks, once it is known
         self.job(steps=3)
 
-    def job(self, steps, batch=32, **more):
+    def job(self, steps, batch=32, staleness=0, **more):
         shutil.rmtree(self.snapshots, ignore_errors=True)
         self.path = self.folder + "/job.json"
         with open(self.path, "w", encoding="utf-8") as out:
             json.dump({"name": "ranks", "model": self.folder + "/mnist_cnn/1/model.onnx", "loss": "softmax_cross_entropy",
                        "optimizer": {"kind": "sgd", "learning_rate": 0.02, "momentum": 0.9}, "data": {"kind": "synthetic", "samples": 512}, "batch": batch,
-                       "max_steps": steps, "epochs": 1000000, "seed": 3, "snapshot": {"folder": self.snapshots, **more}}, out)
+                       "staleness": staleness, "max_steps": steps, "epochs": 1000000, "seed": 3, "snapshot": {"folder": self.snapshots, **more}}, out)
 
     def command(self, *more):
         return [BINARY, "train", self.path, "--local", *more]
@@ -108,6 +108,24 @@ def as_one_rank_with_the_whole_batch(c):
                 assert np.abs(alone[name] - together[name]).max() <= 1e-3 * scale, (more, n, name, np.abs(alone[name] - together[name]).max() / scale)
 
 
+def staleness_delays_gradients(c):
+    """Of three steps with gradients two late, the last takes the first one's: what one step makes."""
+    c.job(steps=3, staleness=2)
+    late = c.state_after("--ranks", "2")
+    c.job(steps=1)
+    first = c.state_after("--ranks", "2")
+    for name in first:
+        assert np.array_equal(first[name].view(np.uint32), late[name].view(np.uint32)), name
+    c.job(steps=12, staleness=2)
+    once, again = c.state_after("--ranks", "2"), c.state_after("--ranks", "2")
+    for name in once:
+        assert np.array_equal(once[name].view(np.uint32), again[name].view(np.uint32)), name
+        assert np.isfinite(once[name]).all() and not np.array_equal(once[name], first[name]), name
+    c.job(steps=2, staleness=2)
+    done = subprocess.run(c.command("--ranks", "2"), capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    assert done.returncode == 1 and "staleness of 2 leaves nothing of 2 steps" in done.stderr, done.stderr
+
+
 def a_killed_rank_costs_a_rank(c):
     c.job(steps=40, every_steps=5)
     process = subprocess.Popen(c.command("--ranks", "2"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -155,7 +173,7 @@ def main():
         return 0
     try:
         case = Case(folder)
-        for test in (equal_bits_from_run_to_run, as_one_rank_with_the_whole_batch, a_killed_rank_costs_a_rank, a_stop_is_everybodys, refusals):
+        for test in (equal_bits_from_run_to_run, as_one_rank_with_the_whole_batch, staleness_delays_gradients, a_killed_rank_costs_a_rank, a_stop_is_everybodys, refusals):
             if len(sys.argv) > 1 and test.__name__ not in sys.argv[1:]:
                 continue
             try:

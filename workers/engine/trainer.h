@@ -63,6 +63,7 @@ struct sy_state_tensor {
 struct sy_shared_part {
     float *values; /* since bind */
     uint64_t n;
+    bool is_gradient; /* else a statistic of the batch */
     int ready_step; /* of the gradient phase: the last one that touches them before shared_by_step */
 };
 

@@ -30,6 +30,7 @@ static const struct key keys[] = {
     {"", "snapshot", KIND_OBJECT, 0, SIZE_MAX, 0, 0, 0},
     {"", "batch", KIND_COUNT, 0, AT(options.batch), 1, 65536, 64},
     {"", "ranks", KIND_COUNT, 0, AT(ranks), 1, 64, 1},
+    {"", "staleness", KIND_COUNT, 0, AT(staleness), 0, 16, 0},
     {"", "accumulate", KIND_COUNT, 0, AT(options.accumulate), 1, 65536, 1},
     {"", "clip_norm", KIND_NUMBER, 0, AT(options.clip_norm), 0, 1e30, 0},
     {"", "precision", KIND_TEXT, 0, SIZE_MAX, 0, 0, 0},

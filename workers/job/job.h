@@ -25,6 +25,7 @@ struct sy_job {
     uint64_t evaluate_every_steps; /* on the test set; 0: at the end only */
     uint64_t seed;
     uint64_t ranks;     /* processes that train it together; their owner is who starts them */
+    uint64_t staleness; /* iterations that they may be apart (train_exchange.h); 0: none */
     bool opportunistic; /* class */
     struct sy_data_spec data;
     struct sy_train_options options;

@@ -1,5 +1,6 @@
 #include "workers/train/train_exchange.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -14,81 +15,65 @@
 #define BUCKET_FLOATS \
     (1u << 19) /* 2 MiB: some per cent of a step on one core, and far more than a message costs */
 
-/* Parts [first, first + n) of `order`. */
+/* Parts [first, first + n) of `order`; where they lie among all. */
 struct bucket {
     int first, n, ready_step;
+    uint64_t at, n_floats;
+};
+
+/* What the thread adds up next: a bucket, or numbers. */
+struct sum {
+    float *values;
+    uint64_t n;
+    double *numbers; /* NULL: values */
 };
 
 struct sy_exchange {
     const struct sy_ranks *ranks;
     const struct sy_trainer_ops *ops;
     struct sy_trainer *trainer;
-    int n_parts, n_buckets, shared_by;
-    int *order; /* of parts: as they are ready */
+    int n_parts, n_buckets, shared_by, n_slots; /* staleness + 1 */
+    int *order;                                 /* of parts: as they are ready */
     struct bucket *buckets;
-    float *values, *scratch; /* of the largest bucket; the thread's alone */
+    uint64_t n_floats;                /* of all buckets */
+    float *values;                    /* of each slot, one behind the other */
+    float *scratch;                   /* of the largest bucket; the thread's alone */
+    uint64_t iteration, n_agreements; /* begun */
+    int n_ready;                      /* buckets of this iteration */
+    uint64_t slot_end[SY_EXCHANGE_STALENESS_MOST + 1]; /* n_done when its sums are there */
+    uint64_t agreement_end[SY_EXCHANGE_STALENESS_MOST + 1];
+    double numbers[SY_EXCHANGE_STALENESS_MOST + 1][SY_EXCHANGE_NUMBERS];
     pthread_t thread;
     bool has_thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
+    struct sum *sums; /* a ring: what all slots may have under way */
+    uint64_t most_sums, n_begun, n_done;
     bool stop;
-    int n_ready, n_done; /* buckets of this iteration */
     int status;
     char error[256];
 };
 
 /* ---- the thread ---------------------------------------------------------------------------------- */
 
-static uint64_t copy_out(struct sy_exchange *x, const struct bucket *b)
+static int add_up(struct sy_exchange *x, const struct sum *sum)
 {
-    uint64_t at = 0;
-    for (int i = b->first; i < b->first + b->n; i++) {
-        struct sy_shared_part part;
-        x->ops->shared_part(x->trainer, x->order[i], &part);
-        memcpy(x->values + at, part.values, part.n * sizeof(float));
-        at += part.n;
-    }
-    return at;
-}
-
-static void mean_back(struct sy_exchange *x, const struct bucket *b)
-{
-    float share = 1.0f / (float)x->ranks->n;
-    uint64_t at = 0;
-    for (int i = b->first; i < b->first + b->n; i++) {
-        struct sy_shared_part part;
-        x->ops->shared_part(x->trainer, x->order[i], &part);
-        for (uint64_t k = 0; k < part.n; k++)
-            part.values[k] = x->values[at + k] * share;
-        at += part.n;
-    }
-}
-
-/* RK4: behind a closed gate at most the bucket under way is added up, 2 MiB or one larger gradient. */
-static int exchange_bucket(struct sy_exchange *x, const struct bucket *b)
-{
-    sy_ranks_enter(x->ranks);
-    uint64_t n = copy_out(x, b);
-    sy_ranks_leave(x->ranks);
-    SY_TRY(x->ranks->ops->sum(x->values, x->scratch, n));
-    sy_ranks_enter(x->ranks);
-    mean_back(x, b);
-    sy_ranks_leave(x->ranks);
-    return SY_OK;
+    return sum->numbers ? x->ranks->ops->sum_doubles(sum->numbers, SY_EXCHANGE_NUMBERS)
+                        : x->ranks->ops->sum(sum->values, x->scratch, sum->n);
 }
 
 static void *run_thread(void *exchange)
 {
     struct sy_exchange *x = exchange;
     pthread_mutex_lock(&x->lock);
-    while (!x->stop) {
-        if (x->n_done == x->n_ready || x->status < 0) {
+    while (x->status == SY_OK && !(x->stop && x->n_done == x->n_begun)) {
+        if (x->n_done == x->n_begun) {
             pthread_cond_wait(&x->changed, &x->lock);
             continue;
         }
-        const struct bucket *b = &x->buckets[x->n_done];
+        const struct sum *sum = &x->sums[x->n_done % x->most_sums];
         pthread_mutex_unlock(&x->lock);
-        int status = exchange_bucket(x, b);
+        int status = add_up(x, sum);
         pthread_mutex_lock(&x->lock);
         x->n_done++;
         x->status = status;
@@ -137,49 +122,70 @@ static void put_in_order(struct sy_exchange *x)
 /* The size of the largest, in floats. */
 static uint64_t cut_buckets(struct sy_exchange *x)
 {
-    uint64_t floats = 0, most = 0;
+    uint64_t most = 0;
     for (int i = 0; i < x->n_parts; i++) {
         struct sy_shared_part part;
         x->ops->shared_part(x->trainer, x->order[i], &part);
-        if (x->n_buckets == 0 || floats >= BUCKET_FLOATS) {
-            x->buckets[x->n_buckets++] = (struct bucket){.first = i};
-            floats = 0;
-        }
+        if (x->n_buckets == 0 || x->buckets[x->n_buckets - 1].n_floats >= BUCKET_FLOATS)
+            x->buckets[x->n_buckets++] = (struct bucket){.first = i, .at = x->n_floats};
         struct bucket *b = &x->buckets[x->n_buckets - 1];
         b->n++;
         b->ready_step = part.ready_step;
-        floats += part.n;
-        most = SY_MAX(most, floats);
+        b->n_floats += part.n;
+        x->n_floats += part.n;
+        most = SY_MAX(most, b->n_floats);
     }
     return most;
 }
 
-int sy_exchange_create(const struct sy_ranks *ranks, const struct sy_trainer_ops *ops,
-                       struct sy_trainer *trainer, struct sy_exchange **out)
+static int make_plan(struct sy_exchange *x)
 {
+    x->order = calloc((size_t)x->n_parts + 1, sizeof *x->order);
+    x->buckets = calloc((size_t)x->n_parts + 1, sizeof *x->buckets);
+    if (!x->order || !x->buckets)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for ranks");
+    put_in_order(x);
+    uint64_t most = cut_buckets(x) + (uint64_t)x->ranks->n;
+    uint64_t floats = (x->n_floats + 1) * (uint64_t)x->n_slots;
+    x->most_sums = (uint64_t)x->n_slots * ((uint64_t)x->n_buckets + 1);
+    x->values = malloc(floats * sizeof *x->values);
+    x->scratch = malloc(2 * most * sizeof *x->scratch);
+    x->sums = calloc(x->most_sums, sizeof *x->sums);
+    if (!x->values || !x->scratch || !x->sums)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for ranks: %llu floats",
+                            (unsigned long long)(floats + 2 * most));
+    return SY_OK;
+}
+
+uint64_t sy_exchange_bytes(int staleness, const struct sy_trainer_ops *ops,
+                           const struct sy_trainer *trainer)
+{
+    uint64_t n = 0;
+    for (int i = 0; ops->n_shared_parts && i < ops->n_shared_parts(trainer); i++) {
+        struct sy_shared_part part;
+        ops->shared_part(trainer, i, &part);
+        n += part.n;
+    }
+    return n * sizeof(float) * ((uint64_t)staleness + 1);
+}
+
+int sy_exchange_create(const struct sy_ranks *ranks, int staleness,
+                       const struct sy_trainer_ops *ops, struct sy_trainer *trainer,
+                       struct sy_exchange **out)
+{
+    assert(staleness >= 0 && staleness <= SY_EXCHANGE_STALENESS_MOST);
     if (!ops->n_shared_parts)
         return sy_error_set(SY_EUNSUPPORTED, "the %s engine trains with one rank only", ops->name);
     struct sy_exchange *x = calloc(1, sizeof *x);
     if (!x)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for ranks");
-    *x = (struct sy_exchange){.ranks = ranks, .ops = ops, .trainer = trainer};
+    *x = (struct sy_exchange){
+        .ranks = ranks, .ops = ops, .trainer = trainer, .n_slots = staleness + 1};
     pthread_mutex_init(&x->lock, NULL);
     pthread_cond_init(&x->changed, NULL);
     x->n_parts = ops->n_shared_parts(trainer);
     x->shared_by = ops->shared_by_step(trainer);
-    x->order = calloc((size_t)x->n_parts + 1, sizeof *x->order);
-    x->buckets = calloc((size_t)x->n_parts + 1, sizeof *x->buckets);
-    int status =
-        x->order && x->buckets ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for ranks");
-    if (status == SY_OK) {
-        put_in_order(x);
-        uint64_t most = cut_buckets(x) + (uint64_t)ranks->n;
-        x->values = malloc(most * sizeof *x->values);
-        x->scratch = malloc(2 * most * sizeof *x->scratch);
-        if (!x->values || !x->scratch)
-            status = sy_error_set(SY_ENOMEM_HOST, "no memory for buckets of %llu floats",
-                                  (unsigned long long)most);
-    }
+    int status = make_plan(x);
     if (status == SY_OK)
         status = start_thread(x);
     if (status < 0) {
@@ -207,26 +213,30 @@ void sy_exchange_destroy(struct sy_exchange *x)
     free(x->buckets);
     free(x->values);
     free(x->scratch);
+    free(x->sums);
     free(x);
 }
 
 /* ---- the caller's side --------------------------------------------------------------------------- */
 
-void sy_exchange_begin(struct sy_exchange *x)
+/* What `n_done` is when it has been added up. There is room: no slot is used again before its sums were waited for. */
+static uint64_t begin_sum(struct sy_exchange *x, struct sum sum)
 {
     pthread_mutex_lock(&x->lock);
-    x->n_ready = x->n_done = 0;
+    assert(x->n_begun - x->n_done < x->most_sums);
+    x->sums[x->n_begun % x->most_sums] = sum;
+    uint64_t end = ++x->n_begun;
+    pthread_cond_broadcast(&x->changed);
     pthread_mutex_unlock(&x->lock);
+    return end;
 }
 
-int sy_exchange_before(struct sy_exchange *x, int step)
+static int wait_for(struct sy_exchange *x, uint64_t end)
 {
     int status = SY_OK;
-    if (step != x->shared_by)
-        return SY_OK;
     sy_ranks_leave(x->ranks);
     pthread_mutex_lock(&x->lock);
-    while (x->n_done < x->n_buckets && x->status == SY_OK)
+    while (x->n_done < end && x->status == SY_OK)
         pthread_cond_wait(&x->changed, &x->lock);
     if (x->status < 0)
         status = sy_error_set(x->status, "%s", x->error);
@@ -235,13 +245,88 @@ int sy_exchange_before(struct sy_exchange *x, int step)
     return status;
 }
 
+static float *slot_of(const struct sy_exchange *x, uint64_t iteration)
+{
+    return x->values + iteration % (uint64_t)x->n_slots * x->n_floats;
+}
+
+void sy_exchange_begin(struct sy_exchange *x)
+{
+    x->n_ready = 0;
+    x->iteration++;
+}
+
+static void send_bucket(struct sy_exchange *x, const struct bucket *b)
+{
+    float *values = slot_of(x, x->iteration) + b->at;
+    uint64_t at = 0;
+    for (int i = b->first; i < b->first + b->n; i++) {
+        struct sy_shared_part part;
+        x->ops->shared_part(x->trainer, x->order[i], &part);
+        memcpy(values + at, part.values, part.n * sizeof(float));
+        at += part.n;
+    }
+    x->slot_end[x->iteration % (uint64_t)x->n_slots] =
+        begin_sum(x, (struct sum){.values = values, .n = b->n_floats});
+}
+
+static void take_mean(struct sy_exchange *x, const float *values)
+{
+    float share = 1.0f / (float)x->ranks->n;
+    uint64_t at = 0;
+    for (int i = 0; i < x->n_parts; i++) {
+        struct sy_shared_part part;
+        x->ops->shared_part(x->trainer, x->order[i], &part);
+        for (uint64_t k = 0; k < part.n; k++)
+            part.values[k] = values[at + k] * share;
+        at += part.n;
+    }
+}
+
+/* Nothing of the others is there yet. A statistic stays this rank's own: a running mean of zeros would be wrong. */
+static void take_nothing(struct sy_exchange *x)
+{
+    for (int i = 0; i < x->n_parts; i++) {
+        struct sy_shared_part part;
+        x->ops->shared_part(x->trainer, x->order[i], &part);
+        if (part.is_gradient)
+            memset(part.values, 0, part.n * sizeof(float));
+    }
+}
+
+int sy_exchange_before(struct sy_exchange *x, int step)
+{
+    uint64_t staleness = (uint64_t)x->n_slots - 1;
+    if (step != x->shared_by)
+        return SY_OK;
+    if (x->iteration <= staleness) {
+        take_nothing(x);
+        return SY_OK;
+    }
+    uint64_t taken = x->iteration - staleness;
+    SY_TRY(wait_for(x, x->slot_end[taken % (uint64_t)x->n_slots]));
+    take_mean(x, slot_of(x, taken));
+    return SY_OK;
+}
+
 void sy_exchange_after(struct sy_exchange *x, int step)
 {
-    pthread_mutex_lock(&x->lock);
-    int before = x->n_ready;
     while (x->n_ready < x->n_buckets && x->buckets[x->n_ready].ready_step <= step)
-        x->n_ready++;
-    if (x->n_ready > before)
-        pthread_cond_broadcast(&x->changed);
-    pthread_mutex_unlock(&x->lock);
+        send_bucket(x, &x->buckets[x->n_ready++]);
+}
+
+int sy_exchange_agree(struct sy_exchange *x, double numbers[SY_EXCHANGE_NUMBERS])
+{
+    uint64_t staleness = (uint64_t)x->n_slots - 1, mine = x->n_agreements++;
+    int slot = (int)(mine % (uint64_t)x->n_slots);
+    memcpy(x->numbers[slot], numbers, sizeof x->numbers[slot]);
+    x->agreement_end[slot] = begin_sum(x, (struct sum){.numbers = x->numbers[slot]});
+    for (int i = 0; mine < staleness && i < SY_EXCHANGE_NUMBERS; i++)
+        numbers[i] *= x->ranks->n;
+    if (mine < staleness)
+        return SY_OK;
+    slot = (int)((mine - staleness) % (uint64_t)x->n_slots);
+    SY_TRY(wait_for(x, x->agreement_end[slot]));
+    memcpy(numbers, x->numbers[slot], sizeof x->numbers[slot]);
+    return SY_OK;
 }

@@ -1,26 +1,42 @@
 /* Gradients of several ranks become their mean, in buckets, while backward goes on.
  *
- *   gradient step s ends ──> what is ready with it ──> bucket full ──> thread: copy out, sum over ranks (ranks.h), mean back
- *                                                                        └── the step that reads the first of them waits for all
+ *   gradient step s ends ──> what is ready with it is copied ──> bucket full ──> thread: sum over ranks (ranks.h)
+ *                                                                                  └── the step that reads the first of them waits, and takes the mean
  *
- * Which gradients are in which bucket follows from the plan alone, which is the same on all ranks. */
+ * Which gradients are in which bucket follows from the plan alone, which is the same on all ranks.
+ *
+ * Staleness S > 0 (Ho et al., "More Effective Distributed ML via a Stale Synchronous Parallel Parameter Server", NIPS 2013, with a delay that is fixed):
+ * iteration t takes the mean of iteration t - S, so a rank may be S iterations ahead of one that stands still before it waits. All ranks still take the same
+ * steps, and the same from run to run. The first S iterations have gradients of zero; those of the last S are dropped, as they are where a run is interrupted.
+ *
+ * Calls are made by the thread that trains, inside the ranks' gate; waits stand outside of it. */
 #ifndef SY_WORKERS_TRAIN_TRAIN_EXCHANGE_H
 #define SY_WORKERS_TRAIN_TRAIN_EXCHANGE_H
 
 #include "workers/engine/trainer.h"
 #include "workers/train/ranks.h"
 
+#define SY_EXCHANGE_NUMBERS        2
+#define SY_EXCHANGE_STALENESS_MOST 16
+
 struct sy_exchange;
 
-/* ops, trainer and ranks are borrowed until destroy. EUNSUPPORTED: the engine does not say where its gradients are; ENOMEM_HOST. */
-int sy_exchange_create(const struct sy_ranks *ranks, const struct sy_trainer_ops *ops,
-                       struct sy_trainer *trainer, struct sy_exchange **out);
-void sy_exchange_destroy(
-    struct sy_exchange *exchange); /* NULL is fine; waits for a bucket under way */
+/* ops, trainer and ranks are borrowed until destroy. Memory: (staleness + 1) x all gradients. EUNSUPPORTED: the engine does not say where its gradients
+ * are; ENOMEM_HOST. */
+int sy_exchange_create(const struct sy_ranks *ranks, int staleness,
+                       const struct sy_trainer_ops *ops, struct sy_trainer *trainer,
+                       struct sy_exchange **out);
+/* Memory of one with these, but for its largest bucket; 0: the engine has no ranks. */
+uint64_t sy_exchange_bytes(int staleness, const struct sy_trainer_ops *ops,
+                           const struct sy_trainer *trainer);
+/* NULL is fine. Ends what was begun with the other ranks first (RK1), unless a sum has failed. */
+void sy_exchange_destroy(struct sy_exchange *exchange);
 /* The iteration's last gradient phase begins with its step 0. */
 void sy_exchange_begin(struct sy_exchange *exchange);
-/* Before a gradient step: waits if it reads what ranks share, outside of the ranks' gate, which the caller has entered. Errors are those of the sum. */
+/* Before a gradient step: if it is the first that reads what ranks share, the mean is there. Errors are those of the sum. */
 int sy_exchange_before(struct sy_exchange *exchange, int step);
 void sy_exchange_after(struct sy_exchange *exchange, int step);
+/* All ranks' sums of these, of the call `staleness` calls ago; the first ones: this rank's own times the number of ranks. */
+int sy_exchange_agree(struct sy_exchange *exchange, double numbers[SY_EXCHANGE_NUMBERS]);
 
 #endif

@@ -121,6 +121,7 @@ void sy_train_run_needs(const struct sy_train_run *r, struct sy_train_needs *out
     out->persistent_bytes =
         SY_TRAIN_HEADER_BYTES + SY_ALIGN_UP(r->ops->persistent_bytes(r->trainer), 4096u);
     out->ephemeral_bytes = SY_ALIGN_UP(r->ops->ephemeral_bytes(r->trainer), 4096u);
+    out->exchange_bytes = sy_exchange_bytes((int)r->job.staleness, r->ops, r->trainer);
     out->total_steps = r->total_steps;
     out->ranks = r->job.ranks;
     out->opportunistic = r->job.opportunistic;

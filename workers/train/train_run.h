@@ -34,6 +34,7 @@ struct sy_train_callbacks {
 struct sy_train_needs {
     uint64_t persistent_bytes; /* header page included */
     uint64_t ephemeral_bytes;
+    uint64_t exchange_bytes; /* of each rank's gradients, where there are several */
     uint64_t total_steps;
     uint64_t ranks;     /* that the job asks for */
     bool opportunistic; /* its class: its persistent state may be spilled */

@@ -62,7 +62,11 @@ static int share_tensors(struct sy_train_run *r, const struct sy_ranks *ranks)
 int sy_run_share_state(struct sy_train_run *r)
 {
     const struct sy_ranks *ranks = r->callbacks.ranks;
-    SY_TRY(sy_exchange_create(ranks, r->ops, r->trainer, &r->exchange));
+    if (r->job.staleness >= r->total_steps)
+        return sy_error_set(
+            SY_EARG, "job '%s': its staleness of %" PRIu64 " leaves nothing of %" PRIu64 " steps",
+            r->job.name, r->job.staleness, r->total_steps);
+    SY_TRY(sy_exchange_create(ranks, (int)r->job.staleness, r->ops, r->trainer, &r->exchange));
     SY_TRY(ranks->ops->share(&r->step, sizeof r->step));
     return share_tensors(r, ranks);
 }
@@ -83,13 +87,10 @@ int sy_run_gradient_step(struct sy_train_run *r, bool is_last)
 int sy_run_agree(struct sy_train_run *r, double *loss)
 {
     const struct sy_ranks *ranks = r->callbacks.ranks;
-    double values[2] = {*loss, r->is_stopping};
+    double values[SY_EXCHANGE_NUMBERS] = {*loss, r->is_stopping};
     if (!ranks)
         return SY_OK;
-    sy_ranks_leave(ranks);
-    int status = ranks->ops->sum_doubles(values, 2);
-    sy_ranks_enter(ranks);
-    SY_TRY(status);
+    SY_TRY(sy_exchange_agree(r->exchange, values));
     *loss = values[0] / ranks->n;
     r->all_stop = values[1] > 0;
     return SY_OK;

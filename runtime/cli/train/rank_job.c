@@ -75,7 +75,8 @@ int sy_rank_job_exec(const struct sy_rank_job *job)
                            job->path, job->n_ranks);
     }
     snprintf(memory, sizeof memory, "%" PRIu64,
-             (needs.persistent_bytes + needs.ephemeral_bytes) * (uint64_t)job->n_ranks);
+             (needs.persistent_bytes + needs.ephemeral_bytes + needs.exchange_bytes) *
+                 (uint64_t)job->n_ranks);
     snprintf(steps, sizeof steps, "%" PRIu64, needs.total_steps);
     snprintf(ranks, sizeof ranks, "%d", job->n_ranks);
     add(&words, "switchyard", "run");

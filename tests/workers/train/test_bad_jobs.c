@@ -66,6 +66,7 @@ static void test_values(void **state)
         {"", "max_steps", {"-1", "1e300", "'9'", "9223372036854775807"}},
         {"", "seed", {"-1", "0.5", "'x'"}},
         {"", "ranks", {"0", "65", "-1", "'2'", "1.5", "null"}},
+        {"", "staleness", {"17", "-1", "'2'", "1.5", "null"}},
         {"", "accumulate", {"0", "-1", "65537", "2.0"}},
         {"", "clip_norm", {"-1", "1e300", "'1'"}},
         {"", "target_accuracy", {"-0.1", "1.1", "'high'", "0.9" /* there is no test set */}},

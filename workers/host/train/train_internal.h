@@ -117,6 +117,7 @@ struct sy_tr_update {
 /* What ranks take the mean of: a parameter's gradient, or the batch's statistic. */
 struct sy_tr_shared {
     int value, ready_step;
+    bool is_gradient;
 };
 
 /* One call of the caller's: a piece of a step. */

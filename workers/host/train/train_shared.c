@@ -34,7 +34,9 @@ int sy_tr_plan_shared(struct sy_trainer *t)
         struct sy_tr_shared *shared = sy_append(&t->shared, &t->n_shared, sizeof *shared);
         if (!shared)
             return SY_ENOMEM_HOST;
-        *shared = (struct sy_tr_shared){param->total, last_step(t, t->values[param->total].buffer)};
+        *shared = (struct sy_tr_shared){.value = param->total,
+                                        .ready_step = last_step(t, t->values[param->total].buffer),
+                                        .is_gradient = param->gradient >= 0};
     }
     return SY_OK;
 }
@@ -50,6 +52,7 @@ void sy_tr_shared_part(const struct sy_trainer *t, int index, struct sy_shared_p
     *out = (struct sy_shared_part){.values = value->data,
                                    .n = dnnl_memory_desc_get_size(&value->md) /
                                         sizeof(float), /* padding is zero: G2 */
+                                   .is_gradient = t->shared[index].is_gradient,
                                    .ready_step = t->shared[index].ready_step};
 }
 
