@@ -6,15 +6,36 @@
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "runtime/base/status.h"
 #include "runtime/cli/script_signals.h"
+#include "runtime/cli/script_tree.h"
+
+#define ROUNDS   50
+#define ROUND_MS 10 /* what is killed goes, and what it had just started shows */
+
+/* Also what is in a group or a session of its own. */
+static void end_all(const struct sy_script_process *p)
+{
+    static pid_t pids[SY_SCRIPT_TREE_MOST];
+    const struct timespec pause = {.tv_nsec = ROUND_MS * (long)SY_NS_PER_MS};
+    (void)kill(-p->pid, SIGKILL);
+    for (int round = 0; round < ROUNDS; round++) {
+        int n = sy_script_tree_list_marked(p->mark, pids);
+        if (n == 0)
+            break;
+        for (int i = 0; i < n; i++)
+            (void)kill(pids[i], SIGKILL);
+        nanosleep(&pause, NULL);
+    }
+}
 
 static void stand_in(struct sy_script_process *p)
 {
     if (p->is_child) {
-        (void)kill(-p->pid, SIGKILL);
+        end_all(p);
     } else {
         p->is_stopped = true; /* perhaps */
         sy_script_let_go(p);

@@ -23,10 +23,11 @@
 #include "runtime/wire/control_page.h"
 #include "workers/torch/script_link.h"
 
-#define FAREWELL_MS 2000
-#define LEFT_MS     1000 /* between SIGTERM and SIGKILL of what a script left behind */
-#define WEIGH_NS    (500 * SY_NS_PER_MS)
-#define OOM_SCORE   "500" /* where the machine itself runs out: before servers, which have 0 */
+#define FAREWELL_MS   2000
+#define LEFT_MS       1000 /* between SIGTERM and SIGKILL of what a script left behind */
+#define WEIGH_NS      (500 * SY_NS_PER_MS)
+#define PAGE_VARIABLE "SWITCHYARD_SCRIPT_PAGE"
+#define OOM_SCORE     "500" /* where the machine itself runs out: before servers, which have 0 */
 
 /* ---- start ------------------------------------------------------------------------------------ */
 
@@ -77,7 +78,7 @@ static void set_environment(const struct sy_script_process *p, pid_t run, const 
     char path[64], *both = NULL;
     const char *python = getenv("PYTHONPATH");
     write_page_path(p, run, path, sizeof path);
-    setenv("SWITCHYARD_SCRIPT_PAGE", path, 1);
+    setenv(PAGE_VARIABLE, path, 1);
     setenv("KMP_BLOCKTIME", "1", 0);
     setenv("GOMP_SPINCOUNT", "100000", 0);
     if (!hooks)
@@ -161,6 +162,9 @@ int sy_script_process_spawn(struct sy_script_process *p, char **argv, const char
                             strerror(error));
     }
     p->is_child = true;
+    char path[64];
+    write_page_path(p, parent, path, sizeof path);
+    snprintf(p->mark, sizeof p->mark, PAGE_VARIABLE "=%s", path);
     return sy_script_process_adopt(p, pid);
 }
 

@@ -24,6 +24,8 @@ struct sy_script_process {
     pid_t pid;    /* 0: not yet */
     pid_t keeper; /* script_keeper.h; 0: none */
     int keeper_pipe;
+    char mark
+        [96]; /* in its environment, by which what descends from it is found when nothing else is left */
     bool is_child;      /* else it joined by itself */
     bool is_stopped;    /* by us */
     bool is_alone;      /* goes on without a server */

@@ -95,6 +95,32 @@ int sy_script_tree_list(pid_t root, bool with_root, pid_t *out)
     return found;
 }
 
+static bool is_marked(pid_t pid, const char *setting)
+{
+    char path[64], *one = NULL;
+    size_t room = 0;
+    bool found = false;
+    snprintf(path, sizeof path, "/proc/%ld/environ", (long)pid);
+    FILE *file = fopen(path, "re");
+    while (file && !found && getdelim(&one, &room, '\0', file) > 0)
+        found = strcmp(one, setting) == 0;
+    free(one);
+    if (file)
+        fclose(file);
+    return found;
+}
+
+int sy_script_tree_list_marked(const char *setting, pid_t *out)
+{
+    struct entry *all;
+    int n = read_all(&all), found = 0;
+    for (int i = 0; i < n && found < SY_SCRIPT_TREE_MOST; i++)
+        if (all[i].pid != getpid() && is_marked(all[i].pid, setting))
+            out[found++] = all[i].pid;
+    free(all);
+    return found;
+}
+
 /* Of the lines "KEY:  N kB" in /proc/PID/FILE, those of two keys together. */
 static uint64_t read_lines(pid_t pid, const char *name, const char *one, const char *other)
 {

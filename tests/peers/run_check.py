@@ -106,13 +106,14 @@ def check_killed_worker(server):
 
 
 def check_killed_run(server):
-    """What a shell started dies with a `run` that is killed; a process that joined by itself, and stands still then, goes on."""
-    mark = f"{server.folder}/in_shell"
-    run = server.run("in_shell", "sh", "-c", f"'{sys.executable}' -c \"$0\" {mark} & echo $! > {mark}.pid; wait", LOOP)
-    wait_for(lambda: os.path.exists(mark), "the shell's child")
-    run.kill()
-    run.communicate()
-    wait_for(lambda: is_gone(read_number(mark + ".pid")), "the shell's child to end")
+    """What a shell started dies with a `run` that is killed, also in a session of its own; a process that joined by itself, and stands still then, goes on."""
+    for how in ("", "setsid"):
+        mark = f"{server.folder}/in_shell{how}"
+        run = server.run(f"in_shell{how}", "sh", "-c", f"{how} '{sys.executable}' -c \"$0\" {mark} & echo $! > {mark}.pid; wait", LOOP)
+        wait_for(lambda: os.path.exists(mark), "the shell's child")
+        run.kill()
+        run.communicate()
+        wait_for(lambda: is_gone(read_number(mark + ".pid")), "the shell's child to end")
     mark = f"{server.folder}/joined"
     process = subprocess.Popen([sys.executable, "-c", LOOP, mark])
     try:
