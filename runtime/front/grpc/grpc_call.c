@@ -1,4 +1,4 @@
-/* What methods share: a version, answers that come later. */
+/* What methods share: what a request says, answers that come later. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +10,18 @@ struct sy_grpc_later {
     struct sy_grpc_server *server;
     struct sy_grpc_stream *stream; /* NULL: the call has ended */
 };
+
+struct sy_front *sy_grpc_front(const struct sy_grpc_stream *stream)
+{
+    return stream->connection->server->front;
+}
+
+const char *sy_grpc_text(const json_t *request, const char *key)
+{
+    const char *text = json_string_value(json_object_get(request, key));
+
+    return text ? text : "";
+}
 
 int sy_grpc_read_version(struct sy_grpc_bytes text, int64_t *out)
 {

@@ -252,6 +252,9 @@ void sy_grpc_reply_take(struct sy_grpc_stream *stream, size_t n,
 const struct sy_grpc_method *sy_grpc_method_find(const char *path, size_t n);
 
 /* ---- grpc_call.c ---- */
+struct sy_front *sy_grpc_front(const struct sy_grpc_stream *stream);
+/* A member of a request; "": there is none. Lives as long as the request. */
+const char *sy_grpc_text(const json_t *request, const char *key);
 /* A version as a text; "": 0. EARG. */
 int sy_grpc_read_version(struct sy_grpc_bytes text, int64_t *out);
 /* An answer that comes later. done(ctx, status, error) is as sy_core_done; it may come when the stream is gone. NULL: no memory. */
