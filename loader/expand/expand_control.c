@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "loader/expand/expand.h"
+#include "loader/graph/loop_condition.h"
 #include "loader/shape/branch_choices.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
@@ -64,24 +65,6 @@ static int expand_if(struct sy_expand *e)
 
 /* ---- Loop ------------------------------------------------------------------------------------- */
 
-static bool is_true(const struct sy_tensor *t)
-{
-    return t->data && t->data_bytes == 1 && *(const unsigned char *)t->data != 0;
-}
-
-/* Whether the body's condition is true whatever happens, if it was: before inference, so along copies. */
-static bool stays_true(const struct sy_graph *body)
-{
-    int out = body->outputs[0];
-    for (int n = body->n_nodes - 1; n >= 0; n--)
-        if (body->nodes[n].outputs[0] == out) {
-            if (body->nodes[n].op != SY_OP_IDENTITY || body->nodes[n].n_inputs != 1)
-                return false;
-            out = body->nodes[n].inputs[0];
-        }
-    return out == body->inputs[1] || is_true(&body->tensors[out]);
-}
-
 /* How often the Loop runs; -1: not known, or too often to be written out. */
 static int64_t count_trips(const struct sy_infer *in, const struct sy_node *node,
                            const struct sy_graph *body)
@@ -90,7 +73,8 @@ static int64_t count_trips(const struct sy_infer *in, const struct sy_node *node
     const struct sy_tensor *t = count < 0 ? NULL : &in->graph->tensors[count];
     if (!t || !t->data || !sy_dtype_is_integer(t->dtype) ||
         t->data_bytes != sy_dtype_bytes(t->dtype) ||
-        (condition >= 0 && !is_true(&in->graph->tensors[condition])) || !stays_true(body))
+        (condition >= 0 && !sy_tensor_is_true(&in->graph->tensors[condition])) ||
+        !sy_loop_stays_true(body))
         return -1;
     int64_t trips = sy_load_integer(t->dtype, t->data);
     if (trips > MAX_TRIPS || SY_MAX(trips, 0) * sy_expand_nodes_of(body) > SY_EXPAND_MAX_NODES)

@@ -24,17 +24,6 @@ static bool is_known(const struct sy_infer *in, int tensor)
     return tensor >= 0 && (in->graph->tensors[tensor].data || in->values[tensor]);
 }
 
-static bool make_block(const struct sy_shape *shape, struct sy_block *block)
-{
-    *block = (struct sy_block){.rank = shape->rank, .n = sy_shape_elements(shape, 0)};
-    for (int i = 0; i < shape->rank; i++) {
-        if (shape->dims[i].per_batch != 0)
-            return false;
-        block->dims[i] = shape->dims[i].fixed;
-    }
-    return block->n >= 0;
-}
-
 /* An operand that is left out has no elements. */
 static bool may_lack(enum sy_op op)
 {
@@ -59,7 +48,7 @@ static bool prepare(struct fold *f)
         if (!is_known(f->in, node->inputs[i]))
             return false;
         const struct sy_tensor *t = &f->in->graph->tensors[node->inputs[i]];
-        if (t->dtype == SY_DTYPE_STRING || !make_block(&t->shape, &f->inputs[i]))
+        if (t->dtype == SY_DTYPE_STRING || !sy_block_make(&t->shape, &f->inputs[i]))
             return false;
         f->inputs[i].data = t->data;
         f->dtypes[i] = t->dtype;
@@ -68,7 +57,7 @@ static bool prepare(struct fold *f)
     f->out_dtype = f->in->graph->tensors[node->outputs[0]].dtype;
     if (f->out_dtype == SY_DTYPE_STRING)
         return false; /* the run's: it has the heap */
-    return make_block(&f->in->graph->tensors[node->outputs[0]].shape, &f->out) &&
+    return sy_block_make(&f->in->graph->tensors[node->outputs[0]].shape, &f->out) &&
            f->out.n <= largest;
 }
 
@@ -193,7 +182,7 @@ static int fold_shape(struct sy_infer *in, const struct sy_node *node)
     struct fold f = {.in = in, .node = node, .out_dtype = SY_DTYPE_I64};
     const struct sy_shape *shape = &in->graph->tensors[node->inputs[0]].shape;
     struct sy_dim *dims;
-    make_block(&in->graph->tensors[node->outputs[0]].shape, &f.out);
+    sy_block_make(&in->graph->tensors[node->outputs[0]].shape, &f.out);
     SY_TRY(sy_graph_alloc((size_t)f.out.n, sizeof *dims, &dims));
     int64_t start = sy_node_int(node, "start", 0);
     start = start < 0 ? start + shape->rank : start;
@@ -207,7 +196,7 @@ static int fold_size(struct sy_infer *in, const struct sy_node *node)
     struct fold f = {.in = in, .node = node, .out_dtype = SY_DTYPE_I64};
     const struct sy_shape *shape = &in->graph->tensors[node->inputs[0]].shape;
     struct sy_dim *count;
-    make_block(&in->graph->tensors[node->outputs[0]].shape, &f.out);
+    sy_block_make(&in->graph->tensors[node->outputs[0]].shape, &f.out);
     SY_TRY(sy_graph_alloc(1, sizeof *count, &count));
     int status = sy_shape_product(shape, 0, shape->rank, count);
     if (status < 0) {

@@ -90,6 +90,17 @@ void sy_store_double(enum sy_dtype dtype, double value, void *to)
         sy_store_integer(dtype, dtype == SY_DTYPE_BOOL ? value != 0 : to_integer(value), to);
 }
 
+bool sy_block_make(const struct sy_shape *shape, struct sy_block *block)
+{
+    *block = (struct sy_block){.rank = shape->rank, .n = sy_shape_elements(shape, 0)};
+    for (int i = 0; i < shape->rank; i++) {
+        if (shape->dims[i].per_batch != 0)
+            return false;
+        block->dims[i] = shape->dims[i].fixed;
+    }
+    return block->n >= 0;
+}
+
 void sy_block_coordinates(const struct sy_block *block, int64_t index, int64_t *at)
 {
     for (int i = block->rank - 1; i >= 0; i--) {

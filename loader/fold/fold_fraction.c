@@ -221,13 +221,7 @@ static bool is_float(enum sy_dtype dtype)
 
 static bool make_block(const struct sy_shape *shape, struct sy_block *block)
 {
-    *block = (struct sy_block){.rank = shape->rank, .n = sy_shape_elements(shape, 0)};
-    for (int i = 0; i < shape->rank; i++) {
-        if (shape->dims[i].per_batch != 0)
-            return false;
-        block->dims[i] = shape->dims[i].fixed;
-    }
-    return block->n >= 0 && block->n <= MOST_ELEMENTS;
+    return sy_block_make(shape, block) && block->n <= MOST_ELEMENTS;
 }
 
 static bool is_arithmetic(const struct sy_node *node)

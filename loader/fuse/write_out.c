@@ -11,6 +11,7 @@
 
 #include "loader/fuse/fuse.h"
 #include "loader/fuse/write_out.h"
+#include "loader/graph/loop_condition.h"
 #include "loader/shape/graph_infer.h"
 #include "loader/shape/loop_trips.h"
 #include "runtime/base/assert.h"
@@ -161,23 +162,6 @@ struct loop {
     int *rows; /* of all turns: n_scans each */
 };
 
-static bool is_true(const struct sy_tensor *t)
-{
-    return t->data && t->data_bytes == 1 && *(const unsigned char *)t->data != 0;
-}
-
-static bool stays_true(const struct sy_graph *body)
-{
-    int out = body->outputs[0];
-    for (int n = body->n_nodes - 1; n >= 0; n--)
-        if (body->nodes[n].n_outputs > 0 && body->nodes[n].outputs[0] == out) {
-            if (body->nodes[n].op != SY_OP_IDENTITY)
-                return false;
-            out = body->nodes[n].inputs[0];
-        }
-    return out == body->inputs[1] || is_true(&body->tensors[out]);
-}
-
 /* How many turns can be told: as many as results of all turns are declared with, or the trip count, or as many as counters allow; -1: none
  * of these. */
 static int64_t most_turns(const struct sy_graph *g, const struct sy_node *node, int n_carried)
@@ -220,9 +204,9 @@ static bool plan_loop(const struct sy_graph *g, const struct sy_node *node, stru
     if (!l->body || formal < 2 || formal > node->n_inputs || l->n_scans < 0 || has_bodies(l->body))
         return false;
     l->turns = most_turns(g, node, l->n_carried);
-    bool starts = node->inputs[1] < 0 || is_true(&g->tensors[node->inputs[1]]),
+    bool starts = node->inputs[1] < 0 || sy_tensor_is_true(&g->tensors[node->inputs[1]]),
          counts = node->inputs[0] >= 0 && g->tensors[node->inputs[0]].data;
-    l->is_certain = starts && counts && stays_true(l->body);
+    l->is_certain = starts && counts && sy_loop_stays_true(l->body);
     for (int i = 0; i < formal - 2; i++)
         if (node->inputs[2 + i] < 0)
             return false;

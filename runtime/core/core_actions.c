@@ -9,6 +9,7 @@
 #include "runtime/core/core_batch.h"
 #include "runtime/core/core_image.h"
 #include "runtime/core/core_internal.h"
+#include "runtime/core/core_jobs.h"
 
 static _Atomic uint32_t *arrival_word(struct sy_core *core, int model, int group)
 {

@@ -8,12 +8,6 @@
 
 #define SLACK_NS (2 * SY_NS_PER_MS) /* for what a prediction leaves out */
 
-static const struct sy_package_arrival *coming(const struct sy_core_model *m)
-{
-    const struct sy_package_arrival *arrival = m->used && m->package ? m->package->arrival : NULL;
-    return arrival && sy_arrival_state(arrival) != SY_ARRIVAL_IS_WHOLE ? arrival : NULL;
-}
-
 /* At the rate since it was looked at first; UINT64_MAX: nothing came since. */
 static sy_ns rest_ns(const struct sy_core_model *m, const struct sy_package_arrival *arrival,
                      sy_ns now)
@@ -34,20 +28,6 @@ static bool is_due(const struct sy_core *core, int model, const struct sy_packag
     const struct sy_core_request wants = {.model = model, .batch = 1, .n_parts = 1};
     sy_ns rest = rest_ns(&core->models[model], arrival, sy_clock_now());
     return rest <= sy_core_predict(core, &wants).ns + SLACK_NS;
-}
-
-bool sy_core_arrival_holds(const struct sy_core *core, int model)
-{
-    const struct sy_core_model *m = &core->models[model];
-    return coming(m) && !m->arrival.due;
-}
-
-bool sy_core_arrival_stands(const struct sy_core *core, int model, unsigned long long *bytes)
-{
-    const struct sy_package_arrival *arrival = coming(&core->models[model]);
-    if (arrival)
-        *bytes = sy_arrival_bytes(arrival);
-    return arrival != NULL;
 }
 
 static void fail_model(struct sy_core *core, int model, const char *why)

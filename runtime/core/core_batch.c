@@ -175,7 +175,7 @@ static void on_timer(int fd, short what, void *ctx)
     sy_core_tick(b->core);
     send_due(b, sy_clock_now(), UINT_MAX);
     set_timer(b);
-    sy_core_pump(b->core);
+    sy_core_pump_soon(b->core);
 }
 
 static void refuse_held(struct sy_core_batches *b, int model, int status, const char *why)

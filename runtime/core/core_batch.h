@@ -59,8 +59,6 @@ bool sy_core_batch_holds(const struct sy_core_batches *batches, int model);
 int sy_core_batch_n_gathered(const struct sy_core_batches *batches);
 /* Adds, by model, how many are gathered and not sent yet. */
 void sy_core_batch_count_gathered(const struct sy_core_batches *batches, int *by_model);
-/* A request that ends so is a batch's run: its members are answered each. */
-bool sy_core_batch_is_run(sy_core_infer_done done);
 uint64_t sy_core_batch_n_sent(
     const struct sy_core_batches *batches); /* batches of more than one request */
 

@@ -260,6 +260,7 @@ void sy_batch_send(struct batch *batch)
     b->n_sent += batch->n_members > 1;
     int status = batch->way == SY_BATCH_ROWS ? join_rows(batch) : list_members(batch);
     struct sy_core_work work = work_of(batch);
+    work.is_batch = true;
     work.n_parts = batch->way == SY_BATCH_ROWS ? 1 : batch->n_members;
     if (status == SY_OK)
         status = sy_core_infer_alone(b->core, &work, &options, batch_done, batch, &batch->request);
@@ -268,9 +269,4 @@ void sy_batch_send(struct batch *batch)
     char why[256];
     snprintf(why, sizeof why, "%s", sy_error_text());
     sy_batch_answer_unsent(batch, status, why);
-}
-
-bool sy_core_batch_is_run(sy_core_infer_done done)
-{
-    return done == batch_done;
 }

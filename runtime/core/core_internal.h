@@ -1,12 +1,13 @@
 /* What the core's files share.
  *
- *   core.c           start, stop, drain, requests           core_actions.c   carries out what the scheduler decided
- *   core_models.c    the model table                        core_messages.c  what workers say
- *   core_jobs.c      training jobs                          core_status.c    status JSON
+ *   core.c           start, stop, drain, what is asked      core_actions.c   carries out what the scheduler decided
+ *   core_requests.c  requests in the scheduler              core_messages.c  what workers say
  *   core_batch.c     requests that run together             core_predict.c   how long a request takes
- *   core_rules.c     policy, tenants, shares                core_sizes.c     choices of open sizes
- *   core_regions.c   memory that clients share
- *   core_metrics.c   what is counted, for scrapers */
+ *   core_models.c    the model table                        core_sizes.c     choices of open sizes
+ *   jobs/            training jobs                          slices/          parts of the device's compute
+ *   core_rules.c     policy, shares                         core_tenants.c   tenants
+ *   core_status.c    status JSON                            core_metrics.c   what is counted, for scrapers
+ *   core_regions.c   memory that clients share              core_tick.c      time, and when the scheduler is asked */
 #ifndef SY_RUNTIME_CORE_CORE_INTERNAL_H
 #define SY_RUNTIME_CORE_CORE_INTERNAL_H
 
@@ -159,6 +160,7 @@ struct sy_core_request {
     int n_parts; /* requests that run back to back as this one (core_batch.h): all tensors of the first, then of the second ... */
     uint64_t *inputs, *outputs;
     int n_inputs, n_outputs; /* of all parts */
+    bool is_batch;           /* of other requests, which are noted each */
     bool holds_regions;      /* those that its tensors lie in */
     sy_core_infer_done done;
     void *ctx;
@@ -345,13 +347,15 @@ uint32_t sy_core_poll_us(const struct sy_core *core);
 void sy_core_poll_run(struct sy_core *core, sy_ns expected_ns, bool one_thread);
 void sy_core_poll_next(struct sy_core *core); /* a request has ended */
 
-/* core_slices.c */
+/* slices/core_slices.c */
+#define SY_CORE_ALL_SLICE "all" /* the one slice that there is as long as none is named */
 void sy_core_slices_start(struct sy_core *core); /* one, of all cores */
-void sy_core_slices_resume(struct sy_core *core, const json_t *rules);
+/* Of one that is gone, whose last requests end: the first. */
+const struct sy_core_slice *sy_core_slice_at(const struct sy_core *core, int slice);
 /* As RUN and its like say them; none where the slice has all. Valid until slices are set. */
 struct sy_u64s sy_core_slice_cores(struct sy_core *core, int slice);
 
-/* ---- core_units.c ---- */
+/* ---- slices/core_units.c ---- */
 
 /* Once the device and its cores are known. Makes no context. */
 void sy_core_units_start(struct sy_core *core);
@@ -368,10 +372,11 @@ bool sy_core_slices_whole(const struct sy_core *core, int slice); /* it has all 
 const char *sy_core_slice_name(const struct sy_core *core, int slice);
 int sy_core_slice_check(const struct sy_core *core, const char *name); /* ENOTFOUND; "" is fine */
 int sy_core_slice_of_job(const struct sy_core *core, const struct sy_core_job *j);
-void sy_core_slices_place_model(struct sy_core *core, int model); /* that was added just now */
-json_t *sy_core_slices_json(const struct sy_core *core);          /* STATUS.md */
+/* Into its slice. anew: that has other cores, or it is another model. Else what was measured of it holds as long as it stays where it is. */
+void sy_core_slices_place(struct sy_core *core, int model, bool anew);
+json_t *sy_core_slices_json(const struct sy_core *core); /* STATUS.md */
 json_t *sy_core_slices_rules(const struct sy_core *core);
-/* core_corun.c */
+/* slices/core_corun.c */
 void sy_core_corun_start(struct sy_core *core);
 /* RUN was sent. continued: it goes on where it was interrupted, so it is no measurement. */
 void sy_core_corun_begins(struct sy_core *core, struct sy_core_request *r, bool continued);
@@ -382,7 +387,7 @@ void sy_core_corun_forget_job(struct sy_core *core, const struct sy_core_job *j)
 void sy_core_corun_judge(struct sy_core *core, int model);
 void sy_core_corun_judge_all(struct sy_core *core);
 json_t *sy_core_corun_json(const struct sy_core *core);
-/* core_fill.c */
+/* slices/core_fill.c */
 int sy_core_fill_create(struct sy_core *core); /* ENOMEM_HOST */
 void sy_core_fill_destroy(struct sy_core *core);
 void sy_core_fill_watch(struct sy_core *core); /* jobs, or slices, are others than before */
@@ -390,17 +395,16 @@ void sy_core_fill_anew(struct sy_core *core);  /* what was measured holds no mor
 void sy_core_fill_stands(struct sy_core *core, const struct sy_core_job *j,
                          sy_ns at); /* since_ns is still there */
 json_t *sy_core_fill_json(const struct sy_core *core, const struct sy_core_job *j);
-/* core_jobs.c */
-int sy_core_job_check_live(struct sy_core *core, uint64_t id); /* ENOTFOUND; EBUSY: it is over */
-int sy_core_job_move(struct sy_core *core, uint64_t id, const char *slice);
-/* core_rules.c */
-int sy_core_check_keys(json_t *params, const char *const *known);
-int sy_core_keep_rules(struct sy_core *core);
+/* slices/core_slices_set.c */
+/* What sy_core_slices_set is given, but for the keys that it does not know. */
+int sy_core_slices_apply(struct sy_core *core, const json_t *params);
 
-/* core.c */
+/* core_tick.c */
 void sy_core_tick(struct sy_core *core); /* before each event: says the time to the scheduler */
 void sy_core_pump_soon(
     struct sy_core *core); /* from the API: callbacks must not be made inside the call */
+
+/* core_requests.c */
 /* What one run of a model computes. */
 struct sy_core_work {
     int model; /* its index */
@@ -408,7 +412,8 @@ struct sy_core_work {
     struct sy_core_sizes *sizes;
     const uint64_t *inputs, *outputs; /* of all parts */
     int n_parts;
-    uint64_t id; /* that its client knows already; 0: a new one */
+    bool is_batch; /* what it answers are others, which are noted each */
+    uint64_t id;   /* that its client knows already; 0: a new one */
 };
 /* As sy_core_infer, and never gathered with others. */
 int sy_core_infer_alone(struct sy_core *core, const struct sy_core_work *work,
@@ -418,6 +423,9 @@ struct sy_core_request *sy_core_find_run(struct sy_core *core, uint64_t run);
 struct sy_core_request *sy_core_find_request(struct sy_core *core, uint64_t id);
 void sy_core_end_request(struct sy_core *core, struct sy_core_request *r, int status,
                          const char *error);
+/* A request of this model has ended: gathered ones are noted each, not their common run. */
+void sy_core_note_end(struct sy_core *core, int model, int status,
+                      const struct sy_request_report *report);
 
 /* core_actions.c */
 void sy_core_pump(struct sy_core *core); /* carries out all actions that are waiting */
@@ -546,54 +554,17 @@ double sy_core_heads_rate(const struct sy_core_model *m, sy_ns now);
 /* With what is resident now, on an idle link; 0: not profiled. */
 sy_ns sy_core_heads_predict(const struct sy_core *core, int model);
 
-/* core_jobs.c */
-struct sy_core_job *sy_core_find_job(struct sy_core *core, uint64_t id);
-int sy_core_resume_jobs(struct sy_core *core);
-void sy_core_free_jobs(struct sy_core *core);
-void sy_core_act_job(struct sy_core *core, const struct sy_sched_action *a);
-/* Those that wait for its start are told, later those that wait for its end. */
-void sy_core_answer_start(struct sy_core_job *j, int status, const char *error);
-void sy_core_end_job(struct sy_core *core, struct sy_core_job *j, int status, const char *error);
-int sy_core_job_add(struct sy_core *core, uint64_t id, const char *text, bool enqueue,
-                    struct sy_core_job **out); /* not enqueued: it gets no worker */
-int sy_core_job_enqueue(struct sy_core *core, const struct sy_core_job *j);
-/* core_job_keep.c */
-int sy_core_job_keep_settings(struct sy_core *core, const struct sy_core_job *j, bool suspended,
-                              const int *priority, const char *slice);
-int sy_core_job_keep(struct sy_core *core, const struct sy_core_job *j); /* as its settings are */
-/* A kept job waits for a worker again, and goes on from its snapshot. EBUSY, EPEER, EIO: it stays as it was. */
-int sy_core_job_unpark(struct sy_core *core, struct sy_core_job *j);
-/* The runtime stops: whoever still waits for a job's start, or its end, hears that (EBUSY). */
-void sy_core_jobs_answer_left(struct sy_core *core);
-/* core_job_messages.c */
-int sy_core_job_message(struct sy_core *core, int worker, const struct sy_message *message);
-void sy_core_job_close_spill(struct sy_core_job *j); /* what was spilled is needed no more */
-void sy_core_job_longest(struct sy_core_job *j, const struct sy_control_page *page);
-void sy_core_job_look(struct sy_core *core,
-                      struct sy_core_job *job); /* takes over what the control page says */
-void sy_core_job_lost(struct sy_core *core, int worker, bool *intact, bool *progressed);
-/* With fewer than two workers left, jobs that wait end with EPEER; their files stay for the next start. */
-void sy_core_end_hopeless_jobs(struct sy_core *core);
-void sy_core_job_computes(struct sy_core *core, struct sy_core_job *j, sy_ns at);
-void sy_core_job_stands(struct sy_core *core, struct sy_core_job *j, sy_ns at);
-
-/* core_rules.c */
+/* core_tenants.c */
 /* The tenant of this name. A new name takes the place of the one named longest ago without rules, jobs and requests, when all places
  * are taken: requests alone cannot use them up. EARG: no name that can be shown; EBUSY: all are needed. */
 int sy_core_tenant_find(struct sy_core *core, const char *name, int *out);
+
+/* core_rules.c */
 json_t *sy_core_rules_json(struct sy_core *core);
 /* Rules that were kept; those that cannot be used are logged. */
 void sy_core_resume_rules(struct sy_core *core);
 
-/* core_metrics.c */
-/* A request of this model has ended: gathered ones are noted each, not their common run. */
-void sy_core_note_end(struct sy_core *core, int model, int status,
-                      const struct sy_request_report *report);
-/* One was not taken, with this status. */
-void sy_core_note_refusal(struct sy_core *core, const struct sy_core_model *m, int status);
-
 /* core_status.c */
-const char *sy_core_job_state_name(const struct sy_core *core, const struct sy_core_job *j);
 /* A1 for what the status lists: charged_ns is the device_ns of all models and jobs that are listed, and gone_ns. */
 bool sy_core_account_is_valid(const struct sy_core *core);
 

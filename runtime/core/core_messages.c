@@ -2,6 +2,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
 #include "runtime/core/core_internal.h"
+#include "runtime/core/core_jobs.h"
 
 static int hello(struct sy_core *core, int worker, const struct sy_msg_hello *msg)
 {

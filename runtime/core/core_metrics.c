@@ -8,35 +8,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/core/core_batch.h"
 #include "runtime/core/core_internal.h"
-
-_Static_assert(-SY_EBUG < SY_CORE_N_STATUS, "a place for each status");
-
-/* ---- counting ------------------------------------------------------------------------------------------------- */
-
-void sy_core_note_end(struct sy_core *core, int model, int status,
-                      const struct sy_request_report *report)
-{
-    if (status < 0) {
-        core->counts.failed[SY_MIN(-status, SY_CORE_N_STATUS - 1)]++;
-        return;
-    }
-    sy_phases_add(&core->models[model].phases, &core->counts.phases, report);
-}
-
-void sy_core_note_refusal(struct sy_core *core, const struct sy_core_model *m, int status)
-{
-    enum sy_refusal reason = core->draining                     ? SY_REFUSED_DRAINING
-                             : m->state == SY_MODEL_UNAVAILABLE ? SY_REFUSED_UNAVAILABLE
-                             : status == SY_EDEADLINE           ? SY_REFUSED_LATE
-                             : status == SY_EBUSY               ? SY_REFUSED_QUEUE_FULL
-                             : status == SY_ENOMEM_HOST || status == SY_ENOMEM_DEVICE
-                                 ? SY_REFUSED_NO_ROOM
-                                 : SY_REFUSED_OTHER;
-
-    core->counts.refused.n[reason]++;
-}
-
-/* ---- looking -------------------------------------------------------------------------------------------------- */
+#include "runtime/core/core_jobs.h"
 
 static bool is_listed(const struct sy_core_model *m)
 {

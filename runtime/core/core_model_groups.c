@@ -88,8 +88,6 @@ int sy_core_cut_groups(const struct sy_core *core, struct sy_core_model *m)
                               m->name, m->n_groups, SY_CORE_MAX_GROUPS);
     if (status == SY_OK)
         status = note_groups(m);
-    if (status == SY_OK)
-        status = sy_core_heads_make(core, m);
     free(layers);
     return status;
 }

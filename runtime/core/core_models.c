@@ -171,6 +171,8 @@ static int open_model(struct sy_core *core, const char *path,
     if (status == SY_OK)
         status = sy_core_cut_groups(core, m);
     if (status == SY_OK)
+        status = sy_core_heads_make(core, m);
+    if (status == SY_OK)
         m->rows_are_independent =
             sy_graph_rows_are_independent(m->package->graph, m->package->usual);
     if (status == SY_OK)
@@ -358,7 +360,7 @@ static void settle(struct sy_core *core, int model)
         int twin = twin_of(core, model);
         m->state = SY_MODEL_READY;
         sy_core_image_prefer(core, model);
-        sy_core_slices_place_model(core, model);
+        sy_core_slices_place(core, model, true);
         if (twin >= 0)
             SY_CLEANUP(remove_model(core, twin)); /* it was replaced */
         for (int i = 0; i < m->n_workspaces; i++) {

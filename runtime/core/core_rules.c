@@ -4,75 +4,7 @@
 #include <string.h>
 
 #include "runtime/base/log.h"
-#include "runtime/base/printable.h"
 #include "runtime/core/core_internal.h"
-
-static int check_name(const char *name)
-{
-    size_t shown = sy_printable_length(name);
-    if (name[shown]) /* it is shown on terminals, and in JSON */
-        return sy_error_set(SY_EARG,
-                            "tenant: a name is UTF-8 without control characters, not 0x%02x",
-                            (unsigned char)name[shown]);
-    if (!*name || strlen(name) >= SY_CORE_TENANT_NAME)
-        return sy_error_set(SY_EARG, "tenant '%.80s': a name of 1 to %d bytes", name,
-                            SY_CORE_TENANT_NAME - 1);
-    return SY_OK;
-}
-
-/* A tenant that somebody set something for, or whose jobs or requests are here. */
-static bool is_needed(const struct sy_core *core, int tenant)
-{
-    const struct sy_core_tenant *t = &core->tenants[tenant];
-    if (t->weight != 1 || t->hard_permille || t->memory_bytes ||
-        sy_sched_quotas(core->sched)->used_bytes[tenant])
-        return true;
-    for (const struct sy_core_job *j = core->jobs; j; j = j->next)
-        if (j->tenant == tenant)
-            return true;
-    for (const struct sy_core_request *r = core->requests; r; r = r->next)
-        if (r->tenant == tenant)
-            return true;
-    return false;
-}
-
-/* The place of the tenant that was named longest ago and is not needed, its time given to those who name none; EBUSY. */
-static int take_place(struct sy_core *core, int *out)
-{
-    int oldest = 0;
-    for (int i = 1; i < core->n_tenants; i++)
-        if ((!oldest || core->tenants[i].named < core->tenants[oldest].named) &&
-            !is_needed(core, i))
-            oldest = i;
-    if (!oldest)
-        return sy_error_set(SY_EBUSY,
-                            "there are %d tenants already, each with rules, jobs or requests",
-                            core->n_tenants);
-    core->tenants[0].used_ns += core->tenants[oldest].used_ns;
-    *out = oldest;
-    return SY_OK;
-}
-
-int sy_core_tenant_find(struct sy_core *core, const char *name, int *out)
-{
-    int place = core->n_tenants;
-    for (int i = 0; i < core->n_tenants; i++) {
-        if (strcmp(core->tenants[i].name, name) == 0) {
-            core->tenants[i].named = ++core->n_named;
-            *out = i;
-            return SY_OK;
-        }
-    }
-    SY_TRY(check_name(name));
-    if (place == SY_POLICY_MAX_TENANTS)
-        SY_TRY(take_place(core, &place));
-    else
-        core->n_tenants++;
-    core->tenants[place] = (struct sy_core_tenant){.weight = 1, .named = ++core->n_named};
-    snprintf(core->tenants[place].name, SY_CORE_TENANT_NAME, "%s", name);
-    *out = place;
-    return SY_OK;
-}
 
 /* The value of `key`, or `otherwise` when it is not there; EARG when it is no number from `least` to `most`. */
 static int number(json_t *params, const char *key, double least, double most, double otherwise,
@@ -85,7 +17,7 @@ static int number(json_t *params, const char *key, double least, double most, do
     return SY_OK;
 }
 
-int sy_core_check_keys(json_t *params, const char *const *known)
+static int check_keys(json_t *params, const char *const *known)
 {
     const char *key;
     json_t *value;
@@ -131,7 +63,7 @@ static int text(json_t *params, const char *key, const char *otherwise, const ch
 }
 
 /* So that they hold after a restart too (C6). */
-int sy_core_keep_rules(struct sy_core *core)
+static int keep_rules(struct sy_core *core)
 {
     json_t *rules = sy_core_rules_json(core);
     int status = sy_job_store_put_rules(core->store, rules);
@@ -147,7 +79,7 @@ static int set_policy(struct sy_core *core, json_t *params)
     const char *name;
     double at_once, max_wait_s;
     unsigned train_permille;
-    SY_TRY(sy_core_check_keys(params, known));
+    SY_TRY(check_keys(params, known));
     SY_TRY(text(params, "policy", sy_policy_name(kind), &name));
     SY_TRY(sy_policy_parse(name, &kind));
     SY_TRY(whole(params, "at_once", 0, SY_CORE_MAX_WORKERS, core->at_once, &at_once));
@@ -174,7 +106,7 @@ static int set_tenant(struct sy_core *core, json_t *params)
     int tenant;
     double weight, memory;
     unsigned hard_permille;
-    SY_TRY(sy_core_check_keys(params, known));
+    SY_TRY(check_keys(params, known));
     SY_TRY(text(params, "tenant", NULL, &name));
     for (int i = 0; i < core->n_tenants; i++)
         if (strcmp(core->tenants[i].name, name) == 0)
@@ -194,16 +126,30 @@ static int set_tenant(struct sy_core *core, json_t *params)
     return SY_OK;
 }
 
+static int set_slices(struct sy_core *core, json_t *params)
+{
+    static const char *const known[] = {"slices", "for_jobs", "for_models", "model", "job",
+                                        "slice",  "bound",    "keep",       NULL};
+    SY_TRY(check_keys(params, known));
+    return sy_core_slices_apply(core, params);
+}
+
 int sy_core_policy_set(struct sy_core *core, json_t *params)
 {
     SY_TRY(set_policy(core, params));
-    return sy_core_keep_rules(core);
+    return keep_rules(core);
 }
 
 int sy_core_tenant_set(struct sy_core *core, json_t *params)
 {
     SY_TRY(set_tenant(core, params));
-    return sy_core_keep_rules(core);
+    return keep_rules(core);
+}
+
+int sy_core_slices_set(struct sy_core *core, json_t *params)
+{
+    SY_TRY(set_slices(core, params));
+    return keep_rules(core);
 }
 
 /* Names that requests brought along need no place among the tenants again. */
@@ -224,6 +170,14 @@ static json_t *pick(const json_t *from, const char *const *keys)
     return params;
 }
 
+static void resume_slices(struct sy_core *core, const json_t *rules)
+{
+    json_t *was = json_deep_copy(json_object_get(rules, "compute"));
+    if (was && set_slices(core, was) < 0)
+        sy_log_error("slices", "event=not_resumed why=\"%s\"", sy_error_text());
+    json_decref(was);
+}
+
 void sy_core_resume_rules(struct sy_core *core)
 {
     static const char *const policy[] = {"policy", "at_once", "max_wait_s", "train_share", NULL};
@@ -232,7 +186,7 @@ void sy_core_resume_rules(struct sy_core *core)
     size_t i;
     if (!rules)
         return;
-    sy_core_slices_resume(core, rules);
+    resume_slices(core, rules);
     params = pick(rules, policy);
     if (set_policy(core, params) < 0)
         sy_log_error("rules", "event=not_resumed why=\"%s\"", sy_error_text());

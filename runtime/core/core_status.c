@@ -9,6 +9,7 @@
 #include "runtime/core/core_arrival.h"
 #include "runtime/core/core_batch.h"
 #include "runtime/core/core_internal.h"
+#include "runtime/core/core_jobs.h"
 
 static json_t *count(uint64_t value)
 {
@@ -161,25 +162,6 @@ static json_t *models_json(struct sy_core *core, const struct sy_core_status_par
             n++;
         }
     return list;
-}
-
-/* A job that does not compute, being started, or suspended without a worker. */
-static const char *why_it_stands(const struct sy_core *core, const struct sy_core_job *j)
-{
-    struct sy_sched_job_view at = {0};
-    (void)sy_sched_job_view(core->sched, j->id, &at);
-    return j->suspended ? "suspended" : at.spilled ? "spilled" : at.has_turn ? "paused" : "waiting";
-}
-
-const char *sy_core_job_state_name(const struct sy_core *core, const struct sy_core_job *j)
-{
-    static const char *const states[] = {"queued",   "preparing", "starting",
-                                         "training", "ended",     "failed"};
-    bool held = (j->state == SY_JOB_TRAINING && j->since_ns == 0) ||
-                (j->state == SY_JOB_QUEUED && j->suspended);
-    if (j->parked && j->state == SY_JOB_ENDED)
-        return "suspended";
-    return held ? why_it_stands(core, j) : states[j->state];
 }
 
 /* Device time, in seconds: as the policy has measured, else as all its steps together have taken; < 0: not known. */

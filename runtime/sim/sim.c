@@ -1,21 +1,14 @@
 #include "runtime/sim/sim.h"
 
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/sim/sim_internal.h"
-#include "runtime/sim/sim_memory.h"
 
-#define MAX_DEVICES     100000
-#define MAX_MODELS      100000
-#define MAX_STANDING    100000 /* events at one device without time going on: a bug */
-#define HIGH            0.99   /* quantile that promises are built on */
-#define FAR_AHEAD       16
-#define PROGRESS_EVENTS (1u << 16)
+#define MAX_DEVICES 100000
+#define MAX_MODELS  100000
 
 void sy_sim_config_default(struct sy_sim_config *config)
 {
@@ -37,79 +30,6 @@ const char *sy_sim_outcome_name(enum sy_sim_outcome outcome)
 {
     static const char *const names[] = {"done", "refused", "failed"};
     return (unsigned)outcome < SY_ARRAY_LEN(names) ? names[outcome] : "?";
-}
-
-uint64_t sy_sim_random(struct sim *s)
-{
-    return sy_sim_mix(s->random += 0x9e3779b97f4a7c15ull);
-}
-
-static double lognormal(const struct sim *s, uint64_t first, uint64_t second)
-{
-    double a = ((double)(first >> 11) + 1) * 0x1p-53, b = (double)(second >> 11) * 0x1p-53;
-    return exp(s->config->noise * sqrt(-2 * log(a)) * cos(2 * M_PI * b));
-}
-
-double sy_sim_noise(struct sim *s)
-{
-    if (s->config->noise <= 0)
-        return 1;
-    uint64_t first = sy_sim_random(s);
-    return lognormal(s, first, sy_sim_random(s));
-}
-
-double sy_sim_noise_of(const struct sim *s, uint64_t request, int nth)
-{
-    if (s->config->noise <= 0)
-        return 1;
-    return lognormal(s, sy_sim_draw(s, request, nth), sy_sim_draw(s, request, nth + 1));
-}
-
-/* Of the next device: its waiting requests came long ago, and start when it ends. */
-static void expect_waiting(const struct sim *s, int device)
-{
-    struct sy_admission_request next;
-    if (s->n_devices >= SY_SIM_MANY && s->loads[device] > 1 &&
-        sy_admission_peek(sy_sim_queue(s, device), &next))
-        sy_sim_expect(&s->in->requests[next.id]);
-}
-
-/* The next of the devices with the least work gets a request soon. The residency router hardly ever asks for it. */
-static void note_drained(struct sim *s, int device, sy_ns down)
-{
-    sy_ns drained = SY_MAX(sy_admission_drained_ns(sy_sim_queue(s, device), s->now), down);
-    struct kind *kind = &s->kinds[s->kind_of ? s->kind_of[device] : 0];
-    if (s->config->router == SY_SIM_RESIDENCY) {
-        sy_sim_tree_set_later(&kind->load, device - kind->first, drained);
-        return;
-    }
-    int soon = sy_sim_tree_set(&kind->load, device - kind->first, drained);
-    if (soon >= 0 && soon + kind->first != device)
-        sy_sim_expect_device(s, soon + kind->first, 0);
-}
-
-void sy_sim_reschedule(struct sim *s, int device)
-{
-    struct device *d = &s->devices[device];
-    sy_ns due = NEVER, down = sy_sim_down_until(s, d);
-    sy_ns held = SY_MAX(down, sy_sim_requests_from(s, d));
-    if (d->serving)
-        due = SY_MIN(d->serve_until_ns, sy_sim_yield_at(s, d));
-    else if (s->loads[device] > 0 && held > s->now)
-        due = held;
-    due = SY_MIN(due, sy_sim_next_iteration_end(s, d));
-    if (d->has_newcomers)
-        due = s->now;
-    if (sy_sim_has_jobs(s, d)) {
-        due = down > s->now ? SY_MIN(due, down) : due;
-        due = !d->serving && d->again_ns > s->now ? SY_MIN(due, d->again_ns) : due;
-    }
-    int soon = sy_sim_tree_set(&s->due, device, due);
-    if (soon >= 0 && soon != device)
-        sy_sim_expect_device(s, soon, 1);
-    expect_waiting(s, sy_sim_tree_first(&s->due));
-    if (s->n_devices > 1 && s->config->router >= SY_SIM_LEAST)
-        note_drained(s, device, down);
 }
 
 /* ---- checking what comes in ---- */
@@ -254,210 +174,7 @@ static int check_input(const struct sy_sim_config *c, const struct sy_sim_input 
     return SY_OK;
 }
 
-/* ---- opening and closing ---- */
-
-static struct sy_admission_config queue_config(const struct sim *s)
-{
-    return (struct sy_admission_config){.max_requests = s->config->max_queue,
-                                        .preempt_ns = s->config->preempt_ns};
-}
-
-int sy_sim_empty_device(struct sim *s, int device)
-{
-    struct sy_admission_config admission = queue_config(s);
-    struct sy_admission *queue;
-    size_t at = (size_t)device;
-    s->devices[at] = (struct device){.prefetch_model = -1, .link_factor = 1, .slow = 1};
-    s->loads[at] = 0;
-    SY_TRY(sy_admission_init(&admission, s->queues + at * s->queue_bytes,
-                             s->far_queues + at * sy_admission_far_bytes(&admission), &queue));
-    if (s->config->train_share <= 0 || s->in->n_jobs == 0) /* else by the jobs on each */
-        sy_admission_share_rules(queue, sy_sim_queue(s, 0));
-    sy_sim_tree_set(&s->due, device, NEVER);
-    return SY_OK;
-}
-
-static int open_devices(struct sim *s)
-{
-    struct sy_admission_config admission = queue_config(s);
-    size_t n = (size_t)s->n_devices;
-    s->queue_bytes = sy_admission_bytes(&admission);
-    s->order_at = sy_admission_order_at();
-    s->devices = sy_sim_zeroed(n, sizeof *s->devices);
-    s->loads = sy_sim_zeroed(n, sizeof *s->loads);
-    s->queues = sy_sim_zeroed(n, s->queue_bytes);
-    s->far_queues = calloc(n, sy_admission_far_bytes(&admission)); /* hardly ever touched */
-    if (!s->devices || !s->loads || !s->queues || !s->far_queues)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for %d devices", s->n_devices);
-    SY_TRY(sy_sim_tree_init(&s->due, s->n_devices));
-    for (int i = 0; i < s->n_devices; i++)
-        SY_TRY(sy_sim_empty_device(s, i));
-    return SY_OK;
-}
-
-/* Where nothing interrupts a served request and the router asks no queue, a queue need not know of a request that comes alone. */
-static int open_idle(struct sim *s)
-{
-    if (s->in->n_jobs > 0 || s->in->n_faults > 0 || s->config->preempt_ns > 0 ||
-        s->config->router >= SY_SIM_LEAST || s->n_devices < SY_SIM_MANY || s->config->n_slices > 1)
-        return SY_OK;
-    struct sy_admission_config admission = queue_config(s);
-    return sy_admission_create(&admission, &s->idle);
-}
-
-static int open_sim(struct sim *s)
-{
-    size_t n_jobs = (size_t)s->in->n_jobs + 1, n_requests = (size_t)s->in->n_requests + 1;
-    s->jobs = calloc(n_jobs, sizeof *s->jobs);
-    s->deaths = calloc(n_requests, 1);
-    if (s->config->preempt_ns > 0)
-        s->left_ns = calloc(n_requests, sizeof *s->left_ns);
-    s->report->jct_s = calloc(n_jobs, sizeof(double));
-    s->report->job_rate = calloc(n_jobs, sizeof(double));
-    for (int i = 0; i < s->in->n_tenants; i++)
-        memcpy(s->report->tenant_names[i], s->in->tenants[i].name, SY_SIM_NAME_BYTES);
-    if (!s->jobs || !s->deaths || (s->config->preempt_ns > 0 && !s->left_ns) || !s->report->jct_s ||
-        !s->report->job_rate)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for %llu requests and %d jobs",
-                            (unsigned long long)s->in->n_requests, s->in->n_jobs);
-    SY_TRY(sy_predictor_create(SY_MAX(s->in->n_models, 1), HIGH, &s->predictor));
-    SY_TRY(sy_sim_kinds_open(s));
-    SY_TRY(open_devices(s));
-    SY_TRY(open_idle(s));
-    SY_TRY(sy_sim_residency_open(s));
-    SY_TRY(sy_sim_beside_open(s));
-    return sy_sim_router_open(s);
-}
-
-static void close_device(struct sim *s, struct device *d)
-{
-    if (d->lanes) {
-        struct sy_lanes_counts counts = sy_lanes_counts(d->lanes);
-        s->report->n_lane_moves += counts.n_moves;
-        s->report->copied_bytes += counts.copied_bytes;
-        s->report->n_regrouped += counts.n_regrouped;
-    }
-    sy_policy_destroy(d->policy);
-    sy_lanes_free(d->lanes);
-    sy_pool_free(d->pool);
-    free(d->quotas);
-    free(d->running);
-}
-
-static void close_sim(struct sim *s)
-{
-    for (int i = 0; s->devices && i < s->n_devices; i++)
-        close_device(s, &s->devices[i]);
-    sy_sim_residency_close(s);
-    sy_sim_router_close(s);
-    sy_sim_beside_close(s);
-    sy_sim_tree_finish(&s->due);
-    sy_sim_kinds_close(s);
-    sy_predictor_destroy(s->predictor);
-    free(s->devices);
-    free(s->loads);
-    sy_admission_destroy(s->idle);
-    free(s->queues);
-    free(s->far_queues);
-    free(s->jobs);
-    free(s->deaths);
-    free(s->left_ns);
-}
-
-/* ---- the loop ---- */
-
-static uint64_t nth(const uint32_t *order, uint64_t i)
-{
-    return order ? order[i] : i;
-}
-
-/* One device's requests lie far apart. Behind its last come the next device's: a device has few enough for its first ones to matter. */
-static void expect_in_order(const struct sim *s, const struct sy_sim_streams *at)
-{
-    if (at->request + FAR_AHEAD >= s->in->n_requests)
-        return;
-    const struct sy_sim_request *r = &s->in->requests[at->requests[at->request + FAR_AHEAD]];
-    sy_sim_expect(r);
-}
-
-/* One event, the earliest; of those at one time faults, then jobs, then requests, then devices. Its device, negative: failed. */
-static int one_event(struct sim *s, struct sy_sim_streams *at, sy_ns when, sy_ns fault, sy_ns job,
-                     sy_ns request)
-{
-    s->now = when;
-    s->report->n_events++;
-    if (s->report->n_events % PROGRESS_EVENTS == 0 && s->config->progress)
-        s->config->progress(s->config->progress_ctx, s->report);
-    if (when == fault) {
-        const struct sy_sim_fault *f = &s->in->faults[nth(at->faults, at->fault++)];
-        int device = f->device - s->apart;
-        sy_sim_fault(s, device, f);
-        return device;
-    }
-    if (when == job)
-        return sy_sim_submit(s, at->job++);
-    if (when == request) {
-        if (at->requests)
-            expect_in_order(s, at);
-        else
-            sy_sim_expect_request(s, at->request);
-        return sy_sim_arrive(s, nth(at->requests, at->request++));
-    }
-    int device = sy_sim_tree_first(&s->due);
-    sy_sim_turn(s, device);
-    return device;
-}
-
-static int broken(const struct sim *s, int device, const char *what)
-{
-    return sy_error_set(SY_EBUG, "device %d, event %llu at %.9f s: %s", s->apart + device,
-                        (unsigned long long)s->report->n_events, (double)s->now / 1e9, what);
-}
-
-static int loop(struct sim *s, struct sy_sim_streams *at)
-{
-    const struct sy_sim_input *in = s->in;
-    uint64_t n_standing = 0, limit = MAX_STANDING + at->n_requests + (uint64_t)in->n_jobs;
-    for (;;) {
-        sy_ns fault =
-            at->fault < at->n_faults ? in->faults[nth(at->faults, at->fault)].at_ns : NEVER;
-        sy_ns job = at->job < in->n_jobs ? in->jobs[at->job].submit_ns : NEVER;
-        sy_ns request = at->request < at->n_requests
-                            ? in->requests[nth(at->requests, at->request)].at_ns
-                            : NEVER;
-        sy_ns due = sy_sim_tree_first_key(&s->due);
-        sy_ns when = SY_MIN(SY_MIN(fault, job), SY_MIN(request, due));
-        bool last = fault == when && job == NEVER && request == NEVER && due == NEVER;
-        if (when == NEVER || last)
-            return SY_OK; /* faults after everything else change nothing */
-        if (s->config->end_ns > 0 && when > s->config->end_ns) {
-            s->now = SY_MAX(s->now, s->config->end_ns);
-            return SY_OK;
-        }
-        if (when >= LATEST_NS)
-            return sy_error_set(
-                SY_ETOOBIG,
-                "at %.0f s of %llu events the next one is not before %.0f s: what runs "
-                "takes too long to be simulated to its end; give --seconds",
-                (double)s->now / 1e9, (unsigned long long)s->report->n_events,
-                (double)LATEST_NS / 1e9);
-        n_standing = when == s->now ? n_standing + 1 : 0;
-        int device = one_event(s, at, when, fault, job, request);
-        if (device < 0)
-            return device;
-        if (n_standing > limit)
-            return broken(s, device, "time stands still");
-        if (s->config->check && !sy_sim_device_is_valid(s, device))
-            return broken(s, device, "an invariant is broken");
-    }
-}
-
-int sy_sim_loop(struct sim *s, struct sy_sim_streams *at)
-{
-    SY_TRY(loop(s, at));
-    sy_sim_close_books(s);
-    return SY_OK;
-}
+/* ---- running ---- */
 
 int sy_sim_run(const struct sy_sim_config *config, const struct sy_sim_input *input,
                struct sy_sim_report *report)
@@ -469,10 +186,10 @@ int sy_sim_run(const struct sy_sim_config *config, const struct sy_sim_input *in
     struct sy_sim_streams all = {.n_requests = input->n_requests,
                                  .n_faults = (uint64_t)input->n_faults};
     s.n_devices = apart ? 1 : s.n_all;
-    int status = open_sim(&s);
+    int status = sy_sim_open(&s);
     if (status == SY_OK)
         status = apart ? sy_sim_loop_apart(&s) : sy_sim_loop(&s, &all);
     report->makespan_ns = s.now;
-    close_sim(&s);
+    sy_sim_close(&s);
     return status;
 }

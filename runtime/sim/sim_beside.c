@@ -154,8 +154,7 @@ void sy_sim_beside_close(struct sim *s)
 
 /* ---- tasks beside one another ---- */
 
-/* The nth slice of the device whose one slice this is. */
-static int slice_at(const struct sim *s, int device, int nth)
+int sy_sim_slice_at(const struct sim *s, int device, int nth)
 {
     int kind = s->kind_of[device], first = kind - kind % s->config->n_slices;
     return s->kinds[first + nth].first + device - s->kinds[kind].first;
@@ -198,7 +197,7 @@ bool sy_sim_must_wait(const struct sim *s, int device, uint64_t request)
     struct sy_admission_request head;
     int model = model_of(s, request);
     for (int i = 0; i < s->config->n_slices; i++) {
-        int at = slice_at(s, device, i);
+        int at = sy_sim_slice_at(s, device, i);
         const struct device *o = &s->devices[at];
         if (at == device)
             continue;
@@ -214,7 +213,7 @@ bool sy_sim_must_wait(const struct sim *s, int device, uint64_t request)
 bool sy_sim_job_is_held(const struct sim *s, int device, int job)
 {
     for (int i = 0; i < s->config->n_slices; i++) {
-        int at = slice_at(s, device, i);
+        int at = sy_sim_slice_at(s, device, i);
         const struct device *o = &s->devices[at];
         if (at != device && o->serving &&
             breaks(s, model_of(s, o->serves), s->beside->job_task[job]))
@@ -245,7 +244,7 @@ static double slow_down_of(const struct sim *s, int device, int task)
 {
     double slow = 1;
     for (int i = 0; i < s->config->n_slices; i++) {
-        int at = slice_at(s, device, i);
+        int at = sy_sim_slice_at(s, device, i);
         slow += at == device ? 0 : added_by(s, task, at);
     }
     return slow;
@@ -256,40 +255,7 @@ double sy_sim_job_slow_down(const struct sim *s, int device, int job)
     return slow_down_of(s, device, s->beside->job_task[job]);
 }
 
-/* ---- going on ---- */
-
-static void stretch(struct sim *s, int device, double slow)
+double sy_sim_request_slow_down(const struct sim *s, int device)
 {
-    struct device *d = &s->devices[device];
-    double left = (double)(d->serve_until_ns - SY_MIN(s->now, d->serve_until_ns));
-    d->serve_until_ns = s->now + SY_MAX(sy_sim_ns(left * slow / d->slow), left > 0);
-    d->slow = slow;
-    sy_admission_expect(sy_sim_queue(s, device),
-                        (struct sy_duration){SY_MAX(d->serve_until_ns - s->now, 1), 0}, s->now);
-}
-
-static void follow(struct sim *s, int device)
-{
-    struct device *d = &s->devices[device];
-    if (d->serving && d->stretches) {
-        int task = s->beside->model_task[model_of(s, d->serves)];
-        double slow = slow_down_of(s, device, task);
-        if (slow != d->slow)
-            stretch(s, device, slow);
-    }
-    sy_sim_advance(s, d);
-    if (d->n_running > 0)
-        sy_sim_set_rates(s, d);
-    sy_sim_reschedule(s, device);
-}
-
-void sy_sim_settle_beside(struct sim *s, int device)
-{
-    for (int i = 0; i < s->config->n_slices; i++) {
-        int at = slice_at(s, device, i);
-        if (at != device && !s->devices[at].serving)
-            sy_sim_settle_one(s, at);
-    }
-    for (int i = 0; i < s->config->n_slices; i++)
-        follow(s, slice_at(s, device, i));
+    return slow_down_of(s, device, s->beside->model_task[model_of(s, s->devices[device].serves)]);
 }

@@ -11,45 +11,6 @@ static const struct sy_sim_request *request_of(const struct sim *s, uint64_t req
     return &s->in->requests[request];
 }
 
-/* As the profile has it: a slow link is learned from what is observed. */
-static sy_ns profiled_swap(const struct sim *s, int device, int model, uint64_t missing)
-{
-    const struct kind *kind = sy_sim_kind_of(s, device);
-    sy_ns compute = kind->models[model].compute_ns;
-    if (missing == 0)
-        return 0;
-    sy_ns copy = sy_sim_ns((double)missing / kind->is->link_gbps);
-    return sy_sim_service_ns(s, device, model, copy, missing, compute) - compute;
-}
-
-/* 0: none. */
-static sy_ns deadline_of(const struct sim *s, sy_ns came_ns, sy_ns within_ns)
-{
-    return within_ns > 0 && !s->config->take_all ? came_ns + within_ns : 0;
-}
-
-static struct sy_admission_request ask_with(const struct sim *s, int device, uint64_t request,
-                                            uint64_t missing)
-{
-    const struct sy_sim_request *r = request_of(s, request);
-    struct sy_admission_request ask = {.id = request, .class_ = r->class_};
-    ask.deadline_ns = deadline_of(s, r->at_ns, r->deadline_ns);
-    ask.duration =
-        sy_predictor_correct(s->predictor, r->model, profiled_swap(s, device, r->model, missing),
-                             sy_sim_model_on(s, device, r->model)->compute_ns);
-    return ask;
-}
-
-const struct sy_admission_request *sy_sim_ask_for(const struct sim *s, int device, uint64_t request,
-                                                  struct sy_sim_asked *asked)
-{
-    uint64_t missing = sy_sim_missing_bytes(s, device, request_of(s, request)->model);
-    const struct kind *kind = sy_sim_kind_of(s, device);
-    if (kind != asked->kind || missing != asked->missing)
-        *asked = (struct sy_sim_asked){ask_with(s, device, request, missing), missing, kind};
-    return &asked->is;
-}
-
 /* The next one's copies start as soon as the link is free. */
 static void prefetch(struct sim *s, struct device *d)
 {
@@ -113,7 +74,8 @@ static sy_ns bring_and_compute(struct sim *s, int device, uint64_t request)
         s->report->n_swaps++;
         s->report->moved_bytes += missing;
         sy_sim_bring_in(s, device, model);
-        sy_predictor_observe_swap(s->predictor, model, profiled_swap(s, device, model, missing),
+        sy_predictor_observe_swap(s->predictor, model,
+                                  sy_sim_profiled_swap_ns(s, device, model, missing),
                                   service - compute);
     } else {
         sy_sim_bring_in(s, device, model); /* it was used */
@@ -136,7 +98,7 @@ static void tell_queue(struct sim *s, int device)
     struct sy_admission_request r = {
         .id = d->serves,
         .class_ = d->class_,
-        .deadline_ns = deadline_of(s, d->came_ns, d->deadline_ns),
+        .deadline_ns = sy_sim_deadline_ns(s, d->came_ns, d->deadline_ns),
         .duration = {d->serve_until_ns - d->serve_from_ns, 0},
     };
     sy_admission_take_over(sy_sim_queue(s, device), &r, d->serve_from_ns);
@@ -196,45 +158,6 @@ static int ask(struct sim *s, int device, const struct sy_admission_request *r, 
     return SY_OK;
 }
 
-/* Its tenant's quota refused the model, everywhere: M8. */
-static void refuse_unserved(struct sim *s, uint64_t request)
-{
-    s->report->n_requests++;
-    s->report->n_refused++;
-    s->report->n_not_loaded++;
-    tell(s, request, -1 - s->apart, SY_SIM_REFUSED, 0);
-}
-
-int sy_sim_arrive(struct sim *s, uint64_t request)
-{
-    const struct sy_sim_request *r = request_of(s, request);
-    struct sy_sim_asked asked = {.kind = NULL};
-    if (sy_sim_fleet_of(s, r->model)->n_devices == 0) {
-        refuse_unserved(s, request);
-        return 0;
-    }
-    int device = sy_sim_route(s, r, &asked);
-    struct device *d = &s->devices[device];
-    sy_sim_expect_device(s, device, 0);
-    const struct sy_admission_request *asks = sy_sim_ask_for(s, device, request, &asked);
-    bool at_once = s->loads[device] == 0 && may_start(s, d) &&
-                   !(s->beside && sy_sim_must_wait(s, device, request));
-    s->report->n_requests++;
-    int status = ask(s, device, asks, at_once);
-    if (status < 0) {
-        s->report->n_refused++;
-        s->report->n_busy += status == SY_EBUSY;
-        tell(s, request, device, SY_SIM_REFUSED, 0);
-        return device;
-    }
-    sy_sim_note_load(s, device, 1);
-    sy_sim_advance(s, d);
-    if (at_once)
-        serve(s, device, request);
-    sy_sim_settle(s, device);
-    return device;
-}
-
 static void stop_serving(struct sim *s, struct device *d)
 {
     sy_sim_note_used(s, d, SY_SIM_USE_REQUESTS, d->serve_from_ns);
@@ -292,20 +215,6 @@ static void pause_request(struct sim *s, struct device *d)
     sy_admission_paused(sy_sim_queue(s, (int)(d - s->devices)), s->now);
 }
 
-void sy_sim_turn(struct sim *s, int device)
-{
-    struct device *d = &s->devices[device];
-    sy_sim_advance(s, d);
-    if (d->serving && s->now >= d->serve_until_ns)
-        finish(s, d);
-    else if (d->serving && s->now >= sy_sim_yield_at(s, d))
-        pause_request(s, d);
-    else if (!d->serving)
-        sy_sim_end_iterations(s, d);
-    sy_sim_welcome(s, d);
-    sy_sim_settle(s, device);
-}
-
 static void start_request(struct sim *s, int device)
 {
     struct device *d = &s->devices[device];
@@ -337,7 +246,7 @@ static void give_up_share(struct sim *s, struct device *d)
     start_request(s, (int)(d - s->devices));
 }
 
-void sy_sim_settle_one(struct sim *s, int device)
+static void settle_one(struct sim *s, int device)
 {
     struct device *d = &s->devices[device];
     sy_sim_advance(s, d);
@@ -350,11 +259,104 @@ void sy_sim_settle_one(struct sim *s, int device)
     sy_sim_reschedule(s, device);
 }
 
-void sy_sim_settle(struct sim *s, int device)
+/* What is served takes so much longer from here on: M9. */
+static void stretch(struct sim *s, int device, double slow)
 {
-    sy_sim_settle_one(s, device);
+    struct device *d = &s->devices[device];
+    double left = (double)(d->serve_until_ns - SY_MIN(s->now, d->serve_until_ns));
+    d->serve_until_ns = s->now + SY_MAX(sy_sim_ns(left * slow / d->slow), left > 0);
+    d->slow = slow;
+    sy_admission_expect(sy_sim_queue(s, device),
+                        (struct sy_duration){SY_MAX(d->serve_until_ns - s->now, 1), 0}, s->now);
+}
+
+static void follow(struct sim *s, int device)
+{
+    struct device *d = &s->devices[device];
+    if (d->serving && d->stretches) {
+        double slow = sy_sim_request_slow_down(s, device);
+        if (slow != d->slow)
+            stretch(s, device, slow);
+    }
+    sy_sim_advance(s, d);
+    if (d->n_running > 0)
+        sy_sim_set_rates(s, d);
+    sy_sim_reschedule(s, device);
+}
+
+/* After all that may have changed what the device does: its other slices begin what can begin now, and all of them go on at their new rates. */
+static void settle_beside(struct sim *s, int device)
+{
+    for (int i = 0; i < s->config->n_slices; i++) {
+        int at = sy_sim_slice_at(s, device, i);
+        if (at != device && !s->devices[at].serving)
+            settle_one(s, at);
+    }
+    for (int i = 0; i < s->config->n_slices; i++)
+        follow(s, sy_sim_slice_at(s, device, i));
+}
+
+/* After each event: lets begin what can begin. */
+static void settle(struct sim *s, int device)
+{
+    settle_one(s, device);
     if (s->beside)
-        sy_sim_settle_beside(s, device);
+        settle_beside(s, device);
+}
+
+/* ---- events ---- */
+
+/* Its tenant's quota refused the model, everywhere: M8. */
+static void refuse_unserved(struct sim *s, uint64_t request)
+{
+    s->report->n_requests++;
+    s->report->n_refused++;
+    s->report->n_not_loaded++;
+    tell(s, request, -1 - s->apart, SY_SIM_REFUSED, 0);
+}
+
+int sy_sim_arrive(struct sim *s, uint64_t request)
+{
+    const struct sy_sim_request *r = request_of(s, request);
+    struct sy_sim_asked asked = {.kind = NULL};
+    if (sy_sim_fleet_of(s, r->model)->n_devices == 0) {
+        refuse_unserved(s, request);
+        return 0;
+    }
+    int device = sy_sim_route(s, r, &asked);
+    struct device *d = &s->devices[device];
+    sy_sim_expect_device(s, device, 0);
+    const struct sy_admission_request *asks = sy_sim_ask_for(s, device, request, &asked);
+    bool at_once = s->loads[device] == 0 && may_start(s, d) &&
+                   !(s->beside && sy_sim_must_wait(s, device, request));
+    s->report->n_requests++;
+    int status = ask(s, device, asks, at_once);
+    if (status < 0) {
+        s->report->n_refused++;
+        s->report->n_busy += status == SY_EBUSY;
+        tell(s, request, device, SY_SIM_REFUSED, 0);
+        return device;
+    }
+    sy_sim_note_load(s, device, 1);
+    sy_sim_advance(s, d);
+    if (at_once)
+        serve(s, device, request);
+    settle(s, device);
+    return device;
+}
+
+void sy_sim_turn(struct sim *s, int device)
+{
+    struct device *d = &s->devices[device];
+    sy_sim_advance(s, d);
+    if (d->serving && s->now >= d->serve_until_ns)
+        finish(s, d);
+    else if (d->serving && s->now >= sy_sim_yield_at(s, d))
+        pause_request(s, d);
+    else if (!d->serving)
+        sy_sim_end_iterations(s, d);
+    sy_sim_welcome(s, d);
+    settle(s, device);
 }
 
 /* Copies take longer from here on, and so does the served request. */
@@ -378,7 +380,7 @@ static void slow_link(struct sim *s, int device, const struct sy_sim_fault *f)
     d->serve_until_ns = SY_MAX(d->serve_from_ns + service + d->swap.pause_ns, s->now);
     sy_admission_expect(sy_sim_queue(s, device),
                         (struct sy_duration){d->serve_until_ns - s->now, 0}, s->now);
-    sy_sim_settle(s, device);
+    settle(s, device);
 }
 
 void sy_sim_fault(struct sim *s, int device, const struct sy_sim_fault *f)
@@ -408,7 +410,7 @@ void sy_sim_fault(struct sim *s, int device, const struct sy_sim_fault *f)
         }
     }
     sy_sim_lose_iterations(s, d);
-    sy_sim_settle(s, device);
+    settle(s, device);
 }
 
 bool sy_sim_device_is_valid(const struct sim *s, int device)

@@ -190,10 +190,12 @@ bool sy_sim_must_wait(const struct sim *s, int device, uint64_t request);
 /* A running iteration of the job stands still for what another slice serves; else how much slower it is beside what they do. */
 bool sy_sim_job_is_held(const struct sim *s, int device, int job);
 double sy_sim_job_slow_down(const struct sim *s, int device, int job);
-/* After all that may have changed what the device does: its other slices begin what can begin now, and all of them go on at their new rates. */
-void sy_sim_settle_beside(struct sim *s, int device);
+/* The same of the request that is served. */
+double sy_sim_request_slow_down(const struct sim *s, int device);
+/* The nth slice of the device whose one slice this is. */
+int sy_sim_slice_at(const struct sim *s, int device, int nth);
 
-/* ---- sim.c ---- */
+/* ---- sim_chance.c ---- */
 uint64_t sy_sim_random(struct sim *s);
 /* Of this request alone, whatever was drawn before: so that it can be asked for ahead of time. `nth` tells draws of one request apart. */
 static inline uint64_t sy_sim_draw(const struct sim *s, uint64_t request, int nth)
@@ -204,13 +206,8 @@ static inline uint64_t sy_sim_draw(const struct sim *s, uint64_t request, int nt
 double sy_sim_noise(struct sim *s);
 /* The same, of this request alone: two draws from `nth` on. */
 double sy_sim_noise_of(const struct sim *s, uint64_t request, int nth);
-#define SY_SIM_MANY 2048 /* devices: of fewer, asking ahead takes longer than it saves */
-/* gcc takes a function of prefetches alone for one without effect, and drops its calls: hence the empty statement. */
-static inline void sy_sim_expect(const void *at)
-{
-    __builtin_prefetch(at, 1);
-    __asm__ volatile("");
-}
+
+/* ---- a device's kind, queue, times ---- */
 static inline const struct kind *sy_sim_kind_of(const struct sim *s, int device)
 {
     return s->kind_of ? &s->kinds[s->kind_of[s->apart + device]] : s->kinds;
@@ -218,6 +215,48 @@ static inline const struct kind *sy_sim_kind_of(const struct sim *s, int device)
 static inline const struct model_here *sy_sim_model_on(const struct sim *s, int device, int model)
 {
     return &sy_sim_kind_of(s, device)->models[model];
+}
+static inline struct sy_admission *sy_sim_queue(const struct sim *s, int device)
+{
+    return (struct sy_admission *)(void *)(s->queues + (size_t)device * s->queue_bytes);
+}
+/* Without faults and without jobs, nothing but the first line of a device is looked at. */
+static inline sy_ns sy_sim_down_until(const struct sim *s, const struct device *d)
+{
+    return s->in->n_faults > 0 ? d->down_until_ns : 0;
+}
+static inline bool sy_sim_has_jobs(const struct sim *s, const struct device *d)
+{
+    return s->in->n_jobs > 0 && d->policy;
+}
+static inline sy_ns sy_sim_requests_from(const struct sim *s, const struct device *d)
+{
+    return s->in->n_jobs > 0 ? d->requests_from_ns : 0;
+}
+static inline sy_ns sy_sim_yield_at(const struct sim *s, const struct device *d)
+{
+    return s->config->preempt_ns > 0 ? d->yield_at_ns : NEVER;
+}
+/* Jobs have so much of the pool. */
+static inline uint64_t sy_sim_job_bytes(const struct device *d)
+{
+    return d->lanes ? sy_lanes_persistent_bytes(d->lanes) + sy_lanes_ephemeral_bytes(d->lanes) : 0;
+}
+/* The device was used for it until now. */
+static inline void sy_sim_note_used(struct sim *s, const struct device *d, enum sy_sim_use use,
+                                    sy_ns from)
+{
+    int kind = s->kind_of ? s->kind_of[s->apart + (int)(d - s->devices)] : 0;
+    sy_sim_note_use(s->report, kind, use, from, s->now);
+}
+
+/* ---- what is needed soon ---- */
+#define SY_SIM_MANY 2048 /* devices: of fewer, asking ahead takes longer than it saves */
+/* gcc takes a function of prefetches alone for one without effect, and drops its calls: hence the empty statement. */
+static inline void sy_sim_expect(const void *at)
+{
+    __builtin_prefetch(at, 1);
+    __asm__ volatile("");
 }
 /* The device is needed soon: its state comes out of memory meanwhile. With thousands of devices each event finds another one's, and
  * waiting for memory would be most of its time. */
@@ -245,47 +284,14 @@ static inline void sy_sim_expect_device(const struct sim *s, int device, uint32_
     if (s->fleets[0].ring && s->fleets[0].n_devices == s->n_all)
         sy_sim_expect(sy_sim_ring_places(s->fleets[0].ring, device));
 }
-static inline struct sy_admission *sy_sim_queue(const struct sim *s, int device)
-{
-    return (struct sy_admission *)(void *)(s->queues + (size_t)device * s->queue_bytes);
-}
-/* Without faults and without jobs, nothing but the first line of a device is looked at. */
-static inline sy_ns sy_sim_down_until(const struct sim *s, const struct device *d)
-{
-    return s->in->n_faults > 0 ? d->down_until_ns : 0;
-}
-static inline bool sy_sim_has_jobs(const struct sim *s, const struct device *d)
-{
-    return s->in->n_jobs > 0 && d->policy;
-}
-static inline sy_ns sy_sim_requests_from(const struct sim *s, const struct device *d)
-{
-    return s->in->n_jobs > 0 ? d->requests_from_ns : 0;
-}
-static inline sy_ns sy_sim_yield_at(const struct sim *s, const struct device *d)
-{
-    return s->config->preempt_ns > 0 ? d->yield_at_ns : NEVER;
-}
-/* Something on the device is other: its next event is set anew. */
-void sy_sim_reschedule(struct sim *s, int device);
-
-/* Nothing was ever there: neither requests nor models. */
-int sy_sim_empty_device(struct sim *s, int device);
-/* The requests and faults of a run, or those of one device of many: what they are, by place. */
-struct sy_sim_streams {
-    const uint32_t *requests, *faults; /* which ones; NULL: all of them */
-    uint64_t n_requests, n_faults;     /* places behind the last */
-    uint64_t request, fault;           /* next places */
-    int job;
-};
-/* All of these events, and what follows from them. */
-int sy_sim_loop(struct sim *s, struct sy_sim_streams *at);
 
 /* ---- sim_kinds.c ---- */
 /* EARG: a model fits no device. */
 int sy_sim_kinds_open(struct sim *s);
 void sy_sim_kinds_close(struct sim *s);
 sy_ns sy_sim_iteration_ns(const struct kind *kind, const struct sy_sim_job *j);
+/* The persistent and ephemeral bytes that jobs may have on such a device. */
+uint64_t sy_sim_bytes_for_jobs(const struct sim *s, const struct kind *k);
 static inline const struct fleet *sy_sim_fleet_of(const struct sim *s, int model)
 {
     return &s->fleets[s->fleet_of[model]];
@@ -302,6 +308,24 @@ static inline int sy_sim_fleet_place(const struct sim *s, const struct fleet *f,
 {
     return f->n_devices == s->n_all ? device : sy_sim_place_in_part(s, f, device);
 }
+
+/* ---- sim_open.c ---- */
+/* With its kinds, residency, slices and router. Failed: close it, too. */
+int sy_sim_open(struct sim *s);
+void sy_sim_close(struct sim *s);
+/* Nothing was ever there: neither requests nor models. */
+int sy_sim_empty_device(struct sim *s, int device);
+
+/* ---- sim_loop.c ---- */
+/* The requests and faults of a run, or those of one device of many: what they are, by place. */
+struct sy_sim_streams {
+    const uint32_t *requests, *faults; /* which ones; NULL: all of them */
+    uint64_t n_requests, n_faults;     /* places behind the last */
+    uint64_t request, fault;           /* next places */
+    int job;
+};
+/* All of these events, and what follows from them. */
+int sy_sim_loop(struct sim *s, struct sy_sim_streams *at);
 
 /* ---- sim_apart.c ---- */
 /* No device's events depend on another's. */
@@ -339,10 +363,19 @@ void sy_sim_stop_copy(struct sim *s, int device, int model);
 /* By M1, on that device; copy_ns: of the missing bytes, what is left of it. */
 sy_ns sy_sim_service_ns(const struct sim *s, int device, int model, sy_ns copy_ns, uint64_t missing,
                         sy_ns compute_ns);
+/* How much a swap adds to the computation, as the profile has it: a slow link is learned from what is observed. */
+sy_ns sy_sim_profiled_swap_ns(const struct sim *s, int device, int model, uint64_t missing);
 /* The whole model comes in, others give way. */
 void sy_sim_bring_in(struct sim *s, int device, int model);
 /* Idle models give way until jobs have their bytes too. */
 void sy_sim_make_room(struct sim *s, int device, uint64_t bytes, int but_model);
+
+/* ---- sim_request.c ---- */
+/* 0: none. */
+sy_ns sy_sim_deadline_ns(const struct sim *s, sy_ns came_ns, sy_ns within_ns);
+/* What admission is asked there; computed if `asked`, of this request and this moment, does not know it already. It is in `asked`. */
+const struct sy_admission_request *sy_sim_ask_for(const struct sim *s, int device, uint64_t request,
+                                                  struct sy_sim_asked *asked);
 
 /* ---- sim_router.c ---- */
 int sy_sim_router_open(struct sim *s);
@@ -356,32 +389,20 @@ int sy_sim_route_job(struct sim *s, const struct sy_sim_job *j);
 /* A request came to the device (1) or left it (-1). */
 void sy_sim_note_load(struct sim *s, int device, int change);
 
+/* ---- sim_due.c ---- */
+/* Something on the device is other: its next event is set anew. */
+void sy_sim_reschedule(struct sim *s, int device);
+
 /* ---- sim_device.c ---- */
-/* What admission is asked there; computed if `asked`, of this request and this moment, does not know it already. It is in `asked`. */
-const struct sy_admission_request *sy_sim_ask_for(const struct sim *s, int device, uint64_t request,
-                                                  struct sy_sim_asked *asked);
 int sy_sim_arrive(struct sim *s, uint64_t request);
 void sy_sim_fault(struct sim *s, int device, const struct sy_sim_fault *f);
-/* The device was used for it until now. */
-static inline void sy_sim_note_used(struct sim *s, const struct device *d, enum sy_sim_use use,
-                                    sy_ns from)
-{
-    int kind = s->kind_of ? s->kind_of[s->apart + (int)(d - s->devices)] : 0;
-    sy_sim_note_use(s->report, kind, use, from, s->now);
-}
 /* What is due on the device now. */
 void sy_sim_turn(struct sim *s, int device);
-void sy_sim_settle(struct sim *s, int device);     /* lets begin what can begin */
-void sy_sim_settle_one(struct sim *s, int device); /* there; not in its other slices */
 bool sy_sim_device_is_valid(const struct sim *s, int device);
 
 /* ---- sim_jobs.c ---- */
 int sy_sim_submit(struct sim *s, int job);
 void sy_sim_welcome(struct sim *s, struct device *d);
-/* The persistent and ephemeral bytes that jobs may have on such a device. */
-uint64_t sy_sim_bytes_for_jobs(const struct sim *s, const struct kind *k);
-/* What jobs can use of training's share is predicted of requests from now on. */
-void sy_sim_follow_share(struct sim *s, struct device *d);
 /* Iterations go on at rates that hold from now on. */
 void sy_sim_set_rates(struct sim *s, struct device *d);
 /* Running iterations advance to now. */
@@ -392,6 +413,5 @@ void sy_sim_lose_iterations(struct sim *s, struct device *d);
 sy_ns sy_sim_next_iteration_end(const struct sim *s, const struct device *d);
 /* At the end: what is under way counts up to now. */
 void sy_sim_close_books(struct sim *s);
-uint64_t sy_sim_job_bytes(const struct device *d);
 
 #endif

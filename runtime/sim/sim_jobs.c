@@ -11,13 +11,6 @@
 #define MAX_JOBS      512 /* waiting and running, a device */
 #define MAX_OVERTAKES 64
 
-/* M6 */
-uint64_t sy_sim_bytes_for_jobs(const struct sim *s, const struct kind *k)
-{
-    uint64_t pool = k->is->pool_bytes, model = s->in->n_requests > 0 ? k->largest_bytes : 0;
-    return model < pool ? pool - model : pool;
-}
-
 static int open_quotas(const struct sim *s, struct device *d)
 {
     const struct kind *kind = sy_sim_kind_of(s, (int)(d - s->devices));
@@ -63,7 +56,8 @@ static int open_jobs(struct sim *s, struct device *d)
     return set_tenants(s, d);
 }
 
-void sy_sim_follow_share(struct sim *s, struct device *d)
+/* What jobs can use of training's share is predicted of requests from now on. */
+static void follow_share(struct sim *s, struct device *d)
 {
     unsigned share = (unsigned)(s->config->train_share * 1000 + 0.5);
     if (share == 0 || !d->policy)
@@ -218,7 +212,7 @@ static void admit(struct sim *s, struct device *d)
             let_in(s, d);
     }
     sy_sim_make_room(s, (int)(d - s->devices), 0, -1);
-    sy_sim_follow_share(s, d);
+    follow_share(s, d);
 }
 
 /* Those that are submitted at one time are let in together, when the device has its turn: the policy chooses among all of them. */
@@ -427,9 +421,4 @@ void sy_sim_close_books(struct sim *s)
     for (int i = 0; i < s->in->n_jobs; i++)
         if (s->jobs[i].left > 0)
             note_rate(s, i);
-}
-
-uint64_t sy_sim_job_bytes(const struct device *d)
-{
-    return d->lanes ? sy_lanes_persistent_bytes(d->lanes) + sy_lanes_ephemeral_bytes(d->lanes) : 0;
 }

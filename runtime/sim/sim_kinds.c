@@ -119,6 +119,13 @@ static int no_device_fits(const struct sim *s, int model)
                         (unsigned long long)k->is->pool_bytes);
 }
 
+/* M6 */
+uint64_t sy_sim_bytes_for_jobs(const struct sim *s, const struct kind *k)
+{
+    uint64_t pool = k->is->pool_bytes, model = s->in->n_requests > 0 ? k->largest_bytes : 0;
+    return model < pool ? pool - model : pool;
+}
+
 /* ---- fleets ---- */
 
 static uint64_t kinds_that_serve(const struct sim *s, int model)

@@ -227,6 +227,16 @@ sy_ns sy_sim_service_ns(const struct sim *s, int device, int model, sy_ns copy_n
     return SY_MAX(copy_ns + compute_ns / n, compute_ns + copy_ns / n);
 }
 
+sy_ns sy_sim_profiled_swap_ns(const struct sim *s, int device, int model, uint64_t missing)
+{
+    const struct kind *kind = sy_sim_kind_of(s, device);
+    sy_ns compute = kind->models[model].compute_ns;
+    if (missing == 0)
+        return 0;
+    sy_ns copy = sy_sim_ns((double)missing / kind->is->link_gbps);
+    return sy_sim_service_ns(s, device, model, copy, missing, compute) - compute;
+}
+
 /* The shortest head with which a swap costs nothing. */
 static uint64_t free_head(const struct sim *s, const struct device *d, int model)
 {

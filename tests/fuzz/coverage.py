@@ -28,7 +28,7 @@ PARSERS = {  # name: its files; fuzz.mk compiles these with --coverage
                      "runtime/front/grpc/grpc_inflate.c",
     "tensor JSON": "runtime/front/request/tensor_json*.c",
     "control messages": "runtime/wire/messages.c",
-    "what workers say": "runtime/core/core_messages.c runtime/core/core_job_messages.c",
+    "what workers say": "runtime/core/core_messages.c runtime/core/jobs/core_job_messages.c",
     "traces, devices": "runtime/sim/sim_csv.c runtime/sim/sim_trace.c",
     "traceparent": "runtime/telemetry/trace_context.c",
 }

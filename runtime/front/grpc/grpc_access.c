@@ -25,15 +25,9 @@ enum sy_grpc_code sy_grpc_stream_allow(struct sy_grpc_stream *stream, const char
     return status == SY_OK ? SY_GRPC_OK : refusal(stream);
 }
 
-bool sy_grpc_stream_is_still_allowed(struct sy_grpc_stream *stream)
+enum sy_grpc_code sy_grpc_stream_look_up(struct sy_grpc_stream *stream)
 {
     sy_access_refresh(stream->connection->server->front->access, &stream->grant);
-    if (sy_access_need(&stream->grant, stream->method->right) == SY_OK)
-        return true;
-    stream->takes_no_more = true;
-    if (stream->n_infers == 0)
-        sy_grpc_stream_finish(stream, refusal(stream), sy_error_text());
-    else
-        sy_grpc_infer_check_hold(stream);
-    return false;
+    return sy_access_need(&stream->grant, stream->method->right) == SY_OK ? SY_GRPC_OK
+                                                                          : refusal(stream);
 }

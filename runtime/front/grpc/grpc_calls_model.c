@@ -5,24 +5,12 @@
 #include "runtime/front/grpc/grpc_internal.h"
 #include "runtime/front/model_info.h"
 
-static struct sy_front *front_of(const struct sy_grpc_stream *stream)
-{
-    return stream->connection->server->front;
-}
-
-static const char *text_of(const json_t *request, const char *key)
-{
-    const char *text = json_string_value(json_object_get(request, key));
-
-    return text ? text : "";
-}
-
 /* "name" and "version" of most requests. */
 static int read_model(const json_t *request, const char **name, int64_t *version)
 {
-    const char *text = text_of(request, "version");
+    const char *text = sy_grpc_text(request, "version");
 
-    *name = text_of(request, "name");
+    *name = sy_grpc_text(request, "name");
     return sy_grpc_read_version((struct sy_grpc_bytes){(const uint8_t *)text, strlen(text)},
                                 version);
 }
@@ -47,7 +35,8 @@ int sy_grpc_call_ModelReady(struct sy_grpc_stream *stream, const json_t *request
 
     SY_TRY(read_model(request, &name, &version));
     return wrap("ready",
-                json_boolean(sy_model_info_ready(front_of(stream), name, version) == SY_OK), out);
+                json_boolean(sy_model_info_ready(sy_grpc_front(stream), name, version) == SY_OK),
+                out);
 }
 
 int sy_grpc_call_ModelMetadata(struct sy_grpc_stream *stream, const json_t *request, json_t **out)
@@ -56,7 +45,7 @@ int sy_grpc_call_ModelMetadata(struct sy_grpc_stream *stream, const json_t *requ
     int64_t version;
 
     SY_TRY(read_model(request, &name, &version));
-    return sy_model_info_metadata(front_of(stream), name, version, out);
+    return sy_model_info_metadata(sy_grpc_front(stream), name, version, out);
 }
 
 int sy_grpc_call_ModelConfig(struct sy_grpc_stream *stream, const json_t *request, json_t **out)
@@ -66,7 +55,7 @@ int sy_grpc_call_ModelConfig(struct sy_grpc_stream *stream, const json_t *reques
     json_t *config;
 
     SY_TRY(read_model(request, &name, &version));
-    SY_TRY(sy_model_info_config(front_of(stream), name, version, &config));
+    SY_TRY(sy_model_info_config(sy_grpc_front(stream), name, version, &config));
     return wrap("config", config, out);
 }
 
@@ -76,12 +65,12 @@ int sy_grpc_call_ModelStatistics(struct sy_grpc_stream *stream, const json_t *re
     int64_t version;
 
     SY_TRY(read_model(request, &name, &version));
-    return sy_model_info_stats(front_of(stream), *name ? name : NULL, version, out);
+    return sy_model_info_stats(sy_grpc_front(stream), *name ? name : NULL, version, out);
 }
 
 static int check_repository(const json_t *request)
 {
-    const char *name = text_of(request, "repository_name");
+    const char *name = sy_grpc_text(request, "repository_name");
 
     return *name == '\0'
                ? SY_OK
@@ -94,8 +83,8 @@ int sy_grpc_call_RepositoryIndex(struct sy_grpc_stream *stream, const json_t *re
     json_t *models;
 
     SY_TRY(check_repository(request));
-    SY_TRY(sy_model_info_index(front_of(stream), json_is_true(json_object_get(request, "ready")),
-                               &models));
+    SY_TRY(sy_model_info_index(sy_grpc_front(stream),
+                               json_is_true(json_object_get(request, "ready")), &models));
     return wrap("models", models, out);
 }
 
@@ -134,8 +123,8 @@ int sy_grpc_call_RepositoryModelLoad(struct sy_grpc_stream *stream, const json_t
     later = sy_grpc_later_create(stream);
     if (!later)
         return SY_ENOMEM_HOST;
-    int status = sy_model_info_load(front_of(stream), text_of(request, "model_name"), config,
-                                    sy_grpc_later_done, later);
+    int status = sy_model_info_load(sy_grpc_front(stream), sy_grpc_text(request, "model_name"),
+                                    config, sy_grpc_later_done, later);
     if (status < 0) {
         sy_grpc_later_forget(later);
         return status;
@@ -148,5 +137,5 @@ int sy_grpc_call_RepositoryModelUnload(struct sy_grpc_stream *stream, const json
 {
     (void)out;
     SY_TRY(check_repository(request));
-    return sy_model_info_unload(front_of(stream), text_of(request, "model_name"));
+    return sy_model_info_unload(sy_grpc_front(stream), sy_grpc_text(request, "model_name"));
 }

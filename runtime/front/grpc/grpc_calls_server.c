@@ -9,18 +9,6 @@
 #include "runtime/front/shared_regions.h"
 #include "runtime/front/tcp_listen.h"
 
-static struct sy_front *front_of(const struct sy_grpc_stream *stream)
-{
-    return stream->connection->server->front;
-}
-
-static const char *text_of(const json_t *request, const char *key)
-{
-    const char *text = json_string_value(json_object_get(request, key));
-
-    return text ? text : "";
-}
-
 static int packed(json_t *answer, json_t **out)
 {
     *out = answer;
@@ -43,14 +31,14 @@ int sy_grpc_call_ServerReady(struct sy_grpc_stream *stream, const json_t *reques
 int sy_grpc_call_ServerMetadata(struct sy_grpc_stream *stream, const json_t *request, json_t **out)
 {
     (void)request;
-    return sy_model_info_server(front_of(stream), out);
+    return sy_model_info_server(sy_grpc_front(stream), out);
 }
 
 /* ---- shared memory ------------------------------------------------------------------------------------------------- */
 
 static int find_regions(const struct sy_grpc_stream *stream, struct sy_shared_regions **out)
 {
-    *out = front_of(stream)->regions;
+    *out = sy_grpc_front(stream)->regions;
     return *out ? SY_OK
                 : sy_error_set(SY_EUNSUPPORTED, "this server shares no memory with its clients");
 }
@@ -63,7 +51,7 @@ static json_t *by_name(const json_t *list)
 
     json_array_foreach(list, i, region)
     {
-        if (json_object_set(map, text_of(region, "name"), region)) {
+        if (json_object_set(map, sy_grpc_text(region, "name"), region)) {
             json_decref(map);
             return NULL;
         }
@@ -74,7 +62,7 @@ static json_t *by_name(const json_t *list)
 int sy_grpc_call_SystemSharedMemoryStatus(struct sy_grpc_stream *stream, const json_t *request,
                                           json_t **out)
 {
-    const char *name = text_of(request, "name");
+    const char *name = sy_grpc_text(request, "name");
     struct sy_shared_regions *regions;
     json_t *list, *map;
 
@@ -94,7 +82,7 @@ int sy_grpc_call_SystemSharedMemoryRegister(struct sy_grpc_stream *stream, const
     SY_TRY(find_regions(stream, &regions));
     SY_TRY(sy_shared_regions_check_client(sy_tcp_is_local(stream->connection->fd)));
     return sy_shared_regions_register(
-        regions, text_of(request, "name"), text_of(request, "key"),
+        regions, sy_grpc_text(request, "name"), sy_grpc_text(request, "key"),
         (uint64_t)json_integer_value(json_object_get(request, "offset")),
         (uint64_t)json_integer_value(json_object_get(request, "byte_size")));
 }
@@ -102,7 +90,7 @@ int sy_grpc_call_SystemSharedMemoryRegister(struct sy_grpc_stream *stream, const
 int sy_grpc_call_SystemSharedMemoryUnregister(struct sy_grpc_stream *stream, const json_t *request,
                                               json_t **out)
 {
-    const char *name = text_of(request, "name");
+    const char *name = sy_grpc_text(request, "name");
     struct sy_shared_regions *regions;
 
     (void)out;
@@ -191,8 +179,8 @@ static int update_trace(struct sy_front *front, const char *model, json_t *setti
 
 int sy_grpc_call_TraceSetting(struct sy_grpc_stream *stream, const json_t *request, json_t **out)
 {
-    const char *name = text_of(request, "model_name"), *model = *name ? name : NULL;
-    struct sy_front *front = front_of(stream);
+    const char *name = sy_grpc_text(request, "model_name"), *model = *name ? name : NULL;
+    struct sy_front *front = sy_grpc_front(stream);
     json_t *values;
 
     if (!front->trace_settings)

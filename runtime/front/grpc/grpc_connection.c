@@ -18,19 +18,6 @@
 
 /* ---- sending --------------------------------------------------------------------------------------------------- */
 
-void sy_grpc_connection_mark(struct sy_grpc_connection *connection)
-{
-    struct sy_grpc_server *server = connection->server;
-
-    if (connection->is_dirty)
-        return;
-    connection->is_dirty = true;
-    connection->next_dirty = server->dirty;
-    server->dirty = connection;
-    if (!connection->next_dirty)
-        event_active(server->flush_event, EV_TIMEOUT, 0);
-}
-
 static bool take_out(struct sy_grpc_connection *connection)
 {
     struct sy_grpc_server *server = connection->server;
@@ -103,7 +90,7 @@ static void go_on(struct sy_grpc_connection *connection)
 {
     connection->is_read = false;
     for (struct sy_grpc_stream *stream = connection->streams; stream; stream = stream->next)
-        sy_grpc_infer_check_hold(stream);
+        sy_grpc_incoming_check_hold(stream);
 }
 
 void sy_grpc_connection_flush_all(struct sy_grpc_server *server)
@@ -266,15 +253,6 @@ void sy_grpc_connection_leave(struct sy_grpc_connection *connection, uint32_t co
     sy_grpc_connection_submitted(
         connection,
         nghttp2_submit_goaway(connection->session, NGHTTP2_FLAG_NONE, last, code, NULL, 0));
-    sy_grpc_connection_mark(connection);
-}
-
-void sy_grpc_connection_submitted(struct sy_grpc_connection *connection, int result)
-{
-    if (result == 0 || !nghttp2_is_fatal(result))
-        return;
-    sy_log_warn("grpc", "event=connection_ends why=\"%s\"", nghttp2_strerror(result));
-    connection->closes = true;
     sy_grpc_connection_mark(connection);
 }
 

@@ -12,14 +12,6 @@
 
 #define DIRECT_FROM \
     (64u << 10) /* bytes of a message; below, one copy more costs less than what direct needs */
-#define STEAL_FROM (64u << 10)
-
-uint64_t sy_grpc_most_bytes(const struct sy_grpc_stream *stream)
-{
-    const struct sy_grpc_limits *limits = &stream->connection->server->limits;
-
-    return stream->method->is_infer ? limits->message_bytes : limits->small_bytes;
-}
 
 static void open_window(struct sy_grpc_stream *stream, size_t n)
 {
@@ -66,7 +58,7 @@ static void deliver(struct sy_grpc_stream *stream, bool is_compressed, struct sy
     stream->incoming.no_direct = false;
     stream->incoming.scanned = 0;
     if (is_compressed)
-        sy_grpc_inflate_message(stream, message);
+        sy_grpc_inflate_message(stream, message, sy_grpc_incoming_go_on);
     else
         stream->method->on_message(stream, message);
 }
@@ -75,9 +67,9 @@ static bool can_go_direct(struct sy_grpc_stream *stream, struct sy_grpc_bytes by
 {
     uint32_t length = message_length(bytes);
 
-    return stream->method->is_infer && bytes.data[0] == 0 && length >= DIRECT_FROM &&
+    return stream->method->try_direct && bytes.data[0] == 0 && length >= DIRECT_FROM &&
            !stream->incoming.no_direct &&
-           sy_grpc_infer_try_direct(
+           stream->method->try_direct(
                stream,
                (struct sy_grpc_bytes){bytes.data + SY_GRPC_PREFIX, bytes.n - SY_GRPC_PREFIX},
                length);
@@ -90,8 +82,8 @@ static size_t take_direct(struct sy_grpc_stream *stream, struct sy_grpc_bytes by
 
     incoming->direct -= part;
     if (part > 0)
-        sy_grpc_infer_direct(stream, (struct sy_grpc_bytes){bytes.data, part},
-                             incoming->direct == 0);
+        stream->method->direct(stream, (struct sy_grpc_bytes){bytes.data, part},
+                               incoming->direct == 0);
     return part;
 }
 
@@ -104,7 +96,7 @@ static size_t take_front(struct sy_grpc_stream *stream, struct sy_grpc_bytes byt
     if (incoming->direct > 0)
         return take_direct(stream, bytes);
     if (bytes.n < SY_GRPC_PREFIX || !check_prefix(stream, bytes) ||
-        (incoming->n_messages > 0 && !sy_grpc_stream_is_still_allowed(stream)))
+        (incoming->n_messages > 0 && !sy_grpc_incoming_is_allowed(stream)))
         return 0;
     length = message_length(bytes);
     if (bytes.n - SY_GRPC_PREFIX < length) {
@@ -237,11 +229,6 @@ void sy_grpc_incoming_end(struct sy_grpc_stream *stream)
     check_end(stream);
 }
 
-void sy_grpc_incoming_hold(struct sy_grpc_stream *stream)
-{
-    stream->incoming.holds++;
-}
-
 void sy_grpc_incoming_go_on(struct sy_grpc_stream *stream)
 {
     struct sy_grpc_incoming *incoming = &stream->incoming;
@@ -257,31 +244,38 @@ void sy_grpc_incoming_go_on(struct sy_grpc_stream *stream)
     check_end(stream);
 }
 
+void sy_grpc_incoming_check_hold(struct sy_grpc_stream *stream)
+{
+    bool is_full = stream->method && stream->method->is_stream &&
+                   (stream->n_infers >= stream->connection->server->limits.max_outstanding ||
+                    (stream->takes_no_more && stream->n_infers > 0) ||
+                    (stream->unsent_bytes >= SY_GRPC_UNSENT_MOST && !stream->is_done));
+
+    if (is_full == stream->infers_hold)
+        return;
+    stream->infers_hold = is_full;
+    if (is_full)
+        sy_grpc_incoming_hold(stream);
+    else
+        sy_grpc_incoming_go_on(stream);
+}
+
+bool sy_grpc_incoming_is_allowed(struct sy_grpc_stream *stream)
+{
+    enum sy_grpc_code code = sy_grpc_stream_look_up(stream);
+
+    if (code == SY_GRPC_OK)
+        return true;
+    stream->takes_no_more = true;
+    if (stream->n_infers == 0)
+        sy_grpc_stream_finish(stream, code, sy_error_text());
+    else
+        sy_grpc_incoming_check_hold(stream);
+    return false;
+}
+
 void sy_grpc_incoming_finish(struct sy_grpc_stream *stream)
 {
     sy_grpc_block_free(&stream->incoming.bytes);
     stream->incoming.direct = 0;
-}
-
-static bool is_last_of(const struct sy_grpc_block *block, struct sy_grpc_bytes message)
-{
-    return block && message.n >= STEAL_FROM && message.data >= block->data &&
-           message.data + message.n == block->data + block->n;
-}
-
-int sy_grpc_keep(struct sy_grpc_stream *stream, struct sy_grpc_bytes message,
-                 struct sy_grpc_block *out, struct sy_grpc_bytes *view)
-{
-    struct sy_grpc_block *source = stream->incoming.source;
-
-    *out = (struct sy_grpc_block){.budget = &stream->connection->server->budget};
-    if (is_last_of(source, message)) {
-        *out = *source;
-        *source = (struct sy_grpc_block){.budget = out->budget};
-        *view = message;
-        return SY_OK;
-    }
-    SY_TRY(sy_grpc_block_append(out, message.data, message.n, message.n));
-    *view = sy_grpc_block_bytes(out);
-    return SY_OK;
 }

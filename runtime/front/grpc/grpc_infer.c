@@ -21,7 +21,7 @@ static void begin(struct sy_grpc_infer *infer);
 
 /* ---- life -------------------------------------------------------------------------------------------------------- */
 
-void sy_grpc_infer_free(void *ctx)
+static void infer_free(void *ctx)
 {
     struct sy_grpc_infer *infer = ctx;
 
@@ -80,7 +80,7 @@ static void undo(struct sy_grpc_infer *infer)
     *at = NULL;
     stream->infers_end = at;
     stream->n_infers--;
-    sy_grpc_infer_free(infer);
+    infer_free(infer);
 }
 
 static struct sy_grpc_infer *take_first(struct sy_grpc_stream *stream)
@@ -105,7 +105,7 @@ static void drop(struct sy_grpc_infer *infer)
     else if (infer->reply)
         sy_grpc_reply_unref(infer->reply);
     else
-        sy_grpc_infer_free(infer);
+        infer_free(infer);
 }
 
 void sy_grpc_infer_drop_all(struct sy_grpc_stream *stream)
@@ -143,29 +143,13 @@ static void send_answer(struct sy_grpc_stream *stream, struct sy_grpc_infer *inf
         send_stream_error(stream, infer);
     else
         sy_grpc_stream_finish(stream, sy_grpc_code_of(infer->status), infer->why);
-    sy_grpc_infer_free(infer);
+    infer_free(infer);
 }
 
 static void check_end(struct sy_grpc_stream *stream)
 {
     if (stream->incoming.is_over && stream->n_infers == 0 && stream->method->is_stream)
         sy_grpc_stream_finish(stream, SY_GRPC_OK, NULL);
-}
-
-void sy_grpc_infer_check_hold(struct sy_grpc_stream *stream)
-{
-    bool is_full = stream->method && stream->method->is_stream &&
-                   (stream->n_infers >= stream->connection->server->limits.max_outstanding ||
-                    (stream->takes_no_more && stream->n_infers > 0) ||
-                    (stream->unsent_bytes >= SY_GRPC_UNSENT_MOST && !stream->is_done));
-
-    if (is_full == stream->infers_hold)
-        return;
-    stream->infers_hold = is_full;
-    if (is_full)
-        sy_grpc_incoming_hold(stream);
-    else
-        sy_grpc_incoming_go_on(stream);
 }
 
 void sy_grpc_infer_set_error(struct sy_grpc_infer *infer, int status)
@@ -191,7 +175,7 @@ static void finish(struct sy_grpc_infer *infer, int status)
         if (infer->reply)
             sy_grpc_reply_unref(infer->reply);
         else
-            sy_grpc_infer_free(infer);
+            infer_free(infer);
         return;
     }
     while (stream->infers && stream->infers->phase == SY_GRPC_OVER)
@@ -206,7 +190,7 @@ static void finish_later(struct sy_grpc_infer *infer, int status)
     finish(infer, status);
     if (!stream)
         return;
-    sy_grpc_infer_check_hold(stream);
+    sy_grpc_incoming_check_hold(stream);
     check_end(stream);
 }
 
@@ -263,6 +247,15 @@ static void run_work(struct sy_grpc_infer *infer, uint64_t ns,
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
 
+/* The reply owns the request from now on. */
+static int build(struct sy_grpc_infer *infer)
+{
+    SY_TRY(sy_grpc_infer_build(infer));
+    infer->reply->release = infer_free;
+    infer->reply->ctx = infer;
+    return SY_OK;
+}
+
 static void core_done(void *ctx, int status, const char *error)
 {
     struct sy_grpc_infer *infer = ctx;
@@ -273,7 +266,7 @@ static void core_done(void *ctx, int status, const char *error)
     if (status < 0 || !infer->stream)
         finish_later(infer, status);
     else
-        run_work(infer, sy_grpc_infer_build_ns(infer), sy_grpc_infer_build, finish_later);
+        run_work(infer, sy_grpc_infer_build_ns(infer), build, finish_later);
 }
 
 static void start(struct sy_grpc_infer *infer, int status)
@@ -331,7 +324,7 @@ void sy_grpc_infer_message(struct sy_grpc_stream *stream, struct sy_grpc_bytes m
     if (!infer)
         return;
     begin(infer);
-    sy_grpc_infer_check_hold(stream);
+    sy_grpc_incoming_check_hold(stream);
 }
 
 void sy_grpc_infer_end(struct sy_grpc_stream *stream)
@@ -384,5 +377,5 @@ void sy_grpc_infer_direct(struct sy_grpc_stream *stream, struct sy_grpc_bytes by
             run_work(infer, sy_grpc_infer_fill_ns(infer), sy_grpc_infer_fill, start);
     }
     if (is_last)
-        sy_grpc_infer_check_hold(stream);
+        sy_grpc_incoming_check_hold(stream);
 }

@@ -236,8 +236,6 @@ int sy_grpc_infer_build(struct sy_grpc_infer *infer)
     SY_TRY_GOTO(put_raws(infer, reply, &tensors), fail);
     SY_TRY_GOTO(put_front(infer, reply, tensors), fail);
     SY_TRY_GOTO(compress(infer, reply), fail);
-    reply->release = sy_grpc_infer_free;
-    reply->ctx = infer;
     infer->reply = reply;
     return SY_OK;
 fail:

@@ -70,7 +70,6 @@ struct sy_grpc_infer {
 };
 
 /* ---- grpc_infer.c ---- */
-void sy_grpc_infer_free(void *infer);
 /* Sets status and why from the thread's error text. */
 void sy_grpc_infer_set_error(struct sy_grpc_infer *infer, int status);
 
@@ -89,7 +88,7 @@ int sy_grpc_infer_check_placed(struct sy_grpc_infer *infer);
 
 /* ---- grpc_infer_build.c ---- */
 uint64_t sy_grpc_infer_build_ns(const struct sy_grpc_infer *infer);
-/* Makes infer->reply, and copies to shared memory what the worker could not write there. Touches the request's own memory alone; any thread. */
+/* Makes infer->reply, which nothing is released with yet, and copies to shared memory what the worker could not write there. Touches the request's own memory alone; any thread. */
 int sy_grpc_infer_build(struct sy_grpc_infer *infer);
 
 #endif

@@ -18,6 +18,7 @@ struct sy_grpc_inflate {
     struct sy_grpc_block kept, inflated;
     struct sy_grpc_bytes message; /* in kept */
     uint64_t most;
+    void (*then)(struct sy_grpc_stream *stream);
     int status;
     char why[512];
 };
@@ -60,12 +61,13 @@ static void done(void *ctx)
             sy_grpc_stream_fail(stream, sy_error_set(job->status, "%s", job->why));
         else
             hand_over(stream, &job->inflated);
-        sy_grpc_incoming_go_on(stream);
+        job->then(stream);
     }
     job_free(job);
 }
 
-static int start_job(struct sy_grpc_stream *stream, struct sy_grpc_bytes message)
+static int start_job(struct sy_grpc_stream *stream, struct sy_grpc_bytes message,
+                     void (*then)(struct sy_grpc_stream *stream))
 {
     struct sy_grpc_server *server = stream->connection->server;
     struct sy_grpc_inflate *job = calloc(1, sizeof *job);
@@ -78,6 +80,7 @@ static int start_job(struct sy_grpc_stream *stream, struct sy_grpc_bytes message
                                     .stream = stream,
                                     .inflated.budget = &server->budget,
                                     .most = sy_grpc_most_bytes(stream),
+                                    .then = then,
                                     .status = SY_EBUSY, /* unless the thread runs */
                                     .why = "the server stops"};
     SY_TRY_GOTO(sy_grpc_keep(stream, message, &job->kept, &job->message), fail);
@@ -90,7 +93,8 @@ fail:
     return status;
 }
 
-void sy_grpc_inflate_message(struct sy_grpc_stream *stream, struct sy_grpc_bytes message)
+void sy_grpc_inflate_message(struct sy_grpc_stream *stream, struct sy_grpc_bytes message,
+                             void (*then)(struct sy_grpc_stream *stream))
 {
     struct sy_grpc_server *server = stream->connection->server;
     struct sy_grpc_block inflated = {.budget = &server->budget};
@@ -104,7 +108,7 @@ void sy_grpc_inflate_message(struct sy_grpc_stream *stream, struct sy_grpc_bytes
         hand_over(stream, &inflated);
     sy_grpc_block_free(&inflated);
     if (status == SY_ETOOBIG && !alone)
-        status = start_job(stream, message);
+        status = start_job(stream, message, then);
     if (status < 0)
         sy_grpc_stream_fail(stream, status);
 }

@@ -7,6 +7,7 @@
 #include <nghttp2/nghttp2.h>
 #include <protobuf-c/protobuf-c.h>
 #include <stdbool.h>
+#include <stdlib.h>
 
 #include "runtime/front/access/access.h"
 #include "runtime/front/front_acquire.h"
@@ -82,7 +83,7 @@ struct sy_grpc_incoming {
     struct sy_grpc_block *source; /* that holds the message that is being handled, or NULL */
     size_t n_unread;              /* of bytes: the stream's window is not opened for them yet */
     uint64_t direct;              /* bytes of the message that go to the slab as they come */
-    size_t scanned;               /* of its head, by sy_grpc_infer_try_direct */
+    size_t scanned;               /* of its head, by the method's try_direct */
     bool no_direct;
     bool ended;   /* the client has half-closed */
     bool is_over; /* the method was told so */
@@ -95,10 +96,13 @@ struct sy_grpc_method {
     unsigned right; /* that a caller needs (access.h) */
     bool is_stream; /* of requests */
     bool is_infer;  /* its messages may have message_bytes */
+    /* Messages whose head says enough, of large ones: NULL, or see sy_grpc_infer_try_direct. */
+    bool (*try_direct)(struct sy_grpc_stream *stream, struct sy_grpc_bytes begun, uint64_t bytes);
+    void (*direct)(struct sy_grpc_stream *stream, struct sy_grpc_bytes bytes, bool is_last);
     /* A whole message, inflated: valid during the call, or see sy_grpc_keep. */
     void (*on_message)(struct sy_grpc_stream *stream, struct sy_grpc_bytes message);
     void (*on_end)(struct sy_grpc_stream *stream); /* no more messages; NULL: nothing to do */
-    /* Calls whose messages pass as JSON (on_message is sy_grpc_call_json). SY_OK: *out is the answer, NULL for an empty one. SY_GRPC_LATER: see
+    /* Calls whose messages pass as JSON (on_message is call_json). SY_OK: *out is the answer, NULL for an empty one. SY_GRPC_LATER: see
      * sy_grpc_later_create. Else an error. */
     int (*call)(struct sy_grpc_stream *stream, const json_t *request, json_t **out);
     const ProtobufCMessageDescriptor *request, *response;
@@ -148,16 +152,23 @@ struct sy_grpc_stream {
 };
 
 /* ---- grpc_server.c ---- */
-void sy_grpc_server_release(struct sy_grpc_server *server);
+/* What is destroyed is freed when no request is left on it. */
+static inline void sy_grpc_server_release(struct sy_grpc_server *server)
+{
+    if (--server->refs == 0)
+        free(server);
+}
+
+/* ---- grpc_mark.c ---- */
+/* What nghttp2 was told to send: out of memory it never will, and the client must not wait for ever, so its connection ends. */
+void sy_grpc_connection_submitted(struct sy_grpc_connection *connection, int result);
+/* There is something to be sent: at the end of this turn of the loop. */
+void sy_grpc_connection_mark(struct sy_grpc_connection *connection);
 
 /* ---- grpc_connection.c ---- */
 int sy_grpc_connection_create(struct sy_grpc_server *server, int fd);
 /* At once, or when nghttp2 has returned. */
 void sy_grpc_connection_close(struct sy_grpc_connection *connection);
-/* What nghttp2 was told to send: out of memory it never will, and the client must not wait for ever, so its connection ends. */
-void sy_grpc_connection_submitted(struct sy_grpc_connection *connection, int result);
-/* There is something to be sent: at the end of this turn of the loop. */
-void sy_grpc_connection_mark(struct sy_grpc_connection *connection);
 void sy_grpc_connection_flush_all(struct sy_grpc_server *server);
 void sy_grpc_connection_tick(struct sy_grpc_connection *connection, sy_ns now);
 /* No new streams: GOAWAY. */
@@ -180,17 +191,23 @@ void sy_grpc_stream_tick(struct sy_grpc_stream *stream, sy_ns now);
 /* ---- grpc_access.c ---- */
 /* All headers are there: OK, or the code to refuse with and *why, the thread's error text. */
 enum sy_grpc_code sy_grpc_stream_allow(struct sy_grpc_stream *stream, const char **why);
-/* A3: before each later message of its stream. False: its token is gone or has less rights now. The call
- * fails when the requests that came before are answered. */
-bool sy_grpc_stream_is_still_allowed(struct sy_grpc_stream *stream);
+/* The same again, later: its token may be gone or have less rights now. The thread's error text says why. */
+enum sy_grpc_code sy_grpc_stream_look_up(struct sy_grpc_stream *stream);
 
 /* ---- grpc_incoming.c ---- */
 void sy_grpc_incoming_data(struct sy_grpc_stream *stream, struct sy_grpc_bytes bytes);
 void sy_grpc_incoming_end(struct sy_grpc_stream *stream);
-/* Later messages of the stream wait until go_on; holds are counted. */
-void sy_grpc_incoming_hold(struct sy_grpc_stream *stream);
+/* A3: before each later message of its stream. False: its token is gone or has less rights now. The call
+ * fails when the requests that came before are answered. */
+bool sy_grpc_incoming_is_allowed(struct sy_grpc_stream *stream);
+/* A stream with many requests is not read until one is answered, nor one whose client does not read the answers. */
+void sy_grpc_incoming_check_hold(struct sy_grpc_stream *stream);
 void sy_grpc_incoming_go_on(struct sy_grpc_stream *stream);
 void sy_grpc_incoming_finish(struct sy_grpc_stream *stream);
+
+/* ---- grpc_keep.c ---- */
+/* Later messages of the stream wait until sy_grpc_incoming_go_on; holds are counted. */
+void sy_grpc_incoming_hold(struct sy_grpc_stream *stream);
 /* The message that is being handled, for a method that needs it after its call: *out owns it then, *view is the message in it. Large ones are not copied. */
 int sy_grpc_keep(struct sy_grpc_stream *stream, struct sy_grpc_bytes message,
                  struct sy_grpc_block *out, struct sy_grpc_bytes *view);
@@ -198,8 +215,9 @@ int sy_grpc_keep(struct sy_grpc_stream *stream, struct sy_grpc_bytes message,
 uint64_t sy_grpc_most_bytes(const struct sy_grpc_stream *stream);
 
 /* ---- grpc_inflate.c ---- */
-/* A compressed message: handed to the method when it is inflated, here or on a thread. */
-void sy_grpc_inflate_message(struct sy_grpc_stream *stream, struct sy_grpc_bytes message);
+/* A compressed message: handed to the method when it is inflated, here, or on a thread while the stream holds; then(stream) is called behind it then. */
+void sy_grpc_inflate_message(struct sy_grpc_stream *stream, struct sy_grpc_bytes message,
+                             void (*then)(struct sy_grpc_stream *stream));
 void sy_grpc_inflate_drop(struct sy_grpc_stream *stream);
 
 /* ---- grpc_reply.c ---- */
@@ -232,9 +250,13 @@ void sy_grpc_reply_take(struct sy_grpc_stream *stream, size_t n,
 
 /* ---- grpc_methods.c ---- */
 const struct sy_grpc_method *sy_grpc_method_find(const char *path, size_t n);
+
+/* ---- grpc_call.c ---- */
+struct sy_front *sy_grpc_front(const struct sy_grpc_stream *stream);
+/* A member of a request; "": there is none. Lives as long as the request. */
+const char *sy_grpc_text(const json_t *request, const char *key);
 /* A version as a text; "": 0. EARG. */
 int sy_grpc_read_version(struct sy_grpc_bytes text, int64_t *out);
-void sy_grpc_call_json(struct sy_grpc_stream *stream, struct sy_grpc_bytes message);
 /* An answer that comes later. done(ctx, status, error) is as sy_core_done; it may come when the stream is gone. NULL: no memory. */
 struct sy_grpc_later *sy_grpc_later_create(struct sy_grpc_stream *stream);
 void sy_grpc_later_done(void *later, int status, const char *error);
@@ -268,8 +290,6 @@ SY_GRPC_CALLS(X)
 /* ---- grpc_infer.c ---- */
 void sy_grpc_infer_message(struct sy_grpc_stream *stream, struct sy_grpc_bytes message);
 void sy_grpc_infer_end(struct sy_grpc_stream *stream);
-/* A stream with many requests is not read until one is answered, nor one whose client does not read the answers. */
-void sy_grpc_infer_check_hold(struct sy_grpc_stream *stream);
 void sy_grpc_infer_drop_all(struct sy_grpc_stream *stream);
 /* A message of `bytes` bytes of which these are there. True: from now on all of it comes by sy_grpc_infer_direct, these too. */
 bool sy_grpc_infer_try_direct(struct sy_grpc_stream *stream, struct sy_grpc_bytes begun,

@@ -1,5 +1,4 @@
 /* The table of gRPC methods, and the generic handler for those that exchange JSON. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "grpc_service.pb-c.h"
@@ -10,16 +9,28 @@
 #include "runtime/front/grpc/grpc_internal.h"
 #include "runtime/front/grpc/grpc_json.h"
 
+static void call_json(struct sy_grpc_stream *stream, struct sy_grpc_bytes message)
+{
+    json_t *request = NULL, *answer = NULL;
+    int status = sy_grpc_json_read(stream->method->request, message, &request);
+
+    if (status == SY_OK)
+        status = stream->method->call(stream, request, &answer);
+    json_decref(request);
+    if (status != SY_GRPC_LATER)
+        sy_grpc_stream_answer(stream, status, answer);
+}
+
 #define INFERENCE "/inference.GRPCInferenceService/"
 
 /* protoc-c's names of descriptors, from "ServerLive" and "server_live". */
 #define DESCRIPTORS(name)                                \
     .request = &inference__##name##_request__descriptor, \
     .response = &inference__##name##_response__descriptor
-#define JSON_CALL(method, name, needs)                                                \
-    {                                                                                 \
-        .path = INFERENCE #method, .right = (needs), .on_message = sy_grpc_call_json, \
-        .call = sy_grpc_call_##method, DESCRIPTORS(name)                              \
+#define JSON_CALL(method, name, needs)                                        \
+    {                                                                         \
+        .path = INFERENCE #method, .right = (needs), .on_message = call_json, \
+        .call = sy_grpc_call_##method, DESCRIPTORS(name)                      \
     }
 #define REFLECTION(version)                                                                     \
     {                                                                                           \
@@ -35,11 +46,15 @@ static const struct sy_grpc_method methods[] = {
     {.path = INFERENCE "ModelInfer",
      .right = SY_RIGHT_INFER,
      .is_infer = true,
+     .try_direct = sy_grpc_infer_try_direct,
+     .direct = sy_grpc_infer_direct,
      .on_message = sy_grpc_infer_message},
     {.path = INFERENCE "ModelStreamInfer",
      .right = SY_RIGHT_INFER,
      .is_infer = true,
      .is_stream = true,
+     .try_direct = sy_grpc_infer_try_direct,
+     .direct = sy_grpc_infer_direct,
      .on_message = sy_grpc_infer_message,
      .on_end = sy_grpc_infer_end},
     JSON_CALL(ServerLive, server_live, SY_RIGHT_ANYBODY),
@@ -62,7 +77,7 @@ static const struct sy_grpc_method methods[] = {
     JSON_CALL(LogSettings, log_settings, SY_RIGHT_SETTINGS),
     {.path = "/grpc.health.v1.Health/Check",
      .right = SY_RIGHT_ANYBODY, /* asked by what starts and stops servers */
-     .on_message = sy_grpc_call_json,
+     .on_message = call_json,
      .call = sy_grpc_health_check,
      .request = &grpc__health__v1__health_check_request__descriptor,
      .response = &grpc__health__v1__health_check_response__descriptor},
@@ -81,81 +96,4 @@ const struct sy_grpc_method *sy_grpc_method_find(const char *path, size_t n)
         if (strlen(methods[i].path) == n && memcmp(methods[i].path, path, n) == 0)
             return &methods[i];
     return NULL;
-}
-
-int sy_grpc_read_version(struct sy_grpc_bytes text, int64_t *out)
-{
-    char digits[20];
-
-    *out = 0;
-    if (text.n == 0)
-        return SY_OK;
-    if (!sy_grpc_bytes_copy(text, digits, sizeof digits - 1) ||
-        strspn(digits, "0123456789") != text.n || (*out = atoll(digits)) < 1)
-        return sy_error_set(SY_EARG,
-                            "failed to get model version from specified version string '%.*s': a "
-                            "whole number above 0",
-                            (int)SY_MIN(text.n, (size_t)40), (const char *)text.data);
-    return SY_OK;
-}
-
-void sy_grpc_call_json(struct sy_grpc_stream *stream, struct sy_grpc_bytes message)
-{
-    json_t *request = NULL, *answer = NULL;
-    int status = sy_grpc_json_read(stream->method->request, message, &request);
-
-    if (status == SY_OK)
-        status = stream->method->call(stream, request, &answer);
-    json_decref(request);
-    if (status != SY_GRPC_LATER)
-        sy_grpc_stream_answer(stream, status, answer);
-}
-
-/* ---- answers that come later --------------------------------------------------------------------------------------- */
-
-struct sy_grpc_later {
-    struct sy_grpc_server *server;
-    struct sy_grpc_stream *stream; /* NULL: the call has ended */
-};
-
-struct sy_grpc_later *sy_grpc_later_create(struct sy_grpc_stream *stream)
-{
-    struct sy_grpc_later *later = malloc(sizeof *later);
-
-    if (!later) {
-        sy_error_set(SY_ENOMEM_HOST, "no memory for a call");
-        return NULL;
-    }
-    *later = (struct sy_grpc_later){stream->connection->server, stream};
-    later->server->refs++;
-    stream->later = later;
-    return later;
-}
-
-void sy_grpc_later_drop(struct sy_grpc_stream *stream)
-{
-    if (stream->later)
-        stream->later->stream = NULL;
-    stream->later = NULL;
-}
-
-void sy_grpc_later_forget(struct sy_grpc_later *later)
-{
-    if (later->stream)
-        later->stream->later = NULL;
-    sy_grpc_server_release(later->server);
-    free(later);
-}
-
-void sy_grpc_later_done(void *ctx, int status, const char *error)
-{
-    struct sy_grpc_later *later = ctx;
-    struct sy_grpc_stream *stream = later->stream;
-
-    sy_grpc_later_forget(later);
-    if (!stream)
-        return;
-    if (status < 0)
-        sy_error_set(status, "%s", error && *error ? error : sy_status_text(status));
-    sy_grpc_stream_answer(stream, status, NULL);
 }

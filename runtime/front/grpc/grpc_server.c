@@ -18,17 +18,6 @@
 
 #define BACKLOG 512
 
-void sy_grpc_server_release(struct sy_grpc_server *server)
-{
-    if (--server->refs > 0)
-        return;
-    nghttp2_session_callbacks_del(server->callbacks);
-    nghttp2_option_del(server->options);
-    sy_grpc_out_destroy(server->spare_out);
-    free(server->received);
-    free(server);
-}
-
 static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *address,
                       int n_bytes, void *ctx)
 {
@@ -200,7 +189,10 @@ void sy_grpc_server_destroy(struct sy_grpc_server *server)
         event_free(server->tick);
     if (server->flush_event)
         event_free(server->flush_event);
-    server->tick = server->flush_event = NULL;
+    nghttp2_session_callbacks_del(server->callbacks);
+    nghttp2_option_del(server->options);
+    sy_grpc_out_destroy(server->spare_out);
+    free(server->received);
     sy_grpc_server_release(server);
 }
 

@@ -296,7 +296,7 @@ static bool is_to_be_looked_up(const struct sy_grpc_stream *stream)
 
 void sy_grpc_stream_tick(struct sy_grpc_stream *stream, sy_ns now)
 {
-    if (is_to_be_looked_up(stream) && !sy_grpc_stream_is_still_allowed(stream))
+    if (is_to_be_looked_up(stream) && !sy_grpc_incoming_is_allowed(stream))
         return;
     if (stream->is_watching)
         sy_grpc_health_tick(stream);

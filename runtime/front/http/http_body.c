@@ -77,8 +77,8 @@ int sy_http_body_begin(struct sy_http_call *call, const char **why)
     *why = "the body is larger than this server takes";
     if (call->announced_bytes > call->server->limits.body_bytes)
         return 413;
-    if (sy_http_infer_is_route(call))
-        return sy_http_infer_begin(call, why);
+    if (call->entry->begin)
+        return call->entry->begin(call, why);
     call->sink = (struct sy_http_sink){.take = collect, .ctx = call};
     return call->announced_bytes > call->server->limits.small_bytes ? 413 : 0;
 }
@@ -201,15 +201,4 @@ void sy_http_body_handle(struct sy_http_call *call)
     } else {
         handle(call);
     }
-}
-
-void sy_http_body_finish(struct sy_http_call *call)
-{
-    if (call->has_inflate)
-        inflateEnd(&call->inflate);
-    call->has_inflate = false;
-    sy_free_beside(call->server->front->offload, call->body, call->body_size);
-    call->server->buffered_bytes -= call->body_size;
-    call->body = NULL;
-    call->body_used = call->body_size = 0;
 }

@@ -23,30 +23,9 @@
 static void on_readable(evutil_socket_t fd, short what, void *ctx);
 static void on_writable(evutil_socket_t fd, short what, void *ctx);
 static void on_closed(evutil_socket_t fd, short what, void *ctx);
+static void go_on(struct sy_http_connection *connection);
 
 /* ---- life ------------------------------------------------------------------------------------------------ */
-
-static void connection_free(struct sy_http_connection *connection)
-{
-    struct event *events[] = {connection->read_event, connection->write_event,
-                              connection->closed_event, connection->again_event};
-
-    for (size_t i = 0; i < SY_ARRAY_LEN(events); i++)
-        if (events[i])
-            event_free(events[i]);
-    free(connection->held);
-    free(connection);
-}
-
-void sy_http_connection_release(struct sy_http_connection *connection)
-{
-    struct sy_http_server *server = connection->server;
-
-    if (--connection->refs > 0)
-        return;
-    connection_free(connection);
-    sy_http_server_release(server);
-}
 
 static int make_events(struct sy_http_connection *connection)
 {
@@ -71,6 +50,7 @@ int sy_http_connection_create(struct sy_http_server *server, int fd)
     connection->server = server;
     connection->fd = fd;
     connection->refs = 1;
+    connection->go_on = go_on;
     sy_pace_anew(&connection->pace);
     connection->opened_ns = sy_clock_now();
     connection->reading = true;
@@ -80,7 +60,7 @@ int sy_http_connection_create(struct sy_http_server *server, int fd)
          sy_tls_stream_create(server->front->tls, fd, "http/1.1", &connection->tls) < 0) ||
         make_events(connection) < 0) {
         sy_tls_stream_destroy(connection->tls);
-        connection_free(connection);
+        sy_http_connection_free(connection);
         return SY_ENOMEM_HOST;
     }
     connection->next = server->connections;
@@ -90,69 +70,6 @@ int sy_http_connection_create(struct sy_http_server *server, int fd)
     server->n_connections++;
     server->refs++;
     return SY_OK;
-}
-
-static void unlink_connection(struct sy_http_connection *connection)
-{
-    struct sy_http_server *server = connection->server;
-
-    if (connection->previous)
-        connection->previous->next = connection->next;
-    else
-        server->connections = connection->next;
-    if (connection->next)
-        connection->next->previous = connection->previous;
-    connection->next = connection->previous = NULL;
-    server->n_connections--;
-}
-
-/* The call belongs to its handler until that replies; otherwise it is freed here. */
-static void lose_call(struct sy_http_connection *connection)
-{
-    struct sy_http_call *call = connection->call;
-
-    connection->call = NULL;
-    if (!call)
-        return;
-    bool is_handled = call->is_whole && !call->replied && !call->infer;
-    call->connection = NULL;
-    if (call->infer)
-        sy_http_infer_drop(call);
-    if (!is_handled)
-        sy_http_call_free(call);
-    else if (call->gone)
-        call->gone(call->gone_ctx);
-}
-
-static void lose_stream(struct sy_http_connection *connection)
-{
-    struct sy_http_stream *stream = connection->stream;
-
-    connection->stream = NULL;
-    if (!stream)
-        return;
-    stream->closed(stream->ctx);
-    free(stream);
-}
-
-void sy_http_connection_close(struct sy_http_connection *connection)
-{
-    if (connection->fd < 0)
-        return;
-    event_del(connection->read_event);
-    event_del(connection->write_event);
-    event_del(connection->closed_event);
-    if (connection->again_event)
-        event_del(connection->again_event);
-    sy_tls_stream_destroy(connection->tls);
-    connection->tls = NULL;
-    close(connection->fd);
-    connection->fd = -1;
-    unlink_connection(connection);
-    sy_http_reply_drop_all(connection);
-    lose_stream(connection);
-    lose_call(connection);
-    sy_http_connection_release(connection);
 }
 
 static void want_read(struct sy_http_connection *connection, bool wanted)
@@ -325,7 +242,7 @@ static void on_again(evutil_socket_t fd, short what, void *ctx)
     if (sy_tls_pending(connection->tls) && may_read(connection))
         on_readable(connection->fd, EV_READ, connection);
     else
-        sy_http_connection_go_on(connection);
+        go_on(connection);
 }
 
 /* This turn's inflate budget is spent, or decrypted bytes were not taken: continues in the next turn of the loop. */
@@ -422,7 +339,7 @@ static void on_writable(evutil_socket_t fd, short what, void *ctx)
     (void)fd, (void)what;
     connection->refs++;
     connection->broken |= !sy_http_reply_flush(connection);
-    sy_http_connection_go_on(connection);
+    go_on(connection);
     sy_http_connection_release(connection);
 }
 
@@ -436,7 +353,7 @@ static void on_closed(evutil_socket_t fd, short what, void *ctx)
         sy_http_connection_close(connection);
 }
 
-void sy_http_connection_go_on(struct sy_http_connection *connection)
+static void go_on(struct sy_http_connection *connection)
 {
     if (connection->in_parser || connection->fd < 0)
         return; /* the caller that is reading calls settle() itself */

@@ -53,11 +53,10 @@ static bool is_elsewhere(const struct sy_http_infer *infer)
     return infer->on_thread || infer->phase == SY_HTTP_RUNNING;
 }
 
-void sy_http_infer_drop(struct sy_http_call *call)
+static void drop(void *ctx)
 {
-    struct sy_http_infer *infer = call->infer;
+    struct sy_http_infer *infer = ctx;
 
-    call->infer = NULL;
     infer->call = NULL;
     if (infer->phase == SY_HTTP_RUNNING && !infer->on_thread)
         sy_front_infer_cancel(infer->request);
@@ -145,7 +144,7 @@ static void send_answer(struct sy_http_infer *infer, int status)
     }
     if (infer->coding != SY_HTTP_PLAIN)
         sy_http_call_add_header(call, "Content-Encoding", sy_http_coding_name(infer->coding));
-    call->infer = NULL;
+    call->sink.drop = NULL;
     infer->call = NULL;
     infer->phase = SY_HTTP_ANSWERED;
     struct sy_text text = infer->answer;
@@ -251,7 +250,7 @@ static void begin_streaming(struct sy_http_infer *infer, int status)
     else if (infer->is_whole)
         start(infer);
     else
-        sy_http_connection_go_on(infer->call->connection);
+        infer->call->connection->go_on(infer->call->connection);
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------------------------ */
@@ -367,18 +366,6 @@ static bool waits(void *ctx)
     return infer->phase != SY_HTTP_COLLECTING && infer->phase != SY_HTTP_STREAMING;
 }
 
-bool sy_http_infer_is_route(const struct sy_http_call *call)
-{
-    return call->entry->route->handle == sy_http_infer_handle;
-}
-
-/* Never called: the route's body goes to the sink above. It names the route. */
-void sy_http_infer_handle(void *ctx, struct sy_http_call *call)
-{
-    (void)ctx;
-    sy_http_reply_refuse(call, 400, "an inference request has a body");
-}
-
 static int read_target(struct sy_http_infer *infer, const struct sy_http_call *call)
 {
     const char *name = sy_http_call_segment(call, 0), *version = sy_http_call_segment(call, 1);
@@ -387,6 +374,42 @@ static int read_target(struct sy_http_infer *infer, const struct sy_http_call *c
         return sy_error_set(SY_ENOTFOUND, "there is no model '%.100s...'", name);
     strcpy(infer->model, name);
     return sy_http_read_version(version, &infer->version);
+}
+
+/* All of the body is there, and it is all JSON, or all tensor. */
+static int end_text(struct sy_http_infer *infer)
+{
+    if (infer->header_bytes == UINT64_MAX && infer->is_raw) {
+        infer->raw_bytes = infer->text.used;
+        infer->header_bytes = 0;
+    } else if (infer->header_bytes == UINT64_MAX) {
+        infer->header_bytes = infer->text.used;
+    }
+    if (infer->header_bytes <= infer->text.used)
+        return SY_OK;
+    return sy_error_set(SY_EARG, "Inference-Header-Content-Length is %llu; the body has %llu bytes",
+                        (unsigned long long)infer->header_bytes,
+                        (unsigned long long)infer->text.used);
+}
+
+static void end(void *ctx)
+{
+    struct sy_http_infer *infer = ctx;
+    int status = SY_OK;
+
+    infer->is_whole = true;
+    if (infer->phase == SY_HTTP_STREAMING)
+        status = check_end(infer);
+    else if (infer->phase == SY_HTTP_COLLECTING)
+        status = end_text(infer);
+    else
+        return; /* on_loaded, or a thread, goes on */
+    if (status < 0)
+        fail(infer, status);
+    else if (infer->phase == SY_HTTP_STREAMING)
+        start(infer);
+    else
+        begin_parsing(infer);
 }
 
 int sy_http_infer_begin(struct sy_http_call *call, const char **why)
@@ -416,45 +439,9 @@ int sy_http_infer_begin(struct sy_http_call *call, const char **why)
         return sy_http_status_code(status);
     }
     infer->call = call;
-    call->infer = infer;
-    call->sink = (struct sy_http_sink){.take = take, .room = room, .waits = waits, .ctx = infer};
+    call->sink = (struct sy_http_sink){
+        .take = take, .room = room, .waits = waits, .end = end, .drop = drop, .ctx = infer};
     if (header == 0)
         sy_http_infer_expect_raw(infer, call->has_inflate ? 0 : call->announced_bytes);
     return 0;
-}
-
-/* All of the body is there, and it is all JSON, or all tensor. */
-static int end_text(struct sy_http_infer *infer)
-{
-    if (infer->header_bytes == UINT64_MAX && infer->is_raw) {
-        infer->raw_bytes = infer->text.used;
-        infer->header_bytes = 0;
-    } else if (infer->header_bytes == UINT64_MAX) {
-        infer->header_bytes = infer->text.used;
-    }
-    if (infer->header_bytes <= infer->text.used)
-        return SY_OK;
-    return sy_error_set(SY_EARG, "Inference-Header-Content-Length is %llu; the body has %llu bytes",
-                        (unsigned long long)infer->header_bytes,
-                        (unsigned long long)infer->text.used);
-}
-
-void sy_http_infer_end(struct sy_http_call *call)
-{
-    struct sy_http_infer *infer = call->infer;
-    int status = SY_OK;
-
-    infer->is_whole = true;
-    if (infer->phase == SY_HTTP_STREAMING)
-        status = check_end(infer);
-    else if (infer->phase == SY_HTTP_COLLECTING)
-        status = end_text(infer);
-    else
-        return; /* on_loaded, or a thread, goes on */
-    if (status < 0)
-        fail(infer, status);
-    else if (infer->phase == SY_HTTP_STREAMING)
-        start(infer);
-    else
-        begin_parsing(infer);
 }

@@ -80,8 +80,9 @@ struct sy_http_infer {
     size_t json_bytes;
 };
 
-/* The route's handler, by which it is known. */
-void sy_http_infer_handle(void *ctx, struct sy_http_call *call);
+/* ---- http_infer.c ---- */
+/* The sink of an inference request. The HTTP code to refuse with, or 0; *why says why. */
+int sy_http_infer_begin(struct sy_http_call *call, const char **why);
 
 /* ---- http_infer_read.c ---- */
 /* A version in a path: "3"; NULL: 0. EARG. */

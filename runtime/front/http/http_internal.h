@@ -9,6 +9,7 @@
 
 #include <event2/event.h>
 #include <http_parser.h>
+#include <stdlib.h>
 #include <zlib.h>
 
 #include "runtime/base/text_builder.h"
@@ -34,9 +35,13 @@
 #define SY_HTTP_SMALL_JSON (16u << 10)  /* is parsed on the loop: within 0.2 ms */
 #define SY_HTTP_TURN_BYTES (256u << 10) /* of one connection before the others get their turn */
 
+/* Sets the sink of a call whose body is taken as it comes. The HTTP code to refuse with, or 0; *why says why. */
+typedef int (*sy_http_begin)(struct sy_http_call *call, const char **why);
+
 struct sy_http_route_entry {
     const struct sy_http_route *route;
     void *ctx;
+    sy_http_begin begin; /* NULL: the body is collected, and handled when it is whole */
 };
 
 struct sy_http_server {
@@ -64,8 +69,12 @@ struct sy_http_sink {
     int (*take)(void *ctx, const unsigned char *bytes, uint64_t n);
     /* (optional) Where the next bytes may be received to at once; how many. 0: nowhere. What comes is given to take as well, which finds it there. */
     uint64_t (*room)(void *ctx, unsigned char **to);
-    /* (optional) True: take no more until sy_http_connection_go_on. */
+    /* (optional) True: take no more until the connection's go_on. */
     bool (*waits)(void *ctx);
+    /* (optional) The message is whole: in the place of the route's handler. */
+    void (*end)(void *ctx);
+    /* (optional) The client is gone, or the call was refused while its body came: called once, before the call is freed. NULL from the answer on. */
+    void (*drop)(void *ctx);
     void *ctx;
 };
 
@@ -119,7 +128,6 @@ struct sy_http_call {
     bool lacks_header;   /* no memory for one: the call has no reply, its connection ends */
     void (*gone)(void *ctx);
     void *gone_ctx;
-    void *infer; /* http_infer.c's, while the body is one of tensors */
 };
 
 /* ---- a reply ---- */
@@ -150,6 +158,8 @@ struct sy_http_connection {
     struct sy_http_connection *next, *previous;
     int fd;   /* -1: closed */
     int refs; /* the server's list, a running callback */
+    /* The call's sink takes bytes again, or its call was answered: parses on (http_connection.c, unknown to what answers). */
+    void (*go_on)(struct sy_http_connection *connection);
     struct event *read_event, *write_event, *closed_event;
     struct event *again_event; /* goes on in the loop's next turn; NULL: was never needed */
     uint64_t inflated_bytes;   /* in this turn of the loop */
@@ -173,13 +183,27 @@ struct sy_http_connection {
 
 /* ---- http_connection.c ---- */
 int sy_http_connection_create(struct sy_http_server *server, int fd);
-void sy_http_connection_close(struct sy_http_connection *connection);
-void sy_http_connection_release(struct sy_http_connection *connection);
 /* Looks at the limits of time; closes it, or answers 408. */
 void sy_http_connection_look(struct sy_http_connection *connection, sy_ns now);
-/* The call's sink takes bytes again, or its call was answered. */
-void sy_http_connection_go_on(struct sy_http_connection *connection);
-void sy_http_server_release(struct sy_http_server *server); /* http_server.c */
+
+/* ---- http_close.c ---- */
+/* Of a closed one, too. */
+void sy_http_connection_close(struct sy_http_connection *connection);
+void sy_http_connection_release(struct sy_http_connection *connection);
+/* Of one that nobody holds, or that could not be created. */
+void sy_http_connection_free(struct sy_http_connection *connection);
+
+/* ---- http_server.c ---- */
+static inline void sy_http_server_release(struct sy_http_server *server)
+{
+    if (--server->refs > 0)
+        return;
+    free(server->read_buffer);
+    free(server);
+}
+/* As sy_http_server_add_routes, of routes that have no handler, but `begin`. */
+int sy_http_server_add_streamed(struct sy_http_server *server, const struct sy_http_route *routes,
+                                int n, sy_http_begin begin);
 
 /* ---- http_access.c ---- */
 /* Whether its client may call the route that was found. The HTTP code to refuse with (401, 403), or 0; *why says why. */
@@ -200,10 +224,23 @@ void sy_http_call_free(struct sy_http_call *call);
 /* Header text as the parser gives it. ETOOBIG. */
 int sy_http_call_add_url(struct sy_http_call *call, const char *at, size_t n);
 int sy_http_call_add_field(struct sy_http_call *call, const char *at, size_t n, bool is_value);
-/* All header lines are there: finds the route. The HTTP code to refuse with, or 0; *why says why. */
-int sy_http_call_route(struct sy_http_call *call, const char **why);
+/* Ends the text that was added last. */
+void sy_http_call_end_text(struct sy_http_call *call);
 /* Value of a whole number in a header. False: there is none; *out is UINT64_MAX for one that is no number. */
 bool sy_http_call_number(const struct sy_http_call *call, const char *name, uint64_t *out);
+/* Its sink takes no more. */
+static inline void sy_http_sink_drop(struct sy_http_call *call)
+{
+    void (*drop)(void *ctx) = call->sink.drop;
+
+    call->sink.drop = NULL;
+    if (drop)
+        drop(call->sink.ctx);
+}
+
+/* ---- http_route.c ---- */
+/* All header lines are there: finds the route. The HTTP code to refuse with, or 0; *why says why. */
+int sy_http_call_route(struct sy_http_call *call, const char **why);
 
 /* ---- http_body.c ---- */
 /* Sets the sink and what inflates in front of it. The HTTP code to refuse with, or 0. */
@@ -213,7 +250,6 @@ int sy_http_body_take(struct sy_http_call *call, const unsigned char *bytes, uin
 int sy_http_body_end(struct sy_http_call *call); /* ECORRUPT: the compressed stream has no end */
 /* The message is whole: calls the route's handler; behind a thread that parses the body, where it is long. */
 void sy_http_body_handle(struct sy_http_call *call);
-void sy_http_body_finish(struct sy_http_call *call);
 
 /* ---- http_reply.c ---- */
 /* Frees the call: header lines, then `text` (the reply's from now on), cut by tensors: `tensors[i]` comes behind the first `cuts[i]` bytes of the text.
@@ -227,18 +263,18 @@ void sy_http_reply_refuse(struct sy_http_call *call, int code, const char *why);
 void sy_http_reply_continue(struct sy_http_connection *connection);
 /* Says why to a socket that is no connection yet, if it takes that at once. */
 void sy_http_refuse(int fd, int code, const char *why);
+int sy_http_status_code(int status); /* of an error: 400, 404, ... */
+
+/* ---- http_send.c ---- */
+/* A reply of `head`, which is owned from now on, with room for more segments. NULL: no memory, and head is freed. */
+struct sy_http_reply *sy_http_reply_create(struct sy_http_server *server, char *head,
+                                           uint64_t bytes, int more_segments);
+void sy_http_reply_free(struct sy_http_reply *reply);
+void sy_http_reply_add(struct sy_http_reply *reply, const void *data, uint64_t bytes);
+/* Takes the reply over. NULL: the client cannot be answered, so the connection goes. */
+void sy_http_reply_send(struct sy_http_connection *connection, struct sy_http_reply *reply);
 /* Writes what the socket takes; false: the connection is broken. */
 bool sy_http_reply_flush(struct sy_http_connection *connection);
 void sy_http_reply_drop_all(struct sy_http_connection *connection);
-int sy_http_status_code(int status); /* of an error: 400, 404, ... */
-
-/* ---- http_infer.c ---- */
-bool sy_http_infer_is_route(const struct sy_http_call *call);
-/* The sink of an inference request. The HTTP code to refuse with, or 0; *why says why. */
-int sy_http_infer_begin(struct sy_http_call *call, const char **why);
-/* The body has ended. */
-void sy_http_infer_end(struct sy_http_call *call);
-/* The client is gone, or the call was refused while its body came: called once, before the call is freed. */
-void sy_http_infer_drop(struct sy_http_call *call);
 
 #endif

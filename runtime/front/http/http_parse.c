@@ -174,8 +174,8 @@ static int on_whole(http_parser *parser)
         sy_http_call_free(call);
     } else if (status < 0) {
         refuse(connection, sy_http_status_code(status), sy_error_text());
-    } else if (call->infer) {
-        sy_http_infer_end(call);
+    } else if (call->sink.end) {
+        call->sink.end(call->sink.ctx);
     } else {
         sy_http_body_handle(call);
     }

@@ -311,9 +311,12 @@ static void on_cuda_unregister(void *ctx, struct sy_http_call *call)
 #define SYSTEM  "/v2/systemsharedmemory"
 #define CUDA    "/v2/cudasharedmemory"
 
+static const struct sy_http_route infer_routes[] = {
+    {"POST", MODEL "/infer", SY_RIGHT_INFER, NULL},
+    {"POST", VERSION "/infer", SY_RIGHT_INFER, NULL},
+};
+
 static const struct sy_http_route routes[] = {
-    {"POST", MODEL "/infer", SY_RIGHT_INFER, sy_http_infer_handle},
-    {"POST", VERSION "/infer", SY_RIGHT_INFER, sy_http_infer_handle},
     {"GET", "/v2", SY_RIGHT_READ, on_server},
     {"GET", "/v2/health/live", SY_RIGHT_ANYBODY, on_live},
     {"GET", "/v2/health/ready", SY_RIGHT_ANYBODY, on_ready},
@@ -346,5 +349,7 @@ static const struct sy_http_route routes[] = {
 int sy_http_protocol_add(struct sy_http_server *server, struct sy_front *front)
 {
     SY_TRY(sy_http_openapi_add(server));
+    SY_TRY(sy_http_server_add_streamed(server, infer_routes, (int)SY_ARRAY_LEN(infer_routes),
+                                       sy_http_infer_begin));
     return sy_http_server_add_routes(server, routes, (int)SY_ARRAY_LEN(routes), front);
 }

@@ -1,19 +1,14 @@
-/* Answers on their way out: header lines, text, and tensors from where they lie. */
-#include <errno.h>
+/* Answers: header lines, text, and tensors from where they lie. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/uio.h>
 #include <time.h>
 
 #include "runtime/base/assert.h"
-#include "runtime/base/log.h"
 #include "runtime/base/status.h"
 #include "runtime/front/http/http_internal.h"
-#include "runtime/front/request/offload.h"
 
-#define MAX_PARTS 64
 int sy_http_status_code(int status)
 {
     switch (status) {
@@ -112,156 +107,6 @@ static char *make_head(const struct sy_http_call *call, int code, const char *ty
     return head.at;
 }
 
-/* ---- sending ------------------------------------------------------------------------------------------- */
-
-static void reply_free(struct sy_http_reply *reply)
-{
-    if (reply->release)
-        reply->release(reply->ctx);
-    sy_free_beside(reply->server->front->offload, reply->text.at, reply->text.size);
-    free(reply->head);
-    free(reply);
-}
-
-void sy_http_reply_drop_all(struct sy_http_connection *connection)
-{
-    while (connection->first_reply) {
-        struct sy_http_reply *reply = connection->first_reply;
-
-        connection->first_reply = reply->next;
-        reply_free(reply);
-    }
-    connection->last_reply = NULL;
-    connection->unsent_bytes = 0;
-}
-
-/* The first parts of what is left of all replies. */
-static int next_parts(const struct sy_http_connection *connection, struct iovec *parts)
-{
-    int n = 0;
-
-    for (const struct sy_http_reply *reply = connection->first_reply; reply; reply = reply->next) {
-        uint64_t skip = reply->sent;
-
-        for (int i = 0; i < reply->n_segments && n < MAX_PARTS; i++) {
-            const struct sy_http_segment *s = &reply->segments[i];
-            uint64_t drop = SY_MIN(skip, s->bytes);
-
-            skip -= drop;
-            if (s->bytes > drop)
-                parts[n++] = (struct iovec){(char *)(uintptr_t)s->data + drop, s->bytes - drop};
-        }
-        if (n == MAX_PARTS)
-            break;
-    }
-    return n;
-}
-
-static void note_sent(struct sy_http_connection *connection, uint64_t n)
-{
-    sy_pace_moved(&connection->pace, n, connection->server->front->least_bytes_per_s,
-                  connection->server->limits.stall_ns);
-    connection->unsent_bytes -= n;
-    if (connection->unsent_bytes == 0)
-        sy_pace_anew(&connection->pace);
-    while (connection->first_reply) {
-        struct sy_http_reply *reply = connection->first_reply;
-        uint64_t part = SY_MIN(n, reply->bytes - reply->sent);
-
-        reply->sent += part;
-        n -= part;
-        if (reply->sent < reply->bytes)
-            return;
-        connection->first_reply = reply->next;
-        if (!reply->next)
-            connection->last_reply = NULL;
-        reply_free(reply);
-    }
-}
-
-static void want_write(struct sy_http_connection *connection, bool wanted)
-{
-    if (wanted == connection->writing)
-        return;
-    connection->writing = wanted;
-    if (wanted)
-        event_add(connection->write_event, NULL);
-    else
-        event_del(connection->write_event);
-}
-
-bool sy_http_reply_flush(struct sy_http_connection *connection)
-{
-    uint64_t turn = 0;
-
-    while (connection->first_reply && turn < 4 * SY_HTTP_TURN_BYTES) {
-        struct iovec parts[MAX_PARTS];
-        ssize_t n;
-
-        n = sy_net_write(connection->fd, connection->tls, parts,
-                         (size_t)next_parts(connection, parts));
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0 && errno != EAGAIN)
-            return false;
-        if (n < 0)
-            break;
-        turn += (uint64_t)n;
-        note_sent(connection, (uint64_t)n);
-    }
-    want_write(connection, connection->first_reply != NULL);
-    return true;
-}
-
-/* A reply of `head` (owned from now on). NULL: no memory, and head is freed. */
-static struct sy_http_reply *make_reply(struct sy_http_server *server, char *head, uint64_t bytes,
-                                        int more_segments)
-{
-    size_t n = 1 + (size_t)more_segments;
-    struct sy_http_reply *reply =
-        head ? calloc(1, sizeof(*reply) + n * sizeof(*reply->segments)) : NULL;
-
-    if (!reply) {
-        free(head);
-        return NULL;
-    }
-    reply->server = server;
-    reply->head = head;
-    reply->segments = (struct sy_http_segment *)(reply + 1);
-    reply->segments[reply->n_segments++] = (struct sy_http_segment){head, bytes};
-    reply->bytes = bytes;
-    return reply;
-}
-
-static void add_segment(struct sy_http_reply *reply, const void *data, uint64_t bytes)
-{
-    reply->segments[reply->n_segments++] = (struct sy_http_segment){data, bytes};
-    reply->bytes += bytes;
-}
-
-/* Owns the reply. NULL: the client cannot be answered, so the connection goes. */
-static void enqueue(struct sy_http_connection *connection, struct sy_http_reply *reply)
-{
-    bool idle = connection->first_reply == NULL;
-
-    if (!reply || connection->broken) {
-        connection->broken = true;
-        if (reply)
-            reply_free(reply);
-        return;
-    }
-    if (connection->last_reply)
-        connection->last_reply->next = reply;
-    else
-        connection->first_reply = reply;
-    connection->last_reply = reply;
-    connection->unsent_bytes += reply->bytes;
-    if (idle)
-        sy_pace_anew(&connection->pace);
-    if (idle && !sy_http_reply_flush(connection))
-        connection->broken = true;
-}
-
 /* Sends and ends the call: what is left of its body is read, or the connection ends. reply NULL: no memory. */
 static void end_call(struct sy_http_call *call, struct sy_http_reply *reply)
 {
@@ -270,18 +115,18 @@ static void end_call(struct sy_http_call *call, struct sy_http_reply *reply)
     call->replied = call->discards = true;
     if (!connection) {
         if (reply)
-            reply_free(reply);
+            sy_http_reply_free(reply);
         sy_http_call_free(call);
         return;
     }
     connection->refs++;
-    enqueue(connection, reply);
+    sy_http_reply_send(connection, reply);
     connection->closing |= !call->keeps_alive;
     if (call->is_whole) {
         connection->call = NULL;
         sy_http_call_free(call);
     }
-    sy_http_connection_go_on(connection);
+    connection->go_on(connection);
     sy_http_connection_release(connection);
 }
 
@@ -297,7 +142,7 @@ void sy_http_reply(struct sy_http_call *call, int code, const char *type, const 
     char *head = make_head(call, code, type, bytes, with_body, &used);
     if (head && with_body)
         memcpy(head + used, body, with_body);
-    end_call(call, make_reply(call->server, head, used + with_body, 0));
+    end_call(call, sy_http_reply_create(call->server, head, used + with_body, 0));
 }
 
 void sy_http_reply_text(struct sy_http_call *call, int code, const char *type, const char *text)
@@ -340,8 +185,7 @@ void sy_http_reply_refuse(struct sy_http_call *call, int code, const char *why)
 
     snprintf(copy, sizeof(copy), "%s", why); /* it may be the error text, which others overwrite */
     call->server->front->refused.n[SY_REFUSED_LIMIT] += code == 408 || code == 413 || code == 431;
-    if (call->infer)
-        sy_http_infer_drop(call);
+    sy_http_sink_drop(call);
     sy_http_reply_json(call, code, error_json(copy));
 }
 
@@ -371,16 +215,16 @@ static struct sy_http_reply *tensors_reply(const struct sy_http_call *call, cons
         return NULL;
     memcpy(head + used, text->at, copied);
     const char *at = copied ? head + used : text->at;
-    struct sy_http_reply *reply = make_reply(call->server, head, used, 2 * n_tensors + 1);
+    struct sy_http_reply *reply = sy_http_reply_create(call->server, head, used, 2 * n_tensors + 1);
     if (!reply)
         return NULL;
     for (int i = 0; i <= n_tensors; i++) {
         uint64_t to = i < n_tensors ? cuts[i] : text->used;
 
-        add_segment(reply, at + from, to - from);
+        sy_http_reply_add(reply, at + from, to - from);
         from = to;
         if (i < n_tensors)
-            add_segment(reply, tensors[i].data, tensors[i].bytes);
+            sy_http_reply_add(reply, tensors[i].data, tensors[i].bytes);
     }
     if (!copied) {
         reply->text = *text;
@@ -429,7 +273,7 @@ void sy_http_refuse(int fd, int code, const char *why)
 /* `text` is the reply's. */
 static void stream_send(struct sy_http_connection *connection, char *text, uint64_t bytes)
 {
-    enqueue(connection, make_reply(connection->server, text, bytes, 0));
+    sy_http_reply_send(connection, sy_http_reply_create(connection->server, text, bytes, 0));
 }
 
 /* A write that the socket does not take whole is gone on with before anything else: over TLS, another one in its place would end the connection. */
@@ -512,16 +356,16 @@ void sy_http_stream_give(struct sy_http_stream *stream, const void *data, size_t
                          void (*release)(void *ctx), void *ctx)
 {
     struct sy_http_connection *connection = stream->connection;
-    struct sy_http_reply *reply = make_reply(connection->server, malloc(1), 0, 1);
+    struct sy_http_reply *reply = sy_http_reply_create(connection->server, malloc(1), 0, 1);
 
     if (reply) {
-        add_segment(reply, data, bytes);
+        sy_http_reply_add(reply, data, bytes);
         reply->release = release;
         reply->ctx = ctx;
     } else {
         release(ctx);
     }
-    enqueue(connection, reply);
+    sy_http_reply_send(connection, reply);
 }
 
 void sy_http_stream_fail(struct sy_http_stream *stream)
@@ -539,6 +383,6 @@ void sy_http_stream_end(struct sy_http_stream *stream)
         stream_send(connection, strdup("0\r\n\r\n"), 5);
     connection->closing |= !stream->keeps_alive;
     free(stream);
-    sy_http_connection_go_on(connection);
+    connection->go_on(connection);
     sy_http_connection_release(connection);
 }

@@ -18,14 +18,6 @@
 #define BACKLOG        1024
 #define TICK_NS        (SY_NS_PER_S / 4)
 
-void sy_http_server_release(struct sy_http_server *server)
-{
-    if (--server->refs > 0)
-        return;
-    free(server->read_buffer);
-    free(server);
-}
-
 static void refuse_client(struct sy_http_server *server, int fd, int code)
 {
     if (!server->full) /* said once, not for each of a flood */
@@ -170,14 +162,28 @@ void sy_http_server_destroy(struct sy_http_server *server)
     sy_http_server_release(server);
 }
 
+static int add_route(struct sy_http_server *server, struct sy_http_route_entry entry)
+{
+    if (server->n_routes == SY_HTTP_MAX_ROUTES)
+        return sy_error_set(SY_ENOMEM_HOST, "more than %d HTTP routes", SY_HTTP_MAX_ROUTES);
+    server->routes[server->n_routes++] = entry;
+    return SY_OK;
+}
+
 int sy_http_server_add_routes(struct sy_http_server *server, const struct sy_http_route *routes,
                               int n, void *ctx)
 {
-    if (server->n_routes + n > SY_HTTP_MAX_ROUTES)
-        return sy_error_set(SY_ENOMEM_HOST, "more than %d HTTP routes", SY_HTTP_MAX_ROUTES);
     for (int i = 0; i < n; i++)
-        server->routes[server->n_routes++] =
-            (struct sy_http_route_entry){.route = &routes[i], .ctx = ctx};
+        SY_TRY(add_route(server, (struct sy_http_route_entry){.route = &routes[i], .ctx = ctx}));
+    return SY_OK;
+}
+
+int sy_http_server_add_streamed(struct sy_http_server *server, const struct sy_http_route *routes,
+                                int n, sy_http_begin begin)
+{
+    for (int i = 0; i < n; i++)
+        SY_TRY(
+            add_route(server, (struct sy_http_route_entry){.route = &routes[i], .begin = begin}));
     return SY_OK;
 }
 

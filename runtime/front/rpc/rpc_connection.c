@@ -12,8 +12,6 @@
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
 #include "runtime/front/rpc/rpc_internal.h"
-#include "runtime/front/rpc/rpc_job.h"
-#include "runtime/front/rpc/rpc_region.h"
 
 #define FIRST_CAPACITY (16u * 1024u)
 #define KEPT_CAPACITY \
@@ -24,30 +22,6 @@
 static void on_readable(evutil_socket_t fd, short what, void *ctx);
 static void on_writable(evutil_socket_t fd, short what, void *ctx);
 static void on_closed(evutil_socket_t fd, short what, void *ctx);
-
-static void connection_free(struct sy_rpc_connection *connection)
-{
-    if (connection->read_event)
-        event_free(connection->read_event);
-    if (connection->write_event)
-        event_free(connection->write_event);
-    if (connection->closed_event)
-        event_free(connection->closed_event);
-    if (connection->again_event)
-        event_free(connection->again_event);
-    free(connection->buffer);
-    free(connection);
-}
-
-void sy_rpc_connection_release(struct sy_rpc_connection *connection)
-{
-    struct sy_rpc_server *server = connection->server;
-
-    if (--connection->refs > 0)
-        return;
-    connection_free(connection);
-    sy_rpc_server_release(server);
-}
 
 static void start_scan(struct sy_rpc_connection *connection)
 {
@@ -66,20 +40,6 @@ static void link_connection(struct sy_rpc_server *server, struct sy_rpc_connecti
     server->connections = connection;
     server->n_connections++;
     server->refs++;
-}
-
-static void unlink_connection(struct sy_rpc_connection *connection)
-{
-    struct sy_rpc_server *server = connection->server;
-
-    if (connection->previous)
-        connection->previous->next = connection->next;
-    else
-        server->connections = connection->next;
-    if (connection->next)
-        connection->next->previous = connection->previous;
-    connection->next = connection->previous = NULL;
-    server->n_connections--;
 }
 
 /* The model that its first message asks for is loaded now, or never will be. */
@@ -139,46 +99,13 @@ int sy_rpc_connection_create(struct sy_rpc_server *server, int fd, bool is_local
         status = make_events(connection);
     if (status < 0) {
         sy_tls_stream_destroy(connection->tls);
-        connection_free(connection);
+        sy_rpc_connection_free(connection);
         return status;
     }
     connection->reading = true;
     start_scan(connection);
     link_connection(server, connection);
     return SY_OK;
-}
-
-void sy_rpc_connection_close(struct sy_rpc_connection *connection)
-{
-    struct sy_rpc_server *server = connection->server;
-
-    if (connection->fd < 0)
-        return;
-    event_del(connection->read_event);
-    event_del(connection->write_event);
-    event_del(connection->closed_event);
-    if (connection->again_event)
-        event_del(connection->again_event);
-    sy_tls_stream_destroy(connection->tls);
-    connection->tls = NULL;
-    close(connection->fd);
-    connection->fd = -1;
-    server->buffered_bytes -= connection->capacity;
-    connection->used = connection->capacity = 0;
-    sy_rpc_long_drop(connection);
-    while (connection->first_reply) {
-        struct sy_rpc_reply *reply = connection->first_reply;
-
-        connection->first_reply = reply->next;
-        sy_rpc_reply_free(reply);
-    }
-    connection->last_reply = NULL;
-    unlink_connection(connection);
-    sy_repository_wait_cancel(&connection->wait);
-    sy_rpc_infer_cancel_all(connection);
-    sy_rpc_region_drop_all(connection);
-    sy_rpc_receive_drop(connection);
-    sy_rpc_connection_release(connection);
 }
 
 bool sy_rpc_connection_stalled(const struct sy_rpc_connection *connection, sy_ns now)
@@ -238,7 +165,7 @@ static int dispatch_bytes(struct sy_rpc_connection *connection, const unsigned c
     msgpack_unpacked_init(&unpacked);
     if (msgpack_unpack_next(&unpacked, (const char *)bytes, n_bytes, &offset) ==
         MSGPACK_UNPACK_SUCCESS)
-        status = sy_rpc_dispatch(connection, &unpacked.data);
+        status = connection->server->dispatch(connection, &unpacked.data);
     else
         status = sy_error_set(SY_EPROTO, "a message of %llu bytes is not msgpack",
                               (unsigned long long)n_bytes);

@@ -6,26 +6,6 @@
 #include "runtime/base/status.h"
 #include "runtime/front/rpc/rpc_infer_internal.h"
 
-void sy_rpc_infer_free(struct sy_rpc_infer *infer)
-{
-    if (!infer)
-        return;
-    sy_front_infer_destroy(infer->request);
-    sy_rpc_infer_free_places(infer);
-    free(infer);
-}
-
-void sy_rpc_infer_cancel_all(struct sy_rpc_connection *connection)
-{
-    struct sy_rpc_infer *infers[256];
-    int n = 0;
-
-    for (struct sy_rpc_infer *infer = connection->infers; infer && n < 256; infer = infer->next)
-        infers[n++] = infer;
-    for (int i = 0; i < n; i++)
-        sy_front_infer_cancel(infers[i]->request);
-}
-
 /* ---- the answer ---------------------------------------------------------------------------------------------- */
 
 static void pack_text(msgpack_packer *packer, const char *text)
@@ -144,22 +124,12 @@ static void answer_outputs(struct sy_rpc_infer *infer)
     sy_rpc_reply_send(infer->connection, reply);
 }
 
-static void unlink_infer(struct sy_rpc_infer *infer)
-{
-    if (infer->previous)
-        infer->previous->next = infer->next;
-    else
-        infer->connection->infers = infer->next;
-    if (infer->next)
-        infer->next->previous = infer->previous;
-}
-
 static void infer_done(void *ctx, int status, const char *error)
 {
     struct sy_rpc_infer *infer = ctx;
     struct sy_rpc_connection *connection = infer->connection;
 
-    unlink_infer(infer);
+    sy_rpc_infer_unlink(infer);
     if (status == SY_OK && connection->fd >= 0 && infer->answers) {
         answer_outputs(infer);
     } else {
@@ -175,24 +145,13 @@ static void infer_done(void *ctx, int status, const char *error)
 
 /* ---- the call ------------------------------------------------------------------------------------------------- */
 
-static void link_infer(struct sy_rpc_infer *infer)
-{
-    struct sy_rpc_connection *connection = infer->connection;
-
-    infer->next = connection->infers;
-    if (infer->next)
-        infer->next->previous = infer;
-    connection->infers = infer;
-    connection->refs++;
-}
-
 static int prepare(struct sy_rpc_infer *infer, const msgpack_object *params)
 {
     char model[SY_CORE_MODEL_NAME];
     int64_t version;
 
     SY_TRY(sy_rpc_infer_check_keys(params));
-    SY_TRY(sy_rpc_infer_read_text(params, "model", model, sizeof(model)));
+    SY_TRY(sy_rpc_get_text(params, "model", model, sizeof(model)));
     SY_TRY(sy_rpc_infer_read_version(params, &version));
     int found = sy_front_acquire(infer->connection->server->front, model, version,
                                  &infer->connection->wait, &infer->request);
@@ -220,7 +179,7 @@ int sy_rpc_infer(const struct sy_rpc_request *request)
     if (status == SY_OK)
         status = sy_front_infer_start(infer->request, infer_done, infer);
     if (status == SY_OK)
-        link_infer(infer);
+        sy_rpc_infer_link(infer);
     else
         sy_rpc_infer_free(infer);
     return status;

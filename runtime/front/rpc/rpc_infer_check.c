@@ -9,20 +9,6 @@
 #include "runtime/front/request/session_table.h"
 #include "runtime/front/rpc/rpc_infer_internal.h"
 
-int sy_rpc_infer_read_text(const msgpack_object *map, const char *key, char *to, size_t bytes)
-{
-    const msgpack_object *value = sy_rpc_get(map, key);
-
-    if (!value || value->type != MSGPACK_OBJECT_STR || value->via.str.size >= bytes)
-        return sy_error_set(SY_EARG, "\"%s\" is missing, no string, or longer than %zu bytes", key,
-                            bytes - 1);
-    if (value->via.str.size > 0 && memchr(value->via.str.ptr, 0, value->via.str.size))
-        return sy_error_set(SY_EARG, "\"%s\" has a zero byte in it", key);
-    memcpy(to, value->via.str.ptr ? value->via.str.ptr : "", value->via.str.size);
-    to[value->via.str.size] = 0;
-    return SY_OK;
-}
-
 static int read_shape(const msgpack_object *map, const char *name, int64_t dims[SY_MAX_RANK],
                       int *rank)
 {
@@ -80,8 +66,8 @@ static int add_input(struct sy_rpc_infer *infer, const msgpack_object *map, stru
     int64_t dims[SY_MAX_RANK];
     int input, rank;
 
-    SY_TRY(sy_rpc_infer_read_text(map, "name", name, sizeof(name)));
-    SY_TRY(sy_rpc_infer_read_text(map, "dtype", dtype, sizeof(dtype)));
+    SY_TRY(sy_rpc_get_text(map, "name", name, sizeof(name)));
+    SY_TRY(sy_rpc_get_text(map, "dtype", dtype, sizeof(dtype)));
     SY_TRY(read_shape(map, name, dims, &rank));
     SY_TRY(sy_front_infer_add_input(infer->request, name, dtype, rank, dims, &input));
     if (sy_rpc_get(map, "region") && sy_front_infer_has_strings(infer->request, input))
@@ -194,7 +180,7 @@ static int read_session(struct sy_front_infer *request, const msgpack_object *pa
     bool starts, ends;
 
     if (sy_rpc_get(params, "session"))
-        SY_TRY(sy_rpc_infer_read_text(params, "session", id, sizeof(id)));
+        SY_TRY(sy_rpc_get_text(params, "session", id, sizeof(id)));
     SY_TRY(read_switch(params, "session_start", &starts));
     SY_TRY(read_switch(params, "session_end", &ends));
     sy_front_infer_set_session_ends(request, starts, ends);
@@ -215,7 +201,7 @@ int sy_rpc_infer_read_options(struct sy_front_infer *request, const struct sy_gr
     SY_TRY(read_deadline(request, sy_rpc_get(params, "deadline_ms")));
     SY_TRY(read_session(request, params));
     if (sy_rpc_get(params, "tenant"))
-        SY_TRY(sy_rpc_infer_read_text(params, "tenant", tenant, sizeof(tenant)));
+        SY_TRY(sy_rpc_get_text(params, "tenant", tenant, sizeof(tenant)));
     SY_TRY(sy_access_tenant(grant, tenant, &whose));
     return *whose ? sy_front_infer_set_tenant(request, whose) : SY_OK;
 }

@@ -23,11 +23,14 @@ struct sy_rpc_infer {
     int n_places;
 };
 
+/* ---- rpc_infer_request.c (and rpc_internal.h) ---- */
+/* It is at the core, and holds its connection: in the connection's list. Unlinked, it holds it still. */
+void sy_rpc_infer_link(struct sy_rpc_infer *infer);
+void sy_rpc_infer_unlink(struct sy_rpc_infer *infer);
+
 /* ---- rpc_infer_check.c: all EARG, with what is wrong ---- */
 /* A misspelt deadline must not be no deadline. */
 int sy_rpc_infer_check_keys(const msgpack_object *params);
-/* A string of the map that fits into `to`, zero-terminated. */
-int sy_rpc_infer_read_text(const msgpack_object *map, const char *key, char *to, size_t bytes);
 /* All that "inputs" and "outputs" say: the request is prepared, and its inputs that came in the message are written. */
 int sy_rpc_infer_read_tensors(struct sy_rpc_infer *infer, const msgpack_object *params);
 /* Class, deadline, tenant. */

@@ -110,7 +110,7 @@ static int place_output(struct sy_rpc_infer *infer, const msgpack_object *map)
     char name[256];
     int output, index;
 
-    SY_TRY(sy_rpc_infer_read_text(map, "name", name, sizeof(name)));
+    SY_TRY(sy_rpc_get_text(map, "name", name, sizeof(name)));
     SY_TRY(sy_front_infer_find_output(infer->request, name, &output));
     index = graph_of(infer)->n_inputs + output;
     SY_TRY(read_place(infer, index, map));

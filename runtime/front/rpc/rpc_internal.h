@@ -4,6 +4,7 @@
 
 #include <event2/event.h>
 #include <msgpack.h>
+#include <stdlib.h>
 
 #include "loader/graph/graph.h"
 #include "runtime/base/msgpack_scan.h"
@@ -19,6 +20,8 @@
 #define SY_RPC_STRANGER_NS    (10 * SY_NS_PER_S) /* for the handshake, and for a token */
 #define SY_RPC_MAX_TENSORS    SY_MAX_ENDS        /* inputs, or outputs, of one request */
 
+struct sy_rpc_connection;
+
 struct sy_rpc_server {
     struct sy_front *front;
     struct sy_rpc_limits limits;
@@ -33,7 +36,9 @@ struct sy_rpc_server {
     uint64_t buffered_bytes;
     uint64_t region_bytes; /* of all connections */
     int n_received;        /* jobs that come from other servers (rpc_job.h) */
-    int refs;              /* the owner's, each connection's */
+    /* One whole message (rpc_methods.c): the connections' files do not know what it says. */
+    int (*dispatch)(struct sy_rpc_connection *connection, const msgpack_object *message);
+    int refs; /* the owner's, each connection's, each received job's */
 };
 
 struct sy_rpc_infer;
@@ -96,12 +101,23 @@ struct sy_rpc_request {
 
 /* ---- rpc_connection.c ---- */
 int sy_rpc_connection_create(struct sy_rpc_server *server, int fd, bool is_local);
-void sy_rpc_connection_close(struct sy_rpc_connection *connection);
 /* After an answer of the core: reads on if it had to wait. */
 void sy_rpc_connection_resume(struct sy_rpc_connection *connection);
-void sy_rpc_connection_release(struct sy_rpc_connection *connection);
 bool sy_rpc_connection_stalled(const struct sy_rpc_connection *connection, sy_ns now);
-void sy_rpc_server_release(struct sy_rpc_server *server); /* rpc_server.c */
+
+/* ---- rpc_close.c ---- */
+/* Its requests are canceled, its regions, replies and the job that it sends dropped. Of a closed one, too. */
+void sy_rpc_connection_close(struct sy_rpc_connection *connection);
+void sy_rpc_connection_release(struct sy_rpc_connection *connection);
+/* Of one that nobody holds, or that could not be created. */
+void sy_rpc_connection_free(struct sy_rpc_connection *connection);
+static inline void sy_rpc_server_release(struct sy_rpc_server *server)
+{
+    if (--server->refs > 0)
+        return;
+    free(server->socket_path);
+    free(server);
+}
 
 /* ---- rpc_reply.c ---- */
 /* A reply that begins as a response to `id`: after it the caller packs error and result. NULL: out of memory. */
@@ -109,6 +125,8 @@ struct sy_rpc_reply *sy_rpc_reply_create(void);
 /* A packer's writer: appends to the head of a struct sy_rpc_reply, and notes what fails. */
 int sy_rpc_reply_write(void *reply, const char *bytes, size_t n);
 void sy_rpc_reply_free(struct sy_rpc_reply *reply);
+
+/* ---- rpc_send.c ---- */
 /* Sends: takes the reply over. A closed connection drops it. */
 void sy_rpc_reply_send(struct sy_rpc_connection *connection, struct sy_rpc_reply *reply);
 /* Writes what the socket takes, at most 4 MiB: the rest in the next turns of the loop. False: the connection is broken. */
@@ -134,12 +152,18 @@ int sy_rpc_allow_job(const struct sy_rpc_connection *connection, const char *tex
 /* ---- rpc_methods.c ---- */
 /* One whole message. EPROTO when it is no RPC message: the connection must end. SY_REPOSITORY_LOADS: not now, see sy_rpc_infer. */
 int sy_rpc_dispatch(struct sy_rpc_connection *connection, const msgpack_object *message);
+
+/* ---- rpc_params.c ---- */
 /* The value of `key` in a map, or NULL. */
 const msgpack_object *sy_rpc_get(const msgpack_object *map, const char *key);
+/* A string of the map that fits into `to`, zero-terminated. EARG. */
+int sy_rpc_get_text(const msgpack_object *map, const char *key, char *to, size_t bytes);
 
 /* ---- rpc_infer.c ---- */
 /* Negative: refused, the caller answers with the error text. SY_REPOSITORY_LOADS: its model is loaded first; the same message is dispatched again then. */
 int sy_rpc_infer(const struct sy_rpc_request *request);
+
+/* ---- rpc_infer_request.c ---- */
 void sy_rpc_infer_free(struct sy_rpc_infer *infer); /* NULL is fine */
 /* The client is gone. */
 void sy_rpc_infer_cancel_all(struct sy_rpc_connection *connection);

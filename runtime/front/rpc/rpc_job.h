@@ -49,9 +49,5 @@ int sy_rpc_job_state_read(const struct sy_rpc_request *request, json_t *params);
 int sy_rpc_job_receive(const struct sy_rpc_request *request, json_t *params);
 int sy_rpc_job_receive_piece(const struct sy_rpc_request *request, json_t *params);
 int sy_rpc_job_receive_end(const struct sy_rpc_request *request, json_t *params);
-/* The connection is gone, or gives up. NULL is fine. */
-void sy_rpc_receive_drop(struct sy_rpc_connection *connection);
-/* M2: drops one that has stalled. */
-void sy_rpc_receive_tick(struct sy_rpc_connection *connection, sy_ns now);
 
 #endif

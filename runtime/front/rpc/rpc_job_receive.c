@@ -14,28 +14,10 @@
 #include "runtime/base/status.h"
 #include "runtime/front/request/offload.h"
 #include "runtime/front/rpc/rpc_job.h"
+#include "runtime/front/rpc/rpc_receive.h"
 #include "runtime/move/job_snapshot.h"
 #include "runtime/move/job_state.h"
 #include "runtime/net/base64.h"
-
-/* A job that comes. Its connection has it, and each piece of work on it. Works run one after the other (M1): what a work alone uses needs no lock. */
-struct sy_rpc_receive {
-    int refs;
-    struct sy_rpc_server *server; /* held */
-    struct sy_job_state state;
-    char *text;            /* of the job, as it is kept here */
-    json_t *snapshot;      /* of the job, until its folder has a name */
-    char *state_folder;    /* of the server */
-    uint64_t got;          /* bytes that came */
-    int n_working, status; /* status: of the first work that failed */
-    sy_ns working_ns;      /* since when n_working is above 0 */
-    struct sy_transfer_pace pace;
-    bool taken; /* the core has it: its files stay */
-    /* of works */
-    char folder[SY_JOB_SNAPSHOT_PATH_BYTES], path[SY_JOB_SNAPSHOT_PATH_BYTES];
-    struct sy_durable_file file; /* path NULL: no snapshot, or it has its name already */
-    bool is_made;                /* its folder and file */
-};
 
 /* ---- what is left of others (M3) ------------------------------------------------------------------- */
 
@@ -76,80 +58,7 @@ static void sweep(const char *moved)
         closedir(entries);
 }
 
-/* ---- its life -------------------------------------------------------------------------------------- */
-
-/* A work; done once. */
-static void remove_files(void *ctx)
-{
-    struct sy_rpc_receive *r = ctx;
-
-    sy_durable_file_discard(&r->file);
-    if (!r->taken && *r->path)
-        unlink(r->path);
-    if (!r->taken && *r->folder)
-        rmdir(r->folder);
-    *r->path = *r->folder = '\0';
-}
-
-static void receive_free(void *ctx)
-{
-    struct sy_rpc_receive *r = ctx;
-
-    remove_files(r); /* where the end of the server kept the work from running */
-    r->server->n_received--;
-    sy_rpc_server_release(r->server);
-    sy_job_state_finish(&r->state);
-    json_decref(r->snapshot);
-    free(r->state_folder);
-    free(r->text);
-    free(r);
-}
-
-static void receive_release(struct sy_rpc_receive *r)
-{
-    struct sy_offload *moves = r->server->front->moves;
-
-    if (--r->refs > 0 || (moves && sy_offload_run(moves, remove_files, receive_free, r) == SY_OK))
-        return;
-    receive_free(r);
-}
-
-void sy_rpc_receive_drop(struct sy_rpc_connection *connection)
-{
-    struct sy_rpc_receive *r = connection->receive;
-
-    connection->receive = NULL;
-    if (r)
-        receive_release(r);
-}
-
-void sy_rpc_receive_tick(struct sy_rpc_connection *connection, sy_ns now)
-{
-    const struct sy_rpc_receive *r = connection->receive;
-
-    if (!r || r->n_working > 0 || now <= r->pace.at_ns + connection->server->limits.receive_ns)
-        return;
-    sy_log_info("rpc", "event=receive_stalled name=%s got_bytes=%llu of_bytes=%llu", r->state.name,
-                (unsigned long long)r->got, (unsigned long long)r->state.bytes);
-    sy_rpc_receive_drop(connection);
-}
-
-/* A work of it begins, and has ended: the time between is none that the client stalled. */
-static void working(struct sy_rpc_receive *r)
-{
-    r->refs++;
-    if (r->n_working++ == 0)
-        r->working_ns = sy_clock_now();
-}
-
-static void worked(struct sy_rpc_receive *r, int status)
-{
-    if (status < 0)
-        r->status = status;
-    if (--r->n_working == 0)
-        r->pace.at_ns += sy_clock_now() - r->working_ns;
-    receive_release(r);
-}
+/* ---- its folder and file ---------------------------------------------------------------------------- */
 
 static int make_folder(struct sy_rpc_receive *r)
 {
@@ -313,7 +222,7 @@ static void work_release(struct sy_rpc_work *work)
 {
     struct receive_work *w = (struct receive_work *)work;
 
-    worked(w->receive, work->status);
+    sy_rpc_receive_work_ended(w->receive, work->status);
     receive_work_free(w);
 }
 
@@ -325,7 +234,7 @@ static int start_work(const struct sy_rpc_request *request, struct sy_rpc_receiv
     w->work.run = run;
     if (!w->work.release)
         w->work.release = work_release;
-    working(r);
+    sy_rpc_receive_work_begins(r);
     int status = sy_rpc_work_start(request, &w->work);
     if (status < 0) {
         w->work.status = status; /* it did not run, and is this function's: the file has a gap */
@@ -356,22 +265,6 @@ static void make_release(struct sy_rpc_work *work)
     work_release(work);
 }
 
-static int receive_create(struct sy_rpc_connection *connection, struct sy_rpc_receive **out)
-{
-    struct sy_rpc_receive *r = calloc(1, sizeof *r);
-
-    if (!r)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a job");
-    r->refs = 1;
-    r->server = connection->server;
-    r->server->refs++;
-    r->server->n_received++;
-    r->file.fd = -1;
-    sy_pace_anew(&r->pace);
-    *out = r;
-    return SY_OK;
-}
-
 int sy_rpc_job_receive(const struct sy_rpc_request *request, json_t *params)
 {
     struct sy_rpc_connection *connection = request->connection;
@@ -379,8 +272,8 @@ int sy_rpc_job_receive(const struct sy_rpc_request *request, json_t *params)
 
     SY_TRY(check_may(connection));
     struct receive_work *w = calloc(1, sizeof *w);
-    int status =
-        w ? receive_create(connection, &r) : sy_error_set(SY_ENOMEM_HOST, "no memory for a job");
+    int status = w ? sy_rpc_receive_create(connection, &r)
+                   : sy_error_set(SY_ENOMEM_HOST, "no memory for a job");
     if (status < 0) {
         free(w);
         return status;
@@ -393,7 +286,7 @@ int sy_rpc_job_receive(const struct sy_rpc_request *request, json_t *params)
     }
     if (status < 0) {
         free(w);
-        receive_release(r);
+        sy_rpc_receive_release(r);
         return status;
     }
     connection->receive = r;

@@ -6,6 +6,7 @@
 
 #include "runtime/front/rpc/rpc_internal.h"
 
+/* ---- rpc_call.c ---- */
 void *sy_rpc_core(const struct sy_rpc_request *request);
 const struct sy_core_handlers *sy_rpc_handlers(const struct sy_rpc_request *request);
 /* Steals. ENOMEM_HOST: result is NULL. */

@@ -16,19 +16,11 @@
 #include "runtime/base/service_manager.h"
 #include "runtime/base/status.h"
 #include "runtime/front/rpc/rpc_internal.h"
-#include "runtime/front/rpc/rpc_job.h"
+#include "runtime/front/rpc/rpc_receive.h"
 #include "runtime/front/tcp_listen.h"
 #include "runtime/net/stale_socket.h"
 
 #define LISTENER_FLAGS (LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC)
-
-void sy_rpc_server_release(struct sy_rpc_server *server)
-{
-    if (--server->refs > 0)
-        return;
-    free(server->socket_path);
-    free(server);
-}
 
 static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *address,
                       int n_bytes, void *ctx)
@@ -239,6 +231,7 @@ int sy_rpc_server_create(const struct sy_rpc_config *config, struct sy_front *fr
     server->front = front;
     server->limits = config->limits;
     server->refs = 1;
+    server->dispatch = sy_rpc_dispatch;
     set_defaults(&server->limits);
     SY_TRY_GOTO(start_tick(server), fail);
     if (config->socket_path)

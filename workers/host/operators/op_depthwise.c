@@ -86,20 +86,8 @@ static int64_t rows_of_piece(const struct depthwise_step *s)
 
 static int add_step(struct sy_program *p, const struct depthwise_step *s)
 {
-    struct depthwise_step *own = malloc(sizeof *own);
-    struct sy_step *step = own ? sy_program_add_step(p, run_depthwise, 0) : NULL;
-    if (!step) {
-        free(own);
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
-    }
-    *own = *s;
-    step->state = own;
-    step->free_state = free;
     const int values[] = {s->src, s->weights, s->bias, s->dst};
-    for (size_t i = 0; i < sizeof values / sizeof *values; i++)
-        if (values[i] >= 0)
-            sy_program_touch(p, values[i]);
-    return SY_OK;
+    return sy_program_add_own_step(p, run_depthwise, s, sizeof *s, values, SY_ARRAY_LEN(values));
 }
 
 int sy_depthwise_build(struct sy_program *p, const struct sy_conv_shape *c, bool *built)

@@ -88,19 +88,8 @@ static int run_windows(struct sy_program *p, struct sy_step *step)
 
 static int add_step(struct sy_program *p, const struct windows_step *s)
 {
-    struct windows_step *own = malloc(sizeof *own);
-    struct sy_step *step = own ? sy_program_add_step(p, run_windows, 0) : NULL;
-    if (!step) {
-        free(own);
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
-    }
-    *own = *s;
-    step->state = own;
-    step->free_state = free;
     const int values[] = {s->src, s->weights, s->bias, s->dst};
-    for (size_t i = 0; i < sizeof values / sizeof *values; i++)
-        if (values[i] >= 0)
-            sy_program_touch(p, values[i]);
+    SY_TRY(sy_program_add_own_step(p, run_windows, s, sizeof *s, values, SY_ARRAY_LEN(values)));
     p->scratch_bytes = SY_MAX(p->scratch_bytes, (uint64_t)(s->n_threads * s->taps) * sizeof(float));
     return SY_OK;
 }

@@ -76,20 +76,8 @@ static int new_floats(struct sy_program *p, int64_t n, int *out)
 
 static int add_step(struct sy_program *p, sy_step_run run, const struct winograd_step *s)
 {
-    struct winograd_step *own = malloc(sizeof *own);
-    struct sy_step *step = own ? sy_program_add_step(p, run, 0) : NULL;
-    if (!step) {
-        free(own);
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
-    }
-    *own = *s;
-    step->state = own;
-    step->free_state = free;
     const int values[] = {s->plain, s->weights, s->src, s->bias, s->dst};
-    for (size_t i = 0; i < sizeof values / sizeof *values; i++)
-        if (values[i] >= 0)
-            sy_program_touch(p, values[i]);
-    return SY_OK;
+    return sy_program_add_own_step(p, run, s, sizeof *s, values, SY_ARRAY_LEN(values));
 }
 
 /* Which of the layouts that can be transformed as they lie `md` is; false: none of them. */

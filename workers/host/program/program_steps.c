@@ -24,6 +24,24 @@ struct sy_step *sy_program_add_step(struct sy_program *p, sy_step_run run, int n
     return step;
 }
 
+int sy_program_add_own_step(struct sy_program *p, sy_step_run run, const void *state, size_t bytes,
+                            const int *values, size_t n_values)
+{
+    void *own = malloc(bytes);
+    struct sy_step *step = own ? sy_program_add_step(p, run, 0) : NULL;
+    if (!step) {
+        free(own);
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
+    }
+    memcpy(own, state, bytes);
+    step->state = own;
+    step->free_state = free;
+    for (size_t i = 0; i < n_values; i++)
+        if (values[i] >= 0)
+            sy_program_touch(p, values[i]);
+    return SY_OK;
+}
+
 void sy_step_set(struct sy_program *p, struct sy_step *step, int arg, int dnnl_arg, int value)
 {
     step->args[arg] = (struct sy_step_arg){.dnnl_arg = dnnl_arg, .value = value};

@@ -5,6 +5,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
 #include "runtime/core/core_internal.h"
+#include "runtime/core/core_jobs.h"
 
 #define TICK_US    50000
 #define WINDOW_NS  (200 * SY_NS_PER_MS)

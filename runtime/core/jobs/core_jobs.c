@@ -1,4 +1,4 @@
-/* Training jobs: books for status, the store, and what is asked of them. */
+/* Training jobs: what is asked of them, from their submission to their end. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,72 +9,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/printable.h"
 #include "runtime/core/core_internal.h"
-
-struct sy_core_job *sy_core_find_job(struct sy_core *core, uint64_t id)
-{
-    struct sy_core_job *j = core->jobs;
-    while (j && j->id != id)
-        j = j->next;
-    return j;
-}
-
-int sy_core_job_tenant(struct sy_core *core, uint64_t id, const char **out)
-{
-    const struct sy_core_job *j = sy_core_find_job(core, id);
-    if (!j)
-        return sy_error_set(SY_ENOTFOUND, "there is no job %llu", (unsigned long long)id);
-    *out = core->tenants[j->tenant].name;
-    return SY_OK;
-}
-
-void sy_core_job_close_spill(struct sy_core_job *j)
-{
-    if (j->spill_file >= 0)
-        close(j->spill_file);
-    j->spill_file = -1;
-}
-
-static void free_job(struct sy_core_job *j)
-{
-    sy_core_job_close_spill(j);
-    free(j->text);
-    free(j->name);
-    free(j);
-}
-
-void sy_core_free_jobs(struct sy_core *core)
-{
-    while (core->jobs) {
-        struct sy_core_job *j = core->jobs;
-        core->jobs = j->next;
-        free_job(j);
-    }
-}
-
-static bool is_over(const struct sy_core_job *j)
-{
-    return j->state == SY_JOB_ENDED || j->state == SY_JOB_FAILED;
-}
-
-/* Status remembers the last ones that ended, and all whose files stay; jobs are in the order of their ids. */
-static void forget_old(struct sy_core *core)
-{
-    int n = 0;
-    for (const struct sy_core_job *j = core->jobs; j; j = j->next)
-        n += is_over(j) && !j->kept;
-    for (struct sy_core_job **at = &core->jobs; *at && n > SY_CORE_ENDED_JOBS;) {
-        struct sy_core_job *j = *at;
-        if (!is_over(j) || j->kept) {
-            at = &j->next;
-            continue;
-        }
-        *at = j->next;
-        core->gone_ns += j->account.used_ns;
-        core->counts.gone_jobs_ns += j->account.used_ns;
-        free_job(j);
-        n--;
-    }
-}
+#include "runtime/core/core_jobs.h"
 
 void sy_core_job_computes(struct sy_core *core, struct sy_core_job *j, sy_ns at)
 {
@@ -99,44 +34,6 @@ void sy_core_job_stands(struct sy_core *core, struct sy_core_job *j, sy_ns at)
     sy_core_fill_stands(core, j, at);
     j->since_ns = 0;
     sy_account_end(&core->account, &j->account, at);
-}
-
-/* A job's longest stretch outlives the worker that had it. */
-void sy_core_job_longest(struct sy_core_job *j, const struct sy_control_page *page)
-{
-    char what[SY_LONGEST_BYTES];
-    uint64_t ns;
-    if (!sy_page_longest(page, &ns, what) || ns <= j->longest_layer_ns)
-        return;
-    j->longest_layer_ns = ns;
-    memcpy(j->longest_what, what, sizeof what);
-}
-
-void sy_core_job_look(struct sy_core *core, struct sy_core_job *j)
-{
-    if (j->worker < 0 || j->state != SY_JOB_TRAINING)
-        return;
-    struct sy_control_page *page = sy_supervisor_page(core->supervisor, j->worker);
-    if (atomic_load_explicit(&page->job, memory_order_acquire) != j->id)
-        return;
-    uint64_t bits = atomic_load_explicit(&page->train_loss_bits, memory_order_relaxed);
-    memcpy(&j->loss, &bits, sizeof j->loss);
-    uint64_t evaluated = atomic_load_explicit(&page->train_accuracy_step, memory_order_acquire);
-    if (evaluated) {
-        bits = atomic_load_explicit(&page->train_accuracy_bits, memory_order_relaxed);
-        memcpy(&j->accuracy, &bits, sizeof j->accuracy);
-        j->accuracy_step = evaluated;
-    }
-    j->step = atomic_load_explicit(&page->train_step, memory_order_relaxed);
-    uint64_t total = atomic_load_explicit(&page->train_total_steps, memory_order_relaxed);
-    if (total && total != j->total_steps) {
-        j->total_steps = total;
-        sy_sched_job_set_total(core->sched, j->id, total);
-    }
-    j->busy_ns = atomic_load_explicit(&page->train_busy_ns, memory_order_relaxed);
-    sy_core_job_longest(j, page);
-    j->snapshot_step =
-        SY_MAX(j->snapshot_step, atomic_load_explicit(&page->snapshot_step, memory_order_relaxed));
 }
 
 /* ---- submit, stop, end ------------------------------------------------------------------------ */
@@ -184,7 +81,7 @@ void sy_core_end_job(struct sy_core *core, struct sy_core_job *j, int status, co
     bool not_begun = j->resumed && status < 0 && !j->stop_wanted && !j->is_script;
     bool canceled = status == SY_ECANCELED && j->stop_wanted;
     bool parked = j->park_wanted && (status < 0 || j->step < j->total_steps);
-    if (is_over(j))
+    if (sy_core_job_is_over(j))
         return;
     sy_core_job_stands(core, j, sy_clock_now());
     sy_core_job_close_spill(j);
@@ -206,7 +103,7 @@ void sy_core_end_job(struct sy_core *core, struct sy_core_job *j, int status, co
                 (unsigned long long)j->step, status < 0 ? error : "");
     sy_core_answer_start(j, status < 0 ? status : SY_OK, error);
     answer_stop(j, removed, why);
-    forget_old(core);
+    sy_core_jobs_forget_old(core);
 }
 
 static struct sy_core_job *waiting_job(struct sy_core *core)
@@ -282,7 +179,7 @@ int sy_core_job_add(struct sy_core *core, uint64_t id, const char *text, bool en
     if (status == SY_OK && enqueue)
         status = sy_core_job_enqueue(core, j);
     if (status < 0) {
-        free_job(j);
+        sy_core_job_free(j);
         return status;
     }
     j->account.tenant_ns = &core->tenants[j->tenant].used_ns;
@@ -333,39 +230,25 @@ void sy_core_hold_jobs(struct sy_core *core, bool hold)
     sy_core_pump_soon(core);
 }
 
-static int find_live(struct sy_core *core, uint64_t id, struct sy_core_job **out)
+int sy_core_job_find_live(struct sy_core *core, uint64_t id, struct sy_core_job **out)
 {
     struct sy_core_job *j = sy_core_find_job(core, id);
     sy_core_tick(core);
     if (!j)
         return sy_error_set(SY_ENOTFOUND, "there is no job %llu", (unsigned long long)id);
-    if (is_over(j) || j->stop_wanted)
+    if (sy_core_job_is_over(j) || j->stop_wanted)
         return sy_error_set(SY_EBUSY, "job %llu %s", (unsigned long long)id,
-                            j->parked    ? "is suspended: resume it first"
-                            : is_over(j) ? "has ended already"
-                                         : "is being stopped already");
+                            j->parked                ? "is suspended: resume it first"
+                            : sy_core_job_is_over(j) ? "has ended already"
+                                                     : "is being stopped already");
     *out = j;
-    return SY_OK;
-}
-
-int sy_core_job_suspend(struct sy_core *core, uint64_t id, bool suspended)
-{
-    struct sy_core_job *j = sy_core_find_job(core, id);
-    if (!suspended && j && j->kept)
-        return sy_core_job_unpark(core, j);
-    SY_TRY(find_live(core, id, &j));
-    SY_TRY(sy_core_job_keep_settings(core, j, suspended, j->priority_set ? &j->priority : NULL,
-                                     j->slice_set ? j->slice : NULL));
-    SY_TRY(sy_sched_job_suspend(core->sched, id, suspended));
-    j->suspended = suspended;
-    sy_core_pump_soon(core);
     return SY_OK;
 }
 
 int sy_core_job_set_priority(struct sy_core *core, uint64_t id, int priority)
 {
     struct sy_core_job *j;
-    SY_TRY(find_live(core, id, &j));
+    SY_TRY(sy_core_job_find_live(core, id, &j));
     SY_TRY(sy_core_job_keep_settings(core, j, j->suspended, &priority,
                                      j->slice_set ? j->slice : NULL));
     SY_TRY(sy_sched_job_set_priority(core->sched, id, priority));
@@ -375,17 +258,11 @@ int sy_core_job_set_priority(struct sy_core *core, uint64_t id, int priority)
     return SY_OK;
 }
 
-int sy_core_job_check_live(struct sy_core *core, uint64_t id)
-{
-    struct sy_core_job *j;
-    return find_live(core, id, &j);
-}
-
 int sy_core_job_move(struct sy_core *core, uint64_t id, const char *slice)
 {
     struct sy_core_job *j;
     SY_TRY(sy_core_slice_check(core, slice));
-    SY_TRY(find_live(core, id, &j));
+    SY_TRY(sy_core_job_find_live(core, id, &j));
     SY_TRY(sy_core_job_keep_settings(core, j, j->suspended, j->priority_set ? &j->priority : NULL,
                                      slice));
     snprintf(j->slice, sizeof j->slice, "%s", slice);
@@ -410,7 +287,7 @@ int sy_core_job_stop(struct sy_core *core, uint64_t id, bool evaluate, sy_core_d
         done(ctx, SY_OK, NULL);
         return SY_OK;
     }
-    SY_TRY(find_live(core, id, &j));
+    SY_TRY(sy_core_job_find_live(core, id, &j));
     j->stop_wanted = true;
     j->evaluate = evaluate;
     j->stop_done = done;
@@ -425,7 +302,7 @@ void sy_core_job_lost(struct sy_core *core, int worker, bool *intact, bool *prog
 {
     const struct sy_control_page *page = sy_supervisor_page(core->supervisor, worker);
     for (struct sy_core_job *j = core->jobs; j; j = j->next) {
-        if (j->worker != worker || is_over(j))
+        if (j->worker != worker || sy_core_job_is_over(j))
             continue;
         sy_core_job_look(core, j);
         *intact =

@@ -1,4 +1,4 @@
-/* Slices of the device's compute: which cores each has, and which models and jobs belong to it. */
+/* Slices are set: read, checked, planned; then models, jobs and what computes now follow. */
 #include <stdio.h>
 #include <string.h>
 
@@ -6,115 +6,29 @@
 #include "runtime/base/log.h"
 #include "runtime/base/printable.h"
 #include "runtime/core/core_internal.h"
+#include "runtime/core/core_jobs.h"
 
 _Static_assert(SY_SLICE_PLAN_MAX == SY_SCHED_MAX_SLICES, "what is planned can be scheduled");
 
-#define ALL "all" /* the one slice that there is as long as none is named */
-
-void sy_core_slices_start(struct sy_core *core)
-{
-    struct sy_core_slice *all = &core->slices[0];
-    snprintf(all->name, sizeof all->name, ALL);
-    all->n_cores = core->units.n;
-    memcpy(all->cores, core->units.ids, core->units.n * sizeof *core->units.ids);
-    core->n_slices = 1;
-}
-
-/* Of one that is gone, whose last requests end: those of the first. */
-static const struct sy_core_slice *slice_at(const struct sy_core *core, int slice)
-{
-    return &core->slices[slice < core->n_slices ? slice : 0];
-}
-
-bool sy_core_slices_whole(const struct sy_core *core, int slice)
-{
-    return slice_at(core, slice)->n_cores == core->units.n;
-}
-
-struct sy_u64s sy_core_slice_cores(struct sy_core *core, int slice)
-{
-    struct sy_core_slice *c = &core->slices[slice < core->n_slices ? slice : 0];
-    return sy_core_slices_whole(core, slice) ? (struct sy_u64s){0}
-                                             : (struct sy_u64s){c->n_cores, c->cores};
-}
-
-const char *sy_core_slice_name(const struct sy_core *core, int slice)
-{
-    return slice_at(core, slice)->name;
-}
-
-static int find(const struct sy_core *core, const char *name)
-{
-    for (int i = 0; i < core->n_slices; i++)
-        if (strcmp(core->slices[i].name, name) == 0)
-            return i;
-    return -1;
-}
-
-static int no_slice(const struct sy_core *core, const char *name)
-{
-    char list[300] = "";
-    for (int i = 0; i < core->n_slices; i++)
-        snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", i ? ", " : "",
-                 core->slices[i].name);
-    return sy_error_set(SY_ENOTFOUND, "there is no slice '%.60s'; there are: %s", name, list);
-}
-
-int sy_core_slice_check(const struct sy_core *core, const char *name)
-{
-    return !name || !*name || find(core, name) >= 0 ? SY_OK : no_slice(core, name);
-}
-
-/* ---- slices of tasks ------------------------------------------------------------------------------- */
-
-static int wanted(const struct sy_core *core, const char *own, const char *usual)
-{
-    int slice = find(core, own);
-    if (slice < 0)
-        slice = find(core, usual);
-    return SY_MAX(slice, 0);
-}
-
-int sy_core_slice_of_job(const struct sy_core *core, const struct sy_core_job *j)
-{
-    return wanted(core, j->slice, core->for_jobs);
-}
-
-/* anew: its slice has other cores, or it is another model. Else what was measured of it holds as long as it stays where it is. */
-static void place(struct sy_core *core, int model, bool anew)
-{
-    int slice, was = sy_sched_model_slice(core->sched, model);
-    const struct sy_core_model *m = &core->models[model];
-    if (*m->slice && find(core, m->slice) < 0)
-        sy_log_warn("slices", "event=no_such_slice model=%s slice=%s uses=%s", m->name, m->slice,
-                    core->slices[wanted(core, m->slice, core->for_models)].name);
-    slice = wanted(core, m->slice, core->for_models);
-    (void)sy_sched_model_set_slice(core->sched, model, slice);
-    if (anew || slice != was)
-        sy_core_corun_anew(core, model);
-    sy_core_corun_judge(core, model);
-}
-
-void sy_core_slices_place_model(struct sy_core *core, int model)
-{
-    place(core, model, true);
-}
+struct wishes {
+    struct sy_slice_wish of[SY_SCHED_MAX_SLICES];
+    uint64_t listed[SY_SCHED_MAX_SLICES][SY_CORE_MAX_CORES];
+    int owner[SY_CORE_MAX_CORES];
+};
 
 static void place_all(struct sy_core *core, bool anew)
 {
     for (int i = 0; i < (int)SY_MAX_MODELS; i++)
         if (core->models[i].used && !core->models[i].leaving)
-            place(core, i, anew);
+            sy_core_slices_place(core, i, anew);
     for (struct sy_core_job *j = core->jobs; j; j = j->next)
         (void)sy_sched_job_set_slice(core->sched, j->id, sy_core_slice_of_job(core, j));
 }
 
-/* ---- what computes now follows its slice ------------------------------------------------------- */
-
 static void confine_run(struct sy_core *core, const struct sy_core_request *r)
 {
     struct sy_control_page *page = sy_supervisor_page(core->supervisor, r->report.worker);
-    const struct sy_core_slice *c = slice_at(core, r->slice);
+    const struct sy_core_slice *c = sy_core_slice_at(core, r->slice);
     uint64_t words[SY_PAGE_CORE_WORDS] = {0};
     for (size_t i = 0; i < c->n_cores; i++)
         words[c->cores[i] / 64] |= 1ull << (c->cores[i] % 64);
@@ -131,14 +45,6 @@ static void confine_runs(struct sy_core *core)
             sy_sched_computes(core->sched, r->report.worker))
             confine_run(core, r);
 }
-
-/* ---- setting ------------------------------------------------------------------------------------ */
-
-struct wishes {
-    struct sy_slice_wish of[SY_SCHED_MAX_SLICES];
-    uint64_t listed[SY_SCHED_MAX_SLICES][SY_CORE_MAX_CORES];
-    int owner[SY_CORE_MAX_CORES];
-};
 
 static int read_name(const json_t *entry, char *out)
 {
@@ -231,7 +137,7 @@ static int set_list(struct sy_core *core, const json_t *list)
         sy_sched_slice_resized(core->sched, k,
                                sy_core_slices_whole(core, k)
                                    ? 0
-                                   : (int)(slice_at(core, k)->n_cores * core->units.each));
+                                   : (int)(sy_core_slice_at(core, k)->n_cores * core->units.each));
     say(core);
     return SY_OK;
 }
@@ -243,7 +149,7 @@ static int check_slice(const struct sy_core *core, const json_t *list, const cha
     json_t *entry;
     if (!json_is_array(list))
         return sy_core_slice_check(core, wanted);
-    if (json_array_size(list) == 0 && strcmp(wanted, ALL) == 0)
+    if (json_array_size(list) == 0 && strcmp(wanted, SY_CORE_ALL_SLICE) == 0)
         return SY_OK; /* what there is without any */
     json_array_foreach(list, i, entry)
     {
@@ -287,7 +193,7 @@ static void move_model(struct sy_core *core, const char *name, const char *slice
         if (!sy_core_model_is_named(m, name, 0))
             continue;
         snprintf(m->slice, sizeof m->slice, "%s", slice);
-        place(core, i, false);
+        sy_core_slices_place(core, i, false);
     }
 }
 
@@ -311,7 +217,8 @@ static int check_move(struct sy_core *core, const json_t *list, const json_t *pa
         return check_named(core, json_string_value(model));
     if (!json_is_integer(job) || json_integer_value(job) < 1)
         return sy_error_set(SY_EARG, "the parameter \"job\": its number");
-    return sy_core_job_check_live(core, (uint64_t)json_integer_value(job));
+    struct sy_core_job *live;
+    return sy_core_job_find_live(core, (uint64_t)json_integer_value(job), &live);
 }
 
 static int move(struct sy_core *core, const json_t *params)
@@ -340,13 +247,10 @@ static int check_keep(const json_t *keep)
     return SY_OK;
 }
 
-static int set(struct sy_core *core, json_t *params)
+int sy_core_slices_apply(struct sy_core *core, const json_t *params)
 {
-    static const char *const known[] = {"slices", "for_jobs", "for_models", "model", "job",
-                                        "slice",  "bound",    "keep",       NULL};
     const json_t *list = json_object_get(params, "slices");
     const json_t *bound = json_object_get(params, "bound"), *keep = json_object_get(params, "keep");
-    SY_TRY(sy_core_check_keys(params, known));
     SY_TRY(check_usual(core, list, json_object_get(params, "for_jobs")));
     SY_TRY(check_usual(core, list, json_object_get(params, "for_models")));
     SY_TRY(check_bound(bound));
@@ -372,76 +276,4 @@ static int set(struct sy_core *core, json_t *params)
     sy_core_fill_watch(core);
     sy_core_pump_soon(core);
     return SY_OK;
-}
-
-int sy_core_slices_set(struct sy_core *core, json_t *params)
-{
-    SY_TRY(set(core, params));
-    return sy_core_keep_rules(core);
-}
-
-/* ---- looking ------------------------------------------------------------------------------------ */
-
-static json_t *slice_json(const struct sy_core *core, int i)
-{
-    char text[512];
-    const struct sy_core_slice *c = &core->slices[i];
-    json_t *models = json_array(), *jobs = json_array();
-    const char *computes = NULL; /* by name */
-    for (int m = 0; m < (int)SY_MAX_MODELS; m++)
-        if (core->models[m].used && !core->models[m].leaving &&
-            sy_sched_model_slice(core->sched, m) == i)
-            json_array_append_new(models, json_string(core->models[m].name));
-    for (const struct sy_core_job *j = core->jobs; j; j = j->next) {
-        struct sy_sched_job_view view;
-        if (!sy_sched_job_view(core->sched, j->id, &view) || view.slice != i)
-            continue;
-        json_array_append_new(jobs, json_integer((json_int_t)j->id));
-        if (j->since_ns)
-            computes = j->name;
-    }
-    for (const struct sy_core_request *r = core->requests; r; r = r->next)
-        if (r->run && r->slice == i && r->report.worker >= 0 &&
-            sy_sched_computes(core->sched, r->report.worker))
-            computes = core->models[r->model].name;
-    return json_pack("{s:s, s:s, s:i, s:o, s:o, s:s?, s:o}", "name", c->name, "cores",
-                     sy_core_units_text(core, c, text, sizeof text), "n_cores",
-                     (int)(c->n_cores * core->units.each), "models", models, "jobs", jobs,
-                     "computes", computes, "used_ns", json_integer((json_int_t)c->used_ns));
-}
-
-json_t *sy_core_slices_json(const struct sy_core *core)
-{
-    json_t *list = json_array();
-    for (int i = 0; i < core->n_slices; i++)
-        json_array_append_new(list, slice_json(core, i));
-    return list;
-}
-
-static const char *there_is(const struct sy_core *core, const char *slice)
-{
-    return find(core, slice) >= 0 ? slice : "";
-}
-
-/* As setting takes it; one slice, of all cores, is none. */
-json_t *sy_core_slices_rules(const struct sy_core *core)
-{
-    char text[4096];
-    json_t *list = json_array();
-    bool any = core->n_slices > 1 || core->slices[0].n_cores < core->units.n;
-    for (int i = 0; any && i < core->n_slices; i++)
-        json_array_append_new(
-            list, json_pack("{s:s, s:s}", "name", core->slices[i].name, "cores",
-                            sy_core_units_text(core, &core->slices[i], text, sizeof text)));
-    return json_pack("{s:o, s:s, s:s, s:f, s:f}", "slices", list, "for_jobs",
-                     there_is(core, core->for_jobs), "for_models", there_is(core, core->for_models),
-                     "bound", core->corun.bound, "keep", core->fill.keep);
-}
-
-void sy_core_slices_resume(struct sy_core *core, const json_t *rules)
-{
-    json_t *was = json_deep_copy(json_object_get(rules, "compute"));
-    if (was && set(core, was) < 0)
-        sy_log_error("slices", "event=not_resumed why=\"%s\"", sy_error_text());
-    json_decref(was);
 }

@@ -9,6 +9,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
 #include "runtime/core/core_internal.h"
+#include "runtime/core/core_jobs.h"
 
 #define FEWEST_WORKERS 2 /* one trains, one is left to requests */
 
@@ -31,31 +32,6 @@ static void take_settings(struct sy_core *core, struct sy_core_job *j, const jso
     if (!j->parked && json_is_true(json_object_get(set, "suspended")) &&
         sy_sched_job_suspend(core->sched, j->id, true) == SY_OK)
         j->suspended = true;
-}
-
-int sy_core_job_keep_settings(struct sy_core *core, const struct sy_core_job *j, bool suspended,
-                              const int *priority, const char *slice)
-{
-    json_t *set = json_pack("{s:b}", "suspended", (int)suspended);
-    if (set && priority)
-        json_object_set_new(set, "priority", json_integer(*priority));
-    if (set && slice)
-        json_object_set_new(set, "slice", json_string(slice));
-    if (set && j->park_wanted)
-        json_object_update_new(set, json_pack("{s:b, s:I, s:I}", "parked", 1, "step",
-                                              (json_int_t)j->step, "total_steps",
-                                              (json_int_t)j->total_steps));
-    int status = set ? sy_job_store_put(core->store, j->id, j->text, set)
-                     : sy_error_set(SY_ENOMEM_HOST, "no memory for a job");
-    json_decref(set);
-    return status;
-}
-
-int sy_core_job_keep(struct sy_core *core, const struct sy_core_job *j)
-{
-    return sy_core_job_keep_settings(core, j, j->suspended && !j->park_wanted,
-                                     j->priority_set ? &j->priority : NULL,
-                                     j->slice_set ? j->slice : NULL);
 }
 
 static void restore_parked(struct sy_core_job *j, json_int_t step, json_int_t total_steps)
@@ -142,7 +118,8 @@ int sy_core_job_park(struct sy_core *core, uint64_t id, sy_core_done done, void 
     return sy_core_job_stop(core, id, false, done, ctx);
 }
 
-int sy_core_job_unpark(struct sy_core *core, struct sy_core_job *j)
+/* It waits for a worker again, and goes on from its snapshot. EBUSY, EPEER, EIO: it stays as it was. */
+static int unpark(struct sy_core *core, struct sy_core_job *j)
 {
     bool parked = j->parked;
     sy_core_tick(core);
@@ -244,4 +221,18 @@ void sy_core_jobs_answer_left(struct sy_core *core)
         if (stopped)
             stopped(j->stop_ctx, SY_EBUSY, why);
     }
+}
+
+int sy_core_job_suspend(struct sy_core *core, uint64_t id, bool suspended)
+{
+    struct sy_core_job *j = sy_core_find_job(core, id);
+    if (!suspended && j && j->kept)
+        return unpark(core, j);
+    SY_TRY(sy_core_job_find_live(core, id, &j));
+    SY_TRY(sy_core_job_keep_settings(core, j, suspended, j->priority_set ? &j->priority : NULL,
+                                     j->slice_set ? j->slice : NULL));
+    SY_TRY(sy_sched_job_suspend(core->sched, id, suspended));
+    j->suspended = suspended;
+    sy_core_pump_soon(core);
+    return SY_OK;
 }

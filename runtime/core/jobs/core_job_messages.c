@@ -8,6 +8,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
 #include "runtime/core/core_internal.h"
+#include "runtime/core/core_jobs.h"
 
 static int prepared(struct sy_core *core, int worker, const struct sy_msg_job_prepared *msg,
                     struct sy_core_job *j)

@@ -1,0 +1,90 @@
+/* The end of a connection: its call, stream and replies go when it closes, the rest with its last reference. */
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/front/http/http_internal.h"
+
+void sy_http_connection_free(struct sy_http_connection *connection)
+{
+    struct event *events[] = {connection->read_event, connection->write_event,
+                              connection->closed_event, connection->again_event};
+
+    for (size_t i = 0; i < SY_ARRAY_LEN(events); i++)
+        if (events[i])
+            event_free(events[i]);
+    free(connection->held);
+    free(connection);
+}
+
+void sy_http_connection_release(struct sy_http_connection *connection)
+{
+    struct sy_http_server *server = connection->server;
+
+    if (--connection->refs > 0)
+        return;
+    sy_http_connection_free(connection);
+    sy_http_server_release(server);
+}
+
+static void unlink_connection(struct sy_http_connection *connection)
+{
+    struct sy_http_server *server = connection->server;
+
+    if (connection->previous)
+        connection->previous->next = connection->next;
+    else
+        server->connections = connection->next;
+    if (connection->next)
+        connection->next->previous = connection->previous;
+    connection->next = connection->previous = NULL;
+    server->n_connections--;
+}
+
+/* The call belongs to its handler until that replies; otherwise it is freed here. */
+static void lose_call(struct sy_http_connection *connection)
+{
+    struct sy_http_call *call = connection->call;
+
+    connection->call = NULL;
+    if (!call)
+        return;
+    bool is_handled = call->is_whole && !call->replied && !call->sink.drop;
+    call->connection = NULL;
+    sy_http_sink_drop(call);
+    if (!is_handled)
+        sy_http_call_free(call);
+    else if (call->gone)
+        call->gone(call->gone_ctx);
+}
+
+static void lose_stream(struct sy_http_connection *connection)
+{
+    struct sy_http_stream *stream = connection->stream;
+
+    connection->stream = NULL;
+    if (!stream)
+        return;
+    stream->closed(stream->ctx);
+    free(stream);
+}
+
+void sy_http_connection_close(struct sy_http_connection *connection)
+{
+    if (connection->fd < 0)
+        return;
+    event_del(connection->read_event);
+    event_del(connection->write_event);
+    event_del(connection->closed_event);
+    if (connection->again_event)
+        event_del(connection->again_event);
+    sy_tls_stream_destroy(connection->tls);
+    connection->tls = NULL;
+    close(connection->fd);
+    connection->fd = -1;
+    unlink_connection(connection);
+    sy_http_reply_drop_all(connection);
+    lose_stream(connection);
+    lose_call(connection);
+    sy_http_connection_release(connection);
+}

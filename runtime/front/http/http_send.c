@@ -1,0 +1,156 @@
+/* Replies on their way out: what lies where, in the order of their requests. */
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/uio.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/front/http/http_internal.h"
+#include "runtime/front/request/offload.h"
+
+#define MAX_PARTS 64
+
+void sy_http_reply_free(struct sy_http_reply *reply)
+{
+    if (reply->release)
+        reply->release(reply->ctx);
+    sy_free_beside(reply->server->front->offload, reply->text.at, reply->text.size);
+    free(reply->head);
+    free(reply);
+}
+
+void sy_http_reply_drop_all(struct sy_http_connection *connection)
+{
+    while (connection->first_reply) {
+        struct sy_http_reply *reply = connection->first_reply;
+
+        connection->first_reply = reply->next;
+        sy_http_reply_free(reply);
+    }
+    connection->last_reply = NULL;
+    connection->unsent_bytes = 0;
+}
+
+/* The first parts of what is left of all replies. */
+static int next_parts(const struct sy_http_connection *connection, struct iovec *parts)
+{
+    int n = 0;
+
+    for (const struct sy_http_reply *reply = connection->first_reply; reply; reply = reply->next) {
+        uint64_t skip = reply->sent;
+
+        for (int i = 0; i < reply->n_segments && n < MAX_PARTS; i++) {
+            const struct sy_http_segment *s = &reply->segments[i];
+            uint64_t drop = SY_MIN(skip, s->bytes);
+
+            skip -= drop;
+            if (s->bytes > drop)
+                parts[n++] = (struct iovec){(char *)(uintptr_t)s->data + drop, s->bytes - drop};
+        }
+        if (n == MAX_PARTS)
+            break;
+    }
+    return n;
+}
+
+static void note_sent(struct sy_http_connection *connection, uint64_t n)
+{
+    sy_pace_moved(&connection->pace, n, connection->server->front->least_bytes_per_s,
+                  connection->server->limits.stall_ns);
+    connection->unsent_bytes -= n;
+    if (connection->unsent_bytes == 0)
+        sy_pace_anew(&connection->pace);
+    while (connection->first_reply) {
+        struct sy_http_reply *reply = connection->first_reply;
+        uint64_t part = SY_MIN(n, reply->bytes - reply->sent);
+
+        reply->sent += part;
+        n -= part;
+        if (reply->sent < reply->bytes)
+            return;
+        connection->first_reply = reply->next;
+        if (!reply->next)
+            connection->last_reply = NULL;
+        sy_http_reply_free(reply);
+    }
+}
+
+static void want_write(struct sy_http_connection *connection, bool wanted)
+{
+    if (wanted == connection->writing)
+        return;
+    connection->writing = wanted;
+    if (wanted)
+        event_add(connection->write_event, NULL);
+    else
+        event_del(connection->write_event);
+}
+
+bool sy_http_reply_flush(struct sy_http_connection *connection)
+{
+    uint64_t turn = 0;
+
+    while (connection->first_reply && turn < 4 * SY_HTTP_TURN_BYTES) {
+        struct iovec parts[MAX_PARTS];
+        ssize_t n;
+
+        n = sy_net_write(connection->fd, connection->tls, parts,
+                         (size_t)next_parts(connection, parts));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && errno != EAGAIN)
+            return false;
+        if (n < 0)
+            break;
+        turn += (uint64_t)n;
+        note_sent(connection, (uint64_t)n);
+    }
+    want_write(connection, connection->first_reply != NULL);
+    return true;
+}
+
+struct sy_http_reply *sy_http_reply_create(struct sy_http_server *server, char *head,
+                                           uint64_t bytes, int more_segments)
+{
+    size_t n = 1 + (size_t)more_segments;
+    struct sy_http_reply *reply =
+        head ? calloc(1, sizeof(*reply) + n * sizeof(*reply->segments)) : NULL;
+
+    if (!reply) {
+        free(head);
+        return NULL;
+    }
+    reply->server = server;
+    reply->head = head;
+    reply->segments = (struct sy_http_segment *)(reply + 1);
+    reply->segments[reply->n_segments++] = (struct sy_http_segment){head, bytes};
+    reply->bytes = bytes;
+    return reply;
+}
+
+void sy_http_reply_add(struct sy_http_reply *reply, const void *data, uint64_t bytes)
+{
+    reply->segments[reply->n_segments++] = (struct sy_http_segment){data, bytes};
+    reply->bytes += bytes;
+}
+
+void sy_http_reply_send(struct sy_http_connection *connection, struct sy_http_reply *reply)
+{
+    bool idle = connection->first_reply == NULL;
+
+    if (!reply || connection->broken) {
+        connection->broken = true;
+        if (reply)
+            sy_http_reply_free(reply);
+        return;
+    }
+    if (connection->last_reply)
+        connection->last_reply->next = reply;
+    else
+        connection->first_reply = reply;
+    connection->last_reply = reply;
+    connection->unsent_bytes += reply->bytes;
+    if (idle)
+        sy_pace_anew(&connection->pace);
+    if (idle && !sy_http_reply_flush(connection))
+        connection->broken = true;
+}

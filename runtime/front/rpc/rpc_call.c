@@ -1,0 +1,64 @@
+/* What methods share: their answer, at once or later. */
+#include <stdlib.h>
+
+#include "runtime/base/status.h"
+#include "runtime/front/rpc/rpc_methods.h"
+
+void *sy_rpc_core(const struct sy_rpc_request *request)
+{
+    return request->connection->server->front->core;
+}
+
+const struct sy_core_handlers *sy_rpc_handlers(const struct sy_rpc_request *request)
+{
+    return request->connection->server->front->handlers;
+}
+
+int sy_rpc_answer(const struct sy_rpc_request *request, json_t *result)
+{
+    if (!result)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for the answer");
+    sy_rpc_answer_json(request->connection, request->answers, request->id, result);
+    return SY_OK;
+}
+
+int sy_rpc_need_text(json_t *params, const char *key, const char **out)
+{
+    *out = json_string_value(json_object_get(params, key));
+    return *out ? SY_OK
+                : sy_error_set(SY_EARG, "the parameter \"%s\" is missing or no string", key);
+}
+
+int sy_rpc_later_create(const struct sy_rpc_request *request, struct sy_rpc_later **out)
+{
+    struct sy_rpc_later *later = calloc(1, sizeof(*later));
+
+    if (!later)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a request");
+    *later = (struct sy_rpc_later){
+        .connection = request->connection, .answers = request->answers, .id = request->id};
+    request->connection->refs++;
+    *out = later;
+    return SY_OK;
+}
+
+void sy_rpc_later_free(struct sy_rpc_later *later)
+{
+    sy_rpc_connection_release(later->connection);
+    free(later);
+}
+
+void sy_rpc_later_done(void *ctx, int status, const char *error)
+{
+    struct sy_rpc_later *later = ctx;
+    struct sy_rpc_connection *connection = later->connection;
+
+    if (status < 0)
+        sy_rpc_answer_error(connection, later->answers, later->id, status, error);
+    else
+        sy_rpc_answer_json(connection, later->answers, later->id,
+                           later->with_job ? json_pack("{s:I}", "job", (json_int_t)later->job)
+                                           : json_object());
+    sy_rpc_connection_resume(connection);
+    sy_rpc_later_free(later);
+}

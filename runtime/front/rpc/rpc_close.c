@@ -1,0 +1,78 @@
+/* The end of a connection: what it holds goes when it closes, the rest with its last reference. */
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "runtime/front/rpc/rpc_internal.h"
+#include "runtime/front/rpc/rpc_receive.h"
+#include "runtime/front/rpc/rpc_region.h"
+
+void sy_rpc_connection_free(struct sy_rpc_connection *connection)
+{
+    if (connection->read_event)
+        event_free(connection->read_event);
+    if (connection->write_event)
+        event_free(connection->write_event);
+    if (connection->closed_event)
+        event_free(connection->closed_event);
+    if (connection->again_event)
+        event_free(connection->again_event);
+    free(connection->buffer);
+    free(connection);
+}
+
+void sy_rpc_connection_release(struct sy_rpc_connection *connection)
+{
+    struct sy_rpc_server *server = connection->server;
+
+    if (--connection->refs > 0)
+        return;
+    sy_rpc_connection_free(connection);
+    sy_rpc_server_release(server);
+}
+
+static void unlink_connection(struct sy_rpc_connection *connection)
+{
+    struct sy_rpc_server *server = connection->server;
+
+    if (connection->previous)
+        connection->previous->next = connection->next;
+    else
+        server->connections = connection->next;
+    if (connection->next)
+        connection->next->previous = connection->previous;
+    connection->next = connection->previous = NULL;
+    server->n_connections--;
+}
+
+void sy_rpc_connection_close(struct sy_rpc_connection *connection)
+{
+    struct sy_rpc_server *server = connection->server;
+
+    if (connection->fd < 0)
+        return;
+    event_del(connection->read_event);
+    event_del(connection->write_event);
+    event_del(connection->closed_event);
+    if (connection->again_event)
+        event_del(connection->again_event);
+    sy_tls_stream_destroy(connection->tls);
+    connection->tls = NULL;
+    close(connection->fd);
+    connection->fd = -1;
+    server->buffered_bytes -= connection->capacity;
+    connection->used = connection->capacity = 0;
+    sy_rpc_long_drop(connection);
+    while (connection->first_reply) {
+        struct sy_rpc_reply *reply = connection->first_reply;
+
+        connection->first_reply = reply->next;
+        sy_rpc_reply_free(reply);
+    }
+    connection->last_reply = NULL;
+    unlink_connection(connection);
+    sy_repository_wait_cancel(&connection->wait);
+    sy_rpc_infer_cancel_all(connection);
+    sy_rpc_region_drop_all(connection);
+    sy_rpc_receive_drop(connection);
+    sy_rpc_connection_release(connection);
+}
