@@ -10,7 +10,7 @@ static const struct sy_expander_line *const families[] = {
     sy_expanders_resize,    sy_expanders_quantized, sy_expanders_sequence, sy_expanders_control,
     sy_expanders_learn,     sy_expanders_various,   sy_expanders_sizes,    sy_expanders_trees,
     sy_expanders_svm,       sy_expanders_training,  sy_expanders_deform,   sy_expanders_gradient,
-    sy_expanders_recurrent};
+    sy_expanders_recurrent, sy_expanders_text};
 
 static sy_expander *find(enum sy_op op)
 {
@@ -51,6 +51,8 @@ int sy_expand_node(struct sy_infer *in, int n, bool *replaced)
         sy_node_int(node, "block_size", 0) == 0)
         return SY_OK;
     if (node->op == SY_OP_RESIZE && sy_node_int(node, "antialias", 0) == 0)
+        return SY_OK;
+    if (node->op == SY_OP_MS_TOKENIZER && !sy_expand_feeds_grams(in, node))
         return SY_OK;
     if (!expander)
         return SY_OK;

@@ -38,6 +38,8 @@ bool sy_expand_reduces_bool(const struct sy_infer *in, const struct sy_node *nod
 bool sy_expand_drops(const struct sy_infer *in, const struct sy_node *node);
 /* Whether the node is a Split of a list of open sizes. */
 bool sy_expand_splits_sizes(const struct sy_infer *in, const struct sy_node *node);
+/* Whether the node is a Tokenizer whose tokens only TfIdfVectorizer reads, which could cut the texts itself. */
+bool sy_expand_feeds_grams(const struct sy_infer *in, const struct sy_node *node);
 /* Whether the node's first input is a constant. */
 bool sy_expand_is_constant(const struct sy_infer *in, const struct sy_node *node);
 /* A copy of a Loop's body, if the Loop could be written out: for sy_expand_loop, when inference of the Loop fails. NULL: it could not.
@@ -127,7 +129,7 @@ extern const struct sy_expander_line sy_expanders_microsoft[], sy_expanders_atte
     sy_expanders_attend[], sy_expanders_decoder[], sy_expanders_resize[], sy_expanders_quantized[],
     sy_expanders_sequence[], sy_expanders_control[], sy_expanders_learn[], sy_expanders_various[],
     sy_expanders_sizes[], sy_expanders_training[], sy_expanders_deform[], sy_expanders_gradient[],
-    sy_expanders_recurrent[];
+    sy_expanders_recurrent[], sy_expanders_text[];
 /* Scan of opset 8, whose operands have a batch in front: a Scan for each row of it. (expand_scan.c) */
 sy_expander sy_expand_batch_scan;
 

@@ -248,6 +248,9 @@ int sy_rule_tf_idf(struct sy_infer *in, struct sy_node *node)
         columns = SY_MAX(columns, indexes->ints[i] + 1);
     }
     struct sy_shape shape = x->shape;
+    if (sy_node_attr(node, "tokenexp") || sy_node_attr(node, "separators"))
+        shape.rank =
+            2; /* each element is a row, which it cuts itself (loader/expand/expand_text.c) */
     shape.dims[shape.rank - 1] = (struct sy_dim){columns, 0};
     sy_infer_set(in, node, 0, SY_DTYPE_F32, &shape);
     return SY_OK;

@@ -297,6 +297,12 @@ def learn_models(folder):
                          nodes_truenodeids=[1, 2, 0, 0, 0], nodes_falsenodeids=[4, 3, 0, 0, 0], nodes_hitrates=[1.0] * 5, class_treeids=[0] * 3, class_nodeids=[2, 3, 4],
                          class_ids=[0, 1, 2], class_weights=[1.0, 1.0, 1.0], classlabels_strings=["a dog", "neither", "\u00e9 fox"], post_transform="NONE")]
     write_model(folder, "words", nodes, [("t", T.STRING, ["n"])], [("counts", T.FLOAT, ["n", 6]), ("label", T.STRING, ["n"]), ("scores", T.FLOAT, ["n", 3])], domains=ml)
+    for name, pad in (("grams", "#"), ("grams_of_padding", "dog")):  # padding that counts keeps the tokens outside
+        nodes = [h.make_node("Tokenizer", ["t"], ["tokens"], domain="com.microsoft", mark=0, pad_value=pad, mincharnum=2, separators=[" ", "[,.]"]),
+                 h.make_node("Flatten", ["tokens"], ["rows"]),
+                 h.make_node("TfIdfVectorizer", ["rows"], ["counts"], mode="TFIDF", min_gram_length=1, max_gram_length=2, max_skip_count=1, ngram_counts=[0, 5],
+                             ngram_indexes=[0, 1, 2, 3, 5, 4, 6], pool_strings=words + ["quick", "fox", "lazy", "dog"], weights=[1.0, 2.0, 0.5, 3.0, 1.5, 4.0, 0.25])]
+        write_model(folder, name, nodes, [("t", T.STRING, ["n", 1])], [("counts", T.FLOAT, ["n", 7])], domains=ml)
     nodes = [h.make_node("LabelEncoder", ["t"], ["code"], domain="ai.onnx.ml", keys_strings=["x", "y"], values_int64s=[7, -9], default_int64=3),
              h.make_node("LabelEncoder", ["code"], ["back"], domain="ai.onnx.ml", keys_int64s=[7, -9], values_strings=["seven", "nine"], default_string="none"),
              h.make_node("OneHotEncoder", ["t"], ["hot"], domain="ai.onnx.ml", cats_strings=["y", "z"], zeros=1)]
@@ -320,6 +326,8 @@ def test_learned_words(server):
     texts = ["The QUICK fox jumps", "lazy dog, lazy dog", "", "nothing here", "the quick fox and the dog"]
     for n in (1, 2, 5):
         check_learned(server, "words", np.array(texts[:n], object))
+        for model in ("grams", "grams_of_padding"):
+            check_learned(server, model, np.array([t.lower() for t in texts[:n]], object).reshape(n, 1))
 
 
 def test_learned_labels(server):

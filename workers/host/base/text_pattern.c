@@ -7,6 +7,7 @@
 
 #include "runtime/base/status.h"
 #include "workers/host/base/strings.h"
+#include "workers/host/base/text_class.h"
 
 #define MOST_STEPS 10000000u /* from one beginning of a match */
 #define MOST_HEAP  65536u    /* KiB */
@@ -18,8 +19,9 @@ struct sy_pattern {
     pcre2_code *code;
     pcre2_match_data *match;
     pcre2_match_context *limits;
-    size_t at; /* where the matcher was last */
-    bool whole;
+    size_t at;            /* where the matcher was last */
+    bool whole, is_class; /* is_class: `of` finds it, PCRE2 has nothing to do */
+    struct sy_text_class of;
     char *text;
 };
 
@@ -73,6 +75,12 @@ int sy_pattern_create(const char *pattern, bool whole, struct sy_pattern **out)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a pattern");
     p->whole = whole;
     p->text = strdup(pattern);
+    p->is_class =
+        sy_text_class_parse(pattern, &p->of) && !(whole && (p->of.word_starts || p->of.word_ends));
+    if (p->is_class && p->text) {
+        *out = p;
+        return SY_OK;
+    }
     p->code = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED,
                             PCRE2_UTF | PCRE2_AUTO_CALLOUT |
                                 (whole ? PCRE2_ANCHORED | PCRE2_ENDANCHORED : 0),
@@ -110,9 +118,23 @@ void sy_pattern_destroy(struct sy_pattern *p)
     unused.kept[at] = p;
 }
 
+static int find_class(const struct sy_pattern *p, const char *text, size_t bytes, size_t from,
+                      bool *found, size_t *start, size_t *end)
+{
+    if (from == 0 && !sy_text_is_utf8(text, bytes))
+        return sy_error_set(SY_EARG, "a text of %zu bytes is no UTF-8", bytes);
+    *start = from;
+    *end = bytes;
+    *found = p->whole ? sy_text_class_is_all(&p->of, text + from, bytes - from)
+                      : sy_text_class_find(&p->of, text, bytes, from, start, end);
+    return sy_strings_spend(1 + ((*found ? *end : bytes) - from) / BYTES_A_STEP);
+}
+
 int sy_pattern_find(struct sy_pattern *p, const char *text, size_t bytes, size_t from, bool *found,
                     size_t *start, size_t *end)
 {
+    if (p->is_class)
+        return find_class(p, text, bytes, from, found, start, end);
     p->at = from;
     SY_TRY(sy_strings_spend(1 + (from > 0 ? 0 : bytes / BYTES_A_STEP))); /* the check for UTF-8 */
     /* The match from the beginning has looked at all of the text: once is enough, or long texts take the square of their time. */

@@ -6,6 +6,7 @@
 #include "workers/host/base/key_map.h"
 #include "workers/host/base/strings.h"
 #include "workers/host/reference/kernel.h"
+#include "workers/host/reference/tokens.h"
 
 /* ---- keys --------------------------------------------------------------------------------------------- */
 
@@ -318,6 +319,66 @@ static void weigh(const struct grams *g, int64_t columns, float *to)
         to[g->indexes->ints[i]] *= g->weights->floats[i];
 }
 
+/* A row of n items, by their numbers. */
+static void count_row(const struct grams *g, const int32_t *items, int64_t n, int64_t columns,
+                      float *to)
+{
+    for (int64_t skip = 0; skip <= SY_MIN(g->skips, n); skip++)
+        for (int64_t i = 0; i < n; i++)
+            count_from(g, items, n, i, skip + 1, to);
+    weigh(g, columns, to);
+}
+
+/* Whether elements are texts whose tokens are the items (loader/expand/expand_text.c). */
+static bool cuts_texts(const struct sy_node *node)
+{
+    return sy_node_attr(node, "tokenexp") || sy_node_attr(node, "separators");
+}
+
+/* Each element of x is a row. No text has more tokens than bytes. */
+static int count_texts(const struct sy_call *call, const struct sy_tokens *tokens,
+                       struct sy_string *to, int32_t *items)
+{
+    const struct sy_array *x = &call->in[0], *y = &call->out[0];
+    const struct grams *g = call->state;
+    int64_t columns = y->dims[y->rank - 1];
+    for (int64_t row = 0; row < x->n; row++) {
+        uint32_t bytes;
+        struct sy_string whole = ((const struct sy_string *)x->data)[row];
+        const char *text = sy_strings_text(whole, &bytes);
+        struct sy_parts parts = {.whole = whole, .to = to, .room = bytes};
+        SY_TRY(sy_tokens_cut(tokens, &parts, text, bytes));
+        for (int64_t i = 0; i < parts.n; i++) {
+            const char *token = sy_strings_text(to[i], &bytes);
+            items[i] = sy_key_map_find(g->items, token, bytes);
+        }
+        count_row(g, items, parts.n, columns, (float *)y->data + row * columns);
+    }
+    return SY_OK;
+}
+
+static int run_texts(const struct sy_call *call)
+{
+    const struct sy_array *x = &call->in[0];
+    struct sy_tokens tokens;
+    uint32_t bytes, most = 0;
+    for (int64_t i = 0; i < x->n; i++) {
+        sy_strings_text(((const struct sy_string *)x->data)[i], &bytes);
+        most = SY_MAX(most, bytes);
+    }
+    struct sy_string *to = malloc(((size_t)most + 1) * sizeof *to);
+    int32_t *items = malloc(((size_t)most + 1) * sizeof *items);
+    int status = sy_tokens_open(call->node, &tokens);
+    if (!to || !items)
+        status = sy_error_set(SY_ENOMEM_HOST, "no memory for the tokens of %u bytes", most);
+    if (status == SY_OK)
+        status = count_texts(call, &tokens, to, items);
+    sy_tokens_finish(&tokens);
+    free(to);
+    free(items);
+    return status;
+}
+
 static int run_grams(const struct sy_call *call)
 {
     const struct sy_array *x = &call->in[0], *y = &call->out[0];
@@ -326,6 +387,8 @@ static int run_grams(const struct sy_call *call)
             columns = y->dims[y->rank - 1];
     int32_t *items = call->scratch;
     memset(y->data, 0, (size_t)y->n * sizeof(float));
+    if (cuts_texts(call->node))
+        return run_texts(call);
     for (int64_t row = 0; row < rows; row++) {
         float *to = (float *)y->data + row * columns;
         for (int64_t i = 0; i < n; i++) {
@@ -334,10 +397,7 @@ static int run_grams(const struct sy_call *call)
             const void *key = key_of(x, row * n + i, &number, &bytes);
             items[i] = sy_key_map_find(g->items, key, bytes);
         }
-        for (int64_t skip = 0; skip <= SY_MIN(g->skips, n); skip++)
-            for (int64_t i = 0; i < n; i++)
-                count_from(g, items, n, i, skip + 1, to);
-        weigh(g, columns, to);
+        count_row(g, items, n, columns, to);
     }
     return SY_OK;
 }
@@ -352,8 +412,10 @@ static int check_grams(const struct sy_call *call)
     const struct sy_array *x = &call->in[0], *y = &call->out[0];
     struct grams g;
     int64_t grams = 0;
-    if (!read_grams(call, &g) || x->rank < 1 || x->rank > 2 || y->rank != x->rank ||
-        y->dtype != SY_DTYPE_F32 || (x->rank == 2 && x->dims[0] != y->dims[0]))
+    bool texts = cuts_texts(call->node), by_row = texts || x->rank == 2;
+    if (!read_grams(call, &g) || x->rank < 1 || x->rank > 2 || y->rank != (by_row ? 2 : 1) ||
+        y->dtype != SY_DTYPE_F32 || (by_row && x->dims[0] != y->dims[0]) ||
+        (texts && (x->dtype != SY_DTYPE_STRING || x->n != y->dims[0])))
         return sy_kernel_refuse(call, "this mode, or attributes that are missing");
     if (g.counts->n > LONGEST_GRAM || g.skips < 0 || g.skips > INT32_MAX || g.shortest < 1)
         return sy_kernel_refuse(call, "grams or skips that are too long");

@@ -7,16 +7,11 @@
 #include "workers/host/base/text_case.h"
 #include "workers/host/base/text_pattern.h"
 #include "workers/host/reference/kernel.h"
+#include "workers/host/reference/tokens.h"
 
 static const struct sy_string *entries(const struct sy_array *a)
 {
     return a->data;
-}
-
-static const char *text_attr(const struct sy_node *node, const char *name, const char *otherwise)
-{
-    const struct sy_attr *attr = sy_node_attr(node, name);
-    return attr && attr->kind == SY_ATTR_STRING && attr->s ? attr->s : otherwise;
 }
 
 static int check_strings(const struct sy_call *call)
@@ -67,7 +62,7 @@ static int run_normalizer(const struct sy_call *call)
 {
     const struct sy_array *x = &call->in[0], *y = &call->out[0];
     const struct sy_attr *words = sy_node_attr(call->node, "stopwords");
-    const char *action = text_attr(call->node, "case_change_action", "NONE");
+    const char *action = sy_text_attr(call->node, "case_change_action", "NONE");
     bool case_counts = sy_node_int(call->node, "is_case_sensitive", 0) != 0;
     enum sy_text_case to = strcmp(action, "LOWER") == 0   ? SY_CASE_LOWER
                            : strcmp(action, "UPPER") == 0 ? SY_CASE_UPPER
@@ -125,22 +120,8 @@ static int check_concat(const struct sy_call *call)
 
 /* ---- parts ---------------------------------------------------------------------------------------------------- */
 
-/* Where the parts of a string go: places [0, room) of its row; more are counted only. */
-struct parts {
-    struct sy_string whole, *to;
-    int64_t n, room;
-};
-
-/* A part is a piece of the string, where it lies. */
-static void add_part(struct parts *p, uint64_t from, uint64_t bytes)
-{
-    if (p->n < p->room)
-        p->to[p->n] = (struct sy_string){p->whole.offset + (uint32_t)from, (uint32_t)bytes};
-    p->n++;
-}
-
 /* As Python's split(): at runs of blanks, none at the ends. */
-static void split_at_blanks(struct parts *p, const char *text, uint32_t n, int64_t most)
+static void split_at_blanks(struct sy_parts *p, const char *text, uint32_t n, int64_t most)
 {
     uint32_t i = 0;
     while (i < n) {
@@ -149,17 +130,17 @@ static void split_at_blanks(struct parts *p, const char *text, uint32_t n, int64
         uint32_t from = i;
         if (most > 0 && p->n == most) {
             if (i < n)
-                add_part(p, i, n - i);
+                sy_parts_add(p, i, n - i);
             return;
         }
         while (i < n && !(strchr(" \t\n\r\f\v", text[i]) && text[i]))
             i++;
         if (i > from)
-            add_part(p, from, i - from);
+            sy_parts_add(p, from, i - from);
     }
 }
 
-static void split_at(struct parts *p, const char *text, uint32_t n, const char *delimiter,
+static void split_at(struct sy_parts *p, const char *text, uint32_t n, const char *delimiter,
                      int64_t most)
 {
     size_t length = strlen(delimiter);
@@ -170,13 +151,13 @@ static void split_at(struct parts *p, const char *text, uint32_t n, const char *
         const char *at = memmem(text + from, n - from, delimiter, length);
         if (!at)
             break;
-        add_part(p, from, (uint64_t)(at - text) - from);
+        sy_parts_add(p, from, (uint64_t)(at - text) - from);
         from = (uint32_t)((uint64_t)(at - text) + length);
     }
-    add_part(p, from, n - from);
+    sy_parts_add(p, from, n - from);
 }
 
-static void fill_rest(struct parts *p, struct sy_string with)
+static void fill_rest(struct sy_parts *p, struct sy_string with)
 {
     for (int64_t i = p->n; i < p->room; i++)
         p->to[i] = with;
@@ -185,15 +166,15 @@ static void fill_rest(struct parts *p, struct sy_string with)
 static int run_split(const struct sy_call *call)
 {
     const struct sy_array *x = &call->in[0], *y = &call->out[0], *counts = sy_call_out(call, 1);
-    const char *delimiter = text_attr(call->node, "delimiter", "");
+    const char *delimiter = sy_text_attr(call->node, "delimiter", "");
     int64_t most = sy_node_int(call->node, "maxsplit", -1), longest = 0;
     int64_t room = y->rank > 0 ? y->dims[y->rank - 1] : 0;
     for (int64_t i = 0; i < x->n; i++) {
         uint32_t n;
         const char *text = sy_strings_text(entries(x)[i], &n);
-        struct parts p = {.whole = entries(x)[i],
-                          .to = (struct sy_string *)y->data + i * room,
-                          .room = call->counted ? 0 : room};
+        struct sy_parts p = {.whole = entries(x)[i],
+                             .to = (struct sy_string *)y->data + i * room,
+                             .room = call->counted ? 0 : room};
         if (*delimiter)
             split_at(&p, text, n, delimiter, most);
         else
@@ -208,96 +189,7 @@ static int run_split(const struct sy_call *call)
 
 /* ---- Tokenizer, of ONNX Runtime ------------------------------------------------------------------------------- */
 
-struct tokens {
-    struct sy_pattern *pattern; /* what tokens look like; NULL: `separators` stand between them */
-    struct sy_pattern **separators;
-    int n_separators;
-    bool by_character;
-    int64_t least; /* characters of a token */
-};
-
-static void drop_tokens(struct tokens *t)
-{
-    sy_pattern_destroy(t->pattern);
-    for (int i = 0; i < t->n_separators; i++)
-        sy_pattern_destroy(t->separators[i]);
-    free(t->separators);
-}
-
-static int open_tokens(const struct sy_call *call, struct tokens *t)
-{
-    const struct sy_attr *list = sy_node_attr(call->node, "separators");
-    const char *pattern = text_attr(call->node, "tokenexp", "");
-    *t = (struct tokens){.least = SY_MAX(sy_node_int(call->node, "mincharnum", 1), 1)};
-    if (*pattern)
-        return sy_pattern_create(pattern, false, &t->pattern);
-    if (!list || list->kind != SY_ATTR_STRINGS || list->n == 0)
-        return sy_kernel_refuse(call, "neither a pattern nor separators");
-    size_t n;
-    sy_attr_string(list, 0, &n);
-    t->by_character = list->n == 1 && n == 0;
-    if (t->by_character)
-        return SY_OK;
-    t->separators = calloc((size_t)list->n, sizeof(struct sy_pattern *));
-    if (!t->separators)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for separators");
-    for (; t->n_separators < list->n; t->n_separators++)
-        SY_TRY(sy_pattern_create(sy_attr_string(list, t->n_separators, &n), false,
-                                 &t->separators[t->n_separators]));
-    return SY_OK;
-}
-
-static void add_token(const struct tokens *t, struct parts *p, const char *text, size_t from,
-                      size_t to)
-{
-    if (sy_text_characters(text + from, (uint32_t)(to - from)) >= t->least && to > from)
-        add_part(p, from, to - from);
-}
-
-static void take_characters(const struct tokens *t, struct parts *p, const char *text, uint32_t n)
-{
-    for (uint32_t i = 0; i < n;) {
-        uint32_t bytes = sy_text_character(text + i, n - i);
-        add_token(t, p, text, i, i + bytes);
-        i += bytes;
-    }
-}
-
-static int take_matches(const struct tokens *t, struct parts *p, const char *text, uint32_t n)
-{
-    size_t at = 0, start, end;
-    bool found = true;
-    while (at < n) {
-        SY_TRY(sy_pattern_find(t->pattern, text, n, at, &found, &start, &end));
-        if (!found)
-            break;
-        add_token(t, p, text, start, end);
-        at = end > start ? end : end + sy_text_character(text + SY_MIN(end, (size_t)n - 1), 4);
-    }
-    return SY_OK;
-}
-
-/* Pieces between separators: the first separator cuts the text, the next ones cut its pieces. */
-static int cut(const struct tokens *t, struct parts *p, const char *text, size_t from, size_t to,
-               int level)
-{
-    size_t at = from, start, end;
-    bool found = true;
-    if (level == t->n_separators) {
-        add_token(t, p, text, from, to);
-        return SY_OK;
-    }
-    while (at < to) {
-        SY_TRY(sy_pattern_find(t->separators[level], text, to, at, &found, &start, &end));
-        if (!found || end == start)
-            break;
-        SY_TRY(cut(t, p, text, at, start, level + 1));
-        at = end;
-    }
-    return cut(t, p, text, at, to, level + 1);
-}
-
-static int tokenize(const struct tokens *t, const struct sy_call *call, struct sy_string marks,
+static int tokenize(const struct sy_tokens *t, const struct sy_call *call, struct sy_string marks,
                     struct sy_string pad, int64_t *longest)
 {
     const struct sy_array *x = &call->in[0], *y = &call->out[0];
@@ -306,15 +198,12 @@ static int tokenize(const struct tokens *t, const struct sy_call *call, struct s
     for (int64_t i = 0; i < x->n; i++) {
         uint32_t n;
         const char *text = sy_strings_text(entries(x)[i], &n);
-        struct parts p = {.whole = entries(x)[i],
-                          .to = (struct sy_string *)y->data + i * room,
-                          .room = call->counted ? 0 : room};
+        struct sy_parts p = {.whole = entries(x)[i],
+                             .to = (struct sy_string *)y->data + i * room,
+                             .room = call->counted ? 0 : room};
         if (mark && p.n++ < p.room)
             p.to[0] = (struct sy_string){marks.offset, 1};
-        if (t->by_character)
-            take_characters(t, &p, text, n);
-        else
-            SY_TRY(t->pattern ? take_matches(t, &p, text, n) : cut(t, &p, text, 0, n, 0));
+        SY_TRY(sy_tokens_cut(t, &p, text, n));
         if (mark && p.n++ < p.room)
             p.to[p.n - 1] = (struct sy_string){marks.offset + 1, 1};
         fill_rest(&p, pad);
@@ -326,16 +215,16 @@ static int tokenize(const struct tokens *t, const struct sy_call *call, struct s
 static int run_tokenizer(const struct sy_call *call)
 {
     const struct sy_array *y = &call->out[0];
-    const char *pad_text = text_attr(call->node, "pad_value", "");
+    const char *pad_text = sy_text_attr(call->node, "pad_value", "");
     struct sy_string marks, pad;
-    struct tokens t;
+    struct sy_tokens t;
     int64_t longest = 0;
     SY_TRY(sy_strings_add("\x02\x03", 2, &marks));
     SY_TRY(sy_strings_add(pad_text, strlen(pad_text), &pad));
-    int status = open_tokens(call, &t);
+    int status = sy_tokens_open(call->node, &t);
     if (status == SY_OK)
         status = tokenize(&t, call, marks, pad, &longest);
-    drop_tokens(&t);
+    sy_tokens_finish(&t);
     SY_TRY(status);
     return sy_kernel_count(call, longest, y->rank > 0 ? y->dims[y->rank - 1] : 0);
 }
@@ -345,7 +234,7 @@ static int run_tokenizer(const struct sy_call *call)
 static int run_regex(const struct sy_call *call)
 {
     struct sy_pattern *pattern;
-    int status = sy_pattern_create(text_attr(call->node, "pattern", ""), true, &pattern);
+    int status = sy_pattern_create(sy_text_attr(call->node, "pattern", ""), true, &pattern);
     SY_TRY(status);
     for (int64_t i = 0; i < call->in[0].n && status == SY_OK; i++) {
         uint32_t n;
@@ -362,7 +251,7 @@ static int run_regex(const struct sy_call *call)
 static int check_regex(const struct sy_call *call)
 {
     struct sy_pattern *pattern;
-    SY_TRY(sy_pattern_create(text_attr(call->node, "pattern", ""), true, &pattern));
+    SY_TRY(sy_pattern_create(sy_text_attr(call->node, "pattern", ""), true, &pattern));
     sy_pattern_destroy(pattern);
     return check_strings(call);
 }

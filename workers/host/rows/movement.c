@@ -5,7 +5,13 @@
 #include "runtime/base/assert.h"
 #include "workers/host/base/clones.h"
 
-enum { PARALLEL_FROM = 16384, TILE = 64 /* a side */, BLOCK = 4 };
+enum {
+    PARALLEL_FROM = 16384,
+    TILE = 64 /* a side */,
+    BLOCK = 4,
+    BLOCK_ELEMENTS = 2048,
+    MOST_ROWS = 64
+};
 
 /* Inlined where `size` is a constant. */
 static inline void move_each(const char *from, int64_t a, char *to, int64_t b, int64_t n,
@@ -183,25 +189,55 @@ static void fill_floats(float *to, int64_t n, float value)
         to[i] = value;
 }
 
-/* Long rows in pieces: there may be fewer rows than threads. */
+/* A row's indices but the last, and its offsets on both sides. */
+struct row_place {
+    int64_t at[SY_MAX_RANK], from, to;
+};
+
+static struct row_place find_row(const struct sy_strided_move *m, int64_t row)
+{
+    struct row_place p = {.from = m->from_offset, .to = m->to_offset};
+    for (int64_t d = m->rank - 2; d >= 0; d--) {
+        p.at[d] = row % m->dims[d];
+        p.from += p.at[d] * m->from_strides[d];
+        p.to += p.at[d] * m->to_strides[d];
+        row /= m->dims[d];
+    }
+    return p;
+}
+
+/* Its divisions cost more than the copy of a short row: the next row is found without. */
+static void next_row(const struct sy_strided_move *m, struct row_place *p)
+{
+    for (int64_t d = m->rank - 2; d >= 0; d--) {
+        p->from += m->from_strides[d];
+        p->to += m->to_strides[d];
+        if (++p->at[d] < m->dims[d])
+            return;
+        p->at[d] = 0;
+        p->from -= m->from_strides[d] * m->dims[d];
+        p->to -= m->to_strides[d] * m->dims[d];
+    }
+}
+
+/* Short rows in blocks, long rows in pieces: there may be fewer rows than threads. */
 static void move_rows(const struct sy_strided_move *m, const char *from, char *to)
 {
     int64_t rows = 1, last = m->rank - 1, n = m->rank ? m->dims[last] : 1,
-            pieces = (n + PARALLEL_FROM - 1) / PARALLEL_FROM;
+            pieces = (n + PARALLEL_FROM - 1) / PARALLEL_FROM,
+            block = SY_MAX(SY_MIN(BLOCK_ELEMENTS / SY_MAX(n, 1), MOST_ROWS), 1);
     for (int64_t d = 0; d < last; d++)
         rows *= m->dims[d];
 #pragma omp parallel for schedule(static) if (rows * n > PARALLEL_FROM)
-    for (int64_t i = 0; i < rows * pieces; i++) {
-        int64_t left = i / pieces, at = i % pieces * PARALLEL_FROM;
-        int64_t a = m->from_offset + (m->rank ? at * m->from_strides[last] : 0),
-                b = m->to_offset + (m->rank ? at * m->to_strides[last] : 0);
-        for (int64_t d = m->rank - 2; d >= 0; d--) {
-            a += left % m->dims[d] * m->from_strides[d];
-            b += left % m->dims[d] * m->to_strides[d];
-            left /= m->dims[d];
-        }
-        move_row(m, SY_MIN(n - at, PARALLEL_FROM), from + a * m->element_bytes,
-                 to + b * m->element_bytes);
+    for (int64_t i = 0; i < rows * pieces; i += block) {
+        int64_t at = i % pieces * PARALLEL_FROM, size = SY_MIN(n - at, PARALLEL_FROM),
+                end = SY_MIN(i + block, rows * pieces);
+        int64_t a = m->rank ? at * m->from_strides[last] : 0,
+                b = m->rank ? at * m->to_strides[last] : 0;
+        struct row_place p = find_row(m, i / pieces);
+        for (int64_t row = i; row < end; row++, next_row(m, &p))
+            move_row(m, size, from + (p.from + a) * m->element_bytes,
+                     to + (p.to + b) * m->element_bytes);
     }
 }
 

@@ -1,0 +1,27 @@
+/* Patterns of one class of characters, most that tokenizers have: "[a-z]+", "\w{2,}", "\b\w\w+\b", "\s+", ",". They are found by a table of
+ * bytes, in time linear in the text, with the matches that PCRE2 has for the same pattern over UTF-8. */
+#ifndef SY_WORKERS_HOST_BASE_TEXT_CLASS_H
+#define SY_WORKERS_HOST_BASE_TEXT_CLASS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct sy_text_class {
+    bool has[256];       /* by a character's first byte; those over 127 all alike */
+    int64_t least, most; /* characters of a match; least > 0 */
+    bool word_starts,
+        word_ends; /* \b in front, behind: then all of the class are word characters */
+};
+
+/* false: the pattern is none of these. */
+bool sy_text_class_parse(const char *pattern, struct sy_text_class *out);
+/* The first match from byte `from` on, which begins a character; the text is UTF-8. */
+bool sy_text_class_find(const struct sy_text_class *c, const char *text, size_t bytes, size_t from,
+                        size_t *start, size_t *end);
+/* Whether all of the text is one match. */
+bool sy_text_class_is_all(const struct sy_text_class *c, const char *text, size_t bytes);
+/* As RFC 3629 has it: no surrogates, none too long. */
+bool sy_text_is_utf8(const char *text, size_t bytes);
+
+#endif
