@@ -182,6 +182,17 @@ void grpc_client_run(struct grpc_client *client, int ms)
         step(client, 5);
 }
 
+void grpc_client_settle(struct grpc_client *client)
+{
+    sy_ns end = sy_clock_now() + LIMIT_NS;
+
+    while (nghttp2_session_get_remote_settings(
+               client->session, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS) >= 1u << 30) {
+        assert_true(sy_clock_now() < end);
+        grpc_client_run(client, 1);
+    }
+}
+
 void grpc_client_wait(struct grpc_client *client, struct grpc_call *call)
 {
     sy_ns end = sy_clock_now() + LIMIT_NS;
