@@ -1,0 +1,7 @@
+"""Inputs of the fuzz targets that are written out, since mutations hardly find them: what a reader takes only as a whole. corpora.py puts them beside
+those that were found; none of them lies in the tree as bytes.
+"""
+import written_onnx
+
+# Of a target, a function that yields its inputs.
+TARGETS = {"fuzz_onnx": written_onnx.onnx}
