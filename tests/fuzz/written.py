@@ -1,7 +1,9 @@
 """Inputs of the fuzz targets that are written out, since mutations hardly find them: what a reader takes only as a whole. corpora.py puts them beside
 those that were found; none of them lies in the tree as bytes.
 """
+import written_config
 import written_onnx
+import written_rpc
 
 # Of a target, a function that yields its inputs.
-TARGETS = {"fuzz_onnx": written_onnx.onnx}
+TARGETS = {"fuzz_config": written_config.config, "fuzz_onnx": written_onnx.onnx, "fuzz_rpc": written_rpc.rpc}
