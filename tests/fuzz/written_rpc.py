@@ -38,10 +38,17 @@ def rpc():
         yield bytes([flags]) + infer() * 6 + pack([2, "ping", []])
     # A long tensor goes to the slab as it comes; two inputs of one; one that is not taken.
     long = dict(X, shape=[1, 9000], data=b"\0" * 36000)
-    for flags in (0, PIECES, GOES, REMOTE):
+    for flags in (0, PIECES, GOES, REMOTE, TWO):
         yield bytes([flags]) + infer(long) + infer()
-        yield bytes([flags]) + infer(dict(long, name="none")) + infer()
     yield bytes([0]) + infer(long)[:20000]
+    # A tensor of more than 256 KiB goes to the slab as it comes: announced, and the client is gone before its end; said to be of two inputs; of none.
+    begun = pack([0, 5, "infer", [{"model": "m"}]])[:-1]
+    announced = infer(dict(X, shape=[1, 1 << 17], data=b""))
+    cut = announced.index(b"\xc6\0\0\0\0")
+    for flags in (0, GOES, PIECES):
+        yield bytes([flags]) + announced[:cut] + b"\xc6\0\x08\0\0" + b"1" * 50000
+    yield bytes([0]) + begun + b"\xc1"
+    yield bytes([0]) + pack([0, 5, "ping", []]) + b"\xd4\x01"
     for method, *params in (("model_wait", {"model": "loading"}), ("model_wait", {"model": "m"}), ("cancel", {"id": 5}), ("session_open", {"model": "m"}), ("job_priority", {"job": 1, "priority": 2}),
                             ("models", {"wait": True}), ("status", {"wait_ms": 1}), ("set", {"a": 1}), ("policy", {"policy": "fifo"}), ("tenant", {"name": "t"})):
         yield bytes([0]) + call(method, *params) + infer()
