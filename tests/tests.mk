@@ -89,7 +89,7 @@ ifneq ($(FUZZ),1)
 $(B)/fuzz/%: $(OBJ)/tests/fuzz/%.o $(FUZZ_LIB_OBJ) $(TEST_SO) | $(B)/fuzz/unpacked
 	$(link_test)
 # Corpora, each beside its target.
-$(B)/fuzz/unpacked: tests/fuzz/corpora.py $(wildcard tests/fuzz/corpus/* tests/fuzz/corpus/*/*)
+$(B)/fuzz/unpacked: $(wildcard tests/fuzz/*.py tests/fuzz/corpus/* tests/fuzz/corpus/*/*)
 	@mkdir -p $(@D)
 	$(Q)python3 tests/fuzz/corpora.py unpack $(FUZZ_BIN) && touch $@
 else

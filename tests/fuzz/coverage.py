@@ -22,8 +22,9 @@ PARSERS = {  # name: its files; fuzz.mk compiles these with --coverage
     "job file": "workers/job/*.c",
     "config.pbtxt": "runtime/repository/pbtxt*.c runtime/repository/model_config.c runtime/repository/config_*.c",
     "msgpack-RPC": "runtime/front/rpc/rpc_connection.c runtime/front/rpc/rpc_infer*.c",
+    # http_infer_build.c writes answers.
     "HTTP": "runtime/front/http/http_parse.c runtime/front/http/http_body.c runtime/front/http/http_connection.c "
-            "runtime/front/http/http_infer*.c",
+            "runtime/front/http/http_infer.c runtime/front/http/http_infer_read.c",
     # grpc_inflate.c only says on which thread a message is inflated; what inflates it is grpc_gzip.c.
     "gRPC messages": "runtime/front/grpc/grpc_infer_message.c runtime/front/grpc/grpc_wire.c runtime/front/grpc/grpc_json.c "
                      "runtime/front/grpc/grpc_gzip.c",
