@@ -41,7 +41,7 @@ def unpack(target):
     for path in glob.glob(f"{HERE}/corpus/{name_of(target)}/*"):
         shutil.copy(path, folder)
     for i, content in enumerate(written.TARGETS.get(name_of(target), lambda: [])()):
-        with open(f"{folder}/written-{i:03d}", "wb") as file:
+        with open(f"{folder}/0-written-{i:03d}", "wb") as file:
             file.write(content)
     return folder
 

@@ -71,9 +71,6 @@ def with_functions():
     yield calling([function("f", ["a"] * 1025, ["b"], [node("Relu", ["a"], ["b"])])])
     yield calling([function("f", ["a"], ["b"], [node("Relu", ["a"], ["t" * 600]), node("Relu", ["t" * 600], ["b"])])])
     yield model(graph([node("Relu", ["x"], ["y"])], [X], [Y]), functions=[b""] * 4097)
-    # Functions that double at each level: more nodes than are read.
-    levels = [function(f"f{i}", ["a"], ["b"], [node(f"f{i + 1}", ["a"], ["t"], domain="own"), node(f"f{i + 1}", ["t"], ["b"], domain="own")]) for i in range(14)]
-    yield calling(levels + [function("f14", ["a"], ["b"], [node("Relu", ["a"], ["b"])] * 20)], [node("f0", ["x"], ["y"], domain="own")])
 
 
 def with_tensors():
