@@ -89,7 +89,7 @@ ifneq ($(FUZZ),1)
 $(B)/fuzz/%: $(OBJ)/tests/fuzz/%.o $(FUZZ_LIB_OBJ) $(TEST_SO) | $(B)/fuzz/unpacked
 	$(link_test)
 # Corpora, each beside its target.
-$(B)/fuzz/unpacked: tests/fuzz/corpora.py $(wildcard tests/fuzz/corpus/* tests/fuzz/corpus/*/*)
+$(B)/fuzz/unpacked: $(wildcard tests/fuzz/*.py tests/fuzz/corpus/* tests/fuzz/corpus/*/*)
 	@mkdir -p $(@D)
 	$(Q)python3 tests/fuzz/corpora.py unpack $(FUZZ_BIN) && touch $@
 else
@@ -108,6 +108,9 @@ $(B)/tests/test_sample_token: $(OBJ)/runtime/cli/inputs/sample_token.o $(OBJ)/ru
 $(B)/tests/test_random_inputs: $(OBJ)/runtime/cli/inputs/random_inputs.o $(OBJ)/runtime/cli/inputs/size_text.o
 $(B)/tests/test_local_job: $(OBJ)/runtime/cli/train/local_job.o
 $(B)/tests/test_confined: $(OBJ)/runtime/cli/confined.o
+
+# Time that a test lets pass.
+$(addprefix $(B)/tests/,test_grpc_server test_rpc test_http_limits): $(OBJ)/tests/runtime/front/skip_clock.o
 
 # The core in one process with simulated workers, clock and storage, which stand in front of the C library's and the library's own.
 SIMULATION_OBJ := $(patsubst %.c,$(OBJ)/%.o,$(sort $(wildcard tests/simulation/*.c)))

@@ -5,8 +5,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <errno.h>
 #include <event2/event.h>
 #include <pthread.h>
+#include <semaphore.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -265,29 +268,64 @@ static struct sy_front front;
 /* ---- the server's thread ------------------------------------------------------------------------------------- */
 
 static pthread_t loop;
-static int stop_pipe[2];
+static int call_pipe[2];
 
-static void on_stop(evutil_socket_t fd, short what, void *ctx)
+struct call {
+    void (*function)(void *ctx);
+    void *ctx;
+    bool ends;
+    sem_t *done;
+};
+
+static void on_call(evutil_socket_t fd, short what, void *ctx)
 {
-    (void)fd, (void)what, (void)ctx;
-    event_base_loopbreak(base);
+    struct call call;
+
+    (void)what, (void)ctx;
+    if (read(fd, &call, sizeof call) != sizeof call)
+        return;
+    if (call.function)
+        call.function(call.ctx);
+    if (call.ends)
+        event_base_loopbreak(base);
+    else
+        sem_post(call.done);
+}
+
+static void call_and_wait(void (*function)(void *ctx), void *ctx)
+{
+    sem_t done;
+    const struct call call = {function, ctx, .done = &done};
+
+    assert_int_equal(sem_init(&done, 0, 0), 0);
+    assert_int_equal(write(call_pipe[1], &call, sizeof call), sizeof call);
+    while (sem_wait(&done))
+        assert_int_equal(errno, EINTR);
+    sem_destroy(&done);
+}
+
+/* What was ready before the first call is handled in the same turn of the loop or an earlier one: before the second. */
+void fake_core_call(void (*function)(void *ctx), void *ctx)
+{
+    call_and_wait(NULL, NULL);
+    call_and_wait(function, ctx);
 }
 
 static void *run_loop(void *ctx)
 {
-    struct event *stop = event_new(base, stop_pipe[0], EV_READ, on_stop, NULL);
+    struct event *calls = event_new(base, call_pipe[0], EV_READ | EV_PERSIST, on_call, NULL);
 
-    event_add(stop, NULL);
+    event_add(calls, NULL);
     event_base_dispatch(base);
     while (n_running > 0)
         event_base_loop(base, EVLOOP_ONCE);
-    event_free(stop);
+    event_free(calls);
     return ctx;
 }
 
 struct sy_front *fake_core_open(void)
 {
-    assert_int_equal(pipe(stop_pipe), 0);
+    assert_int_equal(pipe(call_pipe), 0);
     assert_int_equal(sy_slab_create(64 << 20, &slab), SY_OK);
     base = event_base_new();
     front = (struct sy_front){.base = base, .handlers = &fakes, .is_ready = true};
@@ -301,10 +339,12 @@ void fake_core_run(void)
 
 void fake_core_stop(void)
 {
-    assert_int_equal(write(stop_pipe[1], "x", 1), 1);
+    const struct call end = {.ends = true};
+
+    assert_int_equal(write(call_pipe[1], &end, sizeof end), sizeof end);
     pthread_join(loop, NULL);
-    close(stop_pipe[0]);
-    close(stop_pipe[1]);
+    close(call_pipe[0]);
+    close(call_pipe[1]);
 }
 
 uint64_t fake_core_slab_bytes(void)

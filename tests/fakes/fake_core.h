@@ -21,6 +21,8 @@ extern _Atomic int
 /* Makes the core; the caller puts servers on the front before it runs, and takes them away after it has stopped. */
 struct sy_front *fake_core_open(void);
 void fake_core_run(void);
+/* Calls this (or NULL) in the core's thread, while it runs, when the servers have seen what lay in their sockets. */
+void fake_core_call(void (*function)(void *ctx), void *ctx);
 void fake_core_stop(void); /* when the last request has ended */
 uint64_t fake_core_slab_bytes(void);
 /* Fails the test if anything is left of models, regions or tensors. */

@@ -37,7 +37,6 @@ static void start_server(int i, const struct sy_http_config *config, int *port)
 
 int fake_http_start(void **state)
 {
-    const sy_ns tight_ns = TIGHT_MS * SY_NS_PER_MS;
     const struct sy_http_config usual = {.address = "127.0.0.1:0"},
                                 tight = {.address = "127.0.0.1:0",
                                          .limits = {.header_bytes = TIGHT_HEADER_BYTES,
@@ -46,9 +45,9 @@ int fake_http_start(void **state)
                                                     .small_bytes = TIGHT_SMALL_BYTES,
                                                     .json_depth = TIGHT_JSON_DEPTH,
                                                     .max_connections = TIGHT_CONNECTIONS,
-                                                    .idle_ns = 2 * tight_ns,
-                                                    .header_ns = tight_ns,
-                                                    .stall_ns = tight_ns}};
+                                                    .idle_ns = 2 * TIGHT_NS,
+                                                    .header_ns = TIGHT_NS,
+                                                    .stall_ns = TIGHT_NS}};
 
     (void)state;
     front = fake_core_open();
@@ -62,10 +61,37 @@ int fake_http_start(void **state)
     return 0;
 }
 
+static void count_connections(void *ctx)
+{
+    int *n = ctx;
+
+    for (int i = 0; i < 2; i++)
+        n[i] = sy_http_server_connections(servers[i]);
+}
+
+int fake_http_tight_connections(void)
+{
+    int n[2];
+
+    fake_core_call(count_connections, n);
+    return n[1];
+}
+
+/* Clients that have just closed are seen. */
+static void wait_no_connection(void)
+{
+    int n[2] = {1, 1};
+
+    for (int i = 0; i < 6000 && n[0] + n[1] > 0; i++) {
+        fake_core_call(count_connections, n);
+        usleep(10000);
+    }
+}
+
 int fake_http_finish(void **state)
 {
     (void)state;
-    usleep(50000); /* clients that have just closed are seen */
+    wait_no_connection();
     fake_core_stop();
     sy_offload_destroy(front->offload);
     front->offload = NULL;
@@ -87,7 +113,7 @@ int fake_http_finish(void **state)
 int http_connect(int port)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-    struct timeval limit = {10, 0};
+    struct timeval limit = {60, 0};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);

@@ -32,19 +32,32 @@ static void start_grpc(void)
                                                .max_streams = 16,
                                                .max_outstanding = 4,
                                                .pings_per_s = 200,
-                                               .header_ns = SY_NS_PER_S,
-                                               .stall_ns = SY_NS_PER_S}};
+                                               .header_ns = FAKE_CORE_STALL_NS,
+                                               .stall_ns = FAKE_CORE_STALL_NS}};
 
     assert_int_equal(sy_offload_create(front->base, 1, 16, &front->offload), SY_OK);
     assert_int_equal(sy_grpc_server_create(&config, front, &grpc_server), SY_OK);
     fake_core_grpc_port = sy_grpc_server_port(grpc_server);
 }
 
+static void count_connections(void *ctx)
+{
+    *(int *)ctx = sy_grpc_server_connections(grpc_server);
+}
+
+int fake_core_grpc_connections(void)
+{
+    int n;
+
+    fake_core_call(count_connections, &n);
+    return n;
+}
+
 int fake_core_start(void **state)
 {
     struct sy_rpc_config config = {.socket_path = fake_core_path,
                                    .tcp_address = ":0",
-                                   .limits = {.stall_ns = 2 * SY_NS_PER_S,
+                                   .limits = {.stall_ns = FAKE_CORE_STALL_NS,
                                               .message_bytes = 1 << 20,
                                               .max_connections = FAKE_CORE_MOST_CLIENTS,
                                               .region_bytes = 8 << 20,

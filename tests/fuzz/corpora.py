@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Corpora of the fuzz targets, and libFuzzer's runs. `make fuzz`, `make fuzz-merge` and the tests call it.
 
-usage: corpora.py unpack TARGET...                 corpus/NAME.zip and corpus/NAME/* to the folder TARGET.corpus
+usage: corpora.py unpack TARGET...                 corpus/NAME.zip, corpus/NAME/* and what written.py makes to the folder TARGET.corpus
        corpora.py run SECONDS SEED TARGET...       libFuzzer, from seeds and corpus; inputs that went somewhere new stay in TARGET.found
        corpora.py merge TARGET...                  corpus/NAME.zip anew: the fewest inputs that reach what those of all folders reach
 
@@ -14,6 +14,8 @@ import shutil
 import subprocess
 import sys
 import zipfile
+
+import written
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 MOST_BYTES = 100 << 10  # of a corpus as a file; the largest inputs are left out
@@ -38,6 +40,9 @@ def unpack(target):
             archive.extractall(folder)
     for path in glob.glob(f"{HERE}/corpus/{name_of(target)}/*"):
         shutil.copy(path, folder)
+    for i, content in enumerate(written.TARGETS.get(name_of(target), lambda: [])()):
+        with open(f"{folder}/0-written-{i:03d}", "wb") as file:
+            file.write(content)
     return folder
 
 

@@ -1,6 +1,6 @@
 /* Messages of gRPC clients: an inference request read where it lies, in pieces and whole, and messages as JSON.
  *
- * input = [kind] bytes of a message. Kind: 0..3: an inference request; else a small message of a type by kind. What protobuf-c reads too must be the same. */
+ * input = [kind] bytes of a message. Kind: 0..3: an inference request; then a small message of a type by kind; from 200 on JSON; else compressed bytes. What protobuf-c reads too must be the same. */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +25,7 @@ static const ProtobufCMessageDescriptor *const types[] = {
     &grpc__health__v1__health_check_request__descriptor,
 };
 #define N_TYPES (sizeof types / sizeof *types)
+#define TEXTS   200u /* from this kind on: JSON of a type */
 
 static void read_tensors(struct sy_grpc_bytes message, const struct sy_grpc_request_view *view)
 {
@@ -107,6 +108,19 @@ static void fuzz_json(const ProtobufCMessageDescriptor *type, struct sy_grpc_byt
     sy_grpc_buffer_free(&written);
 }
 
+/* What our own calls make of JSON, whatever it holds: written, it can be read. */
+static void fuzz_json_text(const ProtobufCMessageDescriptor *type, struct sy_grpc_bytes text)
+{
+    struct sy_grpc_buffer written = {0};
+    json_t *json = json_loadb((const char *)text.data, text.n, 0, NULL), *again;
+
+    if (json && sy_grpc_json_write(type, json, &written) == SY_OK &&
+        sy_grpc_json_read(type, (struct sy_grpc_bytes){written.data, written.n}, &again) == SY_OK)
+        json_decref(again);
+    json_decref(json);
+    sy_grpc_buffer_free(&written);
+}
+
 static void fuzz_inflate(struct sy_grpc_bytes message)
 {
     struct sy_grpc_budget budget = {.most_bytes = 1 << 20};
@@ -128,6 +142,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         fuzz_request(message);
     else if (data[0] < 4 + N_TYPES)
         fuzz_json(types[data[0] - 4], message);
+    else if (data[0] == TEXTS + N_TYPES)
+        fuzz_json_text(&inference__infer_parameter__descriptor, message);
+    else if (data[0] >= TEXTS)
+        fuzz_json_text(types[(data[0] - TEXTS) % N_TYPES], message);
     else
         fuzz_inflate(message);
     return 0;

@@ -2,7 +2,7 @@
  * is HTTP, and nothing stays behind when the client is gone.
  *
  * input = [flags] bytes of the stream. Flags: 1..7: length of the pieces (0: all at once); 8: the client goes without reading; 16: the core refuses;
- * 32: long JSON goes to a thread. */
+ * 32: long JSON goes to a thread; 64: in the end an hour passes. */
 #include <event2/event.h>
 #include <sched.h>
 #include <stdbool.h>
@@ -20,7 +20,7 @@
 #include "runtime/front/shared_regions.h"
 #include "tests/fuzz/fuzz.h"
 
-enum { FLAG_GOES = 8, FLAG_REFUSES = 16, FLAG_THREAD = 32 };
+enum { FLAG_GOES = 8, FLAG_REFUSES = 16, FLAG_THREAD = 32, FLAG_LATE = 64 };
 
 static struct sy_slab *slab;
 static struct sy_front front;
@@ -29,7 +29,7 @@ static struct sy_offload *offload;
 static unsigned flags;
 static int n_pending, n_refs; /* answers that the core owes; models that are held */
 
-/* ---- the fake core: a model with two inputs and one output ------------------------------------------------------------ */
+/* ---- the fake core: models with two inputs and with one ------------------------------------------------------------ */
 
 static int indices[3] = {0, 1, 2};
 static struct sy_tensor tensors[3] = {
@@ -45,6 +45,16 @@ static struct sy_graph graph = {.n_tensors = 3,
                                 .outputs = &indices[2]};
 static struct sy_package package = {.name = "m", .graph = &graph, .usual = &graph};
 static struct sy_core_model_ref model = {.package = &package, .name = "m", .version = 1};
+
+static struct sy_graph single = {.n_tensors = 3,
+                                 .tensors = tensors,
+                                 .n_inputs = 1,
+                                 .inputs = indices,
+                                 .n_outputs = 1,
+                                 .outputs = &indices[2]};
+static struct sy_package single_package = {.name = "o", .graph = &single, .usual = &single};
+static struct sy_core_model_ref single_model = {
+    .package = &single_package, .name = "o", .version = 1};
 
 struct pending {
     sy_core_infer_done done;
@@ -75,9 +85,9 @@ static int fake_acquire(void *core, const char *name, int64_t version,
                         struct sy_core_model_ref **out)
 {
     (void)core;
-    if (strcmp(name, "m") != 0 || version > 1)
+    if ((strcmp(name, "m") != 0 && strcmp(name, "o") != 0) || version > 1)
         return sy_error_set(SY_ENOTFOUND, "no model \"%s\"", name);
-    *out = &model;
+    *out = *name == 'm' ? &model : &single_model;
     n_refs++;
     return SY_OK;
 }
@@ -212,6 +222,17 @@ static void check_answers(void)
     }
 }
 
+/* As the server's timer does. */
+static void pass_an_hour(void)
+{
+    struct sy_http_connection *next;
+
+    for (struct sy_http_connection *c = server->connections; c; c = next) {
+        next = c->next;
+        sy_http_connection_look(c, sy_clock_now() + 3600 * SY_NS_PER_S);
+    }
+}
+
 static void send_in_pieces(int fd, const uint8_t *data, size_t size)
 {
     size_t piece = flags & 7 ? (size_t)1 << (flags & 7) : size;
@@ -255,6 +276,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     send_in_pieces(fds[1], data + 1, size - 1);
     if (!(flags & FLAG_GOES)) {
         settle(fds[1]);
+        for (int i = 0; i < 2 && flags & FLAG_LATE;
+             i++) { /* what lingers is closed the second time */
+            pass_an_hour();
+            settle(fds[1]);
+        }
         shutdown(fds[1], SHUT_WR);
         settle(fds[1]);
         if (answers_bytes < sizeof answers)

@@ -2,7 +2,7 @@
  * came, what is answered is msgpack-RPC, and nothing stays behind when the client is gone.
  *
  * input = [flags] bytes of the stream. Flags: 1..7: length of the pieces (0: all at once); 8: the client goes without reading; 16: the
- * core answers at once instead of from the loop; 32: the core refuses; 64: two requests at a time; 128: as over TCP. */
+ * core answers at once instead of from the loop; 32: the core refuses; 64: two requests at a time, 8 KiB of unfinished ones; 128: as over TCP. */
 #include <event2/event.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -414,6 +414,13 @@ static void check_answers(void)
     }
 }
 
+/* What the server's timer asks: not for closing, but a clock that is far ahead finds each client that owes something. */
+static void look(void)
+{
+    for (struct sy_rpc_connection *c = server->connections; c; c = c->next)
+        (void)sy_rpc_connection_stalled(c, sy_clock_now() + 3600 * SY_NS_PER_S);
+}
+
 static void send_in_pieces(int fd, const uint8_t *data, size_t size)
 {
     size_t piece = flags & 7 ? (size_t)1 << (flags & 7) : size;
@@ -427,6 +434,7 @@ static void send_in_pieces(int fd, const uint8_t *data, size_t size)
             event_base_loop(base, EVLOOP_NONBLOCK);
         else
             settle(fd);
+        look();
         piece *= 2; /* small pieces first: a long input must not take a thousand rounds */
     }
 }
@@ -442,6 +450,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     server->limits.max_outstanding = flags & FLAG_TWO ? 2 : 64;
     FUZZ_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) == 0);
     FUZZ_CHECK(sy_rpc_connection_create(server, fds[0], !(flags & FLAG_REMOTE)) == SY_OK);
+    server->limits.buffered_bytes = flags & FLAG_TWO ? 8 << 10 : 4 << 20;
     send_in_pieces(fds[1], data + 1, size - 1);
     if (!(flags & FLAG_GOES)) {
         settle(fds[1]);

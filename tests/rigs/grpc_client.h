@@ -49,7 +49,9 @@ void grpc_client_half_close(struct grpc_client *client, struct grpc_call *call);
 void grpc_client_trailer(struct grpc_client *client, struct grpc_call *call, const char *name,
                          const char *value);
 void grpc_client_reset(struct grpc_client *client, struct grpc_call *call);
-/* Writes all that may be written, and reads until the call is over (10 s at most, or the test fails). */
+/* Reads and writes until the server's settings have come: from then on it knows how many streams there may be. */
+void grpc_client_settle(struct grpc_client *client);
+/* Writes all that may be written, and reads until the call is over (120 s at most, or the test fails). */
 void grpc_client_wait(struct grpc_client *client, struct grpc_call *call);
 /* Reads until `got` has n messages, or the call is over. */
 void grpc_client_wait_messages(struct grpc_client *client, struct grpc_call *call, int n);

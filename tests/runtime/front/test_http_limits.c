@@ -17,8 +17,11 @@
 #include "runtime/base/assert.h"
 #include "tests/fakes/fake_core.h"
 #include "tests/fakes/fake_http.h"
+#include "tests/runtime/front/skip_clock.h"
 
 #define DOUBLE "/v2/models/double/infer"
+#define TIGHT_LEAST_BYTES \
+    (2 * FAKE_LEAST_RATE * TIGHT_NS / SY_NS_PER_S) /* more than must come in this time */
 #define ROW \
     "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[1,4],\"data\":[1,2,3,4]}]}"
 #define LIVE "GET /v2/health/live HTTP/1.1\r\nHost: h\r\n\r\n"
@@ -110,7 +113,8 @@ static void test_buffered(void **state)
     http_say(first, "POST " DOUBLE " HTTP/1.1\r\nHost: h\r\nContent-Length: %u\r\n\r\n",
              TIGHT_BUFFERED - 1000);
     http_send(first, spaces, TIGHT_BUFFERED - 1100 - sizeof ROW);
-    usleep(50000);
+    for (int i = 0; i < 64; i++) /* it is read in pieces */
+        fake_core_call(NULL, NULL);
     http_post(second, DOUBLE, "", spaces, 3000);
     assert_non_null(strstr(http_expect(second, 503), "buffered"));
     http_post(second, DOUBLE, "", ROW, sizeof ROW - 1);
@@ -210,6 +214,8 @@ static void test_connections(void **state)
     int fds[TIGHT_CONNECTIONS + 1];
 
     (void)state;
+    while (fake_http_tight_connections() > 0) /* of the tests before */
+        usleep(1000);
     for (int i = 0; i < TIGHT_CONNECTIONS; i++) {
         fds[i] = tight();
         http_say(fds[i], LIVE);
@@ -218,7 +224,7 @@ static void test_connections(void **state)
     fds[TIGHT_CONNECTIONS] = tight();
     expect_closed(fds[TIGHT_CONNECTIONS], 503);
     close(fds[0]);
-    usleep(20000);
+    fake_core_call(NULL, NULL);
     fds[0] = tight();
     http_say(fds[0], LIVE);
     http_expect(fds[0], 200);
@@ -228,6 +234,14 @@ static void test_connections(void **state)
 
 /* ---- time ----------------------------------------------------------------------------------------------------- */
 
+/* The server has read what was sent, and looks for slow clients in the time that passes then. */
+static void pass(sy_ns time)
+{
+    fake_core_call(NULL, NULL);
+    skip_clock(time);
+    usleep(300000);
+}
+
 static void test_slow_header(void **state)
 {
     int fd = tight();
@@ -235,31 +249,40 @@ static void test_slow_header(void **state)
 
     (void)state;
     http_send(fd, text, sizeof text - 1);
-    for (int i = 0; i < TIGHT_MS * 2 / 20; i++) { /* a byte now and then does not help */
+    for (int i = 0; i < 2; i++) { /* a byte now and then does not help */
+        pass(TIGHT_NS * 2 / 5);
         http_send(fd, "a", 1);
-        usleep(20000);
     }
+    skip_clock_until_readable(fd, TIGHT_NS * 2 / 5);
     expect_closed(fd, 408);
 }
 
 static void test_slow_body(void **state)
 {
+    static char spaces[TIGHT_LEAST_BYTES];
     int fd = tight();
 
     (void)state;
     http_say(fd, "POST " DOUBLE " HTTP/1.1\r\nHost: h\r\nContent-Length: 74\r\n\r\n{");
+    skip_clock_until_readable(fd, TIGHT_NS);
     assert_non_null(strstr(http_expect(fd, 408), "body"));
     assert_true(http_is_closed(fd));
     close(fd);
     fd = tight(); /* also one that is refused already */
     http_say(fd, "POST /v2/none HTTP/1.1\r\nHost: h\r\nContent-Length: 74\r\n\r\n{");
-    expect_closed(fd, 404);
+    http_expect(fd, 404);
+    skip_clock_until_readable(fd, TIGHT_NS);
+    assert_true(http_is_closed(fd));
+    close(fd);
     fd = tight(); /* bytes that come are progress */
-    http_say(fd, "POST " DOUBLE " HTTP/1.1\r\nHost: h\r\nContent-Length: 74\r\n\r\n");
-    for (int i = 0; i < 74; i++) {
-        http_send(fd, ROW + i, 1);
-        usleep(TIGHT_MS * 2 * 1000 / 74);
+    memset(spaces, ' ', sizeof spaces);
+    http_say(fd, "POST " DOUBLE " HTTP/1.1\r\nHost: h\r\nContent-Length: %zu\r\n\r\n",
+             4 * sizeof spaces + sizeof ROW - 1);
+    for (int i = 0; i < 4; i++) {
+        http_send(fd, spaces, sizeof spaces);
+        pass(TIGHT_NS / 2);
     }
+    http_send(fd, ROW, sizeof ROW - 1);
     http_expect(fd, 200);
     close(fd);
 }
@@ -271,10 +294,11 @@ static void test_creeping_body(void **state)
 
     (void)state;
     http_say(fd, "POST " DOUBLE " HTTP/1.1\r\nHost: h\r\nContent-Length: 74\r\n\r\n");
-    for (int i = 0; i < 24; i++) {
-        (void)!send(fd, ROW + i, 1, MSG_NOSIGNAL);
-        usleep(TIGHT_MS * 1000 / 3);
+    for (int i = 0; i < 2; i++) {
+        pass(TIGHT_NS * 2 / 5);
+        http_send(fd, ROW + i, 1);
     }
+    skip_clock_until_readable(fd, TIGHT_NS * 2 / 5);
     assert_non_null(strstr(http_expect(fd, 408), "body"));
     close(fd);
 }
@@ -286,9 +310,11 @@ static void test_idle(void **state)
     (void)state;
     http_say(fd, LIVE);
     http_expect(fd, 200);
+    skip_clock_until_readable(fd, TIGHT_NS);
     assert_true(http_is_closed(fd));
     close(fd);
     fd = tight();
+    skip_clock_until_readable(fd, TIGHT_NS);
     assert_true(http_is_closed(fd));
     close(fd);
 }
@@ -301,12 +327,13 @@ static void test_long_run(void **state)
     (void)state;
     http_say(fd, "POST /v2/models/held/infer HTTP/1.1\r\nHost: h\r\nContent-Length: 74\r\n\r\n" ROW
                  "GET /v2");
-    usleep(4 * TIGHT_MS * 1000);
+    while (fake_core_n_held < 1)
+        usleep(1000);
+    pass(4 * TIGHT_NS);
     assert_int_equal(fake_core_n_held, 1);
     close(fd);
-    for (int i = 0; i < 2000 && fake_core_n_held > 0; i++)
+    while (fake_core_n_held > 0)
         usleep(1000);
-    assert_int_equal(fake_core_n_held, 0);
 }
 
 /* A client that reads nothing holds its answers, then is closed; others are served. */
@@ -319,7 +346,7 @@ static void test_no_reader(void **state)
 
     (void)state;
     setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
-    for (int stuck = 0; stuck < 2 * TIGHT_MS / 10;) {
+    for (int stuck = 0; stuck < 100;) {
         ssize_t part = send(fd, request, sizeof request - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 
         sent += part > 0 ? part : 0;
@@ -331,12 +358,15 @@ static void test_no_reader(void **state)
             http_expect(other, 200);
         }
     }
-    usleep(TIGHT_MS * 1000);
+    close(other);
+    while (fake_http_tight_connections() > 0) {
+        skip_clock(TIGHT_NS);
+        usleep(100000);
+    }
     while ((got = recv(fd, buffer, sizeof buffer, 0)) > 0)
         all += got;
     assert_true(all < sent); /* it was closed before all was answered */
     close(fd);
-    close(other);
 }
 
 int main(void)

@@ -22,6 +22,7 @@
 #include "runtime/front/rpc/rpc_server.h"
 #include "tests/fakes/fake_core.h"
 #include "tests/fakes/fake_rpc.h"
+#include "tests/runtime/front/skip_clock.h"
 
 static sy_client *client_at(const char *address)
 {
@@ -34,7 +35,7 @@ static sy_client *client_at(const char *address)
 static int raw_socket(void)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    struct timeval limit = {10, 0};
+    struct timeval limit = {60, 0};
     int fd = socket(AF_UNIX, SOCK_STREAM, 0);
 
     strcpy(address.sun_path, fake_core_path);
@@ -218,6 +219,7 @@ static void test_half_message(void **state)
 
     (void)state;
     assert_int_equal(send(fd, "\x94\x00\x01\xa4pi", 6, 0), 6);
+    skip_clock_until_readable(fd, FAKE_CORE_STALL_NS);
     assert_int_equal(recv(fd, &byte, 1, 0), 0); /* closed after the stall time */
     close(fd);
 }
@@ -229,9 +231,10 @@ static void test_half_message_after_a_silence(void **state)
     int fd = raw_socket();
 
     (void)state;
-    usleep(2500000);
+    fake_core_call(NULL, NULL);
+    skip_clock(2 * FAKE_CORE_STALL_NS);
     assert_int_equal(send(fd, "\x94\x00\x07\xa4pi", 6, 0), 6);
-    usleep(1300000);
+    usleep(1300000); /* the server looks once a second */
     assert_int_equal(send(fd, "ng\x90", 3, MSG_NOSIGNAL), 3);
     assert_int_equal(recv(fd, answer, sizeof answer, MSG_WAITALL), sizeof answer);
     assert_memory_equal(answer, "\x94\x01\x07\xc0\xa4pong", 9);
@@ -306,11 +309,11 @@ static void test_lost_while_not_read(void **state)
     (void)state;
     for (int i = 0; i < 70; i++)
         assert_int_equal(send(fd, head, n, 0), n);
-    for (int i = 0; i < 1000 && fake_core_n_held < 64; i++)
+    while (fake_core_n_held < 64)
         usleep(10000);
     assert_int_equal(fake_core_n_held, 64);
     close(fd);
-    for (int i = 0; i < 1000 && fake_core_n_held > 0; i++)
+    while (fake_core_n_held > 0)
         usleep(10000);
     assert_int_equal(fake_core_n_held, 0);
 }
@@ -356,7 +359,7 @@ static void test_a_full_slab_keeps_room_for_urgent_ones(void **state)
     sy_client_result_free(result);
     sy_client_close(client);
     close(fd);
-    for (int i = 0; i < 1000 && fake_core_n_held > 0; i++)
+    while (fake_core_n_held > 0)
         usleep(10000);
     assert_int_equal(fake_core_n_held, 0);
 }
