@@ -12,7 +12,10 @@
 #include "runtime/client/client_internal.h"
 #include "runtime/net/tls.h"
 
-#define WAY_BYTES (1u << 20)
+#define WAY_BYTES \
+    (256u         \
+     << 10) /* what was read is in the core's cache when it is written: 64 MiB there and back, medians of 0.88 to 0.92 GB/s, by 1 MiB 0.62 to 0.85 */
+#define WAY_TURNS 32 /* 8 MiB, then it is the other way's turn */
 
 /* One direction: what was read and not yet written. */
 struct way {
@@ -32,7 +35,7 @@ static bool is_later(void)
 /* Until one side would block; a few turns at most, for the other way's sake. */
 static void carry(struct way *way)
 {
-    for (int i = 0; i < 8 && !way->broken; i++) {
+    for (int i = 0; i < WAY_TURNS && !way->broken; i++) {
         if (way->at == way->used && !way->ended) {
             ssize_t n = sy_net_read(way->from_fd, way->from_tls, way->bytes, WAY_BYTES);
 

@@ -15,6 +15,8 @@
 #include <sys/socket.h>
 
 #include "runtime/base/assert.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/log.h"
 #include "runtime/base/status.h"
 
 #define READ_AHEAD_BYTES \
@@ -463,4 +465,18 @@ void sy_net_set_tcp(int fd)
     for (size_t i = 0; i < SY_ARRAY_LEN(options); i++)
         (void)setsockopt(fd, options[i].level, options[i].name, &options[i].value,
                          sizeof options[i].value);
+}
+
+void sy_net_accept_failed(const char *component, sy_ns *said_ns)
+{
+    int why = errno;
+    sy_ns now = sy_clock_now();
+
+    if (*said_ns && now - *said_ns < 60 * SY_NS_PER_S)
+        return;
+    *said_ns = now;
+    sy_log_warn(component, "event=accept_failed why=\"%s%s\"", strerror(why),
+                why == EMFILE ? "; clients wait until others go: raise the limit (ulimit -n, a "
+                                "service's LimitNOFILE=)"
+                              : "");
 }

@@ -14,6 +14,8 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
+#include "runtime/base/clock.h"
+
 struct sy_tls;
 struct sy_tls_stream;
 
@@ -52,5 +54,9 @@ ssize_t sy_net_write(int fd, struct sy_tls_stream *stream, struct iovec *parts, 
  * gone after two probes without an answer. Bytes that nobody acknowledges, or takes (a peer that does not read), end the connection after 30 s, the limit of a
  * stall, and no earlier. Errors are ignored: not every socket has these. */
 void sy_net_set_tcp(int fd);
+
+/* Logs why a listener could not accept (errno) and what to change, once a minute at most: it tries again several times a second. *said_ns: the caller's, 0 at
+ * first. */
+void sy_net_accept_failed(const char *component, sy_ns *said_ns);
 
 #endif

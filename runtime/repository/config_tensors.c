@@ -1,4 +1,5 @@
 /* The fields input and output: tensors, their types and dims. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,11 +84,17 @@ static int read_reshape(const json_t *json, const char *what, struct sy_config_t
     tensor->has_reshape = true;
     SY_TRY(sy_config_read_dims(json_object_get(reshape, "shape"), what, tensor->reshape,
                                &tensor->reshape_rank));
-    if (product_of(tensor->dims, tensor->rank, &n_open) !=
-            product_of(tensor->reshape, tensor->reshape_rank, &n_open_after) ||
-        n_open != n_open_after)
-        return sy_error_set(SY_EARG, "%s: reshape holds another number of elements than dims",
-                            what);
+    int64_t before = product_of(tensor->dims, tensor->rank, &n_open);
+    int64_t after = product_of(tensor->reshape, tensor->reshape_rank, &n_open_after);
+
+    if (n_open != n_open_after)
+        return sy_error_set(SY_EARG, "%s: dims leave %d dimensions open, reshape %d", what, n_open,
+                            n_open_after);
+    if (before != after)
+        return sy_error_set(SY_EARG,
+                            "%s: reshape holds another number of elements than dims: %" PRId64
+                            ", not %" PRId64,
+                            what, after, before);
     return SY_OK;
 }
 

@@ -33,6 +33,21 @@ static int fail(const struct parser *p, const char *what)
     return fail_at(p, p->token_line, p->token_column, what);
 }
 
+/* As in a file with a byte order mark, or in UTF-16. */
+static int fail_character(const struct parser *p, unsigned char c)
+{
+    char what[120];
+
+    if (c > ' ' && c < 0x7f)
+        snprintf(what, sizeof what, "'%c' has no meaning here", c);
+    else
+        snprintf(what, sizeof what,
+                 "byte 0x%02X has no meaning here; text is ASCII, or UTF-8 in quotes, without a "
+                 "byte order mark",
+                 c);
+    return fail(p, what);
+}
+
 /* ---- tokens ------------------------------------------------------------------------------------------------ */
 
 static void advance(struct parser *p)
@@ -125,7 +140,7 @@ static int next_token(struct parser *p)
         return SY_OK;
     }
     if (!strchr(":{}<>[],;-", c) || c == 0)
-        return fail(p, "a character that has no meaning here");
+        return fail_character(p, (unsigned char)c);
     p->token = SIGN;
     p->sign = c;
     advance(p);

@@ -233,17 +233,30 @@ static void forget(struct sy_repository_model *model)
     model->n_busy--;
 }
 
+/* A configuration that came with the request and is none: the model stays as it was, whatever state that is. */
+static void refuse_given(struct sy_repository_load *load)
+{
+    char why[700];
+
+    snprintf(why, sizeof why, "model '%.100s': %s", load->model->name, load->scanned.error);
+    load_over(load, load->scanned.status, why);
+    sy_repository_loads_check(load->model);
+}
+
 static void scan_done(void *ctx)
 {
     struct sy_repository_load *load = ctx;
     struct sy_repository_model *model = load->model;
     int status = load->status;
-
     if (load->repository->stops) {
         load_free(load);
         return;
     }
     load->state = SY_LOAD_RUNS;
+    if (status == SY_OK && !load->unloaded && load->config && load->scanned.status < 0) {
+        refuse_given(load);
+        return;
+    }
     if (status == SY_OK && !load->unloaded) {
         status = apply(model, &load->scanned, BY_LOAD, load->config != NULL);
         if (status < 0)
@@ -461,8 +474,8 @@ static void say_ignored(struct sy_repository *r, const struct sy_scan *scan)
     if (*r->ignored)
         sy_log_warn("repository",
                     "event=ignored folder=%s what=\"%s\" why=\"a model is a folder "
-                    "with a version, as 1, in it\"",
-                    r->folder, r->ignored);
+                    "with a version, as 1, in it, and a name of at most %d bytes\"",
+                    r->folder, r->ignored, SY_CORE_MODEL_NAME - 1);
 }
 
 static int apply_all(struct sy_repository *r, struct sy_scan *scan, enum reason reason)

@@ -531,6 +531,8 @@ def test_attach(world):
     assert not os.path.exists(path)
     for extra in (["--server", "tcp:localhost:1"], []):
         assert subprocess.run([BINARY, "attach", *extra, "--socket", path], capture_output=True, timeout=LIMIT_S, check=False).returncode in (1, 2)
+    done = subprocess.run([BINARY, "attach", "--server", path, "--socket", path], capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    assert done.returncode == 2 and f"'{path}' is no tcp:HOST:PORT" in done.stderr, done.stderr
 
 
 SLEEPER = """

@@ -106,7 +106,10 @@ def check_killed_worker(server):
 
 
 def check_killed_run(server):
-    """What a shell started dies with a `run` that is killed, also in a session of its own; a process that joined by itself, and stands still then, goes on."""
+    """What a shell started dies with a `run` that is killed, also in a session of its own; a process that joined by itself, and stands still then, goes on; so it does
+    when its `run` is told to end. The system's first process is nobody's job."""
+    done = server.call("run", "--pid", "1")
+    assert done.returncode == 2 and "1 is the first process" in done.stderr, done.stderr
     for how in ("", "setsid"):
         mark = f"{server.folder}/in_shell{how}"
         run = server.run(f"in_shell{how}", "sh", "-c", f"{how} '{sys.executable}' -c \"$0\" {mark} & echo $! > {mark}.pid; wait", LOOP)
@@ -118,14 +121,17 @@ def check_killed_run(server):
     process = subprocess.Popen([sys.executable, "-c", LOOP, mark])
     try:
         wait_for(lambda: os.path.exists(mark), "the process")
-        run = subprocess.Popen([BINARY, "run", "--socket", f"unix:{server.socket}", "--name", "joined", "--pid", str(process.pid)], stdout=subprocess.DEVNULL)
-        wait_for(lambda: server.job("joined")["state"] == "training", "the job")
-        assert server.call("jobs", "pause", str(server.job("joined")["job"])).returncode == 0
-        wait_for(lambda: state_of(process.pid) == "T", "its stop")
-        run.kill()
-        run.wait()
-        wait_for(lambda: state_of(process.pid) != "T", "it to go on")
-        wait_for(lambda: server.job("joined")["state"] == "failed", "the job's end")
+        for name, ends, state in (("joined", signal.SIGKILL, "failed"), ("left", signal.SIGTERM, "ended")):
+            run = subprocess.Popen([BINARY, "run", "--socket", f"unix:{server.socket}", "--name", name, "--pid", str(process.pid)], stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.PIPE, text=True)
+            wait_for(lambda: server.job(name)["state"] == "training", "the job")
+            assert server.call("jobs", "pause", str(server.job(name)["job"])).returncode == 0
+            wait_for(lambda: state_of(process.pid) == "T", "its stop")
+            run.send_signal(ends)
+            said = run.communicate()[1]
+            wait_for(lambda: state_of(process.pid) != "T", "it to go on")
+            wait_for(lambda: server.job(name)["state"] == state, "the job's end")
+        assert run.returncode == 0 and "goes on by itself" in said, said
     finally:
         process.kill()
         process.wait()

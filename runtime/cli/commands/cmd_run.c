@@ -160,7 +160,16 @@ static void follow_stop(struct session *s)
         (void)kill(-p->pid, SIGCONT);
 }
 
-/* Signals that came for us are the script's; before there is one, they end us. True: we are to end. */
+/* A process that is not ours is let go: it computes on as if it had never joined. */
+static void leave(struct session *s)
+{
+    fprintf(stderr, "switchyard: process %ld goes on by itself\n", (long)s->process.pid);
+    sy_script_let_go(&s->process);
+    s->process.ended = true;
+    s->process.wait_status = -1;
+}
+
+/* Signals that came for us are the script's; before there is one, they end us, as behind one that joined. True: we are to end. */
 static bool pass_signals(struct session *s)
 {
     struct signalfd_siginfo info;
@@ -173,6 +182,8 @@ static bool pass_signals(struct session *s)
             sy_script_process_signal(&s->process, (int)info.ssi_signo);
             s->signal = (int)info.ssi_signo;
             s->signal_ns = sy_clock_now();
+        } else {
+            leave(s);
         }
     }
     return false;
@@ -522,7 +533,8 @@ static const struct sy_cli_option options[] = {
     {"kill-after", "S", "a canceled script has so long between SIGTERM and SIGKILL (10)"},
     {"no-hooks", NULL, "do not reach into Python: it gives way by being stopped only"},
     {"pid", "PID",
-     "instead of a program: one that runs already (switchyard.torch.join() does this)"},
+     "instead of a program: one that runs already (switchyard.torch.join() does this); Ctrl-C or "
+     "SIGTERM here lets it go on by itself"},
     {NULL, NULL, NULL}};
 
 int sy_cmd_run(int argc, char **argv)
@@ -561,6 +573,10 @@ int sy_cmd_run(int argc, char **argv)
                    : 2;
     if (order.argv && !order.argv[0])
         return sy_cli_usage("run: no program behind '--'; see switchyard run --help");
+    if (order.pid == 1 || order.pid == getpid())
+        return sy_cli_usage("run --pid: %lld is %s, which cannot be made to stand still",
+                            (long long)order.pid,
+                            order.pid == 1 ? "the first process of the system" : "this process");
     if (!order.argv == !order.pid)
         return sy_cli_usage("run takes a program, as in: switchyard run -- python train.py");
     if (order.share >= 0 && !order.tenant)

@@ -43,6 +43,7 @@ struct sy_grpc_server {
     struct sy_grpc_out *spare_out;
     uint8_t *received; /* SY_GRPC_READ_BYTES: what was read last */
     bool is_full, is_draining;
+    sy_ns accept_said_ns; /* sy_net_accept_failed */
 };
 
 struct sy_grpc_connection {

@@ -52,7 +52,8 @@ struct sy_http_server {
     struct event *tick;
     struct sy_http_connection *connections;
     int n_connections;
-    bool full; /* the last client that came was refused */
+    bool full;            /* the last client that came was refused */
+    sy_ns accept_said_ns; /* sy_net_accept_failed */
     uint64_t buffered_bytes;
     struct sy_http_route_entry routes[SY_HTTP_MAX_ROUTES];
     int n_routes;

@@ -50,8 +50,9 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
 /* Out of fds, mostly: a level-triggered listener would spin, so it rests until the next tick. */
 static void on_accept_error(struct evconnlistener *listener, void *ctx)
 {
-    (void)ctx;
-    sy_log_warn("http", "event=accept_failed why=\"%s\"", strerror(errno));
+    struct sy_http_server *server = ctx;
+
+    sy_net_accept_failed("http", &server->accept_said_ns);
     evconnlistener_disable(listener);
 }
 

@@ -1,6 +1,7 @@
 #include "runtime/front/request/infer_parameters.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "runtime/base/assert.h"
@@ -16,11 +17,16 @@ static int read_whole(const json_t *value, const char *name, int64_t *out)
         json_is_string(value) ? json_loads(json_string_value(value), JSON_DECODE_ANY, NULL) : NULL;
     const json_t *number = parsed ? parsed : value;
     bool good = json_is_integer(number) && json_integer_value(number) >= 0;
+    char *said = good ? NULL : json_dumps(value, JSON_ENCODE_ANY);
 
     *out = json_integer_value(number);
     json_decref(parsed);
-    return good ? SY_OK
-                : sy_error_set(SY_EARG, "the parameter \"%s\" is no whole number from 0 on", name);
+    int status =
+        good ? SY_OK
+             : sy_error_set(SY_EARG, "the parameter \"%s\" is no whole number from 0 on: %.60s",
+                            name, said ? said : "?");
+    free(said);
+    return status;
 }
 
 static int set_priority(struct sy_front_infer *request, const json_t *value)

@@ -31,8 +31,9 @@ struct sy_rpc_server {
     struct event *tick; /* once a second: looks for stalled connections */
     struct sy_rpc_connection *connections;
     int n_connections;
-    sy_ns said_ns; /* when a failed TLS connection was logged last */
-    bool full;     /* the last client that came was refused */
+    sy_ns said_ns;        /* when a failed TLS connection was logged last */
+    bool full;            /* the last client that came was refused */
+    sy_ns accept_said_ns; /* sy_net_accept_failed */
     uint64_t buffered_bytes;
     uint64_t region_bytes; /* of all connections */
     int n_received;        /* jobs that come from other servers (rpc_job.h) */

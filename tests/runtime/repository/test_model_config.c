@@ -183,7 +183,11 @@ static void what_is_not_served_is_refused(void **state)
     refused("input { name: \"x\" data_type: TYPE_FP32 dims: [1] allow_ragged_batch: true }",
             SY_EUNSUPPORTED, "allow_ragged_batch");
     refused("input { name: \"x\" data_type: TYPE_FP32 dims: [4] reshape { shape: [2, 3] } }",
-            SY_EARG, "another number of elements");
+            SY_EARG, "another number of elements than dims: 6, not 4");
+    refused("input { name: \"x\" data_type: TYPE_FP32 dims: [-1] reshape { shape: [2, 3] } }",
+            SY_EARG, "dims leave 1 dimensions open, reshape 0");
+    refused("\xef\xbb\xbfname: \"m\"", SY_EARG, "byte 0xEF has no meaning here");
+    refused("max_batch_size: 4 = 5", SY_EARG, "'=' has no meaning here");
     refused("version_policy { all { } latest { } }", SY_EARG, "one of latest");
     refused("version_policy { specific { versions: [0] } }", SY_EARG, "1 or above");
     refused("dynamic_batching { }", SY_EARG, "max_batch_size above 0");

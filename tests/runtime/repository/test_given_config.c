@@ -1,0 +1,62 @@
+/* Configurations that come with a load: one that is none changes nothing. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "runtime/base/status.h"
+#include "tests/rigs/repository_rig.h"
+#include "tests/rigs/seed.h"
+
+static uint64_t seed;
+
+static void expect_content(struct repo_rig *rig, const char *content)
+{
+    int status;
+    const char *got = repo_rig_ask(rig, "a", 0, &status);
+
+    if (status < 0)
+        fail_msg("%s", sy_error_text());
+    assert_string_equal(got, content);
+}
+
+/* Served before and after an unload, as if nobody had asked. */
+static void one_that_is_none_changes_nothing(void **state)
+{
+    (void)state;
+    static const struct sy_repository_config config = {.control = SY_REPOSITORY_NONE};
+    static const char *const bad[] = {"{", "{\"max_batch_size\": \"x\"}",
+                                      "{\"backend\": \"python\"}"};
+    struct repo_rig rig;
+    char reason[600];
+
+    repo_rig_write("a", 1, "c1");
+    repo_rig_init(&rig, 8, &seed);
+    repo_rig_open(&rig, &config);
+    repo_rig_until_started(&rig);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_true(repo_rig_load(&rig, "a", bad[i]) < 0);
+        assert_non_null(strstr(sy_error_text(), "model 'a': "));
+        expect_content(&rig, "c1");
+        assert_int_equal(sy_repository_unload(rig.repository, "a"), SY_OK);
+        expect_content(&rig, "c1");
+        assert_string_equal(repo_rig_state(&rig, "a", 1, reason), "READY");
+    }
+    repo_rig_close(&rig);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(one_that_is_none_changes_nothing)};
+
+    if (argc > 1 && strcmp(argv[1], "import") == 0)
+        return repo_rig_import(argc, argv);
+    seed = seed_of_run(2024);
+    repo_rig_start();
+    int result = cmocka_run_group_tests(tests, NULL, NULL);
+    repo_rig_finish();
+    return result;
+}
