@@ -191,7 +191,7 @@ int sy_fold_move(const struct sy_node *node, const struct sy_block *inputs, cons
 /* The same of operators that pick or write at places that `indices` says, and Tile (fold_index.c). */
 int sy_fold_index(const struct sy_node *node, const struct sy_block *inputs, const int64_t *indices,
                   size_t bytes, const struct sy_block *out, unsigned char *to);
-/* Of that shape, without data. False: a size of it depends on the batch. */
+/* Of that shape, without data. False: a size of it depends on the batch, or it has more elements than can be counted. */
 bool sy_block_make(const struct sy_shape *shape, struct sy_block *block);
 /* Where element `index` of `out` lies in `block`, which is broadcast to it. */
 /* The coordinates of element `index`, and the element at coordinates. */

@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -16,14 +18,16 @@
 #define ROUNDS   50
 #define ROUND_MS 10 /* what is killed goes, and what it had just started shows */
 
-/* Also what is in a group or a session of its own. */
-static void end_all(const struct sy_script_process *p)
+/* Also what is in a group or a session of its own. Orphans of the run and this process go to the same one, a moment after the pipe's end. */
+static void end_all(const struct sy_script_process *p, pid_t run)
 {
     static pid_t pids[SY_SCRIPT_TREE_MOST];
     const struct timespec pause = {.tv_nsec = ROUND_MS * (long)SY_NS_PER_MS};
+    char setting[sizeof p->folder + sizeof SY_SCRIPT_RUN_VARIABLE + 1];
+    snprintf(setting, sizeof setting, SY_SCRIPT_RUN_VARIABLE "=%s", p->folder);
     (void)kill(-p->pid, SIGKILL);
     for (int round = 0; round < ROUNDS; round++) {
-        int n = sy_script_tree_list_marked(p->mark, pids);
+        int n = getppid() == run ? -1 : sy_script_tree_list_left(getppid(), setting, pids);
         if (n == 0)
             break;
         for (int i = 0; i < n; i++)
@@ -32,10 +36,10 @@ static void end_all(const struct sy_script_process *p)
     }
 }
 
-static void stand_in(struct sy_script_process *p)
+static void stand_in(struct sy_script_process *p, pid_t run)
 {
     if (p->is_child) {
-        end_all(p);
+        end_all(p, run);
     } else {
         p->is_stopped = true; /* perhaps */
         sy_script_let_go(p);
@@ -45,11 +49,13 @@ static void stand_in(struct sy_script_process *p)
 }
 
 /* In a session of its own, deaf, and with no file but the pipe: whoever waits for the end of run's output does not wait for this. */
-static _Noreturn void keep(struct sy_script_process *p, int pipe_end)
+static _Noreturn void keep(struct sy_script_process *p, pid_t run, int pipe_end)
 {
     sigset_t every;
-    char byte;
+    char byte, *outer = getenv(SY_SCRIPT_RUN_VARIABLE);
     ssize_t got;
+    if (outer) /* of a run within a run: its keeper is not to be ended with it */
+        memset(outer, 0, strlen(outer));
     sigfillset(&every);
     sigprocmask(SIG_SETMASK, &every, NULL);
     setsid();
@@ -58,7 +64,7 @@ static _Noreturn void keep(struct sy_script_process *p, int pipe_end)
     while ((got = read(0, &byte, 1)) < 0 && errno == EINTR)
         continue;
     if (got == 0)
-        stand_in(p);
+        stand_in(p, run);
     _exit(0);
 }
 
@@ -67,9 +73,9 @@ int sy_script_keeper_start(struct sy_script_process *p)
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) < 0)
         return sy_error_set(SY_EIO, "a pipe: %s", strerror(errno));
-    pid_t pid = fork();
+    pid_t run = getpid(), pid = fork();
     if (pid == 0)
-        keep(p, ends[0]);
+        keep(p, run, ends[0]);
     int error = errno;
     close(ends[0]);
     if (pid < 0) {

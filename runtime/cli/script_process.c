@@ -23,11 +23,10 @@
 #include "runtime/wire/control_page.h"
 #include "workers/torch/script_link.h"
 
-#define FAREWELL_MS   2000
-#define LEFT_MS       1000 /* between SIGTERM and SIGKILL of what a script left behind */
-#define WEIGH_NS      (500 * SY_NS_PER_MS)
-#define PAGE_VARIABLE "SWITCHYARD_SCRIPT_PAGE"
-#define OOM_SCORE     "500" /* where the machine itself runs out: before servers, which have 0 */
+#define FAREWELL_MS 2000
+#define LEFT_MS     1000 /* between SIGTERM and SIGKILL of what a script left behind */
+#define WEIGH_NS    (500 * SY_NS_PER_MS)
+#define OOM_SCORE   "500" /* where the machine itself runs out: before servers, which have 0 */
 
 /* ---- start ------------------------------------------------------------------------------------ */
 
@@ -78,7 +77,8 @@ static void set_environment(const struct sy_script_process *p, pid_t run, const 
     char path[64], *both = NULL;
     const char *python = getenv("PYTHONPATH");
     write_page_path(p, run, path, sizeof path);
-    setenv(PAGE_VARIABLE, path, 1);
+    setenv("SWITCHYARD_SCRIPT_PAGE", path, 1);
+    setenv(SY_SCRIPT_RUN_VARIABLE, p->folder, 1);
     setenv("KMP_BLOCKTIME", "1", 0);
     setenv("GOMP_SPINCOUNT", "100000", 0);
     if (!hooks)
@@ -162,9 +162,6 @@ int sy_script_process_spawn(struct sy_script_process *p, char **argv, const char
                             strerror(error));
     }
     p->is_child = true;
-    char path[64];
-    write_page_path(p, parent, path, sizeof path);
-    snprintf(p->mark, sizeof p->mark, PAGE_VARIABLE "=%s", path);
     return sy_script_process_adopt(p, pid);
 }
 
@@ -344,6 +341,8 @@ void sy_script_process_finish(struct sy_script_process *p)
     p->listener = -1;
     while (p->link >= 0 && p->pid > 0 && sy_clock_now() < until)
         sy_script_process_look(p, 20, -1);
+    if (p->pid > 0 && !p->is_child && !p->ended)
+        sy_script_let_go(p); /* again: a worker that had it closes the gate when its turn ends */
     if (p->link >= 0)
         close(p->link);
     if (p->pidfd >= 0)

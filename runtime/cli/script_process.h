@@ -16,6 +16,9 @@
 #include "runtime/base/clock.h"
 #include "workers/torch/script_page.h"
 
+/* In its environment, which what it starts inherits: the folder, which no other run has. */
+#define SY_SCRIPT_RUN_VARIABLE "SWITCHYARD_RUN"
+
 struct sy_script_process {
     char folder[64], socket[96];
     int listener, link, pidfd; /* -1: none */

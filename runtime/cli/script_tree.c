@@ -10,7 +10,7 @@
 
 struct entry {
     pid_t pid, parent;
-    bool is_in;
+    bool is_in, is_out;
 };
 
 /* "PID (name) STATE PARENT ...": the name may hold anything. */
@@ -70,7 +70,7 @@ static bool grow(struct entry *all, int n, pid_t root)
     for (int i = 0; i < n; i++) {
         const struct entry key = {.pid = all[i].parent};
         const struct entry *parent = bsearch(&key, all, (size_t)n, sizeof *all, by_pid);
-        if (all[i].is_in || all[i].pid == getpid() ||
+        if (all[i].is_in || all[i].is_out || all[i].pid == getpid() ||
             !(all[i].parent == root || (parent && parent->is_in)))
             continue;
         all[i].is_in = grew = true;
@@ -78,10 +78,10 @@ static bool grow(struct entry *all, int n, pid_t root)
     return grew;
 }
 
-int sy_script_tree_list(pid_t root, bool with_root, pid_t *out)
+/* all: read; frees it. What descends from the root and is not out. */
+static int take_tree(struct entry *all, int n, pid_t root, bool with_root, pid_t *out)
 {
-    struct entry *all;
-    int n = read_all(&all), found = 0;
+    int found = 0;
     if (n > 0)
         qsort(all, (size_t)n, sizeof *all, by_pid);
     for (int i = 0; i < n; i++)
@@ -93,6 +93,13 @@ int sy_script_tree_list(pid_t root, bool with_root, pid_t *out)
             out[found++] = all[i].pid;
     free(all);
     return found;
+}
+
+int sy_script_tree_list(pid_t root, bool with_root, pid_t *out)
+{
+    struct entry *all;
+    int n = read_all(&all);
+    return take_tree(all, n, root, with_root, out);
 }
 
 static bool is_marked(pid_t pid, const char *setting)
@@ -110,15 +117,13 @@ static bool is_marked(pid_t pid, const char *setting)
     return found;
 }
 
-int sy_script_tree_list_marked(const char *setting, pid_t *out)
+int sy_script_tree_list_left(pid_t reaper, const char *setting, pid_t *out)
 {
     struct entry *all;
-    int n = read_all(&all), found = 0;
-    for (int i = 0; i < n && found < SY_SCRIPT_TREE_MOST; i++)
-        if (all[i].pid != getpid() && is_marked(all[i].pid, setting))
-            out[found++] = all[i].pid;
-    free(all);
-    return found;
+    int n = read_all(&all);
+    for (int i = 0; i < n; i++)
+        all[i].is_out = !is_marked(all[i].pid, setting);
+    return take_tree(all, n, reaper, false, out);
 }
 
 /* Of the lines "KEY:  N kB" in /proc/PID/FILE, those of two keys together. */

@@ -12,9 +12,10 @@
 
 /* Descendants of `root` that live (no zombies), and `root` itself if with_root; never the caller. out: SY_SCRIPT_TREE_MOST. How many; 0 if /proc is not there. */
 int sy_script_tree_list(pid_t root, bool with_root, pid_t *out);
-/* Processes that were started with this "NAME=value" in their environment, which what they start inherits; never the caller. For when the tree is gone: what
- * changed its environment is not found. out: SY_SCRIPT_TREE_MOST. How many. */
-int sy_script_tree_list_marked(const char *setting, pid_t *out);
+/* What is left of a tree whose root has ended: those descendants of `reaper`, which took its orphans, that have this "NAME=value" in their environment, as all
+ * between them and the reaper have. What changed its environment is not found; what others started for it (at, a batch system) is no descendant.
+ * Never the caller. out: SY_SCRIPT_TREE_MOST. How many. */
+int sy_script_tree_list_left(pid_t reaper, const char *setting, pid_t *out);
 /* Memory of these processes together: private, and shared that is in no file. What several of them share counts once. At or below `enough` it may be too much by
  * what they share, which is cheaper to read. */
 uint64_t sy_script_tree_memory(const pid_t *pids, int n, uint64_t enough);

@@ -199,7 +199,8 @@ static void load_over(struct sy_repository_load *load, int status, const char *w
     load->state = SY_LOAD_OVER;
     load->status = status;
     snprintf(load->error, sizeof load->error, "%s", why);
-    load->model->n_loads--;
+    if (--load->model->n_loads == 0) /* whoever waits for its folder to be read is told that nothing comes */
+        sy_repository_wake(load->model);
     sy_repository_tell_soon(load->repository);
 }
 
@@ -213,7 +214,6 @@ static void load_free(struct sy_repository_load *load)
 static void scan_work(void *ctx)
 {
     struct sy_repository_load *load = ctx;
-
     load->ran = true;
     load->status = sy_repository_scan_model(load->repository->folder, load->model->name,
                                             load->config, &load->scanned);

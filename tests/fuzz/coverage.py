@@ -21,7 +21,7 @@ PARSERS = {  # name: its files; fuzz.mk compiles these with --coverage
     "images": "workers/data/image_reader.c workers/data/image_reader_resize.c",
     "job file": "workers/job/*.c",
     "config.pbtxt": "runtime/repository/pbtxt*.c runtime/repository/model_config.c runtime/repository/config_*.c",
-    "msgpack-RPC": "runtime/front/rpc/rpc_connection.c runtime/front/rpc/rpc_infer*.c",
+    "msgpack-RPC": "runtime/front/rpc/rpc_connection.c runtime/front/rpc/rpc_infer*.c runtime/front/rpc/rpc_params.c",
     # http_infer_build.c writes answers.
     "HTTP": "runtime/front/http/http_parse.c runtime/front/http/http_body.c runtime/front/http/http_connection.c "
             "runtime/front/http/http_infer.c runtime/front/http/http_infer_read.c",
@@ -36,7 +36,7 @@ PARSERS = {  # name: its files; fuzz.mk compiles these with --coverage
 }
 
 # From this line on a file reads nothing: what the scheduler decided is sent to workers, whatever these said.
-WRITES_FROM = {"runtime/core/core_job_messages.c": "/* ---- what the scheduler decided, to workers"}
+WRITES_FROM = {"runtime/core/jobs/core_job_messages.c": "/* ---- what the scheduler decided, to workers"}
 
 
 def files_of(parser):
@@ -65,6 +65,9 @@ def main():
     if len(sys.argv) < 2:
         sys.exit(__doc__)
     objects, shown = sys.argv[1], sys.argv[3:] if sys.argv[2:3] == ["--lines"] else []
+    gone = [source for source in WRITES_FROM if not os.path.exists(source)]
+    if gone:
+        sys.exit(f"coverage: WRITES_FROM names what is not there: {' '.join(gone)}")
     below, without_memory = [], 0
     for parser in PARSERS:
         reached = total = 0

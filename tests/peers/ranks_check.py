@@ -121,6 +121,14 @@ def staleness_delays_gradients(c):
     for name in once:
         assert np.array_equal(once[name].view(np.uint32), again[name].view(np.uint32)), name
         assert np.isfinite(once[name]).all() and not np.array_equal(once[name], first[name]), name
+    c.job(steps=100000, staleness=16)  # stopped before the first gradient of others is there: all stop at the same step
+    process = subprocess.Popen(c.command("--ranks", "2"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    until = time.monotonic() + LIMIT_S
+    while len(ranks_of(process)) < 2:
+        assert time.monotonic() < until and process.poll() is None
+    process.terminate()
+    _, error = process.communicate(timeout=LIMIT_S)
+    assert process.returncode == 0, error
     c.job(steps=2, staleness=2)
     done = subprocess.run(c.command("--ranks", "2"), capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert done.returncode == 1 and "staleness of 2 leaves nothing of 2 steps" in done.stderr, done.stderr

@@ -315,15 +315,14 @@ void sy_exchange_after(struct sy_exchange *x, int step)
         send_bucket(x, &x->buckets[x->n_ready++]);
 }
 
-int sy_exchange_agree(struct sy_exchange *x, double numbers[SY_EXCHANGE_NUMBERS])
+int sy_exchange_agree(struct sy_exchange *x, double numbers[SY_EXCHANGE_NUMBERS], bool *is_there)
 {
     uint64_t staleness = (uint64_t)x->n_slots - 1, mine = x->n_agreements++;
     int slot = (int)(mine % (uint64_t)x->n_slots);
     memcpy(x->numbers[slot], numbers, sizeof x->numbers[slot]);
     x->agreement_end[slot] = begin_sum(x, (struct sum){.numbers = x->numbers[slot]});
-    for (int i = 0; mine < staleness && i < SY_EXCHANGE_NUMBERS; i++)
-        numbers[i] *= x->ranks->n;
-    if (mine < staleness)
+    *is_there = mine >= staleness;
+    if (!*is_there)
         return SY_OK;
     slot = (int)((mine - staleness) % (uint64_t)x->n_slots);
     SY_TRY(wait_for(x, x->agreement_end[slot]));

@@ -7,11 +7,13 @@
  *
  * Staleness S > 0 (Ho et al., "More Effective Distributed ML via a Stale Synchronous Parallel Parameter Server", NIPS 2013, with a delay that is fixed):
  * iteration t takes the mean of iteration t - S, so a rank may be S iterations ahead of one that stands still before it waits. All ranks still take the same
- * steps, and the same from run to run. The first S iterations have gradients of zero; those of the last S are dropped, as they are where a run is interrupted.
+ * steps, and the same from run to run. The first S iterations (after each start) have gradients of zero; those of the last S are dropped, as they are where a run is interrupted.
  *
  * Calls are made by the thread that trains, inside the ranks' gate; waits stand outside of it. */
 #ifndef SY_WORKERS_TRAIN_TRAIN_EXCHANGE_H
 #define SY_WORKERS_TRAIN_TRAIN_EXCHANGE_H
+
+#include <stdbool.h>
 
 #include "workers/engine/trainer.h"
 #include "workers/train/ranks.h"
@@ -36,7 +38,9 @@ void sy_exchange_begin(struct sy_exchange *exchange);
 /* Before a gradient step: if it is the first that reads what ranks share, the mean is there. Errors are those of the sum. */
 int sy_exchange_before(struct sy_exchange *exchange, int step);
 void sy_exchange_after(struct sy_exchange *exchange, int step);
-/* All ranks' sums of these, of the call `staleness` calls ago; the first ones: this rank's own times the number of ranks. */
-int sy_exchange_agree(struct sy_exchange *exchange, double numbers[SY_EXCHANGE_NUMBERS]);
+/* Once an iteration. All ranks' sums of these, of the call `staleness` calls ago; *is_there false: of the first calls there are none, on no rank, and the
+ * numbers stay. */
+int sy_exchange_agree(struct sy_exchange *exchange, double numbers[SY_EXCHANGE_NUMBERS],
+                      bool *is_there);
 
 #endif

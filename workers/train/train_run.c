@@ -186,17 +186,20 @@ static int end_given_up(const struct sy_train_run *r)
 
 static int end_gradient(struct sy_train_run *r)
 {
-    double loss = r->ops->loss(r->trainer);
-    SY_TRY(sy_run_agree(r, &loss));
-    if (!isfinite(loss))
-        return give_up(r, sy_train_not_finite("the loss", loss, r->job.options.learning_rate));
-    r->loss_sum = (r->n_phases ? r->loss_sum : 0.0) + loss;
-    if (++r->n_phases < phases_of(r)) {
+    bool is_last = r->n_phases + 1 == phases_of(r);
+    r->loss_sum = (r->n_phases ? r->loss_sum : 0.0) + r->ops->loss(r->trainer);
+    if (is_last)
+        SY_TRY(sy_run_agree(r, &r->loss_sum));
+    if (!isfinite(r->loss_sum) && (is_last || !r->callbacks.ranks)) /* ranks give up together */
+        return give_up(r,
+                       sy_train_not_finite("the loss", r->loss_sum, r->job.options.learning_rate));
+    if (!is_last) {
+        r->n_phases++;
         go_to(r, STAGE_LOAD);
         return SY_OK;
     }
     r->n_phases = 0;
-    r->loss = phases_of(r) > 1 ? r->loss_sum / (double)phases_of(r) : loss;
+    r->loss = r->loss_sum / (double)phases_of(r);
     SY_TRY(sy_run_enter_phase(r, SY_PHASE_UPDATE));
     go_to(r, STAGE_UPDATE);
     return SY_OK;

@@ -93,7 +93,8 @@ uint64_t sy_run_part_of_batch(const struct sy_train_run *r, uint64_t batch);
 int sy_run_share_state(struct sy_train_run *r);
 /* A gradient step, with what ranks exchange around it. is_last: of the iteration's phases. */
 int sy_run_gradient_step(struct sy_train_run *r, bool is_last);
-/* The loss's mean over ranks, and whether all stop after this iteration. */
+/* Once an iteration: the loss's mean over ranks, and whether all stop after this iteration. Of ranks that are apart, of some iterations before; there were
+ * none: this rank's loss, and nobody stops. */
 int sy_run_agree(struct sy_train_run *r, double *loss);
 
 /* ---- train_run_state.c ----------------------------------------------------------------------------- */

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "runtime/base/log.h"
 #include "runtime/base/status.h"
 #include "workers/train/ranks.h"
 #include "workers/train/train_exchange.h"
@@ -59,15 +60,29 @@ static int share_tensors(struct sy_train_run *r, const struct sy_ranks *ranks)
     return status;
 }
 
+/* Of steps that are left, the first ones take nothing. One that goes on so close to its end ends all the same. */
+static int check_staleness(const struct sy_train_run *r)
+{
+    if (r->step + r->job.staleness < r->total_steps || r->step >= r->total_steps)
+        return SY_OK;
+    if (r->step > 0) {
+        sy_log_warn("train",
+                    "job=%s step=%" PRIu64 " steps=%" PRIu64 " staleness=%" PRIu64
+                    " what=\"the steps that are left take no gradient\"",
+                    r->job.name, r->step, r->total_steps, r->job.staleness);
+        return SY_OK;
+    }
+    return sy_error_set(
+        SY_EARG, "job '%s': its staleness of %" PRIu64 " leaves nothing of %" PRIu64 " steps",
+        r->job.name, r->job.staleness, r->total_steps);
+}
+
 int sy_run_share_state(struct sy_train_run *r)
 {
     const struct sy_ranks *ranks = r->callbacks.ranks;
-    if (r->job.staleness >= r->total_steps)
-        return sy_error_set(
-            SY_EARG, "job '%s': its staleness of %" PRIu64 " leaves nothing of %" PRIu64 " steps",
-            r->job.name, r->job.staleness, r->total_steps);
     SY_TRY(sy_exchange_create(ranks, (int)r->job.staleness, r->ops, r->trainer, &r->exchange));
     SY_TRY(ranks->ops->share(&r->step, sizeof r->step));
+    SY_TRY(check_staleness(r));
     return share_tensors(r, ranks);
 }
 
@@ -88,10 +103,12 @@ int sy_run_agree(struct sy_train_run *r, double *loss)
 {
     const struct sy_ranks *ranks = r->callbacks.ranks;
     double values[SY_EXCHANGE_NUMBERS] = {*loss, r->is_stopping};
+    bool is_there;
     if (!ranks)
         return SY_OK;
-    SY_TRY(sy_exchange_agree(r->exchange, values));
-    *loss = values[0] / ranks->n;
-    r->all_stop = values[1] > 0;
+    SY_TRY(sy_exchange_agree(r->exchange, values, &is_there));
+    r->all_stop = is_there && values[1] > 0;
+    if (is_there)
+        *loss = values[0] / ranks->n;
     return SY_OK;
 }

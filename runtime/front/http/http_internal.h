@@ -1,7 +1,7 @@
 /* What the HTTP server's files share: server, connection, call, reply.
  *
- *   socket ─ http_connection.c ─ http_parse.c ─> http_call.c (header lines, route) ─> http_body.c (inflate) ─> sink
- *   socket <─ http_reply.c <───────────────────────────── segments: text, or tensors where they lie <──────── handler
+ *   socket ─ http_connection.c ─ http_parse.c ─> http_call.c (header lines), http_route.c ─> http_body.c (inflate) ─> sink
+ *   socket <─ http_send.c <─ http_reply.c <────────────── segments: text, or tensors where they lie <──────── handler
  *
  * A connection has one call at a time; what a client sends behind it (pipelining) waits in `held`, at most SY_HTTP_HELD_BYTES, then the socket is not read. */
 #ifndef SY_FRONT_HTTP_INTERNAL_H
@@ -235,6 +235,7 @@ static inline void sy_http_sink_drop(struct sy_http_call *call)
     void (*drop)(void *ctx) = call->sink.drop;
 
     call->sink.drop = NULL;
+    call->sink.end = NULL;
     if (drop)
         drop(call->sink.ctx);
 }

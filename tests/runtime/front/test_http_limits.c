@@ -253,7 +253,7 @@ static void test_slow_header(void **state)
         pass(TIGHT_NS * 2 / 5);
         http_send(fd, "a", 1);
     }
-    skip_clock_until_readable(fd, TIGHT_NS * 2 / 5);
+    pass(TIGHT_NS * 2 / 5); /* 1.2 of the limit since the first, 0.4 since the last */
     expect_closed(fd, 408);
 }
 
@@ -298,7 +298,7 @@ static void test_creeping_body(void **state)
         pass(TIGHT_NS * 2 / 5);
         http_send(fd, ROW + i, 1);
     }
-    skip_clock_until_readable(fd, TIGHT_NS * 2 / 5);
+    pass(TIGHT_NS * 2 / 5);
     assert_non_null(strstr(http_expect(fd, 408), "body"));
     close(fd);
 }

@@ -48,9 +48,43 @@ static void one_that_is_none_changes_nothing(void **state)
     repo_rig_close(&rig);
 }
 
+static void count_loads(void *ctx, int status, const char *error)
+{
+    (void)error;
+    assert_true(status < 0);
+    ++*(int *)ctx;
+}
+
+/* It waits for the model's folder to be read, in which there is nothing to serve. */
+static void a_request_beside_a_load_that_fails_is_answered(void **state)
+{
+    (void)state;
+    static const struct sy_repository_config config = {.control = SY_REPOSITORY_NONE};
+    struct repo_rig rig;
+    int status, n = 0;
+
+    repo_rig_write("b", 1, "c1");
+    repo_rig_remove("b/1"); /* a folder without a version */
+    repo_rig_write_config("b", "max_batch_size: x");
+    repo_rig_init(&rig, 8, &seed);
+    repo_rig_open(&rig, &config);
+    repo_rig_until_started(&rig);
+    for (int i = 1; i <= 3; i++) {
+        assert_int_equal(sy_repository_load(rig.repository, "b", NULL, count_loads, &n), SY_OK);
+        repo_rig_ask(&rig, "b", 0, &status);
+        assert_true(status < 0);
+        assert_int_equal(n, i);
+    }
+    repo_rig_close(&rig);
+    repo_rig_remove("b");
+}
+
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(one_that_is_none_changes_nothing)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_that_is_none_changes_nothing),
+        cmocka_unit_test(a_request_beside_a_load_that_fails_is_answered),
+    };
 
     if (argc > 1 && strcmp(argv[1], "import") == 0)
         return repo_rig_import(argc, argv);

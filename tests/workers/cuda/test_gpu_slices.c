@@ -407,7 +407,7 @@ static void say_pair(const char *what, const struct pair_times *t)
                   t->turns_ms / t->at_once_ms);
 }
 
-/* What is said in words (runtime/core/core_units.c): without MPS processes compute by turns. Printed, so that it can be read from the log. */
+/* What is said in words (runtime/core/slices/core_units.c): without MPS processes compute by turns. Printed, so that it can be read from the log. */
 static void test_two_processes_without_mps(void **state)
 {
     struct rig *r = *state;

@@ -2,9 +2,11 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -92,7 +94,28 @@ static int sum_doubles(double *values, int n)
 
 static const struct sy_ranks_ops ranks_ops = {
     .bytes = sizeof ranks_ops, .name = "fake", .sum = sum, .sum_doubles = sum_doubles};
-static const struct sy_ranks ranks = {.ops = &ranks_ops, .n = N_RANKS};
+
+static int n_left; /* waits that were begun, and not ended */
+
+static void count_leave(void *ctx)
+{
+    (void)ctx;
+    pthread_mutex_lock(&lock);
+    n_left++;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+}
+
+static void count_enter(void *ctx)
+{
+    (void)ctx;
+    pthread_mutex_lock(&lock);
+    n_left--;
+    pthread_mutex_unlock(&lock);
+}
+
+static const struct sy_rank_gate gate = {.enter = count_enter, .leave = count_leave};
+static const struct sy_ranks ranks = {.ops = &ranks_ops, .n = N_RANKS, .gate = &gate};
 
 static void allow(int n)
 {
@@ -130,9 +153,13 @@ static int iterate(struct sy_exchange *x, uint64_t iteration, double numbers[SY_
     make_gradients(x, iteration);
     SY_TRY(sy_exchange_before(x, SHARED_BY));
     sy_exchange_after(x, SHARED_BY);
+    bool is_there;
     numbers[0] = (double)iteration;
-    numbers[1] = iteration == 4;
-    return sy_exchange_agree(x, numbers);
+    numbers[1] = iteration == 1;
+    SY_TRY(sy_exchange_agree(x, numbers, &is_there));
+    if (!is_there)
+        numbers[0] = -1;
+    return SY_OK;
 }
 
 static void check_iteration(uint64_t iteration, int staleness, const double *numbers)
@@ -143,8 +170,9 @@ static void check_iteration(uint64_t iteration, int staleness, const double *num
         float own = own_value(of, p), expected = has_mean ? own * 3 / N_RANKS : p == 2 ? own : 0;
         assert_true(parts[p][0] == expected && parts[p][sizes[p] - 1] == expected);
     }
-    assert_true(numbers[0] == (double)of * (has_mean ? 3 : N_RANKS));
-    assert_true(numbers[1] == (of == 4 ? (has_mean ? 3 : N_RANKS) : 0));
+    assert_true(numbers[0] ==
+                (has_mean ? 3 * (double)of : -1)); /* nothing that others do not know */
+    assert_true(!has_mean || numbers[1] == (of == 1 ? 3 : 0));
 }
 
 /* Iteration t has the mean of iteration t - S, whatever S is; nothing of its own leaks through. */
@@ -224,10 +252,14 @@ static void test_one_that_stands_still_is_left_behind_so_far(void **state)
         pthread_t thread;
         assert_int_equal(pthread_create(&thread, NULL, run_iterations, &r), 0);
         pthread_mutex_lock(&lock);
-        while (n_waiting == 0 || r.done < (uint64_t)staleness)
+        while (n_waiting == 0 || (n_left == 0 && r.done <= (uint64_t)staleness))
             pthread_cond_wait(&changed, &lock);
+        pthread_mutex_unlock(&lock);
+        usleep(20000); /* for one that would not wait */
+        pthread_mutex_lock(&lock);
         assert_int_equal(n_calls, 0);
-        assert_int_equal(r.done, staleness); /* the next needs a sum that cannot be there */
+        assert_int_equal(n_left, 1);         /* it waits outside of its gate */
+        assert_int_equal(r.done, staleness); /* for a sum that cannot be there */
         pthread_mutex_unlock(&lock);
         allow(MOST_CALLS);
         assert_int_equal(pthread_join(thread, NULL), 0);

@@ -348,6 +348,7 @@ static int count_texts(const struct sy_call *call, const struct sy_tokens *token
         const char *text = sy_strings_text(whole, &bytes);
         struct sy_parts parts = {.whole = whole, .to = to, .room = bytes};
         SY_TRY(sy_tokens_cut(tokens, &parts, text, bytes));
+        assert(parts.n <= parts.room);
         for (int64_t i = 0; i < parts.n; i++) {
             const char *token = sy_strings_text(to[i], &bytes);
             items[i] = sy_key_map_find(g->items, token, bytes);
