@@ -17,6 +17,8 @@
 
 #define ROUNDS   50
 #define ROUND_MS 10 /* what is killed goes, and what it had just started shows */
+/* Rounds in a row with nothing left: a process that is about to end has no environment any more, and its children are not yet another's. */
+#define QUIET 10
 
 /* Also what is in a group or a session of its own. Orphans of the run and this process go to the same one, a moment after the pipe's end. */
 static void end_all(const struct sy_script_process *p, pid_t run)
@@ -26,10 +28,9 @@ static void end_all(const struct sy_script_process *p, pid_t run)
     char setting[sizeof p->folder + sizeof SY_SCRIPT_RUN_VARIABLE + 1];
     snprintf(setting, sizeof setting, SY_SCRIPT_RUN_VARIABLE "=%s", p->folder);
     (void)kill(-p->pid, SIGKILL);
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0, quiet = 0; round < ROUNDS && quiet < QUIET; round++) {
         int n = getppid() == run ? -1 : sy_script_tree_list_left(getppid(), setting, pids);
-        if (n == 0)
-            break;
+        quiet = n == 0 ? quiet + 1 : 0;
         for (int i = 0; i < n; i++)
             (void)kill(pids[i], SIGKILL);
         nanosleep(&pause, NULL);
