@@ -75,7 +75,7 @@ static int distance(const char *a, const char *b)
 const char *sy_cli_nearest(const char *word, const char *const *names)
 {
     const char *best = NULL;
-    int least = 4; /* farther is no help */
+    int least = (int)SY_MIN(strlen(word) / 2 + 2, 4); /* farther is no help */
 
     for (; *names; names++) {
         int d = distance(word, *names);

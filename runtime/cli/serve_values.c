@@ -7,11 +7,11 @@
 
 #define MAX_POLL_US 10000
 
-int sy_serve_set_count(const char *value, int64_t most, int *out)
+int sy_serve_set_count(const char *value, int64_t least, int64_t most, int *out)
 {
     int64_t number;
 
-    SY_TRY(sy_cli_integer(value, 1, most, &number));
+    SY_TRY(sy_cli_integer(value, least, most, &number));
     *out = (int)number;
     return SY_OK;
 }

@@ -6,8 +6,8 @@
 
 #include "runtime/base/clock.h"
 
-/* From 1 to `most`. */
-int sy_serve_set_count(const char *value, int64_t most, int *out);
+/* From `least` to `most`. */
+int sy_serve_set_count(const char *value, int64_t least, int64_t most, int *out);
 /* A size such as 64M; not 0. */
 int sy_serve_set_bytes(const char *value, uint64_t *out);
 /* Microseconds of polling; 0: none. */

@@ -72,6 +72,7 @@ bool sy_core_poll(struct sy_core *core);
 
 struct sy_slab *sy_core_slab(struct sy_core *core);
 
+#define SY_CORE_MAX_WORKERS 64
 #define SY_CORE_MODEL_NAME 128 /* bytes of a model's name, with its end */
 
 #define SY_CORE_TENANT_NAME 64 /* bytes of a tenant's name, with its end */

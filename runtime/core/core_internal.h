@@ -27,7 +27,6 @@
 #include "runtime/supervisor/supervisor.h"
 #include "runtime/wire/link_turn.h"
 
-#define SY_CORE_MAX_WORKERS 64
 #define SY_CORE_MAX_CORES   1024
 #define SY_CORE_MAX_GROUPS  1024 /* of one model: a LOAD of them fits into one message */
 #define SY_CORE_WARM        8

@@ -8,15 +8,20 @@
 #include "runtime/base/status.h"
 #include "runtime/repository/model_config_internal.h"
 
-/* Triton writes TYPE_ before the protocol's names, but for strings, which no model here has. */
+/* Triton writes TYPE_ before the protocol's names, but for strings: BYTES in a request, TYPE_STRING here. */
 enum sy_dtype sy_config_dtype(const char *name)
 {
-    return strncmp(name, "TYPE_", 5) == 0 ? sy_dtype_from_wire_name(name + 5) : SY_DTYPE_NONE;
+    if (strcmp(name, "TYPE_STRING") == 0)
+        return SY_DTYPE_STRING;
+    if (strncmp(name, "TYPE_", 5) != 0 || strcmp(name, "TYPE_BYTES") == 0)
+        return SY_DTYPE_NONE;
+    return sy_dtype_from_wire_name(name + 5);
 }
 
 const char *sy_config_dtype_name(enum sy_dtype dtype, char buffer[24])
 {
-    snprintf(buffer, 24, "TYPE_%s", sy_dtype_wire_name(dtype));
+    snprintf(buffer, 24, "TYPE_%s",
+             dtype == SY_DTYPE_STRING ? "STRING" : sy_dtype_wire_name(dtype));
     return buffer;
 }
 

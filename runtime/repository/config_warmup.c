@@ -24,12 +24,10 @@ static int read_input(const char *name, const json_t *json, struct sy_config_war
     input->name = name;
     input->dtype = type ? sy_config_dtype(type) : SY_DTYPE_NONE;
     input->is_random = json_is_true(json_object_get(json, "random_data"));
+    input->file = json_string_value(json_object_get(json, "input_data_file"));
     snprintf(what, sizeof what, "field model_warmup: input '%.100s'", name);
     if (input->dtype == SY_DTYPE_NONE)
         return sy_error_set(SY_EARG, "%s: data_type %s", what, type ? type : "is missing");
-    if (json_object_get(json, "input_data_file"))
-        return sy_error_set(SY_EUNSUPPORTED,
-                            "%s: input_data_file is not read; use zero_data or random_data", what);
     SY_TRY(sy_config_read_dims(json_object_get(json, "dims"), what, input->dims, &input->rank));
     for (int d = 0; d < input->rank; d++)
         if (input->dims[d] < 0)

@@ -39,7 +39,8 @@ struct sy_config_warmup_input {
     enum sy_dtype dtype;
     int rank;
     int64_t dims[SY_MAX_RANK];
-    bool is_random; /* else zeros */
+    bool is_random;   /* else zeros, or: */
+    const char *file; /* warmup_files.h; NULL: none */
 };
 
 struct sy_config_warmup {

@@ -23,6 +23,7 @@
 #define SY_REPOSITORY_MOST_LOADS 4096
 
 struct sy_class_labels;
+struct sy_warmup_files;
 struct sy_offload;
 struct sy_warmup;
 
@@ -57,6 +58,7 @@ struct sy_repository_version {
     struct sy_model_config *config; /* that it is loaded with; held */
     struct sy_package *package;     /* PLACING, with its labels */
     struct sy_class_labels *labels;
+    struct sy_warmup_files *warmup_files; /* until WARMING takes them */
     struct sy_import_process *import;
     struct sy_repository_version *next_import; /* QUEUED */
     struct event *place_event;                 /* PLACING: asks again */
@@ -184,10 +186,10 @@ int sy_repository_look(struct sy_repository_version *v, sy_version_task_ended en
 int sy_repository_open(struct sy_repository_version *v, sy_version_task_ended ended);
 
 /* ---- repository_warmup.c ---- */
-/* done(ctx, status, error) comes later, once. */
+/* done(ctx, status, error) comes later, once. files: what the configuration names, taken over unless it fails; ref: taken over. */
 int sy_warmup_start(const struct sy_front *front, struct sy_model_config *config,
-                    struct sy_core_model_ref *ref /* taken over */, sy_core_done done, void *ctx,
-                    struct sy_warmup **out);
+                    struct sy_warmup_files *files, struct sy_core_model_ref *ref, sy_core_done done,
+                    void *ctx, struct sy_warmup **out);
 void sy_warmup_stop(struct sy_warmup *warmup); /* done comes early */
 /* done does not come any more: it ends by itself, at the latest when the core goes. NULL is fine. */
 void sy_warmup_leave(struct sy_warmup *warmup);

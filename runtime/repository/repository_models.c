@@ -10,6 +10,7 @@
 #include "loader/package/package.h"
 #include "runtime/base/status.h"
 #include "runtime/repository/repository_internal.h"
+#include "runtime/repository/warmup_files.h"
 
 #define FIRST_BUCKETS 64
 
@@ -169,8 +170,10 @@ void sy_repository_close_package(struct sy_repository_version *v)
 {
     sy_package_close(v->package);
     sy_class_labels_free(v->labels);
+    sy_warmup_files_free(v->warmup_files);
     v->package = NULL;
     v->labels = NULL;
+    v->warmup_files = NULL;
 }
 
 void sy_repository_version_free(struct sy_repository_version *v)

@@ -10,6 +10,7 @@
 #include "runtime/base/status.h"
 #include "runtime/front/request/offload.h"
 #include "runtime/repository/repository_internal.h"
+#include "runtime/repository/warmup_files.h"
 
 struct task {
     struct sy_repository_version *version; /* the loop's: the thread does not look */
@@ -23,6 +24,7 @@ struct task {
     enum sy_precision precision;
     struct sy_package *package;
     struct sy_class_labels *labels;
+    struct sy_warmup_files *warmup_files;
     uint64_t stamp;
     int status;
     char error[512];
@@ -61,6 +63,7 @@ static void task_free(struct task *task)
     sy_model_config_free(task->config);
     sy_package_close(task->package);
     sy_class_labels_free(task->labels);
+    sy_warmup_files_free(task->warmup_files);
     free(task);
 }
 
@@ -222,7 +225,8 @@ static int open_package(struct task *task)
     status = sy_model_config_check(task->config, task->package->graph);
     if (status < 0)
         return sy_error_prefix(status, "config.pbtxt");
-    return read_labels(task);
+    SY_TRY(read_labels(task));
+    return sy_warmup_files_read(task->folder, task->config, &task->warmup_files);
 }
 
 static void open_work(void *ctx)
@@ -245,8 +249,10 @@ static void open_done(void *ctx)
         v->loading.package = task->stamp;
         v->package = task->package;
         v->labels = task->labels;
+        v->warmup_files = task->warmup_files;
         task->package = NULL;
         task->labels = NULL;
+        task->warmup_files = NULL;
     }
     end_task(task, SY_VERSION_EVENT_OPENED);
 }

@@ -375,7 +375,10 @@ static void warm_up(struct sy_repository_version *v)
     if (v->config->n_warmups > 0) {
         status = r->handlers->model_acquire(r->core, v->model->name, v->version, &ref);
         if (status == SY_OK)
-            status = sy_warmup_start(&r->front, v->config, ref, warmed, v, &v->warmup);
+            status =
+                sy_warmup_start(&r->front, v->config, v->warmup_files, ref, warmed, v, &v->warmup);
+        if (status == SY_OK)
+            v->warmup_files = NULL;
         if (status == SY_OK)
             return;
     }

@@ -8,10 +8,12 @@
 #include "runtime/base/status.h"
 #include "runtime/front/request/front_infer.h"
 #include "runtime/repository/repository_internal.h"
+#include "runtime/repository/warmup_files.h"
 
 struct sy_warmup {
     struct sy_front front;          /* its own: it may outlive the repository */
     struct sy_model_config *config; /* held */
+    struct sy_warmup_files *files;
     struct sy_core_model_ref *ref;
     struct sy_front_infer *infer; /* that runs */
     struct event *next_event;
@@ -33,6 +35,7 @@ static void end(struct sy_warmup *w, int status, const char *why)
     sy_front_infer_destroy(w->infer);
     w->front.handlers->model_release(w->front.core, w->ref);
     sy_model_config_free(w->config);
+    sy_warmup_files_free(w->files);
     event_free(w->next_event);
     free(w);
     if (done)
@@ -90,15 +93,51 @@ static int add_input(struct sy_warmup *w, const struct sy_config_warmup *warmup,
                                     input->rank + lead, dims, index);
 }
 
+static uint64_t repeats(const struct sy_warmup *w, const struct sy_config_warmup *warmup)
+{
+    return w->config->max_batch_size > 0 && warmup->batch > 0 ? (uint64_t)warmup->batch : 1;
+}
+
+/* Strings of a file: how many bytes they are is known before their place is. */
+static int announce_strings(struct sy_warmup *w, const struct sy_config_warmup *warmup,
+                            const int *indices)
+{
+    for (int i = 0; i < warmup->n_inputs; i++) {
+        uint64_t bytes;
+
+        if (sy_front_infer_has_strings(w->infer, indices[i]) &&
+            sy_warmup_file(w->files, w->at, i, &bytes))
+            SY_TRY(
+                sy_front_infer_announce_strings(w->infer, indices[i], bytes * repeats(w, warmup)));
+    }
+    return SY_OK;
+}
+
+/* W1 of warmup_files.h. */
+static int fill_from_file(const void *row, uint64_t row_bytes, uint64_t n, unsigned char *data,
+                          uint64_t bytes)
+{
+    if (row_bytes * n != bytes)
+        return sy_error_set(
+            SY_EARG, "its input_data_file has %llu bytes, %llu times; the input has %llu",
+            (unsigned long long)row_bytes, (unsigned long long)n, (unsigned long long)bytes);
+    for (uint64_t i = 0; i < n; i++)
+        memcpy(data + i * row_bytes, row, row_bytes);
+    return SY_OK;
+}
+
 static int fill_inputs(struct sy_warmup *w, const struct sy_config_warmup *warmup,
                        const int *indices)
 {
     for (int i = 0; i < warmup->n_inputs; i++) {
         void *data = sy_front_infer_input_data(w->infer, indices[i]);
-        uint64_t bytes = sy_front_infer_input_bytes(w->infer, indices[i]);
+        uint64_t bytes = sy_front_infer_input_bytes(w->infer, indices[i]), row_bytes;
+        const void *row = sy_warmup_file(w->files, w->at, i, &row_bytes);
 
         memset(data, 0, bytes);
-        if (warmup->inputs[i].is_random)
+        if (row)
+            SY_TRY(fill_from_file(row, row_bytes, repeats(w, warmup), data, bytes));
+        else if (warmup->inputs[i].is_random)
             fill_random(w, warmup->inputs[i].dtype, data, bytes);
     }
     return SY_OK;
@@ -119,6 +158,7 @@ static int run(struct sy_warmup *w)
     for (int i = 0; i < warmup->n_inputs; i++)
         SY_TRY(add_input(w, warmup, &warmup->inputs[i], &indices[i]));
     SY_TRY(sy_front_infer_solve(w->infer));
+    SY_TRY(announce_strings(w, warmup, indices));
     SY_TRY(sy_front_infer_prepare(w->infer));
     SY_TRY(fill_inputs(w, warmup, indices));
     SY_TRY(sy_front_infer_set_deadline(w->infer, 0));
@@ -162,8 +202,8 @@ static void on_next(evutil_socket_t fd, short what, void *ctx)
 }
 
 int sy_warmup_start(const struct sy_front *front, struct sy_model_config *config,
-                    struct sy_core_model_ref *ref, sy_core_done done, void *ctx,
-                    struct sy_warmup **out)
+                    struct sy_warmup_files *files, struct sy_core_model_ref *ref, sy_core_done done,
+                    void *ctx, struct sy_warmup **out)
 {
     struct sy_warmup *w = calloc(1, sizeof *w);
 
@@ -176,6 +216,7 @@ int sy_warmup_start(const struct sy_front *front, struct sy_model_config *config
     }
     w->front = *front;
     w->config = sy_model_config_hold(config);
+    w->files = files;
     w->ref = ref;
     w->done = done;
     w->ctx = ctx;

@@ -262,7 +262,7 @@ def test_parameters(server):
     for options in ({"priority": 1}, {"priority": 11}, {"timeout": 60000000}, {"parameters": {"tenant": "t", "other": 1.5}},
                     {"headers": {"switchyard-tenant": "t2"}}):
         assert client.infer("identity", [x], **options).as_numpy("output").shape == (1, 4), options
-    assert "sequence" in refused("UNIMPLEMENTED", client.infer, "identity", [x], sequence_id=5)
+    assert np.array_equal(client.infer("identity", [x], sequence_id=5).as_numpy("output"), client.infer("identity", [x]).as_numpy("output"))  # no state
     assert "tenant" in refused("INVALID_ARGUMENT", client.infer, "identity", [x], parameters={"tenant": "t" * 100})
     refused("INVALID_ARGUMENT", client.infer, "identity", [x], headers={"switchyard-tenant": "t" * 100})
 

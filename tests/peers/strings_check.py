@@ -3,6 +3,7 @@
 
 Prints a line a test, as the C tests do. SY_BINARY: the program."""
 import os
+import struct
 import sys
 import tempfile
 
@@ -28,8 +29,23 @@ def models(folder):
     base.write_model(folder, "matches", [h.make_node("RegexFullMatch", ["t"], ["y"], pattern="(a|aa)*[bc]")], texts, [("y", T.BOOL, ["n"])], opset=20)
     for name, dtype in TYPES.items():
         base.write_model(folder, "to_" + name.lower(), [h.make_node("Cast", ["t"], ["y"], to=dtype)], texts, [("y", dtype, ["n"])])
+    base.write_model(folder, "configured", [h.make_node("StringConcat", ["t", "t"], ["y"])], [("t", T.STRING, ["n", 2])], [("y", T.STRING, ["n", 2])], opset=20)
+    write_configuration(os.path.join(folder, "models", "configured"))
     for name, last in (("turns", "count"), ("turns_of_data", "some")):
         loop_model(folder, name, last)
+
+
+def write_configuration(path):
+    """As Triton's users write it, with a warm-up on a row of strings."""
+    os.mkdir(os.path.join(path, "warmup"))
+    with open(os.path.join(path, "warmup", "row"), "wb") as file:
+        for text in (b"one", b""):
+            file.write(struct.pack("<I", len(text)) + text)
+    with open(os.path.join(path, "config.pbtxt"), "w") as file:
+        file.write("""max_batch_size: 8
+            input { name: "t" data_type: TYPE_STRING dims: [ 2 ] }
+            output { name: "y" data_type: TYPE_STRING dims: [ 2 ] }
+            model_warmup { name: "w" batch_size: 3 inputs { key: "t" value { data_type: TYPE_STRING dims: [ 2 ] input_data_file: "row" } } }""")
 
 
 def loop_model(folder, name, last):
@@ -72,6 +88,17 @@ def test_inputs_that_move(server):
     assert list(over_rpc(server, "eightfold", {"t": many})["t3"]) == [t.encode() * 8 for t in many]
     got = base.over_json(server, "eightfold", {"t": many[:50000]}, {"t": "BYTES"})["t3"]
     assert got[2] == [t * 8 for t in many[:50000]]
+
+
+def test_configuration(server):
+    x = np.array([["a", "bc"]] * 3, object)
+    for triton, address in ((triton_http, server.http), (triton_grpc, server.grpc)):
+        client = triton.InferenceServerClient(address)
+        config = client.get_model_config("configured", **({} if triton is triton_http else {"as_json": True}))
+        config = config.get("config", config)
+        assert [one["data_type"] for one in config["input"] + config["output"]] == ["TYPE_STRING"] * 2, config
+        assert config["model_warmup"][0]["inputs"]["t"]["input_data_file"] == "row", config
+        assert base.over_triton(triton, address, "configured", {"t": x}, {"t": "BYTES"})["y"].tolist() == [[b"aa", b"bcbc"]] * 3
 
 
 def test_patterns_that_take_long(server):

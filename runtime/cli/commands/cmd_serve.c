@@ -1,4 +1,5 @@
 /* serve: puts the core, the RPC server and the models together, and runs the loop until a signal. */
+#include <dirent.h>
 #include <errno.h>
 #include <event2/event.h>
 #include <jansson.h>
@@ -21,7 +22,8 @@
 #include "runtime/device/device.h"
 #include "workers/job/job.h"
 
-#define DRAIN_GRACE_NS (20 * SY_NS_PER_S)
+#define DRAIN_GRACE_NS    (20 * SY_NS_PER_S)
+#define LEAST_DESCRIPTORS 16 /* for the first clients and an import */
 
 /* ---- running ---------------------------------------------------------------------------------------------------- */
 
@@ -255,6 +257,27 @@ static int add_package(struct sy_serve *serve, const struct sy_serve_package *pa
                                           (int)strcspn(path, "?#"), path);
 }
 
+/* What is left for clients, regions and imports. Where the kernel does not tell what is open, accept says it (event=accept_failed). */
+static int check_descriptors(void)
+{
+    struct rlimit limit;
+    rlim_t n_open = 0;
+    DIR *folder = opendir("/proc/self/fd");
+
+    while (folder && readdir(folder))
+        n_open++; /* with ".", ".." and the folder's own: three too many */
+    if (folder)
+        closedir(folder);
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || n_open < 3 || limit.rlim_cur == RLIM_INFINITY ||
+        n_open - 3 + LEAST_DESCRIPTORS <= limit.rlim_cur)
+        return SY_OK;
+    return sy_error_set(SY_EARG,
+                        "%llu files are open before the first client, and %llu may be: raise the "
+                        "limit to %llu at least (ulimit -n, a service's LimitNOFILE=)",
+                        (unsigned long long)n_open - 3, (unsigned long long)limit.rlim_cur,
+                        (unsigned long long)n_open - 3 + LEAST_DESCRIPTORS);
+}
+
 static int start(struct sy_serve *serve)
 {
     SY_TRY(sy_service_take());
@@ -274,6 +297,7 @@ static int start(struct sy_serve *serve)
     SY_TRY(sy_serve_fronts_start(&serve->fronts));
     SY_TRY(sy_rpc_server_create(&serve->rpc_config, &serve->fronts.front, &serve->rpc));
     SY_TRY(sy_service_all_taken());
+    SY_TRY(check_descriptors());
     /* Jobs that were there before, or come meanwhile, would take the room that these models are sure to have beside jobs. */
     sy_core_hold_jobs(serve->core, true);
     serve->n_loading = serve->n_packages + 1;

@@ -255,9 +255,9 @@ static int set_option(struct sy_serve *serve, int index, const char *value)
     case 1:
         return add_package(serve, value, "");
     case 6:
-        return sy_serve_set_count(value, 64, &core->n_workers);
+        return sy_serve_set_count(value, 2, SY_CORE_MAX_WORKERS, &core->n_workers);
     case 7:
-        return sy_serve_set_count(value, CPU_SETSIZE, &serve->n_threads);
+        return sy_serve_set_count(value, 1, CPU_SETSIZE, &serve->n_threads);
     case 9:
         return sy_serve_set_text(&serve->rpc_config.socket_path,
                                  strncmp(value, "unix:", 5) == 0 ? value + 5 : value);
@@ -268,11 +268,11 @@ static int set_option(struct sy_serve *serve, int index, const char *value)
     case 15:
         return set_hang_timeout(serve, value);
     case 18:
-        return sy_serve_set_count(value, 1 << 20, &serve->ready_fd);
+        return sy_serve_set_count(value, 1, 1 << 20, &serve->ready_fd);
     case 19:
         return set_max_delay(core, value);
     case 20:
-        return sy_serve_set_count(value, 1024, &core->max_batch);
+        return sy_serve_set_count(value, 1, 1024, &core->max_batch);
     case 21:
         serve->policy = value;
         return sy_policy_parse(value, &policy);

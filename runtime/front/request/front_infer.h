@@ -53,6 +53,8 @@ int sy_front_infer_set_tenant(struct sy_front_infer *infer, const char *tenant);
  * inputs, before outputs are named. id "": of none. starts: a new session; ends: it is over with this request, if that succeeds. A request that fails
  * leaves its session as it was. EARG: the id is too long. */
 int sy_front_infer_set_session(struct sy_front_infer *infer, const char *id);
+/* Triton's sequence: the same, but a model without state computes each request of it by itself, as Triton's do without sequence batching. */
+int sy_front_infer_set_sequence(struct sy_front_infer *infer, const char *id);
 void sy_front_infer_set_session_ends(struct sy_front_infer *infer, bool starts, bool ends);
 /* The output stays in the session. */
 bool sy_front_infer_is_kept(const struct sy_front_infer *infer, int output);

@@ -38,6 +38,7 @@ struct sy_front_infer {
     bool has_tenant;                /* the request's; else it is the model's */
     char session_id[SY_SESSION_ID]; /* "": none */
     bool session_starts, session_ends;
+    bool is_stateless;          /* of a sequence, but its model keeps nothing */
     struct sy_session *session; /* taken, from solve to the end of the run */
     uint64_t id;                /* at the core */
     sy_front_infer_done done;

@@ -22,6 +22,14 @@ int sy_front_infer_set_session(struct sy_front_infer *infer, const char *id)
     return SY_OK;
 }
 
+int sy_front_infer_set_sequence(struct sy_front_infer *infer, const char *id)
+{
+    struct sy_state_pair pairs[SY_MAX_ENDS];
+
+    infer->is_stateless = *id && sy_session_pairs(infer->model, pairs, SY_MAX_ENDS) == 0;
+    return infer->is_stateless ? SY_OK : sy_front_infer_set_session(infer, id);
+}
+
 void sy_front_infer_set_session_ends(struct sy_front_infer *infer, bool starts, bool ends)
 {
     infer->session_starts |= starts;
@@ -40,6 +48,8 @@ bool sy_front_infer_is_sent(const struct sy_front_infer *infer, int input)
 
 int sy_front_infer_open_session(struct sy_front_infer *infer)
 {
+    if (infer->is_stateless)
+        return SY_OK;
     if (!*infer->session_id) {
         if (infer->session_starts || infer->session_ends)
             return sy_error_set(SY_EARG, "sequence_start or sequence_end without a sequence_id");

@@ -82,12 +82,12 @@ static int set_sequence(struct sy_front_infer *request, const json_t *value)
     char number[24] = "";
 
     if (json_is_string(value))
-        return sy_front_infer_set_session(request, json_string_value(value));
+        return sy_front_infer_set_sequence(request, json_string_value(value));
     if (!json_is_integer(value))
         return sy_error_set(SY_EARG, "the parameter \"sequence_id\": a whole number or a string");
     if (json_integer_value(value) != 0)
         snprintf(number, sizeof number, "%llu", (unsigned long long)json_integer_value(value));
-    return sy_front_infer_set_session(request, number);
+    return sy_front_infer_set_sequence(request, number);
 }
 
 static int read_switch(const json_t *value, const char *name, bool *out)

@@ -80,6 +80,9 @@ static void bad_usage_is_one_line_and_exit_2(void **state)
     assert_usage("sevre", "did you mean serve");
     assert_usage("models laod x", "did you mean 'load'");
     assert_usage("models unload", "a model's name");
+    assert_usage("serve --workers 65", "from 2 to 64");
+    assert_int_equal(run("jobs foo 1"), 2); /* far from all verbs: none is proposed */
+    assert_null(strstr(output, "did you mean"));
     assert_usage("models unload a b", "'b' is too much");
     assert_usage("models unload a --image", "--image with evict");
     assert_usage("serve --pool-byte 3M", "did you mean --pool-bytes");

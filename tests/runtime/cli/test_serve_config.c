@@ -97,7 +97,7 @@ static void what_is_wrong_is_refused_by_name(void **state)
         {"policy = true\n", "policy = true: it takes NAME"},
         {"strict = 1\n", "strict = 1: write true or false"},
         {"strict = \"true\"\n", "write true or false"},
-        {"workers = 1000\n", "workers: \"1000\" is no number from 1 to 64"},
+        {"workers = 1000\n", "workers: \"1000\" is no number from 2 to 64"},
         {"workers = [2, [3]]\n", ""},
         {"workers = 1979-05-27\n", "workers is neither"},
         {"[http]\nidle = 3\n", "[http] is a table"},

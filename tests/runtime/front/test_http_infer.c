@@ -263,8 +263,9 @@ static const struct refusal {
     {400, "double", "{\"parameters\":1,\"inputs\":[{" X ",\"data\":[1,2,3,4]}]}", "\"parameters\""},
     {400, "double", "{\"parameters\":{\"priority\":-1},\"inputs\":[{" X ",\"data\":[1,2,3,4]}]}",
      "priority"},
-    {501, "double", "{\"parameters\":{\"sequence_id\":3},\"inputs\":[{" X ",\"data\":[1,2,3,4]}]}",
-     "sequence"},
+    {400, "double",
+     "{\"parameters\":{\"sequence_id\":1.5},\"inputs\":[{" X ",\"data\":[1,2,3,4]}]}",
+     "whole number"},
     {400, "double", "{\"inputs\":[{" X ",\"data\":[3e38,2,3,4]}]}", "NaN or infinity"},
     {400, "double", "{\"inputs\":[{" X ",\"data\":[1,2,3,4]}],\"inputs\":[]}", "duplicate"},
 };

@@ -174,8 +174,8 @@ static void what_is_not_served_is_refused(void **state)
     refused("model_transaction_policy { decoupled: true }", SY_EUNSUPPORTED, "decoupled");
     refused("max_batch_size: 1 max_batch_size: 2", SY_EARG, "given twice");
     refused("max_batch_size: -1", SY_EARG, "max_batch_size");
-    refused("input { name: \"x\" data_type: TYPE_STRING dims: [1] }", SY_EUNSUPPORTED,
-            "TYPE_STRING is not supported");
+    refused("input { name: \"x\" data_type: TYPE_BYTES dims: [1] }", SY_EARG,
+            "not one of its values");
     refused("input { name: \"x\" data_type: TYPE_FP99 dims: [1] }", SY_EARG,
             "not one of its values");
     refused("input { name: \"x\" dims: [1] }", SY_EARG, "data_type is missing");

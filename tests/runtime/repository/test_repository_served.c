@@ -189,6 +189,38 @@ static void versions_and_configurations_are_honoured(void **state)
        f.address);
 }
 
+/* One file of a row, repeated; another has a wrong size, a third is not there. */
+static void warm_up_runs_on_files(void **state)
+{
+    (void)state;
+    sh("cp -r %s/identity %s/other && cp -r %s/identity %s/third && mkdir %s/mlp/warmup "
+       "%s/other/warmup && "
+       "head -c 64 /dev/zero > %s/mlp/warmup/row && head -c 15 /dev/zero > %s/other/warmup/row",
+       models, models, models, models, models, models, models, models);
+    sh("for m in mlp:16 other:4 third:4; do echo \"max_batch_size: 8 model_warmup { name: 'w' "
+       "batch_size: 4 count: 2 "
+       "inputs { key: 'input' value { data_type: TYPE_FP32 dims: [ ${m#*:} ] input_data_file: "
+       "'row' } } }\" > "
+       "%s/${m%%:*}/config.pbtxt; done",
+       models);
+    start(NULL);
+    expect_state("mlp", 1, "ready", NULL);
+    expect_state("other", 1, "unavailable", "input 'input': input_data_file: ");
+    expect_state("other", 1, "unavailable",
+                 "other/warmup/row has 15 bytes; one row of its dims has 16");
+    expect_state("third", 1, "unavailable", "third/warmup/row: No such file");
+    assert_int_equal(fixture_counter(&f, "requests"), 2);
+}
+
+static void a_limit_of_files_that_leaves_none_to_clients_is_refused(void **state)
+{
+    (void)state;
+    sh("! (ulimit -n 24 && exec %s serve --socket %s/s --workers 2 --http off --grpc off --metrics "
+       "off > %s 2>&1) && "
+       "grep -q 'files are open before the first client, and 24 may be: raise the limit to' %s",
+       fixture_program("switchyard"), f.folder, f.log, f.log);
+}
+
 /* Requests see [2, 2] where the model has [4], with the same numbers in them. */
 static void reshaped_tensors_go_in_and_out(void **state)
 {
@@ -348,6 +380,8 @@ int main(void)
         TEST(strict_ends_the_server),
         TEST(versions_and_configurations_are_honoured),
         TEST(reshaped_tensors_go_in_and_out),
+        TEST(warm_up_runs_on_files),
+        TEST(a_limit_of_files_that_leaves_none_to_clients_is_refused),
         TEST(a_request_loads_what_it_asks_for),
         TEST(explicit_loads_what_is_said),
         TEST(changed_models_move_over_without_a_failure),
