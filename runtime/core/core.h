@@ -73,7 +73,7 @@ bool sy_core_poll(struct sy_core *core);
 struct sy_slab *sy_core_slab(struct sy_core *core);
 
 #define SY_CORE_MAX_WORKERS 64
-#define SY_CORE_MODEL_NAME 128 /* bytes of a model's name, with its end */
+#define SY_CORE_MODEL_NAME  128 /* bytes of a model's name, with its end */
 
 #define SY_CORE_TENANT_NAME 64 /* bytes of a tenant's name, with its end */
 
@@ -182,6 +182,8 @@ struct sy_request_report {
      * has it. */
     sy_ns served_ns;
     sy_ns bound_ns; /* lower bound for this swap from what was resident: see loader/plan/plan.h */
+    int64_t
+        run_rows; /* that its run computed, of all requests in it; of what was gathered, the first one has it, the others 0 */
     int worker, attempts;
 };
 typedef void (*sy_core_infer_done)(void *ctx, int status, const char *error,

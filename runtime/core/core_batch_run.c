@@ -115,6 +115,7 @@ static void answer(struct batch *batch, int status, const char *error,
 {
     struct member *m = batch->members;
     sy_ns served_ns = report->served_ns;
+    int64_t run_rows = report->run_rows;
     unlink_batch(batch);
     while (m) {
         struct member *next = m->next;
@@ -122,7 +123,9 @@ static void answer(struct batch *batch, int status, const char *error,
         own.id = m->id;
         own.arrived_ns = m->arrived_ns;
         own.served_ns = m->canceled ? 0 : served_ns;
+        own.run_rows = m->canceled ? 0 : run_rows;
         served_ns = m->canceled ? served_ns : 0;
+        run_rows = m->canceled ? run_rows : 0;
         int result = m->canceled ? SY_ECANCELED : status;
         sy_core_note_end(batch->of->core, batch->model, result, &own);
         m->done(m->ctx, result, result < 0 ? (m->canceled ? "canceled" : error) : NULL, &own);

@@ -173,6 +173,7 @@ void sy_core_end_request(struct sy_core *core, struct sy_core_request *r, int st
     core->n_requests--;
     struct sy_core_model *m = &core->models[r->model];
     r->report.finished_ns = sy_clock_now();
+    r->report.run_rows = r->batch * r->n_parts;
     if (status == SY_OK)
         learn(core, r);
     core->n_done += status == SY_OK;

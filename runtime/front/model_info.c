@@ -244,6 +244,19 @@ static json_t *duration_json(const struct sy_front_duration *duration)
                      (json_int_t)duration->ns);
 }
 
+static json_t *batches_json(const struct sy_front_model_stats *of)
+{
+    json_t *list = json_array();
+
+    for (int i = 0; i < of->n_batches; i++)
+        json_array_append_new(
+            list, json_pack("{s:I, s:o, s:o, s:o}", "batch_size", (json_int_t)of->batches[i].rows,
+                            "compute_input", duration_json(&of->batches[i].compute_input),
+                            "compute_infer", duration_json(&of->batches[i].compute_infer),
+                            "compute_output", duration_json(&of->batches[i].compute_output)));
+    return list;
+}
+
 static json_t *stats_json(const struct sy_front_model_stats *of)
 {
     json_t *parts = json_object();
@@ -254,11 +267,12 @@ static json_t *stats_json(const struct sy_front_model_stats *of)
     /* Triton's caches: there is none here. */
     json_object_set_new(parts, "cache_hit", json_pack("{s:i, s:i}", "count", 0, "ns", 0));
     json_object_set_new(parts, "cache_miss", json_pack("{s:i, s:i}", "count", 0, "ns", 0));
-    return json_pack("{s:s, s:o, s:I, s:I, s:I, s:o, s:[], s:[], s:{}}", "name", of->name,
-                     "version", json_sprintf("%lld", (long long)of->version), "last_inference",
+    return json_pack("{s:s, s:o, s:I, s:I, s:I, s:o, s:o, s:[], s:{}}", "name", of->name, "version",
+                     json_sprintf("%lld", (long long)of->version), "last_inference",
                      (json_int_t)of->last_inference_ms, "inference_count",
                      (json_int_t)of->n_inferences, "execution_count", (json_int_t)of->n_executions,
-                     "inference_stats", parts, "batch_stats", "memory_usage", "response_stats");
+                     "inference_stats", parts, "batch_stats", batches_json(of), "memory_usage",
+                     "response_stats");
 }
 
 /* Of each version that is ready, and that matches. */

@@ -143,6 +143,8 @@ def test_statistics(server):
     assert after.execution_count == before.execution_count + 1
     assert after.inference_stats.success.count == before.inference_stats.success.count + 1
     assert after.inference_stats.compute_infer.ns > 0
+    assert [one.compute_infer.count for one in after.batch_stats if one.batch_size == 3] and sum(
+        one.batch_size * one.compute_infer.count for one in after.batch_stats) == after.inference_count, after
     assert len(client.get_inference_statistics().model_stats) >= 3
     refused("NOT_FOUND", client.get_inference_statistics, "nobody")
 

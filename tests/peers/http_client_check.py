@@ -109,6 +109,10 @@ def test_statistics(server):
     for part in ("success", "queue", "compute_input", "compute_infer", "compute_output"):
         assert after["inference_stats"][part]["count"] == before["inference_stats"][part]["count"] + 1, part
     assert after["last_inference"] > 1e12
+    runs = [{one["batch_size"]: one for one in stats["batch_stats"]} for stats in (before, after)]
+    for part in ("compute_input", "compute_infer", "compute_output"):
+        assert runs[1][3][part]["count"] == (runs[0][3][part]["count"] if 3 in runs[0] else 0) + 1, runs
+    assert list(runs[1]) == sorted(runs[1]) and sum(rows * one["compute_infer"]["count"] for rows, one in runs[1].items()) == after["inference_count"], after
     assert len(client.get_inference_statistics()["model_stats"]) >= 3
     refused(404, client.get_inference_statistics, "nobody")
 

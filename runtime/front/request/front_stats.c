@@ -10,7 +10,9 @@
 #define MOST_MODELS 4096 /* names and versions; the statistics of more are not kept */
 
 struct entry {
-    struct sy_front_model_stats of;
+    struct sy_front_model_stats of; /* of.batches: what `batches` has */
+    struct sy_front_batch_stats *batches;
+    int batch_capacity;
     char name[SY_CORE_MODEL_NAME];
 };
 
@@ -30,8 +32,10 @@ void sy_front_stats_destroy(struct sy_front_stats *stats)
 {
     if (!stats)
         return;
-    for (int i = 0; i < stats->n; i++)
+    for (int i = 0; i < stats->n; i++) {
+        free(stats->entries[i]->batches);
         free(stats->entries[i]);
+    }
     free(stats->entries);
     free(stats);
 }
@@ -88,6 +92,41 @@ static struct entry *entry_of(struct sy_front_stats *stats, const char *name, in
     return stats->entries[index];
 }
 
+static bool grow_batches(struct entry *entry)
+{
+    int capacity = SY_MAX(2 * entry->batch_capacity, 4);
+    struct sy_front_batch_stats *batches;
+
+    if (entry->of.n_batches < entry->batch_capacity)
+        return true;
+    if (entry->of.n_batches == SY_FRONT_BATCH_SIZES)
+        return false;
+    batches = realloc(entry->batches, (size_t)capacity * sizeof *batches);
+    if (!batches)
+        return false;
+    entry->of.batches = entry->batches = batches;
+    entry->batch_capacity = capacity;
+    return true;
+}
+
+/* NULL: too many sizes, or no memory. */
+static struct sy_front_batch_stats *batch_of(struct entry *entry, int64_t rows)
+{
+    int at = 0, n = entry->of.n_batches;
+
+    while (at < n && entry->batches[at].rows < rows)
+        at++;
+    if (at < n && entry->batches[at].rows == rows)
+        return &entry->batches[at];
+    if (!grow_batches(entry))
+        return NULL;
+    memmove(&entry->batches[at + 1], &entry->batches[at],
+            (size_t)(n - at) * sizeof *entry->batches);
+    entry->batches[at] = (struct sy_front_batch_stats){.rows = rows};
+    entry->of.n_batches++;
+    return &entry->batches[at];
+}
+
 static void add(struct sy_front_duration *duration, sy_ns from, sy_ns to)
 {
     duration->count++;
@@ -132,6 +171,13 @@ void sy_front_stats_note(struct sy_front_stats *stats, const struct sy_core_mode
     add(&of->compute_input, report->started_ns, computes);
     add(&of->compute_infer, computes, report->finished_ns);
     add(&of->compute_output, 0, 0); /* outputs are written where they are sent from */
+    struct sy_front_batch_stats *batch =
+        report->run_rows > 0 ? batch_of(entry, report->run_rows) : NULL;
+    if (!batch)
+        return;
+    add(&batch->compute_input, report->started_ns, computes);
+    add(&batch->compute_infer, computes, report->finished_ns);
+    add(&batch->compute_output, 0, 0);
 }
 
 void sy_front_stats_of(const struct sy_front_stats *stats, const char *name, int64_t version,

@@ -22,6 +22,13 @@ struct sy_front_duration {
     uint64_t count, ns;
 };
 
+/* Runs of one number of rows. */
+struct sy_front_batch_stats {
+    int64_t rows;
+    struct sy_front_duration compute_input, compute_infer, compute_output;
+};
+#define SY_FRONT_BATCH_SIZES 64 /* of a model; runs of further sizes are in the sums alone */
+
 struct sy_front_model_stats {
     const char *name;
     int64_t version;
@@ -34,6 +41,8 @@ struct sy_front_model_stats {
 #define X(part) struct sy_front_duration part;
     SY_FRONT_DURATIONS(X)
 #undef X
+    int n_batches;                              /* ascending by rows */
+    const struct sy_front_batch_stats *batches; /* until the next note */
 };
 
 int sy_front_stats_create(struct sy_front_stats **out);
