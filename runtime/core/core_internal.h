@@ -11,6 +11,8 @@
 #ifndef SY_RUNTIME_CORE_CORE_INTERNAL_H
 #define SY_RUNTIME_CORE_CORE_INTERNAL_H
 
+#include <sched.h>
+
 #include "allocator/shared_memory.h"
 #include "loader/plan/plan.h"
 #include "runtime/core/core.h"
@@ -18,6 +20,7 @@
 #include "runtime/core/storage/job_store.h"
 #include "runtime/core/storage/storage_thread.h"
 #include "runtime/core/trace/trace.h"
+#include "runtime/device/cache_ways.h"
 #include "runtime/device/device.h"
 #include "runtime/sched/account.h"
 #include "runtime/sched/fill.h"
@@ -67,8 +70,11 @@ struct sy_core_sizes {
 /* core_corun.c: what is known of a model beside others. The lists are by task; NULL: it is not measured. */
 struct sy_core_corun_model {
     unsigned n_alone;
-    float recent[32]; /* measured / guessed of runs that had no neighbour */
-    double alone;     /* the median of these */
+    float recent[32];   /* measured / guessed of runs that had no neighbour */
+    double alone;       /* the median of these */
+    double alone_block; /* the same before the last 8 runs alone */
+    double alone_error; /* of it against these 8, as of pairs: what the machine varies by itself */
+    double lost[2];     /* part of its runs that it stood without a core: alone, beside */
     sy_ns *retry_at_ns, *wait_ns;
     bool *apart;
 };
@@ -240,6 +246,14 @@ struct sy_core_units {
         no_slices[256]; /* why there are none at all, or not two at a time; "": there are */
 };
 
+/* core_cache.c: parts of the last-level cache. */
+struct sy_core_cache {
+    struct sy_cache_ways ways;
+    bool is_there;                       /* the kernel offers them */
+    uint64_t masks[SY_SCHED_MAX_SLICES]; /* by slice; 0: it shares the whole cache */
+    char why[256];                       /* it does; "": slices have their own, or there is one */
+};
+
 struct sy_core_drainer {
     void (*done)(void *ctx);
     void *ctx;
@@ -267,6 +281,7 @@ struct sy_core {
     int64_t link_core;
     struct sy_core_slice slices[SY_SCHED_MAX_SLICES];
     int n_slices;
+    struct sy_core_cache cache;
     struct {
         struct sy_interference slow;
         double
@@ -281,7 +296,12 @@ struct sy_core {
             had_ns; /* the window's begin; what opportunistic jobs that stand still now computed in it */
     } fill;
     char for_jobs[SY_SLICE_NAME],
-        for_models[SY_SLICE_NAME]; /* those that name none; "": the first */
+        for_models[SY_SLICE_NAME];   /* those that name none; "": the first */
+    char for_runtime[SY_SLICE_NAME]; /* whose cores this thread computes on; "": on all */
+    struct {
+        bool is_confined;
+        cpu_set_t before;
+    } home; /* core_home.c */
     int n_workers, max_queue, poll_us;
     struct {
         sy_ns at_ns, computed_ns; /* the last look, and the process's time then */
@@ -376,11 +396,25 @@ int sy_core_slice_of_job(const struct sy_core *core, const struct sy_core_job *j
 void sy_core_slices_place(struct sy_core *core, int model, bool anew);
 json_t *sy_core_slices_json(const struct sy_core *core); /* STATUS.md */
 json_t *sy_core_slices_rules(const struct sy_core *core);
+/* slices/core_cache.c */
+/* root: where resctrl is mounted, if it is; NULL: caches stay shared. */
+void sy_core_cache_start(struct sy_core *core, const char *root);
+void sy_core_cache_follow(struct sy_core *core); /* slices were set */
+void sy_core_cache_finish(struct sy_core *core); /* of one that was not started, too */
+int sy_core_cache_ways(const struct sy_core *core, int slice); /* of its own; 0: none */
+json_t *sy_core_cache_json(const struct sy_core *core);        /* STATUS.md */
+
+/* slices/core_home.c */
+int sy_core_home_check(const struct sy_core *core, const char *slice); /* EUNSUPPORTED */
+void sy_core_home_follow(struct sy_core *core); /* slices, or for_runtime, were set */
+
 /* slices/core_corun.c */
 void sy_core_corun_start(struct sy_core *core);
 /* RUN was sent. continued: it goes on where it was interrupted, so it is no measurement. */
 void sy_core_corun_begins(struct sy_core *core, struct sy_core_request *r, bool continued);
-void sy_core_corun_ends(struct sy_core *core, const struct sy_core_request *r, sy_ns took);
+/* lost: of what it took, that it stood without a core. */
+void sy_core_corun_ends(struct sy_core *core, const struct sy_core_request *r, sy_ns took,
+                        sy_ns lost);
 void sy_core_corun_anew(struct sy_core *core, int model);  /* added, moved, or its slice resized */
 void sy_core_corun_leave(struct sy_core *core, int model); /* removed */
 void sy_core_corun_forget_job(struct sy_core *core, const struct sy_core_job *j); /* it is new */
