@@ -16,11 +16,11 @@
 #include "allocator/shared_memory.h"
 #include "loader/plan/plan.h"
 #include "runtime/core/core.h"
+#include "runtime/core/core_cache.h"
 #include "runtime/core/core_metrics.h"
 #include "runtime/core/storage/job_store.h"
 #include "runtime/core/storage/storage_thread.h"
 #include "runtime/core/trace/trace.h"
-#include "runtime/device/cache_ways.h"
 #include "runtime/device/device.h"
 #include "runtime/sched/account.h"
 #include "runtime/sched/fill.h"
@@ -246,14 +246,6 @@ struct sy_core_units {
         no_slices[256]; /* why there are none at all, or not two at a time; "": there are */
 };
 
-/* core_cache.c: parts of the last-level cache. */
-struct sy_core_cache {
-    struct sy_cache_ways ways;
-    bool is_there;                       /* the kernel offers them */
-    uint64_t masks[SY_SCHED_MAX_SLICES]; /* by slice; 0: it shares the whole cache */
-    char why[256];                       /* it does; "": slices have their own, or there is one */
-};
-
 struct sy_core_drainer {
     void (*done)(void *ctx);
     void *ctx;
@@ -396,14 +388,6 @@ int sy_core_slice_of_job(const struct sy_core *core, const struct sy_core_job *j
 void sy_core_slices_place(struct sy_core *core, int model, bool anew);
 json_t *sy_core_slices_json(const struct sy_core *core); /* STATUS.md */
 json_t *sy_core_slices_rules(const struct sy_core *core);
-/* slices/core_cache.c */
-/* root: where resctrl is mounted, if it is; NULL: caches stay shared. */
-void sy_core_cache_start(struct sy_core *core, const char *root);
-void sy_core_cache_follow(struct sy_core *core); /* slices were set */
-void sy_core_cache_finish(struct sy_core *core); /* of one that was not started, too */
-int sy_core_cache_ways(const struct sy_core *core, int slice); /* of its own; 0: none */
-json_t *sy_core_cache_json(const struct sy_core *core);        /* STATUS.md */
-
 /* slices/core_home.c */
 int sy_core_home_check(const struct sy_core *core, const char *slice); /* EUNSUPPORTED */
 void sy_core_home_follow(struct sy_core *core); /* slices, or for_runtime, were set */

@@ -29,8 +29,8 @@ struct sy_cache_group {
     uint64_t mask;
 };
 
-/* Pure: masks[i] of a cache of n_ways for n sets of n_cores[i] cores. Each has min_ways, the others go by cores, to the largest remainder. EBUSY: too few ways; EARG:
- * no set of cores, or one of none. */
+/* Pure: masks[i] of a cache of n_ways for n sets of n_cores[i] cores. Each has min_ways, the others go by cores, to the largest remainder.
+ * EBUSY: too few ways; EARG: no set of cores, or one of none. */
 int sy_cache_ways_plan(unsigned n_ways, unsigned min_ways, const size_t *n_cores, int n,
                        uint64_t *masks);
 /* What the kernel offers. ENOTFOUND: it is not mounted there; EUNSUPPORTED: this CPU's cache cannot be

@@ -174,8 +174,8 @@ static void note_alone(struct sy_core *core, int model, double scale, sy_ns took
                                     (double)took);
 }
 
-/* Of whole runs that moved nothing, each beside one and the same neighbour from its beginning to its end; of each the time that it had its core. When it had none,
- * another thread computed there, not the neighbour, which is confined to cores of its own. */
+/* Of whole runs that moved nothing, each beside one and the same neighbour from its beginning to its end; of each the time that it had
+ * its core. When it had none, another thread computed there, not the neighbour, which is confined to cores of its own. */
 void sy_core_corun_ends(struct sy_core *core, const struct sy_core_request *r, sy_ns took,
                         sy_ns lost)
 {
@@ -280,13 +280,14 @@ json_t *sy_core_corun_json(const struct sy_core *core)
         const struct sy_core_corun_model *of = p->a < FIRST_JOB ? &core->models[p->a].corun : NULL;
         json_array_append_new(
             list,
-            json_pack("{s:s, s:s, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:b}", "task",
-                      name_of(core, p->a), "beside", name_of(core, p->b), "n", (int)p->n,
+            json_pack("{s:s, s:s, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:b}",
+                      "task", name_of(core, p->a), "beside", name_of(core, p->b), "n", (int)p->n,
                       "slowdown", p->slowdown, "first_predicted", p->predicted, "first_error",
                       p->first_error, "error", p->next_error, "none_first_error", p->none_first,
-                      "none_error", p->none_next, "alone_error", of ? of->alone_error : 0,
-                      "lost_alone", of ? of->lost[0] : 0, "lost_beside", of ? of->lost[1] : 0,
-                      "takes_turns", (int)(of && of->apart && of->apart[p->b])));
+                      "none_error", p->none_next, "alone", of ? of->alone : 0, "alone_error",
+                      of ? of->alone_error : 0, "lost_alone", of ? of->lost[0] : 0, "lost_beside",
+                      of ? of->lost[1] : 0, "takes_turns",
+                      (int)(of && of->apart && of->apart[p->b])));
     }
     return list;
 }

@@ -1,5 +1,6 @@
-/* Where the runtime's own thread computes: on all cores that it began with, or on a slice's. A thread that wakes up on a core where a job computes waits until the kernel
- * takes the core from that, a millisecond or more; on the slice of the models that it serves it finds the core idle while it has something to do. */
+/* Where the runtime's own thread computes: on all cores that it began with, or on a slice's. A thread that wakes up on a core where a job
+ * computes waits until the kernel takes the core away, a millisecond or more; in the slice of the models that it serves it finds the core
+ * idle while it has something to do. */
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
