@@ -236,8 +236,8 @@ static void assert_told(const struct core_rig *r, bool divided, int x, const cha
 {
     json_t *cache = sy_core_cache_json(r->core), *slices = sy_core_slices_json(r->core);
     assert_int_equal(json_is_true(json_object_get(cache, "divided")), divided);
-    assert_int_equal(
-        json_integer_value(json_object_get(json_array_get(slices, 0), "cache_ways")), x);
+    assert_int_equal(json_integer_value(json_object_get(json_array_get(slices, 0), "cache_ways")),
+                     x);
     const char *is = json_string_value(json_object_get(cache, "why_not"));
     assert_int_equal(is != NULL, why_not != NULL);
     if (why_not)
