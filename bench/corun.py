@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Computing at the same time, measured: build/bench/corun.json.
 
-    python3 bench/corun.py BUILD [--seconds S]
+    python3 bench/corun.py BUILD [--seconds S] [--only pairs,replay]
 
-One server on two cores. Beside each other: training in a slice of one core and a model in another. Taking turns: the same two on both cores, training's share one half.
+One server on two cores. Beside each other: training in a slice of one core and a model, its client and the runtime's thread in another (--for-runtime). Taking turns: the same two on both cores, training's share one half.
 All rates of a row are of one run of this script, alternating. What is simulated says so in its row: sizes beyond two cores were not measured.
 """
 import argparse
@@ -21,6 +21,7 @@ import time
 
 MODELS = ["mnist_cnn", "fashion_mlp", "fashion_resnet18", "mobilenet_v2"]
 BYTES = {"FP32": 4, "INT64": 8, "INT32": 4, "BOOL": 1, "UINT8": 1, "INT8": 1}
+PARTS = ["pairs", "prediction", "fill", "resize", "replay", "sizes", "fairness"]
 CONFIG = 'parameters { key: "class" value { string_value: "0" } }\n'
 
 
@@ -99,19 +100,21 @@ class Client:
             raise SystemExit(f"corun: {self.path}: {answer.status}")
         return time.monotonic() - start
 
-    def loop(self, seconds, out):
+    def loop(self, seconds, out, core=None):
+        if core is not None:
+            os.sched_setaffinity(0, {core})  # of this thread
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             out.append(self.once())
 
 
-def beside(server, job, models, seconds):
-    """Steps a second of the job, and the times of each model's requests, at the same time."""
+def beside(server, job, models, seconds, core=None):
+    """Steps a second of the job, and the times of each model's requests, at the same time; clients stay on the core, if one is said."""
     times = {m: [] for m in models}
     clients = [Client(server, m) for m in models]
     for c in clients:
         c.once()
-    threads = [threading.Thread(target=c.loop, args=(seconds, times[m])) for c, m in zip(clients, models)]
+    threads = [threading.Thread(target=c.loop, args=(seconds, times[m], core)) for c, m in zip(clients, models)]
     first, start = server.job(job)["step"] if job else 0, time.monotonic()
     for t in threads:
         t.start()
@@ -138,16 +141,21 @@ def cut(server, job, *words):
 
 
 def measure_pairs(server, job, seconds):
-    told = {"apart": {}, "turns": {}, "alone": {}, "whole": {}}
+    told = {"apart": {}, "turns": {}, "alone": {}, "again": {}, "whole": {}, "roaming": {}}
     for _ in range(3):
-        cut(server, job, "train=@0", "serve=@1", "--for-jobs", "train", "--for-models", "serve", "--bound", "0")
+        cut(server, job, "train=@0", "serve=@1", "--for-jobs", "train", "--for-models", "serve", "--for-runtime", "serve", "--bound", "0")
         told["apart"].setdefault(None, []).append(beside(server, job, [], seconds))
         for m in MODELS:
-            told["apart"].setdefault(m, []).append(beside(server, job, [m], seconds))
+            told["apart"].setdefault(m, []).append(beside(server, job, [m], seconds, 1))
+            told["again"].setdefault(None, {}).setdefault(m, []).append(beside(server, job, [], seconds))
         server.run("jobs", "pause", str(job))
         for m in MODELS:
-            told["alone"].setdefault(m, []).append(beside(server, None, [m], seconds))
+            told["alone"].setdefault(m, []).append(beside(server, None, [m], seconds, 1))
+            told["again"].setdefault(m, []).append(beside(server, None, [m], seconds, 1))
         server.run("jobs", "resume", str(job))
+        server.run("slices", "--for-runtime", "")
+        for m in MODELS:
+            told["roaming"].setdefault(m, []).append(beside(server, job, [m], seconds))
         cut(server, job, "--none")
         server.run("policy", "--train-share", "0.5")
         told["whole"].setdefault(None, []).append(beside(server, job, [], seconds))
@@ -169,24 +177,33 @@ def rows_of_pairs(told, seconds):
         return median([len(run[1][m]) for run in told[way][m]]) / seconds
 
     confined = [steps("apart", m) for m in [None, *MODELS]]
-    gains, ratios, detail = {}, {}, {}
+    unmoved = [steps("apart", None), *(median([run[0] for run in runs]) for runs in told["again"][None].values())]
+    roaming = [steps("roaming", m) for m in MODELS] + [steps("apart", None)]
+    gains, ratios, detail, same, far = {}, {}, {}, {}, {}
     for m in MODELS:
         sums = [steps(way, m) / steps("whole", None) + requests(way, m) / requests("whole", m) for way in ("apart", "turns")]
         gains[m] = sums[0] / sums[1]
-        both = [sum((run[1][m] for run in told[way][m]), []) for way in ("apart", "alone")]
-        ratios[m] = (p99(both[0]) / p99(both[1]), len(both[0]), p99(both[1]) * 1e3)
+        all_of = {way: sum((run[1][m] for run in told[way][m]), []) for way in ("apart", "alone", "again", "roaming")}
+        ratios[m] = (p99(all_of["apart"]) / p99(all_of["alone"]), len(all_of["apart"]), p99(all_of["alone"]) * 1e3)
+        same[m], far[m] = (p99(all_of[way]) / p99(all_of["alone"]) for way in ("again", "roaming"))
         detail[m] = {"steps_per_s": {"slices": steps("apart", m), "turns": steps("turns", m)}, "requests_per_s": {"slices": requests("apart", m), "turns": requests("turns", m)}}
     best, worst = max(gains, key=gains.get), min(gains, key=gains.get)
     most = max(ratios, key=lambda m: ratios[m][0])
     rows = [
         {"what": "run time of a confined job, any neighbour: spread", "value": max(confined) / min(confined) - 1, "op": "<=", "bar": 0.09, "n": 3 * len(confined),
-         "baseline": f"the job alone in its slice: {steps('apart', None):.1f} steps/s"},
+         "baseline": f"the job alone in its slice: {steps('apart', None):.1f} steps/s; the same five times without a neighbour: {max(unmoved) / min(unmoved) - 1:.3f}; "
+                     f"the runtime's thread and clients on any core: {max(roaming) / min(roaming) - 1:.3f}"},
         {"what": "throughput of the best co-run of (training, small model) / taking turns", "value": gains[best], "op": ">=", "bar": 1.2, "n": 3, "baseline": f"turns on both cores; {best}"},
         {"what": "throughput of the worst such co-run / taking turns", "value": gains[worst], "op": ">=", "bar": 0.98, "n": 3, "baseline": f"turns on both cores; {worst}"},
         {"what": "p99 of an interactive model beside a co-running job / alone on the same slice, worst of four", "value": ratios[most][0], "op": "<=", "bar": 1.10, "n": ratios[most][1],
-         "baseline": f"{most} alone: {ratios[most][2]:.2f} ms"},
+         "baseline": f"{most} alone: {ratios[most][2]:.2f} ms; alone again / alone, of the four: {min(same.values()):.2f} to {max(same.values()):.2f}; the runtime's thread and "
+                     f"clients on any core, not on the model's: {max(far.values()):.2f}"},
     ]
-    return rows, {"gains": gains, "p99": ratios, "rates": detail}
+    return rows, {"gains": gains, "p99": ratios, "p99_alone_again": same, "p99_roaming": far, "rates": detail}
+
+
+def alone_of(server):
+    return {p["task"]: p["alone"] for p in server.status()["pairs"]}
 
 
 def rows_of_prediction(server, job, seconds):
@@ -203,62 +220,91 @@ def rows_of_prediction(server, job, seconds):
     server.run("jobs", "resume", str(job))
     for m in MODELS[2:]:
         beside(server, job, [m], seconds)
+    server.run("jobs", "pause", str(job))
+    before, again = alone_of(server), {}
+    for m in MODELS:
+        beside(server, None, [m], max(seconds / 2, 0.6))
+        again[m] = abs(before[m] / alone_of(server)[m] - 1)
+    server.run("jobs", "resume", str(job))
     pairs = [p for p in server.status()["pairs"] if p["n"] >= 8]
     enough = len(pairs) >= 10
     error, first = (sum(p[key] for p in pairs) / max(len(pairs), 1) for key in ("error", "first_error"))
-    none, none_first = (sum(p[key] for p in pairs) / max(len(pairs), 1) for key in ("none_error", "none_first_error"))
+    none, none_first, alone = (sum(p[key] for p in pairs) / max(len(pairs), 1) for key in ("none_error", "none_first_error", "alone_error"))
+    lost = [max((p[key] for p in pairs), default=0) for key in ("lost_alone", "lost_beside")]
+    least = f"runs alone, predicted by those before in the same way: {100 * alone:.1f} %"
     rows = [{"what": "prediction error over at least 10 pairs: of a pair that was never observed, by solo profiles", "value": first if enough else None, "op": "<=", "bar": 0.05,
-             "n": len(pairs), "baseline": f"no slow-down predicted, of the same runs: {100 * none_first:.1f} %"},
+             "n": len(pairs), "baseline": f"no slow-down predicted, of the same runs: {100 * none_first:.1f} %; what models take alone, measured again "
+                         f"after the pairs: {100 * sum(again.values()) / len(again):.1f} % away, at most {100 * max(again.values()):.1f} %"},
             {"what": "the same, learned online: each median of 8 runs, predicted before", "value": error if enough else None, "op": "<=", "bar": 0.05, "n": len(pairs),
-             "baseline": f"no slow-down predicted, of the same runs: {100 * none:.1f} %"}]
+             "baseline": f"no slow-down predicted, of the same runs: {100 * none:.1f} %; {least}; a model's runs stood without a core up to {100 * lost[0]:.0f} % of their time "
+                         f"alone, {100 * lost[1]:.0f} % beside"}]
     return rows, pairs
 
 
 def answers_of(path):
+    """(model, latency, time on the device) of each request that was answered, in ms."""
     with open(path, encoding="ascii") as text:
-        return [(line["model"], float(line["latency_ms"])) for line in csv.DictReader(text) if line["outcome"] == "done"]
+        return [(line["model"], float(line["latency_ms"]), float(line["served_ms"])) for line in csv.DictReader(text) if line["outcome"] == "done"]
 
 
-def row_of_replay(server, seconds, pairs):
-    """The same trace replayed at the server and simulated, of two models in slices of one core each; simulated with what each took alone and how much slower pairs are."""
-    models = {MODELS[1]: "train", MODELS[3]: "serve"}
-    folder, rng = server.folder, random.Random(28)
-    server.run("slices", "train=@0", "serve=@1", "--for-jobs", "train", "--for-models", "serve", "--bound", "0")
-    for m, where in models.items():
-        server.run("slices", "--model", m, "--to", where)
+def traces_of(alone, seconds):
+    """By what a request takes alone, in seconds. Three shapes: requests at random; bursts of six at random; even gaps, the first model much asked for and the second little."""
+    rng, shapes = random.Random(28), {"at random": [], "in bursts of six": [], "in even gaps, uneven load": []}
+    for (m, each), load in zip(alone.items(), (0.7, 0.2)):
+        for burst, name in ((1, "at random"), (6, "in bursts of six")):
+            t = rng.expovariate(0.45 / burst / each)
+            while t < 2 * seconds:
+                shapes[name] += [(t, m)] * burst
+                t += rng.expovariate(0.45 / burst / each)
+        shapes["in even gaps, uneven load"] += [(k * each / load, m) for k in range(int(2 * seconds * load / each))]
+    return shapes
 
-    def replay(name, lines):
-        with open(f"{folder}/{name}.csv", "w", encoding="ascii") as text:
-            text.write("time_s,model,class\n" + "".join(f"{t:.6f},{m},1\n" for t, m in sorted(lines)))
-        server.run("replay", f"{folder}/{name}.csv", "--answers", f"{folder}/{name}.out", "--connections", "16")
-        return answers_of(f"{folder}/{name}.out")
 
-    alone = {}
-    for m in models:
-        once = Client(server, m).once()
-        alone[m] = [ms for _, ms in replay("alone", [(k * 3 * once, m) for k in range(64)])]
-    trace = []
-    for m in models:
-        t = 0
-        while t < 3 * seconds:
-            t += rng.expovariate(0.45 / (sum(alone[m]) / len(alone[m]) / 1e3))
-            trace.append((t, m))
-    real = replay("both", trace)
-    with open(f"{folder}/models.csv", "w", encoding="ascii") as text:
-        text.write("model,mb,compute_ms,slice,samples_ms\n")
-        for m, where in models.items():  # of a whole device, of which a slice has half the speed
-            text.write(f"{m},1,{median(alone[m]) / 2},{where},{' '.join(f'{ms / 2:.4f}' for ms in alone[m])}\n")
-    with open(f"{folder}/pairs.csv", "w", encoding="ascii") as text:
-        text.write("task,beside,slowdown\n")
-        for p in pairs:
-            if p["task"] in models and p["beside"] in models:
-                text.write(f"{p['task']},{p['beside']},{max(p['slowdown'], 1)}\n")
-    subprocess.run([f"{server.build}/switchyard", "simulate", "--unified", "--models", f"{folder}/models.csv", "--requests", f"{folder}/both.csv", "--slices", "train=1,serve=1", "--cores", "2",
-                    "--pairs", f"{folder}/pairs.csv", "--bound", "0", "--answers", f"{folder}/sim.out"], check=True, stdout=subprocess.DEVNULL)
-    simulated = answers_of(f"{folder}/sim.out")
-    means = [sum(ms for _, ms in answers) / len(answers) for answers in (simulated, real)]
-    return {"what": "simulated / replayed mean latency of a trace over two slices of one core: distance from 1", "value": abs(means[0] / means[1] - 1), "op": "<=", "bar": 0.10, "n": len(real),
-            "baseline": f"replayed: {means[1]:.2f} ms; p99 simulated / replayed {p99([ms for _, ms in simulated]) / p99([ms for _, ms in real]):.2f}"}
+class Replay:
+    """Two models in slices of one core each: what each takes alone is measured, then traces are replayed at the server and simulated."""
+
+    def __init__(self, server, seconds, pairs):
+        self.server, self.folder, self.models = server, server.folder, {MODELS[1]: "train", MODELS[3]: "serve"}
+        server.run("slices", "train=@0", "serve=@1", "--for-jobs", "train", "--for-models", "serve", "--bound", "0")
+        for m, where in self.models.items():
+            server.run("slices", "--model", m, "--to", where)
+        self.served, self.outside, mean = {}, {}, {}
+        for m in self.models:
+            once = median([Client(server, m).once() for _ in range(20)])
+            alone = self.replay([(k * 3 * once, m) for k in range(64)])
+            self.served[m] = [on_device for _, _, on_device in alone]
+            self.outside[m] = median([latency - on_device for _, latency, on_device in alone])
+            mean[m] = sum(latency for _, latency, _ in alone) / len(alone) / 1e3
+        with open(f"{self.folder}/pairs.csv", "w", encoding="ascii") as text:
+            text.write("task,beside,slowdown\n")
+            for p in pairs:
+                if p["task"] in self.models and p["beside"] in self.models:
+                    text.write(f"{p['task']},{p['beside']},{max(p['slowdown'], 1)}\n")
+        self.rows = [self.row(name, trace) for name, trace in traces_of(mean, seconds).items()]
+
+    def replay(self, trace):
+        with open(f"{self.folder}/trace.csv", "w", encoding="ascii") as text:
+            text.write("time_s,model,class\n" + "".join(f"{t:.6f},{m},1\n" for t, m in sorted(trace)))
+        self.server.run("replay", f"{self.folder}/trace.csv", "--answers", f"{self.folder}/trace.out", "--connections", "16")
+        return answers_of(f"{self.folder}/trace.out")
+
+    def simulate(self):
+        with open(f"{self.folder}/models.csv", "w", encoding="ascii") as text:
+            text.write("model,mb,compute_ms,slice,samples_ms,outside_ms\n")
+            for m, where in self.models.items():  # of a whole device, of which a slice has half the speed
+                text.write(f"{m},1,{median(self.served[m]) / 2},{where},{' '.join(f'{ms / 2:.4f}' for ms in self.served[m])},{self.outside[m]:.4f}\n")
+        subprocess.run([f"{self.server.build}/switchyard", "simulate", "--unified", "--models", f"{self.folder}/models.csv", "--requests", f"{self.folder}/trace.csv", "--slices",
+                        "train=1,serve=1", "--cores", "2", "--pairs", f"{self.folder}/pairs.csv", "--bound", "0", "--answers", f"{self.folder}/sim.out"], check=True,
+                       stdout=subprocess.DEVNULL)
+        return answers_of(f"{self.folder}/sim.out")
+
+    def row(self, name, trace):
+        runs = [[ms for _, ms, _ in answers] for answers in (self.replay(trace), self.replay(trace), self.simulate())]
+        real, again, simulated = (sum(ms) / len(ms) for ms in runs)
+        told = [f"{m}: {median(self.served[m]):.2f} ms on its core and {self.outside[m]:.2f} outside" for m in self.models]
+        return {"what": f"simulated / replayed mean latency of a trace over two slices of one core, requests {name}: distance from 1", "value": abs(2 * simulated / (real + again) - 1),
+                "op": "<=", "bar": 0.10, "n": len(runs[0]) + len(runs[1]),
+                "baseline": f"replayed: {real:.2f} ms, again {again:.2f} ms; p99 simulated / replayed {p99(runs[2]) / p99(runs[0] + runs[1]):.2f}; {'; '.join(told)}"}
 
 
 def row_of_simulated_sizes(server):
@@ -360,11 +406,48 @@ def row_of_resize(server, job, seconds):
             "n": len(waits), "baseline": f"a run: {1e3 * median(runs):.2f} ms; waits up to {1e3 * max(waits):.2f} ms, one layer's effect is not told apart from outside"}
 
 
+def measure(server, parts, seconds):
+    job = server.train("job", 64)
+    rows, detail = [], {}
+    if "pairs" in parts:
+        rows, detail = rows_of_pairs(measure_pairs(server, job, seconds), seconds)
+    if "prediction" in parts or "replay" in parts:
+        more, detail["pairs"] = rows_of_prediction(server, job, seconds)
+        rows += more
+    if "fill" in parts:
+        rows.append(row_of_fill(server, job, seconds))
+    if "resize" in parts:
+        rows.append(row_of_resize(server, job, seconds))
+    server.run("jobs", "cancel", str(job))
+    if "replay" in parts:
+        rows += Replay(server, seconds, detail["pairs"]).rows
+    if "sizes" in parts:
+        rows.append(row_of_simulated_sizes(server))
+    if "fairness" in parts:
+        rows += rows_of_fairness(server, seconds)
+    return rows, detail
+
+
+def write(path, rows, detail):
+    """With the rows of an earlier run that this one has not measured."""
+    before = {"rows": [], "detail": {}}
+    if os.path.exists(path):
+        with open(path, encoding="utf-8") as text:
+            before = json.load(text)
+    new = {r["what"]: {**r, "measured": time.strftime("%Y-%m-%d", time.gmtime())} for r in rows}
+    rows = [new.pop(r["what"], r) for r in before["rows"]] + list(new.values())
+    with open("/proc/cpuinfo", encoding="utf-8") as text:
+        cpu = next((line.split(":")[1].strip() for line in text if line.startswith("model name")), "?")
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w", encoding="utf-8") as text:
+        json.dump({"rows": rows, "cores": 2, "cpu": cpu, "simulated": "rows that say so", "detail": {**before["detail"], **detail}}, text, indent=1)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build")
     parser.add_argument("--seconds", type=float, default=1.5, help="of each measurement")
-    parser.add_argument("--without-turns", action="store_true", help="not the rows of training beside a model, which take longest")
+    parser.add_argument("--only", default=",".join(PARTS), help="of " + ",".join(PARTS) + "; rows of other parts stay as they are")
     options = parser.parse_args()
     if len(os.sched_getaffinity(0)) != 2:
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
@@ -375,26 +458,11 @@ def main():
             text.write(CONFIG)
     server = Server(options.build, folder)
     try:
-        job = server.train("job", 64)
-        rows, detail = [], {}
-        if not options.without_turns:
-            rows, detail = rows_of_pairs(measure_pairs(server, job, options.seconds), options.seconds)
-        more, detail["pairs"] = rows_of_prediction(server, job, options.seconds)
-        rows += more
-        rows.append(row_of_fill(server, job, options.seconds))
-        rows.append(row_of_resize(server, job, options.seconds))
-        server.run("jobs", "cancel", str(job))
-        rows.append(row_of_replay(server, options.seconds, detail["pairs"]))
-        rows.append(row_of_simulated_sizes(server))
-        rows += rows_of_fairness(server, options.seconds)
+        rows, detail = measure(server, options.only.split(","), options.seconds)
     finally:
         server.stop()
-        with open("/proc/cpuinfo", encoding="utf-8") as text:
-            cpu = next((line.split(":")[1].strip() for line in text if line.startswith("model name")), "?")
         shutil.rmtree(folder, ignore_errors=True)
-    os.makedirs(f"{options.build}/bench", exist_ok=True)
-    with open(f"{options.build}/bench/corun.json", "w", encoding="utf-8") as text:
-        json.dump({"rows": rows, "cores": 2, "cpu": cpu, "simulated": "rows that say so", "detail": detail}, text, indent=1)
+    write(f"{options.build}/bench/corun.json", rows, detail)
     for r in rows:
         print(f"{r['what']}: {r['value']} {r['op']} {r['bar']} (n = {r['n']}; {r['baseline']})")
 

@@ -20,6 +20,11 @@ sy_ns sy_clock_process(void)
     return read_clock(CLOCK_PROCESS_CPUTIME_ID);
 }
 
+sy_ns sy_clock_thread(void)
+{
+    return read_clock(CLOCK_THREAD_CPUTIME_ID);
+}
+
 void sy_clock_sleep_until(sy_ns deadline)
 {
     struct timespec t = {.tv_sec = (time_t)(deadline / SY_NS_PER_S),

@@ -16,6 +16,9 @@ sy_ns sy_clock_now(void);
 /* What all threads of this process have computed so far. A system call, where sy_clock_now is none. */
 sy_ns sy_clock_process(void);
 
+/* What this thread has computed so far: time in which it had no core is not in it. A system call. */
+sy_ns sy_clock_thread(void);
+
 /* Sleep until the monotonic time `deadline`; returns at once if it has passed. */
 void sy_clock_sleep_until(sy_ns deadline);
 

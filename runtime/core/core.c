@@ -120,6 +120,7 @@ static int open_device(struct sy_core *core, const struct sy_core_config *config
     SY_TRY(choose_cores(core, config->cores));
     sy_core_units_start(core);
     sy_core_slices_start(core);
+    sy_core_cache_start(core, config->resctrl);
     sy_core_corun_start(core);
     return SY_OK;
 }
@@ -242,6 +243,7 @@ void sy_core_destroy(struct sy_core *core)
         return;
     core->stopping = true;
     sy_supervisor_destroy(core->supervisor); /* first: nobody else may use the memory below */
+    sy_core_cache_finish(core);
     sy_storage_thread_destroy(core->storage);
     if (core->batches)
         sy_core_batch_flush(core->batches, -1);

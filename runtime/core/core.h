@@ -48,6 +48,8 @@ struct sy_core_config {
     struct sy_image_book *
         image_book; /* what lies in the image, for the next runtime; borrowed until destroy; NULL: an image of the core's own */
     const char *grouping; /* NULL or "planned"; "per_layer", "whole": for comparison */
+    const char *
+        resctrl; /* where the kernel's resctrl may be mounted (runtime/device/cache_ways.h); NULL: slices share caches */
 };
 
 struct sy_device_properties;
@@ -222,7 +224,8 @@ int sy_core_job_set_priority(struct sy_core *core, uint64_t job,
 int sy_core_policy_set(struct sy_core *core, json_t *params);
 /* {tenant: NAME, weight: 2, hard_share: 0.3, memory_bytes: 1e9}; hard_share 0: elastic; memory_bytes 0: no limit. EARG. */
 int sy_core_tenant_set(struct sy_core *core, json_t *params);
-/* Cuts the device's compute into slices, while it runs: {slices: [{name, and one of cores: 2 or "0-1", share: 0.5, weight: 3}, ...], for_jobs: NAME, for_models: NAME};
+/* Cuts the device's compute into slices, while it runs: {slices: [{name, and one of cores: 2 or "0-1", share: 0.5, weight: 3}, ...], for_jobs: NAME, for_models: NAME,
+ * for_runtime: NAME (whose cores the calling thread computes on from then on; "": on those that it began with)};
  * an empty list: one slice of all cores. {model: NAME, slice: NAME} or {job: ID, slice: NAME} moves one. What is left out stays. Requests that compute move to the
  * slice's new cores before their next layer; jobs between two iterations. EARG names what is wrong; ENOTFOUND; EUNSUPPORTED: the device has no slices. */
 int sy_core_slices_set(struct sy_core *core, json_t *params);

@@ -11,9 +11,12 @@
 #ifndef SY_RUNTIME_CORE_CORE_INTERNAL_H
 #define SY_RUNTIME_CORE_CORE_INTERNAL_H
 
+#include <sched.h>
+
 #include "allocator/shared_memory.h"
 #include "loader/plan/plan.h"
 #include "runtime/core/core.h"
+#include "runtime/core/core_cache.h"
 #include "runtime/core/core_metrics.h"
 #include "runtime/core/storage/job_store.h"
 #include "runtime/core/storage/storage_thread.h"
@@ -66,8 +69,11 @@ struct sy_core_sizes {
 /* core_corun.c: what is known of a model beside others. The lists are by task; NULL: it is not measured. */
 struct sy_core_corun_model {
     unsigned n_alone;
-    float recent[32]; /* measured / guessed of runs that had no neighbour */
-    double alone;     /* the median of these */
+    float recent[32];   /* measured / guessed of runs that had no neighbour */
+    double alone;       /* the median of these */
+    double alone_block; /* the same before the last 8 runs alone */
+    double alone_error; /* of it against these 8, as of pairs: what the machine varies by itself */
+    double lost[2];     /* part of its runs that it stood without a core: alone, beside */
     sy_ns *retry_at_ns, *wait_ns;
     bool *apart;
 };
@@ -266,6 +272,7 @@ struct sy_core {
     int64_t link_core;
     struct sy_core_slice slices[SY_SCHED_MAX_SLICES];
     int n_slices;
+    struct sy_core_cache cache;
     struct {
         struct sy_interference slow;
         double
@@ -280,7 +287,12 @@ struct sy_core {
             had_ns; /* the window's begin; what opportunistic jobs that stand still now computed in it */
     } fill;
     char for_jobs[SY_SLICE_NAME],
-        for_models[SY_SLICE_NAME]; /* those that name none; "": the first */
+        for_models[SY_SLICE_NAME];   /* those that name none; "": the first */
+    char for_runtime[SY_SLICE_NAME]; /* whose cores this thread computes on; "": on all */
+    struct {
+        bool is_confined;
+        cpu_set_t before;
+    } home; /* core_home.c */
     int n_workers, max_queue, poll_us;
     struct {
         sy_ns at_ns, computed_ns; /* the last look, and the process's time then */
@@ -375,11 +387,17 @@ int sy_core_slice_of_job(const struct sy_core *core, const struct sy_core_job *j
 void sy_core_slices_place(struct sy_core *core, int model, bool anew);
 json_t *sy_core_slices_json(const struct sy_core *core); /* STATUS.md */
 json_t *sy_core_slices_rules(const struct sy_core *core);
+/* slices/core_home.c */
+int sy_core_home_check(const struct sy_core *core, const char *slice); /* EUNSUPPORTED */
+void sy_core_home_follow(struct sy_core *core); /* slices, or for_runtime, were set */
+
 /* slices/core_corun.c */
 void sy_core_corun_start(struct sy_core *core);
 /* RUN was sent. continued: it goes on where it was interrupted, so it is no measurement. */
 void sy_core_corun_begins(struct sy_core *core, struct sy_core_request *r, bool continued);
-void sy_core_corun_ends(struct sy_core *core, const struct sy_core_request *r, sy_ns took);
+/* lost: of what it took, that it stood without a core. */
+void sy_core_corun_ends(struct sy_core *core, const struct sy_core_request *r, sy_ns took,
+                        sy_ns lost);
 void sy_core_corun_anew(struct sy_core *core, int model);  /* added, moved, or its slice resized */
 void sy_core_corun_leave(struct sy_core *core, int model); /* removed */
 void sy_core_corun_forget_job(struct sy_core *core, const struct sy_core_job *j); /* it is new */

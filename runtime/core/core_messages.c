@@ -104,7 +104,8 @@ static int run_done(struct sy_core *core, int worker, const struct sy_msg_run_do
         report_run(r, msg);
         note_run(&core->models[r->model], r, msg);
         sy_core_corun_ends(
-            core, r, msg->end_ns > msg->first_layer_ns ? msg->end_ns - msg->first_layer_ns : 0);
+            core, r, msg->end_ns > msg->first_layer_ns ? msg->end_ns - msg->first_layer_ns : 0,
+            msg->lost_ns);
         r->report.moved_bytes += msg->read_bytes;
         core->models[r->model].link_bytes += msg->read_bytes;
         core->link_bytes += msg->read_bytes;

@@ -128,8 +128,8 @@ static int set_tenant(struct sy_core *core, json_t *params)
 
 static int set_slices(struct sy_core *core, json_t *params)
 {
-    static const char *const known[] = {"slices", "for_jobs", "for_models", "model", "job",
-                                        "slice",  "bound",    "keep",       NULL};
+    static const char *const known[] = {"slices", "for_jobs", "for_models", "for_runtime", "model",
+                                        "job",    "slice",    "bound",      "keep",        NULL};
     SY_TRY(check_keys(params, known));
     return sy_core_slices_apply(core, params);
 }

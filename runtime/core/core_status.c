@@ -362,6 +362,7 @@ int sy_core_status_part(struct sy_core *core, const struct sy_core_status_part *
     if (*out) {
         json_object_set_new(*out, "slices", sy_core_slices_json(core));
         json_object_set_new(*out, "slices_limit", sy_core_units_limit(core));
+        json_object_set_new(*out, "slices_cache", sy_core_cache_json(core));
     }
     return *out ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for the status");
 }

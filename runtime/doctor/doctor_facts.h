@@ -8,49 +8,50 @@
 #include <jansson.h>
 
 /* X(name, what it is): the fields, and the keys of "facts" in `doctor --json`. Names are stable. */
-#define SY_DOCTOR_NUMBERS(X)                                                                  \
-    X(cores_online, "cores of the machine")                                                   \
-    X(cores_usable, "cores that this process may run on (affinity)")                          \
-    X(resctrl, "1: the kernel can confine tasks to cache ways (resctrl)")                     \
-    X(cores_quota, "cores' worth of CPU time that the cgroup allows")                         \
-    X(numa_nodes, "memory nodes")                                                             \
-    X(numa_far_percent, "slowest node's read rate, percent of the fastest's")                 \
-    X(memory_bytes, "memory of the machine")                                                  \
-    X(memory_available_bytes, "memory that can be taken without swapping")                    \
-    X(memory_limit_bytes, "memory limit of the cgroup")                                       \
-    X(memory_limit_used_bytes, "of that limit, in use; page cache left out")                  \
-    X(memory_read_gbps, "read rate of memory, all usable cores")                              \
-    X(memory_copy_gbps, "copy rate of memory, all usable cores; bytes copied, not moved")     \
-    X(memlock_bytes, "RLIMIT_MEMLOCK")                                                        \
-    X(pin_bytes, "host memory that the device was asked to register; unknown: it needs none") \
-    X(huge_asked_blocks, "blocks of 2 MiB for which a test pool asked for huge pages")        \
-    X(huge_made_blocks, "of those, blocks that the kernel made huge")                         \
-    X(huge_gain_percent, "random reads a second, huge pages over 4 KiB pages, percent more")  \
-    X(hugetlb_free_bytes, "reserved huge pages that are free")                                \
-    X(shm_bytes, "size of /dev/shm")                                                          \
-    X(shm_free_bytes, "of that, free")                                                        \
-    X(files_limit, "RLIMIT_NOFILE, soft")                                                     \
-    X(files_most, "RLIMIT_NOFILE, hard")                                                      \
-    X(processes_limit, "RLIMIT_NPROC, soft")                                                  \
-    X(workers_wanted, "processes started at once, as many as a server's workers")             \
-    X(workers_started, "of those, started and ended well")                                    \
-    X(worker_start_ms, "from the first start to the last end")                                \
-    X(pool_wanted_bytes, "pool of a server that is not told its size")                        \
-    X(device_unified, "1: the device computes in host memory, and needs no copy")             \
-    X(device_emulated, "1: a paced link stands in for a device; results are emulated")        \
-    X(device_memory_bytes, "what a pool may take at most")                                    \
-    X(slice_parts, "equal parts of a GPU's compute, which slices are made of")                \
-    X(slice_units, "multiprocessors of each")                                                 \
-    X(slices_beside, "1: slices of several processes compute at the same time")               \
-    X(link_gbps, "host to device; on a unified device: copies within memory")                 \
-    X(link_alpha_us, "fixed cost of one copy")                                                \
-    X(link_sigma_us, "cost of one group's synchronisation")                                   \
-    X(link_lost_ns_per_byte, "delay of computing for each byte that moves beside it")         \
-    X(storage_gbps, "sequential reads past the page cache, as a swap reads")                  \
-    X(storage_read_bytes, "bytes read for that")                                              \
-    X(storage_scratch, "1: of a scratch file just written; 0: of a model")                    \
-    X(disk_free_bytes, "free on the file system of the models folder")                        \
-    X(landlock_abi, "version of Landlock that imports and workers are confined by; 0: none")  \
+#define SY_DOCTOR_NUMBERS(X)                                                                     \
+    X(cores_online, "cores of the machine")                                                      \
+    X(cores_usable, "cores that this process may run on (affinity)")                             \
+    X(resctrl, "1: the kernel can confine tasks to cache ways (resctrl)")                        \
+    X(cache_ways, "ways of the last-level cache that slices can have, where resctrl is mounted") \
+    X(cores_quota, "cores' worth of CPU time that the cgroup allows")                            \
+    X(numa_nodes, "memory nodes")                                                                \
+    X(numa_far_percent, "slowest node's read rate, percent of the fastest's")                    \
+    X(memory_bytes, "memory of the machine")                                                     \
+    X(memory_available_bytes, "memory that can be taken without swapping")                       \
+    X(memory_limit_bytes, "memory limit of the cgroup")                                          \
+    X(memory_limit_used_bytes, "of that limit, in use; page cache left out")                     \
+    X(memory_read_gbps, "read rate of memory, all usable cores")                                 \
+    X(memory_copy_gbps, "copy rate of memory, all usable cores; bytes copied, not moved")        \
+    X(memlock_bytes, "RLIMIT_MEMLOCK")                                                           \
+    X(pin_bytes, "host memory that the device was asked to register; unknown: it needs none")    \
+    X(huge_asked_blocks, "blocks of 2 MiB for which a test pool asked for huge pages")           \
+    X(huge_made_blocks, "of those, blocks that the kernel made huge")                            \
+    X(huge_gain_percent, "random reads a second, huge pages over 4 KiB pages, percent more")     \
+    X(hugetlb_free_bytes, "reserved huge pages that are free")                                   \
+    X(shm_bytes, "size of /dev/shm")                                                             \
+    X(shm_free_bytes, "of that, free")                                                           \
+    X(files_limit, "RLIMIT_NOFILE, soft")                                                        \
+    X(files_most, "RLIMIT_NOFILE, hard")                                                         \
+    X(processes_limit, "RLIMIT_NPROC, soft")                                                     \
+    X(workers_wanted, "processes started at once, as many as a server's workers")                \
+    X(workers_started, "of those, started and ended well")                                       \
+    X(worker_start_ms, "from the first start to the last end")                                   \
+    X(pool_wanted_bytes, "pool of a server that is not told its size")                           \
+    X(device_unified, "1: the device computes in host memory, and needs no copy")                \
+    X(device_emulated, "1: a paced link stands in for a device; results are emulated")           \
+    X(device_memory_bytes, "what a pool may take at most")                                       \
+    X(slice_parts, "equal parts of a GPU's compute, which slices are made of")                   \
+    X(slice_units, "multiprocessors of each")                                                    \
+    X(slices_beside, "1: slices of several processes compute at the same time")                  \
+    X(link_gbps, "host to device; on a unified device: copies within memory")                    \
+    X(link_alpha_us, "fixed cost of one copy")                                                   \
+    X(link_sigma_us, "cost of one group's synchronisation")                                      \
+    X(link_lost_ns_per_byte, "delay of computing for each byte that moves beside it")            \
+    X(storage_gbps, "sequential reads past the page cache, as a swap reads")                     \
+    X(storage_read_bytes, "bytes read for that")                                                 \
+    X(storage_scratch, "1: of a scratch file just written; 0: of a model")                       \
+    X(disk_free_bytes, "free on the file system of the models folder")                           \
+    X(landlock_abi, "version of Landlock that imports and workers are confined by; 0: none")     \
     X(seccomp_filter, "1: imports and workers run behind a system call filter")
 
 #define SY_DOCTOR_TEXTS(X)                                                                 \

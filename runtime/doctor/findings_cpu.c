@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "runtime/device/cache_ways.h"
 #include "runtime/doctor/findings_internal.h"
 
 #define FAR_PERCENT 90.0 /* a node that reads slower than this is worth staying away from */
@@ -64,11 +65,20 @@ static void slices(const struct sy_doctor_facts *f, struct sy_findings *out)
 {
     if (isnan(f->cores_usable))
         return;
-    (void)sy_finding_add(out, SY_GROUP_CPU, "slices", SY_FINDING_OK,
-                         "up to %.0f, of cores; caches and memory bandwidth stay shared (%s)",
-                         fmin(f->cores_usable, 8),
-                         f->resctrl == 1 ? "this kernel has resctrl, which is not used"
-                                         : "this kernel has no resctrl");
+    struct sy_finding *finding = sy_finding_add(out, SY_GROUP_CPU, "slices", SY_FINDING_OK,
+                                                "up to %.0f, of cores", fmin(f->cores_usable, 8));
+    if (!isnan(f->cache_ways)) {
+        sy_finding_say_more(finding,
+                            ", with parts of the %.0f ways of the last-level cache (resctrl is "
+                            "mounted); memory bandwidth stays shared",
+                            f->cache_ways);
+        return;
+    }
+    sy_finding_say_more(
+        finding, "; caches and memory bandwidth stay shared (%s)",
+        f->resctrl == 1 ? "resctrl is not mounted, or cannot divide this cache: mount -t resctrl "
+                          "resctrl " SY_CACHE_WAYS_ROOT
+                        : "this kernel has no resctrl");
 }
 
 void sy_findings_cpu(const struct sy_doctor_facts *f, struct sy_findings *out)

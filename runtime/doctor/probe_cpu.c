@@ -4,6 +4,8 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "runtime/base/status.h"
+#include "runtime/device/cache_ways.h"
 #include "runtime/doctor/doctor_file.h"
 #include "runtime/doctor/doctor_parse.h"
 #include "runtime/doctor/probe.h"
@@ -22,10 +24,13 @@ void sy_probe_cpu(struct sy_doctor_facts *facts)
 {
     char text[CPUINFO_BYTES];
     struct utsname name;
+    struct sy_cache_ways ways;
     facts->cores_online = (double)sysconf(_SC_NPROCESSORS_ONLN);
     facts->cores_usable = usable_cores();
     if (sy_doctor_read_file("/proc/filesystems", text, sizeof text))
         facts->resctrl = strstr(text, "\tresctrl\n") != NULL;
+    if (sy_cache_ways_look(SY_CACHE_WAYS_ROOT, &ways) == SY_OK)
+        facts->cache_ways = ways.n_ways;
     if (uname(&name) == 0)
         sy_doctor_text(facts->kernel, name.release);
     if (!sy_doctor_read_file("/proc/cpuinfo", text, sizeof text))

@@ -1,4 +1,4 @@
-/* How much slower a task is beside another one that computes at the same time. Pure: what was measured comes in, predictions go out.
+/* How much slower a task is beside another one that computes at the same time, in the time that it has its cores. Pure: what was measured comes in, predictions go out.
  *
  *   a pair that was observed     the median of its last 16 observations: single runs are disturbed by much else
  *   one that was not             what explains the observed pairs best:

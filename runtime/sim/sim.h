@@ -39,6 +39,7 @@ struct sy_sim_model {
     char name[SY_SIM_NAME_BYTES];
     uint64_t bytes;
     sy_ns compute_ns;
+    sy_ns outside_ns;               /* of a request, besides its wait and its service (M10) */
     int n_groups;                   /* at least 1 */
     int tenant;                     /* whose memory it takes (M8) */
     char slice_name[SY_SLICE_NAME]; /* "": the usual one */

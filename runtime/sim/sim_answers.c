@@ -13,9 +13,10 @@ struct sy_sim_answers {
 void sy_sim_tell(const struct sim *s, const struct sy_sim_answer *answer)
 {
     const struct sy_sim_request *r = &s->in->requests[answer->request];
+    sy_ns outside = answer->outcome == SY_SIM_DONE ? sy_sim_outside_ns(s, answer->request) : 0;
     if (s->config->answered)
         s->config->answered(s->config->answered_ctx, r, answer->device, answer->outcome,
-                            answer->at_ns - r->at_ns, answer->served_ns);
+                            answer->at_ns - r->at_ns + outside, answer->served_ns);
 }
 
 int sy_sim_answers_create(uint64_t n_requests, struct sy_sim_answers **out)

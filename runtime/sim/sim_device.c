@@ -191,7 +191,7 @@ static void finish(struct sim *s, struct device *d)
 {
     int device = (int)(d - s->devices);
     uint64_t request = d->serves;
-    sy_ns latency = s->now - d->came_ns;
+    sy_ns latency = s->now - d->came_ns + sy_sim_outside_ns(s, request);
     if (s->beside)
         observe_beside(s, d);
     stop_serving(s, d);

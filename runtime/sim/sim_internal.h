@@ -178,8 +178,15 @@ struct sim {
     uint32_t tick;                  /* of uses */
     struct drawn drawn[SY_SIM_DRAWN];
     struct beside *beside; /* NULL: devices are not cut (M9) */
+    bool has_outside;      /* a model's requests take something outside of their device (M10) */
     sy_ns now;
 };
+
+/* M10. Where no model has any, models are not looked at (R5). */
+static inline sy_ns sy_sim_outside_ns(const struct sim *s, uint64_t request)
+{
+    return s->has_outside ? s->in->models[s->in->requests[request].model].outside_ns : 0;
+}
 
 /* ---- sim_beside.c: M9 ---- */
 /* EARG: a pair names no task, or a model's or job's slice does not exist. */

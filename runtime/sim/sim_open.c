@@ -74,6 +74,8 @@ int sy_sim_open(struct sim *s)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for %llu requests and %d jobs",
                             (unsigned long long)s->in->n_requests, s->in->n_jobs);
     SY_TRY(sy_predictor_create(SY_MAX(s->in->n_models, 1), HIGH, &s->predictor));
+    for (int m = 0; m < s->in->n_models; m++)
+        s->has_outside |= s->in->models[m].outside_ns > 0;
     SY_TRY(sy_sim_kinds_open(s));
     SY_TRY(open_devices(s));
     SY_TRY(open_idle(s));

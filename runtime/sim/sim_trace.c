@@ -150,6 +150,7 @@ static int model_row(const struct sy_csv *csv, void *element, void *ctx)
     m->n_groups = (int)groups;
     SY_TRY(tenant(csv, 5, ctx, &m->tenant));
     SY_TRY(slice_name(csv, 6, m->slice_name));
+    SY_TRY(sy_csv_duration(csv, 7, 1e-3, &m->outside_ns));
     return samples(csv, 4, m);
 }
 
@@ -190,7 +191,7 @@ int sy_sim_read_models(const char *path, struct sy_sim_tenants *tenants, struct 
 {
     static const struct sy_csv_column columns[] = {
         {"model", true},       {"mb", true},      {"compute_ms", true}, {"groups", false},
-        {"samples_ms", false}, {"tenant", false}, {"slice", false}};
+        {"samples_ms", false}, {"tenant", false}, {"slice", false},     {"outside_ms", false}};
     void *all;
     SY_TRY(sy_csv_read(path, columns, SY_ARRAY_LEN(columns), sizeof **out, model_row, tenants, &all,
                        n));

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SY_WIRE_VERSION      9
+#define SY_WIRE_VERSION      10
 #define SY_MESSAGE_MAX_BYTES (64u * 1024u)
 #define SY_MESSAGE_MAX_FDS   8
 
@@ -77,7 +77,8 @@ enum sy_load_resident { SY_LOAD_COMES = 0, SY_LOAD_RESIDENT = 1, SY_LOAD_DIRECT 
 #define SY_FIELDS_FETCH(F) F(U64, run)
 /* Forget a run that was LOADed but will not RUN; answered by RUN_DONE with ECANCELED when its copies stand still. */
 #define SY_FIELDS_CANCEL(F) F(U64, run)
-/* n_arrived: leading groups that are in the pool. read_bytes: of groups that stay in the image, what this run read of them. spans: per group copy start, copy end, compute start, compute end (ns; 0 where there was none). wait_ns: compute stood waiting for groups.
+/* lost_ns: of first_layer to end, that the computing thread stood without a core; 0 where that is not measured (no slice, or a device that computes elsewhere).
+ * n_arrived: leading groups that are in the pool. read_bytes: of groups that stay in the image, what this run read of them. spans: per group copy start, copy end, compute start, compute end (ns; 0 where there was none). wait_ns: compute stood waiting for groups.
  * next_layer: of an interrupted run, where it can go on; 0: from its beginning only. */
 #define SY_FIELDS_RUN_DONE(F) \
     F(U64, run)               \
@@ -86,7 +87,8 @@ enum sy_load_resident { SY_LOAD_COMES = 0, SY_LOAD_RESIDENT = 1, SY_LOAD_DIRECT 
     F(U64, received_ns)       \
     F(U64, first_layer_ns)    \
     F(U64, end_ns)            \
-    F(U64, wait_ns) F(U64, read_bytes) F(U64, n_arrived) F(U64, next_layer) F(U64S, spans)
+    F(U64, wait_ns)           \
+    F(U64, lost_ns) F(U64, read_bytes) F(U64, n_arrived) F(U64, next_layer) F(U64S, spans)
 /* Reads the job (JSON text) and its model and says what it needs; keeps it ready. The job keeps its team until it ends or leaves. Of a script, with the connection
  * to its `switchyard run` (workers/torch/script_link.h) if that is there: a confined worker makes none. */
 #define SY_FIELDS_JOB_PREPARE(F) F(U64, job) F(STR, text) F(U64, team) F(U64S, cores)

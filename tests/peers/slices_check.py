@@ -180,6 +180,32 @@ def check_faults(server, job):
         assert server.status()["counters"]["failed"] == 0
 
 
+def check_strangers(server, job):
+    """A stranger computes on the model's core: what it takes is told, and is not the neighbour's. The server's own thread stays where it is told."""
+    core = next(s["cores"] for s in server.status()["slices"] if s["name"] == "serve")
+    server.call("jobs", "pause", str(job))
+    for _ in range(10):
+        server.infer()
+    server.call("jobs", "resume", str(job))
+    stranger = subprocess.Popen([sys.executable, "-c", f"import os\nos.sched_setaffinity(0, {{{core}}})\nwhile True: pass"])
+    load = Load(server)
+    try:
+        pair = wait_for(lambda: next((p for p in server.status()["pairs"] if p["task"] == "mnist_cnn" and p["n"] >= 16 and p["lost_beside"] > 0.01), None), "what the stranger takes")
+        assert pair["beside"] == server.job(job)["name"], pair
+        said = server.call("slices", "--pairs")
+        assert "no core" in said, said
+    finally:
+        stranger.kill()
+        stranger.wait()
+        load.end()
+    server.call("slices", "--for-runtime", "serve")
+    assert os.sched_getaffinity(server.process.pid) == {int(core)}
+    assert server.infer()
+    server.call("slices", "--for-runtime", "")
+    assert len(os.sched_getaffinity(server.process.pid)) == 2
+    assert "last-level cache: " in server.call("slices")
+
+
 def check_lending(server, job):
     """An opportunistic job has the serving slice while nobody asks it for anything, and its owner's requests have it at once."""
     other = server.train("other", 100000, "opportunistic")
@@ -271,6 +297,8 @@ def main():
         else:
             check_faults(server, job)
             print("[       OK ] faults")
+        check_strangers(server, job)
+        print("[       OK ] strangers")
         check_lending(server, job)
         print("[       OK ] lending")
         check_live(server, job)

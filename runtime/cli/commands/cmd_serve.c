@@ -19,6 +19,7 @@
 #include "runtime/cli/commands/serve_options.h"
 #include "runtime/cli/config/serve_watchdog.h"
 #include "runtime/cli/doctor/link_probe.h"
+#include "runtime/device/cache_ways.h"
 #include "runtime/device/device.h"
 #include "workers/job/job.h"
 
@@ -283,6 +284,7 @@ static int start(struct sy_serve *serve)
     SY_TRY(sy_service_take());
     SY_TRY(choose_threads(serve));
     SY_TRY(measure_link(serve)); /* first: a device that is not there is all there is to say */
+    serve->core_config.resctrl = SY_CACHE_WAYS_ROOT;
     SY_TRY(sy_core_create(serve->base, &serve->core_config, &serve->core));
     serve->fronts.front = (struct sy_front){
         .base = serve->base,

@@ -67,7 +67,7 @@ static const struct sy_cli_option options[] = {
          "swing=0,period=86400,burst=1,burst-every=30,burst-last=2"},
     [O_MODELS] = {"models", "FILE",
                   "CSV: model,mb,compute_ms[,groups,samples_ms: observed ones, spaces between,"
-                  "tenant,slice]; else examples"},
+                  "tenant,slice,outside_ms: of a request besides wait and service]; else examples"},
     [O_PACKAGES] = {"packages", "DIR",
                     "models from packages as profiled: NAME/VERSION/model.sypkg, FILE.sypkg"},
     [O_PROFILES] =

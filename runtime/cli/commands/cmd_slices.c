@@ -22,18 +22,24 @@ static const char usage[] =
     "between two iterations. A job that has snapshots goes on with as many threads as its slice "
     "has\n"
     "cores; one that has none keeps the number of threads that it began with.\n\n"
+    "Where resctrl is mounted (mount -t resctrl resctrl /sys/fs/resctrl, as root, on a CPU that\n"
+    "divides its last-level cache) each slice has ways of it of its own, by its cores.\n\n"
     "  switchyard slices train=1 serve=1 --for-jobs train --for-models serve\n"
     "  switchyard slices train=w1 serve=w3     other sizes, at once\n"
     "  switchyard slices --job 3 --to serve\n"
     "  switchyard slices --none";
 
-enum { SOCKET, FOR_JOBS, FOR_MODELS, MODEL, JOB, TO, BOUND, KEEP, NONE, PAIRS, JSON };
+enum { SOCKET, FOR_JOBS, FOR_MODELS, FOR_RUNTIME, MODEL, JOB, TO, BOUND, KEEP, NONE, PAIRS, JSON };
 
 static const struct sy_cli_option options[] = {
     [SOCKET] = {"socket", "ADDRESS", "unix:PATH or tcp:HOST:PORT of the server"},
     [FOR_JOBS] = {"for-jobs", "NAME", "the slice of jobs that name none (a job file's \"slice\")"},
     [FOR_MODELS] = {"for-models", "NAME",
                     "the slice of models that name none (a parameter \"slice\" of config.pbtxt)"},
+    [FOR_RUNTIME] =
+        {"for-runtime", "NAME",
+         "the slice on whose cores the server's own thread computes, else on all: where each core\n"
+         "        has a slice, name the models', so that requests do not wait for a job's core"},
     [MODEL] = {"model", "NAME", "move this model, with --to"},
     [JOB] = {"job", "ID", "move this job, with --to"},
     [TO] = {"to", "NAME", "the slice that it moves to"},
@@ -74,35 +80,50 @@ static const char *joined(const json_t *list, char *buffer, size_t bytes)
     return buffer;
 }
 
+static void print_cache(const json_t *cache)
+{
+    if (json_is_true(json_object_get(cache, "divided")))
+        printf("last-level cache: %.0f ways, divided among the slices\n",
+               sy_cli_number(cache, "ways"));
+    else
+        printf("last-level cache: shared%s%s\n",
+               json_is_string(json_object_get(cache, "why_not")) ? ": " : "",
+               json_is_string(json_object_get(cache, "why_not")) ? sy_cli_word(cache, "why_not")
+                                                                 : "");
+}
+
 static void print_slices(const json_t *status)
 {
     size_t i;
     json_t *slice;
     char models[300], jobs[120];
-    printf("%-16s %-12s %-20s %-10s %s\n", "slice", "cores", "computes now", "jobs", "models");
+    printf("%-16s %-12s %-5s %-20s %-10s %s\n", "slice", "cores", "ways", "computes now", "jobs",
+           "models");
     json_array_foreach(json_object_get(status, "slices"), i, slice)
     {
         const char *now = json_string_value(json_object_get(slice, "computes"));
-        printf("%-16s %-12s %-20.20s %-10s %s\n", sy_cli_word(slice, "name"),
-               sy_cli_word(slice, "cores"), now ? now : "-",
+        printf("%-16s %-12s %-5.0f %-20.20s %-10s %s\n", sy_cli_word(slice, "name"),
+               sy_cli_word(slice, "cores"), sy_cli_number(slice, "cache_ways"), now ? now : "-",
                joined(json_object_get(slice, "jobs"), jobs, sizeof jobs),
                joined(json_object_get(slice, "models"), models, sizeof models));
     }
     if (json_is_string(json_object_get(status, "slices_limit")))
         printf("%s\n", sy_cli_word(status, "slices_limit"));
+    print_cache(json_object_get(status, "slices_cache"));
 }
 
 static void print_pairs(const json_t *status)
 {
     size_t i;
     json_t *pair;
-    printf("%-20s %-20s %6s %10s %10s %8s %s\n", "task", "beside", "n", "slow-down", "predicted",
-           "error", "");
-    json_array_foreach(json_object_get(status, "pairs"), i, pair) printf(
-        "%-20.20s %-20.20s %6.0f %10.3f %10.3f %6.1f %% %s\n", sy_cli_word(pair, "task"),
-        sy_cli_word(pair, "beside"), sy_cli_number(pair, "n"), sy_cli_number(pair, "slowdown"),
-        sy_cli_number(pair, "first_predicted"), 100 * sy_cli_number(pair, "error"),
-        json_is_true(json_object_get(pair, "takes_turns")) ? "takes turns" : "");
+    printf("%-20s %-20s %6s %10s %10s %8s %8s %s\n", "task", "beside", "n", "slow-down",
+           "predicted", "error", "no core", "");
+    json_array_foreach(json_object_get(status, "pairs"), i, pair)
+        printf("%-20.20s %-20.20s %6.0f %10.3f %10.3f %6.1f %% %6.1f %% %s\n",
+               sy_cli_word(pair, "task"), sy_cli_word(pair, "beside"), sy_cli_number(pair, "n"),
+               sy_cli_number(pair, "slowdown"), sy_cli_number(pair, "first_predicted"),
+               100 * sy_cli_number(pair, "error"), 100 * sy_cli_number(pair, "lost_beside"),
+               json_is_true(json_object_get(pair, "takes_turns")) ? "takes turns" : "");
 }
 
 static int show(sy_client *client, const struct shown *shown)
@@ -155,8 +176,11 @@ static int take_slice(json_t *list, const char *text)
 
 static int take(json_t *params, int option, const char *value)
 {
-    static const char *const keys[] = {
-        [FOR_JOBS] = "for_jobs", [FOR_MODELS] = "for_models", [MODEL] = "model", [TO] = "slice"};
+    static const char *const keys[] = {[FOR_JOBS] = "for_jobs",
+                                       [FOR_MODELS] = "for_models",
+                                       [FOR_RUNTIME] = "for_runtime",
+                                       [MODEL] = "model",
+                                       [TO] = "slice"};
     int64_t id;
     double bound;
     bool is_real = option == BOUND || option == KEEP;

@@ -2,6 +2,7 @@
  * pairs in which they would be slower than the bound take turns, and are tried again later.
  *
  *   runs alone (the others stand still for ALONE of them) ──> runs beside b, measured ──slower than the bound──> apart from b ──RETRY, doubling──> beside b again */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -139,6 +140,25 @@ void sy_core_corun_begins(struct sy_core *core, struct sy_core_request *r, bool 
     r->beside = continued ? SEVERAL : neighbour(core, r->slice);
 }
 
+/* As a pair's blocks are predicted, of runs that nobody disturbed: no prediction of a pair can be better than that. */
+static void note_block(struct sy_core_corun_model *of)
+{
+    unsigned n = SY_ARRAY_LEN(of->recent), n_blocks = of->n_alone / SY_INTERFERENCE_BLOCK;
+    if (of->n_alone % SY_INTERFERENCE_BLOCK != 0)
+        return;
+    double is = sy_interference_median(of->recent + (of->n_alone - SY_INTERFERENCE_BLOCK) % n,
+                                       SY_INTERFERENCE_BLOCK);
+    if (n_blocks > 1)
+        of->alone_error += (fabs(of->alone_block - is) / is - of->alone_error) /
+                           SY_MIN(n_blocks - 1, SY_INTERFERENCE_BLOCK);
+    of->alone_block = of->alone;
+}
+
+static void note_lost(struct sy_core_corun_model *of, bool beside, sy_ns took, sy_ns lost)
+{
+    of->lost[beside] += ((double)lost / (double)took - of->lost[beside]) / 32;
+}
+
 /* Also how much it moves through memory: its weights once, its workspace there and back. */
 static void note_alone(struct sy_core *core, int model, double scale, sy_ns took)
 {
@@ -146,6 +166,7 @@ static void note_alone(struct sy_core *core, int model, double scale, sy_ns took
     unsigned n = SY_ARRAY_LEN(m->corun.recent);
     m->corun.recent[m->corun.n_alone++ % n] = (float)scale;
     m->corun.alone = sy_interference_median(m->corun.recent, SY_MIN(m->corun.n_alone, n));
+    note_block(&m->corun);
     if (m->package)
         sy_interference_profile(&core->corun.slow, model,
                                 (double)(m->package->weights_bytes +
@@ -153,17 +174,21 @@ static void note_alone(struct sy_core *core, int model, double scale, sy_ns took
                                     (double)took);
 }
 
-/* Of whole runs that moved nothing, each beside one and the same neighbour from its beginning to its end. */
-void sy_core_corun_ends(struct sy_core *core, const struct sy_core_request *r, sy_ns took)
+/* Of whole runs that moved nothing, each beside one and the same neighbour from its beginning to its end; of each the time that it had
+ * its core. When it had none, another thread computed there, not the neighbour, which is confined to cores of its own. */
+void sy_core_corun_ends(struct sy_core *core, const struct sy_core_request *r, sy_ns took,
+                        sy_ns lost)
 {
     struct sy_core_model *m = &core->models[r->model];
     int beside = neighbour(core, r->slice);
-    if (core->n_slices == 1 || r->guess.moves || r->guess.ns == 0 || took == 0 ||
+    if (core->n_slices == 1 || r->guess.moves || r->guess.ns == 0 || took <= lost ||
         !m->corun.retry_at_ns)
         return;
-    double scale = (double)took / (double)r->guess.ns;
+    double scale = (double)(took - lost) / (double)r->guess.ns;
+    if (r->beside != SEVERAL)
+        note_lost(&m->corun, r->beside != NOBODY, took, lost);
     if (beside == NOBODY && r->beside == NOBODY) {
-        note_alone(core, r->model, scale, took);
+        note_alone(core, r->model, scale, took - lost);
     } else if (beside >= 0 && beside == r->beside && m->corun.n_alone >= ALONE) {
         sy_interference_observe(&core->corun.slow, r->model, beside, scale / m->corun.alone);
     }
@@ -199,7 +224,8 @@ void sy_core_corun_anew(struct sy_core *core, int model)
     memset(m->corun.retry_at_ns, 0, 2 * SY_INTERFERENCE_TASKS * sizeof(sy_ns));
     forget_task(core, model);
     m->corun.n_alone = 0;
-    m->corun.alone = 0;
+    m->corun.alone = m->corun.alone_block = m->corun.alone_error = 0;
+    m->corun.lost[0] = m->corun.lost[1] = 0;
 }
 
 void sy_core_corun_leave(struct sy_core *core, int model)
@@ -251,14 +277,17 @@ json_t *sy_core_corun_json(const struct sy_core *core)
         const struct sy_interference_pair *p = &core->corun.slow.pairs[k];
         if (p->n == 0)
             continue;
-        const bool *apart = p->a < FIRST_JOB ? core->models[p->a].corun.apart : NULL;
+        const struct sy_core_corun_model *of = p->a < FIRST_JOB ? &core->models[p->a].corun : NULL;
         json_array_append_new(
             list,
-            json_pack("{s:s, s:s, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:b}", "task",
-                      name_of(core, p->a), "beside", name_of(core, p->b), "n", (int)p->n,
+            json_pack("{s:s, s:s, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:b}",
+                      "task", name_of(core, p->a), "beside", name_of(core, p->b), "n", (int)p->n,
                       "slowdown", p->slowdown, "first_predicted", p->predicted, "first_error",
                       p->first_error, "error", p->next_error, "none_first_error", p->none_first,
-                      "none_error", p->none_next, "takes_turns", (int)(apart && apart[p->b])));
+                      "none_error", p->none_next, "alone", of ? of->alone : 0, "alone_error",
+                      of ? of->alone_error : 0, "lost_alone", of ? of->lost[0] : 0, "lost_beside",
+                      of ? of->lost[1] : 0, "takes_turns",
+                      (int)(of && of->apart && of->apart[p->b])));
     }
     return list;
 }

@@ -112,10 +112,11 @@ static json_t *slice_json(const struct sy_core *core, int i)
         if (r->run && r->slice == i && r->report.worker >= 0 &&
             sy_sched_computes(core->sched, r->report.worker))
             computes = core->models[r->model].name;
-    return json_pack("{s:s, s:s, s:i, s:o, s:o, s:s?, s:o}", "name", c->name, "cores",
+    return json_pack("{s:s, s:s, s:i, s:i, s:o, s:o, s:s?, s:o}", "name", c->name, "cores",
                      sy_core_units_text(core, c, text, sizeof text), "n_cores",
-                     (int)(c->n_cores * core->units.each), "models", models, "jobs", jobs,
-                     "computes", computes, "used_ns", json_integer((json_int_t)c->used_ns));
+                     (int)(c->n_cores * core->units.each), "cache_ways",
+                     sy_core_cache_ways(core, i), "models", models, "jobs", jobs, "computes",
+                     computes, "used_ns", json_integer((json_int_t)c->used_ns));
 }
 
 json_t *sy_core_slices_json(const struct sy_core *core)
@@ -141,7 +142,8 @@ json_t *sy_core_slices_rules(const struct sy_core *core)
         json_array_append_new(
             list, json_pack("{s:s, s:s}", "name", core->slices[i].name, "cores",
                             sy_core_units_text(core, &core->slices[i], text, sizeof text)));
-    return json_pack("{s:o, s:s, s:s, s:f, s:f}", "slices", list, "for_jobs",
+    return json_pack("{s:o, s:s, s:s, s:s, s:f, s:f}", "slices", list, "for_jobs",
                      there_is(core, core->for_jobs), "for_models", there_is(core, core->for_models),
-                     "bound", core->corun.bound, "keep", core->fill.keep);
+                     "for_runtime", there_is(core, core->for_runtime), "bound", core->corun.bound,
+                     "keep", core->fill.keep);
 }

@@ -139,6 +139,7 @@ static int set_list(struct sy_core *core, const json_t *list)
                                    ? 0
                                    : (int)(sy_core_slice_at(core, k)->n_cores * core->units.each));
     say(core);
+    sy_core_cache_follow(core);
     return SY_OK;
 }
 
@@ -167,7 +168,7 @@ static int check_usual(const struct sy_core *core, const json_t *list, const jso
     if (!name || (wanted && !*wanted))
         return SY_OK;
     if (!wanted || strlen(wanted) >= SY_SLICE_NAME)
-        return sy_error_set(SY_EARG, "for_jobs, for_models: a slice's name");
+        return sy_error_set(SY_EARG, "for_jobs, for_models, for_runtime: a slice's name");
     return check_slice(core, list, wanted);
 }
 
@@ -249,10 +250,13 @@ static int check_keep(const json_t *keep)
 
 int sy_core_slices_apply(struct sy_core *core, const json_t *params)
 {
-    const json_t *list = json_object_get(params, "slices");
+    const json_t *list = json_object_get(params, "slices"),
+                 *home = json_object_get(params, "for_runtime");
     const json_t *bound = json_object_get(params, "bound"), *keep = json_object_get(params, "keep");
     SY_TRY(check_usual(core, list, json_object_get(params, "for_jobs")));
     SY_TRY(check_usual(core, list, json_object_get(params, "for_models")));
+    SY_TRY(check_usual(core, list, home));
+    SY_TRY(sy_core_home_check(core, home ? json_string_value(home) : ""));
     SY_TRY(check_bound(bound));
     SY_TRY(check_keep(keep));
     SY_TRY(check_move(core, list, params));
@@ -261,6 +265,8 @@ int sy_core_slices_apply(struct sy_core *core, const json_t *params)
         SY_TRY(set_list(core, list));
     set_usual(json_object_get(params, "for_jobs"), core->for_jobs);
     set_usual(json_object_get(params, "for_models"), core->for_models);
+    set_usual(home, core->for_runtime);
+    sy_core_home_follow(core);
     if (bound)
         core->corun.bound = json_number_value(bound);
     if (keep)

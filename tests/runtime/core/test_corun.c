@@ -1,8 +1,10 @@
 /* What computes side by side: what is measured, when two are told apart, and what setting slices changes. */
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -54,6 +56,15 @@ static bool both_compute(struct core_rig *r, void *ctx)
     for (int w = 0; w < r->n_workers; w++)
         n += sy_sched_computes(r->core->sched, w);
     return n == 2;
+}
+
+static bool computes(struct core_rig *r, void *ctx)
+{
+    (void)ctx;
+    for (int w = 0; w < r->n_workers; w++)
+        if (sy_sched_computes(r->core->sched, w))
+            return true;
+    return false;
 }
 
 static void observe(struct core_rig *r, int model, int other, double slowdown)
@@ -131,9 +142,62 @@ static void test_a_continued_run_is_no_measurement(void **state)
         struct sy_core_request whole = {.model = 0, .guess = {.ns = 1000}};
         unsigned before = r.core->models[0].corun.n_alone;
         sy_core_corun_begins(r.core, &whole, continued);
-        sy_core_corun_ends(r.core, &whole, 10);
+        sy_core_corun_ends(r.core, &whole, 10, 0);
         assert_int_equal(r.core->models[0].corun.n_alone, before + !continued);
     }
+    core_rig_close(&r);
+}
+
+/* What the run's thread stood without its core is no neighbour's doing: half of each run beside is lost, and nothing is slower. */
+static void test_lost_time_is_no_slow_down(void **state)
+{
+    (void)state;
+    struct core_rig r;
+    open_two(&r);
+    struct sy_core_corun_model *of = &r.core->models[0].corun;
+    of->n_alone = 0;
+    for (int run = 0; run < 64; run++) {
+        struct sy_core_request alone = {.model = 0, .guess = {.ns = 1000}};
+        sy_core_corun_begins(r.core, &alone, false);
+        sy_core_corun_ends(r.core, &alone, 1000 + 500 * (run % 2), 500 * (run % 2));
+        sy_core_corun_ends(r.core, &alone, 700, 700); /* nothing is left: no measurement */
+    }
+    assert_int_equal(of->n_alone, 64);
+    assert_true(of->alone == 1 && of->alone_error == 0);
+    assert_true(of->lost[0] > 0.1 && of->lost[0] < 0.2 && of->lost[1] == 0);
+
+    struct core_answer neighbour;
+    atomic_store(&r.script->hold_runs, 1);
+    core_rig_infer(&r, "b", 1, &neighbour);
+    core_rig_until(&r, computes, NULL, "b computes");
+    for (int run = 0; run < 64; run++) {
+        struct sy_core_request beside = {.model = 0, .guess = {.ns = 1000}};
+        sy_core_corun_begins(r.core, &beside, false);
+        sy_core_corun_ends(r.core, &beside, 2000, 1000);
+    }
+    assert_true(sy_interference_find(&r.core->corun.slow, 0, 1)->slowdown == 1);
+    assert_false(of->apart[1]);
+    assert_true(of->lost[1] > 0.4);
+    atomic_store(&r.script->hold_runs, 0);
+    assert_int_equal(core_rig_wait(&r, &neighbour), SY_OK);
+    core_rig_calm(&r);
+    core_rig_close(&r);
+}
+
+/* Blocks of eight that differ by a tenth: what no prediction can know is told. */
+static void test_what_the_machine_varies_by_itself(void **state)
+{
+    (void)state;
+    struct core_rig r;
+    open_two(&r);
+    struct sy_core_corun_model *of = &r.core->models[0].corun;
+    of->n_alone = 0;
+    for (int run = 0; run < 320; run++) {
+        struct sy_core_request alone = {.model = 0, .guess = {.ns = 1000}};
+        sy_core_corun_begins(r.core, &alone, false);
+        sy_core_corun_ends(r.core, &alone, run / 8 % 2 ? 1100 : 900, 0);
+    }
+    assert_true(of->alone_error > 0.05 && of->alone_error < 0.15);
     core_rig_close(&r);
 }
 
@@ -195,6 +259,52 @@ static void test_all_of_a_setting_or_nothing(void **state)
     core_rig_close(&r);
 }
 
+static int here(cpu_set_t *set)
+{
+    assert_int_equal(sched_getaffinity(0, sizeof *set, set), 0);
+    return CPU_COUNT(set);
+}
+
+/* The thread that calls, on the named slice's cores, as slices change; and back to where it was. */
+static void test_the_runtime_computes_in_a_slice(void **state)
+{
+    struct core_rig r;
+    cpu_set_t before, now;
+    int cores[2], n = 0;
+    (void)state;
+    if (here(&before) < 2)
+        skip();
+    for (int i = 0; n < 2; i++)
+        if (CPU_ISSET(i, &before))
+            cores[n++] = i;
+    open_two(&r);
+    r.core->units.ids[0] = (uint64_t)cores[0];
+    r.core->units.ids[1] = (uint64_t)cores[1];
+    assert_int_equal(
+        set(&r, "{\"slices\": [{\"name\": \"x\", \"cores\": 1}, {\"name\": \"y\", \"cores\": 1}],"
+                " \"for_runtime\": \"y\"}"),
+        SY_OK);
+    assert_true(here(&now) == 1 && CPU_ISSET(cores[1], &now));
+    json_t *rules = sy_core_slices_rules(r.core);
+    assert_string_equal(json_string_value(json_object_get(rules, "for_runtime")), "y");
+    json_decref(rules);
+    assert_int_equal(set(&r, "{\"for_runtime\": \"z\"}"), SY_ENOTFOUND);
+    assert_int_equal(set(&r, "{\"for_runtime\": \"x\"}"), SY_OK);
+    assert_true(here(&now) == 1 && CPU_ISSET(cores[0], &now));
+    assert_int_equal(set(&r, "{\"slices\": []}"), SY_OK);
+    assert_true(here(&now) >= 2 && CPU_EQUAL(&now, &before));
+    assert_int_equal(
+        set(&r, "{\"slices\": [{\"name\": \"x\", \"cores\": 1}, {\"name\": \"z\", \"cores\": 1}]}"),
+        SY_OK);
+    assert_true(here(&now) == 1 && CPU_ISSET(cores[0], &now)); /* as it was asked for */
+    assert_int_equal(set(&r, "{\"for_runtime\": \"\"}"), SY_OK);
+    assert_true(here(&now) >= 2 && CPU_EQUAL(&now, &before));
+    snprintf(r.core->spec.kind, sizeof r.core->spec.kind, "cuda");
+    assert_int_equal(set(&r, "{\"for_runtime\": \"x\"}"), SY_EUNSUPPORTED);
+    snprintf(r.core->spec.kind, sizeof r.core->spec.kind, "host");
+    core_rig_close(&r);
+}
+
 /* What a worker says of a team is a number of cores. */
 static void test_a_team_has_bounds(void **state)
 {
@@ -219,8 +329,11 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_two_are_told_apart_while_both_compute),
         cmocka_unit_test(test_ids_that_come_again_are_new),
         cmocka_unit_test(test_a_continued_run_is_no_measurement),
+        cmocka_unit_test(test_lost_time_is_no_slow_down),
+        cmocka_unit_test(test_what_the_machine_varies_by_itself),
         cmocka_unit_test(test_another_bound_keeps_what_was_measured),
         cmocka_unit_test(test_all_of_a_setting_or_nothing),
+        cmocka_unit_test(test_the_runtime_computes_in_a_slice),
         cmocka_unit_test(test_a_team_has_bounds),
     };
     if (fake_is_worker(argc, argv))

@@ -91,6 +91,44 @@ static struct sy_sim_input of_two(const struct sy_sim_request *requests, uint64_
                                  .n_pairs = 2};
 }
 
+/* M10: each request has it added, and nobody waits for it or has it stretched. */
+static void test_outside_is_added_and_keeps_nobody_waiting(void **state)
+{
+    enum { N_REQUESTS = 400 };
+    static struct sy_sim_request requests[N_REQUESTS];
+    struct sy_sim_model models[] = {two[0], two[1]};
+    struct sy_sim_input in = of_two(requests, N_REQUESTS);
+    struct cut c;
+    double without[N_REQUESTS];
+    sy_ns at = 0;
+    (void)state;
+    for (int i = 0; i < N_REQUESTS; i++) {
+        at += seed_below(&seed, 30 * MS);
+        requests[i] = (struct sy_sim_request){.at_ns = at,
+                                              .model = (int32_t)seed_below(&seed, 2),
+                                              .class_ = (int32_t)seed_below(&seed, 2)};
+    }
+    in.models = models;
+    cut(&c, "x=1,y=1", 2, 1);
+    sy_sim_report_free(run(&c, &in));
+    memcpy(without, c.went.latency_ms, sizeof without);
+    models[0].outside_ns = 7 * MS;
+    models[1].outside_ns = 1 + seed_below(&seed, 50 * MS);
+    struct sy_sim_report *report = run(&c, &in);
+    double sum = 0;
+    for (int i = 0; i < N_REQUESTS; i++) {
+        sum += c.went.latency_ms[i];
+        assert_ms(c.went.latency_ms[i],
+                  without[i] + (double)models[requests[i].model].outside_ns / 1e6);
+    }
+    double told = 0;
+    for (int class_ = 0; class_ < 2; class_++)
+        told += sy_sim_mean_ms(&report->latency[class_]) * (double)report->latency[class_].n;
+    assert_true(fabs(told - sum) < 0.01 * sum);
+    sy_sim_report_free(report);
+    free(c.kinds);
+}
+
 /* b has 24 ms beside a; then a, which has come to 16 of its 20 ms, goes on alone. */
 static void test_two_slow_each_other_down_while_both_compute(void **state)
 {
@@ -308,6 +346,7 @@ int main(void)
 {
     seed = seed_of_run(1);
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_outside_is_added_and_keeps_nobody_waiting),
         cmocka_unit_test(test_two_slow_each_other_down_while_both_compute),
         cmocka_unit_test(test_beyond_the_bound_they_take_turns),
         cmocka_unit_test(test_a_job_beside_requests),

@@ -145,6 +145,7 @@ static void test_errors_name_the_line(void **state)
                    ":2: iterations is 1.5");
     assert_refused(MODELS, "model,mb,compute_ms,samples_ms\na,1,2,1;2\n", ":2: samples_ms");
     assert_refused(MODELS, "model,mb,compute_ms,samples_ms\na,1,2,1 0\n", ":2: samples_ms");
+    assert_refused(MODELS, "model,mb,compute_ms,outside_ms\na,1,2,-1\n", ":2: outside_ms");
     assert_refused(FAULTS, "time_s,device,kind,duration_s\n0,0,fire,1\n", ":2: kind fire");
     assert_refused(FAULTS, "time_s,device,kind,duration_s\n0,x,worker_dies,1\n", ":2: device");
     assert_refused(MODELS, "model,mb,compute_ms\na,1,0\n", ":2: compute_ms is 0, less than");
@@ -185,12 +186,14 @@ static void test_what_is_read(void **state)
     assert_int_equal(models[0].n_groups, 16);
     assert_int_equal(models[0].n_samples, 0);
     struct sy_sim_model *seen;
-    file_with("model,mb,compute_ms,samples_ms\na,1,2,1 2.5  4\nb,1,2,\n");
+    file_with("model,mb,compute_ms,samples_ms,outside_ms\na,1,2,1 2.5  4,0.25\nb,1,2,,\n");
     assert_int_equal(sy_sim_read_models(path, &tenants, &seen, &n), SY_OK);
     assert_int_equal(seen[0].n_samples, 3);
     assert_true(seen[0].samples[0] == 0.5f && seen[0].samples[1] == 1.25f &&
                 seen[0].samples[2] == 2);
     assert_int_equal(seen[1].n_samples, 0);
+    assert_int_equal(seen[0].outside_ns, 250000);
+    assert_int_equal(seen[1].outside_ns, 0);
     free(seen);
     file_with("time_s,model,deadline_ms,outcome,served_ms\n2,a,,done,1.5\n1,b,100,,\n0.5,a,7,,\n1,"
               "a,3,,\n1,b,4,,\n");

@@ -1,0 +1,45 @@
+/* Where the runtime's own thread computes: on all cores that it began with, or on a slice's. A thread that wakes up on a core where a job
+ * computes waits until the kernel takes the core away, a millisecond or more; in the slice of the models that it serves it finds the core
+ * idle while it has something to do. */
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/base/log.h"
+#include "runtime/core/core_internal.h"
+
+int sy_core_home_check(const struct sy_core *core, const char *slice)
+{
+    if (*slice && strcmp(core->spec.kind, "cuda") == 0)
+        return sy_error_set(SY_EUNSUPPORTED, "for_runtime: slices of %.30s are not of cores",
+                            core->spec.text);
+    return SY_OK;
+}
+
+static const struct sy_core_slice *wanted(const struct sy_core *core)
+{
+    for (int i = 0; i < core->n_slices && core->n_slices > 1; i++)
+        if (*core->for_runtime && strcmp(core->slices[i].name, core->for_runtime) == 0)
+            return &core->slices[i];
+    return NULL;
+}
+
+/* Of the thread that calls: the loop's. Workers are told their cores and do not inherit these. */
+void sy_core_home_follow(struct sy_core *core)
+{
+    cpu_set_t set;
+    const struct sy_core_slice *slice = wanted(core);
+    if (!slice && !core->home.is_confined)
+        return;
+    if (!core->home.is_confined &&
+        sched_getaffinity(0, sizeof core->home.before, &core->home.before) < 0)
+        return;
+    CPU_ZERO(&set);
+    for (size_t i = 0; slice && i < slice->n_cores; i++)
+        if (slice->cores[i] < CPU_SETSIZE)
+            CPU_SET(slice->cores[i], &set);
+    if (sched_setaffinity(0, sizeof set, slice ? &set : &core->home.before) == 0)
+        core->home.is_confined = slice != NULL;
+    else
+        sy_log_warn("slices", "event=runtime_not_confined slice=%s why=\"%m\"", core->for_runtime);
+}
