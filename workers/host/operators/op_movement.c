@@ -164,6 +164,43 @@ static int build_transpose(struct sy_program *p)
     return add_move(p, &move, src, dst);
 }
 
+/* Whether the slice takes all of each dimension but the channels, and these one after the other: channels [*first, ...). */
+static bool is_channel_slice(const struct sy_program *p, int64_t *first)
+{
+    const struct sy_node *node = sy_program_node(p);
+    const struct sy_attr *starts = sy_node_attr(node, "starts"),
+                         *steps = sy_node_attr(node, "steps");
+    const struct sy_shape *x = &sy_program_input_tensor(p, 0)->shape,
+                          *y = &p->graph->tensors[node->outputs[0]].shape;
+    if (!starts || !steps || starts->n != x->rank || steps->n != x->rank || x->rank < 3 ||
+        !sy_dim_is_number(y->dims[1]))
+        return false;
+    for (int i = 0; i < x->rank; i++) {
+        bool is_whole = starts->ints[i] == 0 &&
+                        sy_dim_at(x->dims[i], p->batch) == sy_dim_at(y->dims[i], p->batch);
+        if (steps->ints[i] != 1 || (i != 1 && !is_whole))
+            return false;
+    }
+    *first = starts->ints[1];
+    return true;
+}
+
+/* As split_channels: exporters write a chunk of a tensor with open sizes as slices. */
+static int slice_channels(struct sy_program *p, bool *built)
+{
+    const struct sy_tensor *x = sy_program_input_tensor(p, 0);
+    int64_t first;
+    int src;
+    *built = false;
+    if (x->dtype != SY_DTYPE_F32 || sy_program_is_param(p, 0) || !is_channel_slice(p, &first))
+        return SY_OK;
+    int64_t kept = p->graph->tensors[sy_program_node(p)->outputs[0]].shape.dims[1].fixed;
+    SY_TRY(sy_program_input_native(p, 0, &src));
+    *built = first ? sy_program_shows_parts(p, src, (int64_t[]){first, kept}, 2)
+                   : sy_program_shows_parts(p, src, &kept, 1);
+    return *built ? sy_program_show_part(p, 0, src, first) : SY_OK;
+}
+
 static int build_slice(struct sy_program *p)
 {
     const struct sy_node *node = sy_program_node(p);
@@ -171,6 +208,10 @@ static int build_slice(struct sy_program *p)
                          *steps = sy_node_attr(node, "steps");
     struct sy_strided_move move;
     int src, dst;
+    bool shown;
+    SY_TRY(slice_channels(p, &shown));
+    if (shown)
+        return SY_OK;
     SY_TRY(sy_program_input_rows(p, 0, &src));
     SY_TRY(sy_program_output_rows(p, 0, src, &dst));
     if (!starts || !steps || starts->n != p->values[src].rank || steps->n != starts->n)
