@@ -31,9 +31,21 @@ static int conv(struct sy_graph *g, int x, int64_t in, int64_t channels)
     return y;
 }
 
-/* Two parts, the second one in *other. */
-static int split(struct sy_graph *g, int x, int64_t a, int64_t b, int *other)
+static int slice(struct sy_graph *g, int x, int64_t first, int64_t n)
 {
+    int y = line(g, SY_OP_SLICE, INPUTS(x), n);
+    gb_ints(g, "starts", 3, (int64_t[]){0, first, 0});
+    gb_ints(g, "steps", 3, (int64_t[]){1, 1, 1});
+    return y;
+}
+
+/* Two parts, the second one in *other: by Split, or by slices, as a chunk of a tensor with open sizes is exported. */
+static int parts_of(struct sy_graph *g, bool slices, int x, int64_t a, int64_t b, int *other)
+{
+    if (slices) {
+        *other = slice(g, x, a, b);
+        return slice(g, x, 0, a);
+    }
     int first = line(g, SY_OP_SPLIT, INPUTS(x), a);
     struct sy_node *node = &g->nodes[g->n_nodes - 1];
     gb_int(g, "axis", 1);
@@ -57,17 +69,18 @@ static void test_gated_layer(void **state)
 {
     static const int64_t lengths[] = {1, 21, 700}, widths[] = {16, 48, 21};
     (void)state;
-    for (int i = 0; i < 9; i++) {
+    for (int i = 0; i < 18; i++) {
         int64_t w = widths[i % 3];
+        bool slices = i >= 9;
         int b, right;
         struct sy_graph *g = gb_new("gated");
-        length = lengths[i / 3];
+        length = lengths[i / 3 % 3];
         int x = gb_input(g, DIMS(1, IN, length)), y = gb_input(g, DIMS(1, w, length));
-        int a = split(g, conv(g, x, IN, 2 * w), w, w, &b);
+        int a = parts_of(g, slices, conv(g, x, IN, 2 * w), w, w, &b);
         int z = line(
             g, SY_OP_MUL,
             INPUTS(line(g, SY_OP_TANH, INPUTS(a), w), line(g, SY_OP_SIGMOID, INPUTS(b), w)), w);
-        int left = split(g, conv(g, z, w, 2 * w), w, w, &right);
+        int left = parts_of(g, slices, conv(g, z, w, 2 * w), w, w, &right);
         int sum = line(g, SY_OP_ADD, INPUTS(conv(g, y, w, w), left), w);
         gb_output(g, conv(g, line(g, SY_OP_NEG, INPUTS(sum), w), w, 16));
         gb_output(g, line(g, SY_OP_SUB, INPUTS(right, left), w));
@@ -79,11 +92,12 @@ static void test_gated_layer(void **state)
 static void test_other_readers(void **state)
 {
     (void)state;
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 16; i++) {
         struct sy_graph *g = gb_new("readers");
         int b;
         length = 33;
-        int a = split(g, conv(g, gb_input(g, DIMS(1, IN, length)), IN, 48), 16, 32, &b);
+        int whole = conv(g, gb_input(g, DIMS(1, IN, length)), IN, 48);
+        int a = parts_of(g, i >= 8, whole, 16, 32, &b);
         gb_output(g, line(g, SY_OP_MUL, INPUTS(a, a), 16));
         gb_output(g, line(g, SY_OP_RELU, INPUTS(b), 32));
         if (i & 1)
@@ -92,6 +106,8 @@ static void test_other_readers(void **state)
             gb_output(g, line(g, SY_OP_ADD, INPUTS(a, gb_input(g, DIMS(1, 16, length))), 16));
         if (i & 4)
             gb_output(g, line(g, SY_OP_ELU, INPUTS(a), 16));
+        if (i >= 12) /* some channels of the middle, some of which other slices have too */
+            gb_output(g, line(g, SY_OP_TANH, INPUTS(slice(g, whole, 5, 23)), 23));
         check(g);
     }
 }

@@ -121,10 +121,28 @@ static void views_are_no_steps(void **state)
     sy_graph_free(read);
 }
 
+/* From row-major images to convolutions and back, by few and many channels, pixels that fill no tile, in one to three dimensions. */
+static void test_turns(void **state)
+{
+    static const int64_t channels[] = {3, 16, 17, 40, 256, 270};
+    (void)state;
+    for (int i = 0; i < 18; i++) {
+        struct sy_graph *g = gb_new("turns");
+        int rank = 3 + i / 6;
+        int64_t c = channels[i % 6], x[] = {1, c, rig_int(&seed, 1, 70), rig_int(&seed, 1, 5), 2},
+                w[] = {c + 1, c, 1, 1, 1}, y[] = {1, c + 1, x[2], x[3], 2};
+        int weights = gb_constant(g, "w", rank, w, &seed, -0.1, 0.1);
+        int from = gb_node(g, SY_OP_SIGMOID, INPUTS(gb_input(g, rank, x)), rank, x);
+        gb_output(g, gb_node(g, SY_OP_CONV, INPUTS(from, weights), rank, y));
+        rig_check(&(struct engine_case){.graph = g, .tolerance = 1e-4}, &seed);
+    }
+}
+
 int main(void)
 {
     seed = rig_start();
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_turns),
         cmocka_unit_test(rows_compute_as_defined),
         cmocka_unit_test(views_are_no_steps),
     };

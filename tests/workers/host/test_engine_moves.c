@@ -184,6 +184,26 @@ static void test_concat_and_split(void **state)
     }
 }
 
+/* Many rows of a few elements, which are copied; one part too long for that leaves all to the primitive. */
+static void test_concat_of_short_parts(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        int64_t rows = rig_int(&seed, 60, 90), columns = rig_int(&seed, 60, 90), last = 0;
+        int inputs[3];
+        struct sy_graph *g = gb_new("short parts");
+        for (int k = 0; k < 3; k++) {
+            int64_t part = k == 1 && i % 4 == 3 ? 70 : 1 + 3 * k;
+            inputs[k] = gb_input(g, DIMS(rows, columns, part));
+            last += part;
+        }
+        int y = gb_node(g, SY_OP_CONCAT, 3, inputs, DIMS(rows, columns, last));
+        gb_int(g, "axis", 2);
+        gb_output(g, y);
+        check(g);
+    }
+}
+
 /* Images as convolutions leave them: channels in blocks, which are filled up in every other graph. */
 static void test_concat_of_convolutions(void **state)
 {
@@ -292,6 +312,7 @@ int main(void)
         cmocka_unit_test(test_pad),
         cmocka_unit_test(test_gather),
         cmocka_unit_test(test_concat_and_split),
+        cmocka_unit_test(test_concat_of_short_parts),
         cmocka_unit_test(test_concat_of_convolutions),
         cmocka_unit_test(test_views),
         cmocka_unit_test(test_view_of_a_constant),

@@ -41,20 +41,22 @@ static void test_panels(void **state)
     (void)state;
     sy_int8_panel_run *const forms[] = {sy_int8_panel_plain,
                                         sy_dnnl_has_avx2() ? sy_int8_panel_avx2 : NULL,
-                                        sy_dnnl_has_int8() ? sy_int8_panel_vnni : NULL};
+                                        sy_dnnl_has_int8() ? sy_int8_panel_vnni : NULL,
+                                        sy_dnnl_has_int8_tiles() ? sy_int8_panel_tiles : NULL};
     for (int turn = 0; turn < 40; turn++) {
-        int64_t quads = rig_int(&seed, 1, 20), stride = quads * 4 + 4 * rig_int(&seed, 0, 3);
-        int rows = (int)rig_int(&seed, 1, SY_INT8_ROWS), columns = (int)rig_int(&seed, 1, 64);
-        uint8_t *a = malloc((size_t)(rows * stride));
-        int8_t *w = malloc((size_t)quads * 256), column[80];
-        int32_t sums[SY_INT8_ROWS * SY_INT8_COLUMNS];
-        for (int64_t i = 0; i < rows * stride; i++)
+        int64_t quads = rig_int(&seed, 1, 40), stride = quads * 4 + 4 * rig_int(&seed, 0, 3);
+        int most = (int)rig_int(&seed, 1, SY_INT8_TILE_ROWS), columns = (int)rig_int(&seed, 1, 64);
+        uint8_t *a = malloc((size_t)(most * stride));
+        int8_t *w = malloc((size_t)quads * 256), column[160];
+        int32_t sums[SY_INT8_TILE_ROWS * SY_INT8_COLUMNS];
+        for (int64_t i = 0; i < most * stride; i++)
             a[i] = (uint8_t)(turn % 2 ? 255 : rig_int(&seed, 0, 255));
         for (int64_t i = 0; i < quads * 256; i++)
             w[i] = (int8_t)(turn % 2 ? 127 : rig_int(&seed, -128, 127));
         for (size_t f = 0; f < SY_ARRAY_LEN(forms); f++) {
             if (!forms[f])
                 continue;
+            int rows = forms[f] == sy_int8_panel_tiles ? most : SY_MIN(most, SY_INT8_ROWS);
             forms[f](quads, columns, rows, a, stride, w, sums);
             for (int c = 0; c < columns; c++) {
                 for (int64_t k = 0; k < quads * 4; k++)

@@ -77,11 +77,67 @@ static void test_logic(void **state)
     }
 }
 
+/* y: NULL, one input. */
+static void run_pair(enum sy_op op, const struct sy_array *x, const struct sy_array *y,
+                     struct sy_array out)
+{
+    kernel_case =
+        (struct kernel_case){.node = {.op = op, .name = "pair", .attrs = kernel_case.attrs}};
+    kernel_case.call = (struct sy_call){.node = &kernel_case.node, .n_in = y ? 2 : 1, .n_out = 1};
+    kernel_case.call.in[0] = *x;
+    if (y)
+        kernel_case.call.in[1] = *y;
+    kernel_case.call.out[0] = out;
+    assert_int_equal(sy_kernel_find(op)->run(&kernel_case.call), SY_OK);
+}
+
+/* Dimensions of 1 anywhere on both sides, so that some go on by one step and others do not; more than a thread takes at once. Sums of integers, too, and Not. */
+static void test_joined_dimensions(void **state)
+{
+    enum { RANK = 4, N = 3 * 5 * 41 * 17 };
+    static const int64_t all[RANK] = {3, 5, 41, 17};
+    static int32_t a[N], b[N], sums[N];
+    static uint8_t p[N], q[N], both[N], not [N];
+    (void)state;
+    for (int i = 0; i < N; i++) {
+        p[i] = (uint8_t)(a[i] = (int32_t)rig_int(&seed, 0, 2));
+        q[i] = (uint8_t)(b[i] = (int32_t)rig_int(&seed, 0, 1));
+    }
+    for (int round = 0; round < 64; round++) {
+        int64_t da[RANK], db[RANK], out[RANK], n = 1;
+        for (int d = 0; d < RANK; d++) {
+            da[d] = rig_int(&seed, 0, 2) ? all[d] : 1;
+            db[d] = rig_int(&seed, 0, 2) ? all[d] : 1;
+            n *= out[d] = SY_MAX(da[d], db[d]);
+        }
+        const struct sy_array ins[] = {
+            array_of(SY_DTYPE_I32, RANK, da, a), array_of(SY_DTYPE_I32, RANK, db, b),
+            array_of(SY_DTYPE_BOOL, RANK, da, p), array_of(SY_DTYPE_BOOL, RANK, db, q)};
+        run_pair(SY_OP_ADD, &ins[0], &ins[1], array_of(SY_DTYPE_I32, RANK, out, sums));
+        run_pair(SY_OP_AND, &ins[2], &ins[3], array_of(SY_DTYPE_BOOL, RANK, out, both));
+        const struct sy_array turned = array_of(SY_DTYPE_BOOL, RANK, out, both);
+        run_pair(SY_OP_NOT, &turned, NULL, array_of(SY_DTYPE_BOOL, RANK, out, not ));
+        for (int64_t i = 0; i < n; i++) {
+            int64_t ia = 0, ib = 0, rest = i, step_a = 1, step_b = 1;
+            for (int d = RANK - 1; d >= 0; rest /= out[d], d--) {
+                ia += da[d] > 1 ? rest % out[d] * step_a : 0;
+                ib += db[d] > 1 ? rest % out[d] * step_b : 0;
+                step_a *= da[d];
+                step_b *= db[d];
+            }
+            assert_int_equal(sums[i], a[ia] + b[ib]);
+            assert_int_equal(both[i], p[ia] && q[ib]);
+            assert_int_equal(not [i], !both[i]);
+        }
+    }
+}
+
 int main(void)
 {
     seed = rig_start();
     kernel_case_fill();
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_remainders),
-                                       cmocka_unit_test(test_logic)};
+                                       cmocka_unit_test(test_logic),
+                                       cmocka_unit_test(test_joined_dimensions)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,7 +12,7 @@
 #include "workers/host/rows/reduce_rows.h"
 #include "workers/host/rows/softmax_rows.h"
 
-enum { MOST_COLUMNS = 20, MOST_ROWS = 70 };
+enum { MOST_COLUMNS = 70, MOST_ROWS = 70 };
 
 static float in[MOST_ROWS * MOST_COLUMNS], out[MOST_ROWS * MOST_COLUMNS], alone[MOST_COLUMNS];
 

@@ -6,6 +6,8 @@
 
 /* Whether the CPU multiplies 8 bits exactly: without VNNI oneDNN sums pairs in 16 bits, which overflow. */
 bool sy_dnnl_has_int8(void);
+/* Whether it multiplies tiles of 8 bits (AMX), and the system lets this process do so. */
+bool sy_dnnl_has_int8_tiles(void);
 /* Whether it multiplies bf16; where it does not, a graph of that precision only has its weights so (program_narrow.c). */
 bool sy_dnnl_has_bf16(void);
 /* Whether it has AVX2, AVX-512, and oneDNN may use it. */

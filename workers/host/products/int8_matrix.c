@@ -8,8 +8,9 @@
 #include "workers/host/products/int8_panel.h"
 
 enum {
-    PIECE_ROWS = 48
-}; /* that a thread multiplies with one panel: both stay in its first cache */
+    PIECE_ROWS = 48, /* that a thread multiplies with one panel: both stay in its first cache */
+    TILES_FROM = 3   /* rows: setting tiles up takes as long as two by vectors */
+};
 
 static int64_t blocks_of(int64_t columns)
 {
@@ -66,12 +67,19 @@ SY_CLONES int32_t sy_int8_sum(int64_t n, const uint8_t *a)
     return sum;
 }
 
+int sy_int8_panel_most(void)
+{
+    return sy_dnnl_has_int8_tiles() ? SY_INT8_TILE_ROWS : SY_INT8_ROWS;
+}
+
 void sy_int8_panel(const struct sy_int8_matrix *m, int64_t block, int rows, const uint8_t *a,
                    int64_t stride, int32_t *sums)
 {
     const int8_t *w = m->numbers + block * m->quads * 4 * SY_INT8_COLUMNS;
     int columns = (int)SY_MIN(m->columns - block * SY_INT8_COLUMNS, (int64_t)SY_INT8_COLUMNS);
-    if (sy_dnnl_has_int8())
+    if (rows >= TILES_FROM && sy_dnnl_has_int8_tiles())
+        sy_int8_panel_tiles(m->quads, columns, rows, a, stride, w, sums);
+    else if (sy_dnnl_has_int8())
         sy_int8_panel_vnni(m->quads, columns, rows, a, stride, w, sums);
     else if (sy_dnnl_has_avx2())
         sy_int8_panel_avx2(m->quads, columns, rows, a, stride, w, sums);
@@ -100,11 +108,12 @@ static void multiply_piece(const struct sy_int8_matrix *m, const struct sy_int8_
                            int64_t block, int64_t first, const float *bias, float *y,
                            int64_t y_stride)
 {
-    int32_t sums[SY_INT8_ROWS * SY_INT8_COLUMNS];
+    int32_t sums[SY_INT8_TILE_ROWS * SY_INT8_COLUMNS];
+    const int64_t most = sy_int8_panel_most();
     int64_t at = block * SY_INT8_COLUMNS, end = SY_MIN(first + PIECE_ROWS, rows->n),
             n = SY_MIN(m->columns - at, (int64_t)SY_INT8_COLUMNS);
-    for (int64_t row = first; row < end; row += SY_INT8_ROWS) {
-        int some = (int)SY_MIN(end - row, (int64_t)SY_INT8_ROWS);
+    for (int64_t row = first; row < end; row += most) {
+        int some = (int)SY_MIN(end - row, most);
         sy_int8_panel(m, block, some, rows->numbers + row * rows->stride, rows->stride, sums);
         for (int i = 0; i < some; i++)
             finish_row(n, sums + i * SY_INT8_COLUMNS, rows->zero,

@@ -10,8 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Rows that one call of a panel takes at most; columns of a panel; deepest matrix whose sums fit 32 bits: 255 * 255 * 32768 < 2^31. */
-enum { SY_INT8_ROWS = 6, SY_INT8_COLUMNS = 64, SY_INT8_MOST_DEPTH = 32768 };
+/* Rows that one call of a panel takes at most, and with tiles (AMX); columns of a panel; deepest matrix whose sums fit 32 bits: 255 * 255 * 32768 < 2^31. */
+enum { SY_INT8_ROWS = 6, SY_INT8_TILE_ROWS = 16, SY_INT8_COLUMNS = 64, SY_INT8_MOST_DEPTH = 32768 };
 
 struct sy_int8_matrix {
     int64_t depth, columns, blocks, quads;
@@ -46,7 +46,9 @@ struct sy_int8_matrix sy_int8_matrix_view(const void *packed, int64_t depth, int
 void sy_int8_matrix_set(void *packed, int64_t depth, int64_t columns, int64_t at,
                         const struct sy_int8_column *column);
 
-/* sums[row][64] of block `block` for 1 to SY_INT8_ROWS rows: the plain sums of products. Exact, so equal on all CPUs. In the calling thread. */
+/* Rows that sy_int8_panel takes at most on this CPU: SY_INT8_ROWS or SY_INT8_TILE_ROWS. */
+int sy_int8_panel_most(void);
+/* sums[row][64] of block `block` for 1 to sy_int8_panel_most() rows: the plain sums of products. Exact, so equal on all CPUs. In the calling thread. */
 void sy_int8_panel(const struct sy_int8_matrix *m, int64_t block, int rows, const uint8_t *a,
                    int64_t stride, int32_t *sums);
 /* The sum of n numbers. */

@@ -49,10 +49,11 @@ INLINE void finish_int8(const struct place *p, int64_t block, int64_t b, const i
 #define INT8_BLOCK(compiled, name)                                                               \
     compiled void name(const struct place *p, int64_t block)                                     \
     {                                                                                            \
-        int32_t sums[SY_INT8_ROWS * COLUMNS];                                                    \
-        int64_t n = p->r->batch, stride = recurrence_int8_stride(p->r->hidden);                  \
-        for (int64_t b = 0; b < n; b += SY_INT8_ROWS) {                                          \
-            int some = (int)SY_MIN(n - b, (int64_t)SY_INT8_ROWS);                                \
+        int32_t sums[SY_INT8_TILE_ROWS * COLUMNS];                                               \
+        int64_t n = p->r->batch, most = sy_int8_panel_most(),                                    \
+                stride = recurrence_int8_stride(p->r->hidden);                                   \
+        for (int64_t b = 0; b < n; b += most) {                                                  \
+            int some = (int)SY_MIN(n - b, most);                                                 \
             if (p->states)                                                                       \
                 sy_int8_panel(&p->r->int8->weights[p->direction], block, some,                   \
                               p->states + b * stride + sizeof(struct int8_state), stride, sums); \

@@ -6,7 +6,9 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "workers/host/products/reblock.h"
+#include "workers/host/program/channel_layout.h"
 #include "workers/host/program/program_internal.h"
+#include "workers/host/rows/movement.h"
 
 struct sy_step *sy_program_add_step(struct sy_program *p, sy_step_run run, int n_args)
 {
@@ -161,6 +163,43 @@ static int add_reblock(struct sy_program *p, int from, int to, bool *out)
                                (int)(sizeof r / sizeof(int64_t)));
 }
 
+static int run_turn(struct sy_program *p, struct sy_step *step)
+{
+    sy_move((const struct sy_strided_move *)step->numbers,
+            sy_program_pointer(p, step->args[0].value), sy_program_pointer(p, step->args[1].value));
+    return SY_OK;
+}
+
+/* Row-major channels become last ones, or the other way round, by tiles of our own: 0.2 to 0.9 of the time of oneDNN's loops for more channels than these, 1 to 2
+ * times as long for fewer. */
+enum { MOST_TO_ROWS = 16, MOST_TO_LAST = 255 };
+
+static int add_turn(struct sy_program *p, int from, int to, bool *out)
+{
+    const struct sy_value *x = &p->values[from], *y = &p->values[to];
+    enum sy_channel_layout a = sy_channel_layout_of(x), b = sy_channel_layout_of(y);
+    *out = (a == SY_CHANNELS_LAST && b == SY_CHANNELS_ROWS && y->dims[1] > MOST_TO_ROWS) ||
+           (a == SY_CHANNELS_ROWS && b == SY_CHANNELS_LAST && y->dims[1] > MOST_TO_LAST);
+    if (!*out)
+        return SY_OK;
+    int64_t channels = y->dims[1], pixels = 1;
+    for (int i = 2; i < y->rank; i++)
+        pixels *= y->dims[i];
+    const int64_t rows = b == SY_CHANNELS_LAST ? pixels : channels,
+                  columns = b == SY_CHANNELS_LAST ? channels : pixels;
+    struct sy_strided_move move = {.element_bytes = sizeof(float),
+                                   .rank = 3,
+                                   .dims = {y->dims[0], rows, columns},
+                                   .from_strides = {rows * columns, 1, rows},
+                                   .to_strides = {rows * columns, columns, 1}};
+    struct sy_step *step = sy_program_add_step(p, run_turn, 2);
+    if (!step)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
+    sy_step_set(p, step, 0, 0, from);
+    sy_step_set(p, step, 1, 0, to);
+    return sy_step_set_numbers(step, (const int64_t *)&move, (int)(sizeof move / sizeof(int64_t)));
+}
+
 int sy_program_add_reorder(struct sy_program *p, int from, int to)
 {
     bool added;
@@ -168,6 +207,8 @@ int sy_program_add_reorder(struct sy_program *p, int from, int to)
     dnnl_primitive_attr_t attr;
     const char *name = sy_program_node(p)->name;
     SY_TRY(add_reblock(p, from, to, &added));
+    if (!added)
+        SY_TRY(add_turn(p, from, to, &added));
     if (added)
         return SY_OK;
     SY_DNNL(dnnl_primitive_attr_create(&attr), name);

@@ -1,11 +1,12 @@
 /* Two inputs and more, element by element, repeated as numpy does. */
+#include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "workers/engine/pair_formulas.h"
 #include "workers/host/base/clones.h"
 #include "workers/host/base/strings.h"
 #include "workers/host/reference/kernel.h"
 
-enum { PARALLEL_FROM = 16384 };
+enum { PARALLEL_FROM = 16384, PIECE = 4096 /* elements that a thread takes at once */ };
 
 static struct sy_pair_rules rules_of(const struct sy_node *node)
 {
@@ -33,8 +34,9 @@ SY_CLONES static bool rest_row(int64_t n, const float *restrict a, const float *
     return far == 0;
 }
 
-SY_CLONES static void logic_row(enum sy_op op, int64_t n, const uint8_t *restrict a, int64_t of_a,
-                                const uint8_t *restrict b, int64_t of_b, uint8_t *restrict out)
+/* Inlined where steps are constants: loops become vectors. */
+static inline void logic_steps(enum sy_op op, int64_t n, const uint8_t *restrict a, int64_t of_a,
+                               const uint8_t *restrict b, int64_t of_b, uint8_t *restrict out)
 {
     for (int64_t i = 0; op == SY_OP_AND && i < n; i++)
         out[i] = (a[i * of_a] != 0) & (b[i * of_b] != 0);
@@ -42,6 +44,19 @@ SY_CLONES static void logic_row(enum sy_op op, int64_t n, const uint8_t *restric
         out[i] = (a[i * of_a] | b[i * of_b]) != 0;
     for (int64_t i = 0; op == SY_OP_XOR && i < n; i++)
         out[i] = (a[i * of_a] != 0) ^ (b[i * of_b] != 0);
+}
+
+SY_CLONES static void logic_row(enum sy_op op, int64_t n, const uint8_t *a, int64_t of_a,
+                                const uint8_t *b, int64_t of_b, uint8_t *out)
+{
+    if (of_a == 1 && of_b == 1)
+        logic_steps(op, n, a, 1, b, 1, out);
+    else if (of_a == 1 && of_b == 0)
+        logic_steps(op, n, a, 1, b, 0, out);
+    else if (of_a == 0 && of_b == 1)
+        logic_steps(op, n, a, 0, b, 1, out);
+    else
+        logic_steps(op, n, a, of_a, b, of_b, out);
 }
 
 /* A row of floats with unit stride on the left, one or the same on the right. False: of something else, or it takes the library. */
@@ -81,21 +96,42 @@ static void apply_row(const struct sy_pair_rules *rules, const struct sy_array *
             sy_put_int(out, to, sy_pair_of_integers(rules, sy_get_int(a, ia), sy_get_int(b, ib)));
 }
 
+/* The last dimensions of an array as one: those over which both inputs go on by the same step. */
+struct joined {
+    int64_t n, of_a, of_b;
+};
+
+static struct joined join_last(const struct sy_array *out, const int64_t *sa, const int64_t *sb)
+{
+    struct joined j = {.n = 1};
+    for (int d = out->rank - 1; d >= 0; d--) {
+        if (out->dims[d] == 1)
+            continue;
+        if (j.n > 1 && (sa[d] != j.of_a * j.n || sb[d] != j.of_b * j.n))
+            break;
+        if (j.n == 1)
+            j = (struct joined){1, sa[d], sb[d]};
+        j.n *= out->dims[d];
+    }
+    return j;
+}
+
 static void apply(const struct sy_call *call, const struct sy_array *a, const struct sy_array *b)
 {
     const struct sy_array *out = &call->out[0];
     int64_t sa[SY_MAX_RANK + 1] = {0}, sb[SY_MAX_RANK + 1] = {0};
     struct sy_pair_rules rules = rules_of(call->node);
     rules.is_unsigned = a->dtype == SY_DTYPE_U64;
-    int last = out->rank - 1;
-    int64_t n = last < 0 ? 1 : out->dims[last], rows = n > 0 ? out->n / n : 0;
     sy_array_spread(a, out, sa);
     sy_array_spread(b, out, sb);
-    int64_t of_a = last < 0 ? 0 : sa[last], of_b = last < 0 ? 0 : sb[last];
+    const struct joined j = join_last(out, sa, sb);
+    int64_t rows = j.n > 0 ? out->n / j.n : 0, pieces = (j.n + PIECE - 1) / PIECE;
 #pragma omp parallel for schedule(static) if (out->n > PARALLEL_FROM)
-    for (int64_t row = 0; row < rows; row++)
-        apply_row(&rules, a, sy_array_offset(out, row * n, sa), of_a, b,
-                  sy_array_offset(out, row * n, sb), of_b, out, row * n, n);
+    for (int64_t k = 0; k < rows * pieces; k++) {
+        int64_t from = k % pieces * PIECE, row = k / pieces * j.n, n = SY_MIN(j.n - from, PIECE);
+        apply_row(&rules, a, sy_array_offset(out, row, sa) + from * j.of_a, j.of_a, b,
+                  sy_array_offset(out, row, sb) + from * j.of_b, j.of_b, out, row + from, n);
+    }
 }
 
 static int run_pair(const struct sy_call *call)

@@ -1,4 +1,5 @@
 /* Boxes and grids: NonMaxSuppression, GridSample of images and volumes. */
+#include <float.h>
 #include <stdlib.h>
 
 #include "runtime/base/assert.h"
@@ -223,35 +224,82 @@ struct sampler {
     bool align;
 };
 
-/* Folds v back into [low, high]. */
-static double reflect(double v, double low, double high)
+/* What POINTS points take along one dimension; weight 0: nothing. */
+struct line {
+    int32_t at[MOST_ALONG][POINTS];
+    double weights[MOST_ALONG][POINTS];
+};
+
+/* One dimension of n places. The loops over points are free of branches and calls, so that they become vectors. */
+struct extent {
+    double n, low, high; /* REFLECTION turns at low and high */
+};
+
+static inline double reflect(double v, const struct extent *e)
 {
-    double span = high - low;
-    if (span <= 0)
-        return low;
-    v = fabs(v - low);
-    double turns = floor(v / span), rest = v - turns * span;
-    return fmod(turns, 2) == 0 ? low + rest : high - rest;
+    double span = e->high - e->low, from_low = fabs(v - e->low);
+    double turns = floor(from_low / span), rest = from_low - turns * span;
+    double there = turns - 2 * floor(turns / 2) == 0 ? e->low + rest : e->high - rest;
+    return span > 0 ? there : e->low;
 }
 
-static double fold_back(const struct sampler *s, double v, int64_t n)
+/* Inlined where `padding` is a constant. */
+static inline double fold_back(double v, const struct extent *e, enum padding padding)
 {
-    double low = s->align ? 0 : -0.5, high = s->align ? (double)(n - 1) : (double)n - 0.5;
-    if (!isfinite(v))
-        return s->padding == ZEROS ? -10 : 0;
-    if (s->padding == REFLECTION)
-        v = reflect(v, low, high);
-    return s->padding == ZEROS ? fmin(fmax(v, -10), (double)n + 10)
-                               : fmin(fmax(v, 0), (double)(n - 1));
+    double least = padding == ZEROS ? -10 : 0, most = padding == ZEROS ? e->n + 10 : e->n - 1;
+    bool finite = fabs(v) <= DBL_MAX;
+    double folded = padding == REFLECTION ? reflect(v, e) : v;
+    folded = folded < least ? least : folded;
+    folded = folded > most ? most : folded;
+    return finite ? folded : least;
 }
 
-static void cubic_weights(double t, double *w)
+static inline void fold_points(double *v, const struct extent *e, enum padding padding)
+{
+    for (int64_t i = 0; i < POINTS; i++)
+        v[i] = fold_back(v[i], e, padding);
+}
+
+/* The tap at places `first`: its weight stays where that is inside. */
+static inline void place_tap(const double *first, double *weights, int32_t *at,
+                             const struct extent *e, enum padding padding)
+{
+    for (int64_t i = 0; i < POINTS; i++) {
+        double place = fold_back(first[i], e, padding);
+        bool inside = place >= 0 && place < e->n;
+        at[i] = inside ? (int32_t)place : 0;
+        weights[i] = inside ? weights[i] : 0;
+    }
+}
+
+SY_CLONES static void fold_all(double *v, const struct extent *e, enum padding padding)
+{
+    if (padding == ZEROS)
+        fold_points(v, e, ZEROS);
+    else if (padding == BORDER)
+        fold_points(v, e, BORDER);
+    else
+        fold_points(v, e, REFLECTION);
+}
+
+SY_CLONES static void place_all(const double *first, double *weights, int32_t *at,
+                                const struct extent *e, enum padding padding)
+{
+    if (padding == ZEROS)
+        place_tap(first, weights, at, e, ZEROS);
+    else if (padding == BORDER)
+        place_tap(first, weights, at, e, BORDER);
+    else
+        place_tap(first, weights, at, e, REFLECTION);
+}
+
+static void cubic_weights(double t, double w[][POINTS], int64_t i)
 {
     const double a = -0.75;
-    w[0] = ((a * (t + 1) - 5 * a) * (t + 1) + 8 * a) * (t + 1) - 4 * a;
-    w[1] = ((a + 2) * t - (a + 3)) * t * t + 1;
-    w[2] = ((a + 2) * (1 - t) - (a + 3)) * (1 - t) * (1 - t) + 1;
-    w[3] = ((a * (2 - t) - 5 * a) * (2 - t) + 8 * a) * (2 - t) - 4 * a;
+    w[0][i] = ((a * (t + 1) - 5 * a) * (t + 1) + 8 * a) * (t + 1) - 4 * a;
+    w[1][i] = ((a + 2) * t - (a + 3)) * t * t + 1;
+    w[2][i] = ((a + 2) * (1 - t) - (a + 3)) * (1 - t) * (1 - t) + 1;
+    w[3][i] = ((a * (2 - t) - 5 * a) * (2 - t) + 8 * a) * (2 - t) - 4 * a;
 }
 
 static int taps_along(char mode) /* a side */
@@ -259,37 +307,41 @@ static int taps_along(char mode) /* a side */
     return mode == 'n' ? 1 : mode == 'b' ? 2 : 4;
 }
 
-/* What a point takes along one dimension of n places; weight 0: nothing. */
-struct side {
-    int64_t at[MOST_ALONG];
-    double weights[MOST_ALONG];
-};
-
-static struct side find_side(const struct sampler *s, char mode, double v, int64_t n)
+/* Weights by how far v is from its first place; v becomes that place. */
+SY_CLONES static void weigh_points(char mode, double *v, double w[][POINTS])
 {
-    struct side side = {.weights = {1}};
-    v = mode == 'c' ? v : fold_back(s, v, n); /* cubic folds each place that it takes instead */
-    double first = mode == 'n' ? nearbyint(v) : floor(v);
-    if (mode == 'b') {
-        side.weights[1] = v - first;
-        side.weights[0] = 1 - side.weights[1];
-    } else if (mode == 'c') {
-        cubic_weights(v - first, side.weights);
-        first--;
-    }
-    for (int i = 0; i < taps_along(mode); i++) {
-        double place = fold_back(s, first + i, n);
-        bool outside = place < 0 || (int64_t)place >= n;
-        side.at[i] = outside ? 0 : (int64_t)place;
-        side.weights[i] = outside ? 0 : side.weights[i];
-    }
-    return side;
+    if (mode == 'n')
+        for (int64_t i = 0; i < POINTS; i++) {
+            v[i] = nearbyint(v[i]);
+            w[0][i] = 1;
+        }
+    else if (mode == 'b')
+        for (int64_t i = 0; i < POINTS; i++) {
+            double first = floor(v[i]);
+            w[1][i] = v[i] - first;
+            w[0][i] = 1 - w[1][i];
+            v[i] = first;
+        }
+    else
+        for (int64_t i = 0; i < POINTS; i++) {
+            double first = floor(v[i]);
+            cubic_weights(v[i] - first, w, i);
+            v[i] = first - 1;
+        }
 }
 
-/* From [-1, 1] to pixels. */
-static double denormalise(double v, int64_t n, bool align)
+/* v: where the points are, in pixels. */
+static void find_line(const struct sampler *s, char mode, double *v, const struct extent *e,
+                      struct line *line)
 {
-    return align ? (v + 1) / 2 * (double)(n - 1) : ((v + 1) * (double)n - 1) / 2;
+    if (mode != 'c') /* cubic folds each place that it takes instead */
+        fold_all(v, e, s->padding);
+    weigh_points(mode, v, line->weights);
+    for (int t = 0; t < taps_along(mode); t++) {
+        place_all(v, line->weights[t], line->at[t], e, s->padding);
+        for (int64_t i = 0; i < POINTS; i++)
+            v[i] += 1;
+    }
 }
 
 /* 'n'earest, 'b'ilinear, 'c'ubic; 0 for others. */
@@ -318,19 +370,24 @@ static int padding_mode(const struct sy_node *node)
 
 struct points {
     int64_t n, n_taps;
-    int64_t at[MOST_TAPS][POINTS];
+    int32_t at[MOST_TAPS][POINTS];
     double weight[MOST_TAPS][POINTS];
     float rounded[MOST_TAPS][POINTS];
 };
 
-/* A tap of no weight adds nothing, whatever is there. */
-SY_CLONES static void gather_floats(const struct points *p, const float *plane, float *out)
+/* A tap of no weight adds nothing, whatever is there; there is always something, so that loads need no condition. */
+SY_CLONES static void gather_floats(const struct points *restrict p, const float *restrict plane,
+                                    float *restrict out)
 {
-    for (int64_t i = 0; i < p->n; i++)
-        out[i] = p->rounded[0][i] != 0 ? p->rounded[0][i] * plane[p->at[0][i]] : 0;
+    for (int64_t i = 0; i < p->n; i++) {
+        float there = plane[p->at[0][i]];
+        out[i] = p->rounded[0][i] != 0 ? p->rounded[0][i] * there : 0;
+    }
     for (int64_t k = 1; k < p->n_taps; k++)
-        for (int64_t i = 0; i < p->n; i++)
-            out[i] += p->rounded[k][i] != 0 ? p->rounded[k][i] * plane[p->at[k][i]] : 0;
+        for (int64_t i = 0; i < p->n; i++) {
+            float there = plane[p->at[k][i]];
+            out[i] += p->rounded[k][i] != 0 ? p->rounded[k][i] * there : 0;
+        }
 }
 
 static void gather_any(const struct points *p, const struct sy_array *x, int64_t plane,
@@ -345,45 +402,62 @@ static void gather_any(const struct points *p, const struct sy_array *x, int64_t
     }
 }
 
-/* Every choice of one place in each dimension, their weights multiplied; into point i. */
-static void combine_sides(const struct sampler *s, const struct side *sides, int along, int64_t i,
-                          struct points *p)
+/* Tap `to` becomes tap `k` of the dimensions so far with tap `t` of one more. */
+SY_CLONES static void join_taps(struct points *p, int64_t to, int64_t k, const struct line *line,
+                                int t, int32_t stride)
 {
-    int64_t at[MOST_TAPS] = {0}, n = 1, stride = 1;
-    double weights[MOST_TAPS] = {1};
-    for (int d = s->x->rank - 3; d >= 0; d--) {
-        for (int t = along - 1; t >= 0; t--)
-            for (int64_t k = 0; k < n; k++) {
-                at[t * n + k] = at[k] + sides[d].at[t] * stride;
-                weights[t * n + k] = weights[k] * sides[d].weights[t];
-            }
-        n *= along;
-        stride *= s->x->dims[d + 2];
-    }
-    for (int64_t k = 0; k < n; k++) {
-        p->at[k][i] = at[k];
-        p->weight[k][i] = weights[k];
-        p->rounded[k][i] = (float)weights[k];
+    for (int64_t i = 0; i < POINTS; i++) {
+        p->at[to][i] = p->at[k][i] + line->at[t][i] * stride;
+        p->weight[to][i] = p->weight[k][i] * line->weights[t][i];
     }
 }
 
-/* Points [first, first + n) of an image; the grid names its last dimension first. */
+/* The points' places along dimension d of the image; the grid names its last dimension first. */
+static void read_grid(const struct sampler *s, const struct sy_array *grid, int64_t first, int d,
+                      int64_t n_points, double *v)
+{
+    int64_t n_dims = s->x->rank - 2, from = (first + 1) * n_dims - 1 - d;
+    double n = (double)s->x->dims[d + 2];
+    for (int64_t i = 0; i < POINTS; i++)
+        v[i] = 0;
+    if (grid->dtype == SY_DTYPE_F32)
+        for (int64_t i = 0; i < n_points; i++)
+            v[i] = (double)((const float *)grid->data)[from + i * n_dims];
+    else
+        for (int64_t i = 0; i < n_points; i++)
+            v[i] = sy_get(grid, from + i * n_dims);
+    for (int64_t i = 0; i < n_points; i++) /* from [-1, 1] to pixels */
+        v[i] = s->align ? (v[i] + 1) / 2 * (n - 1) : ((v[i] + 1) * n - 1) / 2;
+}
+
+/* Points [first, first + p->n): every choice of one place in each dimension, their weights multiplied. */
 static void find_points(const struct sampler *s, const struct sy_call *call, int64_t first,
                         struct points *p)
 {
     char mode = sample_mode(call->node);
-    int along = taps_along(mode), n_dims = s->x->rank - 2;
-    struct side sides[3];
+    int along = taps_along(mode);
+    int32_t stride = 1;
+    double v[POINTS];
+    struct line line;
     p->n_taps = 1;
-    for (int d = 0; d < n_dims; d++)
-        p->n_taps *= along;
-    for (int64_t i = 0; i < p->n; i++) {
-        for (int d = 0; d < n_dims; d++) {
-            int64_t n = s->x->dims[d + 2], from = (first + i + 1) * n_dims - 1 - d;
-            sides[d] = find_side(s, mode, denormalise(sy_get(&call->in[1], from), n, s->align), n);
-        }
-        combine_sides(s, sides, along, i, p);
+    for (int64_t i = 0; i < POINTS; i++) {
+        p->at[0][i] = 0;
+        p->weight[0][i] = 1;
     }
+    for (int d = s->x->rank - 3; d >= 0; d--) {
+        double n = (double)s->x->dims[d + 2];
+        struct extent extent = {n, s->align ? 0 : -0.5, s->align ? n - 1 : n - 0.5};
+        read_grid(s, &call->in[1], first, d, p->n, v);
+        find_line(s, mode, v, &extent, &line);
+        for (int t = along - 1; t >= 0; t--)
+            for (int64_t k = 0; k < p->n_taps; k++)
+                join_taps(p, t * p->n_taps + k, k, &line, t, stride);
+        p->n_taps *= along;
+        stride *= (int32_t)s->x->dims[d + 2];
+    }
+    for (int64_t k = 0; k < p->n_taps; k++)
+        for (int64_t i = 0; i < POINTS; i++)
+            p->rounded[k][i] = (float)p->weight[k][i];
 }
 
 static void sample_block(const struct sampler *s, const struct sy_call *call, int64_t image,
@@ -423,7 +497,7 @@ static int check_grid_sample(const struct sy_call *call)
         return sy_kernel_refuse(call, "this mode");
     if (call->n_in != 2 || (x->rank != 4 && x->rank != 5) || y->rank != x->rank ||
         x->dims[0] != y->dims[0] || x->dims[1] != y->dims[1] ||
-        sy_array_extent(x, 2, x->rank) < 1 ||
+        sy_array_extent(x, 2, x->rank) < 1 || sy_array_extent(x, 2, x->rank) > INT32_MAX ||
         call->in[1].n != y->dims[0] * sy_array_extent(y, 2, y->rank) * (y->rank - 2))
         return sy_kernel_refuse(call, "a grid that does not fit");
     return SY_OK;

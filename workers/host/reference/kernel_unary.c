@@ -1,6 +1,7 @@
 /* One input, element by element. */
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "workers/host/base/clones.h"
 #include "workers/host/reference/kernel.h"
 #include "workers/host/rows/curve_rows.h"
 
@@ -39,6 +40,23 @@ static int run_number(const struct sy_call *call)
         sy_put_int(&call->out[0], i,
                    is_unsigned ? of_unsigned(call->node->op, sy_get_int(&call->in[0], i))
                                : sy_curve_of_integer(call->node->op, sy_get_int(&call->in[0], i)));
+    return SY_OK;
+}
+
+SY_CLONES static void not_row(int64_t n, const uint8_t *in, uint8_t *out)
+{
+    for (int64_t i = 0; i < n; i++)
+        out[i] = in[i] == 0;
+}
+
+static int run_not(const struct sy_call *call)
+{
+    const uint8_t *in = (const uint8_t *)call->in[0].data;
+    uint8_t *out = (uint8_t *)call->out[0].data;
+    const int64_t n = call->in[0].n;
+#pragma omp parallel for schedule(static) if (n > IS_BLOCK)
+    for (int64_t i = 0; i < n; i += IS_BLOCK)
+        not_row(SY_MIN(n - i, IS_BLOCK), in + i, out + i);
     return SY_OK;
 }
 
@@ -181,7 +199,7 @@ const struct sy_kernel sy_kernels_unary[] = {
     NUMBERS(SY_OP_ABS),
     NUMBERS(SY_OP_SIGN),
     {SY_OP_SHRINK, run_floats, {SY_ANY_NUMBER}, check_same, NULL},
-    {SY_OP_NOT, run_number, {SY_BIT(BOOL)}, check_same, NULL},
+    {SY_OP_NOT, run_not, {SY_BIT(BOOL)}, check_same, NULL},
     {SY_OP_BITWISE_NOT, run_number, {SY_ANY_INT}, check_same, NULL},
     {SY_OP_IS_NAN, run_is, {SY_ANY_FLOAT}, check_same, NULL},
     {SY_OP_IS_INF, run_is, {SY_ANY_FLOAT}, check_same, NULL},

@@ -6,6 +6,7 @@
 #include "runtime/base/assert.h"
 #include "workers/host/base/clones.h"
 #include "workers/host/base/exp_below_zero.h"
+#include "workers/host/rows/softmax_rows_16.h"
 
 #define COLUMNS 256 /* computed beside each other: their sums stay in the first cache */
 #define ROWS    64  /* that are summed as floats; their sums as doubles */
@@ -131,7 +132,9 @@ SY_CLONES static void softmax_lines(bool logarithm, int64_t lines, int64_t n, co
 
 /* ---- short lines ------------------------------------------------------------------------------------------ */
 
-#define SHORT 16 /* numbers of a line: so few are computed beside those of other lines */
+/* Numbers of a line: so few are computed beside those of other lines. With vectors of 16: up to 12. */
+#define SHORT    16
+#define SHORT_16 12
 
 /* LINES lines beside each other, number after number; fewer are filled up with the last one. */
 SY_VECTORISED void turn_in(int64_t lines, int64_t n, const float *x, float (*t)[LINES])
@@ -178,16 +181,25 @@ SY_CLONES static void softmax_short(bool logarithm, int64_t lines, int64_t n, co
 
 #define PARALLEL_FROM 16384 /* elements; below it waking the threads costs more than they save */
 
+typedef void lines_fn(bool logarithm, int64_t lines, int64_t n, const float *x, float *out);
+
+static lines_fn *lines_of(int64_t n)
+{
+    if (n > SHORT_16 && __builtin_cpu_supports("avx512f"))
+        return sy_softmax_lines_16;
+    return n <= SHORT ? softmax_short : softmax_lines;
+}
+
 void sy_softmax_rows(bool logarithm, const struct sy_reduce_shape *s, const float *in, float *out)
 {
     bool large = s->outer * s->reduced * s->inner > PARALLEL_FROM;
     int64_t across = (s->inner + COLUMNS - 1) / COLUMNS;
     if (s->inner == 1) {
+        lines_fn *some_lines = lines_of(s->reduced);
 #pragma omp parallel for schedule(static) if (large)
         for (int64_t k = 0; k < s->outer; k += LINES)
-            (s->reduced <= SHORT ? softmax_short : softmax_lines)(
-                logarithm, SY_MIN(s->outer - k, LINES), s->reduced, in + k * s->reduced,
-                out + k * s->reduced);
+            some_lines(logarithm, SY_MIN(s->outer - k, LINES), s->reduced, in + k * s->reduced,
+                       out + k * s->reduced);
         return;
     }
 #pragma omp parallel for schedule(static) if (large)
