@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""The fleet's rows: build/bench/fleet.json. What each row is: its text. `--quick` for a look.
+"""Measures what several servers, or several ranks, do together, and prints a row for each bar: value, bar, n, and what was measured beside it.
 
-    fleet.py BUILD_FOLDER [--quick] [--only=streaming ...]
+The rows go to BUILD/bench/fleet.json, from which bench/results_md.py writes bench/RESULTS.md: those of the parts that ran, and no others.
 """
+import argparse
 import hashlib
 import http.server
+import importlib
 import json
 import os
 import re
@@ -17,10 +19,7 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tests/peers"))
-BUILD, QUICK = sys.argv[1], "--quick" in sys.argv
-os.environ["SY_BINARY"] = os.path.join(BUILD, "switchyard")
-import fleet_check  # noqa: E402
-
+BUILD, QUICK, fleet_check = "build", False, None  # as main() is told; the check needs to know the program when it is imported
 rows = []
 
 
@@ -52,6 +51,7 @@ def wrk(port, folder, seconds):
 
 
 def routing():
+    """nginx before two nodes: requests go to where the model is resident, and how many a second. Needs nginx and wrk."""
     fleet = fleet_check.Fleet()
     try:
         fleet.export()
@@ -76,6 +76,7 @@ def routing():
 
 
 def killed():
+    """Requests that are lost while a node behind nginx is killed. Needs nginx."""
     fleet = fleet_check.Fleet()
     lost = 0
     try:
@@ -92,6 +93,7 @@ def killed():
 
 
 def ray():
+    """Ray Serve before nodes: the rows that `make ray-check` left in BUILD/bench/fleet-ray.json; none without them."""
     try:
         with open(os.path.join(BUILD, "bench/fleet-ray.json"), encoding="utf-8") as text:
             told = json.load(text)["rows"]
@@ -119,6 +121,7 @@ class Registry(http.server.BaseHTTPRequestHandler):
 
 
 def fetching():
+    """A file of 500 MB over loopback HTTP, fetched, hashed and made durable, beside curl."""
     size = 500_000_000
     with tempfile.TemporaryDirectory(dir=BUILD) as folder:
         with open(folder + "/package", "wb") as out:
@@ -197,7 +200,7 @@ def bert_package():
 
 
 def streaming():
-    """BERT-base's package, 437 MB, from a server that sends 100 MB/s, and as fast as loopback goes; each beside curl to a file, in turns."""
+    """BERT-base's package, 437 MB, to the first answer, from a server of 100 MB/s and as fast as loopback goes, beside curl."""
     with tempfile.TemporaryDirectory(dir=BUILD) as folder, open(bert_package(), "rb") as content:
         size = os.fstat(content.fileno()).st_size
         for words, rate, rounds in (("from a server of 100 MB/s", 1e8, 1 if QUICK else 3), ("over loopback HTTP", 0, 2 if QUICK else 5)):
@@ -236,6 +239,7 @@ class Peer:
 
 
 def peer():
+    """BERT-base's package from a server that has the model, to the first answer, beside curl."""
     package = bert_package()
     size, ours, bare = os.path.getsize(package), [], []
     with tempfile.TemporaryDirectory(dir=BUILD) as folder:
@@ -294,6 +298,7 @@ def snapshot_hash(folder):
 
 
 def training():
+    """Two MPI ranks with a core each on this machine, beside one rank with half the batch; equal bits from run to run. Needs MPI and two cores."""
     if lacks_ranks():
         return
     with tempfile.TemporaryDirectory(dir=os.path.abspath(BUILD)) as folder:
@@ -351,6 +356,7 @@ exec ip netns exec $name unshare --uts taskset -c $core sh -c "hostname node-$na
 
 
 def network():
+    """The same ranks in two network namespaces with 1 ms and 1 Gbit/s between them (slow_link.c), in step and with staleness 1. Needs MPI, two cores and root."""
     if lacks_ranks():
         return
     with tempfile.TemporaryDirectory(dir=os.path.abspath(BUILD)) as folder:
@@ -373,13 +379,14 @@ def network():
             net.close()
         one, two, late = statistics.median(alone), statistics.median(together), statistics.median(apart)
         row("VGG on 28 x 28, two ranks of one core in two network namespaces, 1 ms and 1 Gbit/s each way: samples a second / (2 x one rank with half the batch)", round(two / one, 3),
-            ">=", 0.9, len(alone), f"one rank {one * 64:.0f} samples/s, batch 64; a relay of ours in place of netem, on the same {len(os.sched_getaffinity(0))} cores; in turns")
+            ">=", 0.9, len(alone), f"one rank {one * 64:.0f} samples/s, batch 64; a relay of ours in place of netem, with a card's segmentation offload, on the same {len(os.sched_getaffinity(0))} cores; in turns")
         row("the same, each step with the mean gradient of the iteration before (staleness 1)", round(late / one, 3), ">=", 0.9, len(apart), "as above")
 
 
 # ---- the simulator -------------------------------------------------------------------------------------
 
 def simulator():
+    """bench/simulator's rate with 10 000 devices beside the fewest among which its router chooses: 1 at random, 10 else."""
     out = os.path.join(BUILD, "bench/fleet-simulator.json")
     subprocess.run([os.path.join(BUILD, "bench/simulator"), f"--benchmark_out={out}", "--benchmark_out_format=json", f"--benchmark_repetitions={1 if QUICK else 3}"],
                    check=True, stdout=subprocess.DEVNULL)
@@ -391,22 +398,49 @@ def simulator():
         if found and "events_per_s" in run and run.get("run_type") != "aggregate":
             rates.setdefault(found[1], {}).setdefault(int(found[2]), []).append(run["events_per_s"])
     for router, by_size in sorted(rates.items()):
-        least, most = min(by_size), max(by_size)
+        least, most = min(size for size in by_size if size > 1 or router == "random"), max(by_size)
         few, many = statistics.median(by_size[least]), statistics.median(by_size[most])
         row(f"simulator, {router}: events a second with {most} devices / with {least}", round(many / few, 3), ">=", 0.9, len(by_size[most]), f"{few / 1e6:.1f} M/s with {least}")
     if not rates:
         raise SystemExit(f"bench/simulator names its runs otherwise: {[run['name'] for run in told][:8]}")
 
 
+PARTS = {part.__name__: part for part in (routing, killed, ray, fetching, streaming, peer, training, network, simulator)}
+
+
+def parse():
+    parts = "\n".join(f"  {name:10} {' '.join(part.__doc__.split())}" for name, part in PARTS.items())
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=f"""parts, in this order:
+{parts}
+
+examples:
+  make bench-fleet                                              builds, then all parts, then bench/fleet.md (ten minutes, on a machine that does nothing else)
+  make bench-fleet BENCH_FLEET_ARGS="--quick --only=simulator"  one part, for a look
+  python3 bench/fleet/fleet.py build --only=training --only=network
+
+Without MPI, two cores or root a part says so and leaves its rows out; without nginx or wrk the run ends there.""")
+    parser.add_argument("build", metavar="BUILD", help="the folder that make built: build")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds: numbers for a look, marked so in fleet.json")
+    parser.add_argument("--only", metavar="PART", action="append", choices=PARTS, help="this part alone; may be said several times")
+    return parser.parse_args()
+
+
 def main():
+    global BUILD, QUICK, fleet_check
+    told = parse()
+    BUILD, QUICK = told.build, told.quick
+    os.environ["SY_BINARY"] = os.path.join(BUILD, "switchyard")
+    if not os.access(os.environ["SY_BINARY"], os.X_OK):
+        print(f"{os.environ['SY_BINARY']} is not there: run make first, and say its folder", file=sys.stderr)
+        return 2
+    fleet_check = importlib.import_module("fleet_check")
     os.makedirs(os.path.join(BUILD, "bench"), exist_ok=True)
-    wanted = [word.removeprefix("--only=") for word in sys.argv if word.startswith("--only=")]
-    for part in (routing, killed, ray, fetching, streaming, peer, training, network, simulator):
-        if wanted and part.__name__ not in wanted:
-            continue
+    for name in [name for name in PARTS if not told.only or name in told.only]:
         begun = time.monotonic()
-        part()
-        print(f"  {part.__name__}: {time.monotonic() - begun:.0f} s", flush=True)
+        PARTS[name]()
+        print(f"  {name}: {time.monotonic() - begun:.0f} s", flush=True)
         with open(os.path.join(BUILD, "bench/fleet.json"), "w", encoding="utf-8") as out:
             json.dump({"cores": os.cpu_count(), "cpu": cpu_name(), "rows": rows}, out, indent=1)
     return 0

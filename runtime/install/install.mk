@@ -70,7 +70,7 @@ uninstall: ## Build: removes what install put there; a changed configuration sta
 deb: ## Build: Debian packages in build/deb, checked by lintian: switchyard, libswitchyard0, libswitchyard-dev
 	@sh tests/install_deps.sh dpkg-dev lintian
 	@$(MAKE) --no-print-directory CUDA=0 MPI=0 $(B)/switchyard $(B)/libswitchyard.so $(MAN) $(COMPLETION) $(CONF)
-	$(Q)bash runtime/install/make_deb.sh $(VERSION) build/deb
+	$(Q)+bash runtime/install/make_deb.sh $(VERSION) build/deb
 
 deb-check: deb ## Test: the packages in a fresh Debian: install, serve, stop, start, purge (root and a Debian mirror)
 	@sh tests/install_deps.sh debootstrap

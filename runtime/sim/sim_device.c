@@ -80,8 +80,9 @@ static sy_ns bring_and_compute(struct sim *s, int device, uint64_t request)
     } else {
         sy_sim_bring_in(s, device, model); /* it was used */
     }
-    d->alone_compute_ns = compute;
-    if (!s->beside)
+    if (s->beside)
+        d->alone_compute_ns = compute; /* far away: R5 */
+    else
         sy_predictor_observe_compute(s->predictor, model, profile, compute);
     d->link_free_ns = s->now + copy;
     if (s->in->n_faults > 0)
@@ -105,6 +106,14 @@ static void tell_queue(struct sim *s, int device)
     d->alone = false;
 }
 
+/* M9 */
+static void note_alone(struct device *d, sy_ns service, const struct sy_sim_request *r)
+{
+    d->stretches = r->served_ns == 0; /* what was observed has that in it (R6) */
+    d->slow = 1;
+    d->alone_ns = service;
+}
+
 static void serve(struct sim *s, int device, uint64_t request)
 {
     const struct sy_sim_request *r = request_of(s, request);
@@ -112,14 +121,14 @@ static void serve(struct sim *s, int device, uint64_t request)
     sy_ns service = s->left_ns ? s->left_ns[request] : 0;
     if (s->in->n_faults > 0)
         d->swap = (struct swap){0};
-    d->stretches = s->beside && r->served_ns == 0; /* what was observed has that in it (R6) */
-    d->alone_compute_ns = 0;
+    if (s->beside)
+        d->alone_compute_ns = 0;
     if (service == 0)
         service = bring_and_compute(s, device, request);
-    d->slow = 1;
     if (d->n_running > 0)
         service += d->swap.pause_ns = s->config->pause_ns; /* M2 */
-    d->alone_ns = service;
+    if (s->beside)
+        note_alone(d, service, r);
     d->serving = true;
     d->serves = (uint32_t)request;
     d->serve_from_ns = s->now;

@@ -13,7 +13,8 @@
 #include "runtime/sim/sim_ring.h"
 #include "runtime/sim/sim_tree.h"
 
-#define NEVER UINT64_MAX
+#define NEVER       UINT64_MAX
+#define SY_SIM_LINE 64u /* bytes */
 /* Beyond it nothing is simulated, and no duration is longer: a time and three durations are below NEVER. 126 years. */
 #define LATEST_NS 4000000000000000000ull
 
@@ -75,7 +76,9 @@ struct device {
     bool stretches; /* what is served does, by its neighbours */
     sy_ns alone_ns,
         alone_compute_ns; /* how long it would be served alone, and its computation in that */
-} __attribute__((aligned(64)));
+
+    char apart[SY_SIM_LINE] __attribute__((aligned(SY_SIM_LINE))); /* R5: an odd number of lines */
+} __attribute__((aligned(SY_SIM_LINE)));
 
 struct job_state {
     uint64_t left;
@@ -265,14 +268,18 @@ static inline void sy_sim_expect(const void *at)
     __builtin_prefetch(at, 1);
     __asm__ volatile("");
 }
+/* All bits or none: as good as half of the devices are busy, so that a branch on it would be a wrong guess each second time. */
+static inline uintptr_t sy_sim_all_if(bool is)
+{
+    return (uintptr_t)0 - is;
+}
 /* The device is needed soon: its state comes out of memory meanwhile. With thousands of devices each event finds another one's, and
  * waiting for memory would be most of its time. */
 static inline void sy_sim_expect_queue(const struct sim *s, int device)
 {
     const char *queue = s->queues + (size_t)device * s->queue_bytes;
     sy_sim_expect(queue);
-    if (s->loads[device] > 0)
-        sy_sim_expect(queue + s->order_at);
+    sy_sim_expect(queue + (s->order_at & sy_sim_all_if(s->loads[device] > 0)));
 }
 /* Of queues that are not told of everyone, those where more requests are than `alone`: 0 for one that comes, 1 for one that ends. */
 static inline void sy_sim_expect_device(const struct sim *s, int device, uint32_t alone)

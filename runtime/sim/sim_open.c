@@ -34,7 +34,7 @@ static int open_devices(struct sim *s)
 {
     struct sy_admission_config admission = queue_config(s);
     size_t n = (size_t)s->n_devices;
-    s->queue_bytes = sy_admission_bytes(&admission);
+    s->queue_bytes = sy_admission_bytes(&admission) | SY_SIM_LINE; /* R5 */
     s->order_at = sy_admission_order_at();
     s->devices = sy_sim_zeroed(n, sizeof *s->devices);
     s->loads = sy_sim_zeroed(n, sizeof *s->loads);

@@ -196,8 +196,8 @@ static void expect_candidates(struct sim *s, uint64_t request)
     for (int i = 0; s->config->router == SY_SIM_LEAST && i < SY_MIN(n, SY_SIM_CANDIDATES); i++) {
         int device = s->holders[model][at[i]];
         sy_sim_expect(&s->held[(size_t)device * s->n_held]);
-        if (s->loads[device] > 0)
-            sy_sim_expect_queue(s, device);
+        sy_sim_expect(s->queues +
+                      ((size_t)device * s->queue_bytes & sy_sim_all_if(s->loads[device] > 0)));
     }
 }
 

@@ -13,7 +13,9 @@ PREFIX = "/opt/switchyard"
 
 
 def make(goal, folder):
-    done = subprocess.run(["make", "--no-print-directory", "-C", ROOT, goal, "DESTDIR=" + folder, "PREFIX=" + PREFIX], capture_output=True, text=True, check=False,
+    """As the caller builds: with CUDA and MPI, or without."""
+    parts = [word for word in os.environ.get("MAKEFLAGS", "").split() if re.match("(CUDA|MPI)=", word)]
+    done = subprocess.run(["make", "--no-print-directory", "-C", ROOT, goal, *parts, "DESTDIR=" + folder, "PREFIX=" + PREFIX], capture_output=True, text=True, check=False,
                           env={k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")})
     assert done.returncode == 0, done.stderr
 
