@@ -37,6 +37,7 @@ struct sy_grpc_server {
     int n_connections, port;
     struct evconnlistener *listener;
     struct event *tick, *flush_event;
+    struct sy_stall_looks looks;
     nghttp2_session_callbacks *callbacks;
     nghttp2_option *options;
     struct sy_grpc_connection *connections, *dirty;

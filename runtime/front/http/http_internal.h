@@ -50,6 +50,7 @@ struct sy_http_server {
     struct evconnlistener *listener;
     int port;
     struct event *tick;
+    struct sy_stall_looks looks;
     struct sy_http_connection *connections;
     int n_connections;
     bool full;            /* the last client that came was refused */

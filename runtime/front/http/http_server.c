@@ -63,11 +63,13 @@ static void on_tick(evutil_socket_t fd, short what, void *ctx)
     sy_ns now = sy_clock_now();
 
     (void)fd, (void)what;
+    evconnlistener_enable(server->listener);
+    if (!sy_stall_look_counts(&server->looks, now))
+        return;
     for (; connection; connection = next) {
         next = connection->next;
         sy_http_connection_look(connection, now);
     }
-    evconnlistener_enable(server->listener);
 }
 
 static void set_defaults(struct sy_http_limits *limits)
@@ -116,6 +118,7 @@ static int start_tick(struct sy_http_server *server)
 {
     struct timeval interval = {0, TICK_NS / SY_NS_PER_US};
 
+    server->looks = (struct sy_stall_looks){sy_clock_now(), TICK_NS, false};
     server->tick = event_new(server->front->base, -1, EV_PERSIST, on_tick, server);
     if (!server->tick || event_add(server->tick, &interval))
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a timer");

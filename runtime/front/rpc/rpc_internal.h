@@ -29,6 +29,7 @@ struct sy_rpc_server {
     char *socket_path;
     int port;
     struct event *tick; /* once a second: looks for stalled connections */
+    struct sy_stall_looks looks;
     struct sy_rpc_connection *connections;
     int n_connections;
     sy_ns said_ns;        /* when a failed TLS connection was logged last */

@@ -224,6 +224,27 @@ static void test_half_message(void **state)
     close(fd);
 }
 
+/* The rest of a message comes while the loop stands still, and its look for stalled clients before it reads. */
+static void stand_still(void *fd)
+{
+    skip_clock(2 * FAKE_CORE_STALL_NS);
+    assert_int_equal(send(*(int *)fd, "ng\x90", 3, MSG_NOSIGNAL), 3);
+    fake_core_look();
+}
+
+static void test_loop_stands_still(void **state)
+{
+    char answer[9];
+    int fd = raw_socket();
+
+    (void)state;
+    assert_int_equal(send(fd, "\x94\x00\x07\xa4pi", 6, 0), 6);
+    fake_core_call(stand_still, &fd);
+    assert_int_equal(recv(fd, answer, sizeof answer, MSG_WAITALL), sizeof answer);
+    assert_memory_equal(answer, "\x94\x01\x07\xc0\xa4pong", 9);
+    close(fd);
+}
+
 /* A silence between messages is no stall of the next one, which comes in two halves with a look for stalled clients between them. */
 static void test_half_message_after_a_silence(void **state)
 {
@@ -435,6 +456,7 @@ int main(void)
         cmocka_unit_test(test_errors_of_the_server_leave_the_connection),
         cmocka_unit_test(test_hostile_bytes),
         cmocka_unit_test(test_half_message),
+        cmocka_unit_test(test_loop_stands_still),
         cmocka_unit_test(test_half_message_after_a_silence),
         cmocka_unit_test(test_pipelined),
         cmocka_unit_test(test_many_outstanding_and_lost_client),
