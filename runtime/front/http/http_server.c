@@ -144,6 +144,8 @@ int sy_http_server_create(const struct sy_http_config *config, struct sy_front *
     }
     SY_TRY_GOTO(listen_on(server, config->address), fail);
     SY_TRY_GOTO(start_tick(server), fail);
+    SY_TRY_GOTO(sy_closed_watch_create(front->base, sy_http_connection_gone, &server->closed_watch),
+                fail);
     *out = server;
     return SY_OK;
 fail:
@@ -163,6 +165,7 @@ void sy_http_server_destroy(struct sy_http_server *server)
     server->tick = NULL;
     while (server->connections)
         sy_http_connection_close(server->connections);
+    sy_closed_watch_destroy(server->closed_watch);
     sy_http_server_release(server);
 }
 

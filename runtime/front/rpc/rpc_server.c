@@ -242,6 +242,8 @@ int sy_rpc_server_create(const struct sy_rpc_config *config, struct sy_front *fr
     server->dispatch = sy_rpc_dispatch;
     set_defaults(&server->limits);
     SY_TRY_GOTO(start_tick(server), fail);
+    SY_TRY_GOTO(sy_closed_watch_create(front->base, sy_rpc_connection_gone, &server->closed_watch),
+                fail);
     if (config->socket_path)
         SY_TRY_GOTO(listen_unix(server, config), fail);
     if (config->tcp_address)
@@ -271,6 +273,7 @@ void sy_rpc_server_destroy(struct sy_rpc_server *server)
         (void)sy_rpc_reply_flush(server->connections); /* what the loop's last turn was to send */
         sy_rpc_connection_close(server->connections);
     }
+    sy_closed_watch_destroy(server->closed_watch);
     sy_rpc_server_release(server);
 }
 

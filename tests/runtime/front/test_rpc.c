@@ -315,8 +315,9 @@ static void test_many_outstanding_and_lost_client(void **state)
     }
 }
 
-/* With all the requests outstanding that it may have, it is not read; that its client is gone is seen all the same. */
-static void test_lost_while_not_read(void **state)
+/* With all the requests outstanding that it may have, it is not read; that its client is gone is seen all the same: closed, and reset, as a socket is that
+ * has not read all when it closes. */
+static void lose_while_not_read(bool is_reset)
 {
     static const char head[] = "\x94\x00\x05\xa5infer\x91\x82\xa5model\xa4"
                                "held\xa6inputs\x91\x84\xa4name\xa1x\xa5"
@@ -325,9 +326,13 @@ static void test_lost_while_not_read(void **state)
                                "data\xc4\x10"
                                "0123456789abcdef";
     size_t n = sizeof(head) - 1;
+    char byte;
     int fd = raw_socket();
 
-    (void)state;
+    if (is_reset) {
+        assert_int_equal(send(fd, "\x94\x00\x07\xa4ping\x90", 9, 0), 9);
+        assert_int_equal(recv(fd, &byte, 1, MSG_PEEK), 1);
+    }
     for (int i = 0; i < 70; i++)
         assert_int_equal(send(fd, head, n, 0), n);
     while (fake_core_n_held < 64)
@@ -337,6 +342,13 @@ static void test_lost_while_not_read(void **state)
     while (fake_core_n_held > 0)
         usleep(10000);
     assert_int_equal(fake_core_n_held, 0);
+}
+
+static void test_lost_while_not_read(void **state)
+{
+    (void)state;
+    lose_while_not_read(false);
+    lose_while_not_read(true);
 }
 
 /* Requests of 512 KiB in and out that stay: those of class 9 leave an eighth of the slab of 64 MiB, where one of class 0 has room. */
