@@ -7,7 +7,8 @@
 
 #define MOST_REQUESTS 24 /* at one time */
 #define MOST_LIVE     4  /* jobs */
-#define PATIENCE_NS   (180 * SY_NS_PER_S)
+#define PATIENCE_NS \
+    (400 * SY_NS_PER_S) /* the last workers may hang while they load models, which has 300 s */
 
 /* All of a walk are kept, so that a second answer is seen. */
 struct sim_request {
