@@ -119,6 +119,7 @@ struct sy_grpc_stream {
     /* of the request's headers */
     uint64_t header_bytes;
     bool is_post, is_grpc;
+    bool has_headers;  /* all of them */
     bool wants_status; /* triton_grpc_error: an error ends its ModelStreamInfer */
     enum sy_grpc_encoding encoding;
     unsigned accepted; /* encodings, a bit each */

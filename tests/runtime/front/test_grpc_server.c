@@ -426,6 +426,25 @@ static void wait_until(struct grpc_client *client, struct grpc_call *call, sy_ns
     }
 }
 
+/* A frame of headers is announced, and does not come. */
+static void test_half_of_the_headers(void **state)
+{
+    static const uint8_t head[] = {0, 0, 99, NGHTTP2_HEADERS, NGHTTP2_FLAG_END_HEADERS, 0, 0, 0, 1};
+    struct grpc_client client;
+
+    (void)state;
+    open_client(&client);
+    grpc_client_settle(&client);
+    assert_int_equal(send(client.fd, head, sizeof head, MSG_NOSIGNAL), sizeof head);
+    fake_core_call(NULL, NULL);
+    while (fake_core_grpc_connections() > 0) {
+        skip_clock(2 * FAKE_CORE_STALL_NS);
+        usleep(200000);
+    }
+    check_works();
+    grpc_client_close(&client);
+}
+
 /* The rest of a message comes while the loop stands still, and its look for stalled clients before it reads. */
 struct halves {
     struct grpc_client *client;
@@ -621,6 +640,7 @@ int main(void)
         cmocka_unit_test(test_reset_and_close_cancel),
         cmocka_unit_test(test_most_streams_and_outstanding),
         cmocka_unit_test(test_stream_order),
+        cmocka_unit_test(test_half_of_the_headers),
         cmocka_unit_test(test_half_a_message),
         cmocka_unit_test(test_loop_stands_still),
         cmocka_unit_test(test_client_that_does_not_read),
