@@ -181,12 +181,12 @@ static void take_link(struct sy_serve *serve, const char *event)
                                                         link->sigma_ns, link->lost_ns_per_byte}});
 }
 
-/* When the core holds the state folder: the next server need not measure, also where this one ends in order and its keeper with it. */
+/* When the core holds the state folder: a server that is started again soon need not measure, also where this one ends in order and its keeper with it. */
 static void remember_link(const struct sy_serve *serve)
 {
     const char *folder = serve->core_config.state_folder;
 
-    if (folder && serve->core_config.link &&
+    if (folder && serve->measured_link &&
         sy_link_record_write(folder, serve->core_config.device, &serve->link) < 0)
         sy_log_warn("serve", "event=link_not_remembered why=\"%s\"", sy_error_text());
 }
@@ -208,12 +208,14 @@ static int measure_link(struct sy_serve *serve)
     SY_TRY(sy_device_open(&spec, &device)); /* one that is not there needs no measuring */
     sy_device_close(device);
     open_keeper(serve);
-    if (recall_link(serve))
+    if (recall_link(serve)) {
         take_link(serve, "link_known");
-    else if (sy_link_probe(serve->core_config.device, &serve->link) == SY_OK)
+    } else if (sy_link_probe(serve->core_config.device, &serve->link) == SY_OK) {
         take_link(serve, "link_measured");
-    else
+        serve->measured_link = true;
+    } else {
         sy_log_warn("serve", "event=link_not_measured why=\"%s\"", sy_error_text());
+    }
     return SY_OK;
 }
 

@@ -5,9 +5,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "runtime/base/durable_file.h"
 #include "runtime/base/status.h"
+
+#define FRESH_S 600.0 /* what was measured beside load must not last */
 
 static bool path_of(const char *folder, char *path)
 {
@@ -26,6 +29,15 @@ static void read_boot(char *boot, size_t bytes)
         *boot = 0;
     boot[strcspn(boot, "\n")] = 0;
     fclose(file);
+}
+
+/* Of this machine's run, sleep included. */
+static double seconds_now(void)
+{
+    struct timespec t = {0};
+
+    clock_gettime(CLOCK_BOOTTIME, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
 static int write_text(const char *path, const char *text)
@@ -49,10 +61,10 @@ int sy_link_record_write(const char *folder, const char *device_spec,
     if (!path_of(folder, path) || !*boot)
         return sy_error_set(SY_EIO, "a link is not remembered in %s: %s", folder,
                             *boot ? "the path is too long" : "the machine's start is unknown");
-    json_t *root =
-        json_pack("{s:s, s:s, s:f, s:f, s:f, s:f}", "boot", boot, "device", device_spec, "alpha_ns",
-                  cost->alpha_ns, "bytes_per_ns", cost->bytes_per_ns, "sigma_ns", cost->sigma_ns,
-                  "lost_ns_per_byte", cost->lost_ns_per_byte);
+    json_t *root = json_pack("{s:s, s:f, s:s, s:f, s:f, s:f, s:f}", "boot", boot, "measured_s",
+                             seconds_now(), "device", device_spec, "alpha_ns", cost->alpha_ns,
+                             "bytes_per_ns", cost->bytes_per_ns, "sigma_ns", cost->sigma_ns,
+                             "lost_ns_per_byte", cost->lost_ns_per_byte);
     char *text = root ? json_dumps(root, JSON_INDENT(1)) : NULL;
     int status =
         text ? write_text(path, text) : sy_error_set(SY_ENOMEM_HOST, "no memory for a link");
@@ -81,9 +93,10 @@ bool sy_link_record_read(const char *folder, const char *device_spec, struct sy_
                                  .bytes_per_ns = number(root, "bytes_per_ns"),
                                  .sigma_ns = number(root, "sigma_ns"),
                                  .lost_ns_per_byte = number(root, "lost_ns_per_byte")};
-    bool is_known = is_text(root, "boot", boot) && is_text(root, "device", device_spec) &&
-                    out->bytes_per_ns > 0 && out->alpha_ns >= 0 && out->sigma_ns >= 0 &&
-                    out->lost_ns_per_byte >= 0;
+    double age_s = seconds_now() - number(root, "measured_s");
+    bool is_known = age_s >= 0 && age_s <= FRESH_S && is_text(root, "boot", boot) &&
+                    is_text(root, "device", device_spec) && out->bytes_per_ns > 0 &&
+                    out->alpha_ns >= 0 && out->sigma_ns >= 0 && out->lost_ns_per_byte >= 0;
     json_decref(root);
     return is_known;
 }

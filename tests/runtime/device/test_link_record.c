@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+#include <jansson.h>
 
 #include "runtime/base/status.h"
 #include "runtime/cli/doctor/link_record.h"
@@ -53,6 +54,20 @@ static void test_remembered(void **state)
     assert_int_equal(sy_link_record_write("/none", "emulated", &measured), SY_EIO);
 }
 
+static void test_old(void **state)
+{
+    struct sy_link_cost got;
+    (void)state;
+    for (int later = 0; later < 2; later++) { /* measured too long ago, and in the future */
+        assert_int_equal(sy_link_record_write(folder, "emulated", &measured), SY_OK);
+        json_t *root = json_load_file(path, 0, NULL), *at = json_object_get(root, "measured_s");
+        json_real_set(at, json_real_value(at) + (later ? 100 : -601));
+        assert_int_equal(json_dump_file(root, path, 0), 0);
+        json_decref(root);
+        assert_false(sy_link_record_read(folder, "emulated", &got));
+    }
+}
+
 static void test_of_no_use(void **state)
 {
     static const char *const texts[] = {
@@ -76,6 +91,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_remembered, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_old, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_of_no_use, make_folder, remove_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
