@@ -24,7 +24,8 @@
 enum { FLAG_GOES = 8, FLAG_REFUSES = 16, FLAG_THREAD = 32, FLAG_LATE = 64, FLAG_RAW = 128 };
 enum { CALL = 32, MESSAGE, INFER, FILLER, N_KINDS };
 
-#define PREFACE     "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0"
+/* And empty settings, and an answer to the server's: from then on frames may be as large as these say. */
+#define PREFACE     "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0\0\0\0\4\1\0\0\0\0"
 #define FRAME_HEAD  9
 #define MOST_STREAM 512
 #define MOST_BYTES  (4u << 20) /* of what one input makes the client send */
@@ -130,6 +131,7 @@ static void say_call(uint8_t frame_flags, uint8_t id, const uint8_t *bytes, size
         return;
     put_header(&headers, ":method", "POST");
     put_header(&headers, ":scheme", "http");
+    put_header(&headers, ":authority", "h");
     put_header(&headers, ":path", paths[bytes[0] % SY_ARRAY_LEN(paths)]);
     put_header(&headers, "content-type", "application/grpc+proto;a=b");
     put_header(&headers, "te", "trailers");

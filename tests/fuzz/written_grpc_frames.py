@@ -34,6 +34,9 @@ def filler(stream, n, flags=0):
     return bytes([FILLER, flags, stream]) + struct.pack("<H", n)
 
 
+K = wire.field(5, wire.field(1, "k") + wire.field(2, "UINT8") + wire.field(3, 3))
+
+
 def literal(name, value):
     return bytes([0x10, len(name)]) + name.encode() + bytes([len(value)]) + value.encode()
 
@@ -89,7 +92,7 @@ def right_requests():
     floats = wire.field(5, wire.field(6, struct.pack("<2f", 1, 2)))
     yield request()
     yield request(inputs=tensor("x", 1, contents=floats), raw=None)
-    yield request("m", inputs=tensor("x", 1) + wire.field(5, wire.field(1, "k") + wire.field(2, "UINT8") + wire.field(3, 3)), more=wire.field(7, b"\0" * 8), raw=b"\0" * 3)
+    yield request("m", inputs=tensor("x", 1) + K, more=wire.field(7, b"\0" * 8), raw=b"\0" * 3)
     yield request(more=wire.field(6, wire.field(1, "y") + parameter(2, "classification", 1)))
     yield request(more=parameter(4, "triton_enable_empty_final_response", True))
     yield request(inputs=tensor("x", 4000), raw=b"\0" * 32000)
@@ -104,12 +107,6 @@ def calls():
     for content in itertools.chain(wrong_requests(), right_requests()):
         yield call(1, MODEL_INFER, TENANT) + message(1, content)
         yield call(1, STREAM_INFER) + message(1, content, 0) + infer(1)
-    packed = gzip.compress(request(), mtime=0)
-    yield call(1, MODEL_INFER, IN_GZIP | TAKES_GZIP) + message(1, packed, compressed=True)
-    yield call(1, MODEL_INFER, IN_GZIP) + message(1, packed[:-9], compressed=True)
-    yield call(1, MODEL_INFER) + message(1, packed, compressed=True)
-    yield call(1, MODEL_INFER, IN_GZIP | TAKES_GZIP) + message(1, gzip.compress(request(inputs=tensor("x", 60000), raw=b"\0" * 480000), mtime=0), compressed=True)
-    yield call(1, MODEL_INFER, IN_GZIP) + message(1, gzip.compress(b"\0" * 2000000, mtime=0), compressed=True)
     # To where the tensor lies: whole, short of some bytes, refused, with a second tensor, cut off.
     yield call(1, MODEL_INFER) + infer(1, 20000) + call(3, STREAM_INFER) + infer(3, 9000, flags=0) + infer(3, 9000)
     yield call(1, MODEL_INFER) + infer(1, 20000, 8) + call(3, STREAM_INFER) + infer(3, 20000, 1, 0) + infer(3)
@@ -117,6 +114,10 @@ def calls():
         begun = content + wire.varint(7 << 3 | 2) + wire.varint(80000)
         yield call(1, MODEL_INFER) + record(DATA, 0, 1, b"\0" + struct.pack(">I", len(begun) + 80000) + begun) + filler(1, 1250, END_STREAM)
         yield call(1, STREAM_INFER) + record(DATA, 0, 1, b"\0" + struct.pack(">I", len(begun) + 80000) + begun) + filler(1, 1250) + infer(1)
+    # It ends within the tensor; before a second one.
+    yield call(1, MODEL_INFER) + record(DATA, 0, 1, b"\0" + struct.pack(">I", 80000) + wire.field(1, "o") + tensor("x", 20000) + wire.varint(7 << 3 | 2) + wire.varint(160000)) + filler(1, 1250, END_STREAM)
+    two = wire.field(1, "m") + tensor("x", 10000) + K + wire.varint(7 << 3 | 2) + wire.varint(80000)
+    yield call(1, MODEL_INFER) + record(DATA, 0, 1, b"\0" + struct.pack(">I", len(two) + 80000) + two) + filler(1, 1250, END_STREAM)
     head = wire.field(1, "o") + tensor("x", 20000) + wire.varint(7 << 3 | 2) + wire.varint(160000)
     for behind in (b"", wire.field(7, b"\0" * 8), wire.field(1, "m"), b"\xff", wire.field(99, "x")):
         yield call(1, MODEL_INFER) + record(DATA, 0, 1, b"\0" + struct.pack(">I", len(head) + 160000 + len(behind)) + head) + filler(1, 2500) + record(DATA, END_STREAM, 1, behind)
@@ -136,8 +137,24 @@ def calls():
     for more in (literal("grpc-timeout", "99999999H"), literal("grpc-timeout", "5M"), literal("grpc-timeout", "x"), literal("grpc-encoding", "br"), literal(":method", "GET"), literal("x" * 60, "y" * 60) * 20,
                  literal("content-type", "text/html"), literal("content-type", "application/grpc"), literal("switchyard-tenant", "t" * 80), literal("te", "x"), b"\x82", b"\xff\xff\xff\xff\xff", literal("traceparent", "x") * 2):
         yield call(1, MODEL_INFER, headers=more) + infer(1)
-    yield record(HEADERS, END_STREAM | END_HEADERS, 1, b"\x82\x84\x86")
-    yield record(HEADERS, END_HEADERS, 1, b"\x83\x84\x86" + literal("content-type", "text/html")) + record(DATA, END_STREAM, 1, b"x")
+    yield record(HEADERS, END_STREAM | END_HEADERS, 1, b"\x82\x84\x86\x01\x01h")
+    yield record(HEADERS, END_HEADERS, 1, b"\x83\x84\x86\x01\x01h" + literal("content-type", "text/html")) + record(DATA, END_STREAM, 1, b"x")
+
+
+def long_ones():
+    """What takes so long that it goes to a thread: inflating, contents that are no raw bytes, classes, an answer that is compressed."""
+    floats = wire.field(5, wire.field(6, b"\0" * 160000))
+    classes = wire.field(6, wire.field(1, "y") + parameter(2, "classification", 1))
+    packed = gzip.compress(request(), mtime=0)
+    yield call(1, MODEL_INFER, IN_GZIP | TAKES_GZIP) + message(1, packed, compressed=True)
+    yield call(1, MODEL_INFER, IN_GZIP) + message(1, packed[:-9], compressed=True)
+    yield call(1, MODEL_INFER) + message(1, packed, compressed=True)
+    for content in (request(inputs=tensor("x", 60000), raw=b"\0" * 480000), request(inputs=tensor("x", 20000, contents=floats), raw=None), request("none", inputs=tensor("x", 20000, contents=floats), raw=None),
+                    request(inputs=tensor("x", 60000), raw=b"\0" * 480000, more=classes), request(inputs=tensor("x", 20000, contents=floats[:-8]), raw=None), b"\0" * 2000000):
+        long = message(1, gzip.compress(content, mtime=0), compressed=True)
+        yield call(1, MODEL_INFER, IN_GZIP | TAKES_GZIP) + long
+        yield call(1, STREAM_INFER, IN_GZIP) + message(1, gzip.compress(content, mtime=0), 0, compressed=True) + message(1, packed, 0, compressed=True) + long
+        yield call(1, MODEL_INFER, IN_GZIP) + long + record(RESET, 0, 1, CANCEL)
 
 
 def frames():
@@ -164,10 +181,16 @@ def frames():
 
 
 def grpc():
-    for flags in (0, PIECES, LATE, THREAD, GOES, REFUSES, GOES | LATE):
-        for talk in itertools.chain(frames(), calls()):
-            if flags in (0, LATE, THREAD) or len(talk) < 400:
+    for k, talk in enumerate(itertools.chain(frames(), long_ones(), calls())):
+        for flags, each in ((0, 1), (LATE, 3), (THREAD, 4), (GOES, 6), (REFUSES, 6), (PIECES, 7), (GOES | LATE, 8)):
+            if k % each == 0:
                 yield bytes([flags]) + talk
+    for talk in long_ones():
+        for flags in (THREAD, THREAD | GOES, THREAD | REFUSES):
+            yield bytes([flags]) + talk
+    for talk in frames():
+        yield bytes([LATE]) + talk
+        yield bytes([GOES | LATE]) + talk
     yield bytes([RAW]) + b"GET / HTTP/1.1\r\n\r\n"
     yield bytes([RAW]) + b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0" + b"\xff" * 9
     yield bytes([RAW | LATE]) + b"PRI"
