@@ -182,7 +182,7 @@ void sy_core_worker_lost(void *ctx, int worker, enum sy_worker_state was, bool c
 {
     struct sy_core *core = ctx;
     struct sy_sched_loss loss = {
-        .heard = was != SY_WORKER_IDLE, .comes_back = comes_back, .why = why};
+        .heard = was != SY_WORKER_DEAD, .comes_back = comes_back, .why = why};
     sy_core_tick(core);
     end_its_use(core, worker);
     sy_link_board_set(core->board, worker, SY_LINK_NONE);

@@ -173,10 +173,13 @@ static nghttp2_nv header(const char *name, const char *value)
 bool sim_front_grpc_ask(struct sim_connection *c, struct sim_ask *ask, const char *model)
 {
     const nghttp2_nv headers[] = {
-        header(":method", "POST"), header(":scheme", "http"),
+        header(":method", "POST"),
+        header(":scheme", "http"),
+        header(":authority", "h"),
         header(":path", ask->rows ? "/inference.GRPCInferenceService/ModelInfer"
                                   : "/inference.GRPCInferenceService/ServerLive"),
-        header("content-type", "application/grpc"), header("te", "trailers")};
+        header("content-type", "application/grpc"),
+        header("te", "trailers")};
     if (!nghttp2_session_check_request_allowed(c->session))
         return false;
     ask->call = calloc(1, sizeof *ask->call);

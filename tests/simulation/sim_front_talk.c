@@ -124,7 +124,7 @@ void sim_front_answered(struct sim_connection *c, struct sim_ask **at, bool is_o
                   (unsigned long long)c->number, (unsigned long long)ask->id);
     sim_say("connection %llu: request %llu %s", (unsigned long long)c->number,
             (unsigned long long)ask->id, is_ok ? "answered" : "refused");
-    sim.n_front_answered += is_ok;
+    sim.n_front_answered[c->protocol] += is_ok;
     sim.n_front_refused += !is_ok;
     *at = ask->next;
     sim_front_grpc_free(ask);

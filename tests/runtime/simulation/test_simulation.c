@@ -260,7 +260,7 @@ static double seconds_now(void)
 
 static struct {
     uint64_t events, turns, faults, answered, failed, canceled, refused, steps;
-    uint64_t front_answered, front_refused, front_ended, front_left;
+    uint64_t front_answered[3], front_refused, front_ended, front_left;
 } total;
 
 static void walk(uint64_t seed)
@@ -277,7 +277,8 @@ static void walk(uint64_t seed)
     total.canceled += sim.n_canceled;
     total.refused += sim.n_refused;
     total.steps += sim.n_steps;
-    total.front_answered += sim.n_front_answered;
+    for (int i = 0; i < 3; i++)
+        total.front_answered[i] += sim.n_front_answered[i];
     total.front_refused += sim.n_front_refused;
     total.front_ended += sim.n_front_ended;
     total.front_left += sim.n_front_left;
@@ -302,12 +303,15 @@ static void test_walks(void **state)
         (unsigned long long)total.answered, (unsigned long long)total.failed,
         (unsigned long long)total.canceled, (unsigned long long)total.refused,
         (unsigned long long)total.steps);
-    printf("simulation: on connections: %llu answered, %llu refused, %llu left without an answer; "
-           "%llu connections ended by a server\n",
-           (unsigned long long)total.front_answered, (unsigned long long)total.front_refused,
+    printf("simulation: on connections: answered %llu over HTTP, %llu RPC, %llu gRPC; %llu "
+           "refused, %llu left without an "
+           "answer; %llu connections ended by a server\n",
+           (unsigned long long)total.front_answered[0], (unsigned long long)total.front_answered[1],
+           (unsigned long long)total.front_answered[2], (unsigned long long)total.front_refused,
            (unsigned long long)total.front_left, (unsigned long long)total.front_ended);
     assert_true(n == 1 ||
-                (total.front_answered > 0 && total.front_ended > 0 && total.front_left > 0 &&
+                (total.front_answered[0] > 0 && total.front_answered[1] > 0 &&
+                 total.front_answered[2] > 0 && total.front_ended > 0 && total.front_left > 0 &&
                  total.answered > 0 && total.steps > 0 && total.canceled > 0)); /* it walked */
 }
 
