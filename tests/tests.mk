@@ -24,8 +24,8 @@ CUDA_TEST_BIN := $(addprefix $(B)/tests/test_cuda_,parts in_flight device slices
 
 TEST_BIN  := $(addprefix $(B)/tests/,$(TEST_NAMES)) $(FAKE_CUDA_BIN)
 # tests/fuzz/fuzz_NAME.c is a target; fuzz_main.c drives each in the tests, clang's libFuzzer behind fuzz_guided.c in `make fuzz`.
-FUZZ_DRIVERS := $(addprefix tests/fuzz/fuzz_,main.c feedback.c guided.c support.c)
-FUZZ_LIB_SRC := tests/fuzz/fuzz_support.c $(if $(filter 1,$(FUZZ)),tests/fuzz/fuzz_guided.c,tests/fuzz/fuzz_main.c tests/fuzz/fuzz_feedback.c)
+FUZZ_DRIVERS := $(addprefix tests/fuzz/fuzz_,main.c feedback.c front.c guided.c support.c)
+FUZZ_LIB_SRC := tests/fuzz/fuzz_support.c tests/fuzz/fuzz_front.c $(if $(filter 1,$(FUZZ)),tests/fuzz/fuzz_guided.c,tests/fuzz/fuzz_main.c tests/fuzz/fuzz_feedback.c)
 FUZZ_SRC  := $(sort $(filter-out $(FUZZ_DRIVERS),$(wildcard tests/fuzz/fuzz_*.c)))
 FUZZ_LIB_OBJ := $(FUZZ_LIB_SRC:%.c=$(OBJ)/%.o)
 FUZZ_BIN  := $(FUZZ_SRC:tests/fuzz/%.c=$(B)/fuzz/%)
@@ -102,6 +102,7 @@ $(B)/fuzz/%: $(OBJ)/tests/fuzz/%.o $(FUZZ_LIB_OBJ) $(TEST_LIB_OBJ) $(B)/libswitc
 endif
 
 $(B)/tests/test_link_probe: $(OBJ)/runtime/cli/doctor/link_probe.o
+$(B)/tests/test_link_record: $(OBJ)/runtime/cli/doctor/link_record.o
 $(B)/tests/test_train_curve: $(OBJ)/runtime/cli/train/train_curve.o
 $(B)/tests/test_size_expr: $(OBJ)/runtime/cli/inputs/size_text.o
 $(B)/tests/test_sample_token: $(OBJ)/runtime/cli/inputs/sample_token.o $(OBJ)/runtime/cli/inputs/token_text.o
@@ -218,7 +219,7 @@ DEATHS ?= 10000
 torture-deaths: deps ## Test: DEATHS=10000 deaths of workers in one life of a runtime: nothing lost or wrong, memory flat
 	@$(MAKE) --no-print-directory venv binaries
 	$(Q)$(TORTURE) --deaths $(DEATHS) $(TORTURE_ARGS)
-# Core, supervisor and scheduler in one process with simulated workers, clock and storage (tests/simulation), then the scheduler alone, with slices too. A walk
+# Front ends, core, supervisor and scheduler in one process with simulated connections, workers, clock and storage (tests/simulation), then the scheduler alone, with slices too. A walk
 # that fails fails the goal, prints what happened last, and the SY_SEED that is this walk again.
 WALKS ?= 800
 SIMULATION_LOG := $(B)/simulation.log

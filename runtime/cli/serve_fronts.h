@@ -67,7 +67,8 @@ struct sy_serve_fronts {
         {"grpc-outstanding", "N", "requests of one ModelStreamInfer at a time; default 64"},       \
         {"grpc-pings", "N", "PING, SETTINGS, resets of one connection a second; default 1000"},    \
         {"grpc-idle", "SECONDS", "a connection without a call gets GOAWAY; default 1800"},         \
-        {"grpc-header-time", "SECONDS", "for HTTP/2's preface; default 10"},                       \
+        {"grpc-header-time", "SECONDS",                                                            \
+         "for HTTP/2's preface, and for a call's headers; default 10"},                            \
         {"sessions", "N", "sessions of decoders at a time; default 1024"},                         \
         {"session-idle", "SECONDS", "a session that nothing used ends; default 60"},               \
         {"session-bytes", "SIZE", "of all sessions, in the slab; default three quarters of it"},   \

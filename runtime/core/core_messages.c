@@ -182,15 +182,15 @@ void sy_core_worker_lost(void *ctx, int worker, enum sy_worker_state was, bool c
                          const char *why)
 {
     struct sy_core *core = ctx;
-    bool intact = false, progressed = false;
-    (void)was;
+    struct sy_sched_loss loss = {
+        .heard = was != SY_WORKER_DEAD, .comes_back = comes_back, .why = why};
     sy_core_tick(core);
     end_its_use(core, worker);
     sy_link_board_set(core->board, worker, SY_LINK_NONE);
     sy_core_regions_worker_lost(core, worker);
     sy_core_models_worker_lost(core, worker, comes_back, why);
-    sy_core_job_lost(core, worker, &intact, &progressed);
-    sy_sched_worker_lost(core->sched, worker, intact, progressed, comes_back, why);
+    sy_core_job_lost(core, worker, &loss.state_intact, &loss.job_progressed);
+    sy_sched_worker_lost(core->sched, worker, &loss);
     sy_core_settle_models(core);
     sy_core_pump(core);
     sy_core_end_hopeless_jobs(core);

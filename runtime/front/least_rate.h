@@ -3,10 +3,12 @@
  *
  *   at_ns: when so many bytes had moved last, or a pause of ours ended; moved_bytes: since then
  *
- * A transfer has stalled when the stall period has passed since at_ns. One thread, the event loop's. */
+ * A transfer has stalled when the stall period has passed since at_ns. Servers look for those with a timer. A look that comes late says nothing of
+ * clients: the loop has stood still (SIGSTOP, a stopped machine), and what they sent meanwhile lies in the sockets. One thread, the event loop's. */
 #ifndef SY_FRONT_LEAST_RATE_H
 #define SY_FRONT_LEAST_RATE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "runtime/base/clock.h"
@@ -32,6 +34,22 @@ static inline void sy_pace_moved(struct sy_transfer_pace *pace, uint64_t n,
     pace->moved_bytes += n;
     if ((double)pace->moved_bytes >= least * (double)stall_ns / 1e9)
         sy_pace_anew(pace);
+}
+
+/* A server's looks for clients that have stalled. */
+struct sy_stall_looks {
+    sy_ns at_ns; /* of the last one, or of the timer's start */
+    sy_ns period_ns;
+    bool was_late;
+};
+
+/* Before each look: false if it is more than a period late. The next one comes after a turn of the loop, which reads what is there, and counts however
+ * late it is. */
+static inline bool sy_stall_look_counts(struct sy_stall_looks *looks, sy_ns now)
+{
+    looks->was_late = !looks->was_late && now > looks->at_ns + 2 * looks->period_ns;
+    looks->at_ns = now;
+    return !looks->was_late;
 }
 
 #endif

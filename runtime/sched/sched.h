@@ -112,11 +112,18 @@ bool sy_sched_has_next(const struct sy_sched *s);
 
 /* ---- workers: 0..n_workers-1 ---- */
 void sy_sched_worker_ready(struct sy_sched *s, int worker);
-/* Its process is gone (reaped, so it writes nothing any more). state_intact: the training job on it, if any, was in the
- * gradient phase; job_progressed: it finished an iteration on that worker (three in a row without one, at work for it, end the job).
- * `comes_back` false: it will not be replaced. */
-void sy_sched_worker_lost(struct sy_sched *s, int worker, bool state_intact, bool job_progressed,
-                          bool comes_back, const char *why);
+/* How a worker was lost. */
+struct sy_sched_loss {
+    bool
+        heard; /* it was told of its run or job; false: its process was gone before, which counts against neither */
+    bool state_intact; /* the training job on it, if any, was in the gradient phase */
+    bool
+        job_progressed; /* it finished an iteration on that worker; three deaths in a row without one, at work for it, end the job */
+    bool comes_back;    /* false: it will not be replaced */
+    const char *why;
+};
+/* Its process is gone (reaped, so it writes nothing any more). */
+void sy_sched_worker_lost(struct sy_sched *s, int worker, const struct sy_sched_loss *loss);
 
 /* ---- models: ids 0..255 ---- */
 /* ENOMEM_DEVICE with the sizes if it can never run (largest group beside `workspace_bytes`; image). */

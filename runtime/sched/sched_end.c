@@ -121,13 +121,14 @@ void sy_sched_worker_ready(struct sy_sched *s, int worker)
     sy_sched_step(s);
 }
 
-static void lose_run(struct sy_sched *s, struct request *r, const char *why)
+static void lose_run(struct sy_sched *s, struct request *r, const struct sy_sched_loss *loss)
 {
     char text[256];
     r->worker_through = true;
-    if (r != s->fetch && ++r->deaths >= SY_SCHED_MOST_DEATHS) {
+    r->deaths += r != s->fetch && loss->heard;
+    if (r->deaths >= SY_SCHED_MOST_DEATHS) {
         snprintf(text, sizeof text, "%d workers died with this request; the last one: %s",
-                 SY_SCHED_MOST_DEATHS, why);
+                 SY_SCHED_MOST_DEATHS, loss->why);
         sy_sched_end(s, r, SY_EPEER, text);
     } else if (r->canceled) {
         end_canceled(s, r);
@@ -136,10 +137,11 @@ static void lose_run(struct sy_sched *s, struct request *r, const char *why)
     finish_run(s, r);
 }
 
-static void lose_run_of(struct sy_sched *s, struct request *r, int worker, const char *why)
+static void lose_run_of(struct sy_sched *s, struct request *r, int worker,
+                        const struct sy_sched_loss *loss)
 {
     if (r && r->worker == worker && !r->worker_through)
-        lose_run(s, r, why);
+        lose_run(s, r, loss);
 }
 
 static void lose_preparation(struct sy_sched *s, int worker)
@@ -157,19 +159,18 @@ static void lose_preparation(struct sy_sched *s, int worker)
     }
 }
 
-void sy_sched_worker_lost(struct sy_sched *s, int worker, bool state_intact, bool job_progressed,
-                          bool comes_back, const char *why)
+void sy_sched_worker_lost(struct sy_sched *s, int worker, const struct sy_sched_loss *loss)
 {
     assert(worker >= 0 && worker < s->config.n_workers);
-    s->workers[worker] = comes_back ? WORKER_AWAY : WORKER_GONE;
+    s->workers[worker] = loss->comes_back ? WORKER_AWAY : WORKER_GONE;
     for (struct slice *c = s->slices; c < s->slices + s->n_made; c++) {
-        lose_run_of(s, c->next, worker, why);
-        lose_run_of(s, c->active, worker, why);
+        lose_run_of(s, c->next, worker, loss);
+        lose_run_of(s, c->active, worker, loss);
     }
-    lose_run_of(s, s->fetch, worker, why);
+    lose_run_of(s, s->fetch, worker, loss);
     sy_sched_workspaces_lost(s, worker);
     lose_preparation(s, worker);
-    sy_sched_job_lost(s, worker, state_intact, job_progressed, why);
+    sy_sched_job_lost(s, worker, loss);
     sy_sched_step(s);
 }
 
@@ -316,8 +317,7 @@ int sy_sched_job_ended(struct sy_sched *s, int worker, uint64_t id)
     return SY_OK;
 }
 
-void sy_sched_job_lost(struct sy_sched *s, int worker, bool state_intact, bool progressed,
-                       const char *why)
+void sy_sched_job_lost(struct sy_sched *s, int worker, const struct sy_sched_loss *loss)
 {
     struct job *j = s->jobs;
     while (j && (j->state == JOB_QUEUED || j->worker != worker))
@@ -326,11 +326,11 @@ void sy_sched_job_lost(struct sy_sched *s, int worker, bool state_intact, bool p
         return;
     if (j->state >= JOB_STARTING) /* before that state it is still as it was left */
         j->in_memory =
-            j->admitted && state_intact && !j->in_spill &&
+            j->admitted && loss->state_intact && !j->in_spill &&
             (j->state == JOB_RUNNING || j->state == JOB_STARTING || j->state == JOB_SPILLING);
     /* Else its worker died of something else. */
-    bool at_work = j->has_turn || j->state == JOB_PREPARING || j->state == JOB_SPILLING ||
-                   j->state == JOB_RETURNING;
+    bool at_work = loss->heard && (j->has_turn || j->state == JOB_PREPARING ||
+                                   j->state == JOB_SPILLING || j->state == JOB_RETURNING);
     if (j->has_turn && j->state == JOB_RUNNING)
         (void)sy_policy_undo(s->slices[j->slice].policy, j->id);
     end_turn(s, j);
@@ -338,10 +338,10 @@ void sy_sched_job_lost(struct sy_sched *s, int worker, bool state_intact, bool p
     j->worker = -1;
     j->for_team = j->preempted = j->still = false;
     sy_sched_sync_blocked(s, j);
-    j->deaths = (progressed ? 0 : j->deaths) + at_work;
+    j->deaths = (loss->job_progressed ? 0 : j->deaths) + at_work;
     if (j->deaths < SY_SCHED_MOST_DEATHS && !j->stop_wanted)
         return; /* S6 */
-    sy_sched_refuse_job(s, j, SY_EPEER, why);
+    sy_sched_refuse_job(s, j, SY_EPEER, loss->why);
     sy_sched_remove_job(s, j);
 }
 

@@ -317,7 +317,6 @@ void sy_sched_step(struct sy_sched *s); /* does all that can be done now */
 void sy_sched_interrupt(struct sy_sched *s, struct request *r);
 
 /* ---- sched_end.c ---- */
-void sy_sched_job_lost(struct sy_sched *s, int worker, bool state_intact, bool progressed,
-                       const char *why);
+void sy_sched_job_lost(struct sy_sched *s, int worker, const struct sy_sched_loss *loss);
 
 #endif

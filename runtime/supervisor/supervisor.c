@@ -357,9 +357,11 @@ int sy_supervisor_send(struct sy_supervisor *s, int worker, const struct sy_mess
         return sy_error_set(SY_EPEER, "worker %d is not there", worker);
     int status = sy_post_send(&p->post, p->fd, message, fds, n_fds);
     if (status < 0) {
+        bool was_gone = status == SY_EPEER && p->state == SY_WORKER_IDLE;
         snprintf(why, sizeof why, "cannot send %s: %s", sy_message_name((int)message->id),
                  sy_error_text());
         sy_supervisor_kill(s, worker, why);
+        p->died_in = was_gone ? SY_WORKER_DEAD : p->died_in;
     }
     return status;
 }

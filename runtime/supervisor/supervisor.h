@@ -24,7 +24,8 @@ struct sy_supervisor;
 
 struct sy_supervisor_ops {
     int (*message)(void *ctx, int worker, const struct sy_message *message);
-    /* comes_back false: given up. The control page still holds what the worker wrote last. */
+    /* was: its state then; DEAD: it was idle, and gone before it was told of anything. comes_back false: given up. The control page still holds what the
+     * worker wrote last. */
     void (*lost)(void *ctx, int worker, enum sy_worker_state was, bool comes_back, const char *why);
     void *ctx;
 };

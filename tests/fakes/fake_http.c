@@ -5,6 +5,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <event2/event.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,6 +76,11 @@ int fake_http_tight_connections(void)
 
     fake_core_call(count_connections, n);
     return n[1];
+}
+
+void fake_http_tight_look(void)
+{
+    event_active(servers[1]->tick, EV_TIMEOUT, 0);
 }
 
 /* Clients that have just closed are seen. */

@@ -27,6 +27,8 @@ extern int fake_http_port, fake_http_tight_port;
 int fake_http_start(void **state);
 int fake_http_finish(void **state);
 int fake_http_tight_connections(void);
+/* Inside of fake_core_call: the tight server looks for stalled clients next, before it reads anything. */
+void fake_http_tight_look(void);
 
 /* ---- a client ---- */
 int http_connect(int port); /* reads wait 60 s */

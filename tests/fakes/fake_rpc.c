@@ -12,9 +12,9 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/base/status.h"
-#include "runtime/front/grpc/grpc_server.h"
+#include "runtime/front/grpc/grpc_internal.h"
 #include "runtime/front/request/offload.h"
-#include "runtime/front/rpc/rpc_server.h"
+#include "runtime/front/rpc/rpc_internal.h"
 #include "tests/fakes/fake_core.h"
 
 char fake_core_path[100], fake_core_tcp[40];
@@ -51,6 +51,12 @@ int fake_core_grpc_connections(void)
 
     fake_core_call(count_connections, &n);
     return n;
+}
+
+void fake_core_look(void)
+{
+    event_active(server->tick, EV_TIMEOUT, 0);
+    event_active(grpc_server->tick, EV_TIMEOUT, 0);
 }
 
 int fake_core_start(void **state)

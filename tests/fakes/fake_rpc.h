@@ -13,6 +13,8 @@ extern char fake_core_path[100], fake_core_tcp[40]; /* where RPC is answered */
 extern int fake_core_grpc_port;                     /* and gRPC */
 
 int fake_core_grpc_connections(void);
+/* Inside of fake_core_call: both servers look for stalled clients next, before they read anything. */
+void fake_core_look(void);
 
 /* cmocka's setup and teardown: afterwards nothing is left, whatever the clients did. */
 int fake_core_start(void **state);

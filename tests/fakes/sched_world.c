@@ -81,8 +81,12 @@ void world_lose_worker(struct world *w, int worker)
         else
             i++;
     }
-    sy_sched_worker_lost(w->s, worker, world_pick(w, 2), !w->no_progress, true,
-                         "killed by the test");
+    const struct sy_sched_loss loss = {.heard = true,
+                                       .state_intact = world_pick(w, 2),
+                                       .job_progressed = !w->no_progress,
+                                       .comes_back = true,
+                                       .why = "killed by the test"};
+    sy_sched_worker_lost(w->s, worker, &loss);
     world_settle(w);
 }
 

@@ -25,6 +25,9 @@ PARSERS = {  # name: its files; fuzz.mk compiles these with --coverage
     # http_infer_build.c writes answers.
     "HTTP": "runtime/front/http/http_parse.c runtime/front/http/http_body.c runtime/front/http/http_connection.c "
             "runtime/front/http/http_infer.c runtime/front/http/http_infer_read.c",
+    # What TLS adds lies in runtime/net; grpc_infer_build.c writes answers.
+    "gRPC frames": "runtime/front/grpc/grpc_connection.c runtime/front/grpc/grpc_session.c runtime/front/grpc/grpc_stream.c "
+                   "runtime/front/grpc/grpc_incoming.c runtime/front/grpc/grpc_keep.c runtime/front/grpc/grpc_infer.c runtime/front/grpc/grpc_infer_read.c",
     # grpc_inflate.c only says on which thread a message is inflated; what inflates it is grpc_gzip.c.
     "gRPC messages": "runtime/front/grpc/grpc_infer_message.c runtime/front/grpc/grpc_wire.c runtime/front/grpc/grpc_json.c "
                      "runtime/front/grpc/grpc_gzip.c",

@@ -12,134 +12,16 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "allocator/slab.h"
 #include "runtime/base/status.h"
 #include "runtime/front/http/http_internal.h"
 #include "runtime/front/http/http_protocol.h"
-#include "runtime/front/request/offload.h"
-#include "runtime/front/shared_regions.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/fuzz_front.h"
 
 enum { FLAG_GOES = 8, FLAG_REFUSES = 16, FLAG_THREAD = 32, FLAG_LATE = 64 };
 
-static struct sy_slab *slab;
-static struct sy_front front;
 static struct sy_http_server *server;
-static struct sy_offload *offload;
 static unsigned flags;
-static int n_pending, n_refs; /* answers that the core owes; models that are held */
-
-/* ---- the fake core: models with two inputs and with one ------------------------------------------------------------ */
-
-static int indices[3] = {0, 1, 2};
-static struct sy_tensor tensors[3] = {
-    {.name = "x", .dtype = SY_DTYPE_F32, .shape = {2, {{0, 1}, {2, 0}}}},
-    {.name = "k", .dtype = SY_DTYPE_U8, .shape = {1, {{3, 0}}}},
-    {.name = "y", .dtype = SY_DTYPE_F32, .shape = {2, {{0, 1}, {2, 0}}}},
-};
-static struct sy_graph graph = {.n_tensors = 3,
-                                .tensors = tensors,
-                                .n_inputs = 2,
-                                .inputs = indices,
-                                .n_outputs = 1,
-                                .outputs = &indices[2]};
-static struct sy_package package = {.name = "m", .graph = &graph, .usual = &graph};
-static struct sy_core_model_ref model = {.package = &package, .name = "m", .version = 1};
-
-static struct sy_graph single = {.n_tensors = 3,
-                                 .tensors = tensors,
-                                 .n_inputs = 1,
-                                 .inputs = indices,
-                                 .n_outputs = 1,
-                                 .outputs = &indices[2]};
-static struct sy_package single_package = {.name = "o", .graph = &single, .usual = &single};
-static struct sy_core_model_ref single_model = {
-    .package = &single_package, .name = "o", .version = 1};
-
-struct pending {
-    sy_core_infer_done done;
-    void *ctx;
-    uint64_t output;
-    int64_t batch;
-};
-
-static void answer(evutil_socket_t fd, short what, void *ctx)
-{
-    struct pending *p = ctx;
-    struct sy_request_report report = {.id = 1, .arrived_ns = 1, .finished_ns = 5, .attempts = 1};
-
-    (void)fd, (void)what;
-    n_pending--;
-    memset(sy_slab_pointer(slab, p->output), 'y', (size_t)p->batch * 8);
-    p->done(p->ctx, flags & FLAG_REFUSES ? SY_EBUSY : SY_OK, "busy", &report);
-    free(p);
-}
-
-static struct sy_slab *fake_slab(void *core)
-{
-    (void)core;
-    return slab;
-}
-
-static int fake_acquire(void *core, const char *name, int64_t version,
-                        struct sy_core_model_ref **out)
-{
-    (void)core;
-    if ((strcmp(name, "m") != 0 && strcmp(name, "o") != 0) || version > 1)
-        return sy_error_set(SY_ENOTFOUND, "no model \"%s\"", name);
-    *out = *name == 'm' ? &model : &single_model;
-    n_refs++;
-    return SY_OK;
-}
-
-static void fake_release(void *core, struct sy_core_model_ref *ref)
-{
-    (void)core;
-    n_refs -= ref != NULL;
-}
-
-static int fake_infer(void *core, const struct sy_core_model_ref *ref, int64_t batch,
-                      const uint64_t *inputs, const uint64_t *outputs,
-                      const struct sy_core_infer_options *options, sy_core_infer_done done,
-                      void *ctx, uint64_t *out_id)
-{
-    struct pending *p = malloc(sizeof *p);
-
-    (void)core, (void)ref, (void)inputs, (void)options;
-    FUZZ_CHECK(p);
-    *p = (struct pending){.done = done, .ctx = ctx, .output = outputs[0], .batch = batch};
-    *out_id = 1;
-    n_pending++;
-    FUZZ_CHECK(event_base_once(front.base, -1, EV_TIMEOUT, answer, p, &(struct timeval){0, 0}) ==
-               0);
-    return SY_OK;
-}
-
-static void fake_cancel(void *core, uint64_t id)
-{
-    (void)core, (void)id; /* runs on, as a request that has started does */
-}
-
-static int fake_status(void *core, json_t **out)
-{
-    (void)core;
-    *out = json_pack("{s:[{s:s, s:i}]}", "models", "name", "m", "version", 1);
-    return SY_OK;
-}
-
-static int fake_remove(void *core, const char *name, int64_t version)
-{
-    (void)core, (void)version;
-    return sy_error_set(SY_ENOTFOUND, "no model \"%s\"", name);
-}
-
-static const struct sy_core_handlers fakes = {.slab = fake_slab,
-                                              .model_acquire = fake_acquire,
-                                              .model_release = fake_release,
-                                              .model_remove = fake_remove,
-                                              .infer = fake_infer,
-                                              .infer_cancel = fake_cancel,
-                                              .status = fake_status};
 
 static void set_up(void)
 {
@@ -151,12 +33,9 @@ static void set_up(void)
 
     if (server)
         return;
-    front = (struct sy_front){.base = event_base_new(), .handlers = &fakes, .is_ready = true};
-    FUZZ_CHECK(front.base && sy_slab_create(16 << 20, &slab) == SY_OK);
-    FUZZ_CHECK(sy_offload_create(front.base, 1, 16, &offload) == SY_OK);
-    FUZZ_CHECK(sy_shared_regions_create(&front, &front.regions) == SY_OK);
-    FUZZ_CHECK(sy_http_server_create(&config, &front, &server) == SY_OK);
-    FUZZ_CHECK(sy_http_protocol_add(server, &front) == SY_OK);
+    fuzz_front_open();
+    FUZZ_CHECK(sy_http_server_create(&config, &fuzz_front.front, &server) == SY_OK);
+    FUZZ_CHECK(sy_http_protocol_add(server, &fuzz_front.front) == SY_OK);
 }
 
 /* At exit, for the leak checker. */
@@ -164,12 +43,9 @@ __attribute__((destructor)) static void tear_down(void)
 {
     if (!server)
         return;
-    sy_offload_destroy(offload);
-    front.offload = NULL;
+    fuzz_front_stop_threads();
     sy_http_server_destroy(server);
-    sy_shared_regions_destroy(front.regions);
-    sy_slab_destroy(slab);
-    event_base_free(front.base);
+    fuzz_front_close();
 }
 
 /* ---- the client ----------------------------------------------------------------------------------------------------- */
@@ -191,15 +67,15 @@ static void read_answers(int fd)
 static void settle(int fd)
 {
     for (int idle = 0; idle < 2;) {
-        int before = n_pending;
+        int before = fuzz_front.n_pending;
         size_t had = answers_bytes;
 
-        event_base_loop(front.base, EVLOOP_NONBLOCK);
+        event_base_loop(fuzz_front.front.base, EVLOOP_NONBLOCK);
         if (flags & FLAG_THREAD)
             sched_yield();
         if (fd >= 0)
             read_answers(fd);
-        idle = n_pending == 0 && before == 0 && answers_bytes == had ? idle + 1 : 0;
+        idle = fuzz_front.n_pending == 0 && before == 0 && answers_bytes == had ? idle + 1 : 0;
     }
 }
 
@@ -245,7 +121,7 @@ static void send_in_pieces(int fd, const uint8_t *data, size_t size)
             break;
         at += (size_t)sent;
         if (flags & FLAG_GOES)
-            event_base_loop(front.base, EVLOOP_NONBLOCK);
+            event_base_loop(fuzz_front.front.base, EVLOOP_NONBLOCK);
         else
             settle(fd);
         piece *= 2; /* small pieces first: a long input must not take a thousand rounds */
@@ -255,8 +131,8 @@ static void send_in_pieces(int fd, const uint8_t *data, size_t size)
 /* A thread may still have a request whose client is gone. */
 static void wait_for_threads(void)
 {
-    for (int i = 0; i < 10000 && (server->refs > 1 || n_pending > 0); i++) {
-        event_base_loop(front.base, EVLOOP_NONBLOCK);
+    for (int i = 0; i < 10000 && (server->refs > 1 || fuzz_front.n_pending > 0); i++) {
+        event_base_loop(fuzz_front.front.base, EVLOOP_NONBLOCK);
         usleep(i < 10 ? 0 : 100);
     }
 }
@@ -269,7 +145,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     set_up();
     flags = data[0];
-    front.offload = flags & FLAG_THREAD ? offload : NULL;
+    fuzz_front.refuses = flags & FLAG_REFUSES;
+    fuzz_front.front.offload = flags & FLAG_THREAD ? fuzz_front.offload : NULL;
     answers_bytes = 0;
     FUZZ_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) == 0);
     FUZZ_CHECK(sy_http_connection_create(server, fds[0]) == SY_OK);
@@ -290,8 +167,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     settle(-1);
     wait_for_threads();
     FUZZ_CHECK(sy_http_server_connections(server) == 0);
-    FUZZ_CHECK(server->buffered_bytes == 0 && server->refs == 1 && n_refs == 0);
-    FUZZ_CHECK(sy_slab_used_bytes(slab) == 0);
+    FUZZ_CHECK(server->buffered_bytes == 0 && server->refs == 1 && fuzz_front.n_refs == 0);
+    FUZZ_CHECK(sy_slab_used_bytes(fuzz_front.slab) == 0);
     return 0;
 }
 

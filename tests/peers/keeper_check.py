@@ -81,6 +81,14 @@ def check_killed(folder, models):
     return case, questions, read
 
 
+def check_link_remembered(folder, models):
+    """A server that ends in order takes its keeper with it; what was measured of the link stays in its state folder."""
+    for known in ("event=link_measured", "event=link_known"):
+        case = Case(folder, models, "--keep-image", 60, "--state", f"{folder}/state").start(known)
+        assert case.server.end() == 0
+        assert not keepers(folder)
+
+
 def check_confined(folder):
     (keeper,) = keepers(folder)
     words = open(f"/proc/{keeper}/status", encoding="ascii").read()
@@ -234,6 +242,7 @@ def main():
         check_changed(case, folder, models, questions)
         case.server.end()
         check_dropped(folder, models)
+        check_link_remembered(folder, models)
         check_kept_on_stop(folder, models)
         check_stored(folder, models)
     finally:

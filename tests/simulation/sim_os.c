@@ -18,9 +18,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#define FIRST_PID 5000000 /* the kernel gives out none so high */
-#define BEGINNING (1000 * SY_NS_PER_S)
-#define TURN_NS   700 /* of the loop: no two things happen at the same time */
+#define FIRST_PID  5000000 /* the kernel gives out none so high */
+#define BEGINNING  (1000 * SY_NS_PER_S)
+#define MOST_TURNS 100000 /* of the loop without a wait */
+#define TURN_NS    700    /* of the loop: no two things happen at the same time */
 
 struct process {
     int pid, exit_fd, wait_status;
@@ -32,7 +33,7 @@ static struct {
     struct sim_os_ops ops;
     sy_ns now;
     int next_pid, child_fd;
-    uint64_t n_turns;
+    uint64_t n_turns, n_busy; /* busy: since it waited last */
     bool sent;
     struct process processes[SIM_OS_PROCESSES];
 } os;
@@ -238,10 +239,13 @@ int epoll_wait(int fd, struct epoll_event *events, int most, int timeout_ms)
     os.n_turns++;
     os.now += TURN_NS;
     int n = wait_real(fd, events, most, 0);
+    if (++os.n_busy > MOST_TURNS)
+        os.ops.spins(os.ops.ctx);
     if (n != 0 || timeout_ms == 0) {
         shuffle(events, n);
         return n;
     }
+    os.n_busy = 0;
     os.ops.look(os.ops.ctx);
     sy_ns timer = timeout_ms < 0 ? UINT64_MAX : os.now + (sy_ns)timeout_ms * SY_NS_PER_MS;
     sy_ns next = os.ops.next(os.ops.ctx);

@@ -24,8 +24,9 @@ struct sim_os_ops {
     sy_ns (*next)(
         void *
             ctx); /* when something happens next outside of the runtime; UINT64_MAX: nothing any more */
-    void (*happen)(void *ctx);               /* it is that time; once */
-    void (*look)(void *ctx);                 /* the loop waits: whatever must hold then */
+    void (*happen)(void *ctx); /* it is that time; once */
+    void (*look)(void *ctx);   /* the loop waits: whatever must hold then */
+    void (*spins)(void *ctx);  /* something is ready turn after turn, and nobody takes it */
     uint64_t (*draw)(void *ctx, uint64_t n); /* 0 .. n - 1 */
     void *ctx;
 };

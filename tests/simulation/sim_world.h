@@ -2,6 +2,7 @@
  *
  *   sim_os.c       clock, processes, the loop's wait     sim_worker.c   workers: they answer, late, twice, wrongly, die, hang
  *   sim_storage.c  the reader of packages                sim_clients.c  requests, jobs, models and rules that come and go; what must hold
+ *   sim_front.c    HTTP and RPC servers, and clients on connections to them
  *
  * What fails says what, ends the process, and prints the last things that happened. */
 #ifndef SY_TESTS_SIMULATION_SIM_WORLD_H
@@ -70,7 +71,10 @@ struct sim_world {
     struct sim_call *calls;
     sy_ns client_ns; /* when one does something next */
     uint64_t n_events, n_faults, n_answered, n_failed, n_canceled, n_refused, n_steps;
-    uint64_t slab_bytes; /* that requests hold */
+    uint64_t n_front_answered[3]; /* HTTP, RPC, gRPC */
+    uint64_t n_front_refused, n_front_ended, n_front_left;
+    uint64_t slab_bytes; /* that requests hold, but those of connections */
+    bool has_front;      /* clients on connections, too (sim_front.h) */
     bool was_refused;    /* what a client asked last */
     bool over;
 };

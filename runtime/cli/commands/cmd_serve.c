@@ -19,6 +19,7 @@
 #include "runtime/cli/commands/serve_options.h"
 #include "runtime/cli/config/serve_watchdog.h"
 #include "runtime/cli/doctor/link_probe.h"
+#include "runtime/cli/doctor/link_record.h"
 #include "runtime/device/cache_ways.h"
 #include "runtime/device/device.h"
 #include "workers/job/job.h"
@@ -156,20 +157,41 @@ static void open_keeper(struct sy_serve *serve)
     serve->core_config.image_book = sy_keeper_book(serve->keeper);
 }
 
-/* What an earlier server measured on this machine, which both outlive. */
-static bool know_link(struct sy_serve *serve)
+/* What an earlier server measured on this machine: of its keeper, or in the state folder. */
+static bool recall_link(struct sy_serve *serve)
 {
+    const char *device = serve->core_config.device, *folder = serve->core_config.state_folder;
     struct sy_image_link known;
 
-    if (!serve->keeper ||
-        !sy_image_book_link(sy_keeper_book(serve->keeper), serve->core_config.device, &known))
-        return false;
+    if (!serve->keeper || !sy_image_book_link(sy_keeper_book(serve->keeper), device, &known))
+        return folder && sy_link_record_read(folder, device, &serve->link);
     serve->link =
         (struct sy_link_cost){known.values[0], known.values[1], known.values[2], known.values[3]};
-    serve->core_config.link = &serve->link;
-    sy_log_info("serve", "event=link_known gbps=%.2f alpha_us=%.2f sigma_us=%.2f",
-                serve->link.bytes_per_ns, serve->link.alpha_ns / 1e3, serve->link.sigma_ns / 1e3);
     return true;
+}
+
+static void take_link(struct sy_serve *serve, const char *event)
+{
+    const struct sy_link_cost *link = &serve->link;
+
+    sy_log_info("serve", "event=%s gbps=%.2f alpha_us=%.2f sigma_us=%.2f lost_ns_per_byte=%.4f",
+                event, link->bytes_per_ns, link->alpha_ns / 1e3, link->sigma_ns / 1e3,
+                link->lost_ns_per_byte);
+    serve->core_config.link = link;
+    if (serve->keeper)
+        sy_image_book_set_link(sy_keeper_book(serve->keeper), serve->core_config.device,
+                               &(struct sy_image_link){{link->alpha_ns, link->bytes_per_ns,
+                                                        link->sigma_ns, link->lost_ns_per_byte}});
+}
+
+/* When the core holds the state folder: a server that is started again soon need not measure, also where this one ends in order and its keeper with it. */
+static void remember_link(const struct sy_serve *serve)
+{
+    const char *folder = serve->core_config.state_folder;
+
+    if (folder && serve->measured_link &&
+        sy_link_record_write(folder, serve->core_config.device, &serve->link) < 0)
+        sy_log_warn("serve", "event=link_not_remembered why=\"%s\"", sy_error_text());
 }
 
 /* What plans are made for; where it cannot be measured, the device's description stands in. */
@@ -189,22 +211,14 @@ static int measure_link(struct sy_serve *serve)
     SY_TRY(sy_device_open(&spec, &device)); /* one that is not there needs no measuring */
     sy_device_close(device);
     open_keeper(serve);
-    if (know_link(serve))
-        return SY_OK;
-    if (sy_link_probe(serve->core_config.device, &serve->link) < 0) {
+    if (recall_link(serve)) {
+        take_link(serve, "link_known");
+    } else if (sy_link_probe(serve->core_config.device, &serve->link) == SY_OK) {
+        take_link(serve, "link_measured");
+        serve->measured_link = true;
+    } else {
         sy_log_warn("serve", "event=link_not_measured why=\"%s\"", sy_error_text());
-        return SY_OK;
     }
-    sy_log_info("serve",
-                "event=link_measured gbps=%.2f alpha_us=%.2f sigma_us=%.2f lost_ns_per_byte=%.4f",
-                serve->link.bytes_per_ns, serve->link.alpha_ns / 1e3, serve->link.sigma_ns / 1e3,
-                serve->link.lost_ns_per_byte);
-    serve->core_config.link = &serve->link;
-    if (serve->keeper)
-        sy_image_book_set_link(
-            sy_keeper_book(serve->keeper), serve->core_config.device,
-            &(struct sy_image_link){{serve->link.alpha_ns, serve->link.bytes_per_ns,
-                                     serve->link.sigma_ns, serve->link.lost_ns_per_byte}});
     return SY_OK;
 }
 
@@ -286,6 +300,7 @@ static int start(struct sy_serve *serve)
     SY_TRY(measure_link(serve)); /* first: a device that is not there is all there is to say */
     serve->core_config.resctrl = SY_CACHE_WAYS_ROOT;
     SY_TRY(sy_core_create(serve->base, &serve->core_config, &serve->core));
+    remember_link(serve);
     serve->fronts.front = (struct sy_front){
         .base = serve->base,
         .handlers = &sy_core_own_handlers,

@@ -27,6 +27,7 @@ struct sy_serve {
     struct sy_core_config core_config;
     struct sy_rpc_config rpc_config;
     struct sy_link_cost link;
+    bool measured_link; /* by this server, not an earlier one */
     int64_t warm_batches[8];
     int n_threads;
     char threads_cores[8 * CPU_SETSIZE];

@@ -256,13 +256,24 @@ void sy_grpc_connection_leave(struct sy_grpc_connection *connection, uint32_t co
     sy_grpc_connection_mark(connection);
 }
 
+/* The client is silent: before its preface, or within a call's headers, which hold up the connection. Only the newest call may lack some. */
+static bool is_silent(const struct sy_grpc_connection *connection, sy_ns now)
+{
+    const struct sy_grpc_stream *newest = connection->streams;
+    sy_ns limit_ns = connection->server->limits.header_ns;
+
+    if (!connection->has_spoken)
+        return now > connection->opened_ns + limit_ns;
+    return newest && !newest->has_headers && now > newest->created_ns + limit_ns;
+}
+
 void sy_grpc_connection_tick(struct sy_grpc_connection *connection, sy_ns now)
 {
     const struct sy_grpc_limits *limits = &connection->server->limits;
     struct sy_grpc_stream *stream = connection->streams, *next;
 
     connection->n_pings = 0;
-    if (!connection->has_spoken && now > connection->opened_ns + limits->header_ns) {
+    if (is_silent(connection, now)) {
         sy_grpc_connection_close(connection);
         return;
     }

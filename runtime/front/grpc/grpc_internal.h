@@ -37,6 +37,7 @@ struct sy_grpc_server {
     int n_connections, port;
     struct evconnlistener *listener;
     struct event *tick, *flush_event;
+    struct sy_stall_looks looks;
     nghttp2_session_callbacks *callbacks;
     nghttp2_option *options;
     struct sy_grpc_connection *connections, *dirty;
@@ -118,6 +119,7 @@ struct sy_grpc_stream {
     /* of the request's headers */
     uint64_t header_bytes;
     bool is_post, is_grpc;
+    bool has_headers;  /* all of them */
     bool wants_status; /* triton_grpc_error: an error ends its ModelStreamInfer */
     enum sy_grpc_encoding encoding;
     unsigned accepted; /* encodings, a bit each */

@@ -56,12 +56,14 @@ static void on_tick(evutil_socket_t fd, short what, void *ctx)
     sy_ns now = sy_clock_now();
 
     (void)fd, (void)what;
+    if (server->listener)
+        evconnlistener_enable(server->listener);
+    if (!sy_stall_look_counts(&server->looks, now))
+        return;
     for (; connection; connection = next) {
         next = connection->next;
         sy_grpc_connection_tick(connection, now);
     }
-    if (server->listener)
-        evconnlistener_enable(server->listener);
 }
 
 static void on_flush(evutil_socket_t fd, short what, void *ctx)
@@ -102,6 +104,7 @@ static int start_events(struct sy_grpc_server *server)
     struct timeval interval = {(time_t)(period / SY_NS_PER_S),
                                (suseconds_t)(period % SY_NS_PER_S / SY_NS_PER_US)};
 
+    server->looks = (struct sy_stall_looks){sy_clock_now(), period, false};
     server->tick = event_new(server->front->base, -1, EV_PERSIST, on_tick, server);
     server->flush_event = event_new(server->front->base, -1, 0, on_flush, server);
     if (!server->tick || !server->flush_event || event_add(server->tick, &interval))

@@ -263,6 +263,7 @@ void sy_grpc_stream_begin(struct sy_grpc_stream *stream)
     enum sy_grpc_code code = SY_GRPC_OK;
     const char *why;
 
+    stream->has_headers = true;
     if (stream->is_post && stream->is_grpc && stream->refused == SY_GRPC_OK)
         code = sy_grpc_stream_allow(stream, &why);
     if (code != SY_GRPC_OK)
@@ -296,6 +297,8 @@ static bool is_to_be_looked_up(const struct sy_grpc_stream *stream)
 
 void sy_grpc_stream_tick(struct sy_grpc_stream *stream, sy_ns now)
 {
+    if (!stream->has_headers) /* the connection's time for them runs */
+        return;
     if (is_to_be_looked_up(stream) && !sy_grpc_incoming_is_allowed(stream))
         return;
     if (stream->is_watching)

@@ -8,7 +8,7 @@
 void sy_http_connection_free(struct sy_http_connection *connection)
 {
     struct event *events[] = {connection->read_event, connection->write_event,
-                              connection->closed_event, connection->again_event};
+                              connection->again_event};
 
     for (size_t i = 0; i < SY_ARRAY_LEN(events); i++)
         if (events[i])
@@ -75,7 +75,7 @@ void sy_http_connection_close(struct sy_http_connection *connection)
         return;
     event_del(connection->read_event);
     event_del(connection->write_event);
-    event_del(connection->closed_event);
+    sy_closed_watch_remove(connection->server->closed_watch, connection->fd);
     if (connection->again_event)
         event_del(connection->again_event);
     sy_tls_stream_destroy(connection->tls);

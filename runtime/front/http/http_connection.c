@@ -4,7 +4,7 @@
  *     └──────────── idle_ns, header_ns, stall_ns without progress: 408 or closed ───────────┘        └─ sent ─> lingers ─> closed
  *
  * The parser is run on what one recv brought. While a call's sink waits, or its answer is not there, what came is held, and the socket is read no more
- * once that is full; its end is still seen (EV_CLOSED). */
+ * once that is full; its end is still seen (closed_watch.h). */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,6 @@
 
 static void on_readable(evutil_socket_t fd, short what, void *ctx);
 static void on_writable(evutil_socket_t fd, short what, void *ctx);
-static void on_closed(evutil_socket_t fd, short what, void *ctx);
 static void go_on(struct sy_http_connection *connection);
 
 /* ---- life ------------------------------------------------------------------------------------------------ */
@@ -34,8 +33,7 @@ static int make_events(struct sy_http_connection *connection)
 
     connection->read_event = event_new(base, fd, EV_READ | EV_PERSIST, on_readable, connection);
     connection->write_event = event_new(base, fd, EV_WRITE | EV_PERSIST, on_writable, connection);
-    connection->closed_event = event_new(base, fd, EV_CLOSED, on_closed, connection);
-    if (connection->read_event && connection->write_event && connection->closed_event &&
+    if (connection->read_event && connection->write_event &&
         event_add(connection->read_event, NULL) == 0)
         return SY_OK;
     return sy_error_set(SY_ENOMEM_HOST, "no memory for a connection's events");
@@ -79,11 +77,12 @@ static void want_read(struct sy_http_connection *connection, bool wanted)
     connection->reading = wanted;
     sy_pace_anew(&connection->pace); /* the server paused, not the client */
     if (wanted) {
-        event_del(connection->closed_event);
+        sy_closed_watch_remove(connection->server->closed_watch, connection->fd);
         event_add(connection->read_event, NULL);
     } else {
         event_del(connection->read_event);
-        event_add(connection->closed_event, NULL);
+        if (sy_closed_watch_add(connection->server->closed_watch, connection->fd, connection) < 0)
+            sy_log_warn("http", "event=not_watched why=\"%s\"", sy_error_text());
     }
 }
 
@@ -344,11 +343,10 @@ static void on_writable(evutil_socket_t fd, short what, void *ctx)
 }
 
 /* While nothing is read. What is left to be read comes before the end: only what is waited for ends now. */
-static void on_closed(evutil_socket_t fd, short what, void *ctx)
+void sy_http_connection_gone(void *ctx)
 {
     struct sy_http_connection *connection = ctx;
 
-    (void)fd, (void)what;
     if (is_waited_for(connection))
         sy_http_connection_close(connection);
 }

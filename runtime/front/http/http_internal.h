@@ -14,6 +14,7 @@
 
 #include "runtime/base/text_builder.h"
 #include "runtime/front/access/access.h"
+#include "runtime/front/closed_watch.h"
 #include "runtime/front/http/http_server.h"
 #include "runtime/front/least_rate.h"
 #include "runtime/net/tls.h"
@@ -50,6 +51,8 @@ struct sy_http_server {
     struct evconnlistener *listener;
     int port;
     struct event *tick;
+    struct sy_stall_looks looks;
+    struct sy_closed_watch *closed_watch;
     struct sy_http_connection *connections;
     int n_connections;
     bool full;            /* the last client that came was refused */
@@ -161,7 +164,7 @@ struct sy_http_connection {
     int refs; /* the server's list, a running callback */
     /* The call's sink takes bytes again, or its call was answered: parses on (http_connection.c, unknown to what answers). */
     void (*go_on)(struct sy_http_connection *connection);
-    struct event *read_event, *write_event, *closed_event;
+    struct event *read_event, *write_event;
     struct event *again_event; /* goes on in the loop's next turn; NULL: was never needed */
     uint64_t inflated_bytes;   /* in this turn of the loop */
     bool reading, writing, in_parser;
@@ -185,6 +188,8 @@ struct sy_http_connection {
 /* ---- http_connection.c ---- */
 int sy_http_connection_create(struct sy_http_server *server, int fd);
 /* Looks at the limits of time; closes it, or answers 408. */
+/* While it is not read: its peer sends no more, or is gone. */
+void sy_http_connection_gone(void *connection);
 void sy_http_connection_look(struct sy_http_connection *connection, sy_ns now);
 
 /* ---- http_close.c ---- */

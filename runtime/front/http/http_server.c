@@ -63,11 +63,13 @@ static void on_tick(evutil_socket_t fd, short what, void *ctx)
     sy_ns now = sy_clock_now();
 
     (void)fd, (void)what;
+    evconnlistener_enable(server->listener);
+    if (!sy_stall_look_counts(&server->looks, now))
+        return;
     for (; connection; connection = next) {
         next = connection->next;
         sy_http_connection_look(connection, now);
     }
-    evconnlistener_enable(server->listener);
 }
 
 static void set_defaults(struct sy_http_limits *limits)
@@ -116,6 +118,7 @@ static int start_tick(struct sy_http_server *server)
 {
     struct timeval interval = {0, TICK_NS / SY_NS_PER_US};
 
+    server->looks = (struct sy_stall_looks){sy_clock_now(), TICK_NS, false};
     server->tick = event_new(server->front->base, -1, EV_PERSIST, on_tick, server);
     if (!server->tick || event_add(server->tick, &interval))
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a timer");
@@ -141,6 +144,8 @@ int sy_http_server_create(const struct sy_http_config *config, struct sy_front *
     }
     SY_TRY_GOTO(listen_on(server, config->address), fail);
     SY_TRY_GOTO(start_tick(server), fail);
+    SY_TRY_GOTO(sy_closed_watch_create(front->base, sy_http_connection_gone, &server->closed_watch),
+                fail);
     *out = server;
     return SY_OK;
 fail:
@@ -160,6 +165,7 @@ void sy_http_server_destroy(struct sy_http_server *server)
     server->tick = NULL;
     while (server->connections)
         sy_http_connection_close(server->connections);
+    sy_closed_watch_destroy(server->closed_watch);
     sy_http_server_release(server);
 }
 

@@ -12,8 +12,6 @@ void sy_rpc_connection_free(struct sy_rpc_connection *connection)
         event_free(connection->read_event);
     if (connection->write_event)
         event_free(connection->write_event);
-    if (connection->closed_event)
-        event_free(connection->closed_event);
     if (connection->again_event)
         event_free(connection->again_event);
     free(connection->buffer);
@@ -52,7 +50,7 @@ void sy_rpc_connection_close(struct sy_rpc_connection *connection)
         return;
     event_del(connection->read_event);
     event_del(connection->write_event);
-    event_del(connection->closed_event);
+    sy_closed_watch_remove(server->closed_watch, connection->fd);
     if (connection->again_event)
         event_del(connection->again_event);
     sy_tls_stream_destroy(connection->tls);

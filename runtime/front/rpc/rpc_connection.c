@@ -21,7 +21,6 @@
 
 static void on_readable(evutil_socket_t fd, short what, void *ctx);
 static void on_writable(evutil_socket_t fd, short what, void *ctx);
-static void on_closed(evutil_socket_t fd, short what, void *ctx);
 
 static void start_scan(struct sy_rpc_connection *connection)
 {
@@ -58,10 +57,9 @@ static int make_events(struct sy_rpc_connection *connection)
 
     connection->read_event = event_new(base, fd, EV_READ | EV_PERSIST, on_readable, connection);
     connection->write_event = event_new(base, fd, EV_WRITE | EV_PERSIST, on_writable, connection);
-    connection->closed_event = event_new(base, fd, EV_CLOSED, on_closed, connection);
     if (connection->tls)
         connection->again_event = event_new(base, -1, 0, on_readable, connection);
-    if (!connection->read_event || !connection->write_event || !connection->closed_event ||
+    if (!connection->read_event || !connection->write_event ||
         (connection->tls && !connection->again_event) || event_add(connection->read_event, NULL))
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a connection's events");
     return SY_OK;
@@ -134,12 +132,13 @@ static void want_read(struct sy_rpc_connection *connection, bool wanted)
     connection->reading = wanted;
     sy_pace_anew(&connection->pace); /* a pause of ours is no stall of theirs */
     if (wanted) {
-        event_del(connection->closed_event);
+        sy_closed_watch_remove(connection->server->closed_watch, connection->fd);
         event_add(connection->read_event, NULL);
         read_on(connection);
     } else {
         event_del(connection->read_event);
-        event_add(connection->closed_event, NULL);
+        if (sy_closed_watch_add(connection->server->closed_watch, connection->fd, connection) < 0)
+            sy_log_warn("rpc", "event=not_watched why=\"%s\"", sy_error_text());
     }
 }
 
@@ -147,7 +146,8 @@ static void want_read(struct sy_rpc_connection *connection, bool wanted)
 static void end_after_error(struct sy_rpc_connection *connection, int status)
 {
     want_read(connection, false);
-    event_del(connection->closed_event); /* a client that half-closed may still read the error */
+    /* A client that half-closed may still read the error. */
+    sy_closed_watch_remove(connection->server->closed_watch, connection->fd);
     connection->closing = true;
     connection->used = 0;
     sy_rpc_long_drop(connection);
@@ -378,10 +378,9 @@ static void on_writable(evutil_socket_t fd, short what, void *ctx)
 }
 
 /* F3: not read, but gone. */
-static void on_closed(evutil_socket_t fd, short what, void *ctx)
+void sy_rpc_connection_gone(void *connection)
 {
-    (void)fd, (void)what;
-    sy_rpc_connection_close(ctx);
+    sy_rpc_connection_close(connection);
 }
 
 /* Called when an answer came from the core, outside of reading: what was held back may go on. */

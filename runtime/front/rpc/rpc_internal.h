@@ -9,6 +9,7 @@
 #include "loader/graph/graph.h"
 #include "runtime/base/msgpack_scan.h"
 #include "runtime/front/access/access.h"
+#include "runtime/front/closed_watch.h"
 #include "runtime/front/least_rate.h"
 #include "runtime/front/rpc/rpc_long.h"
 #include "runtime/front/rpc/rpc_server.h"
@@ -29,6 +30,8 @@ struct sy_rpc_server {
     char *socket_path;
     int port;
     struct event *tick; /* once a second: looks for stalled connections */
+    struct sy_stall_looks looks;
+    struct sy_closed_watch *closed_watch; /* connections that are not being read */
     struct sy_rpc_connection *connections;
     int n_connections;
     sy_ns said_ns;        /* when a failed TLS connection was logged last */
@@ -65,8 +68,7 @@ struct sy_rpc_connection {
     struct sy_rpc_connection *next, *previous;
     int fd;   /* -1: closed */
     int refs; /* the server's list, each request at the core, a running callback */
-    struct event *read_event, *write_event,
-        *closed_event;                          /* closed: of connections that are not being read */
+    struct event *read_event, *write_event;
     bool reading, writing, processing, closing; /* closing: when the replies are out */
     unsigned char *buffer;
     uint64_t used, capacity;
@@ -104,6 +106,8 @@ struct sy_rpc_request {
 int sy_rpc_connection_create(struct sy_rpc_server *server, int fd, bool is_local);
 /* After an answer of the core: reads on if it had to wait. */
 void sy_rpc_connection_resume(struct sy_rpc_connection *connection);
+/* While it is not read: its peer sends no more, or is gone. */
+void sy_rpc_connection_gone(void *connection);
 bool sy_rpc_connection_stalled(const struct sy_rpc_connection *connection, sy_ns now);
 
 /* ---- rpc_close.c ---- */

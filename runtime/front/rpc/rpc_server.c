@@ -56,13 +56,10 @@ static void on_accept_error(struct evconnlistener *listener, void *ctx)
     evconnlistener_disable(listener);
 }
 
-static void on_tick(evutil_socket_t fd, short what, void *ctx)
+static void look_for_stalled(struct sy_rpc_server *server, sy_ns now)
 {
-    struct sy_rpc_server *server = ctx;
     struct sy_rpc_connection *connection = server->connections, *next;
-    sy_ns now = sy_clock_now();
 
-    (void)fd, (void)what;
     for (; connection; connection = next) {
         next = connection->next;
         if (sy_rpc_connection_stalled(connection, now)) {
@@ -74,6 +71,16 @@ static void on_tick(evutil_socket_t fd, short what, void *ctx)
             sy_rpc_receive_tick(connection, now);
         }
     }
+}
+
+static void on_tick(evutil_socket_t fd, short what, void *ctx)
+{
+    struct sy_rpc_server *server = ctx;
+    sy_ns now = sy_clock_now();
+
+    (void)fd, (void)what;
+    if (sy_stall_look_counts(&server->looks, now))
+        look_for_stalled(server, now);
     if (server->unix_listener)
         evconnlistener_enable(server->unix_listener);
     if (server->tcp_listener)
@@ -210,11 +217,11 @@ static void set_defaults(struct sy_rpc_limits *limits)
 
 static int start_tick(struct sy_rpc_server *server)
 {
-    sy_ns period =
-        server->limits.stall_ns / 2 < SY_NS_PER_S ? server->limits.stall_ns / 2 : SY_NS_PER_S;
+    sy_ns period = SY_MIN(server->limits.stall_ns / 2, SY_NS_PER_S);
     struct timeval interval = {(time_t)(period / SY_NS_PER_S),
                                (suseconds_t)(period % SY_NS_PER_S / SY_NS_PER_US)};
 
+    server->looks = (struct sy_stall_looks){sy_clock_now(), period, false};
     server->tick = event_new(server->front->base, -1, EV_PERSIST, on_tick, server);
     if (!server->tick || event_add(server->tick, &interval))
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a timer");
@@ -235,6 +242,8 @@ int sy_rpc_server_create(const struct sy_rpc_config *config, struct sy_front *fr
     server->dispatch = sy_rpc_dispatch;
     set_defaults(&server->limits);
     SY_TRY_GOTO(start_tick(server), fail);
+    SY_TRY_GOTO(sy_closed_watch_create(front->base, sy_rpc_connection_gone, &server->closed_watch),
+                fail);
     if (config->socket_path)
         SY_TRY_GOTO(listen_unix(server, config), fail);
     if (config->tcp_address)
@@ -264,6 +273,7 @@ void sy_rpc_server_destroy(struct sy_rpc_server *server)
         (void)sy_rpc_reply_flush(server->connections); /* what the loop's last turn was to send */
         sy_rpc_connection_close(server->connections);
     }
+    sy_closed_watch_destroy(server->closed_watch);
     sy_rpc_server_release(server);
 }
 

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 
 #include <cmocka.h>
 
@@ -419,6 +420,40 @@ static void test_job_that_kills(void **state)
     core_rig_close(&r);
 }
 
+/* All workers, idle ones. They are dead when this returns, and the core has not noticed. */
+static void kill_all(struct core_rig *r)
+{
+    core_rig_calm(r);
+    for (int w = 0; w < r->n_workers; w++) {
+        siginfo_t info;
+        core_rig_kill(r, w);
+        assert_int_equal(waitid(P_PID, (id_t)sy_supervisor_pid(r->core->supervisor, w), &info,
+                                WEXITED | WNOWAIT),
+                         0);
+    }
+}
+
+/* Workers that were dead before they were told of a job or a request do not count as killed by it. */
+static void test_workers_dead_before(void **state)
+{
+    (void)state;
+    struct core_rig r;
+    struct core_done done;
+    struct core_answer answer;
+    uint64_t job;
+    open_with_models(&r, 4);
+    kill_all(&r);
+    core_rig_infer(&r, "a", 1, &answer);
+    assert_int_equal(core_rig_wait(&r, &answer), SY_OK);
+    kill_all(&r);
+    core_rig_submit(&r, &done, &job);
+    assert_int_equal(core_rig_wait_done(&r, &done, "the job's start"), SY_OK);
+    assert_int_equal(core_rig_deaths(&r), 8);
+    assert_int_equal(core_rig_stop(&r, job), SY_OK);
+    core_rig_calm(&r);
+    core_rig_close(&r);
+}
+
 /* But one that gets on between deaths lives for ever. */
 static void test_job_that_gets_on(void **state)
 {
@@ -544,6 +579,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_faults_while_pausing_and_paused),
         cmocka_unit_test(test_request_dies_while_training_is_held),
         cmocka_unit_test(test_job_that_kills),
+        cmocka_unit_test(test_workers_dead_before),
         cmocka_unit_test(test_job_that_gets_on),
         cmocka_unit_test(test_reported_failures),
         cmocka_unit_test(test_fault_while_stopping),

@@ -415,6 +415,24 @@ static void test_gone_while_running(void **state)
         close(fds[i]);
 }
 
+/* More is pipelined behind a request than is held, so the connection is not read; then it is reset. */
+static void test_reset_while_not_read(void **state)
+{
+    static const struct linger reset = {1, 0};
+    static char more[256 << 10];
+    int fd = http_connect(fake_http_port);
+
+    (void)state;
+    http_post(fd, "/v2/models/held/infer", "", ROW, sizeof ROW - 1);
+    wait_for_held(1);
+    while (send(fd, more, sizeof more, MSG_DONTWAIT | MSG_NOSIGNAL) > 0)
+        ;
+    fake_core_call(NULL, NULL);
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+    close(fd);
+    wait_for_held(0);
+}
+
 /* Bodies cut at every place, with the thread at work or not. */
 static void test_gone_in_each_phase(void **state)
 {
@@ -467,6 +485,7 @@ int main(void)
         cmocka_unit_test(test_shared_memory),
         cmocka_unit_test(test_classes),
         cmocka_unit_test(test_gone_while_running),
+        cmocka_unit_test(test_reset_while_not_read),
         cmocka_unit_test(test_gone_in_each_phase),
     };
 

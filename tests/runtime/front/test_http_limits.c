@@ -287,6 +287,26 @@ static void test_slow_body(void **state)
     close(fd);
 }
 
+/* The rest of a body comes while the loop stands still, and its look for stalled clients before it reads. */
+static void stand_still(void *fd)
+{
+    skip_clock(2 * TIGHT_NS);
+    http_send(*(int *)fd, ROW + 1, sizeof ROW - 2);
+    fake_http_tight_look();
+}
+
+static void test_loop_stands_still(void **state)
+{
+    int fd = tight();
+
+    (void)state;
+    http_say(fd, "POST " DOUBLE " HTTP/1.1\r\nHost: h\r\nContent-Length: %zu\r\n\r\n%c",
+             sizeof ROW - 1, *ROW);
+    fake_core_call(stand_still, &fd);
+    http_expect(fd, 200);
+    close(fd);
+}
+
 /* Bytes that come more slowly than FAKE_LEAST_RATE are none. */
 static void test_creeping_body(void **state)
 {
@@ -372,13 +392,13 @@ static void test_no_reader(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_header),      cmocka_unit_test(test_body),
-        cmocka_unit_test(test_buffered),    cmocka_unit_test(test_bomb),
-        cmocka_unit_test(test_json_depth),  cmocka_unit_test(test_long_json),
-        cmocka_unit_test(test_connections), cmocka_unit_test(test_slow_header),
-        cmocka_unit_test(test_slow_body),   cmocka_unit_test(test_creeping_body),
-        cmocka_unit_test(test_idle),        cmocka_unit_test(test_long_run),
-        cmocka_unit_test(test_no_reader),
+        cmocka_unit_test(test_header),        cmocka_unit_test(test_body),
+        cmocka_unit_test(test_buffered),      cmocka_unit_test(test_bomb),
+        cmocka_unit_test(test_json_depth),    cmocka_unit_test(test_long_json),
+        cmocka_unit_test(test_connections),   cmocka_unit_test(test_slow_header),
+        cmocka_unit_test(test_slow_body),     cmocka_unit_test(test_loop_stands_still),
+        cmocka_unit_test(test_creeping_body), cmocka_unit_test(test_idle),
+        cmocka_unit_test(test_long_run),      cmocka_unit_test(test_no_reader),
     };
 
     return cmocka_run_group_tests(tests, fake_http_start, fake_http_finish);

@@ -224,6 +224,27 @@ static void test_half_message(void **state)
     close(fd);
 }
 
+/* The rest of a message comes while the loop stands still, and its look for stalled clients before it reads. */
+static void stand_still(void *fd)
+{
+    skip_clock(2 * FAKE_CORE_STALL_NS);
+    assert_int_equal(send(*(int *)fd, "ng\x90", 3, MSG_NOSIGNAL), 3);
+    fake_core_look();
+}
+
+static void test_loop_stands_still(void **state)
+{
+    char answer[9];
+    int fd = raw_socket();
+
+    (void)state;
+    assert_int_equal(send(fd, "\x94\x00\x07\xa4pi", 6, 0), 6);
+    fake_core_call(stand_still, &fd);
+    assert_int_equal(recv(fd, answer, sizeof answer, MSG_WAITALL), sizeof answer);
+    assert_memory_equal(answer, "\x94\x01\x07\xc0\xa4pong", 9);
+    close(fd);
+}
+
 /* A silence between messages is no stall of the next one, which comes in two halves with a look for stalled clients between them. */
 static void test_half_message_after_a_silence(void **state)
 {
@@ -294,8 +315,9 @@ static void test_many_outstanding_and_lost_client(void **state)
     }
 }
 
-/* With all the requests outstanding that it may have, it is not read; that its client is gone is seen all the same. */
-static void test_lost_while_not_read(void **state)
+/* With all the requests outstanding that it may have, it is not read; that its client is gone is seen all the same: closed, and reset, as a socket is that
+ * has not read all when it closes. */
+static void lose_while_not_read(bool is_reset)
 {
     static const char head[] = "\x94\x00\x05\xa5infer\x91\x82\xa5model\xa4"
                                "held\xa6inputs\x91\x84\xa4name\xa1x\xa5"
@@ -304,9 +326,13 @@ static void test_lost_while_not_read(void **state)
                                "data\xc4\x10"
                                "0123456789abcdef";
     size_t n = sizeof(head) - 1;
+    char byte;
     int fd = raw_socket();
 
-    (void)state;
+    if (is_reset) {
+        assert_int_equal(send(fd, "\x94\x00\x07\xa4ping\x90", 9, 0), 9);
+        assert_int_equal(recv(fd, &byte, 1, MSG_PEEK), 1);
+    }
     for (int i = 0; i < 70; i++)
         assert_int_equal(send(fd, head, n, 0), n);
     while (fake_core_n_held < 64)
@@ -316,6 +342,13 @@ static void test_lost_while_not_read(void **state)
     while (fake_core_n_held > 0)
         usleep(10000);
     assert_int_equal(fake_core_n_held, 0);
+}
+
+static void test_lost_while_not_read(void **state)
+{
+    (void)state;
+    lose_while_not_read(false);
+    lose_while_not_read(true);
 }
 
 /* Requests of 512 KiB in and out that stay: those of class 9 leave an eighth of the slab of 64 MiB, where one of class 0 has room. */
@@ -435,6 +468,7 @@ int main(void)
         cmocka_unit_test(test_errors_of_the_server_leave_the_connection),
         cmocka_unit_test(test_hostile_bytes),
         cmocka_unit_test(test_half_message),
+        cmocka_unit_test(test_loop_stands_still),
         cmocka_unit_test(test_half_message_after_a_silence),
         cmocka_unit_test(test_pipelined),
         cmocka_unit_test(test_many_outstanding_and_lost_client),

@@ -394,7 +394,7 @@ static void test_no_worker_left_ends_all(void **state)
     world_make(&w, true, 400, 1);
     for (int i = 0; i < N_WORKERS; i++) {
         w.workers[i] = AWAY;
-        sy_sched_worker_lost(w.s, i, false, false, false, "given up");
+        sy_sched_worker_lost(w.s, i, &(struct sy_sched_loss){.heard = true, .why = "given up"});
     }
     world_request(&w, 0, 1);
     assert_int_equal(w.end_status[1], SY_EPEER);

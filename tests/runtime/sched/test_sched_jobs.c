@@ -31,7 +31,12 @@ static void test_training_memory_survives_its_worker(void **state)
     assert_true(sy_sched_next(w.s, &a));
     assert_int_equal(a.kind, SY_DO_JOB_TURN);
     assert_true(a.keeps); /* it is alone */
-    sy_sched_worker_lost(w.s, 0, true, true, true, "killed");
+    sy_sched_worker_lost(w.s, 0,
+                         &(struct sy_sched_loss){.heard = true,
+                                                 .state_intact = true,
+                                                 .job_progressed = true,
+                                                 .comes_back = true,
+                                                 .why = "killed"});
     assert_true(sy_sched_next(w.s, &a));
     assert_int_equal(a.kind, SY_DO_JOB_PREPARE);
     assert_int_equal(sy_sched_job_prepared(w.s, a.worker, 1, 20 * MIB, 10 * MIB, 0), SY_OK);

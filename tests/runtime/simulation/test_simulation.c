@@ -21,6 +21,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
 #include "tests/rigs/seed.h"
+#include "tests/simulation/sim_front.h"
 #include "tests/simulation/sim_world.h"
 
 #define EVENTS_A_WALK 6000
@@ -34,7 +35,7 @@
 #endif
 
 /* Walks that once failed. What each of them showed: tests/simulation/README.md */
-static const uint64_t failed_once[] = {1000, 50134};
+static const uint64_t failed_once[] = {1000, 50134, 1055};
 
 struct sim_world sim;
 
@@ -90,17 +91,19 @@ static sy_ns next(void *world)
     if (sim_os_was_sent())
         sim_workers_were_sent();
     sy_ns workers = sim_workers_next(), storage = sim_storage_next();
-    sy_ns first = SY_MIN(workers, storage);
-    return SY_MIN(first, sim.client_ns);
+    sy_ns outside = SY_MIN(workers, storage), clients = SY_MIN(sim.client_ns, sim_front_next());
+    return SY_MIN(outside, clients);
 }
 
 static void happen(void *world)
 {
-    sy_ns workers = sim_workers_next(), storage = sim_storage_next();
+    sy_ns workers = sim_workers_next(), storage = sim_storage_next(), front = sim_front_next();
     (void)world;
     sim.n_events++;
     sim_workers_beat();
-    if (storage <= workers && storage <= sim.client_ns) {
+    if (front < storage && front < workers && front < sim.client_ns) {
+        sim_front_happen();
+    } else if (storage <= workers && storage <= sim.client_ns) {
         sim_storage_happen();
     } else if (workers <= sim.client_ns) {
         sim_workers_happen();
@@ -118,8 +121,15 @@ static void look(void *world)
     if (!sim.core)
         return;
     sim_clients_look();
+    sim_front_look();
     if (sim.n_events >= EVENTS_A_WALK && !sim.calm)
         event_base_loopbreak(sim.rig.base);
+}
+
+static void spins(void *world)
+{
+    (void)world;
+    sim_fail("the loop turns without end");
 }
 
 static uint64_t draw(void *world, uint64_t n)
@@ -145,6 +155,7 @@ static void open_world(uint64_t seed)
                              .next = next,
                              .happen = happen,
                              .look = look,
+                             .spins = spins,
                              .draw = draw};
     n_lines = 0;
     sim_os_open(&os);
@@ -155,6 +166,7 @@ static void open_world(uint64_t seed)
                                     .max_delay_ns = sim_draw(3) ? 0 : 500 * SY_NS_PER_US,
                                     .fetch_heads = sim_draw(2),
                                     .whole_models = sim_draw(8) == 0};
+    sim.has_front = seed % 2; /* the others are as they were before there were any */
     sim_say("walk %llu: %s, %d workers, a fault in %llu, pool of %llu bytes",
             (unsigned long long)seed, config.device, sim.n_workers,
             (unsigned long long)sim.fault_one_in, (unsigned long long)config.pool_bytes);
@@ -166,6 +178,8 @@ static void open_world(uint64_t seed)
     sim.pool = sim.pool_memory.base;
     sim.client_ns = sim_os_now();
     sim_clients_begin();
+    if (sim.has_front)
+        sim_front_open(seed);
 }
 
 static void run_until(bool (*holds)(void), const char *what)
@@ -208,6 +222,8 @@ static void calm_down(void)
             sim_worker_killed(NULL, w->pid);
     if (sim_draw(3)) {
         sim_clients_end_jobs();
+        sim_front_calm();
+        run_until(sim_front_is_over, "connections");
         run_until(sim_clients_have_all, "answers");
         run_until(models_are_gone, "models go");
         uint64_t used =
@@ -222,6 +238,10 @@ static void calm_down(void)
 
 static void close_world(void)
 {
+    sim_front_close();
+    SIM_CHECK(sy_slab_used_bytes(sim.core->slab) == sim.slab_bytes,
+              "%llu bytes of the slab are no client's",
+              (unsigned long long)sy_slab_used_bytes(sim.core->slab));
     SIM_CHECK(sim_os_n_processes() == 0, "%d processes are left", sim_os_n_processes());
     sy_shared_memory_finish(&sim.pool_memory);
     core_rig_close(&sim.rig);
@@ -240,6 +260,7 @@ static double seconds_now(void)
 
 static struct {
     uint64_t events, turns, faults, answered, failed, canceled, refused, steps;
+    uint64_t front_answered[3], front_refused, front_ended, front_left;
 } total;
 
 static void walk(uint64_t seed)
@@ -256,6 +277,11 @@ static void walk(uint64_t seed)
     total.canceled += sim.n_canceled;
     total.refused += sim.n_refused;
     total.steps += sim.n_steps;
+    for (int i = 0; i < 3; i++)
+        total.front_answered[i] += sim.n_front_answered[i];
+    total.front_refused += sim.n_front_refused;
+    total.front_ended += sim.n_front_ended;
+    total.front_left += sim.n_front_left;
 }
 
 /* ---- the tests ---------------------------------------------------------------------------------- */
@@ -277,8 +303,16 @@ static void test_walks(void **state)
         (unsigned long long)total.answered, (unsigned long long)total.failed,
         (unsigned long long)total.canceled, (unsigned long long)total.refused,
         (unsigned long long)total.steps);
+    printf("simulation: on connections: answered %llu over HTTP, %llu RPC, %llu gRPC; %llu "
+           "refused, %llu left without an "
+           "answer; %llu connections ended by a server\n",
+           (unsigned long long)total.front_answered[0], (unsigned long long)total.front_answered[1],
+           (unsigned long long)total.front_answered[2], (unsigned long long)total.front_refused,
+           (unsigned long long)total.front_left, (unsigned long long)total.front_ended);
     assert_true(n == 1 ||
-                (total.answered > 0 && total.steps > 0 && total.canceled > 0)); /* it walked */
+                (total.front_answered[0] > 0 && total.front_answered[1] > 0 &&
+                 total.front_answered[2] > 0 && total.front_ended > 0 && total.front_left > 0 &&
+                 total.answered > 0 && total.steps > 0 && total.canceled > 0)); /* it walked */
 }
 
 static void test_what_failed_once(void **state)

@@ -1,0 +1,20 @@
+/* Connections that are not read for now, and whose end must be seen all the same.
+ *
+ * libevent's EV_CLOSED does not do: a reset comes as EPOLLERR, of which libevent makes EV_READ and EV_WRITE. Nobody has added these then, so nobody is
+ * called, and the loop turns without end. One thread, the event loop's. */
+#ifndef SY_FRONT_CLOSED_WATCH_H
+#define SY_FRONT_CLOSED_WATCH_H
+
+struct event_base;
+struct sy_closed_watch;
+
+/* `closed` is called from the loop, once for each add. */
+int sy_closed_watch_create(struct event_base *base, void (*closed)(void *connection),
+                           struct sy_closed_watch **out);
+void sy_closed_watch_destroy(struct sy_closed_watch *watch);
+/* Until its peer sends no more, or resets it, or it is removed. EIO, ENOMEM_HOST: it is not watched. */
+int sy_closed_watch_add(struct sy_closed_watch *watch, int fd, void *connection);
+/* Before the descriptor is closed. Harmless for one that is not there. */
+void sy_closed_watch_remove(struct sy_closed_watch *watch, int fd);
+
+#endif

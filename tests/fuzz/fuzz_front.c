@@ -1,0 +1,146 @@
+#include <event2/event.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/status.h"
+#include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/fuzz_front.h"
+
+struct fuzz_front fuzz_front;
+
+/* ---- the fake core ---------------------------------------------------------------------------------------------------- */
+
+static int indices[3] = {0, 1, 2};
+static struct sy_tensor tensors[3] = {
+    {.name = "x", .dtype = SY_DTYPE_F32, .shape = {2, {{0, 1}, {2, 0}}}},
+    {.name = "k", .dtype = SY_DTYPE_U8, .shape = {1, {{3, 0}}}},
+    {.name = "y", .dtype = SY_DTYPE_F32, .shape = {2, {{0, 1}, {2, 0}}}},
+};
+static struct sy_graph graph = {.n_tensors = 3,
+                                .tensors = tensors,
+                                .n_inputs = 2,
+                                .inputs = indices,
+                                .n_outputs = 1,
+                                .outputs = &indices[2]};
+static struct sy_package package = {.name = "m", .graph = &graph, .usual = &graph};
+static struct sy_core_model_ref model = {.package = &package, .name = "m", .version = 1};
+
+static struct sy_graph single = {.n_tensors = 3,
+                                 .tensors = tensors,
+                                 .n_inputs = 1,
+                                 .inputs = indices,
+                                 .n_outputs = 1,
+                                 .outputs = &indices[2]};
+static struct sy_package single_package = {.name = "o", .graph = &single, .usual = &single};
+static struct sy_core_model_ref single_model = {
+    .package = &single_package, .name = "o", .version = 1};
+
+struct pending {
+    sy_core_infer_done done;
+    void *ctx;
+    uint64_t output;
+    int64_t batch;
+};
+
+static void answer(evutil_socket_t fd, short what, void *ctx)
+{
+    struct pending *p = ctx;
+    struct sy_request_report report = {.id = 1, .arrived_ns = 1, .finished_ns = 5, .attempts = 1};
+
+    (void)fd, (void)what;
+    fuzz_front.n_pending--;
+    memset(sy_slab_pointer(fuzz_front.slab, p->output), 'y', (size_t)p->batch * 8);
+    p->done(p->ctx, fuzz_front.refuses ? SY_EBUSY : SY_OK, "busy", &report);
+    free(p);
+}
+
+static struct sy_slab *fake_slab(void *core)
+{
+    (void)core;
+    return fuzz_front.slab;
+}
+
+static int fake_acquire(void *core, const char *name, int64_t version,
+                        struct sy_core_model_ref **out)
+{
+    (void)core;
+    if ((strcmp(name, "m") != 0 && strcmp(name, "o") != 0) || version > 1)
+        return sy_error_set(SY_ENOTFOUND, "no model \"%s\"", name);
+    *out = *name == 'm' ? &model : &single_model;
+    fuzz_front.n_refs++;
+    return SY_OK;
+}
+
+static void fake_release(void *core, struct sy_core_model_ref *ref)
+{
+    (void)core;
+    fuzz_front.n_refs -= ref != NULL;
+}
+
+static int fake_infer(void *core, const struct sy_core_model_ref *ref, int64_t batch,
+                      const uint64_t *inputs, const uint64_t *outputs,
+                      const struct sy_core_infer_options *options, sy_core_infer_done done,
+                      void *ctx, uint64_t *out_id)
+{
+    struct pending *p = malloc(sizeof *p);
+
+    (void)core, (void)ref, (void)inputs, (void)options;
+    FUZZ_CHECK(p);
+    *p = (struct pending){.done = done, .ctx = ctx, .output = outputs[0], .batch = batch};
+    *out_id = 1;
+    fuzz_front.n_pending++;
+    FUZZ_CHECK(event_base_once(fuzz_front.front.base, -1, EV_TIMEOUT, answer, p,
+                               &(struct timeval){0, 0}) == 0);
+    return SY_OK;
+}
+
+static void fake_cancel(void *core, uint64_t id)
+{
+    (void)core, (void)id; /* runs on, as a request that has started does */
+}
+
+static int fake_status(void *core, json_t **out)
+{
+    (void)core;
+    *out = json_pack("{s:[{s:s, s:i}]}", "models", "name", "m", "version", 1);
+    return SY_OK;
+}
+
+static int fake_remove(void *core, const char *name, int64_t version)
+{
+    (void)core, (void)version;
+    return sy_error_set(SY_ENOTFOUND, "no model \"%s\"", name);
+}
+
+static const struct sy_core_handlers fakes = {.slab = fake_slab,
+                                              .model_acquire = fake_acquire,
+                                              .model_release = fake_release,
+                                              .model_remove = fake_remove,
+                                              .infer = fake_infer,
+                                              .infer_cancel = fake_cancel,
+                                              .status = fake_status};
+
+/* ---- the front --------------------------------------------------------------------------------------------------------- */
+
+void fuzz_front_open(void)
+{
+    struct sy_front *front = &fuzz_front.front;
+
+    *front = (struct sy_front){.base = event_base_new(), .handlers = &fakes, .is_ready = true};
+    FUZZ_CHECK(front->base && sy_slab_create(16 << 20, &fuzz_front.slab) == SY_OK);
+    FUZZ_CHECK(sy_offload_create(front->base, 1, 16, &fuzz_front.offload) == SY_OK);
+    FUZZ_CHECK(sy_shared_regions_create(front, &front->regions) == SY_OK);
+}
+
+void fuzz_front_stop_threads(void)
+{
+    sy_offload_destroy(fuzz_front.offload);
+    fuzz_front.offload = fuzz_front.front.offload = NULL;
+}
+
+void fuzz_front_close(void)
+{
+    sy_shared_regions_destroy(fuzz_front.front.regions);
+    sy_slab_destroy(fuzz_front.slab);
+    event_base_free(fuzz_front.front.base);
+}

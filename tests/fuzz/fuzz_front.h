@@ -1,0 +1,28 @@
+/* What a front end's target has behind it: a front, and a fake core that answers from the event loop. Its models are "m" (x FP32 [N, 2] and k UINT8 [3]
+ * to y FP32 [N, 2]) and "o" (x alone). */
+#ifndef SY_TESTS_FUZZ_FRONT_H
+#define SY_TESTS_FUZZ_FRONT_H
+
+#include <stdbool.h>
+
+#include "allocator/slab.h"
+#include "runtime/front/request/front.h"
+#include "runtime/front/request/offload.h"
+#include "runtime/front/shared_regions.h"
+
+struct fuzz_front {
+    struct sy_front front;
+    struct sy_slab *slab;
+    struct sy_offload *offload; /* one thread; a target sets front.offload for inputs that use it */
+    bool refuses;               /* the core answers EBUSY */
+    int n_pending;              /* answers that the core owes */
+    int n_refs;                 /* models that are held */
+};
+extern struct fuzz_front fuzz_front;
+
+void fuzz_front_open(void);
+/* At exit, for the leak checker: the threads before the servers, the rest behind them. */
+void fuzz_front_stop_threads(void);
+void fuzz_front_close(void);
+
+#endif

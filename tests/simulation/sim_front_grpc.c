@@ -1,0 +1,209 @@
+/* gRPC clients: nghttp2 makes their bytes and takes the server's. Each request is a call of its own. */
+#include <nghttp2/nghttp2.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "grpc_service.pb-c.h"
+#include "runtime/base/assert.h"
+#include "runtime/front/grpc/grpc_wire.h"
+#include "tests/simulation/sim_front.h"
+#include "tests/simulation/sim_world.h"
+
+#define MOST_FRAME (17u << 10) /* and its head: what nghttp2 hands out at a time */
+#define PREFIX     5
+
+/* A call: what it sends, what it was answered. */
+struct sim_call_bytes {
+    struct sy_grpc_buffer to_send;
+    size_t sent;
+    unsigned char got[1024];
+    size_t n_got;
+    int status; /* -1: none came */
+};
+
+/* ---- nghttp2 ------------------------------------------------------------------------------------ */
+
+static struct sim_ask *ask_of(nghttp2_session *session, int32_t id)
+{
+    return nghttp2_session_get_stream_user_data(session, id);
+}
+
+static ssize_t on_read(nghttp2_session *session, int32_t id, uint8_t *to, size_t room,
+                       uint32_t *flags, nghttp2_data_source *source, void *ctx)
+{
+    struct sim_call_bytes *call = source->ptr;
+    size_t n = SY_MIN(room, call->to_send.n - call->sent);
+    (void)session, (void)id, (void)ctx;
+    memcpy(to, call->to_send.data + call->sent, n);
+    call->sent += n;
+    if (call->sent == call->to_send.n)
+        *flags |= NGHTTP2_DATA_FLAG_EOF;
+    return (ssize_t)n;
+}
+
+static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name,
+                     size_t name_bytes, const uint8_t *value, size_t value_bytes, uint8_t flags,
+                     void *ctx)
+{
+    struct sim_ask *ask = ask_of(session, frame->hd.stream_id);
+    (void)flags, (void)ctx, (void)value_bytes;
+    if (!ask || name_bytes != 11 || memcmp(name, "grpc-status", 11) != 0)
+        return 0;
+    SIM_CHECK(ask->call->status < 0, "request %llu: a second status", (unsigned long long)ask->id);
+    ask->call->status = atoi((const char *)value);
+    return 0;
+}
+
+static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const uint8_t *data,
+                   size_t n, void *ctx)
+{
+    struct sim_ask *ask = ask_of(session, id);
+    (void)flags, (void)ctx;
+    if (!ask)
+        return 0;
+    SIM_CHECK(n <= sizeof ask->call->got - ask->call->n_got, "request %llu: a long answer",
+              (unsigned long long)ask->id);
+    memcpy(ask->call->got + ask->call->n_got, data, n);
+    ask->call->n_got += n;
+    return 0;
+}
+
+static void read_output(const struct sim_ask *ask, float *y)
+{
+    const struct sim_call_bytes *call = ask->call;
+    size_t bytes = (size_t)ask->rows * FAKE_ROW * sizeof *y;
+    SIM_CHECK(call->n_got >= PREFIX, "request %llu: no message", (unsigned long long)ask->id);
+    Inference__ModelInferResponse *got =
+        inference__model_infer_response__unpack(NULL, call->n_got - PREFIX, call->got + PREFIX);
+    SIM_CHECK(got && got->n_raw_output_contents == 1 && got->raw_output_contents[0].len == bytes,
+              "request %llu: no output, or a short one", (unsigned long long)ask->id);
+    memcpy(y, got->raw_output_contents[0].data, bytes);
+    inference__model_infer_response__free_unpacked(got, NULL);
+}
+
+static int on_close(nghttp2_session *session, int32_t id, uint32_t code, void *ctx)
+{
+    struct sim_connection *c = ctx;
+    struct sim_ask *ask = ask_of(session, id), **at = &c->asks;
+    float y[SIM_ASK_ROWS * FAKE_ROW];
+    if (!ask)
+        return 0;
+    bool is_ok = code == 0 && ask->call->status == 0;
+    if (is_ok && ask->rows)
+        read_output(ask, y);
+    while (*at != ask)
+        at = &(*at)->next;
+    sim_front_answered(c, at, is_ok, y);
+    return 0;
+}
+
+static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *ctx)
+{
+    struct sim_connection *c = ctx;
+    (void)session;
+    c->ends |= frame->hd.type == NGHTTP2_GOAWAY;
+    return 0;
+}
+
+/* ---- connections -------------------------------------------------------------------------------- */
+
+void sim_front_grpc_open(struct sim_connection *c)
+{
+    const nghttp2_settings_entry window = {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE,
+                                           (uint32_t)(64 + sim_front_draw(1000))};
+    nghttp2_session_callbacks *callbacks;
+    nghttp2_session_callbacks_new(&callbacks);
+    nghttp2_session_callbacks_set_on_header_callback(callbacks, on_header);
+    nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, on_data);
+    nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_close);
+    nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, on_frame);
+    SIM_CHECK(nghttp2_session_client_new(&c->session, callbacks, c) == 0, "no memory");
+    nghttp2_session_callbacks_del(callbacks);
+    nghttp2_submit_settings(c->session, 0, &window, 1);
+}
+
+void sim_front_grpc_free(struct sim_ask *ask)
+{
+    if (ask->call)
+        sy_grpc_buffer_free(&ask->call->to_send);
+    free(ask->call);
+}
+
+void sim_front_grpc_say(struct sim_connection *c)
+{
+    const uint8_t *bytes;
+    ssize_t n = 1;
+    while (c->session && !c->nonsense && n > 0 && sizeof c->said - c->n_said >= MOST_FRAME) {
+        n = nghttp2_session_mem_send(c->session, &bytes);
+        if (n > 0)
+            memcpy(c->said + c->n_said, bytes, (size_t)n);
+        c->n_said += n > 0 ? (size_t)n : 0;
+    }
+}
+
+void sim_front_grpc_take(struct sim_connection *c)
+{
+    ssize_t n = nghttp2_session_mem_recv(c->session, c->read, c->n_read);
+    SIM_CHECK(n == (ssize_t)c->n_read, "connection %llu: no HTTP/2: %s",
+              (unsigned long long)c->number, n < 0 ? nghttp2_strerror((int)n) : "not all taken");
+    c->n_read = 0;
+}
+
+/* ---- calls -------------------------------------------------------------------------------------- */
+
+static void put_request(struct sy_grpc_buffer *to, const struct sim_ask *ask, const char *model)
+{
+    sy_grpc_put_text(to, 1, model);
+    size_t input = sy_grpc_put_begin(to, 5);
+    sy_grpc_put_text(to, 1, "input");
+    sy_grpc_put_text(to, 2, "FP32");
+    sy_grpc_put_number(to, 3, (uint64_t)ask->rows);
+    sy_grpc_put_number(to, 3, FAKE_ROW);
+    sy_grpc_put_end(to, input);
+    sy_grpc_put_bytes(to, 7, ask->x, (size_t)ask->rows * FAKE_ROW * sizeof *ask->x);
+}
+
+static nghttp2_nv header(const char *name, const char *value)
+{
+    return (nghttp2_nv){(uint8_t *)(uintptr_t)name, (uint8_t *)(uintptr_t)value, strlen(name),
+                        strlen(value), NGHTTP2_NV_FLAG_NONE};
+}
+
+bool sim_front_grpc_ask(struct sim_connection *c, struct sim_ask *ask, const char *model)
+{
+    const nghttp2_nv headers[] = {
+        header(":method", "POST"),
+        header(":scheme", "http"),
+        header(":authority", "h"),
+        header(":path", ask->rows ? "/inference.GRPCInferenceService/ModelInfer"
+                                  : "/inference.GRPCInferenceService/ServerLive"),
+        header("content-type", "application/grpc"),
+        header("te", "trailers")};
+    if (!nghttp2_session_check_request_allowed(c->session))
+        return false;
+    ask->call = calloc(1, sizeof *ask->call);
+    SIM_CHECK(ask->call, "no memory");
+    ask->call->status = -1;
+    sy_grpc_buffer_extend(&ask->call->to_send, PREFIX);
+    if (ask->rows)
+        put_request(&ask->call->to_send, ask, model);
+    memset(ask->call->to_send.data, 0, PREFIX - 1);
+    ask->call->to_send.data[PREFIX - 1] = (uint8_t)(ask->call->to_send.n - PREFIX);
+    SIM_CHECK(ask->call->to_send.n - PREFIX < 256, "a long request");
+    nghttp2_data_provider provider = {.source.ptr = ask->call, .read_callback = on_read};
+    int32_t id =
+        nghttp2_submit_request(c->session, NULL, headers, SY_ARRAY_LEN(headers), &provider, ask);
+    SIM_CHECK(id > 0, "no call: %s", nghttp2_strerror(id));
+    ask->stream = id;
+    return true;
+}
+
+void sim_front_grpc_reset(struct sim_connection *c)
+{
+    if (!c->asks)
+        return;
+    sim_say("connection %llu: resets request %llu", (unsigned long long)c->number,
+            (unsigned long long)c->asks->id);
+    nghttp2_submit_rst_stream(c->session, 0, c->asks->stream, NGHTTP2_CANCEL);
+}
