@@ -6,6 +6,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
+#include "workers/cuda/program/cuda_run.h"
 #include "workers/cuda/program/node_help.h"
 
 #define MAX_CORES 1024
@@ -233,8 +234,10 @@ int sy_cuda_host_pack_layer(const struct sy_graph *graph, const struct sy_layer 
 
 /* ---- programs ----------------------------------------------------------------------------------------- */
 
-void sy_cuda_host_op_destroy(struct sy_cuda_host_op *op)
+static void destroy_op(const struct sy_program *p, void *state)
 {
+    struct sy_cuda_host_op *op = state;
+    (void)p;
     if (!op)
         return;
     if (op->program)
@@ -258,7 +261,7 @@ static void *take(uint64_t bytes)
 
 static int run_host_op(struct sy_program *p, const struct sy_cuda_step *step)
 {
-    struct sy_cuda_host_op *op = step->host_op;
+    struct sy_cuda_host_op *op = step->state;
     const struct sy_graph *g = &op->one.graph;
     if (op->one.layer.bytes && !op->has_params)
         SY_TRY(p->ops->to_host(p->math, p->binding->layer_params[step->layer], op->params,
@@ -365,12 +368,13 @@ int sy_cuda_host_build(struct sy_program *p)
     if (status == SY_OK)
         status = sy_cuda_add_step(p, run_host_op, NULL, 0, &step);
     if (status < 0) {
-        sy_cuda_host_op_destroy(op);
+        destroy_op(p, op);
         return status;
     }
     for (int i = 0; i < op->one.graph.n_inputs; i++)
         sy_cuda_touch(p, op->in[i]);
-    step->host_op = op;
+    step->state = op;
+    step->destroy = destroy_op;
     step->layer = p->layer;
     step->on_host_memory = true;
     return SY_OK;

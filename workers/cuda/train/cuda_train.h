@@ -269,7 +269,6 @@ int64_t sy_cutr_elements(const struct sy_trainer *t, int tensor);
 
 /* NULL: what it reads cannot be trained. */
 const struct sy_gradient_steps *sy_cutr_gradient_of(enum sy_op op);
-bool sy_cutr_is_activation(enum sy_op op);
 /* y = alpha a b + beta y, y += bias; args: a, b, bias or -1, y. Types, y's stride and alignment are filled in. */
 int sy_cutr_add_product(struct sy_trainer *t, unsigned when, const char *name,
                         struct sy_math_matmul m, const int *args);
@@ -320,7 +319,7 @@ int sy_cutr_run_update(struct sy_trainer *t, int step, uint64_t iteration);
 /* EARG if the norm of an iteration that has ended is not finite: then nothing was updated. */
 int sy_cutr_check_norm(const struct sy_trainer *t, uint64_t n_ended);
 
-/* ---- cuda_trainer.c ---- */
+/* ---- cuda_train_flight.c ---- */
 /* Runs fn with room for its cost in flight (H1). */
 int sy_cutr_bounded(struct sy_trainer *t, uint64_t cost_ns, sy_cutr_run run,
                     const struct sy_cutr_step *step);

@@ -26,14 +26,6 @@ static const struct activation activations[] = {
     {SY_OP_CLIP, SY_CHAIN_CLIP, SY_CHAIN_GRAD_CLIP, true, 0},
 };
 
-bool sy_cutr_is_activation(enum sy_op op)
-{
-    for (size_t i = 0; i < SY_ARRAY_LEN(activations); i++)
-        if (activations[i].op == op)
-            return true;
-    return false;
-}
-
 static int activation_of(const struct sy_node *node, struct sy_math_chain_step *forward,
                          struct sy_math_chain_step *backward, bool *by_input)
 {
