@@ -53,18 +53,15 @@ static void on_model_ready(void *ctx)
 
 static int make_events(struct sy_rpc_connection *connection)
 {
+    static const struct sy_socket_callbacks callbacks = {on_readable, on_writable, on_closed};
     struct event_base *base = connection->server->front->base;
-    int fd = connection->fd;
 
-    connection->read_event = event_new(base, fd, EV_READ | EV_PERSIST, on_readable, connection);
-    connection->write_event = event_new(base, fd, EV_WRITE | EV_PERSIST, on_writable, connection);
-    connection->closed_event = event_new(base, fd, EV_CLOSED, on_closed, connection);
-    if (connection->tls)
-        connection->again_event = event_new(base, -1, 0, on_readable, connection);
-    if (!connection->read_event || !connection->write_event || !connection->closed_event ||
-        (connection->tls && !connection->again_event) || event_add(connection->read_event, NULL))
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a connection's events");
-    return SY_OK;
+    if (connection->tls) {
+        connection->events.again = event_new(base, -1, 0, on_readable, connection);
+        if (!connection->events.again)
+            return sy_error_set(SY_ENOMEM_HOST, "no memory for a connection's events");
+    }
+    return sy_socket_events_init(&connection->events, base, connection->fd, &callbacks, connection);
 }
 
 /* The peer's grant, and the transport of its bytes. */
@@ -102,7 +99,6 @@ int sy_rpc_connection_create(struct sy_rpc_server *server, int fd, bool is_local
         sy_rpc_connection_free(connection);
         return status;
     }
-    connection->reading = true;
     start_scan(connection);
     link_connection(server, connection);
     return SY_OK;
@@ -110,7 +106,7 @@ int sy_rpc_connection_create(struct sy_rpc_server *server, int fd, bool is_local
 
 bool sy_rpc_connection_stalled(const struct sy_rpc_connection *connection, sy_ns now)
 {
-    bool expects = connection->first_reply || (connection->reading && connection->used > 0);
+    bool expects = connection->first_reply || (connection->events.reading && connection->used > 0);
     bool is_stranger = !sy_tls_is_ready(connection->tls) || !connection->grant.rights;
 
     if (is_stranger && now > connection->opened_ns + SY_RPC_STRANGER_NS)
@@ -123,31 +119,24 @@ static void read_on(struct sy_rpc_connection *connection)
 {
     static const struct timeval at_once = {0, 0};
 
-    if (connection->fd >= 0 && connection->reading && sy_tls_pending(connection->tls))
-        event_add(connection->again_event, &at_once);
+    if (connection->fd >= 0 && connection->events.reading && sy_tls_pending(connection->tls))
+        event_add(connection->events.again, &at_once);
 }
 
 static void want_read(struct sy_rpc_connection *connection, bool wanted)
 {
-    if (wanted == connection->reading || connection->fd < 0)
+    if (wanted == connection->events.reading || connection->fd < 0)
         return;
-    connection->reading = wanted;
     sy_pace_anew(&connection->pace); /* a pause of ours is no stall of theirs */
-    if (wanted) {
-        event_del(connection->closed_event);
-        event_add(connection->read_event, NULL);
-        read_on(connection);
-    } else {
-        event_del(connection->read_event);
-        event_add(connection->closed_event, NULL);
-    }
+    sy_socket_read(&connection->events, wanted);
+    read_on(connection);
 }
 
 /* F2: says what was wrong, reads no more, and closes when the answers are out. */
 static void end_after_error(struct sy_rpc_connection *connection, int status)
 {
     want_read(connection, false);
-    event_del(connection->closed_event); /* a client that half-closed may still read the error */
+    event_del(connection->events.closed); /* a client that half-closed may still read the error */
     connection->closing = true;
     connection->used = 0;
     sy_rpc_long_drop(connection);
@@ -318,7 +307,7 @@ static bool read_long(struct sy_rpc_connection *connection, void *to, uint64_t r
     sy_rpc_long_filled(connection, (uint64_t)n);
     *left_of_turn -= SY_MIN((uint64_t)n, *left_of_turn);
     note_read(connection, (uint64_t)n);
-    return connection->fd >= 0 && connection->reading && *left_of_turn > 0;
+    return connection->fd >= 0 && connection->events.reading && *left_of_turn > 0;
 }
 
 /* False: nothing more now, or the end, or the turn is over. */
@@ -345,7 +334,7 @@ static bool read_some(struct sy_rpc_connection *connection, uint64_t *left_of_tu
         sy_pace_anew(&connection->pace); /* a message begins: the silence before was no stall */
     connection->used += (uint64_t)n;
     note_read(connection, (uint64_t)n);
-    return connection->fd >= 0 && connection->reading &&
+    return connection->fd >= 0 && connection->events.reading &&
            ((uint64_t)n == room || connection->longs.left > 0);
 }
 
@@ -357,7 +346,7 @@ static void on_readable(evutil_socket_t fd, short what, void *ctx)
     (void)fd, (void)what;
     connection->refs++;
     /* Bounded, so that one client that sends without end does not hold the loop. */
-    for (int i = 0; i < 64 && connection->fd >= 0 && connection->reading; i++)
+    for (int i = 0; i < 64 && connection->fd >= 0 && connection->events.reading; i++)
         if (!read_some(connection, &left_of_turn))
             break;
     read_on(connection);
@@ -387,6 +376,6 @@ static void on_closed(evutil_socket_t fd, short what, void *ctx)
 /* Called when an answer came from the core, outside of reading: what was held back may go on. */
 void sy_rpc_connection_resume(struct sy_rpc_connection *connection)
 {
-    if (connection->fd >= 0 && (connection->closing || !connection->reading))
+    if (connection->fd >= 0 && (connection->closing || !connection->events.reading))
         process(connection);
 }
