@@ -198,14 +198,6 @@ void sy_core_batch_flush(struct sy_core_batches *b, int model)
     send_due(b, UINT64_MAX, UINT_MAX);
 }
 
-bool sy_core_batch_holds(const struct sy_core_batches *b, int model)
-{
-    const struct batch *at = b->batches;
-    while (at && (at->sent || at->way != SY_BATCH_HELD || at->model != model))
-        at = at->next;
-    return at != NULL;
-}
-
 /* An answer may add others, but none for this model, which is released or not available. */
 void sy_core_batch_release(struct sy_core_batches *b, int model, int status, const char *why)
 {

@@ -55,7 +55,6 @@ void sy_core_batch_flush(struct sy_core_batches *batches, int model);
 void sy_core_batch_flush_idle(struct sy_core_batches *batches);
 /* What is held for the model is sent with the next turn of the loop (status SY_OK), or refused at once. */
 void sy_core_batch_release(struct sy_core_batches *batches, int model, int status, const char *why);
-bool sy_core_batch_holds(const struct sy_core_batches *batches, int model);
 int sy_core_batch_n_gathered(const struct sy_core_batches *batches);
 /* Adds, by model, how many are gathered and not sent yet. */
 void sy_core_batch_count_gathered(const struct sy_core_batches *batches, int *by_model);

@@ -331,8 +331,3 @@ struct sy_image_book *sy_keeper_book(struct sy_keeper *k)
 {
     return &k->book;
 }
-
-bool sy_keeper_was_kept(const struct sy_keeper *k)
-{
-    return k->was_kept;
-}

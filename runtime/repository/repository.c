@@ -142,11 +142,6 @@ void sy_repository_destroy(struct sy_repository *r)
 
 /* ---- acquire -------------------------------------------------------------------------------------------------------- */
 
-bool sy_repository_has(const struct sy_repository *r, const char *name)
-{
-    return sy_repository_find(r, name) != NULL;
-}
-
 /* Transient failures: a full table, a worker that died. */
 static bool may_pass(const struct sy_repository_version *v)
 {

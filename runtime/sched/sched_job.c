@@ -6,8 +6,6 @@
 #include "runtime/base/status.h"
 #include "runtime/sched/sched_internal.h"
 
-#define MAX_MAKE_ROOM 64 /* blocks that give way to one job, at one boundary */
-
 bool sy_sched_training_runs(const struct sy_sched *s)
 {
     return !sy_sched_training_still(s);

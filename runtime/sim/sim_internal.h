@@ -79,7 +79,7 @@ struct device {
 
 struct job_state {
     uint64_t left;
-    sy_ns used_ns, first_ns, joined_ns;
+    sy_ns used_ns, first_ns;
     int device;
     bool started, admitted;
     sy_ns owed_ns; /* of copies, when it is back from host memory */

@@ -167,12 +167,6 @@ const char *sy_http_call_query(const struct sy_http_call *call, const char *name
     return NULL;
 }
 
-const void *sy_http_call_body(const struct sy_http_call *call, uint64_t *bytes)
-{
-    *bytes = call->body_used;
-    return call->body;
-}
-
 int sy_http_call_json(const struct sy_http_call *call, json_t **out)
 {
     if (call->parsed) {

@@ -51,7 +51,6 @@ bool sy_http_call_is_local(const struct sy_http_call *call);
 bool sy_http_call_has_token(const struct sy_http_call *call);
 /* What its client may do; valid until the reply. */
 const struct sy_grant *sy_http_call_grant(const struct sy_http_call *call);
-const void *sy_http_call_body(const struct sy_http_call *call, uint64_t *bytes);
 /* The body as JSON, the caller's reference. EARG says where it is none; an empty body gives an empty object. */
 int sy_http_call_json(const struct sy_http_call *call, json_t **out);
 /* gone(ctx) is called once, if the client goes before the reply; the handler still replies. */
