@@ -1,6 +1,6 @@
-/* Lanes (Salus): which training jobs share the pool, and where. Pure: offsets and values only.
+/* Lanes (Salus): which training jobs share ephemeral memory, and at which offsets. Pure: offsets and values only.
  *
- * A job has a persistent part P, which stays where it is from admission to the end, and an ephemeral peak E, which it needs
+ * A job has a persistent part P, which keeps its offset from admission to the end, and an ephemeral peak E, which it needs
  * only while one of its iterations runs. Jobs of one lane take turns at iteration boundaries, when the lane is empty; lanes
  * run beside each other.
  *

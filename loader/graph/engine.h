@@ -1,5 +1,5 @@
-/* What the loader and the worker need of an engine: a table that workers/host and
- * workers/cuda fill in. Import: which layouts parameters take. Run: a program per (model, batch). */
+/* The interface of an engine to the loader and the worker: a table that workers/host and workers/cuda
+ * fill in. At import: layouts and packing of parameters. At run: a program per (model, batch). */
 #ifndef SY_LOADER_GRAPH_ENGINE_H
 #define SY_LOADER_GRAPH_ENGINE_H
 

@@ -1,8 +1,8 @@
 /* A model as a graph: tensors, nodes in execution order, shapes with a symbolic batch and open sizes.
  *
  * A dimension is `fixed + per_batch * N`, N the batch size, or an expression (size_expr.h) over N and the graph's symbols: the other
- * sizes that a request may choose. Shapes are resolved at import; sy_graph_bind (graph_bind.h) puts numbers for the symbols, and
- * engines are given such graphs only, in which N alone is left. */
+ * sizes that a request may choose. Shapes are resolved at import; sy_graph_bind (graph_bind.h) replaces the symbols by numbers.
+ * Engines only get bound graphs, in which N is the only unknown. */
 #ifndef SY_LOADER_GRAPH_GRAPH_H
 #define SY_LOADER_GRAPH_GRAPH_H
 

@@ -1,4 +1,4 @@
-/* Comparisons and choices of sizes as sizes: a truth value is a size of 0 or 1, made of minima. Pure; errors as in size_expr.h. */
+/* Comparisons and selections of sizes, as size expressions: a truth value is a size of 0 or 1, built from minima. Pure; errors as in size_expr.h. */
 #ifndef SY_LOADER_GRAPH_SIZE_CHOICE_H
 #define SY_LOADER_GRAPH_SIZE_CHOICE_H
 

@@ -1,4 +1,4 @@
-/* What the parts of the ONNX reader share: the only header that knows ONNX's protobuf messages. */
+/* Shared by the parts of the ONNX reader: the only header that knows ONNX's protobuf messages. */
 #ifndef SY_LOADER_ONNX_ONNX_INTERNAL_H
 #define SY_LOADER_ONNX_ONNX_INTERNAL_H
 

@@ -1,4 +1,4 @@
-/* The package: a model as imported, one file.
+/* The package: an imported model as one file.
  *
  *   +-----------+-------------------------------+---------+---------------------+
  *   | header    | meta: msgpack, hashed         | padding | weights             |
@@ -7,7 +7,7 @@
  *   +-----------+-------------------------------+---------+---------------------+
  *
  * Written to a temporary name, fsync'd, renamed, folder fsync'd. Every byte is covered by a hash (xxh3-64):
- * header by its own, meta by the header's, weights by one per layer (so any cut into groups can be checked),
+ * header by its own, meta by the header's, weights by one per layer (so that any grouping can be checked),
  * padding must be zero. */
 #ifndef SY_LOADER_PACKAGE_PACKAGE_H
 #define SY_LOADER_PACKAGE_PACKAGE_H

@@ -2,7 +2,7 @@
  *
  *   ex[i][k] = min over j of max(k*alpha + bytes(0..i)/BW, ex[j][k-1]) + sigma + compute(j+1..i)
  *
- * in time as computing sees it (sy_compute_done), which is slower while bytes move.
+ * with compute times stretched while copies run (sy_compute_done).
  * O(n^2 K). tests/ compares with brute force. */
 #ifndef SY_LOADER_PLAN_PLAN_H
 #define SY_LOADER_PLAN_PLAN_H

@@ -1,4 +1,4 @@
-/* Carries out what the scheduler decided, and what storage answers. */
+/* Carries out the scheduler's actions, and handles completed storage reads. */
 #include <event2/event.h>
 #include <stdio.h>
 #include <stdlib.h>

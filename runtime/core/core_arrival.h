@@ -1,7 +1,7 @@
-/* Models whose package still arrives (loader/package/arrival.h): they are ready once its head is there, and take requests.
+/* Models whose package is still being fetched (loader/package/arrival.h): they accept requests once its head has arrived.
  *
- *   request ──> held (core_batch.h, B6) ──> sent when what is missing comes within the time that the run takes: its first layers compute while the last
- *                                           ones still arrive, and the device waits for the network no longer than for its own work
+ *   request ──> held (core_batch.h, B6) ──> sent when the missing bytes arrive within the run's own time: its first layers compute while the last
+ *                                           ones still arrive, and the network adds nothing to the run
  *
  * One thread, the event loop's. */
 #ifndef SY_RUNTIME_CORE_CORE_ARRIVAL_H

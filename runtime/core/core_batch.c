@@ -11,7 +11,7 @@
 #include "runtime/core/core_batch_internal.h"
 #include "runtime/sched/admission_refusal.h"
 
-#define MOST_HELD_NS (24 * 3600 * SY_NS_PER_S) /* what arrives is given up before (fetch.h) */
+#define MOST_HELD_NS (24 * 3600 * SY_NS_PER_S) /* a fetch gives up earlier (fetch.h) */
 #define MOST_APART_ENDS \
     16 /* inputs and outputs of a model: of all members they fit into one message */
 

@@ -1,4 +1,4 @@
-/* Which heads the pool keeps: what each saves (the planner), how often its model is asked for (seen here), and the room there is. */
+/* Which resident prefixes (heads) the pool keeps: by the latency that each saves (planner), the observed request rate of its model, and the free memory. */
 #include <math.h>
 #include <stdlib.h>
 

@@ -41,7 +41,7 @@ void sy_core_job_stands(struct sy_core *core, struct sy_core_job *j, sy_ns at);
 
 /* jobs/core_job_keep.c */
 int sy_core_resume_jobs(struct sy_core *core);
-/* The runtime stops: whoever still waits for a job's start, or its end, hears that (EBUSY). */
+/* The runtime stops: callers that wait for a job's start or end are answered (EBUSY). */
 void sy_core_jobs_answer_left(struct sy_core *core);
 /* jobs/core_job_messages.c */
 int sy_core_job_message(struct sy_core *core, int worker, const struct sy_message *message);

@@ -1,6 +1,6 @@
-/* What the core has counted, as one value that can be read later and on another thread.
+/* The core's counters as one value that can be read later and on another thread.
  *
- * Nothing here is made on the way of a request: what is counted there are integers in place (core_internal.h, struct sy_core_counts). */
+ * Requests only increment integers in place (core_internal.h, struct sy_core_counts). */
 #ifndef SY_RUNTIME_CORE_CORE_METRICS_H
 #define SY_RUNTIME_CORE_CORE_METRICS_H
 

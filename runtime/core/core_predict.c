@@ -1,11 +1,10 @@
-/* How long requests take: by profile, by what is in the pool when their turn comes, and by what was observed.
+/* Predicted durations of requests: from the profile, the groups expected in the pool at their start, and observed durations.
  *
- * The profile is of the usual sizes; with others each layer's time goes with what it computes (core_sizes.c). How far that is off is
- * learned for each class of sizes, so that what long sequences show is not believed of short ones; a class of which nothing was seen takes
- * its neighbour's word.
+ * The profile is of the usual sizes; for others each layer's time is scaled by its amount of computation (core_sizes.c). A correction is learned for
+ * each class of sizes, so that long sequences do not change predictions of short ones; a class without observations uses its neighbour's.
  *
- * Runs that move nothing and runs that move something are learned apart. From the first comes how far the profile's computation is off
- * here (other threads, neighbours); the second are predicted with that, and what is left over is the link's. */
+ * Runs without transfers and runs with transfers are learned separately. The first give the correction of the profile's compute time (other
+ * threads, other load); the second are predicted with it, and the remaining error is attributed to the link. */
 #include <stdlib.h>
 #include <string.h>
 

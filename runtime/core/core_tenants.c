@@ -1,4 +1,4 @@
-/* Tenants by name: a place for each that is needed. */
+/* Tenants by name, added when they are first named. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,25 +1,25 @@
-/* Which requests are taken, and in which order they run on one device. Pure: time comes in as a number.
+/* Admission control and order of requests on one device. Pure: time is an argument.
  *
  *   ask ──> refused at once, with the prediction
  *     └──> queue: by class, in a class by deadline, then by arrival ──(next)──> runs ──> done
  *                                                    └──────── paused <── preempt ┘
  *
- * Predicted finish = what runs still needs + what stands before it in the queue + its own swap and compute. Each of these is an
+ * Predicted finish = remaining time of the running request + requests in front of it in the queue + its own swap and compute. Each of these is an
  * expected duration and a margin up to a high quantile; margins of independent runs add up as squares do. A request is taken if its
  * finish, with the margin, is before its deadline.
  *
- * Q1: a request that is taken breaks no promise: the deadlines of all that were taken before still hold with margin, or it does not delay them, or
- *     they are expected to be missed without it. A request that lost margin because others took longer is delayed no more.
- * Q2: a lower class number is more urgent, and never waits for a higher one, but for the one that runs: until it ends, or at most
- *     preempt_ns if that is not 0.
- * Q3: within a class, the earliest deadline is first; none at all is last.
- * Q5: with `restarts`, a running request gives way while it has more before it than it lost in all by giving way, this time included;
- *     later only where the more urgent one would be late otherwise.
- * Q6: with `reserves`, predictions leave to more urgent classes what they are likely to ask for meanwhile, as in the last half minute; of
- *     a wait in which one time in ten or more none comes, nothing.
- * Q7: a full queue of patient requests keeps no urgent one out: the last eighth of its places is kept back from the less urgent ones, so that
- *     from 72 places on each class before 9 has some that no class after it can take.
- * Q4: of requests that are there at once, a set in one class is taken whole if any order would meet its deadlines. */
+ * Q1: admitting a request breaks no deadline that was promised before: each still holds with its margin, or is not delayed by the new request, or
+ *     is expected to be missed anyway. A request that has lost its margin because others took longer is not delayed further.
+ * Q2: a lower class number is more urgent. A request never waits for one of a less urgent class, except for the one that is running: until it ends,
+ *     or for at most preempt_ns if that is not 0.
+ * Q3: within a class, the earliest deadline is first; requests without a deadline are last.
+ * Q5: with `restarts`, a running request is preempted while its remaining time exceeds what all its preemptions, this one included, have cost it;
+ *     after that only if the more urgent request would miss its deadline otherwise.
+ * Q6: with `reserves`, a prediction reserves the device time that more urgent classes are likely to ask for during the wait, by their demand in the
+ *     last half minute; nothing if with a probability of one in ten or more none of their requests arrives.
+ * Q4: of requests that arrive together, a set in one class is admitted whole if some order meets all its deadlines.
+ * Q7: the last eighth of the queue's places is reserved by class, so that less urgent requests cannot fill it: from 72 places on, each class before 9
+ *     has places that no less urgent class can take. */
 #ifndef SY_SCHED_ADMISSION_H
 #define SY_SCHED_ADMISSION_H
 

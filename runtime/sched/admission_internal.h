@@ -1,4 +1,4 @@
-/* The books of a queue: what admission.c keeps and admission_predict.c reads. */
+/* The state of a queue: admission.c changes it, admission_predict.c reads it. */
 #ifndef SY_SCHED_ADMISSION_INTERNAL_H
 #define SY_SCHED_ADMISSION_INTERNAL_H
 

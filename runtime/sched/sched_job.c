@@ -1,4 +1,4 @@
-/* Training jobs: a worker each, memory from the lanes, turns from the policy; all stand still while a request computes. */
+/* Training jobs: a worker each, memory from the lanes, turns from the policy; all are paused while a request computes. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,14 +1,14 @@
-/* Opportunistic jobs give way to guaranteed ones with their workers too: each job has one, and all may be taken.
+/* Opportunistic jobs release their workers to guaranteed jobs: each job has a worker, and all workers may be in use.
  *
  *   RUNNING ──turn over, SPILL→ SPILLING ──spilled→ SPILLED ──LEAVE→ LEAVING ──left→ QUEUED (waits for no memory) ──PREPARE, START spilled→ RUNNING
  *
- * Only a worker moves memory: what lay in the pool without one could not be had back while guaranteed jobs have them all. So whoever has computed in
- * some is spilled first, and one that lost its worker in the middle of it is given the next. What cannot be spilled (no host memory for it) stays:
+ * Only a worker moves memory: state in the pool without a worker could not be moved while guaranteed jobs hold all workers. So a job that has state in
+ * the pool is spilled first, and one that lost its worker while being spilled gets the next worker. State that cannot be spilled (no host memory) stays:
  *
  *   RUNNING ──turn over, LEAVE→ LEAVING ──left→ QUEUED (its memory stays where it lies) ──PREPARE, START in_memory→ RUNNING
  *
- * One that is spilled can do nothing, so its worker is anybody's who needs one to give memory, too. Nobody leaves twice for the same job, and whoever
- * has no guaranteed job in front of it is given the next worker: so all come back. */
+ * A spilled job cannot compute, so its worker may also go to a job that needs one in order to be spilled. No job leaves twice for the same guaranteed job,
+ * and a job that no guaranteed job precedes gets the next worker: so all jobs come back. */
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/sched/sched_internal.h"

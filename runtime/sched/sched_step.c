@@ -1,4 +1,4 @@
-/* After every event: does all that can be done now. Requests first, then jobs and their memory. */
+/* The scheduling step after every event: starts what can start, requests first, then jobs and their memory. */
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/sched/sched_internal.h"

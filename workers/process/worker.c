@@ -21,7 +21,7 @@
 
 #define IDLE_POLL_MS     200
 #define FETCH_POLL_MS    5
-#define MOST_POLL_US     10000u /* whatever the page says */
+#define MOST_POLL_US     10000u /* the control page may ask for less */
 #define TRAINING_POLL_NS (2 * SY_NS_PER_MS)
 
 /* ---- start ------------------------------------------------------------------------------------ */

@@ -1,4 +1,4 @@
-/* Where, and by how many threads, a worker computes: its slice of the device. */
+/* The cores and threads that a worker computes on: its slice of the device. */
 #include <string.h>
 
 #include "runtime/base/log.h"
