@@ -23,7 +23,7 @@ struct sy_cycle_region {
 
 struct sy_cycle_group {
     uint64_t bytes;      /* 0: takes no room */
-    uint64_t offset;     /* in: where the first n_resident groups lie; out: where each goes */
+    uint64_t offset;     /* in: of the first n_resident groups; out: of each group */
     int32_t after_group; /* out: see struct sy_group_place */
 };
 

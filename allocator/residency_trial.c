@@ -46,7 +46,7 @@ void sy_trial_commit(struct sy_residency *r, const struct sy_model_books *self)
     }
 }
 
-/* Drops the last kept group of `m`; a group of 0 bytes goes with the one before it. */
+/* Evicts the last kept group of `m`, with groups of 0 bytes behind it. */
 static void trial_drop_tail(struct sy_residency *r, struct sy_model_books *m)
 {
     bool freed = false;
@@ -58,7 +58,7 @@ static void trial_drop_tail(struct sy_residency *r, struct sy_model_books *m)
     }
 }
 
-/* Of two models that could give up a group: whether the first goes before the second. */
+/* Whether a group of the first model is evicted before one of the second. */
 static bool goes_before(const struct sy_residency *r, const struct sy_model_books *a,
                         const struct sy_model_books *b)
 {

@@ -1,4 +1,4 @@
-/* Operators of scikit-learn's domain (ai.onnx.ml) that stand around networks: scaling, picking columns and labels, linear models. */
+/* Pre- and post-processing operators of scikit-learn's domain (ai.onnx.ml): scaling, picking columns and labels, linear models. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -238,7 +238,7 @@ static int expand_group_norm(struct sy_expand *e)
     return e->status;
 }
 
-/* An operator of ONNX that stands in another domain, or under an older name: same inputs and attributes. */
+/* An ONNX operator in another domain, or under an older name, with the same inputs and attributes. */
 static int expand_same(struct sy_expand *e)
 {
     static const struct {

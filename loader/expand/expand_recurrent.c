@@ -308,8 +308,8 @@ static int expand_linear(struct sy_expand *e)
         SY_TRY(make_body(&l, &body));
         scan(&l, body, given, results);
     }
-    const int64_t flat[] = {0, 0,
-                            l.heads * l.groups * l.value_size}; /* -1 is not told of no token */
+    const int64_t flat[] = {
+        0, 0, l.heads * l.groups * l.value_size}; /* -1 would be ambiguous without tokens */
     int y = sy_expand_reshape(e, sy_expand_transpose(e, results[1], rows_first, 5), flat, 3);
     sy_expand_result(e, 0, number_in(e, y, l.as, l.dtype));
     if (sy_expand_wanted(e, 1))

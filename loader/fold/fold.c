@@ -95,7 +95,7 @@ static int load_dims(struct fold *f)
     return SY_OK;
 }
 
-/* Its second input says places. */
+/* Its second input holds indices. */
 static bool has_indices(enum sy_op op)
 {
     return op == SY_OP_GATHER || op == SY_OP_GATHER_ELEMENTS || op == SY_OP_SCATTER_ELEMENTS ||

@@ -37,7 +37,7 @@ static bool read_bias(const struct sy_fuse *f, struct product *p)
     return p->bias < 0 || is_vector(f, p->bias, p->n);
 }
 
-/* The product that makes `tensor`, whose last dimension is `n`, and that nobody else reads. */
+/* The product that makes `tensor`, whose last dimension is `n`, if it has one reader. */
 static bool find_product(const struct sy_fuse *f, int tensor, int64_t n, struct product *p)
 {
     struct sy_node *node = sy_fuse_inner(f, tensor, SY_OP_MATMUL);
@@ -124,7 +124,7 @@ static int64_t count_columns(const struct sy_fuse *f, const struct sy_node *node
     return last.per_batch == 0 && last.fixed > 1 ? last.fixed : 0;
 }
 
-/* What only gives another shape between the two, and nobody else reads; NULL: none. */
+/* The node between the two that only changes the shape, with one reader; NULL: none. */
 static struct sy_node *find_reshape(const struct sy_fuse *f, int tensor)
 {
     static const enum sy_op ops[] = {SY_OP_RESHAPE, SY_OP_FLATTEN, SY_OP_SQUEEZE, SY_OP_UNSQUEEZE};

@@ -155,7 +155,7 @@ struct loop {
     const struct sy_graph *body;
     int n_carried, n_scans;
     int64_t turns;
-    bool is_certain; /* runs that often, whatever the data says */
+    bool is_certain; /* the number of runs does not depend on data */
     int trips;       /* a scalar that is compared with the turn; -1: none */
     int going, ran;  /* the next turn runs; the last one did */
     int *given, *results;

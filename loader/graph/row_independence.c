@@ -7,7 +7,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
-/* Where a tensor has the batch: its elements are blocks of rows along `axis`, so many of them a row. */
+/* Where a tensor has the batch: along `axis`, with `each` elements of that axis for each row. */
 struct rows {
     enum { NONE, ROWS, ELSEWHERE } where; /* ELSEWHERE: not known to be apart */
     int axis, rank;

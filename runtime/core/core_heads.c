@@ -9,7 +9,7 @@
 #include "runtime/core/core_arrival.h"
 #include "runtime/core/core_internal.h"
 
-#define MEMORY_NS   (30 * SY_NS_PER_S)   /* requests of so long ago count a third */
+#define MEMORY_NS   (30 * SY_NS_PER_S)   /* requests of this age count a third */
 #define SPEND_NS    (100 * SY_NS_PER_MS) /* the least time between two choices */
 #define OFF         0.1  /* of the computation's time: what a head saves is reckoned anew */
 #define RATE_OF_ALL 1e-3 /* weight of a model without requests: spare room is spent on it too */

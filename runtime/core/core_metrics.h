@@ -77,7 +77,7 @@ struct sy_core_metrics {
     int n_slices;
     struct sy_core_slice_metrics slices[SY_SCHED_MAX_SLICES];
     sy_ns idle_ns, inference_ns, training_ns; /* together what has passed */
-    struct sy_phase_histograms phases;        /* of all models, those that are gone included */
+    struct sy_phase_histograms phases;        /* of all models, removed ones included */
     struct sy_histogram preempt_wait;
     struct sy_refusals refused;
     uint64_t failed[SY_CORE_N_STATUS]; /* requests that were taken and ended so */

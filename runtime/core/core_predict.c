@@ -23,7 +23,7 @@ struct sy_link_cost sy_core_link(const struct sy_core *core, const struct sy_pac
     return link;
 }
 
-/* The profile's time was measured with so many threads, and on cores it divides among them; on other devices they mean nothing. */
+/* Threads that the profile was measured with. Compute time is divided among them on cores; other devices ignore them. */
 static double thread_scale(const struct sy_core *core, const struct sy_package *p)
 {
     bool on_cores = strcmp(core->spec.kind, "cuda") != 0;
@@ -32,7 +32,7 @@ static double thread_scale(const struct sy_core *core, const struct sy_package *
                : 1;
 }
 
-/* Layers whose computation takes `scale` times what the profile says. */
+/* Layers that compute for `scale` times the profile's time. */
 static struct sy_plan_layer *scaled_layers(const struct sy_package *p, int64_t batch,
                                            const struct sy_core_sizes *sizes, double scale)
 {

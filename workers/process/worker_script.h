@@ -22,7 +22,7 @@ int sy_worker_script_leave(struct sy_worker *w, const struct sy_msg_job_leave *m
 int sy_worker_script_stop(struct sy_worker *w, const struct sy_msg_job_stop *msg);
 /* Looks at the epoch and at the script; waits a few ms for either to change. */
 int sy_worker_script_advance(struct sy_worker *w);
-/* On SHUTDOWN: the script goes on by itself, the job is over here. */
+/* On SHUTDOWN: the job ends here, the script goes on without it. */
 int sy_worker_script_detach(struct sy_worker *w);
 void sy_worker_script_forget(struct sy_worker *w);
 
