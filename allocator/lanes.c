@@ -19,8 +19,7 @@ int sy_lanes_new(struct sy_pool *pool, struct sy_quotas *quotas,
         return sy_error_set(SY_EARG, "%d jobs in lanes, %d overtakes: 1 to %d, at least 0",
                             config->max_jobs, config->max_overtakes, MAX_JOBS);
     l = calloc(1, sizeof *l);
-    if (!l)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for lanes");
+    SY_TRY_ALLOC(l, "no memory for lanes");
     l->config = *config;
     l->pool = pool;
     l->quotas = quotas;
@@ -221,7 +220,7 @@ int sy_lanes_end(struct sy_lanes *l, uint64_t job)
 
 /* ---- other sizes ---- */
 
-/* The job's lane is large enough, or grows, or it goes to another. The sums have room for `persistent` more already. */
+/* Places the job in its lane, grown if needed, or in another one. The sums already have room for `persistent` more. */
 static bool find_ephemeral(struct sy_lanes *l, int slot, uint64_t bytes)
 {
     struct job_books *j = &l->jobs[slot];

@@ -151,8 +151,7 @@ static int grow(void *array, size_t *room, size_t needs, size_t each)
         return SY_OK;
     memcpy(&old, array, sizeof old);
     grown = realloc(old, more * each);
-    if (!grown)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for strings of %zu bytes", needs);
+    SY_TRY_ALLOC(grown, "no memory for strings of %zu bytes", needs);
     memcpy(array, &grown, sizeof grown);
     *room = more;
     return SY_OK;

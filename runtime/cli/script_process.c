@@ -201,7 +201,8 @@ void sy_script_process_signal(struct sy_script_process *p, int number)
         sy_script_go_on(p); /* else it hears nothing; a gate that is closed stays closed */
 }
 
-void sy_script_process_terminate(struct sy_script_process *p)
+/* SIGTERM, and SIGKILL after the patience. */
+static void terminate(struct sy_script_process *p)
 {
     if (!p->kill_ns)
         p->kill_ns = sy_clock_now() + p->patience_ns;
@@ -224,7 +225,7 @@ static void obey(struct sy_script_process *p, const struct sy_script_packet *pac
         sy_script_go_on(p);
         break;
     case SY_SCRIPT_TERMINATE:
-        sy_script_process_terminate(p);
+        terminate(p);
         break;
     case SY_SCRIPT_DETACH:
         fprintf(stderr, "switchyard: the server stops; the script goes on by itself, and is the "

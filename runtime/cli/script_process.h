@@ -60,8 +60,6 @@ void sy_script_process_page_path(const struct sy_script_process *p, char *out, s
 void sy_script_process_look(struct sy_script_process *p, int timeout_ms, int extra);
 /* To its group. */
 void sy_script_process_signal(struct sy_script_process *p, int number);
-/* SIGTERM, and SIGKILL after the patience. */
-void sy_script_process_terminate(struct sy_script_process *p);
 /* Tells the worker how it ended and waits for it to have heard; removes the socket. */
 void sy_script_process_finish(struct sy_script_process *p);
 

@@ -21,7 +21,8 @@
 
 #define USUAL_MAX_BATCH 8
 
-#define PROMISE_QUANTILE 0.99 /* of what was observed: what a deadline is held against */
+#define PROMISE_QUANTILE \
+    0.99 /* of the observed durations: the prediction that a deadline is checked against */
 
 #define USUAL_SIGMA_NS     5000.0 /* one wake-up of a waiting thread */
 #define STORAGE_ALPHA_NS   5000.0 /* submitting and reaping one read of a deep queue */
@@ -202,8 +203,7 @@ int sy_core_create(struct event_base *base, const struct sy_core_config *config,
                    struct sy_core **out)
 {
     struct sy_core *core = calloc(1, sizeof *core);
-    if (!core)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for the core");
+    SY_TRY_ALLOC(core, "no memory for the core");
     core->base = base;
     core->pool_fd = -1;
     sy_account_start(&core->account, sy_clock_now());
@@ -241,7 +241,7 @@ void sy_core_destroy(struct sy_core *core)
     if (!core)
         return;
     core->stopping = true;
-    sy_supervisor_destroy(core->supervisor); /* first: nobody else may use the memory below */
+    sy_supervisor_destroy(core->supervisor); /* first: workers use the memory below */
     sy_storage_thread_destroy(core->storage);
     if (core->batches)
         sy_core_batch_flush(core->batches, -1);
@@ -321,8 +321,7 @@ int sy_core_drain(struct sy_core *core, sy_ns grace_ns, void (*done)(void *ctx),
     struct timeval tick = {.tv_usec = DRAIN_TICK_US};
     struct sy_core_drainer *d = malloc(sizeof *d);
     sy_ns deadline = sy_clock_now() + grace_ns;
-    if (!d)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory to drain");
+    SY_TRY_ALLOC(d, "no memory to drain");
     *d = (struct sy_core_drainer){done, ctx, core->drainers};
     core->drainers = d;
     core->drain_deadline = core->draining ? SY_MIN(core->drain_deadline, deadline) : deadline;

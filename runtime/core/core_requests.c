@@ -1,4 +1,4 @@
-/* Requests in the scheduler, from the moment that one is taken until its answer. */
+/* Requests in the scheduler, from admission to the answer. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -55,8 +55,7 @@ static int make_request(struct sy_core *core, const struct sy_core_work *work,
         return sy_error_set(SY_EUNSUPPORTED, "model %s has more than %d inputs or outputs",
                             core->models[work->model].name, SY_MAX_ENDS);
     struct sy_core_request *r = calloc(1, sizeof *r);
-    if (!r)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a request");
+    SY_TRY_ALLOC(r, "no memory for a request");
     r->model = work->model;
     sy_core_model_hold(core, work->model);
     r->batch = work->batch;

@@ -29,8 +29,7 @@ int sy_pbtxt_add(struct sy_pbtxt_builder *builder, const struct sy_pbtxt *like,
     if (builder->n_nodes++ == SY_PBTXT_MOST_NODES)
         return sy_error_set(SY_EARG, "more than %d values", SY_PBTXT_MOST_NODES);
     node = calloc(1, sizeof *node);
-    if (!node)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a field");
+    SY_TRY_ALLOC(node, "no memory for a field");
     *node = *like;
     node->next = node->first = NULL;
     node->text = NULL;

@@ -139,14 +139,14 @@ struct fleet {
 };
 
 struct sy_sim_answers;
-struct beside; /* sim_beside.c */
+struct beside; /* sim_slowdown.c */
 
 struct sim {
     const struct sy_sim_config *config;
     const struct sy_sim_input *in;
     struct sy_sim_report *report;
     int n_all;
-    int n_devices; /* that are simulated at once: all, or one after the other (sim_apart.c) */
+    int n_devices; /* that are simulated at once: all, or one after the other (sim_by_device.c) */
     int apart;     /* which one then is at place 0 */
     struct kind *kinds;
     int n_kinds;
@@ -181,10 +181,10 @@ struct sim {
     sy_ns now;
 };
 
-/* ---- sim_beside.c: M9 ---- */
+/* ---- sim_slowdown.c: M9 ---- */
 /* EARG: a pair names no task, or a model's or job's slice does not exist. */
-int sy_sim_beside_open(struct sim *s);
-void sy_sim_beside_close(struct sim *s); /* of one that was not opened, too */
+int sy_sim_slowdown_open(struct sim *s);
+void sy_sim_slowdown_close(struct sim *s); /* of one that was not opened, too */
 /* The head of that slice's queue may not start: S12. */
 bool sy_sim_must_wait(const struct sim *s, int device, uint64_t request);
 /* A running iteration of the job stands still for what another slice serves; else how much slower it is beside what they do. */
@@ -327,10 +327,10 @@ struct sy_sim_streams {
 /* All of these events, and what follows from them. */
 int sy_sim_loop(struct sim *s, struct sy_sim_streams *at);
 
-/* ---- sim_apart.c ---- */
+/* ---- sim_by_device.c ---- */
 /* No device's events depend on another's. */
-bool sy_sim_is_apart(const struct sim *s);
-int sy_sim_loop_apart(struct sim *s);
+bool sy_sim_is_independent(const struct sim *s);
+int sy_sim_loop_by_device(struct sim *s);
 
 /* ---- sim_answers.c ---- */
 struct sy_sim_answer {

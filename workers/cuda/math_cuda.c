@@ -112,8 +112,7 @@ static int open_math(struct sy_device *device, struct sy_stream *compute, struct
     const char *tf32 = getenv("SY_CUDA_TF32");
     SY_TRY(sy_cuda_device_enter(device));
     struct sy_math *math = calloc(1, sizeof *math);
-    if (!math)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for the CUDA engine");
+    SY_TRY_ALLOC(math, "no memory for the CUDA engine");
     math->device = device;
     math->stream = sy_cuda_stream_handle(compute);
     math->tf32 = tf32 && strcmp(tf32, "1") == 0;

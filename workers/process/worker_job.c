@@ -95,7 +95,7 @@ static int leave(struct sy_worker *w, int status)
 
 static int end_job(struct sy_worker *w, int status)
 {
-    if (status == SY_EDEVICE) { /* W5: the job goes on in another worker, as after a death */
+    if (status == SY_EDEVICE) { /* W5: the job is resumed in another worker, as after a death */
         w->device_lost = true;
         return status;
     }
@@ -327,14 +327,7 @@ static int pause_job(struct sy_worker *w, uint32_t epoch)
         int settled = sy_train_run_settle(w->job); /* the device is free when it is said to be */
         if (settled < 0)
             return end_job(w, settled);
-        sy_ns now = sy_clock_now();
-        atomic_store_explicit(&w->page->paused_ns, now, memory_order_relaxed);
-        atomic_store_explicit(&w->page->paused_epoch, epoch, memory_order_release);
-        struct sy_message paused = {.id = SY_MSG_JOB_PAUSED};
-        paused.job_paused =
-            (struct sy_msg_job_paused){.job = w->job_id, .epoch = epoch, .paused_ns = now};
-        w->announced_epoch = epoch;
-        SY_TRY(sy_worker_send(w, &paused));
+        SY_TRY(sy_worker_announce_pause(w, epoch));
     }
     sy_futex_wait(&w->page->preempt_epoch, epoch, PAUSE_SLICE_NS);
     sy_worker_beat(w);

@@ -88,8 +88,7 @@ static int ask_for_models(struct replay *r, sy_client *client)
     r->n_models = (int)json_array_size(r->described);
     r->models = calloc((size_t)r->n_models + 1, sizeof *r->models);
     r->inputs = calloc((size_t)r->n_models + 1, sizeof *r->inputs);
-    if (!r->models || !r->inputs)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for %d models", r->n_models);
+    SY_TRY_ALLOC(r->models && r->inputs, "no memory for %d models", r->n_models);
     for (int i = 0; i < r->n_models; i++)
         SY_TRY(describe_model(r, i));
     return SY_OK;
@@ -279,8 +278,7 @@ static int send_all(struct replay *r)
     int64_t n = 0, wanted = SY_MIN(r->n_connections, (int64_t)SY_MAX(r->n_requests, 1));
     pthread_t *threads = calloc((size_t)wanted, sizeof *threads);
     int status = SY_OK;
-    if (!threads)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for %lld connections", (long long)wanted);
+    SY_TRY_ALLOC(threads, "no memory for %lld connections", (long long)wanted);
     struct sigaction first = {.sa_handler = on_interrupt, .sa_flags = SA_RESETHAND | SA_RESTART},
                      before; /* the second one ends the process */
     sigaction(SIGINT, &first, &before);

@@ -23,7 +23,5 @@ struct sy_train_progress {
 
 void sy_train_progress_show(struct sy_train_progress *progress, const struct sy_train_sight *sight,
                             bool is_last);
-/* "1:02:03" */
-const char *sy_train_progress_time(double seconds, char *buffer, uint64_t bytes);
 
 #endif

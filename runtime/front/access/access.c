@@ -108,8 +108,7 @@ int sy_access_create(const struct sy_access_config *config, struct sy_access **o
     int status;
 
     *out = NULL;
-    if (!access)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for tokens");
+    SY_TRY_ALLOC(access, "no memory for tokens");
     SY_TRY_GOTO(set_rights(access, config), fail);
     access->token_file = config->token_file ? strdup(config->token_file) : NULL;
     access->page_token = config->page_token ? strdup(config->page_token) : NULL;

@@ -33,8 +33,7 @@ int sy_http_connection_create(struct sy_http_server *server, int fd)
 {
     struct sy_http_connection *connection = calloc(1, sizeof(*connection));
 
-    if (!connection)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a connection");
+    SY_TRY_ALLOC(connection, "no memory for a connection");
     connection->server = server;
     connection->fd = fd;
     connection->refs = 1;

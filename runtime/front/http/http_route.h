@@ -60,7 +60,6 @@ void sy_http_call_on_gone(struct sy_http_call *call, void (*gone)(void *ctx), vo
 /* `type` may be NULL for no body. The body is copied. */
 void sy_http_reply(struct sy_http_call *call, int code, const char *type, const void *body,
                    size_t bytes);
-void sy_http_reply_text(struct sy_http_call *call, int code, const char *type, const char *text);
 void sy_http_reply_json(struct sy_http_call *call, int code, json_t *body); /* steals */
 /* {"error": message} with the code that belongs to the status (400, 404, 503 ...); message NULL: the thread's error text. */
 void sy_http_reply_error(struct sy_http_call *call, int status, const char *message);

@@ -13,7 +13,7 @@ void sy_http_reply_free(struct sy_http_reply *reply)
 {
     if (reply->release)
         reply->release(reply->ctx);
-    sy_free_beside(reply->server->front->offload, reply->text.at, reply->text.size);
+    sy_offload_free(reply->server->front->offload, reply->text.at, reply->text.size);
     free(reply->head);
     free(reply);
 }

@@ -58,8 +58,7 @@ static int make_events(struct sy_rpc_connection *connection)
 
     if (connection->tls) {
         connection->events.again = event_new(base, -1, 0, on_readable, connection);
-        if (!connection->events.again)
-            return sy_error_set(SY_ENOMEM_HOST, "no memory for a connection's events");
+        SY_TRY_ALLOC(connection->events.again, "no memory for a connection's events");
     }
     return sy_socket_events_init(&connection->events, base, connection->fd, &callbacks, connection);
 }
@@ -82,8 +81,7 @@ int sy_rpc_connection_create(struct sy_rpc_server *server, int fd, bool is_local
     struct sy_rpc_connection *connection = calloc(1, sizeof(*connection));
     int status;
 
-    if (!connection)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a connection");
+    SY_TRY_ALLOC(connection, "no memory for a connection");
     connection->server = server;
     connection->fd = fd;
     connection->is_local = is_local;
@@ -249,9 +247,7 @@ static int make_room(struct sy_rpc_connection *connection)
             SY_EBUSY, "%llu bytes of unfinished requests are buffered already; try again later",
             (unsigned long long)server->buffered_bytes);
     buffer = realloc(connection->buffer, capacity);
-    if (!buffer)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a message of %llu bytes",
-                            (unsigned long long)capacity);
+    SY_TRY_ALLOC(buffer, "no memory for a message of %llu bytes", (unsigned long long)capacity);
     server->buffered_bytes += capacity - connection->capacity;
     connection->buffer = buffer;
     connection->capacity = capacity;

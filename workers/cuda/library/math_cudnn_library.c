@@ -95,8 +95,7 @@ static int keep_plan(struct sy_math *math, struct sy_math_library_plan *plan, in
 static int new_plan(const int64_t *key, struct sy_math_library_plan **out)
 {
     *out = calloc(1, sizeof **out);
-    if (!*out)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a candidate's plan");
+    SY_TRY_ALLOC(*out, "no memory for a candidate's plan");
     memcpy((*out)->key, key, sizeof(*out)->key);
     return SY_OK;
 }

@@ -43,7 +43,7 @@ const struct sy_cuda_op *sy_cuda_op_find(enum sy_op op)
 }
 
 static const struct sy_cuda_builders builders = {.find = sy_cuda_op_find,
-                                                 .by_formula = sy_cuda_each_build,
+                                                 .by_formula = sy_cuda_formula_build,
                                                  .host_is_there = sy_cuda_host_engine_is_there,
                                                  .host_has = sy_cuda_host_is_layer,
                                                  .by_host = sy_cuda_host_build};

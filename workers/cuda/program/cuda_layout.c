@@ -88,9 +88,7 @@ static int pack_narrow(const struct sy_graph *graph, const struct sy_node *node,
 {
     const struct sy_tensor *t = &graph->tensors[node->inputs[input]];
     float *floats = malloc(t->data_bytes + 1);
-    if (!floats)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for %zu bytes of %s", t->data_bytes,
-                            t->name);
+    SY_TRY_ALLOC(floats, "no memory for %zu bytes of %s", t->data_bytes, t->name);
     pack_as_is(graph, node, input, floats);
     int status = sy_cuda_pack_narrow(graph, node, floats, t->data_bytes / sizeof *floats, to);
     free(floats);

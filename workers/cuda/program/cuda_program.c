@@ -123,7 +123,7 @@ static void drop_step(struct sy_program *p, struct sy_cuda_step *step)
         p->ops->library->plan_drop(p->math, step->by_library);
     if (step->destroy)
         step->destroy(p, step->state);
-    free(step->each);
+    free(step->formula);
     free(step->attention);
 }
 
@@ -202,8 +202,7 @@ static int plan_memory(struct sy_program *p)
 {
     struct sy_interval *intervals = calloc((size_t)p->n_values + 1, sizeof *intervals);
     int n = 0;
-    if (!intervals)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory to plan %d values", p->n_values);
+    SY_TRY_ALLOC(intervals, "no memory to plan %d values", p->n_values);
     for (int i = 0; i < p->n_values; i++) {
         struct sy_cuda_value *v = &p->values[i];
         if (v->place == SY_CUDA_WORKSPACE && v->root == i)
@@ -263,8 +262,8 @@ static int start(struct sy_program *p)
     p->wants = calloc(n, sizeof *p->wants);
     p->last_use = malloc(n * sizeof *p->last_use);
     p->layer_steps = calloc((size_t)p->n_layers + 1, sizeof *p->layer_steps);
-    if (!p->native || !p->forms || !p->wants || !p->last_use || !p->layer_steps)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a program of %d layers", p->n_layers);
+    SY_TRY_ALLOC(p->native && p->forms && p->wants && p->last_use && p->layer_steps,
+                 "no memory for a program of %d layers", p->n_layers);
     memset(p->native, 0xff, n * sizeof *p->native);
     memset(p->forms, 0xff, n * sizeof *p->forms);
     find_last_uses(p);
@@ -282,8 +281,7 @@ static int new_program(const struct sy_cuda_builders *builders, const struct sy_
                        struct sy_program **out)
 {
     struct sy_program *p = calloc(1, sizeof *p);
-    if (!p)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a program");
+    SY_TRY_ALLOC(p, "no memory for a program");
     p->builders = builders;
     p->graph = graph;
     p->layers = layers;

@@ -80,7 +80,7 @@ struct sy_cuda_cells {
 };
 
 /* A step by formula. */
-struct sy_cuda_each {
+struct sy_cuda_formula {
     struct sy_math_generic of;
     int values[SY_GENERIC_ARRAYS]; /* -1: none */
     bool copies_first;
@@ -104,7 +104,7 @@ struct sy_cuda_step {
     void *
         state; /* the operator's own: control flow (cuda_op_control.c), the host engine (host_ops.c) */
     void (*destroy)(const struct sy_program *program, void *state); /* NULL: there is no state */
-    struct sy_cuda_each *each;                                      /* owned */
+    struct sy_cuda_formula *formula;                                /* owned */
     struct sy_cuda_attention *attention;                            /* owned */
     struct sy_math_plan *plan;
     enum { SY_CUDA_NO_PLAN, SY_CUDA_CONV_PLAN, SY_CUDA_MATMUL_PLAN } plan_kind;
@@ -230,8 +230,6 @@ int sy_cuda_pack_params(const struct sy_graph *graph, const struct sy_layer *lay
 bool sy_cuda_packs_product(const struct sy_graph *graph, const struct sy_node *node);
 
 /* ---- narrow values (E5), cuda_narrow.c ---- */
-/* The graph's narrow type, NONE if it has none. */
-enum sy_dtype sy_cuda_narrow_type(const struct sy_graph *graph);
 /* Whether constant `input` of the node is packed narrow; looks at no data. */
 bool sy_cuda_packs_narrow(const struct sy_graph *graph, const struct sy_node *node, int input);
 /* n floats to the graph's narrow type. EUNSUPPORTED, naming the node, if one becomes infinite by it. */
@@ -300,10 +298,10 @@ struct sy_cuda_builders {
 };
 const struct sy_cuda_op *sy_cuda_op_find(enum sy_op op);
 /* The layer by formula (cuda_op_generic.c). */
-int sy_cuda_each_build(struct sy_program *p);
+int sy_cuda_formula_build(struct sy_program *p);
 /* In parts: with the layer's inputs and outputs as values and arrays (the caller frees it); as a step, which takes it, whatever happens. */
-int sy_cuda_each_open(struct sy_program *p, struct sy_cuda_each **out);
-int sy_cuda_each_add(struct sy_program *p, struct sy_cuda_each *each);
+int sy_cuda_formula_open(struct sy_program *p, struct sy_cuda_formula **out);
+int sy_cuda_formula_add(struct sy_program *p, struct sy_cuda_formula *each);
 extern const struct sy_cuda_op sy_cuda_ops_conv[], sy_cuda_ops_matmul[], sy_cuda_ops_pool[],
     sy_cuda_ops_eltwise[], sy_cuda_ops_norm[], sy_cuda_ops_recurrent[], sy_cuda_ops_more[],
     sy_cuda_ops_deconv[], sy_cuda_ops_movement[], sy_cuda_ops_lists[], sy_cuda_ops_attention[],

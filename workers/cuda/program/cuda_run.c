@@ -93,8 +93,7 @@ static int placement_of(const struct sy_program *p, int first, int end, uint64_t
 {
     size_t n = 2, ends = p->captured ? (size_t)(p->graph->n_inputs + p->graph->n_outputs) : 0;
     uint64_t *at = calloc((size_t)p->n_layers + 2 + ends, sizeof *at);
-    if (!at)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for %d addresses", p->n_layers);
+    SY_TRY_ALLOC(at, "no memory for %d addresses", p->n_layers);
     for (int i = 0; p->captured && i < p->graph->n_inputs; i++)
         at[n++] = (uint64_t)(uintptr_t)p->binding->inputs[i];
     for (int i = 0; p->captured && i < p->graph->n_outputs; i++)
@@ -178,7 +177,7 @@ int sy_cuda_program_finish(struct sy_program *p)
     if (fault.step < 1 || fault.step > p->n_steps)
         return SY_OK;
     const struct sy_cuda_step *step = &p->steps[fault.step - 1];
-    if (step->each)
+    if (step->formula)
         return sy_error_set(SY_EARG,
                             "node %s: %s: %lld, an index, a length or a size, is not in its bounds",
                             step->node->name, sy_op_name(step->node->op), (long long)fault.index);

@@ -128,16 +128,14 @@ static int unmark(const struct sy_layer *layer, struct sy_layer *out)
 {
     *out = (struct sy_layer){.bytes = layer->bytes};
     out->params = calloc((size_t)layer->n_params + 1, sizeof *out->params);
-    if (!out->params)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a layer's parameters");
+    SY_TRY_ALLOC(out->params, "no memory for a layer's parameters");
     for (int i = 0; i < layer->n_params; i++) {
         const struct sy_param *from = &layer->params[i];
         struct sy_param *to = &out->params[out->n_params++];
         *to = *from;
         to->layout_bytes = from->layout_bytes - sizeof mark;
         to->layout = malloc(to->layout_bytes + 1);
-        if (!to->layout)
-            return sy_error_set(SY_ENOMEM_HOST, "no memory for a layer's parameters");
+        SY_TRY_ALLOC(to->layout, "no memory for a layer's parameters");
         memcpy(to->layout, (const char *)from->layout + sizeof mark, to->layout_bytes);
     }
     return SY_OK;
@@ -146,8 +144,7 @@ static int unmark(const struct sy_layer *layer, struct sy_layer *out)
 static int put_mark(struct sy_param *param)
 {
     char *marked = malloc(sizeof mark + param->layout_bytes);
-    if (!marked)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a layer's parameters");
+    SY_TRY_ALLOC(marked, "no memory for a layer's parameters");
     memcpy(marked, mark, sizeof mark);
     if (param->layout_bytes)
         memcpy(marked + sizeof mark, param->layout, param->layout_bytes);
@@ -313,8 +310,7 @@ static int take_inputs(struct sy_program *p, struct sy_cuda_host_op *op)
         SY_TRY(sy_cuda_input_plain(p, input, &op->in[i]));
         op->in_bytes[i] = p->values[op->in[i]].bytes;
         op->in_memory[i] = take(op->in_bytes[i]);
-        if (!op->in_memory[i])
-            return sy_error_set(SY_ENOMEM_HOST, "no memory for an operator on the host");
+        SY_TRY_ALLOC(op->in_memory[i], "no memory for an operator on the host");
     }
     return SY_OK;
 }
@@ -329,8 +325,7 @@ static int take_outputs(struct sy_program *p, struct sy_cuda_host_op *op)
         SY_TRY(sy_cuda_output(p, output, false, &op->out[i]));
         op->out_bytes[i] = p->values[op->out[i]].bytes;
         op->out_memory[i] = take(op->out_bytes[i]);
-        if (!op->out_memory[i])
-            return sy_error_set(SY_ENOMEM_HOST, "no memory for an operator on the host");
+        SY_TRY_ALLOC(op->out_memory[i], "no memory for an operator on the host");
     }
     return SY_OK;
 }
@@ -362,8 +357,7 @@ int sy_cuda_host_build(struct sy_program *p)
 {
     struct sy_cuda_step *step;
     struct sy_cuda_host_op *op = calloc(1, sizeof *op);
-    if (!op)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for an operator on the host");
+    SY_TRY_ALLOC(op, "no memory for an operator on the host");
     int status = fill_op(p, op);
     if (status == SY_OK)
         status = sy_cuda_add_step(p, run_host_op, NULL, 0, &step);

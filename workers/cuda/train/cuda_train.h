@@ -124,7 +124,7 @@ struct sy_cutr_step {
         struct sy_math_reduce reduce;
         struct sy_math_choice choice;
         struct {
-            const struct sy_math_generic *each; /* of the trainer's */
+            const struct sy_math_generic *formula; /* of the trainer's */
             bool copies_first;
         };
         const struct sy_math_attention_back *attention; /* of the node's */
@@ -165,8 +165,8 @@ struct sy_trainer {
     struct sy_cutr_param *params;
     struct sy_state_slot *states;
     int *train_steps, *evaluate_steps;
-    int n_eaches;
-    struct sy_math_generic **eaches;      /* owned */
+    int n_formulas;
+    struct sy_math_generic **formulas;    /* owned */
     int labels, logits, loss_value, norm; /* values */
     int loss_step;                        /* what is in front of it is forward */
     int64_t n_outputs, n_positions; /* classes or values of one position; positions of the batch */
@@ -285,7 +285,7 @@ SY_CUTR_OPERATOR(pool);
 SY_CUTR_OPERATOR(matmul);
 SY_CUTR_OPERATOR(curve);
 SY_CUTR_OPERATOR(pair);
-SY_CUTR_OPERATOR(each);
+SY_CUTR_OPERATOR(formula);
 SY_CUTR_OPERATOR(pad);
 int sy_cutr_compare_forward(struct sy_trainer *t, int n);
 /* What does not change with its input, or only in steps: gradients end there. */

@@ -39,6 +39,7 @@ INLINE int four_of(const uint8_t *a)
 #define ROWS_3(X) ROWS_2(X) X(2)
 #define ROWS_4(X) ROWS_3(X) X(3)
 #define ROWS_5(X) ROWS_4(X) X(4)
+#define ROWS_6(X) ROWS_5(X) X(5)
 
 #define PANEL_ROWS(rows)                                                                           \
     VNNI INLINE void vnni_##rows(int64_t quads, const uint8_t *a, int64_t stride, const int8_t *w, \
