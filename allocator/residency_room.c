@@ -103,7 +103,7 @@ static int find_end(const struct search *s, int first)
     return -1;
 }
 
-/* What is left of each model when the stretch is emptied. */
+/* The number of groups that each model keeps when the stretch is emptied. */
 static void note_kept(struct search *s, int first, int end)
 {
     for (int i = 0; i < s->r->n_ids; i++)

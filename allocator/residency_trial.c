@@ -33,7 +33,7 @@ int sy_trial_begin(struct sy_residency *r)
     return SY_OK;
 }
 
-/* What the trial did becomes so; `self` (may be NULL) is the caller's to update. */
+/* Commits the trial; the caller updates `self` (may be NULL). */
 void sy_trial_commit(struct sy_residency *r, const struct sy_model_books *self)
 {
     sy_pool_swap(r->pool, r->trial);
@@ -160,7 +160,7 @@ static bool trial_take_rest(struct sy_residency *r, struct sy_model_books *m)
     return false;
 }
 
-/* What the groups from n_kept on need. */
+/* The bytes that the groups from n_kept on need. */
 struct need {
     uint64_t bytes, largest;
 };

@@ -52,7 +52,7 @@ struct sy_residency {
     uint64_t n_evicted;
 };
 
-/* What group `group` takes in the pool: its bytes, rounded up. */
+/* Pool bytes of group `group`: its size, rounded up. */
 uint64_t sy_model_block_bytes(const struct sy_model_books *m, int group);
 /* Gives back to `pool` the blocks of groups keep..n_placed-1; of a cycling model its regions. */
 void sy_model_give_groups(struct sy_pool *pool, const struct sy_model_books *m, int keep,
@@ -62,7 +62,7 @@ void sy_model_give_regions(struct sy_pool *pool, const struct sy_model_books *m)
 /* A trial is a copy of the pool in which blocks are given back and taken; n_kept of each model says what
  * of it is left there. It is dropped by beginning the next one. ENOMEM_HOST. */
 int sy_trial_begin(struct sy_residency *r);
-/* What the trial did becomes so; the books of `self` (may be NULL) are the caller's to update. */
+/* Commits the trial; the caller updates the books of `self` (may be NULL). */
 void sy_trial_commit(struct sy_residency *r, const struct sy_model_books *self);
 /* Evicts the next group of an idle model other than `self` (R4). False: none is left. */
 bool sy_trial_evict(struct sy_residency *r, const struct sy_model_books *self);

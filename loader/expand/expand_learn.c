@@ -241,7 +241,7 @@ static int expand_feature_vectors(struct sy_expand *e)
     return e->status;
 }
 
-/* What is missing becomes the column's value, or the one value of all. */
+/* Missing values are replaced by the column's value, or by the one value for all columns. */
 static int expand_imputer(struct sy_expand *e)
 {
     const struct sy_attr *whole = sy_node_attr(e->node, "imputed_value_int64s");

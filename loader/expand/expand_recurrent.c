@@ -1,4 +1,4 @@
-/* What language models with a state of fixed size need (opset 27): CausalConvWithState as a padded Conv, LinearAttention as a Scan over the tokens. */
+/* Operators of language models with a state of fixed size (opset 27): CausalConvWithState as a padded Conv, LinearAttention as a Scan over the tokens. */
 #include <math.h>
 #include <string.h>
 
@@ -50,7 +50,7 @@ static int read_conv(struct sy_expand *e, int64_t *channels, int64_t *width, boo
     return SY_OK;
 }
 
-/* What comes in front of the first position: [batch, channels, width - 1]. */
+/* The state before the first position: [batch, channels, width - 1]. */
 static int past_of(struct sy_expand *e, int64_t channels, int64_t width)
 {
     int past = sy_expand_input(e, CONV_PAST);

@@ -270,7 +270,7 @@ static int expand_map(struct sy_expand *e)
     return e->status;
 }
 
-/* What is there at import is there: an optional is what it holds. */
+/* An optional that is known to hold a value is replaced by that value. */
 static int expand_optional(struct sy_expand *e)
 {
     int tensor = sy_expand_input(e, 0);

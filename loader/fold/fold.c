@@ -8,7 +8,7 @@
 
 enum { MAX_FOLDED = 1 << 20, MAX_COMPUTED = 1 << 24, MAX_INPUTS = 16 };
 
-/* What a fold reads and makes. */
+/* Inputs and outputs of a fold. */
 struct fold {
     struct sy_infer *in;
     const struct sy_node *node;

@@ -44,7 +44,7 @@ int sy_fuse_constant(struct sy_fuse *f, const char *name, const struct sy_shape 
 /* y = (x - mean) / sqrt(var + eps) * gamma + beta of n channels, as x * scale + shift in double; false: not of constants. (fuse_conv.c) */
 bool sy_fuse_read_batch_norm(const struct sy_fuse *f, const struct sy_node *bn, int64_t n,
                              double *scale, double *shift);
-/* What fusing this node into a product makes of it; NONE: it is no activation. */
+/* The activation that this node becomes when it is fused into a product; NONE: it is no activation. */
 enum sy_activation sy_fuse_activation_of(const struct sy_node *node);
 
 typedef int sy_fuse_pass(struct sy_fuse *f);

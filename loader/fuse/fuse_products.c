@@ -1,4 +1,4 @@
-/* What scales and shifts the columns of a product with constant weights goes into them: BatchNormalization behind Gemm or MatMul, also behind a
+/* Scales and shifts of the columns of a product are folded into its constant weights: BatchNormalization behind Gemm or MatMul, also behind a
  * Reshape between the two, as exporters flatten [N, L, C] for it; and Mul by a vector. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -95,7 +95,7 @@ static int scale_product(struct sy_fuse *f, struct product *p, const double *sca
     return set_bias(p, bias);
 }
 
-/* What `node` makes of each column, as x * scale + shift, and its input *x; false: something else. */
+/* The node as x * scale + shift of each column, and its input *x; false: it is something else. */
 static bool read_columns(const struct sy_fuse *f, const struct sy_node *node, int64_t n,
                          double *scale, double *shift, int *x)
 {

@@ -238,7 +238,7 @@ static int count_down(struct loop *l, int turn)
     return both(l->graph, l->node->name, l->going, less, &l->going);
 }
 
-/* What was carried stays where the turn does not count. */
+/* Carried values keep their value in iterations that do not count. */
 static int carry(struct loop *l)
 {
     for (int i = 0; i < l->n_carried; i++) {

@@ -178,7 +178,7 @@ struct sy_tensor {
         is_derived; /* a constant that is no parameter of the file: a Constant node's, or computed at import */
 };
 
-/* What fusion appended to a CONV, GEMM or MATMUL, in this order: + residual, then activation. */
+/* Fused to a CONV, GEMM or MATMUL, in this order: + residual, then activation. */
 enum sy_activation {
     SY_ACT_NONE,
     SY_ACT_RELU,
@@ -225,7 +225,7 @@ struct sy_sizes {
     int64_t of[SY_MAX_SYMBOLS];
 };
 
-/* What must hold of the sizes for the model to make sense, and is not true of all: two tensors that are added have the same length. */
+/* A condition on open sizes that the model needs and that not all sizes meet: two tensors that are added have the same length. */
 struct sy_condition {
     struct sy_dim left, right;
     bool at_most; /* left <= right; else left == right */

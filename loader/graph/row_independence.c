@@ -274,7 +274,7 @@ static const row_rule rules[] = {
 
 /* ---- the graph ---- */
 
-/* What inference has made of input i is in the node's result or its lists. */
+/* Input i holds sizes: inference has put its value into the result's shape or the node's lists. */
 static bool is_a_size(const struct sy_node *node, int i)
 {
     switch (node->op) {

@@ -87,7 +87,7 @@ static int64_t round_up(uint64_t bytes)
     return heap;
 }
 
-/* What the model itself brings is in its usual heap. */
+/* The model's constant strings are part of its usual heap. */
 int64_t sy_graph_string_heap(const struct sy_graph *graph, uint64_t input_bytes)
 {
     int size = sy_graph_string_size(graph);

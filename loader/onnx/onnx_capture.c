@@ -1,4 +1,4 @@
-/* What a body reads of the graph around it: tensors by name become inputs of its node, small constants are copied. */
+/* Captures of a body: tensors of the outer graph that it reads by name become inputs of its node; small constants are copied. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -79,7 +79,7 @@ static int replace_text(char **text, const char *by)
     return SY_OK;
 }
 
-/* What the caller calls it; else a name of this call's own. */
+/* The caller's name for it; else a name unique to this call. */
 static int rename_value(const struct call *c, char **name)
 {
     char own[512];

@@ -8,7 +8,7 @@
 
 enum { SY_ONNX_MAX_BODIES = 2 };
 
-/* What the bodies of one node read of the graph around it: tensors of that graph, in the order of the node's last inputs. */
+/* Captures of the bodies of one node: tensors of the outer graph, in the order of the node's last inputs. */
 struct sy_onnx_captures {
     int n, *outer;
     int *local

@@ -283,7 +283,7 @@ static int find_operator(const Onnx__NodeProto *from, enum sy_op *op)
     char name[160];
     bool norm = strcmp(type, "LayerNormalization") == 0 ||
                 strcmp(type, "SimplifiedLayerNormalization") == 0;
-    /* What passes make of nodes has names too, but no file may say them: their operands are taken on trust. */
+    /* Operators that only passes make are refused in a file: their operands are not checked. */
     if (strchr(type, '.'))
         return sy_error_set(SY_EUNSUPPORTED, "operator '%.100s' is not supported", type);
     if (!*domain || strcmp(domain, "ai.onnx") == 0 ||

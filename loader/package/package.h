@@ -50,7 +50,7 @@ struct sy_package {
         arrival; /* held: weights that are not in the file yet may not be read (arrival.h); NULL: all are there */
 };
 
-/* What a package for `engine` in this precision is packed for: describe(), and the precision where it is not float32. EUNSUPPORTED if the
+/* The packed_for text of a package for `engine` in this precision: describe(), and the precision unless it is float32. EUNSUPPORTED if the
  * engine does not compute in it on this machine. */
 int sy_package_packed_for(const struct sy_engine_ops *engine, enum sy_precision precision,
                           char *buffer, size_t bytes);

@@ -28,7 +28,7 @@ struct sy_compute_beside {
     double moving_ns, speed;
 };
 struct sy_compute_beside sy_compute_beside(const struct sy_link_cost *cost, double bytes);
-/* What can be computed up to the time t, in ns of undisturbed computing; and back. */
+/* Undisturbed compute time, in ns, that is done by the time t; and the inverse. */
 double sy_compute_done(const struct sy_compute_beside *beside, double t_ns);
 double sy_compute_until(const struct sy_compute_beside *beside, double done_ns);
 

@@ -102,7 +102,7 @@ static void add_layer(struct sy_direct_plan *p, const struct chooser *c, int lay
     g->bytes += c->layers[layer].bytes;
 }
 
-/* What is predicted is predicted of the link as it is. */
+/* Predictions use the measured link. */
 static int cut(const struct chooser *c, const struct sy_plan *from, const struct sy_link_cost *cost,
                struct sy_direct_plan *out)
 {

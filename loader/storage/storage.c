@@ -371,7 +371,7 @@ static int wait_completion(struct io_uring *ring, enum filled filled, struct io_
     struct __kernel_timespec soon = {.tv_nsec = ASK_AGAIN_NS};
     if (filled == READ_AT_ONCE)
         return io_uring_peek_cqe(ring, cqe);
-    /* What could not be submitted (EAGAIN, EBUSY) never completes: come back and submit it again. */
+    /* Entries that could not be submitted (EAGAIN, EBUSY) never complete: they are submitted again later. */
     if (filled == HELD || io_uring_sq_ready(ring) > 0)
         return io_uring_wait_cqe_timeout(ring, cqe, &soon);
     return io_uring_wait_cqe(ring, cqe);

@@ -98,7 +98,7 @@ static int take_config(struct sy_core *core, const struct sy_core_config *config
     return core->grouping ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for the configuration");
 }
 
-/* What plans are made for. On a unified device storage stands in the link's place: its rate is in each package. */
+/* The link that plans are made for. On a unified device it is storage, whose rate is in each package. */
 static void choose_link(struct sy_core *core, const struct sy_link_cost *measured)
 {
     core->link = (struct sy_link_cost){.alpha_ns = (double)core->spec.link_alpha_ns,

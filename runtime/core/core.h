@@ -76,7 +76,7 @@ struct sy_slab *sy_core_slab(struct sy_core *core);
 
 #define SY_CORE_TENANT_NAME 64 /* bytes of a tenant's name, with its end */
 
-/* What requests of a model have that say nothing else; front ends apply it. */
+/* Defaults of a model's requests; front ends apply them. */
 struct sy_core_model_defaults {
     bool has_class;
     int class_;
@@ -166,7 +166,7 @@ static inline uint64_t sy_core_tensor_at(uint64_t region, uint64_t offset)
     return region << SY_CORE_REGION_SHIFT | offset;
 }
 
-/* What happened to a request; times are CLOCK_MONOTONIC, 0 where there was none. */
+/* The report of a request; times are CLOCK_MONOTONIC, 0: did not happen. */
 struct sy_request_report {
     uint64_t id;
     sy_ns arrived_ns, started_ns /* LOAD sent */, run_ns /* RUN sent */, first_layer_ns,
@@ -232,7 +232,7 @@ int sy_core_job_stop(struct sy_core *core, uint64_t job, bool evaluate, sy_core_
 int sy_core_job_park(struct sy_core *core, uint64_t job, sy_core_done done, void *ctx);
 /* Its tenant, "" for none; *out is borrowed until the job is removed. ENOTFOUND. */
 int sy_core_job_tenant(struct sy_core *core, uint64_t job, const char **out);
-/* What is needed to go on elsewhere; text borrowed until the job is removed. */
+/* The state that another server needs to resume it; text borrowed until the job is removed. */
 struct sy_core_parked {
     const char *text, *tenant;
     uint64_t step, total_steps;

@@ -53,7 +53,7 @@ bool sy_core_batch_cancel(struct sy_core_batches *batches, uint64_t id);
 void sy_core_batch_flush(struct sy_core_batches *batches, int model);
 /* Those of models in whose slice nothing waits or is started. */
 void sy_core_batch_flush_idle(struct sy_core_batches *batches);
-/* What is held for the model is sent with the next turn of the loop (status SY_OK), or refused at once. */
+/* Requests held for the model are sent in the loop's next turn (status SY_OK), or refused at once. */
 void sy_core_batch_release(struct sy_core_batches *batches, int model, int status, const char *why);
 int sy_core_batch_n_gathered(const struct sy_core_batches *batches);
 /* Adds, by model, how many are gathered and not sent yet. */

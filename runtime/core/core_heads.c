@@ -67,7 +67,7 @@ void sy_core_heads_free(struct sy_core_model *m)
     m->heads = (struct sy_model_heads){0};
 }
 
-/* What a head saves depends on how long its model computes. Without memory it stays as it was. */
+/* The latency that a head saves depends on its model's compute time. Without memory it stays as it was. */
 static void keep_up(const struct sy_core *core, struct sy_core_model *m)
 {
     double now = sy_core_compute_scale(core, m);

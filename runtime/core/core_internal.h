@@ -1,4 +1,4 @@
-/* What the core's files share.
+/* Shared by the core's files.
  *
  *   core.c           start, stop, drain, queries            core_actions.c   carries out the scheduler's actions    
  *   core_requests.c  requests in the scheduler              core_messages.c  messages from workers
@@ -36,7 +36,7 @@
 
 enum sy_core_model_state { SY_MODEL_ADDING, SY_MODEL_READY, SY_MODEL_UNAVAILABLE };
 
-/* What its head is worth: core_heads.c. */
+/* The value of its head: core_heads.c. */
 struct sy_model_heads {
     int free_prefix;     /* groups */
     uint64_t *bytes;     /* [0..n_groups]: [k] of the first k groups */
@@ -231,7 +231,7 @@ struct sy_core_slice {
     sy_ns used_ns;                        /* that something computed there */
 };
 
-/* What slices are made of: the cores, or the parts of a GPU's multiprocessors. */
+/* The units of slices: cores, or parts of a GPU's multiprocessors. */
 struct sy_core_units {
     uint64_t ids[SY_CORE_MAX_CORES]; /* cores; a GPU's parts from 0 on */
     size_t n;
@@ -363,7 +363,7 @@ void sy_core_units_start(struct sy_core *core);
 int sy_core_units_check(const struct sy_core *core, size_t n_slices);
 /* Why there are none, or not two at a time: a text, or null. */
 json_t *sy_core_units_limit(const struct sy_core *core);
-/* What people say, cores or multiprocessors, as units; EARG: a unit of which only a part is wanted. */
+/* A number of cores or multiprocessors, as users give it, in units; EARG: it is not a whole number of units. */
 int sy_core_units_read(const struct sy_core *core, struct sy_slice_wish *wish, uint64_t *listed);
 /* And back: "0-63". Returns buffer. */
 const char *sy_core_units_text(const struct sy_core *core, const struct sy_core_slice *slice,
@@ -396,7 +396,7 @@ void sy_core_fill_stands(struct sy_core *core, const struct sy_core_job *j,
                          sy_ns at); /* since_ns is still there */
 json_t *sy_core_fill_json(const struct sy_core *core, const struct sy_core_job *j);
 /* slices/core_slices_set.c */
-/* What sy_core_slices_set is given, but for the keys that it does not know. */
+/* The parsed arguments of sy_core_slices_set, without unknown keys. */
 int sy_core_slices_apply(struct sy_core *core, const json_t *params);
 
 /* core_tick.c */
@@ -405,7 +405,7 @@ void sy_core_pump_soon(
     struct sy_core *core); /* from the API: callbacks must not be made inside the call */
 
 /* core_requests.c */
-/* What one run of a model computes. */
+/* The compute time of one run of a model. */
 struct sy_core_work {
     int model; /* its index */
     int64_t batch;

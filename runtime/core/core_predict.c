@@ -191,7 +191,7 @@ static bool runs_before(const struct sy_core_request *r, const struct sy_core_re
     return deadline <= (wants->deadline_ns ? wants->deadline_ns : none);
 }
 
-/* What those that run before a request do to its model's place in the pool. */
+/* How requests that run before this one change its model's resident groups. */
 struct ahead {
     bool same;              /* one of them is for the same model */
     uint64_t bytes, coming; /* of the other models; what of that is not in the pool now */

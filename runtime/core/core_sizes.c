@@ -63,7 +63,7 @@ static int compare_work(const struct sy_package *p, const struct sy_graph *bound
     return SY_OK;
 }
 
-/* What can never run is not tried: a layer's result that alone is larger than the pool. */
+/* Sizes that can never run are refused: one layer's result alone exceeds the pool. */
 static int check_results(const struct sy_core *core, const struct sy_graph *bound)
 {
     uint64_t pool = sy_pool_size(core->pool);

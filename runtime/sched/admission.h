@@ -78,7 +78,7 @@ size_t sy_admission_order_at(void);
 /* Of the device's time, so much is for requests (1..1000; training has the rest): predictions stretch. EARG. */
 int sy_admission_set_share(struct sy_admission *a, unsigned permille);
 
-/* What would become of it if it came now. Linear in the queue. */
+/* The prediction for a request that arrives now. Linear in the queue. */
 struct sy_prediction sy_admission_predict(const struct sy_admission *a,
                                           const struct sy_admission_request *r, sy_ns now);
 /* Q7: of so many places of a queue (or bytes for tensors), how many are kept from requests of this class. */
@@ -102,7 +102,7 @@ enum sy_admission_action sy_admission_next(struct sy_admission *a, sy_ns now,
                                            struct sy_admission_request *out);
 /* The request that would start next, without starting it: to prefetch. False: none. */
 bool sy_admission_peek(const struct sy_admission *a, struct sy_admission_request *out);
-/* What runs will take so long from now on, as is known better now. */
+/* Corrects the expected duration of runs from now on. */
 void sy_admission_expect(struct sy_admission *a, struct sy_duration left, sy_ns now);
 /* The running one stands still and is first in its class again, for what it still needs. */
 void sy_admission_paused(struct sy_admission *a, sy_ns now);

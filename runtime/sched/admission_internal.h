@@ -18,7 +18,7 @@ struct entry {
     sy_ns lost_ns; /* what it had done whenever it gave way */
 };
 
-/* What queues may have in common. */
+/* Shared by several queues. */
 struct rules {
     struct sy_admission_config config;
     double stretch; /* of predicted durations: 1 ÷ requests' share */

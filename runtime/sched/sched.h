@@ -130,7 +130,7 @@ int sy_sched_model_add_direct(struct sy_sched *s, int model, int n_groups,
                               uint64_t workspace_bytes);
 /* As sy_residency_set_head, in the pool. */
 int sy_sched_model_head(struct sy_sched *s, int model, int n_head, double worth);
-/* What a tenant's model may take counts for the tenant's memory quota, as its jobs do: as sy_quota_charge, and given back. */
+/* Charges a model's bytes to its tenant's memory quota, like a job's: as sy_quota_charge, and its release. */
 int sy_sched_charge(struct sy_sched *s, int tenant, uint64_t bytes, const char *what);
 void sy_sched_release(struct sy_sched *s, int tenant, uint64_t bytes);
 int sy_sched_model_remove(struct sy_sched *s, int model); /* EBUSY while it has requests */
@@ -166,7 +166,7 @@ struct sy_sched_request {
  * there is no END. */
 int sy_sched_request(struct sy_sched *s, const struct sy_sched_request *request,
                      struct sy_prediction *prediction);
-/* What the one that computes still takes, as is known better now. */
+/* Corrects the remaining duration of the running request. */
 void sy_sched_expect(struct sy_sched *s, uint64_t request, struct sy_duration left);
 sy_ns sy_sched_busy_ns(const struct sy_sched *s,
                        int slice); /* all that were taken there, as expected from now */
@@ -276,7 +276,7 @@ bool sy_sched_job_view(const struct sy_sched *s, uint64_t job, struct sy_sched_j
 const struct sy_policy *sy_sched_policy(const struct sy_sched *s);
 const struct sy_lanes *sy_sched_lanes(const struct sy_sched *s);
 const struct sy_quotas *sy_sched_quotas(const struct sy_sched *s);
-/* What the most demanding model needs at least: its largest group and its smallest workspace. */
+/* The least memory that the most demanding model needs: its largest group and its smallest workspace. */
 uint64_t sy_sched_least_room(const struct sy_sched *s);
 bool sy_sched_computes(const struct sy_sched *s, int worker); /* a request, now */
 const struct sy_pool *sy_sched_pool(const struct sy_sched *s);

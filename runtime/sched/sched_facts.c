@@ -101,7 +101,7 @@ struct job *sy_sched_next_for_worker(const struct sy_sched *s)
     return best;
 }
 
-/* What lies in the pool has to be brought to life before it can be spilled. */
+/* State in the pool needs a prepared worker before it can be spilled. */
 bool sy_sched_may_leave(const struct job *j)
 {
     bool comes_back = j->state == JOB_PREPARED && j->in_memory && sy_sched_may_be_spilled(j);

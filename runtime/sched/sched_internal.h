@@ -1,4 +1,4 @@
-/* What the scheduler's files share. */
+/* Shared by the scheduler's files. */
 #ifndef SY_SCHED_SCHED_INTERNAL_H
 #define SY_SCHED_SCHED_INTERNAL_H
 
@@ -175,7 +175,7 @@ static inline void sy_sched_set_bit(uint64_t *bits, int i, bool on)
 int sy_sched_idle_worker(const struct sy_sched *s);
 /* An idle worker, one that is ready for `r` if there is any (*ready), and has nothing else to prepare; -1: none is idle. */
 int sy_sched_worker_for(struct sy_sched *s, const struct request *r, bool *ready);
-/* What is known of runs of this batch and these sizes; NULL: nothing. */
+/* Known facts on runs of this batch and these sizes; NULL: none. */
 struct workspace *sy_sched_find_workspace(struct sy_sched *s, int model, int64_t batch,
                                           uint64_t sizes, int team);
 int sy_sched_team_of(const struct sy_sched *s, int model); /* of requests that come now */
@@ -291,7 +291,7 @@ void sy_sched_spill(struct sy_sched *s,
 
 /* ---- sched_leave.c ---- */
 void sy_sched_step_leaving(struct sy_sched *s);
-/* What lasts goes with its snapshot, not in memory, once it has one. */
+/* Its persistent state moves by snapshot, not in memory, once it has one. */
 void sy_sched_leave_for_team(struct sy_sched *s, struct job *j);
 
 /* ---- sched_slice.c ---- */

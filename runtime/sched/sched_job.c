@@ -30,7 +30,7 @@ static uint64_t largest_gap(const struct sy_sched *s, uint64_t *end)
     return largest;
 }
 
-/* What a hole is worth to those that wait: the least of what they want, if all of them fit and best fit puts them there. */
+/* Bytes of a gap that count as free for waiting jobs: the smallest of their sizes, if all of them fit and best fit places them there. */
 static uint64_t gap_credit(const struct sy_sched *s)
 {
     uint64_t end, gap = largest_gap(s, &end), least = UINT64_MAX, most = 0;
@@ -46,7 +46,7 @@ static uint64_t gap_credit(const struct sy_sched *s)
     return least > most || most > gap || (top <= gap && top >= least) ? 0 : least;
 }
 
-/* What lasts of jobs lies at the pool's low end; what is free between them may be of no use to a model, so it
+/* Persistent parts of jobs lie at the pool's low end; what is free between them may be of no use to a model, so it
  * counts as taken, but for a job that fits there. */
 static void set_capacity(struct sy_sched *s)
 {

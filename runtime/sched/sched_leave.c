@@ -13,7 +13,7 @@
 #include "runtime/base/status.h"
 #include "runtime/sched/sched_internal.h"
 
-/* What it costs that a job lets its worker go: nothing, the room that it was given to return to, or a trip to host memory. */
+/* The cost of a job's release of its worker: nothing, the memory reserved for its return, or a spill to host memory. */
 enum leave_cost { COSTS_NOTHING, COSTS_ROOM, COSTS_TRIP };
 
 static enum leave_cost leave_cost(const struct job *j)
@@ -29,7 +29,7 @@ static bool leaves_before(const struct job *a, const struct job *b)
     return cost_a != cost_b ? cost_a < cost_b : sy_sched_job_rank(a) >= sy_sched_job_rank(b);
 }
 
-/* Whose leaving costs least, then the least urgent, then the one that came last. */
+/* The job with the least cost, then the least urgent, then the latest. */
 static struct job *victim(const struct sy_sched *s)
 {
     struct job *found = NULL;

@@ -1,4 +1,4 @@
-/* What the worker's files share. */
+/* Shared by the worker's files. */
 #ifndef SY_WORKERS_PROCESS_WORKER_INTERNAL_H
 #define SY_WORKERS_PROCESS_WORKER_INTERNAL_H
 

@@ -31,7 +31,7 @@ static int prepare(struct sy_worker *w, const struct sy_msg_job_prepare *msg,
     w->job_id = msg->job;
     w->job_started = false;
     w->announced_epoch = 0;
-    /* What the job before left there is not this one's, also if it is refused before it starts. */
+    /* Clears the previous job's values, also if this one is refused before it starts. */
     sy_page_set_longest(w->page, 0, "");
     atomic_store_explicit(&w->page->snapshot_step, 0, memory_order_relaxed);
     atomic_store_explicit(&w->page->train_busy_ns, 0, memory_order_relaxed);
@@ -133,7 +133,7 @@ static int make_spill(struct sy_worker *w)
     return sy_spill_create(w->device, w->pool, w->board, w->index, w->spill_file, &w->spill);
 }
 
-/* What another worker spilled, to its place in the pool. Nothing computes meanwhile, as while a snapshot is read. */
+/* Restores into the pool what another worker spilled. Nothing computes meanwhile, as while a snapshot is read. */
 static int fetch_spilled(struct sy_worker *w, uint64_t bytes)
 {
     bool done = false;
@@ -235,7 +235,7 @@ static int send_spilled(struct sy_worker *w, int result)
     return sy_worker_send(w, &spilled);
 }
 
-/* What lies in host memory is as good for the last snapshot; its place in the pool is another's by now. */
+/* The last snapshot is written from the spilled state in host memory; its place in the pool has been reused. */
 static void read_spilled(struct sy_worker *w)
 {
     if (sy_spill_holds(w->spill) && sy_train_run_is_between_iterations(w->job))
@@ -334,7 +334,7 @@ static int pause_job(struct sy_worker *w, uint32_t epoch)
     return SY_OK;
 }
 
-/* What the next step is, while it is the next one. */
+/* The next step; valid until it has run. */
 struct stretch {
     const char *words, *node;
     uint64_t step;

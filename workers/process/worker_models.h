@@ -22,7 +22,7 @@ struct sy_worker_model {
     int n_groups;
 };
 
-/* What runs of one batch and these sizes compute with. */
+/* The program of one batch and these sizes. */
 struct sy_worker_program {
     struct sy_program *program;
     const struct sy_graph *graph; /* with these sizes */

@@ -25,10 +25,10 @@ struct sy_ranks_ops {
         void); /* all do; a rank that fails ends its process instead, and the others with it */
 };
 
-/* What the library shows, as "sy_ranks_mpi". fail: the process's way to say an error, which gives the status back. */
+/* The symbol that the library exports as "sy_ranks_mpi". fail: the process's sy_error_set; returns the status. */
 typedef const struct sy_ranks_ops *(*sy_ranks_entry)(int (*fail)(int status, const char *text));
 
-/* What stands in front of each piece of computing, where ranks give way to a server's requests. Waiting for other ranks is outside of it: a rank that
+/* The gate around all computing of ranks that give way to a server's requests. Waiting for other ranks is outside of it: a rank that
  * waits for one that stands still does not count as computing. Called by any thread. */
 struct sy_rank_gate {
     void (*enter)(void *ctx); /* returns once it may compute */

@@ -24,7 +24,7 @@
 
 /* ---- names --------------------------------------------------------------------------------------- */
 
-/* What follows "JOB-STEP.safetensors" in `file`, "" for a snapshot; NULL: it is no file of this job. */
+/* The text behind "JOB-STEP.safetensors" in `file`, "" for a snapshot; NULL: it is no file of this job. */
 static const char *tail_of(const char *file, const char *job, uint64_t *step)
 {
     size_t n = strlen(job);

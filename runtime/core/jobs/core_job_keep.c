@@ -1,4 +1,4 @@
-/* What of jobs outlives the runtime: what was set for them, and jobs that are parked.
+/* State of jobs that outlives the runtime: their settings, and parked jobs.
  *
  *   TRAINING, QUEUED --job_park--> stop_wanted + park_wanted --last snapshot--> ENDED, kept, parked --job_suspend(false)--> QUEUED
  *
@@ -13,7 +13,7 @@
 
 #define FEWEST_WORKERS 2 /* one trains, one is left to requests */
 
-/* What was set while it ran holds on. */
+/* Settings made while it ran stay. */
 static void take_settings(struct sy_core *core, struct sy_core_job *j, const json_t *set)
 {
     const json_t *priority = json_object_get(set, "priority");

@@ -127,7 +127,7 @@ void sy_core_end_hopeless_jobs(struct sy_core *core)
     }
 }
 
-/* What the runtime itself wants to know of a job file; the worker reads the rest. */
+/* The keys of a job file that the runtime needs; the worker reads the rest. */
 static int read_text(struct sy_core *core, struct sy_core_job *j)
 {
     json_t *json = json_loads(j->text, 0, NULL);

@@ -66,7 +66,7 @@ int sy_storage_thread_create(struct event_base *base,
 void sy_storage_thread_destroy(struct sy_storage_thread *t);
 /* Takes the malloc'd job over. EBUSY (it stays the caller's): SY_STORAGE_MAX_JOBS are waiting. */
 int sy_storage_thread_add(struct sy_storage_thread *t, struct sy_storage_job *job);
-/* What the run still reads is urgent from now on. */
+/* The run's remaining reads are urgent from now on. */
 void sy_storage_thread_promote(struct sy_storage_thread *t, uint64_t run);
 /* The run's jobs end as soon as they can; their done call is still made. */
 void sy_storage_thread_cancel(struct sy_storage_thread *t, uint64_t run);
