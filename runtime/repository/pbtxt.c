@@ -113,33 +113,6 @@ int sy_pbtxt_bool(const struct sy_pbtxt *field, bool *out)
     return wrong_value(field, "true or false");
 }
 
-static bool is_word_for_real(const char *text)
-{
-    static const char *const words[] = {"inf", "infinity", "nan"};
-
-    text += *text == '-';
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (strcasecmp(text, words[i]) == 0)
-            return true;
-    return false;
-}
-
-int sy_pbtxt_real(const struct sy_pbtxt *field, double *out)
-{
-    char *end = NULL;
-    double value;
-
-    if (field->kind == SY_PBTXT_NAME ? !is_word_for_real(field->text) : !may_be_number(field))
-        return wrong_value(field, "a number");
-    value = strtod(field->text, &end);
-    if (end != field->text && (*end == 'f' || *end == 'F')) /* "1.5f" is legal */
-        end++;
-    if (end == field->text || *end)
-        return wrong_value(field, "a number");
-    *out = value;
-    return SY_OK;
-}
-
 int sy_pbtxt_string(const struct sy_pbtxt *field, const char **out)
 {
     if (field->kind != SY_PBTXT_STRING || memchr(field->text, 0, field->bytes))
