@@ -176,7 +176,6 @@ static void welcome(struct sy_script_process *p)
         close(p->link); /* the new one stands for the job now */
     p->link = fd;
     p->lost_ns = 0;
-    p->was_connected = true;
     p->is_alone = false;
     if (sy_script_send(fd, SY_SCRIPT_HELLO, SY_SCRIPT_LINK_VERSION, p->memory.fd) == SY_OK)
         return;

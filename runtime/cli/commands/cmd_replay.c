@@ -394,8 +394,7 @@ enum { O_SERVER, O_SOCKET, O_CONNECTIONS, O_SPEED, O_BATCH, O_SEED, O_ANSWERS, O
 static const struct sy_cli_option options[] = {
     [O_SERVER] = {"server", "ADDRESS", "unix:PATH or tcp:HOST:PORT of the server"},
     [O_SOCKET] = {"socket", "ADDRESS", "the same"},
-    [O_CONNECTIONS] = {"connections", "N",
-                       "at most so many requests under way at once; default 64"},
+    [O_CONNECTIONS] = {"connections", "N", "the most requests in flight at once; default 64"},
     [O_SPEED] = {"speed", "X", "so many times as fast as the trace says; default 1"},
     [O_BATCH] = {"batch", "N", "batch size of the random inputs; default 1"},
     [O_SEED] = {"seed", "N", "of the random inputs; default 1"},

@@ -67,6 +67,5 @@ void sy_train_progress_show(struct sy_train_progress *p, const struct sy_train_s
     print_line(p, s);
     if (!is_terminal || is_last)
         printf("\n");
-    p->has_line = is_terminal && !is_last;
     fflush(stdout);
 }

@@ -17,7 +17,6 @@ struct sy_train_sight {
 struct sy_train_progress {
     uint64_t printed_ns, seen_ns, seen_step;
     double steps_per_s; /* of the last seconds */
-    bool has_line;      /* one stands on the terminal, without its end */
     bool has_rate;
 };
 

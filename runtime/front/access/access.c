@@ -264,7 +264,7 @@ int sy_access_peer(struct sy_access *access, int fd, struct sy_grant *grant)
         return SY_OK;
     grant->rights = 0;
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) != 0)
-        return sy_error_set(SY_EDENIED, "the kernel does not say who is at the socket");
+        return sy_error_set(SY_EDENIED, "the kernel does not report the credentials of the peer");
     grant->rights = peer.uid == 0 || peer.uid == geteuid() ? SY_RIGHTS_ALL : access->socket_rights;
     return SY_OK;
 }
