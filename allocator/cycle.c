@@ -8,7 +8,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
-#define NEVER INT_MAX /* bytes of the head that stays */
+#define NEVER INT_MAX /* when bytes of the head become free */
 
 /* The room as segments in address order, each with the last group that lies there (-1: none). Each stamp
  * adds at most two, so their number is bounded. A few hundred at most: scans beat trees. */
@@ -153,8 +153,7 @@ int sy_cycle_plan(const struct sy_cycle_region *regions, int n_regions,
                       .n_resident = n_resident};
     size_t n = (size_t)n_regions + 2 * (size_t)n_groups + 2;
     c.segments = malloc(n * sizeof *c.segments);
-    if (!c.segments)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory to plan the cycling of %d groups", n_groups);
+    SY_TRY_ALLOC(c.segments, "no memory to plan the cycling of %d groups", n_groups);
     bool found = find_layout(&c, 3) || find_layout(&c, 2) || try_layout(&c, 0, 1);
     free(c.segments);
     return found ? SY_OK : refuse(&c);

@@ -1,15 +1,15 @@
-/* Where the groups of a model go that is larger than its room. Pure.
+/* Places the groups of a model that is larger than its memory. Pure.
  *
  * The model's groups are read in order 0..n-1, once per run, run after run. For such a cyclic order the
- * best that a cache can do is to keep what comes first and to let the rest take turns, so a head is
- * kept where it is and the tail cycles through what is left, oldest bytes first:
+ * best that a cache can do is to keep the first groups resident and to replace the others in turn: a head
+ * stays, and the tail cycles through the remaining memory, oldest bytes first:
  *
  *   room   | g0 | g1 | g2 |  g3   g4  |        g0..g2 stay; g5 lands on g3 after 3, g6 on g4 after 4
  *                         |  g5   g6  |
  *
  * The head is as long as it can be while each group of the tail may be copied while the two groups
- * before it (else: the one before it) compute. Where even that is impossible, nothing is kept and a group
- * may have to wait for the one just before it. */
+ * before it (else: the one before it) compute. If even that is impossible, nothing stays and a group
+ * may wait for the one just before it. */
 #ifndef SY_ALLOCATOR_CYCLE_H
 #define SY_ALLOCATOR_CYCLE_H
 
@@ -23,7 +23,7 @@ struct sy_cycle_region {
 
 struct sy_cycle_group {
     uint64_t bytes;      /* 0: takes no room */
-    uint64_t offset;     /* in: where the first n_resident groups lie; out: where each goes */
+    uint64_t offset;     /* in: of the first n_resident groups; out: of each group */
     int32_t after_group; /* out: see struct sy_group_place */
 };
 

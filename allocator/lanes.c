@@ -19,8 +19,7 @@ int sy_lanes_new(struct sy_pool *pool, struct sy_quotas *quotas,
         return sy_error_set(SY_EARG, "%d jobs in lanes, %d overtakes: 1 to %d, at least 0",
                             config->max_jobs, config->max_overtakes, MAX_JOBS);
     l = calloc(1, sizeof *l);
-    if (!l)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for lanes");
+    SY_TRY_ALLOC(l, "no memory for lanes");
     l->config = *config;
     l->pool = pool;
     l->quotas = quotas;
@@ -106,7 +105,7 @@ static void dequeue(struct sy_lanes *l, int slot)
         l->queue[at] = l->queue[at + 1];
 }
 
-/* Something was freed or resized: jobs that found no place may look again. */
+/* Something was freed: jobs that found no place may look again. */
 static void look_again(struct sy_lanes *l)
 {
     l->stuck = l->hopeless = false;
@@ -219,107 +218,7 @@ int sy_lanes_end(struct sy_lanes *l, uint64_t job)
     return SY_OK;
 }
 
-/* ---- other sizes ---- */
-
-/* The job's lane is large enough, or grows, or it goes to another. The sums have room for `persistent` more already. */
-static bool find_ephemeral(struct sy_lanes *l, int slot, uint64_t bytes)
-{
-    struct job_books *j = &l->jobs[slot];
-    int lane = j->lane;
-    uint64_t used = l->persistent_bytes + l->ephemeral_bytes, before = j->is.ephemeral_bytes;
-    if (l->lanes[lane].bytes >= bytes)
-        return true;
-    if (l->lanes[lane].running < 0 &&
-        used - l->lanes[lane].bytes + bytes <= l->config.capacity_bytes &&
-        sy_lanes_resize_lane(l, lane, bytes))
-        return true;
-    for (int i = 0; i < l->config.max_jobs; i++)
-        if (l->lanes[i].n_jobs > 0 && l->lanes[i].bytes >= bytes) {
-            sy_lanes_exit(l, slot);
-            sy_lanes_enter(l, slot, i);
-            return true;
-        }
-    if (l->lanes[lane].n_jobs < 2 || used + bytes > l->config.capacity_bytes)
-        return false;
-    j->is.ephemeral_bytes = bytes;
-    if (sy_lanes_open(l, slot) < 0) {
-        j->is.ephemeral_bytes = before;
-        return false;
-    }
-    l->lanes[lane].n_jobs--;
-    l->untidy = true;
-    return true;
-}
-
-static int no_room(uint64_t job, uint64_t persistent, uint64_t ephemeral)
-{
-    return sy_error_set(SY_EBUSY,
-                        "no room now for job %llu with %llu bytes persistent and %llu in each "
-                        "iteration; let it leave and join again",
-                        (unsigned long long)job, (unsigned long long)persistent,
-                        (unsigned long long)ephemeral);
-}
-
-/* Of an admitted job. */
-static int resize_in_place(struct sy_lanes *l, int slot, uint64_t persistent, uint64_t ephemeral)
-{
-    struct job_books *j = &l->jobs[slot];
-    uint64_t held = j->is.persistent_bytes, used = l->persistent_bytes + l->ephemeral_bytes;
-    int n_pieces = j->n_pieces;
-    if (persistent > held) {
-        if (used + (persistent - held) > l->config.capacity_bytes ||
-            !sy_lanes_take_pieces(l->pool, j, persistent - held))
-            return no_room(j->is.id, persistent, ephemeral);
-        l->persistent_bytes += persistent - held;
-    }
-    if (!find_ephemeral(l, slot, ephemeral)) {
-        sy_lanes_give_pieces(l->pool, j, n_pieces);
-        l->persistent_bytes -= persistent > held ? persistent - held : 0;
-        return no_room(j->is.id, persistent, ephemeral);
-    }
-    j->is.persistent_bytes = SY_MAX(persistent, held);
-    while (j->n_pieces > 0 &&
-           j->is.persistent_bytes - persistent >= j->pieces[j->n_pieces - 1].bytes) {
-        j->is.persistent_bytes -= j->pieces[j->n_pieces - 1].bytes;
-        l->persistent_bytes -= j->pieces[j->n_pieces - 1].bytes;
-        sy_lanes_give_pieces(l->pool, j, j->n_pieces - 1);
-    }
-    j->is.ephemeral_bytes = ephemeral;
-    return SY_OK;
-}
-
-int sy_lanes_resize(struct sy_lanes *l, uint64_t job, uint64_t persistent_bytes,
-                    uint64_t ephemeral_bytes)
-{
-    int slot = find(l, job), status = SY_OK;
-    uint64_t persistent = round_up(persistent_bytes), ephemeral = round_up(ephemeral_bytes);
-    if (slot < 0)
-        return sy_error_set(SY_ENOTFOUND, "no job %llu in the lanes", (unsigned long long)job);
-    struct job_books *j = &l->jobs[slot], was = *j;
-    if (j->running)
-        return sy_error_set(SY_EARG, "job %llu runs: resize it between iterations",
-                            (unsigned long long)job);
-    SY_TRY(check_sizes(l, job, persistent, ephemeral));
-    /* What of P cannot be given back in whole pieces stays charged. */
-    uint64_t more =
-        ephemeral + (j->lane < 0 ? persistent : SY_MAX(persistent, j->is.persistent_bytes));
-    more = more > charge_of(j) ? more - charge_of(j) : 0;
-    if (l->quotas)
-        SY_TRY(sy_quota_charge(l->quotas, j->is.tenant, more, "the job's growth"));
-    if (j->lane < 0) {
-        j->is.persistent_bytes = persistent;
-        j->is.ephemeral_bytes = ephemeral;
-    } else {
-        status = resize_in_place(l, slot, persistent, ephemeral);
-    }
-    /* Charged are what it had and `more`; what it holds now is less or as much. */
-    if (l->quotas)
-        sy_quota_release(l->quotas, j->is.tenant, charge_of(&was) + more - charge_of(j));
-    look_again(l);
-    l->untidy = true;
-    sy_lanes_tidy(l);
-    return status;
-}
+/* ---- what changes from outside ---- */
 
 int sy_lanes_set_rank(struct sy_lanes *l, uint64_t job, uint64_t rank)
 {

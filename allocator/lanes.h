@@ -1,6 +1,6 @@
-/* Lanes (Salus): which training jobs share the pool, and where. Pure: offsets and values only.
+/* Lanes (Salus): which training jobs share ephemeral memory, and at which offsets. Pure: offsets and values only.
  *
- * A job has a persistent part P, which stays where it is from admission to the end, and an ephemeral peak E, which it needs
+ * A job has a persistent part P, which keeps its offset from admission to the end, and an ephemeral peak E, which it needs
  * only while one of its iterations runs. Jobs of one lane take turns at iteration boundaries, when the lane is empty; lanes
  * run beside each other.
  *
@@ -10,7 +10,7 @@
  *
  *   join ──> waiting ──(sy_lanes_next)──> admitted ── begin ──> running ── end ──> admitted ── leave
  *
- * L1: sum of P + sum over lanes of the lane's bytes <= capacity, whenever a job is admitted or grows; a lane has at least
+ * L1: sum of P + sum over lanes of the lane's bytes <= capacity, whenever a job is admitted; a lane has at least
  *     the largest E of its jobs. So an admitted job never fails for memory.
  * L2: at most one iteration runs in a lane.
  * L3: a lane's bounds move only while nothing runs in it. No byte is ever copied.
@@ -19,7 +19,7 @@
  *     all lanes are empty at once there are as many lanes as the sums allow.
  * L6: no job is overtaken more than `max_overtakes` times by jobs behind it in the queue.
  *
- * After each call that may change something (join, end, leave, resize, set_capacity, retry), call sy_lanes_next until it
+ * After each call that may change something (join, end, leave, set_capacity, retry), call sy_lanes_next until it
  * gives false. */
 #ifndef SY_ALLOCATOR_LANES_H
 #define SY_ALLOCATOR_LANES_H
@@ -89,10 +89,6 @@ int sy_lanes_leave(struct sy_lanes *l, uint64_t job);
 int sy_lanes_begin(struct sy_lanes *l, uint64_t job, uint64_t *ephemeral_offset);
 /* The iteration is over and its ephemeral memory empty. EARG: it does not run. */
 int sy_lanes_end(struct sy_lanes *l, uint64_t job);
-/* Other sizes, while the job does not run. Of P more is a further piece, less gives back whole pieces. EBUSY: no room
- * now, nothing changed (the caller spills and joins it anew, or ends it); ENOMEM_DEVICE: never; EARG: it runs. */
-int sy_lanes_resize(struct sy_lanes *l, uint64_t job, uint64_t persistent_bytes,
-                    uint64_t ephemeral_bytes);
 /* The queue's order again, as when its remaining time is known better. ENOTFOUND: not waiting. */
 int sy_lanes_set_rank(struct sy_lanes *l, uint64_t job, uint64_t rank);
 /* Less than what is in use takes nothing away; no job is admitted. */

@@ -1,4 +1,4 @@
-/* The lanes' books, and how a place is found. Private to lanes.c, lanes_place.c and lanes_check.c. */
+/* The lanes' state, and the search for a job's place. Private to lanes.c, lanes_place.c and lanes_check.c. */
 #ifndef SY_ALLOCATOR_LANES_INTERNAL_H
 #define SY_ALLOCATOR_LANES_INTERNAL_H
 
@@ -79,7 +79,5 @@ void sy_lanes_tidy(struct sy_lanes *l);
 bool sy_lanes_spread(struct sy_lanes *l);
 /* With all lanes empty: the most lanes that the admitted jobs can have. False: nothing changed. */
 bool sy_lanes_improve(struct sy_lanes *l);
-/* The largest E in the lane. */
-uint64_t sy_lanes_need(const struct sy_lanes *l, int lane);
 
 #endif

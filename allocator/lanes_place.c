@@ -1,11 +1,12 @@
-/* How a job's place is found, and how lanes move. */
+/* The search for a job's place, and the moving of lanes' bounds. */
 #include <string.h>
 
 #include "allocator/lanes_internal.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
-uint64_t sy_lanes_need(const struct sy_lanes *l, int lane)
+/* The largest E in the lane. */
+static uint64_t lane_bytes_needed(const struct sy_lanes *l, int lane)
 {
     uint64_t need = 0;
     for (int i = 0; i < l->config.max_jobs; i++)
@@ -120,7 +121,7 @@ static void set_bounds(struct sy_lanes *l, int lane, uint64_t offset, uint64_t b
     lane_books->bytes = bytes;
 }
 
-/* Slides up as far as the free room above goes; else wherever the pool has room; else back. */
+/* Slides up into the free memory above; else to any place in the pool that is large enough; else stays. */
 bool sy_lanes_resize_lane(struct sy_lanes *l, int lane, uint64_t bytes)
 {
     struct lane_books old = l->lanes[lane];
@@ -178,7 +179,7 @@ void sy_lanes_tidy(struct sy_lanes *l)
             more = true;
             continue;
         }
-        bool placed = sy_lanes_resize_lane(l, lane, sy_lanes_need(l, lane));
+        bool placed = sy_lanes_resize_lane(l, lane, lane_bytes_needed(l, lane));
         assert(placed); /* it had at least that much */
     }
     l->untidy = more;
@@ -294,7 +295,7 @@ static void plan_as_chosen(struct sy_lanes *l, int slot, struct lane_choice choi
     struct lane_plan *plan = &l->plan;
     int lane = choice.lane;
     for (int i = 0; i < l->config.max_jobs; i++) {
-        plan->bytes[i] = l->lanes[i].n_jobs > 0 ? sy_lanes_need(l, i) : 0;
+        plan->bytes[i] = l->lanes[i].n_jobs > 0 ? lane_bytes_needed(l, i) : 0;
         if (l->jobs[i].used && l->jobs[i].lane >= 0)
             plan->lane_of[i] = l->jobs[i].lane;
     }
@@ -381,7 +382,7 @@ bool sy_lanes_compact(struct sy_lanes *l)
         return false;
     clear_plan(l);
     for (int i = 0; i < l->config.max_jobs; i++) {
-        l->plan.bytes[i] = l->lanes[i].n_jobs > 0 ? sy_lanes_need(l, i) : 0;
+        l->plan.bytes[i] = l->lanes[i].n_jobs > 0 ? lane_bytes_needed(l, i) : 0;
         if (l->jobs[i].used && l->jobs[i].lane >= 0)
             l->plan.lane_of[i] = l->jobs[i].lane;
     }

@@ -160,8 +160,7 @@ static void table_erase(struct sy_pool *pool, uint32_t hole)
 static int table_resize(struct sy_pool *pool, uint32_t n)
 {
     uint32_t *table = calloc(n, sizeof *table);
-    if (!table)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for the books of %u pool extents", n / 2);
+    SY_TRY_ALLOC(table, "no memory for the books of %u pool extents", n / 2);
     free(pool->used_table);
     pool->used_table = table;
     pool->table_mask = n - 1;
@@ -182,8 +181,7 @@ static int reserve_slots(struct sy_pool *pool, uint32_t n)
     while (n_table < 2 * n)
         n_table *= 2;
     struct extent *grown = realloc(pool->extents, n * sizeof *grown);
-    if (!grown)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for the books of %u pool extents", n);
+    SY_TRY_ALLOC(grown, "no memory for the books of %u pool extents", n);
     pool->extents = grown;
     SY_TRY(table_resize(pool, n_table));
     pool->n_slots = n;
@@ -262,8 +260,7 @@ int sy_pool_new(uint64_t n_bytes, struct sy_pool **out)
 {
     int status;
     struct sy_pool *pool = calloc(1, sizeof *pool);
-    if (!pool)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a pool's books");
+    SY_TRY_ALLOC(pool, "no memory for a pool's books");
     SY_TRY_GOTO(reserve_slots(pool, FIRST_SLOTS), free_pool);
     pool->capacity_bytes = pool->free_bytes = n_bytes / SY_POOL_ALIGN * SY_POOL_ALIGN;
     pool->random = 2463534242u;

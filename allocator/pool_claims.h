@@ -22,7 +22,7 @@ struct sy_pool_claims {
 /* False: no memory, nothing to finish. */
 bool sy_pool_claims_init(struct sy_pool_claims *claims, const struct sy_pool *pool);
 void sy_pool_claims_finish(struct sy_pool_claims *claims);
-/* Exactly this block is in use, and nobody claimed it before. bytes: a multiple of SY_POOL_ALIGN. */
+/* Exactly this block is in use, and it is claimed for the first time. bytes: a multiple of SY_POOL_ALIGN. */
 bool sy_pool_claim(struct sy_pool_claims *claims, uint64_t offset, uint64_t bytes);
 
 #endif

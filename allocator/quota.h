@@ -1,7 +1,7 @@
 /* Memory quotas of tenants: how much of the pool each may be promised. Pure books.
  *
  * A tenant is charged for all that it alone could need (a job: persistent and ephemeral bytes; a model: its weights),
- * whoever shares lanes with it, so that no tenant's charge depends on what others do. */
+ * whichever jobs share lanes with it, so that no tenant's charge depends on others. */
 #ifndef SY_ALLOCATOR_QUOTA_H
 #define SY_ALLOCATOR_QUOTA_H
 

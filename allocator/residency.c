@@ -19,8 +19,7 @@ int sy_residency_new(struct sy_pool *pool, struct sy_residency **out)
 {
     int status;
     struct sy_residency *r = calloc(1, sizeof *r);
-    if (!r)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for the residency's books");
+    SY_TRY_ALLOC(r, "no memory for the residency's books");
     SY_TRY_GOTO(sy_pool_new(sy_pool_capacity_bytes(pool), &r->trial), free_r);
     r->pool = pool;
     *out = r;
@@ -170,8 +169,7 @@ static int list_free_regions(const struct sy_pool *pool, struct region_list *out
     sy_pool_walk(pool, count_extent, &n);
     out->n = 0;
     out->regions = malloc(((size_t)n + 1) * sizeof *out->regions);
-    if (!out->regions)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory to list %d pool extents", n);
+    SY_TRY_ALLOC(out->regions, "no memory to list %d pool extents", n);
     sy_pool_walk(pool, add_region, out);
     return SY_OK;
 }
@@ -201,8 +199,7 @@ static int plan_groups(const struct sy_model_books *m, const struct region_list 
                        struct sy_cycle_group **out)
 {
     struct sy_cycle_group *groups = calloc((size_t)m->n_groups + 1, sizeof *groups);
-    if (!groups)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory to place %d groups", m->n_groups);
+    SY_TRY_ALLOC(groups, "no memory to place %d groups", m->n_groups);
     for (int i = 0; i < m->n_groups; i++)
         groups[i] = (struct sy_cycle_group){sy_model_block_bytes(m, i), m->groups[i].offset, -1};
     int status = sy_cycle_plan(room->regions, room->n, groups, m->n_groups, m->n_kept);

@@ -88,7 +88,7 @@ uint64_t sy_residency_resident_bytes(const struct sy_residency *r, int model);
 void sy_residency_walk(const struct sy_residency *r, int model,
                        void (*see)(void *ctx, uint64_t offset, uint64_t bytes, bool is_head),
                        void *ctx);
-/* What idle models that were used longer ago have behind their heads: that goes before this model's own tail (R4). 0 for an unknown model. */
+/* Bytes behind the heads of idle models that were used longer ago: they are evicted before this model's own tail (R4). 0 for an unknown model. */
 uint64_t sy_residency_older_tail_bytes(const struct sy_residency *r, int model);
 /* Groups that idle models lost to others, since the start. */
 uint64_t sy_residency_n_evicted(const struct sy_residency *r);

@@ -2,7 +2,7 @@
  * groups of idle models are dropped, and stream again when their model runs.
  *
  *   | lane | g0 | free | h1 | h2 | pinned | g1 | free |       wanted: 3 blocks
- *            ^---- drops g0, g1, h1, h2 (R1: what is behind them goes too)
+ *            ^---- drops g0, g1, h1, h2 (R1: and with them all groups behind)
  *                                           ^-- too short
  *
  * Every stretch that begins at an extent is looked at: some hundred extents, so a scan of each is microseconds. */
@@ -103,7 +103,7 @@ static int find_end(const struct search *s, int first)
     return -1;
 }
 
-/* What is left of each model when the stretch is emptied. */
+/* The number of groups that each model keeps when the stretch is emptied. */
 static void note_kept(struct search *s, int first, int end)
 {
     for (int i = 0; i < s->r->n_ids; i++)

@@ -33,7 +33,7 @@ int sy_trial_begin(struct sy_residency *r)
     return SY_OK;
 }
 
-/* What the trial did becomes so; `self` (may be NULL) is the caller's to update. */
+/* Commits the trial; the caller updates `self` (may be NULL). */
 void sy_trial_commit(struct sy_residency *r, const struct sy_model_books *self)
 {
     sy_pool_swap(r->pool, r->trial);
@@ -46,7 +46,7 @@ void sy_trial_commit(struct sy_residency *r, const struct sy_model_books *self)
     }
 }
 
-/* Drops the last kept group of `m`; a group of 0 bytes goes with the one before it. */
+/* Evicts the last kept group of `m`, with groups of 0 bytes behind it. */
 static void trial_drop_tail(struct sy_residency *r, struct sy_model_books *m)
 {
     bool freed = false;
@@ -58,7 +58,7 @@ static void trial_drop_tail(struct sy_residency *r, struct sy_model_books *m)
     }
 }
 
-/* Of two models that could give up a group: whether the first goes before the second. */
+/* Whether a group of the first model is evicted before one of the second. */
 static bool goes_before(const struct sy_residency *r, const struct sy_model_books *a,
                         const struct sy_model_books *b)
 {
@@ -160,7 +160,7 @@ static bool trial_take_rest(struct sy_residency *r, struct sy_model_books *m)
     return false;
 }
 
-/* What the groups from n_kept on need. */
+/* The bytes that the groups from n_kept on need. */
 struct need {
     uint64_t bytes, largest;
 };

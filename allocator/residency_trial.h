@@ -32,7 +32,7 @@ struct sy_model_books {
     bool cycles;
     int n_undisturbed; /* while cycling: head groups whose place no later group takes */
     int n_head;        /* groups that go last (R4) */
-    double worth;      /* of the head: the least goes first */
+    double worth;      /* of the head: the least is evicted first */
     uint64_t last_used;
     struct sy_group_books *groups;
     struct sy_cycle_region *regions; /* while cycling */
@@ -52,7 +52,7 @@ struct sy_residency {
     uint64_t n_evicted;
 };
 
-/* What group `group` takes in the pool: its bytes, rounded up. */
+/* Pool bytes of group `group`: its size, rounded up. */
 uint64_t sy_model_block_bytes(const struct sy_model_books *m, int group);
 /* Gives back to `pool` the blocks of groups keep..n_placed-1; of a cycling model its regions. */
 void sy_model_give_groups(struct sy_pool *pool, const struct sy_model_books *m, int keep,
@@ -62,9 +62,9 @@ void sy_model_give_regions(struct sy_pool *pool, const struct sy_model_books *m)
 /* A trial is a copy of the pool in which blocks are given back and taken; n_kept of each model says what
  * of it is left there. It is dropped by beginning the next one. ENOMEM_HOST. */
 int sy_trial_begin(struct sy_residency *r);
-/* What the trial did becomes so; the books of `self` (may be NULL) are the caller's to update. */
+/* Commits the trial; the caller updates the books of `self` (may be NULL). */
 void sy_trial_commit(struct sy_residency *r, const struct sy_model_books *self);
-/* The next group of an idle model other than `self` goes (R4). False: none is left. */
+/* Evicts the next group of an idle model other than `self` (R4). False: none is left. */
 bool sy_trial_evict(struct sy_residency *r, const struct sy_model_books *self);
 /* As sy_trial_evict, but no group of a head that is worth `worth` or more. */
 bool sy_trial_evict_below(struct sy_residency *r, const struct sy_model_books *self, double worth);

@@ -134,9 +134,8 @@ static int claim_memory(struct sy_slab *slab)
 {
     int flags = allocation_flags(slab);
     void *all = mallocx(slab->memory.bytes - PAGE, flags);
-    if (!all)
-        return sy_error_set(SY_ENOMEM_HOST, "jemalloc cannot take the tensor slab's %llu bytes",
-                            (unsigned long long)slab->memory.bytes);
+    SY_TRY_ALLOC(all, "jemalloc cannot take the tensor slab's %llu bytes",
+                 (unsigned long long)slab->memory.bytes);
     dallocx(all, flags);
     return SY_OK;
 }
@@ -167,8 +166,7 @@ int sy_slab_create(uint64_t bytes, struct sy_slab **out)
     if (bytes == 0 || bytes > INT64_MAX / 4)
         return sy_error_set(SY_EARG, "a tensor slab of %llu bytes", (unsigned long long)bytes);
     struct sy_slab *slab = calloc(1, sizeof *slab);
-    if (!slab)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for the tensor slab's books");
+    SY_TRY_ALLOC(slab, "no memory for the tensor slab's books");
     slab->hooks = (extent_hooks_t){
         .alloc = hook_alloc, .destroy = hook_destroy, .split = hook_split, .merge = hook_merge};
     bytes = nallocx(bytes, MALLOCX_ALIGN(PAGE)) + PAGE;
@@ -209,12 +207,11 @@ int sy_slab_alloc(struct sy_slab *slab, uint64_t bytes, uint64_t *out_offset)
         return sy_error_set(SY_EARG, "a tensor of 0 bytes needs no slab memory");
     int flags = allocation_flags(slab);
     void *p = bytes <= slab->memory.bytes ? mallocx(bytes, flags) : NULL;
-    if (!p)
-        return sy_error_set(SY_ENOMEM_HOST,
-                            "no room for %llu bytes in the tensor slab: %llu of %llu in use; wait "
-                            "for requests to finish or make the slab larger (--slab-bytes)",
-                            (unsigned long long)bytes, (unsigned long long)sy_slab_used_bytes(slab),
-                            (unsigned long long)slab->memory.bytes);
+    SY_TRY_ALLOC(p,
+                 "no room for %llu bytes in the tensor slab: %llu of %llu in use; wait "
+                 "for requests to finish or make the slab larger (--slab-bytes)",
+                 (unsigned long long)bytes, (unsigned long long)sy_slab_used_bytes(slab),
+                 (unsigned long long)slab->memory.bytes);
     assert(is_shared(slab, p));
     atomic_fetch_add_explicit(&slab->used_bytes, sallocx(p, flags), memory_order_relaxed);
     *out_offset = (uint64_t)((char *)p - (char *)slab->memory.base);

@@ -19,7 +19,7 @@ uint64_t sy_slab_size(const struct sy_slab *slab);
  * is in use. */
 int sy_slab_alloc(struct sy_slab *slab, uint64_t bytes, uint64_t *out_offset);
 void sy_slab_release(struct sy_slab *slab, uint64_t offset);
-/* What a tensor that is in use takes, rounded up as it is. */
+/* Bytes that a tensor occupies, rounding included. */
 uint64_t sy_slab_piece_bytes(const struct sy_slab *slab, uint64_t offset);
 /* This process's view of `offset`, valid until released; asserts offset < size. */
 void *sy_slab_pointer(struct sy_slab *slab, uint64_t offset);

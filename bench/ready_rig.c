@@ -69,8 +69,7 @@ int ready_rig_open(struct ready_rig *rig, const char *path, int64_t batch)
     SY_TRY(sy_host_engine.program_create(graph, rig->package->layers, n, batch, &rig->program));
     rig->layer_params = calloc((size_t)n + 1, sizeof *rig->layer_params);
     rig->workspace = take(sy_host_engine.program_workspace_bytes(rig->program));
-    if (!rig->layer_params || !rig->workspace)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory to run %s", path);
+    SY_TRY_ALLOC(rig->layer_params && rig->workspace, "no memory to run %s", path);
     for (int i = 0; i < n; i++)
         rig->layer_params[i] = rig->weights + rig->package->layers[i].offset_bytes;
     SY_TRY(take_tensors(graph, graph->inputs, graph->n_inputs, batch, &rig->inputs));

@@ -99,9 +99,7 @@ static int open_rig(void)
     SY_TRY(sy_stream_create(swapper.device, SY_STREAM_COMPUTE, &compute));
     sy_transfer_set_board(transfer, &board, 1);
     image = malloc(SWAP_BYTES);
-    if (!image)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for %llu bytes",
-                            (unsigned long long)SWAP_BYTES);
+    SY_TRY_ALLOC(image, "no memory for %llu bytes", (unsigned long long)SWAP_BYTES);
     memset(image, 0x5a, SWAP_BYTES);
     return SY_OK;
 }

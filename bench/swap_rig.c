@@ -253,8 +253,7 @@ int swap_rig_swap_in(struct swap_rig *r, enum swap_mode mode, const struct swap_
 int swap_rig_read(struct swap_rig *r, sy_ns *took)
 {
     struct swap_cut *cut = calloc(1, sizeof *cut);
-    if (!cut)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for the groups");
+    SY_TRY_ALLOC(cut, "no memory for the groups");
     int status = swap_rig_make_cut(r, SWAP_WHOLE, cut);
     if (status == SY_OK)
         status = swap_victim_hold(&r->victim);

@@ -36,8 +36,7 @@ static int run_restart(struct swap_rig *r, struct swap_result *out)
 int swap_rig_run(struct swap_rig *r, enum swap_mode mode, struct swap_result *out)
 {
     struct swap_cut *cut = calloc(1, sizeof *cut);
-    if (!cut)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for the groups");
+    SY_TRY_ALLOC(cut, "no memory for the groups");
     *out = (struct swap_result){0};
     int status = swap_rig_make_cut(r, mode, cut);
     out->n_groups = cut->n_groups;

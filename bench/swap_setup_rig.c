@@ -119,8 +119,7 @@ static int fill_pool(struct swap_rig *r)
         return read_weights(r, sy_device_host_pointer(r->device, sy_pool_address(r->pool, 0)));
     struct swap_result ignored;
     struct swap_cut *cut = calloc(1, sizeof *cut);
-    if (!cut)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for the groups");
+    SY_TRY_ALLOC(cut, "no memory for the groups");
     cut->n_groups = 1;
     int status = swap_rig_swap_in(r, SWAP_WHOLE, cut, r->pool, r->transfer, &ignored);
     free(cut);
@@ -281,8 +280,7 @@ int swap_rig_create_cold(const char *program, const char *package, const char *d
                          int64_t batch, struct swap_rig **out)
 {
     struct swap_rig *r = new_rig(program, batch);
-    if (!r)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for the bench");
+    SY_TRY_ALLOC(r, "no memory for the bench");
     int status = open_all(r, package, device);
     if (status < 0) {
         swap_rig_destroy(r);
@@ -307,8 +305,7 @@ int swap_rig_create(const char *program, const char *package, const char *device
                     int64_t batch, const char *job_model, struct swap_rig **out)
 {
     struct swap_rig *r = new_rig(program, batch);
-    if (!r)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for the bench");
+    SY_TRY_ALLOC(r, "no memory for the bench");
     int status = set_up(r, package, device, ratio, job_model);
     if (status < 0) {
         swap_rig_destroy(r);

@@ -49,8 +49,7 @@ int swap_rig_make_tensors(struct swap_rig *r)
             (size_t)sy_shape_elements(&t->shape, r->batch) * sy_dtype_bytes(t->dtype);
         r->outputs[i] = calloc(1, r->output_bytes[i]);
         r->reference[i] = calloc(1, r->output_bytes[i]);
-        if (!r->outputs[i] || !r->reference[i])
-            return sy_error_set(SY_ENOMEM_HOST, "no memory for the outputs");
+        SY_TRY_ALLOC(r->outputs[i] && r->reference[i], "no memory for the outputs");
     }
     return r->engine->attach ? move_to_slab(r) : SY_OK;
 }
@@ -122,8 +121,7 @@ static int swap_managed(struct swap_rig *r, struct swap_result *out)
 {
     int n = r->package->n_layers;
     unsigned char **params = calloc((size_t)n + 1, sizeof *params);
-    if (!params)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for %d layers", n);
+    SY_TRY_ALLOC(params, "no memory for %d layers", n);
     int status = r->managed ? SY_OK : take_managed(r);
     if (status == SY_OK)
         status = r->system->to_host(r->device, r->managed, r->package->weights_bytes);

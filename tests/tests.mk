@@ -358,7 +358,7 @@ dist: deps ## Build: build/dist: program, plugin, tests and their shared librari
 	$(Q)sh tests/make_dist.sh $(B) build/dist
 
 # Files that call each other in a circle, in these folders; by the objects, so not in lint, which runs before anything is built.
-NO_CIRCLES := allocator bench examples loader runtime workers/data workers/engine workers/host workers/infer workers/job workers/process workers/train
+NO_CIRCLES := allocator bench examples loader runtime workers
 call-circles: ## Test: files that call each other in a circle, by what is built
 	@python3 tests/lint/call_circles.py $(OBJ) $(NO_CIRCLES)
 

@@ -16,10 +16,9 @@
 #include "runtime/base/clock.h"
 #include "runtime/client/switchyard.h"
 
-#define DEMO_MODELS      3
-#define DEMO_VARIANTS    4 /* different inputs a model */
-#define DEMO_MAX_INPUTS  3
-#define DEMO_MAX_OUTPUTS 4
+#define DEMO_MODELS     3
+#define DEMO_VARIANTS   4 /* different inputs a model */
+#define DEMO_MAX_INPUTS 3
 
 struct demo_samples { /* of one quantity, in ms */
     int n, capacity;

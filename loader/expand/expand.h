@@ -1,7 +1,7 @@
-/* Operators that are written out as others while shapes are inferred: those of ONNX Runtime's and scikit-learn's domains, sequences
- * (lists of tensors that exist at import only), Scan, and bodies that are known to run, and how often.
+/* Lowering: operators that are rewritten as other operators while shapes are inferred. These are those of ONNX Runtime's and scikit-learn's domains,
+ * sequences (lists of tensors that exist at import only), Scan, and bodies whose number of runs is known.
  *
- * An expander sees its node with inputs inferred, taken out of the graph; what it adds takes the node's place and is inferred next. */
+ * An expander gets its node with inputs inferred, removed from the graph; the nodes that it adds take its place and are inferred next. */
 #ifndef SY_LOADER_EXPAND_EXPAND_H
 #define SY_LOADER_EXPAND_EXPAND_H
 

@@ -251,7 +251,7 @@ static int expand_attend(struct sy_expand *e)
 
 /* ---- TensorScatter ---------------------------------------------------------------------------- */
 
-/* Row i of the update goes to place `first + i` of its axis, of each part of the batch where its own says. */
+/* Row i of the update is written at index `first + i` of its axis; `first` may differ between parts of the batch. */
 static int expand_tensor_scatter(struct sy_expand *e)
 {
     const struct sy_tensor *past = sy_expand_tensor(e, 0), *update = sy_expand_tensor(e, 1);

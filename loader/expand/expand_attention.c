@@ -29,7 +29,7 @@ static int count_up(struct sy_expand *e, const struct heads *h, bool keys)
     return sy_expand_count(e, end);
 }
 
-/* What is true where a key counts, to be broadcast to [batch, heads, queries, keys]. */
+/* The mask of keys that count, to be broadcast to [batch, heads, queries, keys]. */
 static int keys_that_count(struct sy_expand *e, const struct heads *h)
 {
     const struct sy_tensor *t = sy_expand_tensor(e, h->mask);

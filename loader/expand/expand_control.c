@@ -320,7 +320,7 @@ static int scan_trips(struct scan *s)
                      sy_expand_int(e, axis));
 }
 
-/* Loop puts turns first and in order; others become so by what stands behind it. */
+/* Loop stacks iterations first and in order; other layouts are made by nodes behind it. */
 static void scan_results(struct scan *s, const int *made)
 {
     struct sy_expand *e = s->e;
@@ -378,7 +378,7 @@ out:
     return status;
 }
 
-/* The first dimension goes to place `axis`. */
+/* Moves the first dimension to position `axis`. */
 static int expand_move_first(struct sy_expand *e)
 {
     const struct sy_tensor *x = sy_expand_tensor(e, 0);

@@ -1,4 +1,4 @@
-/* DeformConv: each point of the window is sampled where its offset says (GridSample), then one product with the weights. CenterCropPad. */
+/* DeformConv: each point of the window is sampled at its offset (GridSample), followed by one product with the weights. CenterCropPad. */
 #include "loader/expand/expand.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"

@@ -54,7 +54,7 @@ static int shrink(struct back *b, int g, int tensor)
                          : g;
 }
 
-/* What came to input i of the node, in the shape of its result. */
+/* Input i of the node, broadcast to the shape of its result. */
 static void give(struct back *b, int i, int g)
 {
     int tensor = b->in[i];

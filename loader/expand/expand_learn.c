@@ -1,4 +1,4 @@
-/* Operators of scikit-learn's domain (ai.onnx.ml) that stand around networks: scaling, picking columns and labels, linear models. */
+/* Pre- and post-processing operators of scikit-learn's domain (ai.onnx.ml): scaling, picking columns and labels, linear models. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -241,7 +241,7 @@ static int expand_feature_vectors(struct sy_expand *e)
     return e->status;
 }
 
-/* What is missing becomes the column's value, or the one value of all. */
+/* Missing values are replaced by the column's value, or by the one value for all columns. */
 static int expand_imputer(struct sy_expand *e)
 {
     const struct sy_attr *whole = sy_node_attr(e->node, "imputed_value_int64s");

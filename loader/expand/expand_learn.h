@@ -1,4 +1,4 @@
-/* What expanders of ai.onnx.ml's models share: labels, and what follows scores. */
+/* Shared by expanders of ai.onnx.ml's models: labels, and the post-processing of scores. */
 #ifndef SY_LOADER_EXPAND_EXPAND_LEARN_H
 #define SY_LOADER_EXPAND_EXPAND_LEARN_H
 

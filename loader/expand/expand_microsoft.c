@@ -34,7 +34,7 @@ static int expand_quick_gelu(struct sy_expand *e)
     return e->status;
 }
 
-/* What is fused behind a Conv or a Gemm; its numbers are in a list, or attributes of their own. */
+/* The activation fused to a Conv or a Gemm; its parameters are in a list, or in attributes of their own. */
 static int activated(struct sy_expand *e, int x, enum sy_dtype dtype)
 {
     static const struct {
@@ -238,7 +238,7 @@ static int expand_group_norm(struct sy_expand *e)
     return e->status;
 }
 
-/* An operator of ONNX that stands in another domain, or under an older name: same inputs and attributes. */
+/* An ONNX operator in another domain, or under an older name, with the same inputs and attributes. */
 static int expand_same(struct sy_expand *e)
 {
     static const struct {

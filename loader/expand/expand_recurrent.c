@@ -1,4 +1,4 @@
-/* What language models with a state of fixed size need (opset 27): CausalConvWithState as a padded Conv, LinearAttention as a Scan over the tokens. */
+/* Operators of language models with a state of fixed size (opset 27): CausalConvWithState as a padded Conv, LinearAttention as a Scan over the tokens. */
 #include <math.h>
 #include <string.h>
 
@@ -50,7 +50,7 @@ static int read_conv(struct sy_expand *e, int64_t *channels, int64_t *width, boo
     return SY_OK;
 }
 
-/* What comes in front of the first position: [batch, channels, width - 1]. */
+/* The state before the first position: [batch, channels, width - 1]. */
 static int past_of(struct sy_expand *e, int64_t channels, int64_t width)
 {
     int past = sy_expand_input(e, CONV_PAST);
@@ -308,8 +308,8 @@ static int expand_linear(struct sy_expand *e)
         SY_TRY(make_body(&l, &body));
         scan(&l, body, given, results);
     }
-    const int64_t flat[] = {0, 0,
-                            l.heads * l.groups * l.value_size}; /* -1 is not told of no token */
+    const int64_t flat[] = {
+        0, 0, l.heads * l.groups * l.value_size}; /* -1 would be ambiguous without tokens */
     int y = sy_expand_reshape(e, sy_expand_transpose(e, results[1], rows_first, 5), flat, 3);
     sy_expand_result(e, 0, number_in(e, y, l.as, l.dtype));
     if (sy_expand_wanted(e, 1))

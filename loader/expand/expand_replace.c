@@ -13,8 +13,7 @@ static int grow_array(void *array, size_t from, size_t to, size_t bytes)
     void *old, *grown;
     memcpy(&old, array, sizeof old);
     grown = realloc(old, to * bytes);
-    if (!grown)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for %zu tensors", to);
+    SY_TRY_ALLOC(grown, "no memory for %zu tensors", to);
     memset((char *)grown + from * bytes, 0, (to - from) * bytes);
     memcpy(array, &grown, sizeof grown);
     return SY_OK;

@@ -1,4 +1,4 @@
-/* Scan as opset 8 had it: its operands begin with a batch, each row of which is scanned by itself. */
+/* Scan as opset 8 had it: its operands begin with a batch dimension, whose rows are scanned independently. */
 #include <stdlib.h>
 
 #include "loader/expand/expand.h"

@@ -9,7 +9,7 @@
 
 enum { MAX_LENGTH = 4096 };
 
-/* A sequence of n tensors, which are the caller's to fill in, as the node's k-th result. NULL: it failed, or nobody asks for it. */
+/* A sequence of n tensors, to be filled in by the caller, as the node's k-th result. NULL: it failed, or the result is unused. */
 static struct sy_sequence *new_result(struct sy_expand *e, int k, int n)
 {
     struct sy_sequence *s = NULL;
@@ -48,7 +48,7 @@ static const struct sy_sequence *sequence_of(struct sy_expand *e, int i)
     return s;
 }
 
-/* A place in the sequence, `otherwise` if it is left out; the length itself too, where something goes behind the last. */
+/* An index into the sequence, `otherwise` if it is left out; the length itself is allowed when an element is appended. */
 static int place_of(struct sy_expand *e, int i, int length, int highest, int otherwise)
 {
     int64_t at;
@@ -270,7 +270,7 @@ static int expand_map(struct sy_expand *e)
     return e->status;
 }
 
-/* What is there at import is there: an optional is what it holds. */
+/* An optional that is known to hold a value is replaced by that value. */
 static int expand_optional(struct sy_expand *e)
 {
     int tensor = sy_expand_input(e, 0);
@@ -289,7 +289,7 @@ static int expand_has_element(struct sy_expand *e)
     return e->status;
 }
 
-/* ---- what comes in and goes out (list_ends.h) ---------------------------------------------------- */
+/* ---- inputs and outputs (list_ends.h) ------------------------------------------------------------ */
 
 static int expand_list(struct sy_expand *e)
 {

@@ -12,7 +12,7 @@ bool sy_expand_splits_sizes(const struct sy_infer *in, const struct sy_node *nod
            node->n_outputs <= MOST_PARTS;
 }
 
-/* What the node lists, or equal parts, of which the last may be smaller. */
+/* The sizes that the node lists, or equal parts of which the last may be smaller. */
 static int read_parts(struct sy_expand *e, int64_t size, int64_t *parts)
 {
     int n, n_parts = e->node->n_outputs;

@@ -111,7 +111,7 @@ static int let_grams_cut(struct sy_expand *e)
     SY_TRY(pass_attributes(e->node, reader));
     move_use(e->in, reader->inputs[0], texts);
     reader->inputs[0] = texts;
-    if (flatten >= 0) { /* nobody reads it, so it goes with what is dead */
+    if (flatten >= 0) { /* unused: removed with the dead nodes */
         e->graph->nodes[flatten].inputs[0] = texts;
         move_use(e->in, tokens, texts);
     }

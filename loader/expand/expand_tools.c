@@ -1,4 +1,4 @@
-/* What expanders build with: inputs, new nodes and their attributes, constants, results. */
+/* Building blocks of expanders: inputs, new nodes and their attributes, constants, results. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

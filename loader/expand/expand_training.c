@@ -1,4 +1,4 @@
-/* What models of training have in them: Dropout that drops, and the steps of optimizers (ai.onnx.preview.training), as arithmetic. */
+/* Operators of training models: Dropout in training mode, and the steps of optimizers (ai.onnx.preview.training), as arithmetic. */
 #include "loader/expand/expand.h"
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"

@@ -1,7 +1,7 @@
 /* Ensembles of trees (ai.onnx.ml): the three forms in which files have them become switchyard.Trees, whose nodes lie as they are walked.
  *
  *   inputs of Trees: x | nodes: 4 int32 each | trees: root, depth | leaves: count, then (target, weight) each | thresholds as double, or left out
- *   a node:  threshold (float bits) | feature * 2 + whether NaN goes to `yes` | yes | no       goes to `yes` where x[feature] <= threshold
+ *   a node:  threshold (float bits) | feature * 2 + whether NaN takes `yes` | yes | no       next is `yes` where x[feature] <= threshold
  *   a leaf:  where its weights begin, or, with one target and one weight, that weight | 1 | itself | itself
  *
  * The other comparisons are written with that one: x < t as x <= the number before t, x > t with its sides exchanged, x == t as two nodes. */
@@ -409,7 +409,7 @@ static int read_leaves(struct sy_trees *t, const double *weights, int n_nodes, i
     return SY_OK;
 }
 
-/* A root whose two sides are one leaf stands for a tree of that leaf: its second side would be reached twice. */
+/* A root whose two sides are the same leaf stands for a tree of that leaf: it becomes the leaf, which is then visited once. */
 static void join_sides(struct sy_trees *t, int n_nodes)
 {
     for (int i = 0; i < n_nodes; i++) {

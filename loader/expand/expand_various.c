@@ -263,7 +263,7 @@ static int find_columns(struct sy_expand *e, struct columns *c)
                : sy_expand_fail(e, SY_EUNSUPPORTED, "%lld rows", (long long)rows);
 }
 
-/* [channels * size, 1, block...]: row i of a channel goes to element i of the block. */
+/* [channels * size, 1, block...]: row i of a channel becomes element i of the block. */
 static int one_hot_blocks(struct sy_expand *e, const struct columns *c)
 {
     int64_t dims[SY_MAX_RANK] = {c->channels * c->size, 1}, n = c->channels * c->size * c->size;

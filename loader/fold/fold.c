@@ -8,7 +8,7 @@
 
 enum { MAX_FOLDED = 1 << 20, MAX_COMPUTED = 1 << 24, MAX_INPUTS = 16 };
 
-/* What a fold reads and makes. */
+/* Inputs and outputs of a fold. */
 struct fold {
     struct sy_infer *in;
     const struct sy_node *node;
@@ -95,7 +95,7 @@ static int load_dims(struct fold *f)
     return SY_OK;
 }
 
-/* Its second input says places. */
+/* Its second input holds indices. */
 static bool has_indices(enum sy_op op)
 {
     return op == SY_OP_GATHER || op == SY_OP_GATHER_ELEMENTS || op == SY_OP_SCATTER_ELEMENTS ||

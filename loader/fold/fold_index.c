@@ -28,7 +28,7 @@ static int64_t offset_along(const struct sy_block *block, int64_t i, const struc
     return offset;
 }
 
-/* The last dimension of the indices says a place in x's first dimensions: where what lies there begins. -1: outside. */
+/* The last dimension of the indices addresses a part of x by its first dimensions: the offset of that part. -1: outside. */
 static int64_t offset_of_place(const struct sy_block *x, const int64_t *place, int64_t n)
 {
     int64_t offset = 0;

@@ -9,7 +9,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
-/* Which element of the result each element of the input goes to, by strides that are 0 along what is reduced. */
+/* Maps each element of the input to an element of the result, by strides that are 0 along reduced axes. */
 struct reduction {
     int64_t strides[SY_MAX_RANK], each; /* each: elements that meet in one */
 };

@@ -75,7 +75,7 @@ static int compare_dims(enum sy_op op, struct sy_dim a, struct sy_dim b, struct 
     }
 }
 
-/* What comparing gives where the sizes decide: 0 or 1 as a size. */
+/* A comparison of sizes as a size of 0 or 1. */
 static int open_comparison(enum sy_op op, struct sy_dim a, struct sy_dim b, struct sy_dim *out)
 {
     struct sy_dim one = {1, 0};

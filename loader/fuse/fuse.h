@@ -1,8 +1,8 @@
 /* The passes of sy_graph_optimize, and what they share. Each pass reads a graph whose shapes are known, keeps every graph
- * output (name, type, shape, value up to rounding), and leaves nodes that became useless to be removed as dead.
+ * output (name, type, shape, value up to rounding), and leaves unused nodes to dead node removal.
  *
- * A fused node takes the place of the last node of its pattern: there all inputs of the pattern have been computed, so the
- * order stays right without sorting. That needs every inner result to have one reader only. */
+ * A fused node takes the place of the last node of its pattern, where all inputs of the pattern have been computed: so no
+ * sorting is needed. Each inner result must have one reader only. */
 #ifndef SY_LOADER_FUSE_FUSE_H
 #define SY_LOADER_FUSE_FUSE_H
 
@@ -18,9 +18,6 @@ struct sy_fuse {
 
 int sy_fuse_open(struct sy_fuse *f, struct sy_graph *graph);
 void sy_fuse_close(struct sy_fuse *f);
-
-/* Finds what may depend on a parameter: a float tensor of the file of more than one number. */
-int sy_fuse_find_learning(struct sy_fuse *f);
 
 /* The node that makes `tensor`, if it is one of operator `op`; NULL otherwise. */
 struct sy_node *sy_fuse_maker(const struct sy_fuse *f, int tensor, enum sy_op op);
@@ -47,7 +44,7 @@ int sy_fuse_constant(struct sy_fuse *f, const char *name, const struct sy_shape 
 /* y = (x - mean) / sqrt(var + eps) * gamma + beta of n channels, as x * scale + shift in double; false: not of constants. (fuse_conv.c) */
 bool sy_fuse_read_batch_norm(const struct sy_fuse *f, const struct sy_node *bn, int64_t n,
                              double *scale, double *shift);
-/* What fusing this node into a product makes of it; NONE: it is no activation. */
+/* The activation that this node becomes when it is fused into a product; NONE: it is no activation. */
 enum sy_activation sy_fuse_activation_of(const struct sy_node *node);
 
 typedef int sy_fuse_pass(struct sy_fuse *f);

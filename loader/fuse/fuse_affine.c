@@ -1,4 +1,4 @@
-/* Batch normalisation that stands in front of its Relu and not behind a convolution (DenseNet, ResNet v2): one pass over the tensor. */
+/* Batch normalisation before Relu that no convolution precedes (DenseNet, ResNet v2): becomes one pass over the tensor. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -10,7 +10,7 @@
  *   y_perm                       the node's result is the product's, transposed by it
  *   mask_kinds, mask_fills       per mask: 0 it is added; 1 where it is false the score becomes the fill; 2 where it is true
  *   zero_nan                     1: rows of NaN (nothing is left by the masks) become zeros before v
- *   group, group_axis            k and v have so many times fewer of that axis than q, each for as many of q's one after another (1: none do)
+ *   group, group_axis            grouped queries: each matrix of k and v along that axis serves `group` consecutive ones of q (1: no grouping)
  *
  * Masks are broadcast to [.., rows, columns]. The last axis of an input ends up as rows or columns of its matrix, that of the result as width,
  * so that the engine reads and writes matrices where they lie. */
@@ -29,7 +29,7 @@ enum { MASK_ADD, MASK_KEEP, MASK_DROP };
 struct view {
     int tensor, rank;
     int64_t perm[SY_MAX_RANK];
-    int64_t group; /* each matrix of axis group_axis stands for so many, one after another */
+    int64_t group; /* each matrix of axis group_axis serves so many consecutive ones */
     int group_axis;
 };
 
@@ -187,7 +187,7 @@ static struct view operand(const struct sy_fuse *f, int tensor, bool groups, flo
 
 static bool match_scores(const struct sy_fuse *f, int tensor, struct attention *a, int depth);
 
-/* What is trained is no mask: nobody would make its gradient. */
+/* A trained tensor is no mask: the fused operator has no gradient for it. */
 static bool add_mask(const struct sy_fuse *f, struct attention *a, int mask, int kind, float fill)
 {
     if (a->n_masks == MAX_MASKS || (kind == MASK_ADD && f->learns && f->learns[mask]))
@@ -254,7 +254,7 @@ static bool match_chosen(const struct sy_fuse *f, const struct sy_node *where, s
     return false;
 }
 
-/* `tensor`, which nobody else reads, is the product of two matrices behind scales and masks. */
+/* `tensor`, which has one reader, is the product of two matrices behind scales and masks. */
 static bool match_scores(const struct sy_fuse *f, int tensor, struct attention *a, int depth)
 {
     const struct sy_node *node;

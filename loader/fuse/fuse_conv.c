@@ -88,7 +88,7 @@ static bool has_constant_weights(const struct sy_fuse *f, const struct sy_node *
            (sy_node_input(conv, 2) < 0 || constant_floats(f, conv->inputs[2], channels));
 }
 
-/* What a node makes of each channel of a convolution's result, as x * scale + shift; false: something else. */
+/* The node as x * scale + shift of each channel of a convolution's result; false: it is something else. */
 typedef bool affine_read(const struct sy_fuse *f, const struct sy_node *node, int64_t channels,
                          double *scale, double *shift);
 

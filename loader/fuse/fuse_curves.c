@@ -26,7 +26,7 @@ struct curve {
     enum sy_op op;
     double (*at)(double x, double alpha);
     double alpha;
-    const char *attr; /* that says alpha; NULL: none */
+    const char *attr; /* alpha; NULL: none */
     const char *text; /* of attribute `approximate`; NULL: none */
 };
 
@@ -220,7 +220,7 @@ static const struct curve common[] = {
     {SY_OP_GELU, gelu_tanh, 0, NULL, "tanh"},
     {SY_OP_HARD_SWISH, hard_swish, 0, NULL, NULL},
 };
-/* 1.702: the sigmoid that stands for GELU. */
+/* 1.702: the sigmoid approximation of GELU. */
 static const struct curve swishes[] = {
     {SY_OP_SWISH, swish, 1, "alpha", NULL},
     {SY_OP_SWISH, swish, 1.702, "alpha", NULL},

@@ -11,7 +11,7 @@ static bool has_ints(const struct sy_node *node, const char *name, int n)
     return !attr || (attr->kind == SY_ATTR_INTS && attr->n == n);
 }
 
-/* Whether each channel is convolved by itself, along one dimension, with constant weights. */
+/* Whether it is a depthwise convolution along one dimension with constant weights. */
 static bool is_depthwise_line(const struct sy_fuse *f, const struct sy_node *node)
 {
     if (node->op != SY_OP_CONV || node->n_inputs < 2 || !has_ints(node, "kernel_shape", 1) ||

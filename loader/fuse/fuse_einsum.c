@@ -242,7 +242,7 @@ static bool has_label(const struct factors *s, char label, int but, int and_but)
     return found;
 }
 
-/* What is left of a and b: the labels that anything else has. False: too many, or of sizes that differ. */
+/* The labels of the product of a and b: those that other operands or the result have. False: too many, or of different sizes. */
 static bool merge(const struct sy_fuse *f, const struct factors *s, int a, int b, struct term *out,
                   struct sy_shape *shape)
 {

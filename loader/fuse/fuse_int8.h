@@ -1,4 +1,4 @@
-/* What the passes of 8-bit numbers share (fuse_int8.c, fuse_int8_sums.c). */
+/* Shared by the passes of 8-bit numbers (fuse_int8.c, fuse_int8_sums.c). */
 #ifndef SY_LOADER_FUSE_FUSE_INT8_H
 #define SY_LOADER_FUSE_FUSE_INT8_H
 

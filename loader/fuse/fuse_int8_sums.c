@@ -1,4 +1,4 @@
-/* What stands between products of 8-bit numbers and need not leave them:
+/* Operators between products of 8-bit numbers that can be computed in 8 bits:
  *
  *   DequantizeLinear (two, or one) -> Add or Mul, or nothing [-> Relu, Clip] -> QuantizeLinear     QuantizedSum
  *   DequantizeLinear -> MaxPool, Reshape, Transpose, Concat ... -> QuantizeLinear (the same scale)   the operator on 8 bits */
@@ -201,7 +201,7 @@ static int in_scale(struct sy_fuse *f, const struct sy_node *like, int opset, in
     return sy_node_set_int(node, "y_zero", y->zero);
 }
 
-/* Node n: *added says that nodes stand at the end that belong before it. */
+/* Node n. *added: nodes were appended to the graph that belong before it. */
 static int rewrite_move(struct sy_fuse_int8 *s, int n, bool *added)
 {
     struct sy_fuse *f = s->f;

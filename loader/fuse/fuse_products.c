@@ -1,4 +1,4 @@
-/* What scales and shifts the columns of a product with constant weights goes into them: BatchNormalization behind Gemm or MatMul, also behind a
+/* Scales and shifts of the columns of a product are folded into its constant weights: BatchNormalization behind Gemm or MatMul, also behind a
  * Reshape between the two, as exporters flatten [N, L, C] for it; and Mul by a vector. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,7 +37,7 @@ static bool read_bias(const struct sy_fuse *f, struct product *p)
     return p->bias < 0 || is_vector(f, p->bias, p->n);
 }
 
-/* The product that makes `tensor`, whose last dimension is `n`, and that nobody else reads. */
+/* The product that makes `tensor`, whose last dimension is `n`, if it has one reader. */
 static bool find_product(const struct sy_fuse *f, int tensor, int64_t n, struct product *p)
 {
     struct sy_node *node = sy_fuse_inner(f, tensor, SY_OP_MATMUL);
@@ -95,7 +95,7 @@ static int scale_product(struct sy_fuse *f, struct product *p, const double *sca
     return set_bias(p, bias);
 }
 
-/* What `node` makes of each column, as x * scale + shift, and its input *x; false: something else. */
+/* The node as x * scale + shift of each column, and its input *x; false: it is something else. */
 static bool read_columns(const struct sy_fuse *f, const struct sy_node *node, int64_t n,
                          double *scale, double *shift, int *x)
 {
@@ -124,7 +124,7 @@ static int64_t count_columns(const struct sy_fuse *f, const struct sy_node *node
     return last.per_batch == 0 && last.fixed > 1 ? last.fixed : 0;
 }
 
-/* What only gives another shape between the two, and nobody else reads; NULL: none. */
+/* The node between the two that only changes the shape, with one reader; NULL: none. */
 static struct sy_node *find_reshape(const struct sy_fuse *f, int tensor)
 {
     static const enum sy_op ops[] = {SY_OP_RESHAPE, SY_OP_FLATTEN, SY_OP_SQUEEZE, SY_OP_UNSQUEEZE};

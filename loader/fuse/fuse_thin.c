@@ -76,7 +76,7 @@ static bool is_pair(enum sy_op op)
     return op == SY_OP_ADD || op == SY_OP_SUB || op == SY_OP_MUL || op == SY_OP_DIV;
 }
 
-/* What convolutions take in: of one tensor, whose input this is, and constants by channel. -1: no. */
+/* The operand that a convolution can fuse: one tensor besides constants by channel. -1: none. */
 static int data_input(const struct sy_fuse *f, const struct sy_node *node)
 {
     if (node->n_outputs != 1 || node->n_inputs < 1)

@@ -1,4 +1,4 @@
-/* What passes find and change nodes with. */
+/* Helpers of passes: finding and changing nodes. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -63,7 +63,8 @@ static sy_fuse_pass *const training_passes[] = {
     sy_fuse_noops, sy_fuse_reshapes, sy_fuse_gelus, sy_fuse_layer_norms, sy_fuse_matmul_biases,
 };
 
-int sy_fuse_find_learning(struct sy_fuse *f)
+/* Finds what may depend on a parameter: a float tensor of the file of more than one number. */
+static int find_learning(struct sy_fuse *f)
 {
     const struct sy_graph *g = f->graph;
     SY_TRY(sy_graph_alloc((size_t)g->n_tensors, sizeof *f->learns, &f->learns));
@@ -81,7 +82,7 @@ int sy_fuse_find_learning(struct sy_fuse *f)
 
 static int attention_in_training(struct sy_fuse *f)
 {
-    SY_TRY(sy_fuse_find_learning(f));
+    SY_TRY(find_learning(f));
     return sy_fuse_attention(f);
 }
 
@@ -123,7 +124,7 @@ int sy_graph_fuse(struct sy_graph *graph, bool (*has)(enum sy_op op, int64_t siz
     for (size_t i = 0; i < SY_ARRAY_LEN(fusions); i++)
         if (has(fusions[i].op, 0))
             SY_TRY(run_passes(graph, (sy_fuse_pass *const[]){fusions[i].pass}, 1, has));
-    /* Last: products of 8 bits are found by what stands right before and behind them, and take lines as they are. */
+    /* Last: patterns of 8-bit products are matched by their direct neighbours, which this pass would change. */
     return run_passes(graph, (sy_fuse_pass *const[]){sy_fuse_depthwise_lines}, 1, has);
 }
 

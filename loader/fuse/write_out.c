@@ -155,7 +155,7 @@ struct loop {
     const struct sy_graph *body;
     int n_carried, n_scans;
     int64_t turns;
-    bool is_certain; /* runs that often, whatever the data says */
+    bool is_certain; /* the number of runs does not depend on data */
     int trips;       /* a scalar that is compared with the turn; -1: none */
     int going, ran;  /* the next turn runs; the last one did */
     int *given, *results;
@@ -238,7 +238,7 @@ static int count_down(struct loop *l, int turn)
     return both(l->graph, l->node->name, l->going, less, &l->going);
 }
 
-/* What was carried stays where the turn does not count. */
+/* Carried values keep their value in iterations that do not count. */
 static int carry(struct loop *l)
 {
     for (int i = 0; i < l->n_carried; i++) {

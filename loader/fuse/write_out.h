@@ -1,4 +1,4 @@
-/* Nodes of a body in the graph around it, for write_out.c: single ones with types and shapes, since inference is over, and all of a body's. */
+/* Inlining of bodies into the graph around them, for write_out.c: single nodes, with types and shapes since inference is over, and all nodes of a body. */
 #ifndef SY_LOADER_FUSE_WRITE_OUT_H
 #define SY_LOADER_FUSE_WRITE_OUT_H
 

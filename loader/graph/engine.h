@@ -1,5 +1,5 @@
-/* What the loader and the worker need of an engine: a table that workers/host and
- * workers/cuda fill in. Import: which layouts parameters take. Run: a program per (model, batch). */
+/* The interface of an engine to the loader and the worker: a table that workers/host and workers/cuda
+ * fill in. At import: layouts and packing of parameters. At run: a program per (model, batch). */
 #ifndef SY_LOADER_GRAPH_ENGINE_H
 #define SY_LOADER_GRAPH_ENGINE_H
 
@@ -68,7 +68,7 @@ struct sy_node_helper {
 struct sy_engine_ops {
     const char *name; /* "host" */
 
-    /* What packed layouts depend on: library version, CPU class, order of our own, e.g. "onednn-2.6.3 avx512_core_bf16 packing-2". */
+    /* Everything that packed layouts depend on: library version, CPU class, order of our own, e.g. "onednn-2.6.3 avx512_core_bf16 packing-2". */
     int (*describe)(char *buffer, size_t bytes);
 
     /* (optional: float32 only) Whether this engine on this machine can compute a graph of that precision; EUNSUPPORTED says what it lacks. */
@@ -117,9 +117,9 @@ struct sy_engine_ops {
      * all workers compute with the same ones and give the same bits. All three: (optional), or none of them.
      * tune: from now on, programs that are made measure (on) or take what was measured (off, as at first). */
     void (*tune)(bool on);
-    /* What was measured since attach, as text of printable characters with the device's name; malloc'd, the caller's. */
+    /* The choices measured since attach, as printable text with the device's name; malloc'd, the caller's. */
     int (*choices)(char **out);
-    /* What another process measured. Of another device or version, or damaged: ignored, and logged. After attach. */
+    /* Choices that another process measured. Those of another device or version, or damaged, are ignored, and logged. After attach. */
     int (*use_choices)(const char *text);
     /* (optional: it lacks none) Import: whether what the engine lacks is packed for the host engine, which computes it within the
      * program; else, as at first, it is refused by name. */

@@ -172,9 +172,7 @@ const char *sy_shape_text(const struct sy_shape *shape, char *buffer, size_t byt
 int sy_graph_alloc(size_t n, size_t bytes, void *out)
 {
     void *block = calloc(n ? n : 1, bytes ? bytes : 1);
-    if (!block)
-        return sy_error_set(SY_ENOMEM_HOST, "graph: no memory for %zu elements of %zu bytes", n,
-                            bytes);
+    SY_TRY_ALLOC(block, "graph: no memory for %zu elements of %zu bytes", n, bytes);
     memcpy(out, &block, sizeof block);
     return SY_OK;
 }
@@ -182,8 +180,7 @@ int sy_graph_alloc(size_t n, size_t bytes, void *out)
 int sy_graph_strdup(const char *text, char **out)
 {
     char *copy = strdup(text ? text : "");
-    if (!copy)
-        return sy_error_set(SY_ENOMEM_HOST, "graph: no memory for a name");
+    SY_TRY_ALLOC(copy, "graph: no memory for a name");
     *out = copy;
     return SY_OK;
 }
@@ -194,9 +191,7 @@ static int grow(void *array, int n, size_t bytes)
     void *old, *grown;
     memcpy(&old, array, sizeof old);
     grown = realloc(old, ((size_t)n + 1) * bytes);
-    if (!grown)
-        return sy_error_set(SY_ENOMEM_HOST, "graph: no memory for %d elements of %zu bytes", n + 1,
-                            bytes);
+    SY_TRY_ALLOC(grown, "graph: no memory for %d elements of %zu bytes", n + 1, bytes);
     memset((char *)grown + (size_t)n * bytes, 0, bytes);
     memcpy(array, &grown, sizeof grown);
     return SY_OK;

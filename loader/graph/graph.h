@@ -1,8 +1,8 @@
 /* A model as a graph: tensors, nodes in execution order, shapes with a symbolic batch and open sizes.
  *
  * A dimension is `fixed + per_batch * N`, N the batch size, or an expression (size_expr.h) over N and the graph's symbols: the other
- * sizes that a request may choose. Shapes are resolved at import; sy_graph_bind (graph_bind.h) puts numbers for the symbols, and
- * engines are given such graphs only, in which N alone is left. */
+ * sizes that a request may choose. Shapes are resolved at import; sy_graph_bind (graph_bind.h) replaces the symbols by numbers.
+ * Engines only get bound graphs, in which N is the only unknown. */
 #ifndef SY_LOADER_GRAPH_GRAPH_H
 #define SY_LOADER_GRAPH_GRAPH_H
 
@@ -178,7 +178,7 @@ struct sy_tensor {
         is_derived; /* a constant that is no parameter of the file: a Constant node's, or computed at import */
 };
 
-/* What fusion appended to a CONV, GEMM or MATMUL, in this order: + residual, then activation. */
+/* Fused to a CONV, GEMM or MATMUL, in this order: + residual, then activation. */
 enum sy_activation {
     SY_ACT_NONE,
     SY_ACT_RELU,
@@ -225,7 +225,7 @@ struct sy_sizes {
     int64_t of[SY_MAX_SYMBOLS];
 };
 
-/* What must hold of the sizes for the model to make sense, and is not true of all: two tensors that are added have the same length. */
+/* A condition on open sizes that the model needs and that not all sizes meet: two tensors that are added have the same length. */
 struct sy_condition {
     struct sy_dim left, right;
     bool at_most; /* left <= right; else left == right */

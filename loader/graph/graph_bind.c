@@ -404,7 +404,7 @@ static bool take(struct sy_graph *graph, const struct sy_sizes *tried, bool is_f
     return true;
 }
 
-/* What a condition says of one symbol alone is kept: a table of positions is no longer than it is. */
+/* Conditions on one symbol alone are kept as bounds: a table of positions limits its length. */
 static void keep_limits(const struct sy_graph *graph, struct sy_sizes *sizes)
 {
     for (int i = 0; i < graph->n_conditions; i++) {

@@ -1,4 +1,4 @@
-/* Numbers for the open sizes of a graph: working them out from what a request sends, and putting them in. Pure; thread-safe. */
+/* Binding of open sizes: derives their numbers from a request's shapes and substitutes them in a graph. Pure; thread-safe. */
 #ifndef SY_LOADER_GRAPH_GRAPH_BIND_H
 #define SY_LOADER_GRAPH_GRAPH_BIND_H
 

@@ -1,4 +1,4 @@
-/* Graphs as msgpack: what a package's meta section holds.
+/* Graphs as msgpack, in a package's meta section.
  *
  *   graph  = [version, name, [tensor...], [node...], [input...], [output...], precision]   precision: only if it is not 0 (f32)
  *            with open sizes version 2, and behind the precision [name, usual, ...], [[left, right, at most, where]...]
@@ -7,8 +7,8 @@
  *   node   = [op name, opset, name, [input...], [output...], [attr...], activation, alpha, beta, bias, residual]
  *   attr   = [name, kind, value]                        the value of kind "graph" is a graph, all its constants with it
  *
- * Operators go by name, so that the enum may grow in the middle. Decoding trusts nothing: the bytes are scanned before msgpack-c
- * reserves memory for what they claim, and every index is checked. */
+ * Operators are stored by name, so that the enum may grow anywhere. Decoding trusts nothing: the bytes are scanned before msgpack-c
+ * allocates by their claims, and every index is checked. */
 #ifndef SY_LOADER_GRAPH_GRAPH_CODEC_H
 #define SY_LOADER_GRAPH_GRAPH_CODEC_H
 

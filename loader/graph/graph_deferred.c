@@ -1,4 +1,4 @@
-/* What only the run sizes: results of deferred nodes, and the symbol that counts the room for them. */
+/* Data-dependent shapes: results of deferred nodes, and the symbol for the memory that they need. */
 #include <string.h>
 
 #include "loader/graph/graph_internal.h"

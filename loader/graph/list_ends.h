@@ -1,4 +1,4 @@
-/* How sequences and optionals come into a model, and leave it, as tensors. A client sends, and gets, for one called NAME:
+/* Sequences and optionals at a model's inputs and outputs, as tensors. For one called NAME a client sends, and gets:
  *
  *   NAME            [elements]        the elements of all its tensors, one tensor behind the other, each row-major
  *   NAME.shapes     INT64 [n, rank]   the dimensions of each tensor; -1 from where a tensor has fewer than `rank`
@@ -6,9 +6,9 @@
  *
  * An optional tensor is a sequence of one tensor, or of none. Of a sequence of no tensors all parts are empty.
  *
- * LE1: inside, a list is made of its parts, and parts of a list, by the nodes ListOfParts (attributes `sequence`, `optional`, and `dims` where the file
- *      declares the dimensions of its tensors, -1 for open ones) and PartsOfList (`sequence`, `optional`, `dtype`). Both are the run's (G12).
- * LE2: an output whose tensors import knows is an output for each of them instead (sequence_ends.h), an optional one that holds a tensor that tensor. */
+ * LE1: in the graph, lists are made of their parts, and parts of lists, by the nodes ListOfParts (attributes `sequence`, `optional`, and `dims` where the file
+ *      declares the dimensions of its tensors, -1 for open ones) and PartsOfList (`sequence`, `optional`, `dtype`). Both have data-dependent shapes (G12).
+ * LE2: an output list whose tensors are known at import becomes one output for each (sequence_ends.h); an optional that holds a tensor becomes that tensor. */
 #ifndef SY_LOADER_GRAPH_LIST_ENDS_H
 #define SY_LOADER_GRAPH_LIST_ENDS_H
 

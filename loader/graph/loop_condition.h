@@ -1,4 +1,4 @@
-/* The condition of a Loop, where it says nothing: it begins as true and stays so. Pure. */
+/* Recognises Loop conditions that are always true. Pure. */
 #ifndef SY_LOADER_LOOP_CONDITION_H
 #define SY_LOADER_LOOP_CONDITION_H
 

@@ -1,5 +1,5 @@
 /* The operators, one row each: ONNX's own by their ONNX name, other domains' with the domain in front, and those that the loader makes itself
- * ("switchyard."). All that loader and engines know of an operator apart from how to compute it stands here; each table of the code is made from it.
+ * ("switchyard."). All facts about an operator but its computation stand here; the tables of loader and engines are generated from it.
  *
  * X(id, name, shape, rows, fold, narrow, gradient, least inputs, most inputs, most outputs, attributes)
  *
@@ -13,7 +13,7 @@
  *             what a file may say over all opsets that are read, "NAME=KIND ..." with the kinds of loader/onnx/onnx_schema.c; anything else is refused.
  *             NULL: not checked, since no file has it
  *
- * Which engines compute it is said by the engines: a row in the table of the file that computes it. */
+ * Which engines compute it: a row in the table of the engine's file that computes it. */
 #ifndef SY_LOADER_GRAPH_OP_TABLE_H
 #define SY_LOADER_GRAPH_OP_TABLE_H
 

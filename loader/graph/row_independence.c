@@ -7,7 +7,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
-/* Where a tensor has the batch: its elements are blocks of rows along `axis`, so many of them a row. */
+/* Where a tensor has the batch: along `axis`, with `each` elements of that axis for each row. */
 struct rows {
     enum { NONE, ROWS, ELSEWHERE } where; /* ELSEWHERE: not known to be apart */
     int axis, rank;
@@ -274,7 +274,7 @@ static const row_rule rules[] = {
 
 /* ---- the graph ---- */
 
-/* What inference has made of input i is in the node's result or its lists. */
+/* Input i holds sizes: inference has put its value into the result's shape or the node's lists. */
 static bool is_a_size(const struct sy_node *node, int i)
 {
     switch (node->op) {

@@ -1,4 +1,4 @@
-/* Whether rows that are computed together are what each would be alone. Pure. */
+/* Whether each row of a batch has the result that it would have alone. Pure. */
 #ifndef SY_LOADER_GRAPH_ROW_INDEPENDENCE_H
 #define SY_LOADER_GRAPH_ROW_INDEPENDENCE_H
 

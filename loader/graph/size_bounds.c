@@ -90,7 +90,7 @@ static int64_t add_bounds(int64_t a, int64_t b)
     return clamp_wide((__int128)a + b);
 }
 
-/* Each term by itself. */
+/* Bounds of the terms, added up. */
 static struct bounds plain_bounds(struct sy_dim dim, int depth)
 {
     struct sy_sum sum;

@@ -54,19 +54,3 @@ int sy_size_abs(struct sy_dim a, struct sy_dim *out)
     SY_TRY(sy_size_sub(zero, a, &minus));
     return sy_size_max(a, minus, out);
 }
-
-/* floor(max(a, 0) / b) - floor(max(-a, 0) / b) */
-int sy_size_cut_div(struct sy_dim a, struct sy_dim b, struct sy_dim *out)
-{
-    struct sy_dim minus, above, below;
-    int64_t least, most;
-    sy_size_bounds(a, &least, &most);
-    if (least >= 0)
-        return sy_size_floor_div(a, b, out);
-    SY_TRY(sy_size_sub(zero, a, &minus));
-    SY_TRY(sy_size_max(a, zero, &above));
-    SY_TRY(sy_size_max(minus, zero, &below));
-    SY_TRY(sy_size_floor_div(above, b, &above));
-    SY_TRY(sy_size_floor_div(below, b, &below));
-    return sy_size_sub(above, below, out);
-}

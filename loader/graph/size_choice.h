@@ -1,4 +1,4 @@
-/* Comparisons and choices of sizes as sizes: a truth value is a size of 0 or 1, made of minima. Pure; errors as in size_expr.h. */
+/* Comparisons and selections of sizes, as size expressions: a truth value is a size of 0 or 1, built from minima. Pure; errors as in size_expr.h. */
 #ifndef SY_LOADER_GRAPH_SIZE_CHOICE_H
 #define SY_LOADER_GRAPH_SIZE_CHOICE_H
 
@@ -13,7 +13,5 @@ int sy_size_truth(struct sy_dim a, struct sy_dim *out);
 /* a where `truth` is 1, b where it is 0. */
 int sy_size_choose(struct sy_dim truth, struct sy_dim a, struct sy_dim b, struct sy_dim *out);
 int sy_size_abs(struct sy_dim a, struct sy_dim *out);
-/* The quotient toward zero, as C has it; b must be above 0 for all sizes. */
-int sy_size_cut_div(struct sy_dim a, struct sy_dim b, struct sy_dim *out);
 
 #endif

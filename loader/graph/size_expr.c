@@ -104,7 +104,7 @@ static int put_floor(const struct sy_sum *a, struct sy_dim b, struct sy_dim *out
     return sy_size_atom_dim(atom, out);
 }
 
-/* By d > 0: what is divisible goes out of the floor, then what all that is left has in common with d. */
+/* Division by d > 0: divisible terms leave the floor, then common factors of the rest and d cancel. */
 static int floor_by_number(const struct sy_sum *a, int64_t d, struct sy_dim *out)
 {
     struct sy_sum whole = {0}, rest = {0};

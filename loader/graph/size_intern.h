@@ -1,4 +1,4 @@
-/* Byte strings kept once: equal strings have equal numbers, from 0 on, and stay where they are until the process ends. Any thread. */
+/* Interned byte strings: equal strings have equal numbers, from 0 on; their addresses are valid until the process ends. Any thread. */
 #ifndef SY_LOADER_GRAPH_SIZE_INTERN_H
 #define SY_LOADER_GRAPH_SIZE_INTERN_H
 

@@ -1,4 +1,4 @@
-/* Sums as arrays, for size_*.c: size_sum.c is below size_bounds.c, that below size_expr.c. */
+/* Sums as arrays, for size_*.c: size_expr.c calls size_bounds.c, which calls size_sum.c. */
 #ifndef SY_LOADER_GRAPH_SIZE_INTERNAL_H
 #define SY_LOADER_GRAPH_SIZE_INTERNAL_H
 

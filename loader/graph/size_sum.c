@@ -11,7 +11,7 @@ enum { MOST_EXPRS = 1 << 18, MOST_ATOMS = 1 << 16, MAX_NAME = 512, MAX_DEPTH = 2
 static struct sy_intern expr_table = SY_INTERN_OF(MOST_EXPRS),
                         atom_table = SY_INTERN_OF(MOST_ATOMS);
 
-/* What the table holds of an atom; a symbol's name follows. */
+/* An atom in the table; a symbol's name follows. */
 struct atom_bytes {
     int64_t kind, depth;
     struct sy_dim a, b;

@@ -1,4 +1,4 @@
-/* What can be said of an expression: its parts, text, and its value for given sizes. */
+/* Queries on an expression: its parts, its text, its value for given sizes. */
 #include <stdio.h>
 #include <string.h>
 
@@ -41,7 +41,7 @@ static bool is_alone(const struct sy_sum *sum, int i)
     return true;
 }
 
-/* What the symbol of term i is where the sum is 0. */
+/* The value of the symbol of term i for which the sum is 0. */
 static bool isolate_term(struct sy_dim zero, const struct sy_size_term *term, struct sy_dim *value)
 {
     struct sy_dim own, rest, factor = {term->factor, 0};
@@ -219,7 +219,7 @@ static int unknown_atom(const struct sy_sum *sum, const struct sy_size_env *env,
     return found;
 }
 
-/* What is left of a term without `unknown`, as a number. */
+/* The rest of a term without `unknown`, as a number. */
 static bool term_value(const struct sy_size_term *term, int unknown, const struct sy_size_env *env,
                        int64_t n, int64_t *out, int *degree)
 {

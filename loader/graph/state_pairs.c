@@ -4,7 +4,7 @@
 
 #include "runtime/base/assert.h"
 
-/* A name without the word that says whose side it is on: what comes before and after it. */
+/* A name without "past" or "present": the parts before and after that word. */
 struct cut_name {
     const char *head, *tail;
     size_t head_bytes;

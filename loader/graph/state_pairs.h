@@ -1,6 +1,6 @@
-/* Which outputs of a graph are the next run's inputs: the cache of keys and values of a decoder. Pure.
+/* Pairs of an output and the next run's input that it feeds: a decoder's cache of keys and values. Pure.
  *
- * Exporters name them alike: past_key_values.0.key and present.0.key, past_0 and present_0, past.0.value and present_key_values.0.value. An input whose name has
+ * Exporters name them in pairs: past_key_values.0.key and present.0.key, past_0 and present_0, past.0.value and present_key_values.0.value. An input whose name has
  * "past_key_values" or "past" in it belongs to the output whose name has "present_key_values" or "present" in its place, if dtype and rank are the same; strings are no state. */
 #ifndef SY_LOADER_GRAPH_STATE_PAIRS_H
 #define SY_LOADER_GRAPH_STATE_PAIRS_H

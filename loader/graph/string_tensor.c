@@ -87,7 +87,7 @@ static int64_t round_up(uint64_t bytes)
     return heap;
 }
 
-/* What the model itself brings is in its usual heap. */
+/* The model's constant strings are part of its usual heap. */
 int64_t sy_graph_string_heap(const struct sy_graph *graph, uint64_t input_bytes)
 {
     int size = sy_graph_string_size(graph);
@@ -151,8 +151,7 @@ static int grow(void *array, size_t *room, size_t needs, size_t each)
         return SY_OK;
     memcpy(&old, array, sizeof old);
     grown = realloc(old, more * each);
-    if (!grown)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for strings of %zu bytes", needs);
+    SY_TRY_ALLOC(grown, "no memory for strings of %zu bytes", needs);
     memcpy(array, &grown, sizeof grown);
     *room = more;
     return SY_OK;

@@ -9,10 +9,10 @@
  *     | offset: uint32, bytes: uint32 | ...  ──>  the run's string heap, one for all its tensors (workers/host/base/strings.h)
  *
  * S1: `bytes` of 0 stands for a tensor whose strings are all empty, whatever their number: zeroed memory is a valid tensor.
- * S2: a model with strings has a size of its own, SY_STRING_SIZE, which no input's shape has: the bytes of the run's heap. It follows from
- *     what a request sends, and is a power of two, so that programs are found again. A run that needs more fails with ETOOBIG, and the
+ * S2: a model with strings has an extra open size, SY_STRING_SIZE: the bytes of the run's string heap. It follows from the request's
+ *     strings, rounded up to a power of two, so that programs are reused. A run that needs more fails with ETOOBIG, and the
  *     front end runs it again with more, up to its limit.
- * S3: strings are bytes: any, zeros too. What folds case or splits by characters reads them as UTF-8.
+ * S3: strings are arbitrary bytes, zeros too. Operators that fold case or split by characters read them as UTF-8.
  *
  * Pure. */
 #ifndef SY_LOADER_GRAPH_STRING_TENSOR_H

@@ -1,8 +1,8 @@
-/* The second way to read a model: its open first dimension is a size like any other (a sequence's length), not the batch N.
+/* The second attempt to infer a model: its open first dimension is an ordinary size (a sequence's length) instead of the batch N.
  *
- * Inference tries N first, since rows of several requests can be computed together only then. What N cannot be (a Conv runs along it, it is
- * clamped, multiplied with itself) would be refused or deferred to the run; then the model is inferred once more from a copy in which a symbol
- * stands for N. Both ways share the constants' data: lend, copy, and at the end the graph that stays claims what it still names. */
+ * Inference tries N first, since only then rows of several requests can be batched. If the model uses the dimension as N cannot be used (a Conv
+ * along it, a clamp, a product with itself), nodes would be refused or deferred to the run; then the model is inferred again from a copy in which a
+ * symbol stands for N. Both attempts share the constants' data: lent, copied, and in the end claimed by the graph that is kept. */
 #ifndef SY_LOADER_INFER_BATCH_AS_SIZE_H
 #define SY_LOADER_INFER_BATCH_AS_SIZE_H
 

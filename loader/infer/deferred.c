@@ -240,7 +240,7 @@ static int import_operand(struct gather *g, int *tensor)
     return SY_OK;
 }
 
-/* The node goes into the body as it is. */
+/* Moves the node into the body unchanged. */
 static int move_node(struct gather *g, struct sy_node *node)
 {
     struct sy_node *to;
@@ -279,7 +279,7 @@ static int move_nodes(struct gather *g)
     return SY_OK;
 }
 
-/* Bodies are read in any order, and run as they stand. */
+/* Bodies are read in any order, but their nodes run in theirs: sorts them. */
 static int sort_bodies(struct sy_graph *graph)
 {
     for (int n = 0; n < graph->n_nodes; n++)

@@ -1,5 +1,5 @@
-/* Nodes whose results have sizes that only a run knows, and all that reads them: one node AtRun at the graph's end, whose body has them as they
- * were read. An engine infers and runs them one by one, with the sizes that the run has (workers/host/dynamic/dynamic.h).
+/* Nodes whose outputs have data-dependent shapes, and all nodes that read them: gathered into the body of one node AtRun at the graph's end, as they
+ * were read. An engine infers and runs them one by one, with the shapes of the run (workers/host/dynamic/dynamic.h).
  *
  *   NonZero, NonMaxSuppression, Reshape to a computed shape ... ──> AtRun ──> outputs, no larger than `shape`
  *

@@ -87,8 +87,7 @@ int sy_explain_note(struct sy_infer *in, const struct sy_node *node)
     struct sy_run_reason reason = {0},
                          *grown = realloc(graph->reasons,
                                           (size_t)(graph->n_reasons + 1) * sizeof *grown);
-    if (!grown)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for %d reasons", graph->n_reasons + 1);
+    SY_TRY_ALLOC(grown, "no memory for %d reasons", graph->n_reasons + 1);
     graph->reasons = grown;
     int status = fill(in, node, &reason);
     if (status < 0) {

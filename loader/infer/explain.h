@@ -1,4 +1,4 @@
-/* What of a model is sized at run (README.md, G12), and why: noted while shapes are inferred, told as text. */
+/* Which nodes have data-dependent shapes (README.md, G12), and why: recorded while shapes are inferred, returned as text. */
 #ifndef SY_LOADER_INFER_EXPLAIN_H
 #define SY_LOADER_INFER_EXPLAIN_H
 

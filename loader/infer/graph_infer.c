@@ -105,7 +105,7 @@ static int set_numbers(struct sy_node *node, int64_t n, const struct sy_dim *val
     return status;
 }
 
-/* What training changes cannot be folded: a float tensor of the file, of more than one number. */
+/* Trainable constants are not folded: float tensors of the file with more than one number. */
 static bool reads_parameter(const struct sy_infer *in, const struct sy_node *node)
 {
     for (int i = 0; i < node->n_inputs; i++) {

@@ -69,14 +69,13 @@ static int bring_out(const struct place *p, int tensor, int *out)
 static int add_body_input(struct sy_graph *body, int tensor)
 {
     int *grown = realloc(body->inputs, (size_t)(body->n_inputs + 1) * sizeof *grown);
-    if (!grown)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for %d inputs", body->n_inputs + 1);
+    SY_TRY_ALLOC(grown, "no memory for %d inputs", body->n_inputs + 1);
     body->inputs = grown;
     body->inputs[body->n_inputs++] = tensor;
     return SY_OK;
 }
 
-/* All bodies of a node capture the same; those that do not read it have an input that nobody reads. */
+/* All bodies of a node capture the same tensors; a body may have captured inputs that it does not read. */
 static int capture(const struct place *p, int outer_tensor, int own)
 {
     struct sy_node *node = &p->outer->nodes[p->node];

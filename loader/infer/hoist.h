@@ -1,5 +1,5 @@
-/* What a body computes of constants alone leaves the body (G10): a recurrence's weights that get a dimension more within an If are then constants,
- * which are folded, packed and laid out as those of any other node. */
+/* Hoisting: nodes of a body that depend on constants only move out of the body (G10). A recurrence's weights that are reshaped within an If then are
+ * constants, which are folded, packed and laid out like those of any other node. */
 #ifndef SY_LOADER_INFER_HOIST_H
 #define SY_LOADER_INFER_HOIST_H
 

@@ -1,4 +1,4 @@
-/* Inputs of a model that is trained: a step's rows are one batch. */
+/* Gives all inputs of a trained model the same batch dimension. */
 #ifndef SY_LOADER_INFER_ONE_BATCH_H
 #define SY_LOADER_INFER_ONE_BATCH_H
 

@@ -1,4 +1,4 @@
-/* What goes into a graph and leaves it: how much, and sequences. */
+/* A graph's inputs and outputs: limits on their number, and sequences. */
 #ifndef SY_LOADER_INFER_SEQUENCE_ENDS_H
 #define SY_LOADER_INFER_SEQUENCE_ENDS_H
 

@@ -1,4 +1,4 @@
-/* Names to numbers: open addressing, at most half full. Names are borrowed. */
+/* Hash table from names to numbers: open addressing, at most half full. Names are borrowed. */
 #ifndef SY_LOADER_ONNX_NAME_MAP_H
 #define SY_LOADER_ONNX_NAME_MAP_H
 

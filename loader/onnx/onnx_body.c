@@ -60,8 +60,7 @@ static int add_captured_inputs(struct sy_graph *body, const struct sy_onnx_captu
                                const int *local)
 {
     int *grown = realloc(body->inputs, ((size_t)body->n_inputs + (size_t)c->n + 1) * sizeof *grown);
-    if (!grown)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for captured tensors");
+    SY_TRY_ALLOC(grown, "no memory for captured tensors");
     body->inputs = grown;
     for (int k = 0; k < c->n; k++) {
         int tensor = local[k];

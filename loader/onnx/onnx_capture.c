@@ -1,4 +1,4 @@
-/* What a body reads of the graph around it: tensors by name become inputs of its node, small constants are copied. */
+/* Captures of a body: tensors of the outer graph that it reads by name become inputs of its node; small constants are copied. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,8 +34,7 @@ static int capture(struct sy_onnx_reader *r, int outer, const char *name, int *o
         int **lists[1 + SY_ONNX_MAX_BODIES] = {&c->outer, &c->local[0], &c->local[1]};
         for (int i = 0; i < 1 + SY_ONNX_MAX_BODIES; i++) {
             int *grown = realloc(*lists[i], ((size_t)k + 1) * sizeof *grown);
-            if (!grown)
-                return sy_error_set(SY_ENOMEM_HOST, "no memory for captured tensors");
+            SY_TRY_ALLOC(grown, "no memory for captured tensors");
             grown[k] = -1;
             *lists[i] = grown;
         }
@@ -79,7 +78,7 @@ int sy_onnx_hoist_constants(struct sy_onnx_reader *r)
         from->data_bytes = 0;
         SY_TRY(sy_graph_add_constant(r->outer->graph, from->name, from->dtype, &shape, data, bytes,
                                      &outer));
-        SY_TRY(capture(r, outer, from->name, &k)); /* makes a tensor more, which nobody reads */
+        SY_TRY(capture(r, outer, from->name, &k)); /* adds a tensor without readers */
         r->captures->local[r->body][r->captures->n - 1] = t;
     }
     return SY_OK;

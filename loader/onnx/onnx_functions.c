@@ -79,7 +79,7 @@ static int replace_text(char **text, const char *by)
     return SY_OK;
 }
 
-/* What the caller calls it; else a name of this call's own. */
+/* The caller's name for it; else a name unique to this call. */
 static int rename_value(const struct call *c, char **name)
 {
     char own[512];
@@ -151,7 +151,7 @@ static Onnx__AttributeProto *read_default(const ProtobufCMessageUnknownField *fi
     return onnx__attribute_proto__unpack(NULL, field->len - skip, field->data + skip);
 }
 
-/* What stands for a reference to attribute `wanted` of the call: the caller's, the function's default, or none. */
+/* Resolves a reference to attribute `wanted` of the call: the caller's, the function's default, or none. */
 static int find_attribute(const struct call *c, const char *wanted, const char *name,
                           Onnx__AttributeProto **out)
 {

@@ -10,7 +10,7 @@
 
 enum { MAX_NAME = 1024, MAX_SYMBOL_NAME = 256, MOST_BATCHES = 4, MOST_NUMBERED = 8 };
 
-/* A negative number (Paddle writes -1) stands for no number. */
+/* A negative number (Paddle writes -1) means an unknown size. */
 static bool is_open(const Onnx__TensorShapeProto__Dimension *dim)
 {
     return dim->value_case != ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE ||
@@ -118,7 +118,7 @@ static bool is_other_batch(const struct sy_onnx_reader *r, const char *input, co
     return name[0] == '\0' ? strcmp(first_input, input) != 0 : strcmp(first, name) != 0;
 }
 
-/* Whether an open dimension is N: the first ones, and what has their names, or says that it is the batch. */
+/* Whether an open dimension is N: the first dimensions, those of the same name, and those named as a batch. */
 static bool is_batch(const struct sy_onnx_reader *r, const char *input,
                      const Onnx__TensorShapeProto *own, int i)
 {

@@ -1,4 +1,4 @@
-/* What the parts of the ONNX reader share: the only header that knows ONNX's protobuf messages. */
+/* Shared by the parts of the ONNX reader: the only header that knows ONNX's protobuf messages. */
 #ifndef SY_LOADER_ONNX_ONNX_INTERNAL_H
 #define SY_LOADER_ONNX_ONNX_INTERNAL_H
 
@@ -8,7 +8,7 @@
 
 enum { SY_ONNX_MAX_BODIES = 2 };
 
-/* What the bodies of one node read of the graph around it: tensors of that graph, in the order of the node's last inputs. */
+/* Captures of the bodies of one node: tensors of the outer graph, in the order of the node's last inputs. */
 struct sy_onnx_captures {
     int n, *outer;
     int *local

@@ -49,7 +49,7 @@ static int read_type(const char *kind, const Onnx__ValueInfoProto *info, struct 
     return SY_OK;
 }
 
-/* Its tensors' declared rank; -1: none. A shape of no dimensions says nothing: exporters write it where they know none. */
+/* Its tensors' declared rank; -1: none. A shape without dimensions counts as unknown: exporters write it so. */
 static int declared_rank(const struct list_type *type)
 {
     const Onnx__TensorShapeProto *shape = type->tensor->shape;

@@ -204,7 +204,7 @@ static bool is_constant_node(const Onnx__NodeProto *node)
     return strcmp(sy_onnx_text(node->op_type), "Constant") == 0;
 }
 
-/* What the file says of result `name`, if it is a tensor, symbolic dimensions as -1: a hint for results that depend on data. */
+/* The shape that the file declares for result `name`, if it is a tensor, symbolic dimensions as -1: a hint for data-dependent shapes. */
 static bool declared_type(const struct sy_onnx_reader *r, const char *name, enum sy_dtype *dtype,
                           struct sy_shape *shape)
 {
@@ -283,7 +283,7 @@ static int find_operator(const Onnx__NodeProto *from, enum sy_op *op)
     char name[160];
     bool norm = strcmp(type, "LayerNormalization") == 0 ||
                 strcmp(type, "SimplifiedLayerNormalization") == 0;
-    /* What passes make of nodes has names too, but no file may say them: their operands are taken on trust. */
+    /* Operators that only passes make are refused in a file: their operands are not checked. */
     if (strchr(type, '.'))
         return sy_error_set(SY_EUNSUPPORTED, "operator '%.100s' is not supported", type);
     if (!*domain || strcmp(domain, "ai.onnx") == 0 ||
@@ -319,7 +319,7 @@ static int read_node(struct sy_onnx_reader *r, const Onnx__NodeProto *from)
     return status;
 }
 
-/* What it differentiates is named by an attribute; as its last input it stands before it. */
+/* The tensor that it differentiates is named by an attribute; made its last input, it is computed before the node. */
 static int connect_gradient(struct sy_onnx_reader *r, struct sy_node *node)
 {
     const struct sy_attr *y = sy_node_attr(node, "y");
@@ -331,7 +331,7 @@ static int connect_gradient(struct sy_onnx_reader *r, struct sy_node *node)
     return sy_node_add_input(node, tensor);
 }
 
-/* After all outputs are known, since nodes may stand in any order. */
+/* After all outputs are known, since nodes may come in any order. */
 static int connect_node(struct sy_onnx_reader *r, const Onnx__NodeProto *from, struct sy_node *node)
 {
     for (size_t i = 0; i < from->n_input; i++) {

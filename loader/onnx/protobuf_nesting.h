@@ -1,5 +1,5 @@
-/* What protobuf-c does not look at before it unpacks untrusted bytes: it recurses with their nesting without a limit, takes some 40 bytes
- * for each field however short, and merges messages that come twice. */
+/* Checks of untrusted bytes that protobuf-c lacks: it recurses without a limit on nesting, allocates some 40 bytes for each field however short, and
+ * merges repeated messages. */
 #ifndef SY_LOADER_ONNX_PROTOBUF_NESTING_H
 #define SY_LOADER_ONNX_PROTOBUF_NESTING_H
 

@@ -8,8 +8,7 @@
 int sy_arrival_create(struct sy_package_arrival **out)
 {
     struct sy_package_arrival *arrival = calloc(1, sizeof *arrival);
-    if (!arrival)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a package's arrival");
+    SY_TRY_ALLOC(arrival, "no memory for a package's arrival");
     atomic_init(&arrival->n_holders, 1);
     *out = arrival;
     return SY_OK;

@@ -1,10 +1,10 @@
-/* How much of a package's file is there, while it still comes from elsewhere.
+/* How much of a package's file has arrived while it is being fetched.
  *
- *   COMING ──all bytes are there, and verified──> WHOLE
- *      └──the source failed, or its bytes are wrong──> FAILED, with why
+ *   COMING ──all bytes have arrived, verified──> WHOLE
+ *      └──the source failed, or its bytes are wrong──> FAILED, with the reason
  *
- * The file has its full length from the start; what lies below `bytes` has come and fits the hashes of the package's own table, what lies above
- * has not. One thread moves it on (the event loop's), any may ask. It lives until the last of its holders has let it go. */
+ * The file has its full length from the start; the bytes below `bytes` have arrived and match the hashes of the package's own table.
+ * One thread (the event loop's) advances it, any thread may ask. Reference counted. */
 #ifndef SY_LOADER_PACKAGE_ARRIVAL_H
 #define SY_LOADER_PACKAGE_ARRIVAL_H
 

@@ -63,8 +63,7 @@ int sy_class_labels_read(const char *path, int output, struct sy_class_labels **
     size_t bytes = 0;
     int status;
 
-    if (!labels)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for the labels %s", path);
+    SY_TRY_ALLOC(labels, "no memory for the labels %s", path);
     labels->output = output;
     SY_TRY_GOTO(read_text(path, &labels->text, &bytes), fail);
     labels->n = count_lines(labels->text, bytes);

@@ -1,4 +1,4 @@
-/* Names of a result's classes, one a line of a file: what Triton's classification extension gives beside each class. Pure but for reading the file. */
+/* Names of a result's classes, one per line of a file, for Triton's classification extension. Pure but for reading the file. */
 #ifndef SY_LOADER_PACKAGE_CLASS_LABELS_H
 #define SY_LOADER_PACKAGE_CLASS_LABELS_H
 

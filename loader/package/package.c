@@ -65,9 +65,8 @@ static int read_meta(int fd, const struct sy_package_header *h, struct sy_packag
 {
     uint64_t room = h->weights_offset - SY_PACKAGE_ALIGN;
     unsigned char *meta = malloc(room ? room : 1);
-    if (!meta)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for the %llu bytes of meta of %s",
-                            (unsigned long long)room, package->path);
+    SY_TRY_ALLOC(meta, "no memory for the %llu bytes of meta of %s", (unsigned long long)room,
+                 package->path);
     int status = sy_read_fully(fd, package->path, meta, room, SY_PACKAGE_ALIGN);
     if (status == SY_OK && XXH3_64bits(meta, h->meta_bytes) != h->meta_hash)
         status = sy_error_set(SY_ECORRUPT, "%s: meta: hash mismatch", package->path);

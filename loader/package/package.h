@@ -1,4 +1,4 @@
-/* The package: a model as imported, one file.
+/* The package: an imported model as one file.
  *
  *   +-----------+-------------------------------+---------+---------------------+
  *   | header    | meta: msgpack, hashed         | padding | weights             |
@@ -7,7 +7,7 @@
  *   +-----------+-------------------------------+---------+---------------------+
  *
  * Written to a temporary name, fsync'd, renamed, folder fsync'd. Every byte is covered by a hash (xxh3-64):
- * header by its own, meta by the header's, weights by one per layer (so any cut into groups can be checked),
+ * header by its own, meta by the header's, weights by one per layer (so that any grouping can be checked),
  * padding must be zero. */
 #ifndef SY_LOADER_PACKAGE_PACKAGE_H
 #define SY_LOADER_PACKAGE_PACKAGE_H
@@ -50,7 +50,7 @@ struct sy_package {
         arrival; /* held: weights that are not in the file yet may not be read (arrival.h); NULL: all are there */
 };
 
-/* What a package for `engine` in this precision is packed for: describe(), and the precision where it is not float32. EUNSUPPORTED if the
+/* The packed_for text of a package for `engine` in this precision: describe(), and the precision unless it is float32. EUNSUPPORTED if the
  * engine does not compute in it on this machine. */
 int sy_package_packed_for(const struct sy_engine_ops *engine, enum sy_precision precision,
                           char *buffer, size_t bytes);

@@ -102,8 +102,7 @@ int sy_package_meta_encode(const struct sy_package *package, void **out, size_t 
     void *graph = NULL;
     size_t graph_bytes = 0;
     bool *keep = choose_kept(package);
-    if (!keep)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory to write package %s", package->name);
+    SY_TRY_ALLOC(keep, "no memory to write package %s", package->name);
     int status = sy_graph_encode(package->graph, keep, &graph, &graph_bytes);
     free(keep);
     SY_TRY(status);
@@ -175,8 +174,7 @@ static int take_param(const msgpack_object *o, const struct sy_layer *layer, str
     param->input = (int)input;
     param->layout_bytes = f[3].via.bin.size;
     param->layout = malloc(param->layout_bytes ? param->layout_bytes : 1);
-    if (!param->layout)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a layout");
+    SY_TRY_ALLOC(param->layout, "no memory for a layout");
     if (param->layout_bytes > 0) /* the library gives NULL for no bytes */
         memcpy(param->layout, f[3].via.bin.ptr, param->layout_bytes);
     return SY_OK;
@@ -200,8 +198,7 @@ static int take_layer(const msgpack_object *o, const struct sy_graph *graph, int
     uint32_t n = f[3].via.array.size;
     layer->node = (int)node;
     layer->params = calloc(n ? n : 1, sizeof *layer->params);
-    if (!layer->params)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for %u parameters", n);
+    SY_TRY_ALLOC(layer->params, "no memory for %u parameters", n);
     for (uint32_t i = 0; i < n; i++) {
         SY_TRY(take_param(&f[3].via.array.ptr[i], layer, &layer->params[i]));
         layer->n_params++;
@@ -223,8 +220,7 @@ static int take_layers(const msgpack_object *layers, const msgpack_object *hashe
     SY_TRY(take_array(hashes, n, n, "the layer hashes"));
     package->layers = calloc(n, sizeof *package->layers);
     package->layer_hash = calloc(n, sizeof *package->layer_hash);
-    if (!package->layers || !package->layer_hash)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for %u layers", n);
+    SY_TRY_ALLOC(package->layers && package->layer_hash, "no memory for %u layers", n);
     for (uint32_t i = 0; i < n; i++) {
         struct sy_layer *layer = &package->layers[i];
         package->n_layers++; /* so that close frees what this one took */
@@ -248,8 +244,7 @@ static int take_solo(const msgpack_object *o, struct sy_package *package)
         return SY_OK;
     SY_TRY(take_array(o, n_layers, n_layers, "the profile's thread choices"));
     package->profile.solo_batches = calloc(n_layers, sizeof *package->profile.solo_batches);
-    if (!package->profile.solo_batches)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for the profile");
+    SY_TRY_ALLOC(package->profile.solo_batches, "no memory for the profile");
     for (uint32_t i = 0; i < n_layers; i++) {
         SY_TRY(take_u64(&o->via.array.ptr[i], UINT32_MAX, &mask));
         package->profile.solo_batches[i] = package->layers[i].solo_batches = (uint32_t)mask;
@@ -277,8 +272,7 @@ static int take_profile(const msgpack_object *o, struct sy_package *package)
             continue;
         SY_TRY(take_array(times, n_layers, n_layers, "the profile's layer times"));
         uint64_t *ns = package->profile.layer_ns[b] = calloc(n_layers, sizeof *ns);
-        if (!ns)
-            return sy_error_set(SY_ENOMEM_HOST, "no memory for the profile");
+        SY_TRY_ALLOC(ns, "no memory for the profile");
         for (uint32_t i = 0; i < n_layers; i++)
             SY_TRY(take_u64(&times->via.array.ptr[i], UINT64_MAX / n_layers, &ns[i]));
     }

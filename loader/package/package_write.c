@@ -27,8 +27,7 @@ static int layout_layers(struct sy_package *package, const struct sy_graph *boun
         return sy_error_set(SY_EARG, "model %s has no nodes", package->name);
     package->layers = calloc((size_t)n, sizeof *package->layers);
     package->layer_hash = calloc((size_t)n, sizeof *package->layer_hash);
-    if (!package->layers || !package->layer_hash)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for %d layers", n);
+    SY_TRY_ALLOC(package->layers && package->layer_hash, "no memory for %d layers", n);
     for (int i = 0; i < n; i++) {
         struct sy_layer *layer = &package->layers[i];
         layer->node = i;
@@ -47,8 +46,7 @@ static int layout_layers(struct sy_package *package, const struct sy_graph *boun
 static int check_readable(const struct sy_package *package, const void *meta, size_t bytes)
 {
     struct sy_package *again = calloc(1, sizeof *again);
-    if (!again)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory to check package %s", package->name);
+    SY_TRY_ALLOC(again, "no memory to check package %s", package->name);
     again->fd = -1;
     int status = sy_package_meta_decode(meta, bytes, again);
     sy_package_close(again);
@@ -187,8 +185,7 @@ static int copy_by_hand(int from, const char *path, uint64_t from_offset, uint64
 {
     int status = SY_OK;
     void *buffer = malloc(COPY_BYTES);
-    if (!buffer)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory to copy the weights of %s", path);
+    SY_TRY_ALLOC(buffer, "no memory to copy the weights of %s", path);
     for (uint64_t done = 0; done < bytes && status == SY_OK; done += COPY_BYTES) {
         size_t n = (size_t)SY_MIN(bytes - done, (uint64_t)COPY_BYTES);
         status = sy_read_fully(from, path, buffer, n, from_offset + done);
@@ -215,7 +212,7 @@ static int copy_weights(const struct sy_package *from, uint64_t to_offset,
             break;
         left -= (uint64_t)n;
     }
-    /* Whatever stopped it, reading and writing says in words, or succeeds. */
+    /* Whatever failed: reading and writing instead either succeeds or reports the error. */
     int status =
         left == 0 ? SY_OK : copy_by_hand(fd, from->path, (uint64_t)in, (uint64_t)out, left, file);
     close(fd);

@@ -165,9 +165,8 @@ static int take_header(struct sy_safetensors *file)
     const char *name;
     json_t *entry;
     file->tensors = calloc(json_object_size(file->header) + 1, sizeof *file->tensors);
-    if (!file->tensors)
-        return sy_error_set(SY_ENOMEM_HOST, "%s: no memory for its %zu tensors", file->path,
-                            json_object_size(file->header));
+    SY_TRY_ALLOC(file->tensors, "%s: no memory for its %zu tensors", file->path,
+                 json_object_size(file->header));
     json_object_foreach((json_t *)file->header, name, entry)
     {
         if (strcmp(name, METADATA) == 0)
@@ -219,9 +218,7 @@ static int read_header(struct sy_safetensors *file)
     file->data_offset = sizeof(uint64_t) + length;
     file->data_bytes = (uint64_t)st.st_size - file->data_offset;
     char *text = malloc(length);
-    if (!text)
-        return sy_error_set(SY_ENOMEM_HOST, "%s: no memory for its header of %" PRIu64 " bytes",
-                            file->path, length);
+    SY_TRY_ALLOC(text, "%s: no memory for its header of %" PRIu64 " bytes", file->path, length);
     int status = sy_read_fully(file->fd, file->path, text, length, sizeof(uint64_t));
     if (status == SY_OK)
         status = parse_header(file, text, length);
@@ -319,7 +316,7 @@ static json_t *tensor_entry(const struct sy_safetensor *t)
                      (json_int_t)(t->offset_bytes + t->bytes));
 }
 
-/* NULL when a text is no UTF-8, a name comes twice, or memory is out. */
+/* NULL: a text is not UTF-8, a name is repeated, or no memory. */
 static json_t *make_json(const struct sy_safetensor *tensors, int n_tensors,
                          const struct sy_safetensors_text *texts, int n_texts)
 {
@@ -345,8 +342,7 @@ static int make_header(const char *path, const json_t *root, char **out, size_t 
     size_t n = json_dumpb(root, NULL, 0, JSON_COMPACT), padded = SY_ALIGN_UP(n, DATA_ALIGN);
     char *header =
         n > 0 && padded <= SY_SAFETENSORS_MAX_HEADER ? malloc(sizeof(uint64_t) + padded) : NULL;
-    if (!header)
-        return sy_error_set(SY_ENOMEM_HOST, "%s: no room for its header of %zu bytes", path, n);
+    SY_TRY_ALLOC(header, "%s: no room for its header of %zu bytes", path, n);
     for (int i = 0; i < 8; i++)
         header[i] = (char)(padded >> 8 * i);
     memset(header + sizeof(uint64_t), ' ', padded);

@@ -1,10 +1,10 @@
-/* What a resident head of a model is worth: pure.
+/* The value of a resident prefix (head) of a model. Pure.
  *
- *   link      | - - | g2 | g3 | g4 |            groups 0 and 1 are there
+ *   link      | - - | g2 | g3 | g4 |            groups 0 and 1 are resident
  *   compute   | g0 | g1 | g2 | g3 | g4 |        a swap costs nothing: 2 is the free prefix
  *
- * The more of the head is resident, the earlier the run ends (never later), until the link keeps ahead of the computation and what moves holds
- * it up no more than that is worth (sy_compute_beside). Tables that are read in the host image are read over the link, whatever is there. */
+ * A longer resident head never makes the run end later, and makes it end earlier until the link keeps ahead of the computation; copies slow down the
+ * computation beside them (sy_compute_beside). Tables that are read from the host image use the link whatever is resident. */
 #ifndef SY_LOADER_PLAN_FREE_PREFIX_H
 #define SY_LOADER_PLAN_FREE_PREFIX_H
 

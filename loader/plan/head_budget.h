@@ -1,8 +1,8 @@
-/* Which heads the pool's room is spent on: by latency saved per byte at the rates at which models are asked for. Pure.
+/* Divides the pool's spare memory among resident heads, by latency saved per byte at the models' request rates. Pure.
  *
- * Each model has a curve: with its first k groups there, a request for it ends saved_ns[k] earlier than with none. The curve need not
- * be concave, so steps are taken along its upper hull, the steepest first over all models. That is the best there is but for at most one
- * step (the one that did not fit), and the best outright when all steps up to some slope fit. */
+ * Each model has a curve: with its first k groups resident, a request ends saved_ns[k] earlier than with none. The curve need not
+ * be concave, so steps are taken along its upper hull, the steepest first over all models. The result is optimal but for at most one
+ * step (the one that did not fit), and optimal if all steps up to some slope fit. */
 #ifndef SY_LOADER_PLAN_HEAD_BUDGET_H
 #define SY_LOADER_PLAN_HEAD_BUDGET_H
 

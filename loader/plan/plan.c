@@ -81,8 +81,7 @@ static int tables_init(struct tables *t, int n, int max_groups)
     size_t rows = (size_t)n + 1;
     size_t bytes = rows * (4 * sizeof(double) + (2 + (size_t)max_groups + 1) * sizeof(int));
     char *at = t->memory = calloc(1, bytes);
-    if (!at)
-        return sy_error_set(SY_ENOMEM_HOST, "plan: no memory for %zu bytes of tables", bytes);
+    SY_TRY_ALLOC(at, "plan: no memory for %zu bytes of tables", bytes);
     t->n = n;
     t->copy_ns = (double *)at;
     t->compute_ns = t->copy_ns + rows;
@@ -232,8 +231,7 @@ int sy_plan_per_layer(const struct sy_plan_layer *layers, int n_layers, struct s
 {
     SY_TRY(check_layers(layers, n_layers));
     struct sy_group *groups = calloc((size_t)n_layers, sizeof(*groups));
-    if (!groups)
-        return sy_error_set(SY_ENOMEM_HOST, "plan: no memory for %d groups", n_layers);
+    SY_TRY_ALLOC(groups, "plan: no memory for %d groups", n_layers);
     int n = 1; /* layers without parameters join the group before, or the first */
     for (int i = 0; i < n_layers; i++) {
         struct sy_group *last = &groups[n - 1];

@@ -2,7 +2,7 @@
  *
  *   ex[i][k] = min over j of max(k*alpha + bytes(0..i)/BW, ex[j][k-1]) + sigma + compute(j+1..i)
  *
- * in time as computing sees it (sy_compute_done), which is slower while bytes move.
+ * with compute times stretched while copies run (sy_compute_done).
  * O(n^2 K). tests/ compares with brute force. */
 #ifndef SY_LOADER_PLAN_PLAN_H
 #define SY_LOADER_PLAN_PLAN_H
@@ -28,7 +28,7 @@ struct sy_compute_beside {
     double moving_ns, speed;
 };
 struct sy_compute_beside sy_compute_beside(const struct sy_link_cost *cost, double bytes);
-/* What can be computed up to the time t, in ns of undisturbed computing; and back. */
+/* Undisturbed compute time, in ns, that is done by the time t; and the inverse. */
 double sy_compute_done(const struct sy_compute_beside *beside, double t_ns);
 double sy_compute_until(const struct sy_compute_beside *beside, double done_ns);
 

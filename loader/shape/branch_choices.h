@@ -1,4 +1,4 @@
-/* Branches of an If that open sizes decide on, as chosen for one way to infer a model (infer_ways.c). */
+/* Branches of Ifs whose conditions depend on open sizes, as chosen in one attempt to infer a model (infer_ways.c). */
 #ifndef SY_LOADER_SHAPE_BRANCH_CHOICES_H
 #define SY_LOADER_SHAPE_BRANCH_CHOICES_H
 

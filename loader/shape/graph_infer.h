@@ -1,8 +1,8 @@
-/* Inference of shapes: what the driver (graph_infer.c), the rules per operator (shape_*.c) and folding (fold*.c) share.
+/* Shape inference: shared by the driver (graph_infer.c), the rules per operator (shape_*.c) and constant folding (fold*.c).
  *
- * For each node in order: its rule brings it into the one form that later stages see (operands that newer opsets pass as
- * inputs become attributes, see README.md), and says its outputs' types and shapes. Then, if all inputs are known,
- * it is folded. Known is a constant, or a `value`: small integers linear in N, the result of shape arithmetic. */
+ * For each node in order: its rule normalises it (operands that newer opsets pass as inputs become attributes, see README.md)
+ * and determines its outputs' types and shapes. Then, if all inputs are known, it is folded. Known inputs are constants and
+ * `values`: small integers linear in N, the results of shape arithmetic. */
 #ifndef SY_LOADER_SHAPE_GRAPH_INFER_H
 #define SY_LOADER_SHAPE_GRAPH_INFER_H
 

@@ -1,4 +1,4 @@
-/* Which rule brings which operator into its form and says its outputs' shapes: SY_OP_TABLE's column `shape`. */
+/* The shape rule of each operator, which also normalises it: SY_OP_TABLE's column `shape`. */
 #include "loader/shape/graph_infer.h"
 
 #define sy_rule_none NULL

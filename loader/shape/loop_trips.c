@@ -83,7 +83,7 @@ static bool fits(enum sy_dtype dtype, int64_t value)
            (dtype == SY_DTYPE_F32 && value >= -EXACT && value <= EXACT);
 }
 
-/* What a Cast to boolean makes of it. */
+/* Its value cast to boolean. */
 static int64_t as(enum sy_dtype dtype, int64_t value)
 {
     return dtype == SY_DTYPE_BOOL ? value != 0 : value;

@@ -1,4 +1,4 @@
-/* How often a Loop runs whose condition is made of counters, as Keras' and TensorFlow's loops have it. */
+/* Trip count of Loops whose condition compares counters, as in exports of Keras and TensorFlow. */
 #ifndef SY_LOADER_SHAPE_LOOP_TRIPS_H
 #define SY_LOADER_SHAPE_LOOP_TRIPS_H
 

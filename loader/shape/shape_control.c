@@ -187,7 +187,7 @@ static int settle_trips(struct sy_infer *in, struct sy_node *node, struct sy_gra
     return run_always(body, node->name);
 }
 
-/* What ends after too many turns, or never, is refused here if that can be seen. */
+/* Loops of too many iterations, or without an end, are refused here if that is known. */
 static int check_end(const struct sy_infer *in, const struct sy_node *node,
                      const struct sy_graph *body)
 {

@@ -1,4 +1,4 @@
-/* What the shape rules share: errors, inputs, attributes, broadcasting. */
+/* Shared by the shape rules: errors, inputs, attributes, broadcasting. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
-/* What is 1 but for sizes of 0, as the first of a list, is taken for 1 beside a size that it is not. */
+/* A size that is 1 unless another size is 0 (the first of a list) broadcasts as 1 against any other size. */
 static void take_for_one(struct sy_infer *in, const struct sy_node *node, struct sy_dim *dim,
                          struct sy_dim beside)
 {

@@ -135,7 +135,7 @@ int sy_rule_broadcast(struct sy_infer *in, struct sy_node *node)
     return SY_OK;
 }
 
-/* CastLike becomes the Cast that it stands for. */
+/* CastLike becomes a Cast. */
 int sy_rule_cast(struct sy_infer *in, struct sy_node *node)
 {
     const struct sy_tensor *x;
@@ -174,7 +174,7 @@ int sy_rule_clip(struct sy_infer *in, struct sy_node *node)
     return sy_infer_same(in, node);
 }
 
-/* Nothing happens at inference; the mask, if somebody wants it, is true everywhere. */
+/* The identity at inference; its mask, if it is used, is true everywhere. */
 /* For training: one input, one output, the attribute `ratio`. */
 static int keep_dropout(struct sy_infer *in, struct sy_node *node)
 {

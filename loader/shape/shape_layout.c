@@ -76,7 +76,7 @@ static int resolve_reshape(struct sy_infer *in, const struct sy_node *node,
     return SY_OK;
 }
 
-/* The operand that says the result's shape is known at run only: the file's word for it, checked then. */
+/* The operand with the result's shape is known at run only: uses the shape that the file declares, checked at run. */
 static int leave_to_run(struct sy_infer *in, struct sy_node *node, enum sy_op op)
 {
     const struct sy_tensor *x;
@@ -88,7 +88,7 @@ static int leave_to_run(struct sy_infer *in, struct sy_node *node, enum sy_op op
     return SY_OK;
 }
 
-/* The target becomes the output's shape; the input that held it goes. */
+/* The target becomes the output's shape; its input is removed. */
 int sy_rule_reshape(struct sy_infer *in, struct sy_node *node)
 {
     const struct sy_tensor *x;

@@ -228,7 +228,7 @@ int sy_rule_label_encoder(struct sy_infer *in, struct sy_node *node)
     return SY_OK;
 }
 
-/* A LabelEncoder whose direction the input's type says. */
+/* A LabelEncoder whose direction follows from the input's type. */
 int sy_rule_category_mapper(struct sy_infer *in, struct sy_node *node)
 {
     const struct sy_attr *texts = sy_node_attr(node, "cats_strings"),

@@ -93,7 +93,7 @@ int sy_rule_softmax(struct sy_infer *in, struct sy_node *node)
     return sy_infer_same(in, node);
 }
 
-/* What is open of a scale or bias is as large as what it is for. */
+/* Open dimensions of a scale or bias are those of the tensor that it is applied to. */
 static int meet_scales(struct sy_infer *in, const struct sy_node *node, const struct sy_shape *x)
 {
     for (int i = 1; i < node->n_inputs && i < 3; i++) {

@@ -170,7 +170,7 @@ static int clamp_open(struct sy_infer *in, const struct sy_node *node, struct sy
         least = 0;
     if (most == 0 && least < 0 && sy_infer_at_most(in, node, bound, (struct sy_dim){-1, 0}))
         most = -1;
-    if (most < 0) /* nobody knows where -9223372036854775807 is, but that it is before all */
+    if (most < 0) /* -9223372036854775807 is before the first element, whatever the size */
         SY_TRY(most < -INT32_MAX ? (bound = low, SY_OK) : sy_size_add(bound, size, &bound));
     else if (least < 0)
         return SY_EUNSUPPORTED;

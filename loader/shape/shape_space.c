@@ -106,7 +106,7 @@ static int spread_shape(struct sy_infer *in, struct sy_node *node, struct spread
     return sy_node_set_ints(node, "pads", 2 * s->n, s->pads);
 }
 
-/* Afterwards strides, dilations and pads are there; the result's size says the rest. */
+/* Afterwards strides, dilations and pads are set; padding follows from the result's size. */
 int sy_rule_conv_transpose(struct sy_infer *in, struct sy_node *node)
 {
     const struct sy_tensor *x, *w;
@@ -136,7 +136,7 @@ int sy_rule_conv_transpose(struct sy_infer *in, struct sy_node *node)
     return SY_OK;
 }
 
-/* Input 2 says the shape, of as many dimensions. */
+/* Input 2 holds the shape, of as many dimensions. */
 static int given_shape(const struct sy_infer *in, const struct sy_node *node,
                        struct sy_shape *shape)
 {
@@ -182,7 +182,7 @@ static int resize_refusals(const struct sy_node *node)
     return SY_OK;
 }
 
-/* The axes that scales and sizes are for: all of them unless the attribute says which. Left in the attribute, not negative. */
+/* The axes that scales and sizes are for: all of them without the attribute. Left in the attribute, not negative. */
 static int resize_axes(struct sy_infer *in, struct sy_node *node, int rank, int *n, int64_t *axes)
 {
     SY_TRY(sy_infer_ints(in, node, NO_INPUT, "axes", SY_MAX_RANK, n, axes));

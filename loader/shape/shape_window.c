@@ -328,7 +328,7 @@ int sy_rule_pad(struct sy_infer *in, struct sy_node *node)
     return SY_OK;
 }
 
-/* Of a node that takes the batch's own mean and variance: outputs 1 and 2, if somebody reads them. */
+/* Of a node that uses the batch's mean and variance: outputs 1 and 2, if they are used. */
 static int running_outputs(struct sy_infer *in, struct sy_node *node)
 {
     bool any = false;

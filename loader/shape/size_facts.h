@@ -1,4 +1,4 @@
-/* What inference takes for granted of open sizes: conditions, and what follows from them for other sizes. */
+/* Assumptions of inference about open sizes: conditions, and what follows from them for other sizes. */
 #ifndef SY_LOADER_SHAPE_SIZE_FACTS_H
 #define SY_LOADER_SHAPE_SIZE_FACTS_H
 

@@ -27,7 +27,7 @@ uint64_t sy_layer_read_bytes(const struct sy_graph *graph, const struct sy_layer
             n_packed = sy_shape_elements(&table->shape, batch);
     if (elements <= 0 || n_packed <= 0)
         return 0;
-    /* A packed element may be smaller than the tensor's type says. */
+    /* A packed element may be smaller than the tensor's type. */
     uint64_t bytes = (uint64_t)elements * (layer->params[0].bytes / (uint64_t)n_packed);
     return bytes < layer->bytes ? bytes : 0;
 }
@@ -102,13 +102,12 @@ static void add_layer(struct sy_direct_plan *p, const struct chooser *c, int lay
     g->bytes += c->layers[layer].bytes;
 }
 
-/* What is predicted is predicted of the link as it is. */
+/* Predictions use the measured link. */
 static int cut(const struct chooser *c, const struct sy_plan *from, const struct sy_link_cost *cost,
                struct sy_direct_plan *out)
 {
     out->groups = calloc((size_t)c->n_layers, sizeof *out->groups);
-    if (!out->groups)
-        return sy_error_set(SY_ENOMEM_HOST, "plan: no memory for %d groups", c->n_layers);
+    SY_TRY_ALLOC(out->groups, "plan: no memory for %d groups", c->n_layers);
     for (int g = 0; g < from->n_groups; g++)
         for (int i = 0; i < from->groups[g].n_layers; i++)
             add_layer(out, c, from->groups[g].first_layer + i, i == 0);

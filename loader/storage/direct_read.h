@@ -1,5 +1,5 @@
-/* Parameter tables of which a batch reads few rows (embeddings) may stay in the host image: what is read of them crosses the link
- * when it is read, and the swap does not wait for the rest (DeepPlan's direct host access). Pure. */
+/* Direct host access (DeepPlan): parameter tables of which a batch reads few rows (embeddings) may stay in the host image. Only the rows that are
+ * read cross the link, and the swap does not wait for the rest. Pure. */
 #ifndef SY_LOADER_STORAGE_DIRECT_READ_H
 #define SY_LOADER_STORAGE_DIRECT_READ_H
 

@@ -139,8 +139,7 @@ int sy_storage_reader_create(unsigned queue_depth, uint64_t chunk_bytes,
 {
     static atomic_bool said;
     struct sy_storage_reader *reader = calloc(1, sizeof *reader);
-    if (!reader)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a storage reader");
+    SY_TRY_ALLOC(reader, "no memory for a storage reader");
     reader->depth = queue_depth ? queue_depth : DEFAULT_DEPTH;
     chunk_bytes =
         SY_MIN(chunk_bytes ? chunk_bytes : DEFAULT_CHUNK_BYTES, (uint64_t)MAX_CHUNK_BYTES);
@@ -338,7 +337,7 @@ static void submit(struct reading *r, struct chunk *chunk)
     io_uring_sqe_set_data(sqe, chunk);
 }
 
-/* What stopped the filling of the queue says how to wait for completions. */
+/* The reason why the queue was not filled further decides how to wait for completions. */
 enum filled { FULL, HELD, READ_AT_ONCE };
 
 /* Keeps the queue full. Negative: stop cutting. HELD: a range is not ready. READ_AT_ONCE: one chunk from the page cache was
@@ -372,7 +371,7 @@ static int wait_completion(struct io_uring *ring, enum filled filled, struct io_
     struct __kernel_timespec soon = {.tv_nsec = ASK_AGAIN_NS};
     if (filled == READ_AT_ONCE)
         return io_uring_peek_cqe(ring, cqe);
-    /* What could not be submitted (EAGAIN, EBUSY) never completes: come back and submit it again. */
+    /* Entries that could not be submitted (EAGAIN, EBUSY) never complete: they are submitted again later. */
     if (filled == HELD || io_uring_sq_ready(ring) > 0)
         return io_uring_wait_cqe_timeout(ring, cqe, &soon);
     return io_uring_wait_cqe(ring, cqe);
@@ -441,7 +440,7 @@ static void fail_the_rest(struct reading *r)
     for (int i = r->next_range; i < r->n_ranges; i++) {
         bool counted = i == r->next_range && r->next_opened;
         if (counted && r->range_left[i] == 0)
-            continue; /* told already */
+            continue; /* reported already */
         r->range_status[i] = r->status;
         tell_done(r, i);
     }
@@ -515,15 +514,14 @@ int sy_storage_read_file(struct sy_storage_reader *reader, int fd, const char *p
 
 #define SCRATCH_BYTES (8u * 1024u * 1024u)
 
-/* All ranges go into the same scratch memory: nobody looks at the bytes. */
+/* All ranges are read into the same scratch memory: the bytes are not used. */
 static int read_for_rate(const char *path, uint64_t bytes, void *scratch, double *out_gbps)
 {
     struct sy_storage_reader *reader;
     struct sy_storage_result result;
     int n = (int)((bytes + SCRATCH_BYTES - 1) / SCRATCH_BYTES);
     struct sy_storage_range *ranges = calloc((size_t)n, sizeof *ranges);
-    if (!ranges)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory to measure %s", path);
+    SY_TRY_ALLOC(ranges, "no memory to measure %s", path);
     for (int i = 0; i < n; i++) {
         uint64_t at = (uint64_t)i * SCRATCH_BYTES;
         ranges[i] =
@@ -552,8 +550,7 @@ int sy_storage_measure(const char *path, uint64_t max_bytes, double *out_gbps)
         return sy_error_set(SY_EARG, "%s: cannot measure on %llu bytes", path,
                             (unsigned long long)bytes);
     void *scratch = aligned_alloc(ALIGN, SCRATCH_BYTES);
-    if (!scratch)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory to measure %s", path);
+    SY_TRY_ALLOC(scratch, "no memory to measure %s", path);
     int status = read_for_rate(path, bytes, scratch, out_gbps);
     free(scratch);
     return status;

@@ -2,7 +2,7 @@
  *
  * O_DIRECT for ranges that are not in the page cache, buffered reads for those that are (asked of the kernel:
  * cachestat(2), mincore(2) where that is missing), buffered where the file system refuses
- * O_DIRECT (said once). One reader is used by one thread. */
+ * O_DIRECT (logged once). One reader is used by one thread. */
 #ifndef SY_LOADER_STORAGE_STORAGE_H
 #define SY_LOADER_STORAGE_STORAGE_H
 

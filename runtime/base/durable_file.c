@@ -95,8 +95,7 @@ const char *sy_path_rest(const char *folder, const char *path)
 static int sync_folder_of(const char *path)
 {
     char *folder = strdup(path);
-    if (!folder)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory to write %s", path);
+    SY_TRY_ALLOC(folder, "no memory to write %s", path);
     char *slash = strrchr(folder, '/');
     if (slash)
         slash[slash == folder] = 0;

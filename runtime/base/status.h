@@ -70,6 +70,13 @@ const char *sy_error_text(void);
             return sy_try_status_;   \
     } while (0)
 
+/* ENOMEM_HOST with this text if the pointer is NULL. */
+#define SY_TRY_ALLOC(pointer, ...)                            \
+    do {                                                      \
+        if (!(pointer))                                       \
+            return sy_error_set(SY_ENOMEM_HOST, __VA_ARGS__); \
+    } while (0)
+
 /* Needs an `int status` in scope; the label's code undoes what was done and returns status. */
 #define SY_TRY_GOTO(expr, label) \
     do {                         \

@@ -73,8 +73,7 @@ static int make_random(const struct sy_graph *graph, struct samples *s)
         struct sy_npy *to = &s->inputs[i];
         *to = (struct sy_npy){.dtype = t->dtype, .bytes = (size_t)n * sy_dtype_bytes(t->dtype)};
         to->data = calloc(1, to->bytes + 1);
-        if (!to->data)
-            return sy_error_set(SY_ENOMEM_HOST, "no memory for input %s", t->name);
+        SY_TRY_ALLOC(to->data, "no memory for input %s", t->name);
         for (int64_t k = 0; k < n; k++) {
             uint64_t r = next_random(&state);
             float unit = (float)(r >> 40) / (float)(1 << 23) - 1;

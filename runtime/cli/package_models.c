@@ -55,8 +55,7 @@ static int add_package(struct found *found, const char *path)
     if (found->n == found->max) {
         int max = found->max ? 2 * found->max : 16;
         struct sy_sim_model *more = realloc(found->models, (size_t)max * sizeof *more);
-        if (!more)
-            return sy_error_set(SY_ENOMEM_HOST, "no memory for %d models", max);
+        SY_TRY_ALLOC(more, "no memory for %d models", max);
         found->models = more;
         found->max = max;
     }

@@ -176,7 +176,6 @@ static void welcome(struct sy_script_process *p)
         close(p->link); /* the new one stands for the job now */
     p->link = fd;
     p->lost_ns = 0;
-    p->was_connected = true;
     p->is_alone = false;
     if (sy_script_send(fd, SY_SCRIPT_HELLO, SY_SCRIPT_LINK_VERSION, p->memory.fd) == SY_OK)
         return;
@@ -201,7 +200,8 @@ void sy_script_process_signal(struct sy_script_process *p, int number)
         sy_script_go_on(p); /* else it hears nothing; a gate that is closed stays closed */
 }
 
-void sy_script_process_terminate(struct sy_script_process *p)
+/* SIGTERM, and SIGKILL after the patience. */
+static void terminate(struct sy_script_process *p)
 {
     if (!p->kill_ns)
         p->kill_ns = sy_clock_now() + p->patience_ns;
@@ -224,7 +224,7 @@ static void obey(struct sy_script_process *p, const struct sy_script_packet *pac
         sy_script_go_on(p);
         break;
     case SY_SCRIPT_TERMINATE:
-        sy_script_process_terminate(p);
+        terminate(p);
         break;
     case SY_SCRIPT_DETACH:
         fprintf(stderr, "switchyard: the server stops; the script goes on by itself, and is the "

@@ -29,10 +29,9 @@ struct sy_script_process {
     int keeper_pipe;
     char mark
         [96]; /* in its environment, by which what descends from it is found when nothing else is left */
-    bool is_child;      /* else it joined by itself */
-    bool is_stopped;    /* by us */
-    bool is_alone;      /* goes on without a server */
-    bool was_connected; /* a worker was there */
+    bool is_child;   /* else it joined by itself */
+    bool is_stopped; /* by us */
+    bool is_alone;   /* goes on without a server */
     bool ended;
     int wait_status;   /* as of waitpid; -1: not known */
     bool has_left;     /* it ended, and processes of its group did not: they are ended by finish */
@@ -60,8 +59,6 @@ void sy_script_process_page_path(const struct sy_script_process *p, char *out, s
 void sy_script_process_look(struct sy_script_process *p, int timeout_ms, int extra);
 /* To its group. */
 void sy_script_process_signal(struct sy_script_process *p, int number);
-/* SIGTERM, and SIGKILL after the patience. */
-void sy_script_process_terminate(struct sy_script_process *p);
 /* Tells the worker how it ended and waits for it to have heard; removes the socket. */
 void sy_script_process_finish(struct sy_script_process *p);
 

@@ -21,7 +21,8 @@
 
 #define USUAL_MAX_BATCH 8
 
-#define PROMISE_QUANTILE 0.99 /* of what was observed: what a deadline is held against */
+#define PROMISE_QUANTILE \
+    0.99 /* of the observed durations: the prediction that a deadline is checked against */
 
 #define USUAL_SIGMA_NS     5000.0 /* one wake-up of a waiting thread */
 #define STORAGE_ALPHA_NS   5000.0 /* submitting and reaping one read of a deep queue */
@@ -97,7 +98,7 @@ static int take_config(struct sy_core *core, const struct sy_core_config *config
     return core->grouping ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for the configuration");
 }
 
-/* What plans are made for. On a unified device storage stands in the link's place: its rate is in each package. */
+/* The link that plans are made for. On a unified device it is storage, whose rate is in each package. */
 static void choose_link(struct sy_core *core, const struct sy_link_cost *measured)
 {
     core->link = (struct sy_link_cost){.alpha_ns = (double)core->spec.link_alpha_ns,
@@ -203,8 +204,7 @@ int sy_core_create(struct event_base *base, const struct sy_core_config *config,
                    struct sy_core **out)
 {
     struct sy_core *core = calloc(1, sizeof *core);
-    if (!core)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for the core");
+    SY_TRY_ALLOC(core, "no memory for the core");
     core->base = base;
     core->pool_fd = -1;
     sy_account_start(&core->account, sy_clock_now());
@@ -242,7 +242,7 @@ void sy_core_destroy(struct sy_core *core)
     if (!core)
         return;
     core->stopping = true;
-    sy_supervisor_destroy(core->supervisor); /* first: nobody else may use the memory below */
+    sy_supervisor_destroy(core->supervisor); /* first: workers use the memory below */
     sy_core_cache_finish(core);
     sy_storage_thread_destroy(core->storage);
     if (core->batches)
@@ -323,8 +323,7 @@ int sy_core_drain(struct sy_core *core, sy_ns grace_ns, void (*done)(void *ctx),
     struct timeval tick = {.tv_usec = DRAIN_TICK_US};
     struct sy_core_drainer *d = malloc(sizeof *d);
     sy_ns deadline = sy_clock_now() + grace_ns;
-    if (!d)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory to drain");
+    SY_TRY_ALLOC(d, "no memory to drain");
     *d = (struct sy_core_drainer){done, ctx, core->drainers};
     core->drainers = d;
     core->drain_deadline = core->draining ? SY_MIN(core->drain_deadline, deadline) : deadline;

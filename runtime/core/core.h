@@ -33,14 +33,14 @@ struct sy_core_config {
         worker_program; /* argv[0] of workers; NULL: /proc/self/exe; run as `PROGRAM worker --fd N --index I`,
                                  * with GOMP_SPINCOUNT=20000 in the environment: a paused worker's threads must not spin */
     uint64_t hang_timeout_ns; /* 0: 10 s without a heartbeat kills a worker */
-    int poll_us; /* workers look for the next request so long before they sleep, unless a job has a worker; 0: never */
+    int poll_us; /* how long workers poll for the next request before they sleep, unless a job has a worker; 0: never */
     int max_queue;               /* 0: 1024 waiting requests; more are refused with EBUSY */
     const int64_t *warm_batches; /* programs made when a model is added; NULL: {1} */
     int n_warm_batches;
     uint64_t
-        max_delay_ns; /* requests for one model are gathered for at most so long while the device is busy; 0: never (core_batch.h) */
+        max_delay_ns; /* the longest that requests for one model are gathered while the device is busy; 0: never (core_batch.h) */
     int max_batch;    /* 0: 8 rows */
-    const struct sy_link_cost *link; /* measured; NULL: what the device's description says */
+    const struct sy_link_cost *link; /* measured; NULL: by the device's description */
     bool fetch_heads;                /* heads that are missing come while no request does */
     bool
         whole_models; /* no heads: a model is evicted whole, least recently used first; for comparison */
@@ -53,9 +53,9 @@ struct sy_core_config {
 };
 
 struct sy_device_properties;
-/* The pool of a core that is not told its size: half of the machine's memory, at most 8 GiB; three quarters of a GPU's. */
+/* The pool's default size: half of the machine's memory, at most 8 GiB; three quarters of a GPU's. */
 uint64_t sy_core_usual_pool_bytes(const struct sy_device_properties *device);
-/* The host image of a core that is not told its size. */
+/* The host image's default size. */
 uint64_t sy_core_usual_image_bytes(void);
 /* The models of the start are loaded: what a kept image holds of others gives its memory back. */
 void sy_core_image_sift(struct sy_core *core);
@@ -79,7 +79,7 @@ struct sy_slab *sy_core_slab(struct sy_core *core);
 
 #define SY_CORE_TENANT_NAME 64 /* bytes of a tenant's name, with its end */
 
-/* What requests of a model have that say nothing else; front ends apply it. */
+/* Defaults of a model's requests; front ends apply them. */
 struct sy_core_model_defaults {
     bool has_class;
     int class_;
@@ -116,12 +116,12 @@ struct sy_core_model_ref {
 struct sy_core_model_options {
     const char *name;   /* NULL or "": the package's */
     int64_t version;    /* 0: 1. One name may have several versions at once */
-    const char *tenant; /* whose memory quota it counts for; NULL: nobody's */
+    const char *tenant; /* whose memory quota it counts for; NULL: no tenant's */
     bool
         replaces; /* one of this name and version that is ready serves until this one is, and is removed then; else EBUSY */
     sy_ns
-        max_delay_ns; /* its requests are gathered for at most so long; 0: as the configuration of the core says */
-    int max_batch; /* rows of what is gathered; 0: likewise */
+        max_delay_ns; /* the longest that its requests are gathered; 0: the core's configuration */
+    int max_batch;    /* rows of what is gathered; 0: likewise */
     struct sy_core_model_defaults defaults;
     int n_reshapes; /* copied */
     const struct sy_core_reshape *reshapes;
@@ -133,7 +133,7 @@ struct sy_core_model_options {
     struct sy_class_labels *labels; /* taken over unless add fails; NULL: none */
 };
 
-/* How many more models there is a place for, of SY_MAX_MODELS. One that was removed has its place until nobody holds it. */
+/* How many more models can be added, of SY_MAX_MODELS. A removed model counts until its last reference is released. */
 int sy_core_model_room(const struct sy_core *core);
 /* Models. add: opens the package, plans its groups; done(ctx, status, error) when every live worker has it (or not).
  * Refused when it can never fit: ENOMEM_DEVICE with the sizes. EBUSY: the name and version are there, or too many models are; EBUSY or
@@ -169,7 +169,7 @@ static inline uint64_t sy_core_tensor_at(uint64_t region, uint64_t offset)
     return region << SY_CORE_REGION_SHIFT | offset;
 }
 
-/* What happened to a request; times are CLOCK_MONOTONIC, 0 where there was none. */
+/* The report of a request; times are CLOCK_MONOTONIC, 0: did not happen. */
 struct sy_request_report {
     uint64_t id;
     sy_ns arrived_ns, started_ns /* LOAD sent */, run_ns /* RUN sent */, first_layer_ns,
@@ -236,14 +236,14 @@ int sy_core_job_stop(struct sy_core *core, uint64_t job, bool evaluate, sy_core_
  * over restarts, and goes on when sy_core_job_suspend(core, job, false) lets it. done: it is parked; EBUSY: it took its last step meanwhile. EUNSUPPORTED: it
  * writes no snapshots. */
 int sy_core_job_park(struct sy_core *core, uint64_t job, sy_core_done done, void *ctx);
-/* Whose it is: "" for nobody's; *out is borrowed until the job is removed. ENOTFOUND. */
+/* Its tenant, "" for none; *out is borrowed until the job is removed. ENOTFOUND. */
 int sy_core_job_tenant(struct sy_core *core, uint64_t job, const char **out);
-/* What is needed to go on elsewhere; text borrowed until the job is removed. */
+/* The state that another server needs to resume it; text borrowed until the job is removed. */
 struct sy_core_parked {
     const char *text, *tenant;
     uint64_t step, total_steps;
     int priority;
-    bool priority_set; /* while it ran: not what its text says */
+    bool priority_set; /* set while it ran, instead of its job file's */
 };
 /* ENOTFOUND; EBUSY: it is not parked. */
 int sy_core_job_parked(struct sy_core *core, uint64_t job, struct sy_core_parked *out);
@@ -255,7 +255,7 @@ int sy_core_job_receive(struct sy_core *core, const struct sy_core_parked *parke
  * with resident bytes and requests, queue, jobs with step, loss, accuracy, steps per second, counters (requests, failed, swaps, evictions, preemptions,
  * moved bytes), preempt_wait_ns {n,p50,p99,max}. Keys in STATUS.md. */
 int sy_core_status(struct sy_core *core, json_t **out);
-/* What the status says, in pieces that take well under a millisecond however many models and jobs there are: for clients that ask several times a second. */
+/* The status in parts that each take well under a millisecond, however many models and jobs there are: for clients that poll it. */
 struct sy_core_status_part {
     int first_model;    /* from this place of the model table on, of SY_CORE_MODEL_PLACES */
     int n_models;       /* at most */

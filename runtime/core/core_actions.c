@@ -1,4 +1,4 @@
-/* Carries out what the scheduler decided, and what storage answers. */
+/* Carries out the scheduler's actions, and handles completed storage reads. */
 #include <event2/event.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -371,7 +371,7 @@ static void end(struct sy_core *core, const struct sy_sched_action *a)
 
 static void act(struct sy_core *core, const struct sy_sched_action *a)
 {
-    /* Once the workers were told to stop, only books are kept. */
+    /* After the workers were told to stop only the bookkeeping continues. */
     if (core->stopping && a->kind != SY_DO_END && a->kind != SY_DO_CANCEL_READ &&
         a->kind != SY_DO_JOB_REFUSE)
         return;

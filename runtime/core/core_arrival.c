@@ -6,7 +6,7 @@
 #include "runtime/core/core_batch.h"
 #include "runtime/core/core_internal.h"
 
-#define SLACK_NS (2 * SY_NS_PER_MS) /* for what a prediction leaves out */
+#define SLACK_NS (2 * SY_NS_PER_MS) /* covers what the prediction leaves out */
 
 /* At the rate since it was looked at first; UINT64_MAX: nothing came since. */
 static sy_ns rest_ns(const struct sy_core_model *m, const struct sy_package_arrival *arrival,

@@ -1,7 +1,7 @@
-/* Models whose package still arrives (loader/package/arrival.h): they are ready once its head is there, and take requests.
+/* Models whose package is still being fetched (loader/package/arrival.h): they accept requests once its head has arrived.
  *
- *   request ──> held (core_batch.h, B6) ──> sent when what is missing comes within the time that the run takes: its first layers compute while the last
- *                                           ones still arrive, and the device waits for the network no longer than for its own work
+ *   request ──> held (core_batch.h, B6) ──> sent when the missing bytes arrive within the run's own time: its first layers compute while the last
+ *                                           ones still arrive, and the network adds nothing to the run
  *
  * One thread, the event loop's. */
 #ifndef SY_RUNTIME_CORE_CORE_ARRIVAL_H
@@ -13,7 +13,7 @@ struct sy_core;
 
 /* Whether requests for the model are to wait outside of the scheduler now. */
 bool sy_core_arrival_holds(const struct sy_core *core, int model);
-/* How the package of a model that arrives stands, for the status: bytes that are there; false: it is whole. */
+/* Progress of a model's package that is being fetched, for the status: bytes that have arrived; false: it is complete. */
 bool sy_core_arrival_stands(const struct sy_core *core, int model, unsigned long long *bytes);
 
 #endif

@@ -1,4 +1,4 @@
-/* How the package of a model stands. */
+/* Progress of packages that are being fetched. */
 #include "runtime/core/core_arrival.h"
 #include "runtime/core/core_internal.h"
 

@@ -11,7 +11,7 @@
 #include "runtime/core/core_batch_internal.h"
 #include "runtime/sched/admission_refusal.h"
 
-#define MOST_HELD_NS (24 * 3600 * SY_NS_PER_S) /* what arrives is given up before (fetch.h) */
+#define MOST_HELD_NS (24 * 3600 * SY_NS_PER_S) /* a fetch gives up earlier (fetch.h) */
 #define MOST_APART_ENDS \
     16 /* inputs and outputs of a model: of all members they fit into one message */
 
@@ -196,14 +196,6 @@ void sy_core_batch_flush(struct sy_core_batches *b, int model)
         if (at->way != SY_BATCH_HELD || model < 0 || at->model == model)
             at->due_ns = 0;
     send_due(b, UINT64_MAX, UINT_MAX);
-}
-
-bool sy_core_batch_holds(const struct sy_core_batches *b, int model)
-{
-    const struct batch *at = b->batches;
-    while (at && (at->sent || at->way != SY_BATCH_HELD || at->model != model))
-        at = at->next;
-    return at != NULL;
 }
 
 /* An answer may add others, but none for this model, which is released or not available. */

@@ -1,11 +1,11 @@
-/* Requests for one model and sizes that come close to each other, as one run.
+/* Coalescing: requests of one model and sizes that arrive close to each other become one run.
  *
- *   a ─┐  gathered while the device is busy: until they are enough,      ROWS:  one batch of all rows, which are copied together and apart again
- *   b ─┼─ the device has nothing else, or the delay is over          ──>
+ *   a ─┐  gathered while the device is busy: until the batch is full,    ROWS:  one batch of all rows, which are copied together and split again
+ *   b ─┼─ the device is idle, or the delay is over                   ──>
  *   c ─┘                                                                  APART: the same program for a, then for b, then for c: the same bits as alone
  *
- * Of a model whose run is shorter than what it costs to hand one to a worker (some 50 us: scheduler, message, two context switches), APART
- * makes three to five times as many requests a second.
+ * If a run takes less time than handing it to a worker (some 50 us: scheduler, message, two context switches), APART serves three to five
+ * times as many requests a second.
  *
  * B1: no request waits for others longer than the delay (ROWS: as configured; APART: SY_BATCH_APART_DELAY_NS), and none while the device has nothing to do.
  * B2: ROWS: only requests of equal sizes (core_internal.h; NULL: the usual), one class and tenant without a deadline are gathered, of models whose inputs and outputs are rows (the batch is
@@ -13,9 +13,9 @@
  * B3: a gathered request gets exactly one answer, canceled or not.
  * B4: APART: only requests of equal batch and sizes, one class and tenant, without a deadline, of a model that lies in the pool whole, whose run is expected
  *     to take at most SY_BATCH_APART_RUN_NS (without a profile: none that was seen took longer, and one was seen); together at most SY_BATCH_APART_SUM_NS, so that a more urgent request waits no longer than for one usual run.
- * B5: APART: where the run fails, each is run again alone: no request fails because of another.
- * B6: HELD: one whose model's package still arrives (core_arrival.h) waits here, alone, and not on the device, which others have meanwhile: until what is
- *     missing takes no longer to come than the run does, its deadline is over, or the source fails.
+ * B5: APART: if the run fails, each request is run again alone: no request fails because of another.
+ * B6: HELD: a request whose model's package is still being fetched (core_arrival.h) waits here, alone, without occupying the device: until the missing
+ *     bytes arrive within the run's time, its deadline is over, or the source fails.
  *
  * Rows of a batch are not always bit for bit what they are alone: libraries choose other kernels for other sizes. So ROWS is off unless a delay is
  * set. Runs in the loop's thread. */
@@ -53,9 +53,8 @@ bool sy_core_batch_cancel(struct sy_core_batches *batches, uint64_t id);
 void sy_core_batch_flush(struct sy_core_batches *batches, int model);
 /* Those of models in whose slice nothing waits or is started. */
 void sy_core_batch_flush_idle(struct sy_core_batches *batches);
-/* What is held for the model is sent with the next turn of the loop (status SY_OK), or refused at once. */
+/* Requests held for the model are sent in the loop's next turn (status SY_OK), or refused at once. */
 void sy_core_batch_release(struct sy_core_batches *batches, int model, int status, const char *why);
-bool sy_core_batch_holds(const struct sy_core_batches *batches, int model);
 int sy_core_batch_n_gathered(const struct sy_core_batches *batches);
 /* Adds, by model, how many are gathered and not sent yet. */
 void sy_core_batch_count_gathered(const struct sy_core_batches *batches, int *by_model);

@@ -1,4 +1,4 @@
-/* What gathering (core_batch.c) and running (core_batch_run.c) a batch share. */
+/* Shared by gathering (core_batch.c) and running (core_batch_run.c) a batch. */
 #ifndef SY_RUNTIME_CORE_CORE_BATCH_INTERNAL_H
 #define SY_RUNTIME_CORE_CORE_BATCH_INTERNAL_H
 

@@ -233,8 +233,7 @@ static int list_members(struct batch *batch)
     size_t n_in = (size_t)g->n_inputs, n_out = (size_t)g->n_outputs, i = 0;
     batch->inputs = calloc((size_t)batch->n_members * n_in + 1, sizeof *batch->inputs);
     batch->outputs = calloc((size_t)batch->n_members * n_out + 1, sizeof *batch->outputs);
-    if (!batch->inputs || !batch->outputs)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for %d requests", batch->n_members);
+    SY_TRY_ALLOC(batch->inputs && batch->outputs, "no memory for %d requests", batch->n_members);
     for (const struct member *m = batch->members; m; m = m->next, i++) {
         memcpy(batch->inputs + i * n_in, m->inputs, n_in * sizeof *m->inputs);
         memcpy(batch->outputs + i * n_out, m->outputs, n_out * sizeof *m->outputs);

@@ -5,7 +5,7 @@
 #include "runtime/core/core.h"
 #include "runtime/core/core_metrics.h"
 
-/* What front ends and the repository need of the core, each as in runtime/core/core.h. Tests bind fakes. */
+/* The interface of the core to front ends and the repository, each function as in runtime/core/core.h. Tests bind fakes. */
 struct sy_core_handlers {
     struct sy_slab *(*slab)(void *core);
     int (*model_acquire)(void *core, const char *name, int64_t version,

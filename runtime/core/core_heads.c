@@ -1,4 +1,4 @@
-/* Which heads the pool keeps: what each saves (the planner), how often its model is asked for (seen here), and the room there is. */
+/* Which resident prefixes (heads) the pool keeps: by the latency that each saves (planner), the observed request rate of its model, and the free memory. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -9,7 +9,7 @@
 #include "runtime/core/core_arrival.h"
 #include "runtime/core/core_internal.h"
 
-#define MEMORY_NS   (30 * SY_NS_PER_S)   /* requests of so long ago count a third */
+#define MEMORY_NS   (30 * SY_NS_PER_S)   /* requests of this age count a third */
 #define SPEND_NS    (100 * SY_NS_PER_MS) /* the least time between two choices */
 #define OFF         0.1  /* of the computation's time: what a head saves is reckoned anew */
 #define RATE_OF_ALL 1e-3 /* weight of a model without requests: spare room is spent on it too */
@@ -67,7 +67,7 @@ void sy_core_heads_free(struct sy_core_model *m)
     m->heads = (struct sy_model_heads){0};
 }
 
-/* What a head saves depends on how long its model computes. Without memory it stays as it was. */
+/* The latency that a head saves depends on its model's compute time. Without memory it stays as it was. */
 static void keep_up(const struct sy_core *core, struct sy_core_model *m)
 {
     double now = sy_core_compute_scale(core, m);

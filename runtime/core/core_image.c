@@ -83,7 +83,7 @@ void sy_core_image_after_read(struct sy_core *core, const struct sy_storage_job 
     }
 }
 
-/* ---- models that are no more ------------------------------------------------------------------------------------ */
+/* ---- models that were unloaded ------------------------------------------------------------------------------------ */
 
 static bool is_of_model(void *ctx, const struct sy_image_group *group)
 {

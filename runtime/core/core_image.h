@@ -1,10 +1,10 @@
-/* The core's host image where a keeper has it (runtime/keeper/): which of its bytes are an earlier runtime's, and what the next one is told.
+/* A host image that outlives the runtime (runtime/keeper/): which of its bytes an earlier runtime has read, and the record for the next one.
  *
- *   model added ──> its groups get the places where they lie already (sched's residency prefers them)
- *   READ ─────────> such a group is verified where it lies; the others' records are dropped, then they are read
- *   read done ────> what arrived is noted
+ *   model added ──> its groups get the offsets that they had (sched's residency prefers them)
+ *   READ ─────────> such a group is verified in place; other groups' records are dropped, then they are read
+ *   read done ────> the group is recorded
  *
- * Without a book nothing here does anything. The event loop's thread. */
+ * Without a record these functions do nothing. The event loop's thread. */
 #ifndef SY_RUNTIME_CORE_IMAGE_H
 #define SY_RUNTIME_CORE_IMAGE_H
 

@@ -1,13 +1,13 @@
-/* What the core's files share.
+/* Shared by the core's files.
  *
- *   core.c           start, stop, drain, what is asked      core_actions.c   carries out what the scheduler decided
- *   core_requests.c  requests in the scheduler              core_messages.c  what workers say
+ *   core.c           start, stop, drain, queries            core_actions.c   carries out the scheduler's actions    
+ *   core_requests.c  requests in the scheduler              core_messages.c  messages from workers
  *   core_batch.c     requests that run together             core_predict.c   how long a request takes
  *   core_models.c    the model table                        core_sizes.c     choices of open sizes
  *   jobs/            training jobs                          slices/          parts of the device's compute
  *   core_rules.c     policy, shares                         core_tenants.c   tenants
- *   core_status.c    status JSON                            core_metrics.c   what is counted, for scrapers
- *   core_regions.c   memory that clients share              core_tick.c      time, and when the scheduler is asked */
+ *   core_status.c    status JSON                            core_metrics.c   counters, for scrapers
+ *   core_regions.c   memory that clients share              core_tick.c      time, and when actions are carried out */
 #ifndef SY_RUNTIME_CORE_CORE_INTERNAL_H
 #define SY_RUNTIME_CORE_CORE_INTERNAL_H
 
@@ -38,10 +38,10 @@
 
 enum sy_core_model_state { SY_MODEL_ADDING, SY_MODEL_READY, SY_MODEL_UNAVAILABLE };
 
-/* What its head is worth: core_heads.c. */
+/* The value of its head: core_heads.c. */
 struct sy_model_heads {
     int free_prefix;     /* groups */
-    uint64_t *bytes;     /* [0..n_groups]: of the first so many groups */
+    uint64_t *bytes;     /* [0..n_groups]: [k] of the first k groups */
     double *saved_ns;    /* [0..n_groups]: what a swap saves with them there */
     sy_ns nothing_ns;    /* a swap with none of them */
     uint64_t pool_bytes; /* of all groups */
@@ -189,20 +189,20 @@ struct sy_core_job {
     int worker; /* -1: none */
     int tenant, priority;
     char slice[SY_SLICE_NAME]; /* that it names; "": none */
-    bool slice_set;            /* while it ran: not what its text says */
+    bool slice_set;            /* set while it ran, instead of its job file's */
     bool has_snapshots;
     int team; /* threads that its weights were computed by since it started */
     bool stop_wanted, evaluate, suspended, opportunistic;
-    bool is_script; /* somebody's own process: gone with it, there is no snapshot */
+    bool is_script; /* a foreign process: no snapshot outlives it */
     int spill_file; /* where its persistent state is spilled to, so that it survives its worker; -1: none */
-    bool priority_set;   /* while it ran: not what its text says */
+    bool priority_set;   /* set while it ran, instead of its job file's */
     bool resumed;        /* it was in the state folder at this start, and has not begun since */
-    bool kept;           /* it is over here, but its file stays: the next start goes on with it */
+    bool kept;           /* ended here, but its file stays: the next start resumes it */
     bool park_wanted;    /* it shall be parked when it has stopped (core_job_keep.c) */
-    bool parked;         /* kept, but no start goes on with it: somebody has to resume it */
+    bool parked;         /* kept, but no start resumes it: a client has to */
     sy_ns turn_began_ns; /* account.used_ns when its turn began */
     struct sy_account_owner account;  /* uses: it computes now, as far as is known here */
-    sy_ns since_ns;                   /* that it computes; 0: it stands still */
+    sy_ns since_ns;                   /* since when it computes; 0: it is paused */
     struct sy_fill fill;              /* guaranteed: beside opportunistic ones (core_fill.c) */
     uint64_t fill_step, fill_busy_ns; /* when the window began */
     uint64_t step, total_steps, first_step, snapshot_step, persistent_bytes, ephemeral_bytes,
@@ -236,7 +236,7 @@ struct sy_core_slice {
     sy_ns used_ns;                        /* that something computed there */
 };
 
-/* What slices are made of: the cores, or the parts of a GPU's multiprocessors. */
+/* The units of slices: cores, or parts of a GPU's multiprocessors. */
 struct sy_core_units {
     uint64_t ids[SY_CORE_MAX_CORES]; /* cores; a GPU's parts from 0 on */
     size_t n;
@@ -261,7 +261,7 @@ struct sy_core {
     unsigned char *pool_base; /* unified: this process's view */
     int pool_fd;
     struct sy_shared_memory image, arrivals_memory;
-    struct sy_image_book *image_book; /* borrowed; NULL: nobody keeps the image */
+    struct sy_image_book *image_book; /* borrowed; NULL: no keeper has the image */
     uint64_t image_kept_bytes;        /* taken from an image that was there, and not read */
     _Atomic uint32_t *arrivals;
     struct sy_link_board *board; /* behind them */
@@ -348,7 +348,7 @@ struct sy_core {
 };
 
 /* core_poll.c */
-enum { SY_CORE_POLLED_RUNS = 2 }; /* runs of up to so many times poll_us are waited for awake */
+enum { SY_CORE_POLLED_RUNS = 2 }; /* runs of up to this many poll_us are polled for */
 /* Before RUN is sent: whether the runtime computed much since the last run, such as a long body and its JSON. A thread that polls is not woken and has used up its
  * share of a core: preempted for such work it waits for as long as the work lasts, 70 ms of 100 MB, where one that slept is run at once. */
 void sy_core_poll_look(struct sy_core *core);
@@ -361,7 +361,7 @@ void sy_core_poll_next(struct sy_core *core); /* a request has ended */
 /* slices/core_slices.c */
 #define SY_CORE_ALL_SLICE "all" /* the one slice that there is as long as none is named */
 void sy_core_slices_start(struct sy_core *core); /* one, of all cores */
-/* Of one that is gone, whose last requests end: the first. */
+/* The first one that was removed and whose last requests end. */
 const struct sy_core_slice *sy_core_slice_at(const struct sy_core *core, int slice);
 /* As RUN and its like say them; none where the slice has all. Valid until slices are set. */
 struct sy_u64s sy_core_slice_cores(struct sy_core *core, int slice);
@@ -370,11 +370,11 @@ struct sy_u64s sy_core_slice_cores(struct sy_core *core, int slice);
 
 /* Once the device and its cores are known. Makes no context. */
 void sy_core_units_start(struct sy_core *core);
-/* So many slices can be made: EUNSUPPORTED says why not. */
+/* Whether this many slices can be made. EUNSUPPORTED: why not. */
 int sy_core_units_check(const struct sy_core *core, size_t n_slices);
 /* Why there are none, or not two at a time: a text, or null. */
 json_t *sy_core_units_limit(const struct sy_core *core);
-/* What people say, cores or multiprocessors, as units; EARG: a unit of which only a part is wanted. */
+/* A number of cores or multiprocessors, as users give it, in units; EARG: it is not a whole number of units. */
 int sy_core_units_read(const struct sy_core *core, struct sy_slice_wish *wish, uint64_t *listed);
 /* And back: "0-63". Returns buffer. */
 const char *sy_core_units_text(const struct sy_core *core, const struct sy_core_slice *slice,
@@ -393,7 +393,7 @@ void sy_core_home_follow(struct sy_core *core); /* slices, or for_runtime, were 
 
 /* slices/core_corun.c */
 void sy_core_corun_start(struct sy_core *core);
-/* RUN was sent. continued: it goes on where it was interrupted, so it is no measurement. */
+/* RUN was sent. continued: resumed where it was preempted, so it is no measurement. */
 void sy_core_corun_begins(struct sy_core *core, struct sy_core_request *r, bool continued);
 /* lost: of what it took, that it stood without a core. */
 void sy_core_corun_ends(struct sy_core *core, const struct sy_core_request *r, sy_ns took,
@@ -413,16 +413,16 @@ void sy_core_fill_stands(struct sy_core *core, const struct sy_core_job *j,
                          sy_ns at); /* since_ns is still there */
 json_t *sy_core_fill_json(const struct sy_core *core, const struct sy_core_job *j);
 /* slices/core_slices_set.c */
-/* What sy_core_slices_set is given, but for the keys that it does not know. */
+/* The parsed arguments of sy_core_slices_set, without unknown keys. */
 int sy_core_slices_apply(struct sy_core *core, const json_t *params);
 
 /* core_tick.c */
-void sy_core_tick(struct sy_core *core); /* before each event: says the time to the scheduler */
+void sy_core_tick(struct sy_core *core); /* before each event: sets the scheduler's time */
 void sy_core_pump_soon(
     struct sy_core *core); /* from the API: callbacks must not be made inside the call */
 
 /* core_requests.c */
-/* What one run of a model computes. */
+/* The compute time of one run of a model. */
 struct sy_core_work {
     int model; /* its index */
     int64_t batch;
@@ -460,7 +460,6 @@ void sy_core_models_answer_left(struct sy_core *core); /* as sy_core_jobs_answer
 bool sy_core_model_is_named(const struct sy_core_model *m, const char *name, int64_t version);
 /* The index of the highest version that is ready, else the highest. ENOTFOUND lists what there is. */
 int sy_core_model_lookup(const struct sy_core *core, const char *name, int64_t version);
-int sy_core_model_index(const struct sy_core *core, const struct sy_core_model_ref *ref);
 /* While held (n_held), a model that leaves stays. */
 void sy_core_model_hold(struct sy_core *core, int model);
 void sy_core_model_let_go(struct sy_core *core, int model);
@@ -507,7 +506,7 @@ int sy_core_regions_check(const struct sy_core *core, const uint64_t *at, int n)
 void sy_core_regions_hold(struct sy_core *core, const uint64_t *at, int n);
 void sy_core_regions_release(struct sy_core *core, const uint64_t *at, int n);
 bool sy_core_regions_any(const uint64_t *at, int n); /* one of n tensors is not in the slab */
-/* Before a RUN with these tensors: the worker is told of regions that it does not map. */
+/* Before a RUN with these tensors: sends REGION_ADD for regions that the worker does not map yet. */
 void sy_core_regions_send(struct sy_core *core, int worker, const uint64_t *at, int n);
 void sy_core_regions_worker_lost(struct sy_core *core, int worker);
 int sy_core_regions_n_mapped(const struct sy_core *core, int worker);
@@ -540,7 +539,7 @@ struct sy_core_guess sy_core_predict(const struct sy_core *core,
                                      const struct sy_core_request *wants);
 struct sy_duration sy_core_duration(const struct sy_core *core, int model,
                                     struct sy_core_guess guess);
-/* From this layer on, with so many leading groups in the pool. */
+/* From this layer on, with this many leading groups in the pool. */
 struct sy_duration sy_core_rest(const struct sy_core *core, const struct sy_core_request *r,
                                 int first_layer, int n_resident);
 /* The same of one that stopped there, with so many of its groups in the pool now: when its turn comes again, as the queue is. */

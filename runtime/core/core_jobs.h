@@ -16,8 +16,7 @@ const char *sy_core_job_state_name(const struct sy_core *core, const struct sy_c
 void sy_core_job_close_spill(struct sy_core_job *j); /* what was spilled is needed no more */
 /* A job's longest stretch outlives the worker that had it. */
 void sy_core_job_longest(struct sy_core_job *j, const struct sy_control_page *page);
-void sy_core_job_look(struct sy_core *core,
-                      struct sy_core_job *job); /* takes over what the control page says */
+void sy_core_job_look(struct sy_core *core, struct sy_core_job *job); /* from the control page */
 /* Into the state folder: so they hold after a restart. */
 int sy_core_job_keep_settings(struct sy_core *core, const struct sy_core_job *j, bool suspended,
                               const int *priority, const char *slice);
@@ -27,7 +26,7 @@ int sy_core_job_keep(struct sy_core *core, const struct sy_core_job *j); /* as i
 /* ENOTFOUND; EBUSY: it is over, or is being stopped. */
 int sy_core_job_find_live(struct sy_core *core, uint64_t id, struct sy_core_job **out);
 int sy_core_job_move(struct sy_core *core, uint64_t id, const char *slice);
-/* Those that wait for its start are told, later those that wait for its end. */
+/* Answers the clients that wait for its start, later those that wait for its end. */
 void sy_core_answer_start(struct sy_core_job *j, int status, const char *error);
 void sy_core_end_job(struct sy_core *core, struct sy_core_job *j, int status, const char *error);
 int sy_core_job_add(struct sy_core *core, uint64_t id, const char *text, bool enqueue,
@@ -41,7 +40,7 @@ void sy_core_job_stands(struct sy_core *core, struct sy_core_job *j, sy_ns at);
 
 /* jobs/core_job_keep.c */
 int sy_core_resume_jobs(struct sy_core *core);
-/* The runtime stops: whoever still waits for a job's start, or its end, hears that (EBUSY). */
+/* The runtime stops: callers that wait for a job's start or end are answered (EBUSY). */
 void sy_core_jobs_answer_left(struct sy_core *core);
 /* jobs/core_job_messages.c */
 int sy_core_job_message(struct sy_core *core, int worker, const struct sy_message *message);

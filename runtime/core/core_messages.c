@@ -1,4 +1,4 @@
-/* What workers say. Every number is checked: a worker may have gone mad before it died. */
+/* Messages from workers. Every number is checked: a faulty worker may send anything before it dies. */
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
 #include "runtime/core/core_internal.h"

@@ -170,8 +170,7 @@ int sy_core_metrics(struct sy_core *core, struct sy_core_metrics **out)
 {
     struct sy_core_metrics *m = allocate(core);
 
-    if (!m)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for the metrics");
+    SY_TRY_ALLOC(m, "no memory for the metrics");
     look_at_device(core, m);
     look_at_counters(core, m);
     for (int w = 0; w < core->n_workers; w++)

@@ -1,6 +1,6 @@
-/* What the core has counted, as one value that can be read later and on another thread.
+/* The core's counters as one value that can be read later and on another thread.
  *
- * Nothing here is made on the way of a request: what is counted there are integers in place (core_internal.h, struct sy_core_counts). */
+ * Requests only increment integers in place (core_internal.h, struct sy_core_counts). */
 #ifndef SY_RUNTIME_CORE_CORE_METRICS_H
 #define SY_RUNTIME_CORE_CORE_METRICS_H
 
@@ -77,7 +77,7 @@ struct sy_core_metrics {
     int n_slices;
     struct sy_core_slice_metrics slices[SY_SCHED_MAX_SLICES];
     sy_ns idle_ns, inference_ns, training_ns; /* together what has passed */
-    struct sy_phase_histograms phases;        /* of all models, those that are gone included */
+    struct sy_phase_histograms phases;        /* of all models, removed ones included */
     struct sy_histogram preempt_wait;
     struct sy_refusals refused;
     uint64_t failed[SY_CORE_N_STATUS]; /* requests that were taken and ended so */

@@ -1,4 +1,4 @@
-/* A model's groups: as its package has them, or planned for this device; what is read of each. */
+/* A model's groups: those of its package, or planned for this device; which bytes of each are read. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,8 +11,7 @@
 static int one_group(const struct sy_package *p, struct sy_group **groups, int *n)
 {
     *groups = calloc(1, sizeof **groups);
-    if (!*groups)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a group");
+    SY_TRY_ALLOC(*groups, "no memory for a group");
     **groups = (struct sy_group){.n_layers = p->n_layers, .bytes = p->weights_bytes};
     *n = 1;
     return SY_OK;
@@ -43,8 +42,7 @@ static int planned(const struct sy_core *core, const struct sy_package *p,
     struct sy_link_cost link = sy_core_link(core, p);
     struct sy_direct_plan plan;
     uint64_t *reads = sy_core_table_reads(core, p, largest_warm(core));
-    if (!reads)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory to plan %d layers", p->n_layers);
+    SY_TRY_ALLOC(reads, "no memory to plan %d layers", p->n_layers);
     int status =
         sy_direct_plan_for_pool(layers, reads, p->n_layers, &link, sy_pool_size(core->pool), &plan);
     if (status == SY_OK) {
@@ -61,8 +59,8 @@ static int note_groups(struct sy_core_model *m)
     m->group_layers = calloc((size_t)m->n_groups, sizeof *m->group_layers);
     m->group_bytes = calloc((size_t)m->n_groups, sizeof *m->group_bytes);
     m->direct = calloc((size_t)m->n_groups, sizeof *m->direct);
-    if (!m->group_layers || !m->group_bytes || !m->direct)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for %d groups", m->n_groups);
+    SY_TRY_ALLOC(m->group_layers && m->group_bytes && m->direct, "no memory for %d groups",
+                 m->n_groups);
     for (int g = 0; g < m->n_groups; g++) {
         m->group_layers[g] = (uint64_t)m->groups[g].first_layer;
         m->group_bytes[g] = m->groups[g].bytes;
@@ -75,8 +73,7 @@ int sy_core_cut_groups(const struct sy_core *core, struct sy_core_model *m)
 {
     struct sy_plan_layer *layers = sy_core_plan_layers(core, m, 1);
     int status;
-    if (!layers)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory to plan %d layers", m->package->n_layers);
+    SY_TRY_ALLOC(layers, "no memory to plan %d layers", m->package->n_layers);
     if (!strcmp(core->grouping, "whole"))
         status = one_group(m->package, &m->groups, &m->n_groups);
     else if (!strcmp(core->grouping, "per_layer"))

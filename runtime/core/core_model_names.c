@@ -106,7 +106,7 @@ void sy_core_model_let_go(struct sy_core *core, int model)
         sy_core_pump_soon(core); /* sy_core_models_leave */
 }
 
-int sy_core_model_index(const struct sy_core *core, const struct sy_core_model_ref *ref)
+static int model_index(const struct sy_core *core, const struct sy_core_model_ref *ref)
 {
     return (int)((const struct sy_core_model *)ref - core->models);
 }
@@ -114,7 +114,7 @@ int sy_core_model_index(const struct sy_core *core, const struct sy_core_model_r
 void sy_core_model_release(struct sy_core *core, struct sy_core_model_ref *ref)
 {
     if (ref)
-        sy_core_model_let_go(core, sy_core_model_index(core, ref));
+        sy_core_model_let_go(core, model_index(core, ref));
 }
 
 void sy_core_models_answer_left(struct sy_core *core)

@@ -1,4 +1,4 @@
-/* The model table: packages, their cut into groups, and which worker has which model. */
+/* The model table: packages, their groups, and which worker has which model. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* For how long the event loop looks for events instead of sleeping. A sleeping thread is woken in some 5 us, on a virtual machine in up to 50: as long as
+/* How long the event loop polls before it sleeps. A sleeping thread is woken in some 5 us, on a virtual machine in up to 50: as long as
  * a run of a small model. */
 #include <sched.h>
 

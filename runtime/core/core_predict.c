@@ -1,11 +1,10 @@
-/* How long requests take: by profile, by what is in the pool when their turn comes, and by what was observed.
+/* Predicted durations of requests: from the profile, the groups expected in the pool at their start, and observed durations.
  *
- * The profile is of the usual sizes; with others each layer's time goes with what it computes (core_sizes.c). How far that is off is
- * learned for each class of sizes, so that what long sequences show is not believed of short ones; a class of which nothing was seen takes
- * its neighbour's word.
+ * The profile is of the usual sizes; for others each layer's time is scaled by its amount of computation (core_sizes.c). A correction is learned for
+ * each class of sizes, so that long sequences do not change predictions of short ones; a class without observations uses its neighbour's.
  *
- * Runs that move nothing and runs that move something are learned apart. From the first comes how far the profile's computation is off
- * here (other threads, neighbours); the second are predicted with that, and what is left over is the link's. */
+ * Runs without transfers and runs with transfers are learned separately. The first give the correction of the profile's compute time (other
+ * threads, other load); the second are predicted with it, and the remaining error is attributed to the link. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,7 +23,7 @@ struct sy_link_cost sy_core_link(const struct sy_core *core, const struct sy_pac
     return link;
 }
 
-/* The profile's time was measured with so many threads, and on cores it divides among them; on other devices they mean nothing. */
+/* Threads that the profile was measured with. Compute time is divided among them on cores; other devices ignore them. */
 static double thread_scale(const struct sy_core *core, const struct sy_package *p)
 {
     bool on_cores = strcmp(core->spec.kind, "cuda") != 0;
@@ -33,7 +32,7 @@ static double thread_scale(const struct sy_core *core, const struct sy_package *
                : 1;
 }
 
-/* Layers whose computation takes `scale` times what the profile says. */
+/* Layers that compute for `scale` times the profile's time. */
 static struct sy_plan_layer *scaled_layers(const struct sy_package *p, int64_t batch,
                                            const struct sy_core_sizes *sizes, double scale)
 {
@@ -192,7 +191,7 @@ static bool runs_before(const struct sy_core_request *r, const struct sy_core_re
     return deadline <= (wants->deadline_ns ? wants->deadline_ns : none);
 }
 
-/* What those that run before a request do to its model's place in the pool. */
+/* How requests that run before this one change its model's resident groups. */
 struct ahead {
     bool same;              /* one of them is for the same model */
     uint64_t bytes, coming; /* of the other models; what of that is not in the pool now */

@@ -1,5 +1,5 @@
-/* How long a request waits for its program: for a batch size or sizes that are new, a worker makes one first. It is learned by model from
- * what workers report, which begins when the model is loaded. While others compute it goes on beside them. */
+/* How long a request waits for its program: for a new batch size or new sizes a worker makes one first. Learned by model from the workers' reports,
+ * from the model's load on. Programs are made while other requests compute. */
 #include <math.h>
 
 #include "runtime/base/assert.h"

@@ -35,7 +35,7 @@ struct region {
     uint64_t offset_bytes, bytes;
     bool sealed, dropped;
     int n_users;       /* tensors of requests */
-    uint64_t workers;  /* bits: those that were told of it */
+    uint64_t workers;  /* bits: those that know it */
     uint64_t n_before; /* that had the slot */
 };
 
@@ -53,8 +53,7 @@ int sy_core_regions_create(struct sy_core *core)
     core->regions = regions;
     if (regions)
         regions->drop_event = event_new(core->base, -1, 0, on_drop, core);
-    if (!regions || !regions->drop_event)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for the table of regions");
+    SY_TRY_ALLOC(regions && regions->drop_event, "no memory for the table of regions");
     return SY_OK;
 }
 

@@ -1,4 +1,4 @@
-/* Requests in the scheduler, from the moment that one is taken until its answer. */
+/* Requests in the scheduler, from admission to the answer. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -55,8 +55,7 @@ static int make_request(struct sy_core *core, const struct sy_core_work *work,
         return sy_error_set(SY_EUNSUPPORTED, "model %s has more than %d inputs or outputs",
                             core->models[work->model].name, SY_MAX_ENDS);
     struct sy_core_request *r = calloc(1, sizeof *r);
-    if (!r)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a request");
+    SY_TRY_ALLOC(r, "no memory for a request");
     r->model = work->model;
     sy_core_model_hold(core, work->model);
     r->batch = work->batch;
@@ -152,7 +151,7 @@ void sy_core_note_end(struct sy_core *core, int model, int status,
     sy_phases_add(&core->models[model].phases, &core->counts.phases, report);
 }
 
-/* What it took on the device, without its time in the queue: what the next one of this model is expected to take. */
+/* Its time on the device, without the queue: the expectation for the model's next request. */
 static void learn(struct sy_core *core, const struct sy_core_request *r)
 {
     struct sy_core_slice *slice = &core->slices[r->slice];

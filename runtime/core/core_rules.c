@@ -1,4 +1,4 @@
-/* What an operator sets while the runtime runs: the policy among jobs, training's share, tenants. */
+/* Administration while the runtime runs: the policy of jobs, training's share, tenants. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

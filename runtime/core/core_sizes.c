@@ -1,5 +1,5 @@
-/* Choices of a model's open sizes: each is known by a number while requests have it, and some more are remembered, so that what was
- * prepared for them is found again. A client with ever new sizes fills neither this table nor those behind it. */
+/* Choices of a model's open sizes: each has a number while requests use it, and some more are remembered, so that their programs
+ * are found again. A client with ever new sizes overflows neither this table nor those that depend on it. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ static double elements(const struct sy_graph *g, const int *tensors, int n, int 
     return all > 0 ? (double)all : 0;
 }
 
-/* A number that goes with its time. Products of matrices m x k and k x n: the root of mk * kn * mn. */
+/* A number proportional to its time. Products of matrices m x k and k x n: the root of mk * kn * mn. */
 static double work_of(const struct sy_graph *g, const struct sy_node *node)
 {
     double a = elements(g, node->inputs, node->n_inputs, 0);
@@ -53,8 +53,7 @@ static int compare_work(const struct sy_package *p, const struct sy_graph *bound
                         struct sy_core_sizes *sizes)
 {
     sizes->work = calloc((size_t)p->n_layers + 1, sizeof *sizes->work);
-    if (!sizes->work)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for sizes of %d layers", p->n_layers);
+    SY_TRY_ALLOC(sizes->work, "no memory for sizes of %d layers", p->n_layers);
     for (int i = 0; i < p->n_layers; i++) {
         int node = p->layers[i].node;
         sizes->work[i] =
@@ -64,7 +63,7 @@ static int compare_work(const struct sy_package *p, const struct sy_graph *bound
     return SY_OK;
 }
 
-/* What can never run is not tried: a layer's result that alone is larger than the pool. */
+/* Sizes that can never run are refused: one layer's result alone exceeds the pool. */
 static int check_results(const struct sy_core *core, const struct sy_graph *bound)
 {
     uint64_t pool = sy_pool_size(core->pool);
@@ -108,8 +107,7 @@ static int make_sizes(struct sy_core *core, struct sy_core_model *m, const struc
     char text[256];
     struct sy_graph *bound = NULL;
     struct sy_core_sizes *sizes = calloc(1, sizeof *sizes);
-    if (!sizes)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a request");
+    SY_TRY_ALLOC(sizes, "no memory for a request");
     sizes->of = *of;
     int status = sy_graph_bind(m->package->graph, of, &bound);
     if (status == SY_OK)

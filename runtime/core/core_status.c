@@ -1,4 +1,4 @@
-/* Status as JSON: what a person or a tool wants to know. Keys: STATUS.md. */
+/* Status as JSON. Keys: STATUS.md. */
 #include <assert.h>
 #include <ctype.h>
 #include <limits.h>

@@ -1,4 +1,4 @@
-/* Tenants by name: a place for each that is needed. */
+/* Tenants by name, added when they are first named. */
 #include <stdio.h>
 #include <string.h>
 
@@ -19,7 +19,7 @@ static int check_name(const char *name)
     return SY_OK;
 }
 
-/* A tenant that somebody set something for, or whose jobs or requests are here. */
+/* A tenant with settings of its own, or with jobs or requests. */
 static bool is_needed(const struct sy_core *core, int tenant)
 {
     const struct sy_core_tenant *t = &core->tenants[tenant];
@@ -35,7 +35,7 @@ static bool is_needed(const struct sy_core *core, int tenant)
     return false;
 }
 
-/* The place of the tenant that was named longest ago and is not needed, its time given to those who name none; EBUSY. */
+/* Frees the place of the unused tenant that was named longest ago, and adds its device time to that of requests without a tenant; EBUSY. */
 static int take_place(struct sy_core *core, int *out)
 {
     int oldest = 0;

@@ -1,4 +1,4 @@
-/* Before each event the scheduler is told the time; what it decides is carried out in the loop's next turn. */
+/* Sets the scheduler's time before each event, and carries out its actions in the loop's next turn. */
 #include <event2/event.h>
 
 #include "runtime/core/core_internal.h"

@@ -1,4 +1,4 @@
-/* The device's timeline as JSON: spans that ended, and what is under way. */
+/* The device's timeline as JSON: finished spans, and those in progress. */
 #include "runtime/base/status.h"
 #include "runtime/core/core_internal.h"
 

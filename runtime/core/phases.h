@@ -3,9 +3,9 @@
  *   arrived      started       run        first layer                finished
  *   | queue ..... | prepared .. | wait ..... | compute ................ |
  *                 | storage ........ |
- *                 | link ..................... |        beside the others
+ *                 | link ..................... |        in parallel with the others
  *
- * A span says from when to when; `ns` says for how long: compute that waits for a later group of weights counts as wait. queue.ns + wait.ns +
+ * A span has a begin and an end; `ns` is its net time: compute that waits for a later group of weights counts as wait. queue.ns + wait.ns +
  * compute.ns, and what passed between LOAD and RUN, are the request's time. */
 #ifndef SY_RUNTIME_CORE_PHASES_H
 #define SY_RUNTIME_CORE_PHASES_H

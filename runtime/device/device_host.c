@@ -192,8 +192,7 @@ static int open_with(const struct sy_device_ops *ops, const struct sy_device_spe
                      struct sy_device **out)
 {
     struct sy_host_device *device = calloc(1, sizeof *device);
-    if (!device)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for the device");
+    SY_TRY_ALLOC(device, "no memory for the device");
     device->link_core = -1;
     device->base.ops = ops;
     device->base.spec = *spec;

@@ -190,8 +190,7 @@ static int event_create(struct sy_device *device, struct sy_event **out)
 {
     pthread_condattr_t attr;
     struct host_event *event = calloc(1, sizeof *event);
-    if (!event)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for an event");
+    SY_TRY_ALLOC(event, "no memory for an event");
     event->base.device = device;
     pthread_mutex_init(&event->lock, NULL);
     pthread_condattr_init(&attr);
@@ -307,8 +306,7 @@ static void *stream_main(void *arg)
 static int stream_create(struct sy_device *device, enum sy_stream_kind kind, struct sy_stream **out)
 {
     struct host_stream *s = calloc(1, sizeof *s);
-    if (!s)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a stream");
+    SY_TRY_ALLOC(s, "no memory for a stream");
     s->base = (struct sy_stream){.device = device, .kind = kind};
     s->device = (struct sy_host_device *)device;
     s->core = s->device->link_core;

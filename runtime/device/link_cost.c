@@ -5,7 +5,7 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
-#include "runtime/device/link_beside.h"
+#include "runtime/device/copy_slowdown.h"
 
 #define MIN_BYTES   (1u << 20)
 #define SMALL_BYTES 4096u
@@ -144,7 +144,7 @@ static int measure_all(struct bench *b, uint64_t bytes, struct sy_link_measureme
     if (device->unified)
         out->alpha_ns = 0;
     out->n_samples = b->n_samples;
-    if (sy_link_measure_beside(b->device, b->part_ns, &out->lost_ns_per_byte) < 0) {
+    if (sy_link_measure_slowdown(b->device, b->part_ns, &out->lost_ns_per_byte) < 0) {
         out->lost_ns_per_byte = 0;
         sy_log_warn("device", "event=link_beside_not_measured why=\"%s\"", sy_error_text());
     }

@@ -15,11 +15,11 @@ struct sy_link_measurement {
     double
         sigma_ns; /* one group's synchronisation: event record, stream wait, and where the host computes, its wait */
     double
-        lost_ns_per_byte; /* that computing is held up for each byte copied meanwhile: link_beside.h */
+        lost_ns_per_byte; /* that computing is held up for each byte copied meanwhile: copy_slowdown.h */
     int n_samples;        /* timed batches, all together */
 };
 
-/* Measures for about `budget_ns` (0: SY_LINK_BUDGET_NS), where runs differ much up to two and a half times that (link_beside.h); three samples of
+/* Measures for about `budget_ns` (0: SY_LINK_BUDGET_NS), where runs differ much up to two and a half times that (copy_slowdown.h); three samples of
  * each kind are taken at least, however long they take.
  * Scribbles on [offset, offset+bytes) of the pool and on the `bytes` at `host`, both the caller's, who registers `host` if what is pinned is
  * to be measured; `bytes` is at least

@@ -11,9 +11,7 @@
 int sy_link_host_take(struct sy_device *device, uint64_t bytes, void **out)
 {
     void *host = aligned_alloc(HOST_ALIGN, SY_ALIGN_UP(bytes, HOST_ALIGN));
-    if (!host)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for %llu bytes to copy",
-                            (unsigned long long)bytes);
+    SY_TRY_ALLOC(host, "no memory for %llu bytes to copy", (unsigned long long)bytes);
     memset(host, 1, bytes);
     int status = sy_device_host_register(device, host, bytes);
     if (status == SY_OK)

@@ -65,8 +65,7 @@ static int write_scratch(int fd, const char *folder, uint64_t max_bytes)
     uint64_t *piece = malloc(PIECE_BYTES), done = 0;
     sy_ns end = sy_clock_now() + WRITE_NS;
     bool written = piece != NULL;
-    if (!piece)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory to write %s", folder);
+    SY_TRY_ALLOC(piece, "no memory to write %s", folder);
     fill(piece, PIECE_BYTES / 8);
     for (; written && done < max_bytes && sy_clock_now() < end; done += PIECE_BYTES) {
         written = write(fd, piece, PIECE_BYTES) == (ssize_t)PIECE_BYTES &&

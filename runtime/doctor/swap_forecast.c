@@ -85,8 +85,7 @@ static int predict(const struct sy_doctor_facts *facts, const struct sy_plan_lay
 {
     struct sy_link_cost cold = cold_link(facts), warm = warm_link(facts);
     struct sy_run_group *groups = calloc((size_t)plan->n_groups + 1, sizeof *groups);
-    if (!groups)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for %d groups", plan->n_groups);
+    SY_TRY_ALLOC(groups, "no memory for %d groups", plan->n_groups);
     sy_run_groups(layers, NULL, plan->groups, plan->n_groups, groups);
     if (is_usable(&cold))
         out->cold_ms = (double)sy_swap_predict(groups, plan->n_groups, &cold, 0) / 1e6;

@@ -53,9 +53,7 @@ int sy_body_buffer_room(struct sy_body_buffer *buffer, uint64_t n, uint64_t expe
     if (is_mapped(size))
         size = (size + PAGE - 1) / PAGE * PAGE;
     void *at = grow(buffer, size);
-    if (!at)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a body of %llu bytes",
-                            (unsigned long long)needs);
+    SY_TRY_ALLOC(at, "no memory for a body of %llu bytes", (unsigned long long)needs);
     buffer->at = at;
     buffer->size = size;
     return SY_OK;

@@ -97,8 +97,7 @@ static int fill(const struct sy_front_tensor *tensor, int output,
 {
     struct best *best = malloc(((size_t)n_classes + 1) * sizeof(*best));
 
-    if (!best)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for classes");
+    SY_TRY_ALLOC(best, "no memory for classes");
     for (int64_t row = 0; row < out->rows; row++) {
         find_best(tensor->dtype, tensor->data, row * n_classes, n_classes, best);
         for (int64_t i = 0; i < out->k; i++)
@@ -130,8 +129,7 @@ int sy_classify(const struct sy_front_tensor *tensor, int output,
             SY_EARG, "output \"%s\": %lld classes of %lld rows; at most %d together", tensor->name,
             (long long)out->k, (long long)out->rows, SY_CLASSIFY_MOST);
     out->texts = calloc((size_t)(out->rows * out->k) + 1, SY_CLASSIFY_TEXT);
-    if (!out->texts)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for classes of output \"%s\"", tensor->name);
+    SY_TRY_ALLOC(out->texts, "no memory for classes of output \"%s\"", tensor->name);
     int status = fill(tensor, output, labels, n_classes, out);
     if (status < 0)
         free(out->texts);

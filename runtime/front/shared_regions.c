@@ -31,8 +31,7 @@ struct sy_shared_regions {
 int sy_shared_regions_create(struct sy_front *front, struct sy_shared_regions **out)
 {
     *out = calloc(1, sizeof **out);
-    if (!*out)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for shared memory regions");
+    SY_TRY_ALLOC(*out, "no memory for shared memory regions");
     (*out)->front = front;
     return SY_OK;
 }
@@ -144,8 +143,7 @@ int sy_shared_regions_register(struct sy_shared_regions *regions, const char *na
 
     SY_TRY(check_names(regions, name, key, bytes));
     entry = calloc(1, sizeof *entry);
-    if (!entry)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a shared memory region");
+    SY_TRY_ALLOC(entry, "no memory for a shared memory region");
     *entry = (struct entry){.offset = offset, .bytes = bytes, .fd = -1};
     strcpy(entry->name, name);
     strcpy(entry->key, key);

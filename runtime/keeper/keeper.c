@@ -279,8 +279,7 @@ static int find_or_make(struct sy_keeper *k, const struct sy_keeper_config *conf
 int sy_keeper_open(const struct sy_keeper_config *config, struct sy_keeper **out)
 {
     struct sy_keeper *k = calloc(1, sizeof *k);
-    if (!k)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a keeper");
+    SY_TRY_ALLOC(k, "no memory for a keeper");
     k->image_fd = k->socket = k->book_memory.fd = -1;
     k->keeps_on_stop = config->keeps_on_stop;
     k->address.sun_family = AF_UNIX;
@@ -330,9 +329,4 @@ int sy_keeper_image_fd(const struct sy_keeper *k)
 struct sy_image_book *sy_keeper_book(struct sy_keeper *k)
 {
     return &k->book;
-}
-
-bool sy_keeper_was_kept(const struct sy_keeper *k)
-{
-    return k->was_kept;
 }

@@ -39,8 +39,6 @@ void sy_keeper_close(struct sy_keeper *keeper);
 /* Borrowed; good until close. */
 int sy_keeper_image_fd(const struct sy_keeper *keeper);
 struct sy_image_book *sy_keeper_book(struct sy_keeper *keeper);
-/* Whether the image is an earlier runtime's. */
-bool sy_keeper_was_kept(const struct sy_keeper *keeper);
 
 /* The keeper's process: owns these descriptors; runs until it ends by KE2; does not return. */
 _Noreturn void sy_keeper_run(int owner, int listener, int image, int book, int seconds);

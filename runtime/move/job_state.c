@@ -165,14 +165,14 @@ int sy_job_state_pack(const struct sy_job_state *state, unsigned char **out, siz
         put_u64(whole + 16, XXH3_64bits(header, bytes));
     }
     json_decref(json);
-    if (!whole)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a job's state");
+    SY_TRY_ALLOC(whole, "no memory for a job's state");
     *out = whole;
     *n = SY_JOB_STATE_PREFIX_BYTES + bytes;
     return SY_OK;
 }
 
-int sy_job_state_header_bytes(const unsigned char *prefix, size_t n, size_t *out)
+/* The length of the header that follows a prefix of SY_JOB_STATE_PREFIX_BYTES bytes. ECORRUPT, EUNSUPPORTED. */
+static int header_bytes(const unsigned char *prefix, size_t n, size_t *out)
 {
     if (n < SY_JOB_STATE_PREFIX_BYTES || memcmp(prefix, magic, sizeof magic - 1) != 0)
         return sy_error_set(SY_ECORRUPT,
@@ -194,7 +194,7 @@ int sy_job_state_unpack(const unsigned char *bytes, size_t n, struct sy_job_stat
     size_t header;
     json_error_t error;
     *out = (struct sy_job_state){0};
-    SY_TRY(sy_job_state_header_bytes(bytes, n, &header));
+    SY_TRY(header_bytes(bytes, n, &header));
     const unsigned char *at = bytes + SY_JOB_STATE_PREFIX_BYTES;
     if (header > n - SY_JOB_STATE_PREFIX_BYTES)
         return sy_error_set(SY_ECORRUPT, "a job's state is cut off in its header");
@@ -238,10 +238,9 @@ static int read_header(int fd, const char *path, struct sy_job_state *out, uint6
     unsigned char prefix[SY_JOB_STATE_PREFIX_BYTES];
     size_t header;
     SY_TRY(sy_read_fully(fd, path, prefix, sizeof prefix, 0));
-    SY_TRY(sy_job_state_header_bytes(prefix, sizeof prefix, &header));
+    SY_TRY(header_bytes(prefix, sizeof prefix, &header));
     unsigned char *whole = malloc(sizeof prefix + header);
-    if (!whole)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a job's state");
+    SY_TRY_ALLOC(whole, "no memory for a job's state");
     int status = sy_read_fully(fd, path, whole, sizeof prefix + header, 0);
     if (status == SY_OK)
         status = sy_job_state_unpack(whole, sizeof prefix + header, out);

@@ -46,8 +46,6 @@ int sy_job_state_parse(const json_t *json, struct sy_job_state *out);
 
 /* Prefix and header as they stand in a file, malloc'd. */
 int sy_job_state_pack(const struct sy_job_state *state, unsigned char **out, size_t *n);
-/* The length of the header that follows a prefix of SY_JOB_STATE_PREFIX_BYTES bytes. ECORRUPT, EUNSUPPORTED. */
-int sy_job_state_header_bytes(const unsigned char *prefix, size_t n, size_t *out);
 /* Both, from bytes: ECORRUPT where they are cut off or were changed; as sy_job_state_parse. */
 int sy_job_state_unpack(const unsigned char *bytes, size_t n, struct sy_job_state *out);
 

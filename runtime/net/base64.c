@@ -28,8 +28,7 @@ int sy_base64_take(const json_t *object, const char *key, size_t most, unsigned 
         return sy_error_set(SY_EARG, "\"%s\" is missing, or no base64 of 1 to %zu bytes", key,
                             most);
     *out = malloc(whole);
-    if (!*out)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for %zu bytes", whole);
+    SY_TRY_ALLOC(*out, "no memory for %zu bytes", whole);
     /* OpenSSL trims spaces, and counts padding as bytes. */
     if (EVP_DecodeBlock(*out, (const unsigned char *)text, (int)length) != (int)whole) {
         free(*out);

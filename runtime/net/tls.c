@@ -432,11 +432,6 @@ const char *sy_tls_why(const struct sy_tls_stream *stream)
     return stream ? stream->why : "";
 }
 
-const char *sy_tls_version(const struct sy_tls_stream *stream)
-{
-    return SSL_get_version(stream->ssl);
-}
-
 /* ---- with or without --------------------------------------------------------------------------------------- */
 
 ssize_t sy_net_read(int fd, struct sy_tls_stream *stream, void *to, size_t n)

@@ -43,8 +43,6 @@ bool sy_tls_is_ready(const struct sy_tls_stream *stream); /* NULL: true, a plain
 bool sy_tls_pending(const struct sy_tls_stream *stream);  /* NULL: false */
 /* Why the stream failed; "" where it did not. */
 const char *sy_tls_why(const struct sy_tls_stream *stream);
-/* "TLSv1.3", and the cipher's name. */
-const char *sy_tls_version(const struct sy_tls_stream *stream);
 
 /* The same calls on a socket with or without TLS: stream NULL is the plain socket. Plain sendmsg with MSG_NOSIGNAL, both MSG_DONTWAIT. */
 ssize_t sy_net_read(int fd, struct sy_tls_stream *stream, void *to, size_t n);

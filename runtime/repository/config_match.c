@@ -176,8 +176,7 @@ int sy_model_config_reshapes(const struct sy_model_config *config, const struct 
 {
     *n = 0;
     *out = calloc((size_t)(config->n_inputs + config->n_outputs) + 1, sizeof **out);
-    if (!*out)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a model's reshapes");
+    SY_TRY_ALLOC(*out, "no memory for a model's reshapes");
     add_reshapes(config, graph, false, *out, n);
     add_reshapes(config, graph, true, *out, n);
     return SY_OK;
@@ -185,7 +184,8 @@ int sy_model_config_reshapes(const struct sy_model_config *config, const struct 
 
 /* ---- complete ---------------------------------------------------------------------------------------------------------- */
 
-json_t *sy_config_dims_json(const struct sy_shape *shape, int from, bool all_open)
+/* A model's shape as a list of numbers, -1 for what is open, from dimension `from` on. */
+static json_t *dims_json(const struct sy_shape *shape, int from, bool all_open)
 {
     json_t *list = json_array();
 
@@ -232,9 +232,8 @@ static json_t *complete_tensors(const json_t *said, const struct sy_graph *graph
 
         set_missing(item, "name", json_string(tensor->name));
         set_missing(item, "data_type", json_string(sy_config_dtype_name(tensor->dtype, type)));
-        set_missing(
-            item, "dims",
-            sy_config_dims_json(&tensor->shape, from, sy_graph_is_dynamic(graph, tensors[i])));
+        set_missing(item, "dims",
+                    dims_json(&tensor->shape, from, sy_graph_is_dynamic(graph, tensors[i])));
         if (is_input) {
             set_missing(item, "format", json_string("FORMAT_NONE"));
             set_missing(item, "allow_ragged_batch", json_false());
@@ -270,8 +269,7 @@ int sy_model_config_complete(const struct sy_model_config *config, const char *n
                    : sy_model_config_has_batch(graph) ? SY_CONFIG_OPEN_BATCH
                                                       : 0;
 
-    if (!json)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a configuration");
+    SY_TRY_ALLOC(json, "no memory for a configuration");
     json_object_set_new(json, "name", json_string(name));
     json_object_set_new(json, "platform", json_string("onnxruntime_onnx"));
     json_object_set_new(json, "backend", json_string("onnxruntime"));

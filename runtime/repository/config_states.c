@@ -99,8 +99,7 @@ int sy_model_config_states(const struct sy_model_config *config, const struct sy
 {
     *n = 0;
     *out = calloc(json_array_size(states_of(config)) + 1, sizeof **out);
-    if (!*out)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a model's states");
+    SY_TRY_ALLOC(*out, "no memory for a model's states");
     int status = find_pairs(config, graph, *out, n);
     if (status < 0) {
         free(*out);

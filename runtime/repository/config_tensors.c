@@ -124,8 +124,7 @@ int sy_config_read_tensors(const json_t *list, const char *kind, struct sy_confi
     size_t count = json_array_size(list);
 
     *out = calloc(count + 1, sizeof **out);
-    if (!*out)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for %zu tensors", count);
+    SY_TRY_ALLOC(*out, "no memory for %zu tensors", count);
     for (*n = 0; (size_t)*n < count; ++*n) {
         struct sy_config_tensor *tensor = &(*out)[*n];
 

@@ -46,8 +46,7 @@ static int read_warmup(const json_t *json, struct sy_config_warmup *warmup)
     warmup->count =
         (int)SY_MIN(SY_MAX(json_integer_value(json_object_get(json, "count")), 1), MOST_RUNS);
     warmup->inputs = calloc(json_object_size(inputs) + 1, sizeof *warmup->inputs);
-    if (!warmup->inputs)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a warm-up");
+    SY_TRY_ALLOC(warmup->inputs, "no memory for a warm-up");
     json_object_foreach(inputs, key, input)
         SY_TRY(read_input(key, input, &warmup->inputs[warmup->n_inputs++]));
     return SY_OK;
@@ -62,8 +61,7 @@ int sy_config_read_warmups(struct sy_model_config *config)
         return sy_error_set(SY_EARG, "field model_warmup: %zu of them; at most %d", n,
                             SY_CONFIG_MOST_WARMUPS);
     config->warmups = calloc(n + 1, sizeof *config->warmups);
-    if (!config->warmups)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for %zu warm-ups", n);
+    SY_TRY_ALLOC(config->warmups, "no memory for %zu warm-ups", n);
     json_array_foreach(list, i, item)
         SY_TRY(read_warmup(item, &config->warmups[config->n_warmups++]));
     return SY_OK;

@@ -183,8 +183,7 @@ int sy_import_process_start(struct event_base *base, const char *program, const 
     struct sy_import_process *p = calloc(1, sizeof *p);
     int fds[2], status;
 
-    if (!p)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for an import");
+    SY_TRY_ALLOC(p, "no memory for an import");
     if (pipe2(fds, O_CLOEXEC)) {
         free(p);
         return sy_error_set(SY_EIO, "cannot make a pipe: %s", strerror(errno));

@@ -25,7 +25,4 @@ int sy_config_read_sequences(struct sy_model_config *config);
 int sy_config_read_warmups(struct sy_model_config *config);
 void sy_config_free_warmups(struct sy_model_config *config);
 
-/* A model's shape as a list of numbers, -1 for what is open, from dimension `from` on. */
-json_t *sy_config_dims_json(const struct sy_shape *shape, int from, bool all_open);
-
 #endif

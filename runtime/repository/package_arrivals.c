@@ -143,8 +143,7 @@ static int open_head(struct coming *c)
     struct sy_package *package;
     char *path = strdup(c->path);
 
-    if (!path)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory to load a model");
+    SY_TRY_ALLOC(path, "no memory to load a model");
     if (open_file(c, &package) < 0) {
         free(path);
         return sy_error_set(SY_ECORRUPT, "%s", sy_error_text());
@@ -463,8 +462,7 @@ int sy_arrivals_add(struct sy_arrivals *a, const char *const *urls, int n_urls,
         return sy_error_set(SY_EARG, "a tenant's name of %zu bytes; at most %d",
                             strlen(options->tenant), SY_CORE_TENANT_NAME - 1);
     c = calloc(1, sizeof(*c));
-    if (!c)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory to load a model");
+    SY_TRY_ALLOC(c, "no memory to load a model");
     c->of = a;
     c->fd = -1;
     c->done = done;
@@ -493,8 +491,7 @@ int sy_arrivals_create(struct event_base *base, const struct sy_arrivals_config 
         return sy_error_set(SY_ENOTFOUND, "%s is no folder that packages can be written to",
                             config->folder);
     a = calloc(1, sizeof(*a));
-    if (!a)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for packages on their way");
+    SY_TRY_ALLOC(a, "no memory for packages on their way");
     a->base = base;
     a->handlers = handlers;
     a->core = core;

@@ -29,8 +29,7 @@ int sy_pbtxt_add(struct sy_pbtxt_builder *builder, const struct sy_pbtxt *like,
     if (builder->n_nodes++ == SY_PBTXT_MOST_NODES)
         return sy_error_set(SY_EARG, "more than %d values", SY_PBTXT_MOST_NODES);
     node = calloc(1, sizeof *node);
-    if (!node)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a field");
+    SY_TRY_ALLOC(node, "no memory for a field");
     *node = *like;
     node->next = node->first = NULL;
     node->text = NULL;
@@ -112,33 +111,6 @@ int sy_pbtxt_bool(const struct sy_pbtxt *field, bool *out)
             return SY_OK;
         }
     return wrong_value(field, "true or false");
-}
-
-static bool is_word_for_real(const char *text)
-{
-    static const char *const words[] = {"inf", "infinity", "nan"};
-
-    text += *text == '-';
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (strcasecmp(text, words[i]) == 0)
-            return true;
-    return false;
-}
-
-int sy_pbtxt_real(const struct sy_pbtxt *field, double *out)
-{
-    char *end = NULL;
-    double value;
-
-    if (field->kind == SY_PBTXT_NAME ? !is_word_for_real(field->text) : !may_be_number(field))
-        return wrong_value(field, "a number");
-    value = strtod(field->text, &end);
-    if (end != field->text && (*end == 'f' || *end == 'F')) /* "1.5f" is legal */
-        end++;
-    if (end == field->text || *end)
-        return wrong_value(field, "a number");
-    *out = value;
-    return SY_OK;
 }
 
 int sy_pbtxt_string(const struct sy_pbtxt *field, const char **out)

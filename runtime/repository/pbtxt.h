@@ -50,7 +50,6 @@ const struct sy_pbtxt *sy_pbtxt_find(const struct sy_pbtxt *message, const char 
  * in quotes. */
 int sy_pbtxt_integer(const struct sy_pbtxt *field, int64_t least, int64_t most, int64_t *out);
 int sy_pbtxt_bool(const struct sy_pbtxt *field, bool *out);
-int sy_pbtxt_real(const struct sy_pbtxt *field, double *out);
 int sy_pbtxt_string(const struct sy_pbtxt *field, const char **out); /* EARG: a zero byte in it */
 /* "line 3, column 7: field dims" */
 const char *sy_pbtxt_place(const struct sy_pbtxt *field, char *buffer, size_t bytes);

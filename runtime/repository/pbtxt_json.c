@@ -70,8 +70,7 @@ static int add_value(struct sy_pbtxt_builder *builder, const char *name, const j
     if (json_is_object(value))
         return add_fields(builder, value, depth + 1, &node->first);
     node->text = scalar_text(value, &node->kind);
-    if (!node->text)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a field");
+    SY_TRY_ALLOC(node->text, "no memory for a field");
     node->bytes = strlen(node->text);
     return SY_OK;
 }
@@ -85,8 +84,7 @@ int sy_pbtxt_from_json(const json_t *json, struct sy_pbtxt **out)
     if (!json_is_object(json))
         return sy_error_set(SY_EARG, "a message in JSON is an object");
     root = calloc(1, sizeof *root);
-    if (!root)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a message");
+    SY_TRY_ALLOC(root, "no memory for a message");
     status = add_fields(&builder, json, 1, &root->first);
     if (status < 0) {
         sy_pbtxt_free(root);

@@ -220,8 +220,7 @@ static int append_string(struct parser *p, struct sy_pbtxt *field)
     const char *at = p->start, *end = p->start + p->bytes;
     char *text = realloc(field->text, field->bytes + p->bytes + 1);
 
-    if (!text)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a string");
+    SY_TRY_ALLOC(text, "no memory for a string");
     field->text = text;
     while (at < end) {
         if (*at != '\\') {
@@ -265,8 +264,7 @@ static int read_scalar(struct parser *p, struct sy_pbtxt *field)
         return fail(p, minus ? "a number is missing behind '-'" : "its value is missing");
     field->kind = p->token == NUMBER ? SY_PBTXT_NUMBER : SY_PBTXT_NAME;
     field->text = malloc(p->bytes + 2);
-    if (!field->text)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a value");
+    SY_TRY_ALLOC(field->text, "no memory for a value");
     field->text[0] = '-';
     memcpy(field->text + minus, p->start, p->bytes);
     field->bytes = p->bytes + minus;
@@ -333,8 +331,7 @@ static int read_field(struct parser *p, int depth, struct sy_pbtxt ***end)
     int status;
 
     like.name = sy_text_copy(p->start, p->bytes);
-    if (!like.name)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a field");
+    SY_TRY_ALLOC(like.name, "no memory for a field");
     p->field = like.name;
     status = read_field_of(p, &like, depth, end);
     p->field = NULL;
@@ -374,8 +371,7 @@ int sy_pbtxt_parse(const char *text, size_t bytes, struct sy_pbtxt **out)
     if (bytes > SY_PBTXT_MOST_BYTES)
         return sy_error_set(SY_EARG, "%zu bytes of text; at most %u", bytes, SY_PBTXT_MOST_BYTES);
     root = calloc(1, sizeof *root);
-    if (!root)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a message");
+    SY_TRY_ALLOC(root, "no memory for a message");
     status = next_token(&p);
     if (status == SY_OK)
         status = read_fields(&p, 0, 1, &root->first);

@@ -29,8 +29,7 @@ static int copy_config(struct sy_repository *r, const struct sy_repository_confi
     SY_TRY(copy_text(config->folder, &r->folder));
     SY_TRY(copy_text(config->device, &r->device));
     r->startup = calloc((size_t)config->n_startup_models + 1, sizeof *r->startup);
-    if (!r->startup)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for the repository");
+    SY_TRY_ALLOC(r->startup, "no memory for the repository");
     for (int i = 0; i < config->n_startup_models; i++)
         SY_TRY(copy_text(config->startup_models[i], &r->startup[r->n_startup++]));
     r->control = config->control;
@@ -59,8 +58,7 @@ static int begin(struct sy_repository *r)
 {
     r->wake_event = event_new(r->base, -1, 0, on_wake, r);
     r->poll_event = event_new(r->base, -1, 0, on_poll, r);
-    if (!r->wake_event || !r->poll_event)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for the repository's events");
+    SY_TRY_ALLOC(r->wake_event && r->poll_event, "no memory for the repository's events");
     SY_TRY(sy_offload_create(r->base, 1, MOST_TASKS, &r->thread));
     SY_TRY(sy_repository_begin(r));
     if (r->control == SY_REPOSITORY_POLL)
@@ -75,8 +73,7 @@ int sy_repository_create(struct event_base *base, const struct sy_repository_con
     struct sy_repository *r = calloc(1, sizeof *r);
     int status;
 
-    if (!r)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for the repository");
+    SY_TRY_ALLOC(r, "no memory for the repository");
     r->base = base;
     r->handlers = handlers;
     r->core = core;
@@ -141,11 +138,6 @@ void sy_repository_destroy(struct sy_repository *r)
 }
 
 /* ---- acquire -------------------------------------------------------------------------------------------------------- */
-
-bool sy_repository_has(const struct sy_repository *r, const char *name)
-{
-    return sy_repository_find(r, name) != NULL;
-}
 
 /* Transient failures: a full table, a worker that died. */
 static bool may_pass(const struct sy_repository_version *v)

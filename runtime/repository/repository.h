@@ -86,8 +86,6 @@ void sy_repository_wait_cancel(struct sy_repository_wait *wait);
  * does not have are looked up in the core. */
 int sy_repository_acquire(struct sy_repository *repository, const char *name, int64_t version,
                           struct sy_repository_wait *wait, struct sy_core_model_ref **out);
-/* Whether the folder has a model of this name, as far as it was read. */
-bool sy_repository_has(const struct sy_repository *repository, const char *name);
 /* Reads the model's folder again and loads what its version policy says; what is served already and has not changed stays. config: a model configuration as JSON in the place of
  * config.pbtxt, or NULL. done(ctx, status, error) comes once, later; an unload meanwhile ends it with SY_OK. EBUSY: too many loads wait. */
 int sy_repository_load(struct sy_repository *repository, const char *name, const char *config,

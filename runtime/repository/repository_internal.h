@@ -172,9 +172,6 @@ void sy_repository_loads_overtaken(struct sy_repository_model *model);
 void sy_repository_version_want(struct sy_repository_version *v);
 /* Not any more. */
 void sy_repository_version_drop(struct sy_repository_version *v);
-/* Its work has ended with this event, or with DROP if it was dropped meanwhile. This and fail may free the version. */
-void sy_repository_version_go_on(struct sy_repository_version *v, enum sy_version_event event);
-void sy_repository_version_fail(struct sy_repository_version *v, int status, const char *why);
 bool sy_repository_version_moves(const struct sy_repository_version *v); /* is on its way */
 
 /* ---- repository_task.c ---- */

@@ -581,8 +581,7 @@ int sy_repository_poll(struct sy_repository *r)
     struct poll *poll = calloc(1, sizeof *poll);
     int status;
 
-    if (!poll)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory to read the models folder");
+    SY_TRY_ALLOC(poll, "no memory to read the models folder");
     poll->repository = r;
     status = sy_offload_run(r->thread, poll_work, poll_done, poll);
     if (status < 0)

@@ -154,8 +154,7 @@ int sy_repository_version_make(struct sy_repository_model *model, int64_t versio
     if (v)
         return SY_OK;
     v = calloc(1, sizeof *v);
-    if (!v)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a version");
+    SY_TRY_ALLOC(v, "no memory for a version");
     v->model = model;
     v->version = version;
     while (*at && (*at)->version < version)

@@ -245,8 +245,7 @@ int sy_repository_scan_model(const char *folder, const char *name, const char *c
         return sy_error_set(SY_ENOTFOUND, "there is no model '%.100s' in the repository %s", name,
                             folder);
     out->name = strdup(name);
-    if (!out->name)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a model");
+    SY_TRY_ALLOC(out->name, "no memory for a model");
     find_versions(path, out);
     out->status =
         config ? sy_model_config_parse_json(config, name, &out->config) : read_config(path, out);

@@ -37,8 +37,7 @@ static int task_create(struct sy_repository_version *v, sy_version_task_ended en
     struct task *task = calloc(1, sizeof *task);
     int status;
 
-    if (!task)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory to load a model");
+    SY_TRY_ALLOC(task, "no memory to load a model");
     task->version = v;
     task->ended = ended;
     task->repository = r;

@@ -40,12 +40,13 @@ bool sy_repository_version_moves(const struct sy_repository_version *v)
            v->state != SY_VERSION_UNAVAILABLE;
 }
 
-void sy_repository_version_go_on(struct sy_repository_version *v, enum sy_version_event event)
+/* Its work has ended with this event, or with DROP if it was dropped meanwhile. This and fail may free the version. */
+static void go_on(struct sy_repository_version *v, enum sy_version_event event)
 {
     move(v, v->dropped ? SY_VERSION_EVENT_DROP : event);
 }
 
-void sy_repository_version_fail(struct sy_repository_version *v, int status, const char *why)
+static void fail_version(struct sy_repository_version *v, int status, const char *why)
 {
     if (v->dropped) {
         move(v, SY_VERSION_EVENT_DROP);
@@ -65,7 +66,7 @@ static void fail_here(struct sy_repository_version *v, int status)
     char why[512];
 
     snprintf(why, sizeof why, "%s", sy_error_text());
-    sy_repository_version_fail(v, status, why);
+    fail_version(v, status, why);
 }
 
 /* ---- want and drop ---------------------------------------------------------------------------------------------- */
@@ -159,10 +160,10 @@ static void import_done(void *ctx, int status, const char *why)
     v->import = NULL;
     r->importing = false;
     if (status < 0) {
-        sy_repository_version_fail(v, status, why);
+        fail_version(v, status, why);
     } else {
         v->package_of = v->loading.source;
-        sy_repository_version_go_on(v, SY_VERSION_EVENT_IMPORTED);
+        go_on(v, SY_VERSION_EVENT_IMPORTED);
     }
     start_imports(r);
 }
@@ -261,9 +262,9 @@ static void wait_for_place(struct sy_repository_version *v)
         return;
     }
     if (v->n_asked == MOST_ASKED) {
-        sy_repository_version_fail(v, SY_EBUSY,
-                                   "the server's table of models is full, and no model "
-                                   "that is loaded can go");
+        fail_version(v, SY_EBUSY,
+                     "the server's table of models is full, and no model "
+                     "that is loaded can go");
         return;
     }
     if (v->n_asked++ % EVICT_EVERY == 0)
@@ -271,7 +272,7 @@ static void wait_for_place(struct sy_repository_version *v)
     if (!v->place_event)
         v->place_event = event_new(r->base, -1, 0, on_place, v);
     if (!v->place_event || event_add(v->place_event, &soon))
-        sy_repository_version_fail(v, SY_ENOMEM_HOST, "no memory for a timer");
+        fail_version(v, SY_ENOMEM_HOST, "no memory for a timer");
 }
 
 static void added(void *ctx, int status, const char *error)
@@ -280,14 +281,14 @@ static void added(void *ctx, int status, const char *error)
     struct sy_repository *r = v->model->repository;
 
     if (status < 0) {
-        sy_repository_version_fail(v, status, error);
+        fail_version(v, status, error);
         return;
     }
     if (v->dropped)
         SY_CLEANUP(r->handlers->model_remove(r->core, v->model->name, v->version));
     else
         v->served = v->loading;
-    sy_repository_version_go_on(v, SY_VERSION_EVENT_ADDED);
+    go_on(v, SY_VERSION_EVENT_ADDED);
 }
 
 static int add_to_core(struct sy_repository_version *v)
@@ -360,9 +361,9 @@ static void warmed(void *ctx, int status, const char *error)
     if (status < 0 && !v->dropped && !v->serves)
         SY_CLEANUP(r->handlers->model_remove(r->core, v->model->name, v->version));
     if (status < 0 && !v->serves)
-        sy_repository_version_fail(v, status, error);
+        fail_version(v, status, error);
     else
-        sy_repository_version_go_on(v, SY_VERSION_EVENT_WARMED);
+        go_on(v, SY_VERSION_EVENT_WARMED);
 }
 
 static void warm_up(struct sy_repository_version *v)
@@ -392,9 +393,9 @@ static void task_ended(struct sy_repository_version *v, int status, const char *
                        enum sy_version_event event)
 {
     if (status < 0)
-        sy_repository_version_fail(v, status, why);
+        fail_version(v, status, why);
     else
-        sy_repository_version_go_on(v, event);
+        go_on(v, event);
 }
 
 static int enter_looking(struct sy_repository_version *v)

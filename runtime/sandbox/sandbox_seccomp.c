@@ -253,8 +253,7 @@ static int build(scmp_filter_ctx filter, enum sy_sandbox_kind kind)
 int sy_seccomp_enter(enum sy_sandbox_kind kind)
 {
     scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ERRNO(EPERM));
-    if (!filter)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a seccomp filter");
+    SY_TRY_ALLOC(filter, "no memory for a seccomp filter");
     int failed = build(filter, kind);
     if (failed) {
         seccomp_release(filter);

@@ -1,7 +1,7 @@
-/* Whose the device's time was. Pure: time comes in as a number.
+/* How much device time each owner (a model, a job) used. Pure: time is an argument.
  *
- * Owners (a model, a job) begin and end to use the device; time in which several do is theirs in equal parts, time in which nobody does is
- * idle. A1: what all owners were charged, and idle time, are together what has passed, to the nanosecond. */
+ * Owners begin and end their use of the device. Time in which several use it is divided equally among them; time in which none does is idle.
+ * A1: the owners' time and idle time add up to the time that has passed, to the nanosecond. */
 #ifndef SY_SCHED_ACCOUNT_H
 #define SY_SCHED_ACCOUNT_H
 

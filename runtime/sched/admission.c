@@ -73,9 +73,7 @@ int sy_admission_create(const struct sy_admission_config *config, struct sy_admi
     SY_TRY(check_config(config));
     size_t bytes = sy_admission_bytes(config);
     char *memory = aligned_alloc(LINE, bytes + sy_admission_far_bytes(config));
-    if (!memory)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a queue of %d requests",
-                            config->max_requests);
+    SY_TRY_ALLOC(memory, "no memory for a queue of %d requests", config->max_requests);
     return sy_admission_init(config, memory, memory + bytes, out);
 }
 

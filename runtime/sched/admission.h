@@ -1,25 +1,25 @@
-/* Which requests are taken, and in which order they run on one device. Pure: time comes in as a number.
+/* Admission control and order of requests on one device. Pure: time is an argument.
  *
  *   ask ──> refused at once, with the prediction
  *     └──> queue: by class, in a class by deadline, then by arrival ──(next)──> runs ──> done
  *                                                    └──────── paused <── preempt ┘
  *
- * Predicted finish = what runs still needs + what stands before it in the queue + its own swap and compute. Each of these is an
+ * Predicted finish = remaining time of the running request + requests in front of it in the queue + its own swap and compute. Each of these is an
  * expected duration and a margin up to a high quantile; margins of independent runs add up as squares do. A request is taken if its
  * finish, with the margin, is before its deadline.
  *
- * Q1: a request that is taken breaks no promise: the deadlines of all that were taken before still hold with margin, or it does not delay them, or
- *     they are expected to be missed without it. A request that lost margin because others took longer is delayed no more.
- * Q2: a lower class number is more urgent, and never waits for a higher one, but for the one that runs: until it ends, or at most
- *     preempt_ns if that is not 0.
- * Q3: within a class, the earliest deadline is first; none at all is last.
- * Q5: with `restarts`, a running request gives way while it has more before it than it lost in all by giving way, this time included;
- *     later only where the more urgent one would be late otherwise.
- * Q6: with `reserves`, predictions leave to more urgent classes what they are likely to ask for meanwhile, as in the last half minute; of
- *     a wait in which one time in ten or more none comes, nothing.
- * Q7: a full queue of patient requests keeps no urgent one out: the last eighth of its places is kept back from the less urgent ones, so that
- *     from 72 places on each class before 9 has some that no class after it can take.
- * Q4: of requests that are there at once, a set in one class is taken whole if any order would meet its deadlines. */
+ * Q1: admitting a request breaks no deadline that was promised before: each still holds with its margin, or is not delayed by the new request, or
+ *     is expected to be missed anyway. A request that has lost its margin because others took longer is not delayed further.
+ * Q2: a lower class number is more urgent. A request never waits for one of a less urgent class, except for the one that is running: until it ends,
+ *     or for at most preempt_ns if that is not 0.
+ * Q3: within a class, the earliest deadline is first; requests without a deadline are last.
+ * Q5: with `restarts`, a running request is preempted while its remaining time exceeds what all its preemptions, this one included, have cost it;
+ *     after that only if the more urgent request would miss its deadline otherwise.
+ * Q6: with `reserves`, a prediction reserves the device time that more urgent classes are likely to ask for during the wait, by their demand in the
+ *     last half minute; nothing if with a probability of one in ten or more none of their requests arrives.
+ * Q4: of requests that arrive together, a set in one class is admitted whole if some order meets all its deadlines.
+ * Q7: the last eighth of the queue's places is reserved by class, so that less urgent requests cannot fill it: from 72 places on, each class before 9
+ *     has places that no less urgent class can take. */
 #ifndef SY_SCHED_ADMISSION_H
 #define SY_SCHED_ADMISSION_H
 
@@ -78,7 +78,7 @@ size_t sy_admission_order_at(void);
 /* Of the device's time, so much is for requests (1..1000; training has the rest): predictions stretch. EARG. */
 int sy_admission_set_share(struct sy_admission *a, unsigned permille);
 
-/* What would become of it if it came now. Linear in the queue. */
+/* The prediction for a request that arrives now. Linear in the queue. */
 struct sy_prediction sy_admission_predict(const struct sy_admission *a,
                                           const struct sy_admission_request *r, sy_ns now);
 /* Q7: of so many places of a queue (or bytes for tensors), how many are kept from requests of this class. */
@@ -102,7 +102,7 @@ enum sy_admission_action sy_admission_next(struct sy_admission *a, sy_ns now,
                                            struct sy_admission_request *out);
 /* The request that would start next, without starting it: to prefetch. False: none. */
 bool sy_admission_peek(const struct sy_admission *a, struct sy_admission_request *out);
-/* What runs will take so long from now on, as is known better now. */
+/* Corrects the expected duration of runs from now on. */
 void sy_admission_expect(struct sy_admission *a, struct sy_duration left, sy_ns now);
 /* The running one stands still and is first in its class again, for what it still needs. */
 void sy_admission_paused(struct sy_admission *a, sy_ns now);

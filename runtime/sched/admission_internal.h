@@ -1,4 +1,4 @@
-/* The books of a queue: what admission.c keeps and admission_predict.c reads. */
+/* The state of a queue: admission.c changes it, admission_predict.c reads it. */
 #ifndef SY_SCHED_ADMISSION_INTERNAL_H
 #define SY_SCHED_ADMISSION_INTERNAL_H
 
@@ -18,7 +18,7 @@ struct entry {
     sy_ns lost_ns; /* what it had done whenever it gave way */
 };
 
-/* What queues may have in common. */
+/* Shared by several queues. */
 struct rules {
     struct sy_admission_config config;
     double stretch; /* of predicted durations: 1 ÷ requests' share */

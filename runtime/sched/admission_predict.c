@@ -1,4 +1,4 @@
-/* Predicted ends, and requests that would be late: admission.h. */
+/* Predicted finish times, and requests that would miss their deadlines (admission.h). */
 #include <math.h>
 
 #include "runtime/sched/admission_internal.h"

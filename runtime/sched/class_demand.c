@@ -4,7 +4,7 @@
 
 #include "runtime/base/assert.h"
 
-#define MEMORY_NS  (30 * SY_NS_PER_S) /* work of so long ago counts a third */
+#define MEMORY_NS  (30 * SY_NS_PER_S) /* work of this age counts a third */
 #define MOST_TAKEN 0.9                /* of the time, by more urgent classes */
 
 static void forget_old(struct sy_class_demand *d, sy_ns now)

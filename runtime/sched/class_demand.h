@@ -1,4 +1,4 @@
-/* What requests of each class ask for lately, so that promises leave room for more urgent ones that have not come yet. Pure. Not thread safe. */
+/* Recent demand of each request class, which predictions reserve for more urgent requests to come (Q6). Pure. Not thread safe. */
 #ifndef SY_SCHED_CLASS_DEMAND_H
 #define SY_SCHED_CLASS_DEMAND_H
 

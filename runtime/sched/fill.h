@@ -1,10 +1,10 @@
 /* How much of the time opportunistic work may compute beside a job that is promised its speed. Pure: measurements come in, a decision for each window goes out.
  *
  *   windows   | alone | beside | held | held | beside | held ...
- *   credit      += part each window, -= what opportunistic work really had of it: what it had too much is repaid
+ *   credit      += part each window, -= what opportunistic work used of it: use beyond its part is paid back later
  *
- * With a job that keeps the part r of its speed beside them, they may have (1 - keep) / (1 - r) of the windows: then the job keeps `keep` over all. Where r is `keep` or
- * more they have all of them but every 32nd, in which the job is measured alone again. The first windows are alone, so that there is something to compare with. */
+ * If the job keeps the part r of its speed beside opportunistic work, that work gets (1 - keep) / (1 - r) of the windows, and the job keeps `keep` of its
+ * speed over all. If r >= keep, it gets all windows but every 32nd, in which the job is measured alone again. The first windows are alone, for comparison. */
 #ifndef SY_SCHED_FILL_H
 #define SY_SCHED_FILL_H
 

@@ -1,19 +1,20 @@
-/* How much slower a task is beside another one that computes at the same time, in the time that it has its cores. Pure: what was measured comes in, predictions go out.
+/* Slow-down of a task while another one computes at the same time, in the time that it has its cores: measured for pairs that were seen, predicted for
+ * others. Pure.
  *
- *   a pair that was observed     the median of its last 16 observations: single runs are disturbed by much else
- *   one that was not             what explains the observed pairs best:
+ *   an observed pair             the median of its last 16 observations: single runs are noisy
+ *   any other pair               the model that explains the observed pairs best:
  *     NOTHING                    1
  *     MEAN                       the pairs' mean, nearer to 1 the fewer they are
  *     PROFILES                   1 + K x traffic(a) x traffic(b): bytes a nanosecond that each moves through memory alone; K is fitted
  *     TASKS                      1 + sensitivity(a) x pressure(b), numbers of one task (its use of caches, of the link), fitted
  *
- * A way counts by its mean error over the pairs times n / (n - its fitted numbers): one that has as many numbers as there are pairs explains them all
- * and predicts none. One that lacks a task's numbers says 1.
+ * Models are compared by their mean error over the pairs times n / (n - fitted parameters): one with as many parameters as there are pairs fits them all
+ * and predicts nothing. A model that has no numbers of a task predicts 1.
  *
- * What is predicted is a pair's slow-down, not a single run's: the error is of each prediction against the median of the 8 observations that followed it.
- * Predicting must not do worse than predicting nothing: what was lost against it is a debt, of all first predictions together and of each pair's later ones;
- * 0.01 of it is forgiven a block, and from a debt of 0.2 on 1 is predicted. So n predictions lose at most 0.2 + 0.01 n and one prediction's loss.
- * Decisions (sy_interference_breaks) take an observed pair's median whatever its debt: a slow-down that was seen breaks a promise. */
+ * The error of a prediction is taken against the median of the 8 observations that follow it.
+ * Predictions must not be worse than always predicting 1. The excess error is kept as a debt, one for all first predictions and one for each pair's later
+ * ones; it decays by 0.01 a block, and at a debt of 0.2 or more 1 is predicted. So n predictions lose at most 0.2 + 0.01 n and one prediction's error.
+ * Decisions (sy_interference_breaks) use an observed pair's median whatever its debt: an observed slow-down breaks a promise. */
 #ifndef SY_SCHED_INTERFERENCE_H
 #define SY_SCHED_INTERFERENCE_H
 

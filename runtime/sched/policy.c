@@ -7,7 +7,7 @@
 #include "runtime/base/status.h"
 
 #define MAX_JOBS 4096
-/* What a tenant with a hard share missed because others' iterations ran, it may have later, up to so much. */
+/* The most device time that a tenant with a hard share may catch up on after other tenants' iterations delayed it (P5). */
 #define HARD_CREDIT_NS SY_NS_PER_S
 #define ITERATION_W    8 /* a new iteration counts one in so many in the measured time */
 

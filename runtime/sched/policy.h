@@ -1,4 +1,4 @@
-/* Which training job runs the next iteration, and on which lane. Pure: time comes in as a number.
+/* Scheduling policies of training jobs (Salus): which job runs the next iteration, and on which lane. Pure: time is an argument.
  *
  *   events (joined, done, blocked, left ...) ──> policy ──> sy_policy_next: this job, on its lane
  *
@@ -18,12 +18,12 @@
  * P1: a lane has at most one iteration at a time, and all lanes together at most n_parallel.
  * P2: work conserving: if a ready job's lane is free and fewer than n_parallel run, some job is next (P5 aside). A
  *     blocked job keeps no other waiting.
- * P3: with max_wait_ns, a job that was ready and did not run for so long gets the next iteration, longest wait first.
- * P4: fair and weighted count from the moment of joining or of coming back, of the switch to the policy, or of a tenant's hard share: a job that was away has no
- *     claim to what others used, and no debt. A tenant's lag behind its share is at most L x (1 + the sum of weights ÷ its
+ * P3: with max_wait_ns, a job that was ready and did not run for that long gets the next iteration, longest wait first.
+ * P4: fair and weighted count device time from when a job joined or came back, the policy was chosen, or a tenant got its hard share: an absent job
+ *     earns no claim to what others used meanwhile, and no debt. A tenant's lag behind its share is at most L x (1 + the sum of weights ÷ its
  *     weight).
- * P5: a tenant with a hard share has no iteration begun while it has had more than that share of the device (counted from the
- *     moment it came, what it missed for at most a second).
+ * P5: no iteration of a tenant with a hard share begins while the tenant has used more than that share of the device since it came; it may
+ *     catch up on at most one second that it missed.
  * P6: equal calls give equal answers. */
 #ifndef SY_SCHED_POLICY_H
 #define SY_SCHED_POLICY_H

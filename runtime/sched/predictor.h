@@ -24,7 +24,7 @@ struct sy_duration {
 int sy_predictor_create(int n_models, double high, struct sy_predictor **out);
 void sy_predictor_destroy(struct sy_predictor *p); /* NULL is fine */
 
-/* What is predicted by profile (0: nothing to learn from) and what was observed. */
+/* The profile's duration (0: nothing to learn from) and the observed one. */
 void sy_predictor_observe_swap(struct sy_predictor *p, int model, sy_ns predicted_ns,
                                sy_ns observed_ns);
 void sy_predictor_observe_compute(struct sy_predictor *p, int model, sy_ns predicted_ns,

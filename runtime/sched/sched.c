@@ -28,8 +28,7 @@ int sy_sched_create(const struct sy_sched_config *config, struct sy_sched **out)
                             "%d workers, queue of %d: 2 to %d workers and a queue of 1 or more",
                             config->n_workers, config->max_queue, SY_SCHED_MAX_WORKERS);
     struct sy_sched *s = calloc(1, sizeof *s);
-    if (!s)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for the scheduler");
+    SY_TRY_ALLOC(s, "no memory for the scheduler");
     s->config = *config;
     /* One event ends at most the whole queue, and does a few things to each worker besides. */
     s->max_actions = SY_SCHED_MAX_SLICES * config->max_queue + 8 * config->n_workers + 64;

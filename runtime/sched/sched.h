@@ -5,34 +5,34 @@
  *   queue: r5 r4 r3 ──> next (LOADed, streams)  ──> active (LOADed, then RUN) ──> ended
  *   training:  runs . . preempt . . still . . . . . . . . . . . . . . resume . . runs
  *
- * S1: at most one request computes, and only while training stands still.
- * S2: requests start by class, then by deadline, then by arrival (admission.h); training runs when none has started. Among jobs, the policy says who has the turn, and lanes
- *     which of them may have turns at once; a turn is one iteration, or as many as come while no other job is ready.
- * S3: what a started request reads or computes on is pinned until its worker and its reads are through.
+ * S1: at most one request computes, and only while training is paused.
+ * S2: requests start by class, then by deadline, then by arrival (admission.h); training runs when no request has started. Among jobs, the policy chooses
+ *     which one gets the next turn, and lanes which of them may run at once; a turn is one iteration, or several while no other job is ready.
+ * S3: what a started request reads or computes on is pinned until its worker and its reads have finished.
  * S4: every request that was taken gets exactly one END.
  * S5: a request whose worker dies goes back to the queue's head twice; the third death ends it with EPEER.
- * S6: memory of a training job that lasts stays where it is until the job ends, whatever happens to its worker; what an iteration
- *     needs is given with the turn.
- * S8: one of a less urgent class that computes is interrupted between layers for one of a more urgent class, where admission.h says so
- *     (Q5). Its workspace stays where it lies, and it goes on after the other with the layer where it stopped; if that room is needed,
- *     it starts again instead.
+ * S6: a training job's persistent memory keeps its pool offset until the job ends, whatever happens to its worker; its ephemeral
+ *     memory is given with the turn.
  * S7: the workspace is one lane at the pool's top, shared by all requests, since one computes at a time. It changes
- *     size only when no request has started, and is as large as the largest of the last runs needed. What S8 keeps is no lane any more: the next one takes another.
- * S9: while no request waits or has started, heads that are missing come into the pool, the one worth most first, one at a time, at the
- *     cost of tails and lesser heads only. A request that comes ends that (at a chunk; what has come stays).
- * S10: no guaranteed job waits for a worker that an opportunistic one holds which can do nothing: one that is spilled lets it go, and what was
- *     spilled outlives every worker. Nor for memory that lies with one without a worker: a job that gives up its worker is spilled before (if it can be).
+ *     size only when no request has started, and is as large as the largest of the last runs needed. A workspace that S8 keeps leaves the lane: the next
+ *     request gets a new one.
+ * S8: a running request is preempted between layers for one of a more urgent class, where admission.h allows it (Q5). Its workspace keeps its
+ *     offset, and it resumes at the layer where it stopped; if that memory is needed, it starts again instead.
+ * S9: while no request waits or has started, missing heads are prefetched into the pool, the most valuable first, one at a time, and evict only
+ *     tails and less valuable heads. A request's arrival stops this at the next chunk; what has been copied stays.
+ * S10: no guaranteed job waits for the worker of an opportunistic job that cannot compute: a spilled job releases its worker, and spilled state
+ *     outlives every worker. Nor for memory of a job without a worker: a job is spilled, if it can be, before it releases its worker.
  *
- * S11: the device's compute is cut into slices. S1, S2, S5, S7 and S8 hold in each of them; memory, workers and what jobs need of
- *     both are the device's. With one slice all is as without. A model's requests, and a job, belong to one slice.
- * S12: what shall not compute side by side (sy_sched_set_apart) takes turns: a job stands still while the model computes, a model waits for the
- *     other's request to end, and for the other's head if that is of a more urgent class, or came first in the same one. So do all models for such a
- *     head that finds no room beside what other slices have started.
+ * S11: the device's compute is cut into slices. S1, S2, S5, S7 and S8 hold in each of them; memory and workers are the device's.
+ *     One slice behaves as none. A model's requests, and a job, belong to one slice.
+ * S12: tasks that must not compute side by side (sy_sched_set_exclusive) take turns: a job pauses while the model computes; a model waits for the
+ *     other's running request, and for the other's first waiting request if that is of a more urgent class, or came first in the same one. All models
+ *     wait for such a request that finds no memory beside what other slices have started.
  *
- * S13: an opportunistic job whose slice is used by others gets its turns in a slice of as many compute units that nobody uses, and keeps its team. Whoever owns that slice
- *     has it back: requests within a layer (S2), jobs at the next boundary. A guaranteed job keeps opportunistic ones of its own slice from computing, not those of others.
+ * S13: an opportunistic job whose slice is in use computes in an unused slice of as many compute units, with the same threads. The owner of that slice
+ *     gets it back: requests within a layer (S2), jobs at the next iteration boundary. A guaranteed job stops opportunistic jobs of its own slice only.
  *
- * Before each event, say the time with sy_sched_set_time; after it, fetch all actions with sy_sched_next and carry them out in
+ * Before each event set the time with sy_sched_set_time; after it fetch all actions with sy_sched_next and carry them out in
  * order, before the next event. */
 #ifndef SY_SCHED_SCHED_H
 #define SY_SCHED_SCHED_H
@@ -137,7 +137,7 @@ int sy_sched_model_add_direct(struct sy_sched *s, int model, int n_groups,
                               uint64_t workspace_bytes);
 /* As sy_residency_set_head, in the pool. */
 int sy_sched_model_head(struct sy_sched *s, int model, int n_head, double worth);
-/* What a tenant's model may take counts for the tenant's memory quota, as its jobs do: as sy_quota_charge, and given back. */
+/* Charges a model's bytes to its tenant's memory quota, like a job's: as sy_quota_charge, and its release. */
 int sy_sched_charge(struct sy_sched *s, int tenant, uint64_t bytes, const char *what);
 void sy_sched_release(struct sy_sched *s, int tenant, uint64_t bytes);
 int sy_sched_model_remove(struct sy_sched *s, int model); /* EBUSY while it has requests */
@@ -173,7 +173,7 @@ struct sy_sched_request {
  * there is no END. */
 int sy_sched_request(struct sy_sched *s, const struct sy_sched_request *request,
                      struct sy_prediction *prediction);
-/* What the one that computes still takes, as is known better now. */
+/* Corrects the remaining duration of the running request. */
 void sy_sched_expect(struct sy_sched *s, uint64_t request, struct sy_duration left);
 sy_ns sy_sched_busy_ns(const struct sy_sched *s,
                        int slice); /* all that were taken there, as expected from now */
@@ -255,8 +255,8 @@ int sy_sched_job_set_slice(struct sy_sched *s, uint64_t job, int slice);
  * it runs there, a job at its next boundary (it goes on from its snapshot). Jobs in it give back turns that they keep. What has started ends as it is. */
 void sy_sched_slice_resized(struct sy_sched *s, int slice, int team);
 /* S12. Between two models, and between a job and a model. ENOTFOUND. */
-int sy_sched_set_apart(struct sy_sched *s, int model, int other, bool apart);
-int sy_sched_job_set_apart(struct sy_sched *s, uint64_t job, int model, bool apart);
+int sy_sched_set_exclusive(struct sy_sched *s, int model, int other, bool apart);
+int sy_sched_job_set_exclusive(struct sy_sched *s, uint64_t job, int model, bool apart);
 
 /* S13: while held, opportunistic jobs stand still (between two layers), but where a guaranteed one waits for their turn to end. With one slice nothing changes. */
 void sy_sched_hold_opportunistic(struct sy_sched *s, bool hold);
@@ -283,7 +283,7 @@ bool sy_sched_job_view(const struct sy_sched *s, uint64_t job, struct sy_sched_j
 const struct sy_policy *sy_sched_policy(const struct sy_sched *s);
 const struct sy_lanes *sy_sched_lanes(const struct sy_sched *s);
 const struct sy_quotas *sy_sched_quotas(const struct sy_sched *s);
-/* What the most demanding model needs at least: its largest group and its smallest workspace. */
+/* The least memory that the most demanding model needs: its largest group and its smallest workspace. */
 uint64_t sy_sched_least_room(const struct sy_sched *s);
 bool sy_sched_computes(const struct sy_sched *s, int worker); /* a request, now */
 const struct sy_pool *sy_sched_pool(const struct sy_sched *s);

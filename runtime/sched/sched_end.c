@@ -1,4 +1,4 @@
-/* What workers say of runs and jobs: that they are prepared, have stopped, gone or ended; and what becomes of their work when they die. */
+/* Events from workers: runs and jobs that were prepared, stopped, left or ended; and the recovery of their work when a worker dies. */
 #include <stdio.h>
 
 #include "runtime/base/assert.h"

@@ -1,4 +1,4 @@
-/* What holds now, for whoever decides: who is where, which worker is free, who waits for a worker or for memory. Nothing here changes the scheduler. */
+/* Queries on the scheduler's state: which worker is free, which job waits for a worker or for memory. Nothing here changes the state. */
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/sched/sched_internal.h"
@@ -101,7 +101,7 @@ struct job *sy_sched_next_for_worker(const struct sy_sched *s)
     return best;
 }
 
-/* What lies in the pool has to be brought to life before it can be spilled. */
+/* State in the pool needs a prepared worker before it can be spilled. */
 bool sy_sched_may_leave(const struct job *j)
 {
     bool comes_back = j->state == JOB_PREPARED && j->in_memory && sy_sched_may_be_spilled(j);
@@ -237,7 +237,7 @@ bool sy_sched_slice_is_busy(const struct sy_sched *s, int slice)
     return busy;
 }
 
-bool sy_sched_are_apart(const struct sy_sched *s, int model, int other)
+bool sy_sched_are_exclusive(const struct sy_sched *s, int model, int other)
 {
     return sy_sched_has_bit(s->models[model].apart, other);
 }

@@ -1,12 +1,12 @@
-/* Training that stands still: for requests of its slice, for those that it is kept apart from (S12), and for the owner of a slice that was lent (S13).
+/* Pausing training: for requests of its slice, for models that it must not compute beside (S12), for the owner of a lent slice (S13).
  *
  * Opportunistic jobs compute in unused slices:
  *
  *   home slice free ──> there
- *   home slice used ──> the first slice of as many compute units that nobody uses, from the next boundary on ──its owner comes──> home, or the next one
+ *   home slice used ──> the first unused slice of as many compute units, from the next boundary on ──its owner comes──> home, or the next unused one
  *
- * The owner of a slice need not wait: a request holds the job within a layer, as it holds every job of its slice (S2), and a job gets its turn at the next boundary, which
- * the lent one then does not hold back (sy_sched_fill_holds). */
+ * The owner of a slice hardly waits: a request pauses the job within a layer, as it pauses every job of its slice (S2); a job gets its turn at the next
+ * iteration boundary (fill_holds). */
 #include "runtime/base/assert.h"
 #include "runtime/sched/sched_internal.h"
 
@@ -131,7 +131,7 @@ void sy_sched_step_lending(struct sy_sched *s)
         j->lent = slice_for(s, j);
 }
 
-bool sy_sched_guaranteed_wants_in(const struct sy_sched *s, int slice)
+static bool guaranteed_wants_in(const struct sy_sched *s, int slice)
 {
     for (const struct job *j = s->jobs; j; j = j->next)
         if (!j->opportunistic && j->slice == slice && computes_there(j) && !j->stop_wanted)
@@ -150,7 +150,7 @@ static bool is_in_the_way(const struct sy_sched *s, const struct job *j)
 bool sy_sched_fill_holds(const struct sy_sched *s, const struct job *j)
 {
     return s->fill_held && j->opportunistic && !j->stop_wanted && s->n_made > 1 &&
-           !sy_sched_guaranteed_wants_in(s, j->slice) && !is_in_the_way(s, j);
+           !guaranteed_wants_in(s, j->slice) && !is_in_the_way(s, j);
 }
 
 bool sy_sched_holds(const struct request *r, const struct job *j)
@@ -176,7 +176,7 @@ bool sy_sched_is_held_elsewhere(const struct sy_sched *s, const struct job *j)
 }
 
 /* Its id may be another model's from now on. */
-void sy_sched_forget_apart(struct sy_sched *s, int model)
+void sy_sched_forget_exclusive(struct sy_sched *s, int model)
 {
     for (int m = 0; m < SY_SCHED_MAX_MODELS; m++)
         sy_sched_set_bit(s->models[m].apart, model, false);

@@ -1,4 +1,4 @@
-/* What the scheduler's files share. */
+/* Shared by the scheduler's files. */
 #ifndef SY_SCHED_SCHED_INTERNAL_H
 #define SY_SCHED_SCHED_INTERNAL_H
 
@@ -175,13 +175,13 @@ static inline void sy_sched_set_bit(uint64_t *bits, int i, bool on)
 int sy_sched_idle_worker(const struct sy_sched *s);
 /* An idle worker, one that is ready for `r` if there is any (*ready), and has nothing else to prepare; -1: none is idle. */
 int sy_sched_worker_for(struct sy_sched *s, const struct request *r, bool *ready);
-/* What is known of runs of this batch and these sizes; NULL: nothing. */
+/* Known facts on runs of this batch and these sizes; NULL: none. */
 struct workspace *sy_sched_find_workspace(struct sy_sched *s, int model, int64_t batch,
                                           uint64_t sizes, int team);
 int sy_sched_team_of(const struct sy_sched *s, int model); /* of requests that come now */
 /* ENOMEM_DEVICE with the sizes: no state of the pool could ever hold its workspace and its largest group. */
 int sy_sched_check_room(const struct sy_sched *s, const struct request *r);
-bool sy_sched_are_apart(const struct sy_sched *s, int model, int other);
+bool sy_sched_are_exclusive(const struct sy_sched *s, int model, int other);
 int sy_sched_open_slice(const struct sy_sched *s, int wanted); /* 0 where there is no such slice */
 struct slice *sy_sched_slice_of(const struct sy_sched *s, const struct request *r);
 bool sy_sched_others_started(const struct sy_sched *s, const struct slice *c);
@@ -244,7 +244,7 @@ void sy_sched_give_workspace_lane(struct sy_sched *s,
 bool sy_sched_holds(const struct request *r, const struct job *j);
 bool sy_sched_is_held_elsewhere(const struct sy_sched *s, const struct job *j); /* S12 */
 bool sy_sched_job_is_held(const struct sy_sched *s, const struct job *j);
-void sy_sched_forget_apart(struct sy_sched *s, int model);
+void sy_sched_forget_exclusive(struct sy_sched *s, int model);
 bool sy_sched_is_blocked(const struct sy_sched *s, const struct job *j); /* it may have no turns */
 void sy_sched_sync_blocked(struct sy_sched *s, const struct job *j);     /* tells the policy */
 /* Jobs that are to stand still are told so, others that they go on. True if some job had to be preempted. */
@@ -254,7 +254,6 @@ bool sy_sched_stands_still(const struct job *j);
 bool sy_sched_training_still_for(const struct sy_sched *s, const struct slice *c);
 bool sy_sched_training_still(const struct sy_sched *s);
 void sy_sched_step_lending(struct sy_sched *s);
-bool sy_sched_guaranteed_wants_in(const struct sy_sched *s, int slice);
 bool sy_sched_fill_holds(const struct sy_sched *s, const struct job *j);
 
 /* ---- sched_start.c: puts a request's memory in place ---- */
@@ -292,7 +291,7 @@ void sy_sched_spill(struct sy_sched *s,
 
 /* ---- sched_leave.c ---- */
 void sy_sched_step_leaving(struct sy_sched *s);
-/* What lasts goes with its snapshot, not in memory, once it has one. */
+/* Its persistent state moves by snapshot, not in memory, once it has one. */
 void sy_sched_leave_for_team(struct sy_sched *s, struct job *j);
 
 /* ---- sched_slice.c ---- */

@@ -1,12 +1,10 @@
-/* Training jobs: a worker each, memory from the lanes, turns from the policy; all stand still while a request computes. */
+/* Training jobs: a worker each, memory from the lanes, turns from the policy; all are paused while a request computes. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/sched/sched_internal.h"
-
-#define MAX_MAKE_ROOM 64 /* blocks that give way to one job, at one boundary */
 
 bool sy_sched_training_runs(const struct sy_sched *s)
 {
@@ -32,7 +30,7 @@ static uint64_t largest_gap(const struct sy_sched *s, uint64_t *end)
     return largest;
 }
 
-/* What a hole is worth to those that wait: the least of what they want, if all of them fit and best fit puts them there. */
+/* Bytes of a gap that count as free for waiting jobs: the smallest of their sizes, if all of them fit and best fit places them there. */
 static uint64_t gap_credit(const struct sy_sched *s)
 {
     uint64_t end, gap = largest_gap(s, &end), least = UINT64_MAX, most = 0;
@@ -48,7 +46,7 @@ static uint64_t gap_credit(const struct sy_sched *s)
     return least > most || most > gap || (top <= gap && top >= least) ? 0 : least;
 }
 
-/* What lasts of jobs lies at the pool's low end; what is free between them may be of no use to a model, so it
+/* Persistent parts of jobs lie at the pool's low end; what is free between them may be of no use to a model, so it
  * counts as taken, but for a job that fits there. */
 static void set_capacity(struct sy_sched *s)
 {

@@ -26,7 +26,7 @@ void sy_sched_keep_workspace(struct sy_sched *s, struct request *r)
     c->lane_bytes = 0;
 }
 
-/* What is left goes by the layers, not by the clock: until it stopped it may have waited for its weights, or for the copy under way. */
+/* The remaining time is estimated by layers, not by elapsed time: the request may have waited for its weights, or for a copy in flight. */
 void sy_sched_leave_device(struct sy_sched *s, struct request *r)
 {
     struct sy_duration left = r->next_layer > 0 ? r->left : r->duration;

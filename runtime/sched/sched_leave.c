@@ -1,19 +1,19 @@
-/* Opportunistic jobs give way to guaranteed ones with their workers too: each job has one, and all may be taken.
+/* Opportunistic jobs release their workers to guaranteed jobs: each job has a worker, and all workers may be in use.
  *
  *   RUNNING ──turn over, SPILL→ SPILLING ──spilled→ SPILLED ──LEAVE→ LEAVING ──left→ QUEUED (waits for no memory) ──PREPARE, START spilled→ RUNNING
  *
- * Only a worker moves memory: what lay in the pool without one could not be had back while guaranteed jobs have them all. So whoever has computed in
- * some is spilled first, and one that lost its worker in the middle of it is given the next. What cannot be spilled (no host memory for it) stays:
+ * Only a worker moves memory: state in the pool without a worker could not be moved while guaranteed jobs hold all workers. So a job that has state in
+ * the pool is spilled first, and one that lost its worker while being spilled gets the next worker. State that cannot be spilled (no host memory) stays:
  *
  *   RUNNING ──turn over, LEAVE→ LEAVING ──left→ QUEUED (its memory stays where it lies) ──PREPARE, START in_memory→ RUNNING
  *
- * One that is spilled can do nothing, so its worker is anybody's who needs one to give memory, too. Nobody leaves twice for the same job, and whoever
- * has no guaranteed job in front of it is given the next worker: so all come back. */
+ * A spilled job cannot compute, so its worker may also go to a job that needs one in order to be spilled. No job leaves twice for the same guaranteed job,
+ * and a job that no guaranteed job precedes gets the next worker: so all jobs come back. */
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/sched/sched_internal.h"
 
-/* What it costs that a job lets its worker go: nothing, the room that it was given to return to, or a trip to host memory. */
+/* The cost of a job's release of its worker: nothing, the memory reserved for its return, or a spill to host memory. */
 enum leave_cost { COSTS_NOTHING, COSTS_ROOM, COSTS_TRIP };
 
 static enum leave_cost leave_cost(const struct job *j)
@@ -29,7 +29,7 @@ static bool leaves_before(const struct job *a, const struct job *b)
     return cost_a != cost_b ? cost_a < cost_b : sy_sched_job_rank(a) >= sy_sched_job_rank(b);
 }
 
-/* Whose leaving costs least, then the least urgent, then the one that came last. */
+/* The job with the least cost, then the least urgent, then the latest. */
 static struct job *victim(const struct sy_sched *s)
 {
     struct job *found = NULL;

@@ -1,4 +1,4 @@
-/* What others may see of the scheduler, and the invariant walker. */
+/* Read access to the scheduler's state, and the invariant walker. */
 #include <stddef.h>
 
 #include "runtime/sched/sched_internal.h"

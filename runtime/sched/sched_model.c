@@ -101,8 +101,7 @@ int sy_sched_model_add_direct(struct sy_sched *s, int model, int n_groups,
     bool has_direct;
     uint64_t largest = 0, workspace = SY_ALIGN_UP(workspace_bytes, SY_POOL_ALIGN);
     uint64_t *copy = copy_bytes(n_groups, group_bytes, direct, &has_direct);
-    if (!copy)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for %d groups", n_groups);
+    SY_TRY_ALLOC(copy, "no memory for %d groups", n_groups);
     int status =
         has_direct && !s->image
             ? sy_error_set(SY_EARG, "model %d: without an image nothing is read in it", model)
@@ -160,7 +159,7 @@ int sy_sched_model_remove(struct sy_sched *s, int model)
         SY_TRY(sy_residency_remove_model(s->image_residency, model));
     free(s->models[model].group_bytes);
     s->models[model] = (struct model){0};
-    sy_sched_forget_apart(s, model);
+    sy_sched_forget_exclusive(s, model);
     return SY_OK;
 }
 

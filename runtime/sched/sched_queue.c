@@ -1,4 +1,4 @@
-/* The two queues: requests that wait for their turn, and actions that the caller is to take. */
+/* The two queues: waiting requests, and actions for the caller to carry out. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* What operators ask of jobs, slices and shares while the scheduler runs: each change ends with a step. */
+/* Administrative changes while the scheduler runs: jobs, slices, shares. Each ends with a scheduling step. */
 #include <stdlib.h>
 
 #include "runtime/base/assert.h"
@@ -86,8 +86,7 @@ int sy_sched_job_submit(struct sy_sched *s, const struct sy_sched_job *job)
         return sy_error_set(SY_EBUSY, "%d jobs run or wait already; cancel one, or try again later",
                             n);
     j = calloc(1, sizeof *j);
-    if (!j)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a job");
+    SY_TRY_ALLOC(j, "no memory for a job");
     j->id = job->id;
     j->tenant = job->tenant;
     j->priority = job->priority;
@@ -152,7 +151,7 @@ int sy_sched_set_train_share(struct sy_sched *s, unsigned permille)
     return SY_OK;
 }
 
-int sy_sched_set_apart(struct sy_sched *s, int model, int other, bool apart)
+int sy_sched_set_exclusive(struct sy_sched *s, int model, int other, bool apart)
 {
     SY_TRY(check_model(s, model));
     SY_TRY(check_model(s, other));
@@ -162,7 +161,7 @@ int sy_sched_set_apart(struct sy_sched *s, int model, int other, bool apart)
     return SY_OK;
 }
 
-int sy_sched_job_set_apart(struct sy_sched *s, uint64_t id, int model, bool apart)
+int sy_sched_job_set_exclusive(struct sy_sched *s, uint64_t id, int model, bool apart)
 {
     struct job *j = sy_sched_job_by_id(s, id);
     SY_TRY(check_model(s, model));

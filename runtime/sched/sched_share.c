@@ -1,13 +1,12 @@
-/* Training's guaranteed share of the time, against any flood of requests.
+/* Training's guaranteed share of the time, whatever the load of requests.
  *
- * While some job may compute (a hard share may forbid it), training earns `permille` of the time that passes, and pays for the time in which it
- * computes; while none may, it only earns off what it owes, which is not forgiven. When it is owed anything, requests that have not started wait
- * until it is a slice ahead: so over any time it lacks at most what one request takes. What it is owed is bounded: a claim to seconds that are
- * gone would be a stall for requests.
+ * A credit: while some job may compute (a hard share may forbid it), it grows by `permille` of the time that passes, and shrinks by the time in which
+ * training computes. While no job may compute, it grows at most to 0. While it is positive, requests that have not started wait until training is one
+ * time slice ahead: so training never lacks more than one request's duration. The credit is bounded: paying seconds at once would stall requests.
  *
- * Requests are predicted with what training can use of its share: nothing while no job is ready, no more than its tenants' hard shares. When it
- * becomes more, training earns from when those are done that were promised with less, but at most half a second later; it becomes less when it has
- * been less for a second, so that jobs that stop and go neither delay their share nor break promises. */
+ * Predictions of requests assume the part of the share that training can use: nothing while no job is ready, at most its tenants' hard shares. When that
+ * part grows, the credit grows by it once the requests that were promised with less have ended, at most half a second later; when it shrinks, predictions
+ * follow after a second. So jobs that pause and resume often neither lose their share nor break promises. */
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/sched/sched_internal.h"

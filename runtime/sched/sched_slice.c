@@ -1,4 +1,4 @@
-/* Slices of the device's compute (S11), and what does not compute side by side (S12). */
+/* Slices of the device's compute (S11), and tasks that must not compute side by side (S12). */
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/sched/sched_internal.h"
@@ -34,7 +34,7 @@ static bool is_waited_for(const struct sy_sched *s, const struct slice *o, const
 {
     const struct request *head = o->active || o->share.first ? NULL : sy_sched_head(s, o);
     return head && !head->preparing &&
-           (head->wants_room || sy_sched_are_apart(s, r->model, head->model)) &&
+           (head->wants_room || sy_sched_are_exclusive(s, r->model, head->model)) &&
            head_is_before(o, c);
 }
 
@@ -50,7 +50,7 @@ bool sy_sched_must_wait(const struct sy_sched *s, const struct slice *c, const s
         if (o == c)
             continue;
         if (is_at_work(o->active, r->model) || is_at_work(o->next, r->model) ||
-            (o->active && sy_sched_are_apart(s, r->model, o->active->model)) ||
+            (o->active && sy_sched_are_exclusive(s, r->model, o->active->model)) ||
             (r != c->next && is_waited_for(s, o, c, r)))
             return true;
     }

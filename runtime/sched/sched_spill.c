@@ -1,11 +1,12 @@
-/* Opportunistic jobs give way to guaranteed ones: with turns, and with memory, which goes to host memory and comes back (AntMan).
+/* Opportunistic jobs give way to guaranteed ones: in turns, and in memory, which is spilled to the host and restored (AntMan).
  *
  *   RUNNING ──SPILL→ SPILLING ──spilled→ SPILLED (waits in the lanes' queue, behind guaranteed ones) ──RETURN→ RETURNING ──returned→ RUNNING
  *
- * It joins that queue once no guaranteed one waits for memory: where one does not fit though enough is free, it would be let in only to be sent out again.
+ * It joins that queue once no guaranteed job waits for memory: if one waits because free memory is fragmented, the job would be restored only to be
+ * spilled again.
  *
- * One trip at a time: the link is one. What is spilled outlives its worker: one that loses it, or lets it go (sched_leave.c), is prepared on another
- * and starts with what is in host memory:
+ * One spill or restore at a time, since they share the link. Spilled state outlives the worker: a job that loses or releases it (sched_leave.c) is
+ * prepared on another and starts from host memory:
  *
  *   SPILLED, RETURNING ──lost, left→ QUEUED ──PREPARE→ PREPARED (waits in the lanes' queue) ──START spilled→ STARTING ──started→ RUNNING */
 #include "runtime/base/assert.h"

@@ -25,7 +25,7 @@ static int set_lane(struct sy_sched *s, struct slice *c, uint64_t bytes)
     return status;
 }
 
-/* What a large request needed is not held long after it: the largest of the last runs stays. */
+/* The workspace shrinks again after a large request: to the largest of the last runs. */
 static int shrink_lane(struct sy_sched *s, struct slice *c, const struct request *r)
 {
     uint64_t most = r->workspace_bytes;
@@ -184,7 +184,7 @@ void sy_sched_give_up_run(struct sy_sched *s, struct request *r)
     a->run = r->run;
 }
 
-/* What a prefetch left out. If it does not fit after all, the worker forgets the run and the request starts again. */
+/* The groups that a prefetch left out. If they do not fit, the worker drops the run and the request starts again. */
 int sy_sched_complete(struct sy_sched *s, struct request *r)
 {
     int n = s->models[r->model].n_groups, from = r->n_loaded;

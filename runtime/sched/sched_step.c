@@ -1,4 +1,4 @@
-/* After every event: does all that can be done now. Requests first, then jobs and their memory. */
+/* The scheduling step after every event: starts what can start, requests first, then jobs and their memory. */
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/sched/sched_internal.h"
@@ -57,7 +57,7 @@ static void begin(struct sy_sched *s, struct slice *c)
     assert(action == SY_ADMISSION_START && started.id == c->active->id);
 }
 
-/* What was prefetched makes room for one that is more urgent; it waits again when its worker and its reads are through. */
+/* A prefetched request gives its memory to a more urgent one, and waits again once its worker and its reads have finished. */
 static void give_up_prefetch(struct sy_sched *s, struct slice *c)
 {
     struct request *r = c->next;

@@ -1,4 +1,4 @@
-/* Jobs that are in: workers to prepare them, and turns to compute, given and kept as the policy and what waits say. */
+/* Admitted jobs: workers to prepare them, and turns to compute, by the policy and the jobs that wait. */
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/sched/sched_internal.h"

@@ -182,13 +182,13 @@ int sy_sim_run(const struct sy_sim_config *config, const struct sy_sim_input *in
     struct sim s = {.config = config, .in = input, .report = report, .random = config->seed};
     SY_TRY(check_input(config, input));
     s.n_all = sy_sim_n_devices(config);
-    bool apart = sy_sim_is_apart(&s);
+    bool apart = sy_sim_is_independent(&s);
     struct sy_sim_streams all = {.n_requests = input->n_requests,
                                  .n_faults = (uint64_t)input->n_faults};
     s.n_devices = apart ? 1 : s.n_all;
     int status = sy_sim_open(&s);
     if (status == SY_OK)
-        status = apart ? sy_sim_loop_apart(&s) : sy_sim_loop(&s, &all);
+        status = apart ? sy_sim_loop_by_device(&s) : sy_sim_loop(&s, &all);
     report->makespan_ns = s.now;
     sy_sim_close(&s);
     return status;

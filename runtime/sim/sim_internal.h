@@ -82,7 +82,7 @@ struct device {
 
 struct job_state {
     uint64_t left;
-    sy_ns used_ns, first_ns, joined_ns;
+    sy_ns used_ns, first_ns;
     int device;
     bool started, admitted;
     sy_ns owed_ns; /* of copies, when it is back from host memory */
@@ -142,14 +142,14 @@ struct fleet {
 };
 
 struct sy_sim_answers;
-struct beside; /* sim_beside.c */
+struct beside; /* sim_slowdown.c */
 
 struct sim {
     const struct sy_sim_config *config;
     const struct sy_sim_input *in;
     struct sy_sim_report *report;
     int n_all;
-    int n_devices; /* that are simulated at once: all, or one after the other (sim_apart.c) */
+    int n_devices; /* that are simulated at once: all, or one after the other (sim_by_device.c) */
     int apart;     /* which one then is at place 0 */
     struct kind *kinds;
     int n_kinds;
@@ -191,10 +191,10 @@ static inline sy_ns sy_sim_outside_ns(const struct sim *s, uint64_t request)
     return s->has_outside ? s->in->models[s->in->requests[request].model].outside_ns : 0;
 }
 
-/* ---- sim_beside.c: M9 ---- */
+/* ---- sim_slowdown.c: M9 ---- */
 /* EARG: a pair names no task, or a model's or job's slice does not exist. */
-int sy_sim_beside_open(struct sim *s);
-void sy_sim_beside_close(struct sim *s); /* of one that was not opened, too */
+int sy_sim_slowdown_open(struct sim *s);
+void sy_sim_slowdown_close(struct sim *s); /* of one that was not opened, too */
 /* The head of that slice's queue may not start: S12. */
 bool sy_sim_must_wait(const struct sim *s, int device, uint64_t request);
 /* A running iteration of the job stands still for what another slice serves; else how much slower it is beside what they do. */
@@ -341,10 +341,10 @@ struct sy_sim_streams {
 /* All of these events, and what follows from them. */
 int sy_sim_loop(struct sim *s, struct sy_sim_streams *at);
 
-/* ---- sim_apart.c ---- */
+/* ---- sim_by_device.c ---- */
 /* No device's events depend on another's. */
-bool sy_sim_is_apart(const struct sim *s);
-int sy_sim_loop_apart(struct sim *s);
+bool sy_sim_is_independent(const struct sim *s);
+int sy_sim_loop_by_device(struct sim *s);
 
 /* ---- sim_answers.c ---- */
 struct sy_sim_answer {

@@ -80,7 +80,7 @@ int sy_sim_open(struct sim *s)
     SY_TRY(open_devices(s));
     SY_TRY(open_idle(s));
     SY_TRY(sy_sim_residency_open(s));
-    SY_TRY(sy_sim_beside_open(s));
+    SY_TRY(sy_sim_slowdown_open(s));
     return sy_sim_router_open(s);
 }
 
@@ -105,7 +105,7 @@ void sy_sim_close(struct sim *s)
         close_device(s, &s->devices[i]);
     sy_sim_residency_close(s);
     sy_sim_router_close(s);
-    sy_sim_beside_close(s);
+    sy_sim_slowdown_close(s);
     sy_sim_tree_finish(&s->due);
     sy_sim_kinds_close(s);
     sy_predictor_destroy(s->predictor);

@@ -368,7 +368,7 @@ int sy_supervisor_send(struct sy_supervisor *s, int worker, const struct sy_mess
 
 /* ---- time ------------------------------------------------------------------------------------- */
 
-/* That a worker has from closing its socket to its exit. One that was told to stop frees all that it has first. */
+/* The time from closing a worker's socket to its exit. A worker that was told to stop frees its memory first. */
 static sy_ns exit_time(const struct process *p)
 {
     return p->state == SY_WORKER_STOPPING ? 5 * SY_NS_PER_S : SY_NS_PER_S;
@@ -381,7 +381,7 @@ static bool beats_in(enum sy_worker_state state)
            state != SY_WORKER_STARTING_JOB && state != SY_WORKER_STOPPING;
 }
 
-/* It was told to stop, and has not beaten once since then: it has not even read that. */
+/* It was told to stop and has sent no heartbeat since: it has not read the message. */
 static bool is_deaf(const struct sy_supervisor *s, const struct process *p, sy_ns beat, sy_ns now)
 {
     return p->state == SY_WORKER_STOPPING && p->beat_at_stop_ns && p->beat_at_stop_ns == beat &&
@@ -431,7 +431,7 @@ static void on_tick(int fd, short what, void *supervisor)
 
 /* ---- start and end ---------------------------------------------------------------------------- */
 
-/* The environment with GOMP_SPINCOUNT, unless somebody has chosen it: threads of a paused worker must not spin. */
+/* The environment with GOMP_SPINCOUNT, unless it is set already: threads of a paused worker must not spin. */
 static char **make_environment(void)
 {
     size_t n = 0;
@@ -463,8 +463,7 @@ int sy_supervisor_create(struct event_base *base, const struct sy_supervisor_con
 {
     struct timeval tick = {.tv_usec = TICK_NS / SY_NS_PER_US};
     struct sy_supervisor *s = calloc(1, sizeof *s);
-    if (!s)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for the supervisor");
+    SY_TRY_ALLOC(s, "no memory for the supervisor");
     s->base = base;
     s->config = *config;
     s->program = strdup(config->program ? config->program : "/proc/self/exe");

@@ -3,7 +3,7 @@
  * V1: a worker's memory is given to others only after `lost`, which comes when its process has been reaped.
  * V2: a worker is killed by its own pid, which is ours until waitpid has returned it.
  * V3: replaced at once the first time, then after 100 ms, doubling to 5 s, while it dies before it has loaded its models
- *     (IDLE); after ten such deaths in a row it is given up, and says so.
+ *     (IDLE); after ten such deaths in a row it is given up, and that is logged.
  * V4: a heartbeat older than the hang timeout, a state that outlasts its timeout, or a socket that it closed a second ago
  *     kills it. One that is told to stop may wind up without a heartbeat, but has to begin within the hang timeout.
  *
@@ -58,7 +58,7 @@ int sy_supervisor_send(struct sy_supervisor *s, int worker, const struct sy_mess
  * loop sleeps. */
 void sy_supervisor_look(struct sy_supervisor *supervisor, bool looks);
 void sy_supervisor_kill(struct sy_supervisor *s, int worker, const char *why);
-/* SHUTDOWN to all; nobody is replaced from now on. The dead are reported by `lost`. */
+/* SHUTDOWN to all; no worker is replaced from now on. The dead are reported by `lost`. */
 void sy_supervisor_stop(struct sy_supervisor *s, sy_ns grace_ns);
 int sy_supervisor_n_alive(const struct sy_supervisor *s);
 

@@ -51,7 +51,7 @@ static const struct move moves[] = {
     MOVE(PAUSED, RESUME, TRAINING),
     MOVE(PAUSED, JOB_ENDED, IDLE), /* a script's process was killed where it stood */
     MOVE(IDLE, RESUME, IDLE), /* makes the epoch even after a job that ended while it was held */
-    /* what was on the way when it was told to stop */
+    /* messages that were in flight when it was told to stop */
     MOVE(STOPPING, HELLO, STOPPING),
     MOVE(STOPPING, READY, STOPPING),
     MOVE(STOPPING, MODELS_DONE, STOPPING),

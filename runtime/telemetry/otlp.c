@@ -87,8 +87,8 @@ static int take_uri(struct sy_otlp *otlp, const struct evhttp_uri *uri)
     otlp->host = strdup(name);
     otlp->path = strdup(path && *path && strcmp(path, "/") != 0 ? path : TRACES_PATH);
     otlp->connection = evhttp_connection_base_new(otlp->base, NULL, address, (unsigned short)port);
-    if (!otlp->host || !otlp->path || !otlp->connection)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a connection to the collector");
+    SY_TRY_ALLOC(otlp->host && otlp->path && otlp->connection,
+                 "no memory for a connection to the collector");
     evhttp_connection_set_timeout(otlp->connection, TIMEOUT_S);
     evhttp_connection_set_retries(otlp->connection, 0);
     evhttp_connection_set_max_body_size(otlp->connection, MOST_ANSWER);
@@ -232,8 +232,7 @@ static int post(struct sy_otlp *otlp, const char *text, size_t bytes)
 {
     struct evhttp_request *request = evhttp_request_new(on_answer, otlp);
 
-    if (!request)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a request to the collector");
+    SY_TRY_ALLOC(request, "no memory for a request to the collector");
     struct evkeyvalq *headers = evhttp_request_get_output_headers(request);
     evhttp_add_header(headers, "Host", otlp->host);
     evhttp_add_header(headers, "Content-Type", "application/json");

@@ -249,9 +249,7 @@ static int unpack_fields(const struct descriptor *descriptor, const msgpack_obje
         *(values[i].type == MSGPACK_OBJECT_STR ? &letter_bytes : &word_bytes) +=
             storage_of(&values[i]);
     out->storage = calloc(1, word_bytes + letter_bytes + 1);
-    if (!out->storage)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for %zu bytes of a message",
-                            word_bytes + letter_bytes);
+    SY_TRY_ALLOC(out->storage, "no memory for %zu bytes of a message", word_bytes + letter_bytes);
     words = out->storage;
     letters = (char *)words + word_bytes; /* the arrays first: they need their alignment */
     for (int i = 0; i < descriptor->n_fields; i++) {

@@ -191,18 +191,6 @@ static void begin_or_end(struct world *w, struct shadow_job *j)
     }
 }
 
-static void resize(struct world *w, struct shadow_job *j)
-{
-    uint64_t persistent = below(12) * PAGE, ephemeral = below(40) * PAGE;
-    int status = sy_lanes_resize(w->lanes, j->id, persistent, ephemeral);
-    if (j->running)
-        assert_int_equal(status, SY_EARG);
-    if (status == SY_OK) {
-        j->persistent = persistent;
-        j->ephemeral = ephemeral;
-    }
-}
-
 static void random_event(struct world *w)
 {
     struct shadow_job *j = &w->jobs[below(MAX_JOBS)];
@@ -221,8 +209,6 @@ static void random_event(struct world *w)
     } else if (j->used) {
         if (kind < 25)
             remove_job(w, j); /* ended, canceled or dead, also while it runs or waits */
-        else if (kind < 33)
-            resize(w, j);
         else
             begin_or_end(w, j);
     }

@@ -50,7 +50,6 @@ static void walk(const struct sy_pbtxt *node, int depth)
 {
     char place[200];
     int64_t whole;
-    double real;
     bool yes;
     FUZZ_CHECK(depth <= SY_PBTXT_MOST_DEPTH + 1);
     for (const struct sy_pbtxt *field = node->first; field; field = field->next) {
@@ -60,7 +59,6 @@ static void walk(const struct sy_pbtxt *node, int depth)
             walk(field, depth + 1);
         else {
             (void)sy_pbtxt_integer(field, -100, 100, &whole);
-            (void)sy_pbtxt_real(field, &real);
             (void)sy_pbtxt_bool(field, &yes);
         }
     }

@@ -105,8 +105,7 @@ static int add_feature(struct csv_source *s, const struct sy_csv_rows *rows, uin
     char number[32];
     snprintf(number, sizeof number, "%llu", (unsigned long long)column + 1);
     char *name = strdup(s->spec->has_header ? rows->fields[column] : number);
-    if (!name)
-        return sy_error_set(SY_ENOMEM_HOST, "'%s': no room for its columns", s->path);
+    SY_TRY_ALLOC(name, "'%s': no room for its columns", s->path);
     s->column_names[s->n_features] = name;
     s->columns[s->n_features++] = column;
     return SY_OK;
@@ -147,8 +146,7 @@ static int choose_columns(struct csv_source *s, const struct sy_csv_rows *rows)
     s->n_columns = rows->n;
     s->columns = calloc(room, sizeof *s->columns);
     s->column_names = calloc(room, sizeof *s->column_names);
-    if (!s->columns || !s->column_names)
-        return sy_error_set(SY_ENOMEM_HOST, "'%s': no room for its columns", s->path);
+    SY_TRY_ALLOC(s->columns && s->column_names, "'%s': no room for its columns", s->path);
     SY_TRY(find_column(s, rows, s->spec->label, &s->label_column));
     for (int k = 0; k < s->want->n_inputs; k++)
         if (sy_data_field_of(s->spec, s->want, k)->from == SY_FROM_SAMPLE)
@@ -171,9 +169,8 @@ static int make_room(struct csv_source *s)
     s->labels = labels ? labels : s->labels;
     char **texts = realloc(s->texts, room * sizeof *texts);
     s->texts = texts ? texts : s->texts;
-    if (!features || !labels || !texts)
-        return sy_error_set(SY_ENOMEM_HOST, "'%s': no room for row %llu", s->path,
-                            (unsigned long long)s->base.n);
+    SY_TRY_ALLOC(features && labels && texts, "'%s': no room for row %llu", s->path,
+                 (unsigned long long)s->base.n);
     s->room = room;
     return SY_OK;
 }
@@ -196,8 +193,7 @@ static int take_row(struct csv_source *s, const struct sy_csv_rows *rows)
         to[i] = (float)value;
     }
     s->texts[s->base.n] = strdup(rows->fields[s->label_column]);
-    if (!s->texts[s->base.n])
-        return sy_error_set(SY_ENOMEM_HOST, "'%s': no room for a label", s->path);
+    SY_TRY_ALLOC(s->texts[s->base.n], "'%s': no room for a label", s->path);
     s->base.n++;
     return SY_OK;
 }
@@ -360,8 +356,7 @@ static int take_scales(struct csv_source *s, const struct csv_source *training)
 {
     s->shift = calloc(s->n_features, sizeof *s->shift);
     s->scale = calloc(s->n_features, sizeof *s->scale);
-    if (!s->shift || !s->scale)
-        return sy_error_set(SY_ENOMEM_HOST, "'%s': no room for its scales", s->path);
+    SY_TRY_ALLOC(s->shift && s->scale, "'%s': no room for its scales", s->path);
     for (uint64_t f = 0; f < s->n_features; f++) {
         s->shift[f] = training ? training->shift[f] : 0.0f;
         s->scale[f] = training ? training->scale[f] : 1.0f;
@@ -377,8 +372,7 @@ int sy_data_csv_open(const struct sy_data_spec *spec, const struct sy_data_want 
     int status;
     const struct csv_source *first = (struct csv_source *)training;
     struct csv_source *s = calloc(1, sizeof *s);
-    if (!s)
-        return sy_error_set(SY_ENOMEM_HOST, "no room for data set '%s'", spec->inputs[0]);
+    SY_TRY_ALLOC(s, "no room for data set '%s'", spec->inputs[0]);
     s->base.read = csv_read;
     s->base.close = csv_close;
     s->want = want;

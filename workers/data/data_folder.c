@@ -20,13 +20,11 @@ int sy_data_names_add(struct sy_data_names *list, const char *folder, const char
         return sy_error_set(SY_ETOOBIG, "'%s' has more than %u entries", folder, SY_DATA_MAX_FILES);
     if ((list->n & (list->n - 1)) == 0) { /* doubles */
         char **grown = realloc(list->names, (list->n ? 2 * list->n : 1) * sizeof *grown);
-        if (!grown)
-            return sy_error_set(SY_ENOMEM_HOST, "no room for the names in '%s'", folder);
+        SY_TRY_ALLOC(grown, "no room for the names in '%s'", folder);
         list->names = grown;
     }
     list->names[list->n] = strdup(name);
-    if (!list->names[list->n])
-        return sy_error_set(SY_ENOMEM_HOST, "no room for the names in '%s'", folder);
+    SY_TRY_ALLOC(list->names[list->n], "no room for the names in '%s'", folder);
     list->n++;
     return SY_OK;
 }

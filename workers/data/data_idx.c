@@ -83,8 +83,7 @@ int sy_data_idx_open(const struct sy_data_spec *spec, const struct sy_data_want 
 {
     int which = training != NULL, status;
     struct idx_source *s = calloc(1, sizeof *s);
-    if (!s)
-        return sy_error_set(SY_ENOMEM_HOST, "no room for data set '%s'", spec->inputs[which]);
+    SY_TRY_ALLOC(s, "no room for data set '%s'", spec->inputs[which]);
     s->base.read = idx_read;
     s->base.close = idx_close;
     s->want = want;

@@ -71,8 +71,7 @@ static int add_image(struct images_source *s, const char *folder, const char *na
     struct sy_image header;
     char *path = sy_data_path(folder, name);
     int status;
-    if (!path)
-        return sy_error_set(SY_ENOMEM_HOST, "no room for a path in '%s'", folder);
+    SY_TRY_ALLOC(path, "no room for a path in '%s'", folder);
     SY_TRY_GOTO(sy_image_read_header(path, &header), done);
     SY_TRY_GOTO(sy_data_names_add(&s->files, s->folder, path), done);
     s->class_of[s->files.n - 1] = class;
@@ -199,8 +198,7 @@ int sy_data_images_open(const struct sy_data_spec *spec, const struct sy_data_wa
     int status;
     const struct images_source *first = (struct images_source *)training;
     struct images_source *s = calloc(1, sizeof *s);
-    if (!s)
-        return sy_error_set(SY_ENOMEM_HOST, "no room for data set '%s'", spec->folder[0]);
+    SY_TRY_ALLOC(s, "no room for data set '%s'", spec->folder[0]);
     s->base.read = images_read;
     s->base.close = images_close;
     s->want = want;

@@ -209,8 +209,7 @@ int sy_data_npy_open(const struct sy_data_spec *spec, const struct sy_data_want 
 {
     int which = training != NULL, status;
     struct npy_source *s = calloc(1, sizeof *s);
-    if (!s)
-        return sy_error_set(SY_ENOMEM_HOST, "no room for data set '%s'", spec->labels[which]);
+    SY_TRY_ALLOC(s, "no room for data set '%s'", spec->labels[which]);
     s->base.read = npy_read;
     s->base.close = npy_close;
     s->want = want;

@@ -121,8 +121,7 @@ int sy_data_synthetic_open(const struct sy_data_spec *spec, const struct sy_data
                            struct sy_data_source *training, struct sy_data_source **out)
 {
     struct synthetic_source *s = calloc(1, sizeof *s);
-    if (!s)
-        return sy_error_set(SY_ENOMEM_HOST, "no room for a synthetic data set");
+    SY_TRY_ALLOC(s, "no room for a synthetic data set");
     *s = (struct synthetic_source){.base = {.n = spec->samples[training != NULL],
                                             .read = synthetic_read,
                                             .close = synthetic_close},

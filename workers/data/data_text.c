@@ -128,8 +128,7 @@ static int add_piece(struct text_source *s, uint64_t begin, uint64_t bytes, int6
     if ((s->base.n & (s->base.n - 1)) == 0) { /* doubles */
         uint64_t room = s->base.n ? 2 * s->base.n : 1;
         struct piece *grown = realloc(s->pieces, room * sizeof *grown);
-        if (!grown)
-            return sy_error_set(SY_ENOMEM_HOST, "no room for the samples of '%s'", s->path);
+        SY_TRY_ALLOC(grown, "no room for the samples of '%s'", s->path);
         s->pieces = grown;
     }
     bytes = SY_MIN(bytes, s->window + s->spec->ngram); /* nobody looks behind */
@@ -251,8 +250,7 @@ int sy_data_text_open(const struct sy_data_spec *spec, const struct sy_data_want
 {
     int which = training != NULL;
     struct text_source *s = calloc(1, sizeof *s);
-    if (!s)
-        return sy_error_set(SY_ENOMEM_HOST, "no room for a text");
+    SY_TRY_ALLOC(s, "no room for a text");
     s->base.close = text_close;
     s->want = want;
     s->spec = spec;

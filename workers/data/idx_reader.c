@@ -71,8 +71,7 @@ static int read_all(gzFile file, const char *path, uint64_t size, struct sy_idx 
     SY_TRY(read_header(file, path, idx));
     SY_TRY(check_claim(path, size, idx));
     idx->data = malloc(idx->bytes);
-    if (!idx->data)
-        return sy_error_set(SY_ENOMEM_HOST, "%s: no memory for %zu bytes", path, idx->bytes);
+    SY_TRY_ALLOC(idx->data, "%s: no memory for %zu bytes", path, idx->bytes);
     SY_TRY(read_exactly(file, path, "data", idx->data, idx->bytes));
     if (gzread(file, &extra, 1) != 0)
         return sy_error_set(SY_ECORRUPT, "%s: bytes follow the %zu that its dimensions name", path,

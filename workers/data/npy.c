@@ -266,9 +266,7 @@ static int take_data(const struct cursor *c, const struct header *h, const unsig
         return sy_error_set(SY_ECORRUPT, "%s: its shape needs %zu bytes of data, the file has %zu",
                             c->path, bytes, file_bytes - start);
     npy.data = malloc(npy.bytes + 1);
-    if (!npy.data)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for the %zu bytes of %s", npy.bytes,
-                            c->path);
+    SY_TRY_ALLOC(npy.data, "no memory for the %zu bytes of %s", npy.bytes, c->path);
     if (is_as_here)
         memcpy(npy.data, file + start, npy.bytes);
     else

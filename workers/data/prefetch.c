@@ -102,8 +102,7 @@ int sy_prefetch_create(const struct sy_train_data *data, const struct sy_data_wa
 {
     pthread_condattr_t attr;
     struct sy_prefetch *p = calloc(1, sizeof *p);
-    if (!p)
-        return sy_error_set(SY_ENOMEM_HOST, "no room for batches ahead");
+    SY_TRY_ALLOC(p, "no room for batches ahead");
     p->data = data;
     p->want = want;
     p->rows = rows;

@@ -118,7 +118,8 @@ int sy_data_source_open(const struct sy_data_spec *spec, const struct sy_data_wa
     return readers[spec->kind](spec, want, training, out);
 }
 
-void sy_data_source_close(struct sy_data_source *source)
+/* NULL is fine */
+static void close_source(struct sy_data_source *source)
 {
     if (source)
         source->close(source);
@@ -147,7 +148,7 @@ int sy_train_data_open(const struct sy_data_spec *spec, const struct sy_data_wan
         data.n_test = status == SY_OK ? data.test->n : 0;
     }
     if (status < 0) {
-        sy_data_source_close(data.training);
+        close_source(data.training);
         return status;
     }
     *out = data;
@@ -156,8 +157,8 @@ int sy_train_data_open(const struct sy_data_spec *spec, const struct sy_data_wan
 
 void sy_train_data_close(struct sy_train_data *data)
 {
-    sy_data_source_close(data->test);
-    sy_data_source_close(data->training);
+    close_source(data->test);
+    close_source(data->training);
     memset(data, 0, sizeof *data);
 }
 

@@ -48,7 +48,6 @@ struct sy_data_source {
  * ENOTFOUND, ETOOBIG name file and numbers. `spec` and `want` must live as long as the source. */
 int sy_data_source_open(const struct sy_data_spec *spec, const struct sy_data_want *want,
                         struct sy_data_source *training, struct sy_data_source **out);
-void sy_data_source_close(struct sy_data_source *source); /* NULL is fine */
 
 /* Bytes of one sample in an input of the batch. */
 uint64_t sy_data_input_bytes(const struct sy_data_input *input);

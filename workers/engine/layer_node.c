@@ -27,9 +27,8 @@ static int add_param(const struct sy_graph *graph, const struct sy_param_rules *
                                .bytes = form.bytes};
     if (form.layout_bytes) {
         param->layout = malloc(form.layout_bytes);
-        if (!param->layout)
-            return sy_error_set(SY_ENOMEM_HOST, "no memory for the layout of %s",
-                                graph->tensors[node->inputs[input]].name);
+        SY_TRY_ALLOC(param->layout, "no memory for the layout of %s",
+                     graph->tensors[node->inputs[input]].name);
         memcpy(param->layout, form.layout, form.layout_bytes);
         param->layout_bytes = form.layout_bytes;
     }
@@ -45,8 +44,7 @@ int sy_layer_lay_out(const struct sy_graph *graph, const struct sy_param_rules *
     layer->bytes = 0;
     layer->n_params = 0;
     layer->params = calloc((size_t)(node->n_inputs ? node->n_inputs : 1), sizeof *layer->params);
-    if (!layer->params)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for the parameters of node %s", node->name);
+    SY_TRY_ALLOC(layer->params, "no memory for the parameters of node %s", node->name);
     for (int i = 0; i < node->n_inputs; i++)
         if (rules->is_param(graph, node, i))
             SY_TRY(add_param(graph, rules, layer, i));

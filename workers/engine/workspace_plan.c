@@ -39,8 +39,7 @@ static uint64_t lowest_fit(const struct sy_interval *v, struct sy_interval *cons
 int sy_workspace_plan(struct sy_interval *intervals, int n, uint64_t *total_bytes)
 {
     struct sy_interval **alive = calloc((size_t)n + 1, sizeof(struct sy_interval *));
-    if (!alive)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory to plan %d values", n);
+    SY_TRY_ALLOC(alive, "no memory to plan %d values", n);
     qsort(intervals, (size_t)n, sizeof *intervals, larger_first);
     *total_bytes = 0;
     for (int i = 0; i < n; i++) {

@@ -238,8 +238,7 @@ static int pack_param(const struct sy_graph *graph, const struct sy_node *node,
     const struct sy_host_op *op = sy_host_op_find(node->op);
     void *plain = calloc(1, room_to_prepare(t, param));
     int status = SY_OK;
-    if (!plain)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory to pack %s", t->name);
+    SY_TRY_ALLOC(plain, "no memory to pack %s", t->name);
     if (op->prepare)
         status = op->prepare(graph, node, param->input, plain);
     else

@@ -85,8 +85,7 @@ static int take_memory(struct rig *r, const struct sy_profile *profile, const vo
     SY_TRY(take_tensors(graph, graph->inputs, graph->n_inputs, batch, &r->tensors[0]));
     SY_TRY(take_tensors(graph, graph->outputs, graph->n_outputs, batch, &r->tensors[1]));
     r->layer_params = calloc((size_t)package->n_layers + 1, sizeof *r->layer_params);
-    if (!r->layer_params)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for %d layers", package->n_layers);
+    SY_TRY_ALLOC(r->layer_params, "no memory for %d layers", package->n_layers);
     for (int i = 0; i < package->n_layers; i++)
         r->layer_params[i] = at(r, package->layers[i].offset_bytes);
     if (package->weights_bytes)
@@ -130,8 +129,7 @@ static int time_program(struct rig *r, struct sy_program *program, uint64_t work
                                  .inputs = (const void *const *)r->tensors[0],
                                  .outputs = r->tensors[1]};
     uint64_t *times = calloc((size_t)n * N_RUNS, sizeof *times);
-    if (!times)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a profile");
+    SY_TRY_ALLOC(times, "no memory for a profile");
     for (int run = -2; status == SY_OK && run < N_RUNS; run++) /* -2, -1: warming, capturing */
         for (int first = 0; status == SY_OK && first < n; first += WINDOW)
             status = time_window(r, program, &binding, first, SY_MIN(first + WINDOW, n),

@@ -8,7 +8,8 @@
 
 #define WAIT_SLICE_NS (100 * SY_NS_PER_MS)
 
-int sy_infer_group_end(const struct sy_infer_run *run, int group)
+/* First layer of group g + 1, or n_layers. */
+static int group_end(const struct sy_infer_run *run, int group)
 {
     return group + 1 < run->n_groups ? run->group_layers[group + 1] : run->package->n_layers;
 }
@@ -47,7 +48,7 @@ static void locate_layers(const struct sy_infer_run *run, unsigned char **params
         /* Only read: the binding's type is that of all parameters. */
         unsigned char *base = group->direct ? (unsigned char *)(uintptr_t)group->image
                                             : view(run, group->pool_offset);
-        for (int i = run->group_layers[g]; i < sy_infer_group_end(run, g); i++) {
+        for (int i = run->group_layers[g]; i < group_end(run, g); i++) {
             const struct sy_layer *layer = &run->package->layers[i];
             params[i] = layer->bytes ? base + (layer->offset_bytes - start) : NULL;
         }
@@ -97,7 +98,7 @@ static int run_group(const struct sy_infer_run *run, const struct sy_binding *bi
         times->first_layer_ns = start;
     if (sy_transfer_group(run->transfer, g)->direct)
         read_directly(run, g, times);
-    SY_TRY(run_layers(run, binding, first, sy_infer_group_end(run, g), times));
+    SY_TRY(run_layers(run, binding, first, group_end(run, g), times));
     SY_TRY(sy_transfer_computed(run->transfer, g, run->compute));
     if (times->compute_spans) {
         times->compute_spans[2 * g] = start;
@@ -164,11 +165,10 @@ int sy_infer_run(const struct sy_infer_run *run, struct sy_infer_times *times)
 {
     int first = 0;
     assert(run->n_groups >= 1 && run->group_layers[0] == 0);
-    while (run->first_layer >= sy_infer_group_end(run, first))
+    while (run->first_layer >= group_end(run, first))
         first++;
     unsigned char **params = calloc((size_t)run->package->n_layers, sizeof *params);
-    if (!params)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for %d layers", run->package->n_layers);
+    SY_TRY_ALLOC(params, "no memory for %d layers", run->package->n_layers);
     locate_layers(run, params);
     struct sy_binding binding = {
         .layer_params = params,

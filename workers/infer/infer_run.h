@@ -52,8 +52,6 @@ int sy_infer_run(const struct sy_infer_run *run, struct sy_infer_times *times);
 /* ECANCELED, as what is_interrupted stops returns it; also for what stops within a layer, which then is run again from its start. */
 int sy_infer_interrupted(void);
 
-/* First layer of group g + 1, or n_layers. */
-int sy_infer_group_end(const struct sy_infer_run *run, int group);
 /* Offset in the package's weights where group g's bytes begin, and how many there are. */
 void sy_infer_group_range(const struct sy_package *package, const int *group_layers, int n_groups,
                           int group, uint64_t *offset_bytes, uint64_t *bytes);

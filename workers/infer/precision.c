@@ -46,8 +46,7 @@ static int take_outputs(struct side *side, int64_t batch)
         uint64_t wide = (uint64_t)sy_shape_elements(&t->shape, batch) * sizeof(float);
         side->outputs[i] =
             take(SY_MAX(wide, sy_graph_tensor_room(&side->graph, side->graph.outputs[i], batch)));
-        if (!side->outputs[i])
-            return sy_error_set(SY_ENOMEM_HOST, "no memory for output %s", t->name);
+        SY_TRY_ALLOC(side->outputs[i], "no memory for output %s", t->name);
     }
     return SY_OK;
 }
@@ -59,8 +58,8 @@ static int prepare(struct side *side, const struct sy_engine_ops *engine, int64_
     side->layers = calloc(n, sizeof *side->layers);
     side->layer_params = calloc(n, sizeof *side->layer_params);
     side->outputs = calloc((size_t)side->graph.n_outputs + 1, sizeof *side->outputs);
-    if (!side->layers || !side->layer_params || !side->outputs)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for %zu layers", n);
+    SY_TRY_ALLOC(side->layers && side->layer_params && side->outputs, "no memory for %zu layers",
+                 n);
     for (int i = 0; i < side->graph.n_nodes; i++) {
         side->layers[i].node = i;
         SY_TRY(engine->layout_layer(&side->graph, &side->layers[i]));
@@ -70,9 +69,8 @@ static int prepare(struct side *side, const struct sy_engine_ops *engine, int64_
                                   &side->program));
     side->params = take(largest);
     side->workspace = take(engine->program_workspace_bytes(side->program));
-    if (!side->params || !side->workspace)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a layer of %llu bytes",
-                            (unsigned long long)largest);
+    SY_TRY_ALLOC(side->params && side->workspace, "no memory for a layer of %llu bytes",
+                 (unsigned long long)largest);
     return take_outputs(side, batch);
 }
 

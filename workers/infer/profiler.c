@@ -106,7 +106,7 @@ static struct sy_binding bind(const struct rig *rig)
                                rig->outputs};
 }
 
-/* Of strings that the run makes nobody knows the bytes; what a layer took until they did not fit is its time. */
+/* The bytes of strings that a run makes are unknown before; a layer's time is what it took until they did not fit. */
 static int run_layers(const struct rig *rig, const struct sy_binding *binding, int first, int n)
 {
     int status = rig->engine->program_run(rig->program, binding, first, n);

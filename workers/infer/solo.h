@@ -1,4 +1,4 @@
-/* Which layers one thread computes by itself: waking the others costs more than a small step saves. Pure. */
+/* Which layers one thread computes alone: waking the others costs more than a small step saves. Pure. */
 #ifndef SY_WORKERS_INFER_SOLO_H
 #define SY_WORKERS_INFER_SOLO_H
 

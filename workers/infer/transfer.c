@@ -255,8 +255,7 @@ int sy_transfer_create(struct sy_device *device, struct sy_pool_memory *pool, in
 {
     int status = SY_OK;
     struct sy_transfer *t = calloc(1, sizeof *t);
-    if (!t)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for the transfer state");
+    SY_TRY_ALLOC(t, "no memory for the transfer state");
     t->device = device;
     t->pool = pool;
     t->link_core = link_core;

@@ -129,8 +129,7 @@ static int take_dims(const json_t *dims, struct sy_job *job)
     if (dims && !json_is_object(dims))
         return sy_error_set(SY_EARG, "job: 'dims' must be an object in braces: names and sizes");
     job->dims = calloc(json_object_size(dims) + 1, sizeof *job->dims);
-    if (!job->dims)
-        return sy_error_set(SY_ENOMEM_HOST, "job: no room for 'dims'");
+    SY_TRY_ALLOC(job->dims, "job: no room for 'dims'");
     json_object_foreach((json_t *)(uintptr_t)dims, name, value)
     {
         json_int_t size = json_integer_value(value);
@@ -138,8 +137,7 @@ static int take_dims(const json_t *dims, struct sy_job *job)
             return sy_error_set(SY_EARG, "job: 'dims.%s' must be a whole number from 1 to %d", name,
                                 INT32_MAX);
         char *copy = strdup(name);
-        if (!copy)
-            return sy_error_set(SY_ENOMEM_HOST, "job: no room for 'dims'");
+        SY_TRY_ALLOC(copy, "job: no room for 'dims'");
         job->dims[job->n_dims++] = (struct sy_onnx_dim){.name = copy, .size = size};
     }
     return SY_OK;

@@ -102,8 +102,7 @@ static int take_texts(const struct key *key, const json_t *value, char ***out)
     if (n == 0)
         return refuse(key, "a list of texts, at least one");
     *out = calloc(n + 1, sizeof **out);
-    if (!*out)
-        return sy_error_set(SY_ENOMEM_HOST, "job: no room for '%s'", key->name);
+    SY_TRY_ALLOC(*out, "job: no room for '%s'", key->name);
     for (size_t i = 0; i < n; i++)
         SY_TRY(copy_text(key, json_array_get(value, i), &(*out)[i]));
     return SY_OK;

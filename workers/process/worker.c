@@ -21,7 +21,7 @@
 
 #define IDLE_POLL_MS     200
 #define FETCH_POLL_MS    5
-#define MOST_POLL_US     10000u /* whatever the page says */
+#define MOST_POLL_US     10000u /* the control page may ask for less */
 #define TRAINING_POLL_NS (2 * SY_NS_PER_MS)
 
 /* ---- start ------------------------------------------------------------------------------------ */
@@ -363,7 +363,7 @@ int sy_worker_main(int fd, int index)
 {
     pid_t parent = getppid();
     sy_log_init("worker");
-    /* W4. A terminal's interrupt goes to the runtime, which drains; workers wait for its word. */
+    /* W4. A terminal's interrupt is handled by the runtime, which drains; workers ignore it and wait for SHUTDOWN. */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         return 1;

@@ -8,10 +8,10 @@
  *     device's copy threads and the snapshot writer.
  * W2: between two training steps the worker looks at the preempt epoch (one relaxed load), and at the socket every few
  *     milliseconds; while paused it sleeps on the epoch.
- * W3: a worker trusts the runtime's numbers no more than it must: every offset is checked against what it maps.
+ * W3: every offset from the runtime is checked against the memory that the worker maps.
  * W4: a lost socket or a dead runtime ends the worker; it owns nothing that outlives it.
- * W5: a device that failed in this process (SY_EDEVICE) ends it, without an answer: the runtime runs the request again, and the job goes
- *     on, in another worker. */
+ * W5: a device error in this process (SY_EDEVICE) ends it without an answer: the runtime runs the request again, and resumes the job, in
+ *     another worker. */
 #ifndef SY_WORKERS_PROCESS_WORKER_H
 #define SY_WORKERS_PROCESS_WORKER_H
 

@@ -1,4 +1,4 @@
-/* Where, and by how many threads, a worker computes: its slice of the device. */
+/* The cores and threads that a worker computes on: its slice of the device. */
 #include <string.h>
 
 #include "runtime/base/log.h"
@@ -18,7 +18,7 @@ static int set_threads(struct sy_worker *w, const struct sy_worker_cores *wanted
     return w->engine->set_threads(cores, wanted->team);
 }
 
-/* A device that computes by itself is cut into parts of its own; its host threads stay at home. */
+/* A device with compute units of its own is cut into parts by the engine; its host threads keep their cores. */
 static bool is_of_parts(const struct sy_worker *w)
 {
     return w->engine->confine != NULL;

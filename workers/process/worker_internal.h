@@ -1,4 +1,4 @@
-/* What the worker's files share. */
+/* Shared by the worker's files. */
 #ifndef SY_WORKERS_PROCESS_WORKER_INTERNAL_H
 #define SY_WORKERS_PROCESS_WORKER_INTERNAL_H
 
@@ -26,7 +26,7 @@ struct sy_worker {
     int fd, index;
     struct sy_post post; /* messages, both ways */
     bool shutdown;       /* SHUTDOWN was received */
-    bool device_lost;    /* during training: the page says in which phase, and is left as it is */
+    bool device_lost; /* during training: the control page holds the phase, and is left as it is */
     struct sy_shared_memory page_memory, arrivals_memory, slab, image;
     struct sy_control_page *page;
     _Atomic uint32_t *arrivals;
@@ -60,10 +60,9 @@ struct sy_worker {
     uint64_t persistent_offset; /* of the job, in the pool */
     bool leaving;               /* winding up, to go on in another worker */
     bool stop_after_return, evaluate_after_return;
-    sy_ns turn_busy_ns;       /* computed in this turn */
-    uint32_t announced_epoch; /* the odd epoch that JOB_PAUSED was sent for */
-    struct sy_worker_script
-        *script; /* instead of `job`: somebody's own process (worker_script.h) */
+    sy_ns turn_busy_ns;              /* computed in this turn */
+    uint32_t announced_epoch;        /* the odd epoch that JOB_PAUSED was sent for */
+    struct sy_worker_script *script; /* instead of `job`: a foreign process (worker_script.h) */
 };
 
 /* workers/process/worker_cores.c: where, and by how many threads, it computes. */
@@ -71,13 +70,15 @@ int sy_worker_set_home(struct sy_worker *worker, const struct sy_u64s *cores); /
 /* As messages say it: team 0, no cores: those of home. EPROTO, EARG. */
 int sy_worker_use(struct sy_worker *worker, uint64_t team, const struct sy_u64s *cores);
 int sy_worker_use_again(struct sy_worker *worker, const struct sy_worker_cores *cores);
-/* The run that is on moves to the cores that the page says, if it says some. Cheap when not. */
+/* Moves the current run to the cores that the control page asks for. Cheap if it asks for none. */
 void sy_worker_follow_page(struct sy_worker *worker);
 
 void sy_worker_beat(void *worker);
 /* Beats; ECANCELED if the run that is on is interrupted. */
 int sy_worker_between_turns(void *worker);
 int sy_worker_send(struct sy_worker *worker, const struct sy_message *message);
+/* Reports that the job is paused at this preempt epoch: on the control page and to the runtime, once for each epoch. */
+int sy_worker_announce_pause(struct sy_worker *worker, uint32_t epoch);
 
 /* workers/process/worker_run.c: LOAD, RUN, CANCEL. A failure is reported by RUN_DONE; the status is that of the socket. */
 int sy_worker_load(struct sy_worker *worker, const struct sy_msg_load *load);
@@ -100,7 +101,7 @@ int sy_worker_job_stop(struct sy_worker *worker, const struct sy_msg_job_stop *s
 bool sy_worker_job_can_advance(const struct sy_worker *worker);
 /* One step, or a pause of at most 20 ms when the epoch is odd. */
 int sy_worker_job_advance(struct sy_worker *worker);
-/* On SHUTDOWN: ends the iteration and snapshots, whatever the epoch says, until `deadline`. */
+/* On SHUTDOWN: ends the iteration, even if it is preempted, and snapshots, until `deadline`. */
 int sy_worker_job_wind_up(struct sy_worker *worker, sy_ns deadline);
 void sy_worker_job_forget(struct sy_worker *worker);
 

@@ -31,7 +31,7 @@ static int prepare(struct sy_worker *w, const struct sy_msg_job_prepare *msg,
     w->job_id = msg->job;
     w->job_started = false;
     w->announced_epoch = 0;
-    /* What the job before left there is not this one's, also if it is refused before it starts. */
+    /* Clears the previous job's values, also if this one is refused before it starts. */
     sy_page_set_longest(w->page, 0, "");
     atomic_store_explicit(&w->page->snapshot_step, 0, memory_order_relaxed);
     atomic_store_explicit(&w->page->train_busy_ns, 0, memory_order_relaxed);
@@ -95,7 +95,7 @@ static int leave(struct sy_worker *w, int status)
 
 static int end_job(struct sy_worker *w, int status)
 {
-    if (status == SY_EDEVICE) { /* W5: the job goes on in another worker, as after a death */
+    if (status == SY_EDEVICE) { /* W5: the job is resumed in another worker, as after a death */
         w->device_lost = true;
         return status;
     }
@@ -133,7 +133,7 @@ static int make_spill(struct sy_worker *w)
     return sy_spill_create(w->device, w->pool, w->board, w->index, w->spill_file, &w->spill);
 }
 
-/* What another worker spilled, to its place in the pool. Nothing computes meanwhile, as while a snapshot is read. */
+/* Restores into the pool what another worker spilled. Nothing computes meanwhile, as while a snapshot is read. */
 static int fetch_spilled(struct sy_worker *w, uint64_t bytes)
 {
     bool done = false;
@@ -235,7 +235,7 @@ static int send_spilled(struct sy_worker *w, int result)
     return sy_worker_send(w, &spilled);
 }
 
-/* What lies in host memory is as good for the last snapshot; its place in the pool is another's by now. */
+/* The last snapshot is written from the spilled state in host memory; its place in the pool has been reused. */
 static void read_spilled(struct sy_worker *w)
 {
     if (sy_spill_holds(w->spill) && sy_train_run_is_between_iterations(w->job))
@@ -327,21 +327,14 @@ static int pause_job(struct sy_worker *w, uint32_t epoch)
         int settled = sy_train_run_settle(w->job); /* the device is free when it is said to be */
         if (settled < 0)
             return end_job(w, settled);
-        sy_ns now = sy_clock_now();
-        atomic_store_explicit(&w->page->paused_ns, now, memory_order_relaxed);
-        atomic_store_explicit(&w->page->paused_epoch, epoch, memory_order_release);
-        struct sy_message paused = {.id = SY_MSG_JOB_PAUSED};
-        paused.job_paused =
-            (struct sy_msg_job_paused){.job = w->job_id, .epoch = epoch, .paused_ns = now};
-        w->announced_epoch = epoch;
-        SY_TRY(sy_worker_send(w, &paused));
+        SY_TRY(sy_worker_announce_pause(w, epoch));
     }
     sy_futex_wait(&w->page->preempt_epoch, epoch, PAUSE_SLICE_NS);
     sy_worker_beat(w);
     return SY_OK;
 }
 
-/* What the next step is, while it is the next one. */
+/* The next step; valid until it has run. */
 struct stretch {
     const char *words, *node;
     uint64_t step;

@@ -56,8 +56,7 @@ int sy_worker_models_create(const struct sy_engine_ops *engine, uint64_t program
                             struct sy_worker_models **out)
 {
     struct sy_worker_models *m = calloc(1, sizeof *m);
-    if (!m)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for the model table");
+    SY_TRY_ALLOC(m, "no memory for the model table");
     m->engine = engine;
     m->max_bytes = program_bytes;
     *out = m;
@@ -94,8 +93,7 @@ static int copy_cuts(const struct sy_package *package, const uint64_t *group_lay
         return sy_error_set(SY_EARG, "%zu groups: 1 to %d are possible", n_groups,
                             SY_RUN_MAX_GROUPS);
     int *cuts = calloc(n_groups, sizeof *cuts);
-    if (!cuts)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for %zu groups", n_groups);
+    SY_TRY_ALLOC(cuts, "no memory for %zu groups", n_groups);
     for (size_t g = 0; g < n_groups; g++) {
         bool ascends = g == 0 ? group_layers[g] == 0 : group_layers[g] > group_layers[g - 1];
         if (!ascends || group_layers[g] >= (uint64_t)package->n_layers) {

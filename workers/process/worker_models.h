@@ -22,7 +22,7 @@ struct sy_worker_model {
     int n_groups;
 };
 
-/* What runs of one batch and these sizes compute with. */
+/* The program of one batch and these sizes. */
 struct sy_worker_program {
     struct sy_program *program;
     const struct sy_graph *graph; /* with these sizes */
@@ -34,7 +34,7 @@ struct sy_worker_models;
 /* program_bytes: SY_MODELS_PROGRAM_BYTES; less in tests. One program may be there whatever it takes. */
 int sy_worker_models_create(const struct sy_engine_ops *engine, uint64_t program_bytes,
                             struct sy_worker_models **out);
-/* What is prepared and found from now on is for a team of so many threads. */
+/* Programs that are prepared and found from now on are for a team of this many threads. */
 void sy_worker_models_set_team(struct sy_worker_models *models, int team);
 void sy_worker_models_destroy(struct sy_worker_models *models);
 

@@ -14,7 +14,7 @@
 
 struct region {
     uint64_t id; /* 0: free */
-    /* What the handler reads. base is written last, and first made NULL. */
+    /* Read by the signal handler. base is set last, and cleared first. */
     _Atomic(unsigned char *) base; /* NULL: not mapped */
     uint64_t bytes;
     bool sealed;

@@ -18,7 +18,7 @@ struct sy_device;
 int sy_worker_regions_start(void);
 void sy_worker_regions_finish(struct sy_device *device); /* unmaps all */
 
-/* fd: borrowed. What cannot be mapped is remembered and told to each run that names it; EPROTO: the id is none, or taken. */
+/* fd: borrowed. A region that cannot be mapped is remembered, and runs that name it fail; EPROTO: a bad id, or one in use. */
 int sy_worker_region_add(struct sy_device *device, const struct sy_msg_region_add *add, int fd);
 void sy_worker_region_drop(struct sy_device *device, uint64_t region); /* unknown ids are fine */
 

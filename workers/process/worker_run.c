@@ -42,7 +42,7 @@ static int send_done(struct sy_worker *w, uint64_t run, int status,
     return sy_worker_send(w, &done);
 }
 
-/* A device that failed is lost to this process: it ends, and the runtime runs the request again elsewhere (W5). */
+/* After a device error the process ends, and the runtime runs the request again in another worker (W5). */
 static int fail_run_at(struct sy_worker *w, uint64_t run, int status, int next_layer)
 {
     if (status == SY_EDEVICE)
@@ -244,7 +244,7 @@ static void touch_workspace(struct sy_worker *w, uint64_t offset, uint64_t bytes
     }
 }
 
-/* What RUN says, against what was LOADed and what there is. */
+/* Checks RUN against LOAD and the mapped memory. */
 static int check_run(const struct sy_worker *w, const struct sy_msg_run *msg,
                      const struct sy_worker_model *model)
 {
@@ -359,8 +359,7 @@ static int execute(struct sy_worker *w, const struct sy_msg_run *msg, struct sy_
     sy_transfer_set_class(w->transfer, SY_LINK_URGENT);
     touch_workspace(w, msg->workspace_offset, workspace);
     uint64_t *room = calloc((size_t)model->n_groups * 4, sizeof *room);
-    if (!room)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for %d spans", model->n_groups * 4);
+    SY_TRY_ALLOC(room, "no memory for %d spans", model->n_groups * 4);
     times->compute_spans = room;
     spans->v = room;
     w->is_running = true;

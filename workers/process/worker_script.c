@@ -10,7 +10,7 @@
 #define LEAST_BYTES   4096 /* a job without memory is unknown to the scheduler */
 #define IDLE_SLICE_NS (10 * SY_NS_PER_MS)
 #define RUNNING_SLICE_NS \
-    (4 * SY_NS_PER_MS) /* a message of the runtime, or the script's end, waits at most so long */
+    (4 * SY_NS_PER_MS) /* the longest that a message of the runtime, or the script's end, waits */
 #define PAUSED_SLICE_NS (4 * SY_NS_PER_MS)
 
 enum trip {
@@ -22,7 +22,7 @@ enum trip {
 
 struct sy_worker_script {
     struct sy_script_job *job;
-    uint64_t step, turn_step; /* step never falls, whatever the script says */
+    uint64_t step, turn_step; /* step never falls, whatever the script reports */
     sy_ns turn_began_ns, turn_open_ns;
     bool ends_turn, stop_wanted;
     enum trip trip; /* its tensors travel */
@@ -144,8 +144,7 @@ static int create(struct sy_worker *w, const struct sy_msg_job_prepare *msg, int
         return sy_error_set(SY_EBUSY, "worker %d has job %llu already", w->index,
                             (unsigned long long)w->job_id);
     struct sy_worker_script *script = calloc(1, sizeof *script);
-    if (!script)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a script's job");
+    SY_TRY_ALLOC(script, "no memory for a script's job");
     *link = -1;
     int status = sy_script_job_create(msg->text, own, &script->job);
     if (status < 0) {
@@ -316,20 +315,6 @@ static int end_turn(struct sy_worker *w)
     return sy_worker_send(w, &over);
 }
 
-static int announce_pause(struct sy_worker *w, uint32_t epoch)
-{
-    if (w->announced_epoch == epoch)
-        return SY_OK;
-    sy_ns now = sy_clock_now();
-    atomic_store_explicit(&w->page->paused_ns, now, memory_order_relaxed);
-    atomic_store_explicit(&w->page->paused_epoch, epoch, memory_order_release);
-    struct sy_message paused = {.id = SY_MSG_JOB_PAUSED};
-    paused.job_paused =
-        (struct sy_msg_job_paused){.job = w->job_id, .epoch = epoch, .paused_ns = now};
-    w->announced_epoch = epoch;
-    return sy_worker_send(w, &paused);
-}
-
 static bool turn_is_over(struct sy_worker *w)
 {
     const struct sy_worker_script *s = w->script;
@@ -350,7 +335,7 @@ static int stand(struct sy_worker *w, uint32_t epoch)
         return SY_OK;
     if (w->script->ends_turn)
         return end_turn(w);
-    SY_TRY(announce_pause(w, epoch));
+    SY_TRY(sy_worker_announce_pause(w, epoch));
     sy_futex_wait(&w->page->preempt_epoch, epoch, PAUSED_SLICE_NS);
     return SY_OK;
 }

@@ -1,7 +1,8 @@
-/* A worker whose job is a foreign process: what the runtime says to a training worker, done to a script (workers/torch/script_job.h).
+/* A worker whose job is a foreign process: carries out the runtime's messages to a training worker on a script (workers/torch/script_job.h).
  *
- * To the runtime it is a job as any other. What differs: its memory is the script's own (the persistent bytes are a lease that no byte lies in, and spilling is the script's; the ephemeral
- * ones none), so a turn may end between any two operators; it ends at an iteration's end, or after SY_SCRIPT_TURN_NS where no step is counted. */
+ * To the runtime it is a job like any other, except that its memory is the script's own: the persistent part is a lease on pool bytes that stay unused, the
+ * script itself spills, and the ephemeral part is empty. So a turn may end between any two operators; it ends at an iteration's end, or after
+ * SY_SCRIPT_TURN_NS if no step is counted. */
 #ifndef SY_WORKERS_PROCESS_WORKER_SCRIPT_H
 #define SY_WORKERS_PROCESS_WORKER_SCRIPT_H
 
@@ -21,7 +22,7 @@ int sy_worker_script_leave(struct sy_worker *w, const struct sy_msg_job_leave *m
 int sy_worker_script_stop(struct sy_worker *w, const struct sy_msg_job_stop *msg);
 /* Looks at the epoch and at the script; waits a few ms for either to change. */
 int sy_worker_script_advance(struct sy_worker *w);
-/* On SHUTDOWN: the script goes on by itself, the job is over here. */
+/* On SHUTDOWN: the job ends here, the script goes on without it. */
 int sy_worker_script_detach(struct sy_worker *w);
 void sy_worker_script_forget(struct sy_worker *w);
 

@@ -10,7 +10,7 @@
 
 #define LIBRARY "libswitchyard-mpi.so"
 
-/* Beside the program, in the lib folder beside the program's, or where the system looks. */
+/* In the program's folder, in the lib folder next to it, or in the system's search path. */
 static void *open_library(char *why, size_t bytes)
 {
     static const char *const places[] = {"/" LIBRARY, "/../lib/" LIBRARY};

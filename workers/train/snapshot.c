@@ -24,7 +24,7 @@
 
 /* ---- names --------------------------------------------------------------------------------------- */
 
-/* What follows "JOB-STEP.safetensors" in `file`, "" for a snapshot; NULL: it is no file of this job. */
+/* The text behind "JOB-STEP.safetensors" in `file`, "" for a snapshot; NULL: it is no file of this job. */
 static const char *tail_of(const char *file, const char *job, uint64_t *step)
 {
     size_t n = strlen(job);
@@ -176,8 +176,7 @@ struct hash_input {
 static int hash_header(const struct hash_input *in, uint64_t *out)
 {
     XXH3_state_t *state = XXH3_createState();
-    if (!state)
-        return sy_error_set(SY_ENOMEM_HOST, "no room for a hash");
+    SY_TRY_ALLOC(state, "no room for a hash");
     XXH3_64bits_reset(state);
     for (size_t i = 0; i < SY_ARRAY_LEN(hashed_keys); i++)
         XXH3_64bits_update(state, in->texts[i], strlen(in->texts[i]) + 1);
@@ -267,7 +266,7 @@ static int check_header(const struct sy_safetensors *file)
     return SY_OK;
 }
 
-/* The header being whole: what it says is meant. */
+/* The header is intact: a mismatch means another job or model. */
 static int check_job(const struct sy_snapshot_layout *l, const struct sy_safetensors *file)
 {
     if (strcmp(metadata(file, "format"), SY_SNAPSHOT_FORMAT))

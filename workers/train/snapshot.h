@@ -2,11 +2,11 @@
  *
  *   write to NAME-STEP.safetensors.tmp-PID -> fsync -> rename -> fsync the folder -> remove all but the newest two
  *
- * N1: a file that has its final name is complete; what a killed writer leaves ends in .tmp-PID and is removed at start.
+ * N1: a file that has its final name is complete; a killed writer's file ends in .tmp-PID and is removed at start.
  * N2: __metadata__ holds format, job, job_hash, step, loss, data_xxh3 (of all bytes behind the header) and header_xxh3 (of the others and
- *     of names, types, shapes and places of the tensors). A later format is refused, whatever else the file says. Then a reader
- *     checks the header's hash: where it fits, another job or model is meant, and refused; where it does not, the file is damaged, and the
- *     one before is taken.
+ *     of names, types, shapes and places of the tensors). A later format is refused, whatever else the file holds. Then a reader
+ *     checks the header's hash. If it matches, a wrong job or model is refused by name; if it does not, the file is damaged, and the
+ *     previous one is used.
  * N3: a write that fails removes its own .tmp and touches no older snapshot.
  * N4: one writer at a time has a job's name in a folder, on this machine. */
 #ifndef SY_WORKERS_TRAIN_SNAPSHOT_H

@@ -11,8 +11,8 @@
 
 #define TURN_SLICE_NS (20 * SY_NS_PER_MS)
 
-/* On its way are two parts, one behind the other, so that the link does not stand still while this thread wakes up: half a chunk, so that
- * what an urgent swap waits for stays below a chunk where threads wake up late, too. */
+/* Two parts are in flight, one behind the other, so that the link is not idle while this thread wakes up: half a chunk in all, so that an
+ * urgent swap waits for less than a chunk even if threads wake up late. */
 #define N_PARTS    2
 #define PART_BYTES (SY_LINK_CHUNK_BYTES / 4)
 
@@ -36,8 +36,7 @@ int sy_spill_create(struct sy_device *device, struct sy_pool_memory *pool,
                     struct sy_link_board *board, int slot, int file, struct sy_spill **out)
 {
     struct sy_spill *s = calloc(1, sizeof *s);
-    if (!s)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for spilling");
+    SY_TRY_ALLOC(s, "no memory for spilling");
     *s = (struct sy_spill){
         .device = device, .pool = pool, .board = board, .slot = slot, .file = file};
     int status = sy_stream_create(device, SY_STREAM_COPY_D2H, &s->out);

@@ -1,6 +1,6 @@
-/* One job's lasting memory on its way to host memory and back, chunk by chunk (AntMan's last resort, here without losing a bit).
+/* Spill and restore of one job's persistent memory, to host memory and back, chunk by chunk (as AntMan does, with the same bits).
  *
- * X: at most half a chunk of SY_LINK_CHUNK_BYTES is on its way, and begins only when the link's rule lets it (runtime/wire/link_turn.h): an
+ * X: at most half a chunk of SY_LINK_CHUNK_BYTES is in flight, and begins only when the link's rule lets it (runtime/wire/link_turn.h): an
  * urgent swap waits for one chunk at most. One thread. */
 #ifndef SY_WORKERS_TRAIN_SPILL_H
 #define SY_WORKERS_TRAIN_SPILL_H

@@ -1,8 +1,8 @@
-/* Host memory for what is spilled, there before it is needed: fresh pages cost the copying thread more than the copy does (measured: 0.13 to 2.1 s
+/* Host memory for spilled state, touched before it is needed: fresh pages cost the copying thread more than the copy does (measured: 0.13 to 2.1 s
  * of CPU time for 1 GB, which the link moves in 0.5 s).
  *
  *   take      |touch|...sleep...|touch|...sleep...   a thread of its own, a tenth of a core
- *   hurry     |touch|touch|touch|...                 once the trip has begun
+ *   hurry     |touch|touch|touch|...                 once the spill has begun
  */
 #ifndef SY_WORKERS_TRAIN_SPILL_ROOM_H
 #define SY_WORKERS_TRAIN_SPILL_ROOM_H

@@ -7,7 +7,7 @@
 #include "runtime/base/status.h"
 #include "workers/engine/train_choice.h"
 
-/* Leaves one output, the only one if `name` is NULL; what only others need goes when shapes are inferred. */
+/* Keeps one output, the only one if `name` is NULL; nodes that no kept output needs are removed when shapes are inferred. */
 static int keep_output(struct sy_graph *graph, const char *name)
 {
     char known[512] = "";

@@ -49,9 +49,7 @@ static int describe_state(struct sy_train_run *r)
     int n = r->ops->n_state_tensors(r->trainer);
     uint64_t offset = 0;
     r->tensors = calloc((size_t)n + 1, sizeof *r->tensors);
-    if (!r->tensors)
-        return sy_error_set(SY_ENOMEM_HOST, "job '%s': no room for a table of %d tensors",
-                            r->job.name, n);
+    SY_TRY_ALLOC(r->tensors, "job '%s': no room for a table of %d tensors", r->job.name, n);
     for (int i = 0; i < n; i++) {
         struct sy_state_tensor tensor;
         r->ops->state_tensor(r->trainer, i, &tensor);
@@ -79,8 +77,7 @@ int sy_train_run_create(const char *job_text, const struct sy_trainer_ops *ops,
 {
     int status;
     struct sy_train_run *r = calloc(1, sizeof *r);
-    if (!r)
-        return sy_error_set(SY_ENOMEM_HOST, "no room for a training run");
+    SY_TRY_ALLOC(r, "no room for a training run");
     r->ops = ops;
     if (callbacks)
         r->callbacks = *callbacks;

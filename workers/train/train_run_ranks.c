@@ -47,9 +47,8 @@ static int share_tensors(struct sy_train_run *r, const struct sy_ranks *ranks)
         struct sy_state_tensor tensor;
         r->ops->state_tensor(r->trainer, i, &tensor);
         void *plain = malloc(tensor.bytes ? tensor.bytes : 1);
-        if (!plain)
-            return sy_error_set(SY_ENOMEM_HOST, "no %llu bytes for '%s'",
-                                (unsigned long long)tensor.bytes, tensor.name);
+        SY_TRY_ALLOC(plain, "no %llu bytes for '%s'", (unsigned long long)tensor.bytes,
+                     tensor.name);
         status = r->ops->get_state(r->trainer, i, plain);
         if (status == SY_OK)
             status = ranks->ops->share(plain, tensor.bytes);

@@ -104,9 +104,8 @@ static int put_state(struct sy_train_run *r, const char *data)
 static int find_snapshot(struct sy_train_run *r, struct sy_snapshot_info *info, char **data)
 {
     *data = malloc(r->layout.data_bytes + 1);
-    if (!*data)
-        return sy_error_set(SY_ENOMEM_HOST, "job '%s': no room for a snapshot of %" PRIu64 " bytes",
-                            r->job.name, r->layout.data_bytes);
+    SY_TRY_ALLOC(*data, "job '%s': no room for a snapshot of %" PRIu64 " bytes", r->job.name,
+                 r->layout.data_bytes);
     int status = sy_snapshot_read_newest(&r->layout, info, *data, r->good_path);
     if (status == SY_OK) {
         r->has_good = true;

@@ -186,9 +186,10 @@ int sy_cmd_attach(int argc, char **argv)
         "attach --server tcp:HOST:PORT [options]\n\nUses an accelerator of another machine: makes "
         "a Unix socket here, whose clients (all commands, the C and Python clients, unchanged) "
         "reach that server with the same answers, bit for bit. Each local client has a connection "
-        "of its own, and what it had at the server ends with it. Runs until SIGTERM or SIGINT; "
+        "of its own; closing it ends its requests and sessions at the server. Runs until SIGTERM "
+        "or SIGINT; "
         "prints \"ready\" when the server has taken the token. Clients that can name the server "
-        "themselves (--server tcp:HOST:PORT) save a copy by that.",
+        "themselves (--server tcp:HOST:PORT) are faster without attach.",
         options, argc, argv, 0};
     struct attach attach = {.path = sy_cli_default_socket(), .listener = -1};
     const char *value;

@@ -117,8 +117,7 @@ static int choose(struct generate *g, const sy_client_result *result, int64_t *t
     if (n == 0 || n > all)
         return sy_error_set(SY_EPROTO, "the model gave no scores");
     float *last = malloc(n * sizeof *last);
-    if (!last)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for %zu scores", n);
+    SY_TRY_ALLOC(last, "no memory for %zu scores", n);
     for (size_t i = 0; i < n; i++)
         last[i] = score_at(scores, dtype, all - n + i);
     int status = sy_sample_token(&g->sampler, last, (int64_t)n, token);

@@ -504,15 +504,15 @@ static int read_words(struct import_words *w, int argc, char **argv)
     struct sy_cli_parser parser = {
         "import MODEL.onnx|MODEL.pt2|SCRIPT.py:FUNCTION [options]\n\n"
         "A PyTorch model goes through torch.onnx first, in a process of its own: "
-        "a program of torch.export (.pt2), or what FUNCTION() returns, "
+        "a program of torch.export (.pt2), or the value of FUNCTION(), "
         "(model, example_inputs) or (model, example_inputs, {options of "
         "torch.onnx.export}).\n\nReads the model, infers shapes, "
         "fuses, packs the weights for the device and times each layer. "
         "Dimensions that the file leaves open stay open: each request "
         "chooses them.\n\nA model file is not trusted: it is read in a process "
         "of its own, which has no network, reads the model's folder "
-        "alone, and writes into a folder of its own; what goes wrong "
-        "there is told as a refusal.",
+        "alone, and writes into a folder of its own; a failure "
+        "there is reported as a refusal.",
         import_options, argc, argv, 0};
     const char *value;
     int got;

@@ -260,7 +260,7 @@ int sy_cmd_models(int argc, char **argv)
         "a file there\n"
         "  models load URL           a package that the server fetches (serve --fetch-to); it "
         "takes "
-        "requests once its head is there. URL#sha256=HEX: what it must hash to\n"
+        "requests once its head is there. URL#sha256=HEX: the SHA-256 that it must have\n"
         "  models unload NAME        no new request finds it; those that run end\n"
         "  models evict NAME         its weights leave the pool until it is asked for",
         options, argc, argv, 0};

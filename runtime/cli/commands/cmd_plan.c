@@ -70,8 +70,7 @@ static int print_plan(const struct sy_direct_plan *plan, const struct sy_plan_la
     double column_ns = (double)SY_MAX(plan->predicted_ns, 1) / LANE_COLUMNS;
     uint64_t *spans = calloc(4 * (size_t)plan->n_groups, sizeof(*spans));
 
-    if (!spans)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for %d groups", plan->n_groups);
+    SY_TRY_ALLOC(spans, "no memory for %d groups", plan->n_groups);
     sy_plan_simulate(layers, plan->groups, plan->n_groups, cost, spans);
     print_groups(plan, spans);
     printf("\n");
@@ -94,8 +93,7 @@ static int print_package_plan(const struct sy_direct_plan *plan, struct sy_plan_
     size_t n = (size_t)plan->n_groups;
     struct sy_run_group *groups = calloc(n, sizeof(*groups));
 
-    if (!groups)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for %zu groups", n);
+    SY_TRY_ALLOC(groups, "no memory for %zu groups", n);
     sy_run_groups(layers, read_bytes, plan->groups, plan->n_groups, groups);
     sy_direct_apply(plan, read_bytes, cost, layers);
     int status = print_plan(plan, layers, cost);

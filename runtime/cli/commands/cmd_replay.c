@@ -88,8 +88,7 @@ static int ask_for_models(struct replay *r, sy_client *client)
     r->n_models = (int)json_array_size(r->described);
     r->models = calloc((size_t)r->n_models + 1, sizeof *r->models);
     r->inputs = calloc((size_t)r->n_models + 1, sizeof *r->inputs);
-    if (!r->models || !r->inputs)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for %d models", r->n_models);
+    SY_TRY_ALLOC(r->models && r->inputs, "no memory for %d models", r->n_models);
     for (int i = 0; i < r->n_models; i++)
         SY_TRY(describe_model(r, i));
     return SY_OK;
@@ -279,8 +278,7 @@ static int send_all(struct replay *r)
     int64_t n = 0, wanted = SY_MIN(r->n_connections, (int64_t)SY_MAX(r->n_requests, 1));
     pthread_t *threads = calloc((size_t)wanted, sizeof *threads);
     int status = SY_OK;
-    if (!threads)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for %lld connections", (long long)wanted);
+    SY_TRY_ALLOC(threads, "no memory for %lld connections", (long long)wanted);
     struct sigaction first = {.sa_handler = on_interrupt, .sa_flags = SA_RESETHAND | SA_RESTART},
                      before; /* the second one ends the process */
     sigaction(SIGINT, &first, &before);
@@ -396,8 +394,7 @@ enum { O_SERVER, O_SOCKET, O_CONNECTIONS, O_SPEED, O_BATCH, O_SEED, O_ANSWERS, O
 static const struct sy_cli_option options[] = {
     [O_SERVER] = {"server", "ADDRESS", "unix:PATH or tcp:HOST:PORT of the server"},
     [O_SOCKET] = {"socket", "ADDRESS", "the same"},
-    [O_CONNECTIONS] = {"connections", "N",
-                       "at most so many requests under way at once; default 64"},
+    [O_CONNECTIONS] = {"connections", "N", "the most requests in flight at once; default 64"},
     [O_SPEED] = {"speed", "X", "so many times as fast as the trace says; default 1"},
     [O_BATCH] = {"batch", "N", "batch size of the random inputs; default 1"},
     [O_SEED] = {"seed", "N", "of the random inputs; default 1"},

@@ -519,22 +519,23 @@ static const struct sy_cli_option options[] = {
      "Each further process of the script's has the limit for itself. Leased from the pool if the "
      "server computes on the CPU"},
     {"process-memory", "BYTES",
-     "limit of all memory of all its processes together, whatever allocated it; looked at twice a "
-     "second from outside, beyond it they are killed (twice --memory and 4Gi; without --memory "
+     "limit of all memory of all its processes together, whatever allocated it; checked twice a "
+     "second, beyond it they are killed (twice --memory and 4Gi; without --memory "
      "none; 0: none)"},
     {"device-memory", "BYTES",
-     "limit of what it reserves on each GPU (as --memory); leased from the pool if the server "
+     "limit of the memory that it reserves on each GPU (as --memory); leased from the pool if the "
+     "server "
      "computes on a GPU"},
     {"steps", "N",
      "how many iterations it will do, for srtf and the time left; "
-     "switchyard.torch.step(total=N) says it too"},
+     "switchyard.torch.step(total=N) sets it too"},
     {"stop-after", "MS",
-     "what does not give way by itself is stopped (SIGSTOP) after so long (20)"},
-    {"kill-after", "S", "a canceled script has so long between SIGTERM and SIGKILL (10)"},
-    {"no-hooks", NULL, "do not reach into Python: it gives way by being stopped only"},
+     "a process that does not give way within this time is stopped by SIGSTOP (20)"},
+    {"kill-after", "S", "time from SIGTERM to SIGKILL for a canceled script (10)"},
+    {"no-hooks", NULL, "no hooks in Python: the script gives way by being stopped only"},
     {"pid", "PID",
      "instead of a program: one that runs already (switchyard.torch.join() does this); Ctrl-C or "
-     "SIGTERM here lets it go on by itself"},
+     "SIGTERM here lets it continue without the server"},
     {NULL, NULL, NULL}};
 
 int sy_cmd_run(int argc, char **argv)

@@ -61,10 +61,9 @@ static const struct sy_cli_option options[] = {
                 "[,utilization,tenant,priority,weight,slice]"},
     [O_REQUESTS] = {"requests", "FILE",
                     "CSV: time_s,model[,class,deadline_ms,served_ms: as replay's answers have it]"},
-    [O_GENERATE] =
-        {"generate", "OPTIONS",
-         "requests by chance: rate=20,seconds=60,zipf=1,models=3,classes=1,deadline-ms=0,"
-         "swing=0,period=86400,burst=1,burst-every=30,burst-last=2"},
+    [O_GENERATE] = {"generate", "OPTIONS",
+                    "random requests: rate=20,seconds=60,zipf=1,models=3,classes=1,deadline-ms=0,"
+                    "swing=0,period=86400,burst=1,burst-every=30,burst-last=2"},
     [O_MODELS] = {"models", "FILE",
                   "CSV: model,mb,compute_ms[,groups,samples_ms: observed ones, spaces between,"
                   "tenant,slice,outside_ms: of a request besides wait and service]; else examples"},
@@ -72,13 +71,13 @@ static const struct sy_cli_option options[] = {
                     "models from packages as profiled: NAME/VERSION/model.sypkg, FILE.sypkg"},
     [O_PROFILES] =
         {"profiles", "FILE",
-         "CSV: model,device,compute_ms[,groups]: where a device's speed does not say it"},
+         "CSV: model,device,compute_ms[,groups]: where a device's speed factor is not exact"},
     [O_TENANTS] = {"tenants", "FILE",
                    "CSV: tenant[,weight,hard_share,memory_mb]: shares and quotas on each device"},
     [O_FAULTS] = {"faults", "FILE",
                   "CSV: time_s,device,kind,duration_s[,factor]; kind: worker_dies, link_slows"},
     [O_POLICY] = {"policy", "P", "fifo unless said, of" SY_POLICY_WORDS},
-    [O_AT_ONCE] = {"at-once", "N", "iterations beside each other; 0: as the policy has it"},
+    [O_AT_ONCE] = {"at-once", "N", "iterations at the same time; 0: the policy's number"},
     [O_MAX_WAIT] = {"max-wait", "SECONDS", "no ready job waits longer; 0: off"},
     [O_DEVICES] = {"devices", "N|FILE",
                    "1 to 100000 alike (1), or CSV, a line for each kind: device[,count,pool_mb,"
@@ -92,9 +91,10 @@ static const struct sy_cli_option options[] = {
         {"pairs", "FILE",
          "CSV: task,beside,slowdown: how much slower models and jobs are beside others, as\n"
          "        'switchyard slices --pairs' shows; pairs that are not there are predicted"},
-    [O_BOUND] = {"bound", "X",
-                 "models of class 0 or with deadlines take turns with what would make them slower\n"
-                 "        (1.1); 0: with nobody"},
+    [O_BOUND] =
+        {"bound", "X",
+         "models of class 0 or with deadlines take turns with tasks that slow them down by\n"
+         "        more than X (1.1); 0: never"},
     [O_ROUTER] = {"router", "R", "random (default), hash, least, residency"},
     [O_POOL] = {"pool", "BYTES", "of each device (16G)"},
     [O_LINK] = {"link-gbps", "N", "host to device (12.3)"},

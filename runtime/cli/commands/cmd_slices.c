@@ -11,9 +11,9 @@ static const char usage[] =
     "slices [NAME=SIZE ...] [options]\n\n"
     "Shows how the server's cores are cut into slices, or cuts them anew while it runs. One task\n"
     "computes in a slice at a time; slices compute side by side. SIZE is one of\n\n"
-    "  2        so many cores\n"
+    "  2        a number of cores\n"
     "  50%      a share of all cores, to the nearest core\n"
-    "  w3       a weight: what the others leave is divided by weights\n"
+    "  w3       a weight: the remaining cores are divided by weights\n"
     "  @0-3,6   these cores\n\n"
     "On cuda cores are multiprocessors, in groups of 8 (of 2 or 4 on some GPUs). Two slices at a\n"
     "time need MPS (nvidia-cuda-mps-control -d before the server starts), without which the\n"
@@ -43,14 +43,14 @@ static const struct sy_cli_option options[] = {
     [MODEL] = {"model", "NAME", "move this model, with --to"},
     [JOB] = {"job", "ID", "move this job, with --to"},
     [TO] = {"to", "NAME", "the slice that it moves to"},
-    [BOUND] =
-        {"bound", "X",
-         "a model of class 0, or with a deadline of its own, takes turns with what would make it\n"
-         "        slower than so many times what it takes alone; default 1.1; 0: with nobody"},
+    [BOUND] = {"bound", "X",
+               "a model of class 0, or with a deadline of its own, takes turns with tasks beside "
+               "which it\n"
+               "        takes more than X times its time alone; default 1.1; 0: never"},
     [KEEP] =
         {"keep", "X",
-         "of its speed, that a guaranteed job keeps while opportunistic ones compute in other\n"
-         "        slices: they have the time that this leaves; default 0.97; 0: all"},
+         "part of its speed that a guaranteed job keeps while opportunistic jobs compute in other\n"
+         "        slices; default 0.97; 0: they compute all the time"},
     [PAIRS] = {"pairs", NULL,
                "show how much slower models were beside others, and which take turns"},
     [NONE] = {"none", NULL, "take all slices back: one task at a time, on all cores"},

@@ -40,26 +40,27 @@ const struct sy_cli_option sy_serve_options[] = {
     {"warm-batches", "LIST", "batch sizes prepared when a model is loaded; default 1"},
     {"train", "JOB.json", "start this training job; may be given again"},
     {"grouping", "KIND", "planned, per_layer or whole; for comparison"},
-    {"hang-timeout", "SECONDS", "a worker without a heartbeat for so long is replaced; default 10"},
-    {"no-prefetch", NULL, "bring no heads of models into the pool while no request runs"},
+    {"hang-timeout", "SECONDS",
+     "a worker without a heartbeat for this time is replaced; default 10"},
+    {"no-prefetch", NULL, "do not prefetch heads of models into the pool while the device is idle"},
     {"whole-models", NULL,
      "no heads: evict whole models, least recently used first; for comparison"},
     {"ready-fd", "N", "write \"ready\" to this fd too"},
     {"max-delay-ms", "N",
-     "while the device is busy, gather requests for a model for so long into one run; default 0: "
+     "while the device is busy, gather requests for a model for this time into one run; default 0: "
      "never"},
     {"max-batch", "N", "rows of such a run; default 8"},
     {"policy", "NAME",
      "among training jobs, one of" SY_POLICY_WORDS "; default: as --state remembers, else fair"},
     {"model-control", "MODE",
-     "none: the folder of --models is read at start; poll: again and again; explicit: a model is "
+     "none: the folder of --models is read at start; poll: repeatedly; explicit: a model is "
      "loaded by 'models load' only; default none"},
     {"poll-seconds", "N", "with poll: how often; default 15"},
     {"load-model", "NAME", "with explicit: loaded at start; may be given again; '*': all"},
     {"strict", NULL, "a model of --models that cannot be loaded ends the server"},
     {"import-limit", "SECONDS", "an import that takes longer is ended; default 3600"},
     {"poll-us", "N",
-     "after a request its worker looks for the next one so long before it sleeps; never while a "
+     "how long a worker polls for the next request before it sleeps; never while a "
      "job trains; default 50, and 0, "
      "never, on one core"},
     {"config", "FILE",
@@ -73,8 +74,8 @@ const struct sy_cli_option sy_serve_options[] = {
      "of other users than this one and root there; default infer,models,jobs"},
     {"keep-image", "SECONDS",
      "of a discrete device: should this server be killed, a keeper process holds the host image "
-     "for so "
-     "long, and the next server with this --socket goes on with it; under systemd its descriptor "
+     "for this time, and the next server with this --socket goes on with it; under systemd its "
+     "descriptor "
      "store "
      "does; default 0: the image ends with the server"},
     {"keep-on-stop", NULL, "with --keep-image: also when this server is stopped in order"},
@@ -83,7 +84,7 @@ const struct sy_cli_option sy_serve_options[] = {
      "a model takes requests once the package's head is there, and its first "
      "layers compute while the last ones arrive; default: none are"},
     {"fetch-stall", "SECONDS",
-     "a source whose connection does not move for so long is asked again, twice, then the next "
+     "a source whose connection is silent for this time is asked again, twice, then the next "
      "one, then the model is unavailable; default 10"},
     SY_SERVE_FRONT_OPTIONS,
     {NULL, NULL, NULL}};

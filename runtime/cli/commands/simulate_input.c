@@ -17,8 +17,7 @@ static int grow_profiles(struct simulate_input *l, int more)
 {
     size_t n = (size_t)l->in.n_profiles + (size_t)more;
     struct sy_sim_profile *grown = realloc(l->profiles, (n + 1) * sizeof *grown);
-    if (!grown)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for %zu profiles", n);
+    SY_TRY_ALLOC(grown, "no memory for %zu profiles", n);
     l->profiles = grown;
     return SY_OK;
 }

@@ -20,13 +20,11 @@ static int add(struct sy_doctor_models *models, const char *path, const char *wh
 {
     struct sy_doctor_model *more =
         realloc(models->list, ((size_t)models->n + 1) * sizeof *models->list);
-    if (!more)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for %d models", models->n + 1);
+    SY_TRY_ALLOC(more, "no memory for %d models", models->n + 1);
     models->list = more;
     struct sy_doctor_model *model = &models->list[models->n];
     *model = (struct sy_doctor_model){.path = strdup(path)};
-    if (!model->path)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a path");
+    SY_TRY_ALLOC(model->path, "no memory for a path");
     snprintf(model->why, sizeof model->why, "%s", why);
     models->n++;
     return SY_OK;
@@ -115,8 +113,7 @@ static int predict_package(struct sy_doctor_model *model, const struct sy_doctor
 {
     size_t n = (size_t)package->n_layers;
     struct sy_plan_layer *layers = calloc(n + 1, sizeof *layers);
-    if (!layers)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for %zu layers", n);
+    SY_TRY_ALLOC(layers, "no memory for %zu layers", n);
     for (int i = 0; i < package->n_layers; i++)
         layers[i] =
             (struct sy_plan_layer){package->layers[i].bytes, sy_package_layer_ns(package, i, 1)};

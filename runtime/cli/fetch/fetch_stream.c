@@ -29,8 +29,7 @@ int sy_fetch_stream_create(const struct sy_fetch_stream_config *config,
 {
     struct sy_fetch_stream *stream = calloc(1, sizeof(*stream));
 
-    if (!stream)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory to fetch");
+    SY_TRY_ALLOC(stream, "no memory to fetch");
     stream->config = *config;
     stream->hash = XXH3_createState();
     if (!stream->hash) {

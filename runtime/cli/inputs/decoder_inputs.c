@@ -121,8 +121,7 @@ static int fill(const struct role *role, const struct step *step, size_t rank,
         out->shape[d] = d + 1 == out->rank ? n : 1;
     out->bytes = (size_t)n * sy_dtype_bytes(dtype);
     void *data = malloc(out->bytes + 1);
-    if (!data)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for %lld positions", (long long)n);
+    SY_TRY_ALLOC(data, "no memory for %lld positions", (long long)n);
     for (int64_t i = 0; i < n; i++)
         put(data, dtype, i, role->value(step, i));
     out->data = data;

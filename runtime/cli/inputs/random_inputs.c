@@ -144,8 +144,7 @@ int sy_cli_random_input(json_t *entry, int64_t batch, const struct sy_cli_sizes 
                             out->name, (long long)batch, out->bytes, SY_RPC_MESSAGE_BYTES);
     data = malloc(out->bytes + 1);
     out->data = data;
-    if (!data)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for input %s", out->name);
+    SY_TRY_ALLOC(data, "no memory for input %s", out->name);
     fill_random(data, out->bytes, dtype, state);
     return SY_OK;
 }

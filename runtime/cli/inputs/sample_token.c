@@ -66,8 +66,7 @@ int sy_sample_token(struct sy_sampler *sampler, const float *scores, int64_t n, 
     if (sampler->temperature <= 0 || sampler->top_k == 1)
         return SY_OK;
     struct candidate *of = calloc((size_t)n, sizeof *of);
-    if (!of)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for %lld tokens", (long long)n);
+    SY_TRY_ALLOC(of, "no memory for %lld tokens", (long long)n);
     for (int64_t i = 0; i < n; i++)
         of[i] = (struct candidate){scores[i], i};
     qsort(of, (size_t)n, sizeof *of, by_score);

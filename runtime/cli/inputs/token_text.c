@@ -58,8 +58,7 @@ static int take_tokens(struct sy_vocabulary *v, const json_t *vocab, const json_
     if (v->n == 0 || v->n > MOST_TOKENS)
         return sy_error_set(SY_ECORRUPT, "no vocabulary of 1 to %d tokens", MOST_TOKENS);
     v->tokens = calloc((size_t)v->n, sizeof *v->tokens);
-    if (!v->tokens)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for %lld tokens", (long long)v->n);
+    SY_TRY_ALLOC(v->tokens, "no memory for %lld tokens", (long long)v->n);
     json_object_foreach((json_t *)vocab, key, value) note(v, key, value);
     for (i = 0; json_is_array(vocab) && i < json_array_size(vocab); i++)
         v->tokens[i] = json_string_value(json_array_get(json_array_get(vocab, i), 0));
@@ -75,8 +74,7 @@ int sy_vocabulary_open(const char *path, struct sy_vocabulary **out)
     json_error_t error;
     struct sy_vocabulary *v = calloc(1, sizeof *v);
 
-    if (!v)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a vocabulary");
+    SY_TRY_ALLOC(v, "no memory for a vocabulary");
     v->root = json_load_file(path, 0, &error);
     const json_t *model = json_object_get(v->root, "model"),
                  *vocab = model ? json_object_get(model, "vocab") : v->root;

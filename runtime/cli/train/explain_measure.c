@@ -139,8 +139,7 @@ static int measure(const char *text, const struct sy_explain_variant *variant, i
     if (variant->layout)
         setenv("SY_TRAIN_LAYOUT", variant->layout, 1);
     char *changed = text_of(text, variant);
-    if (!changed)
-        return sy_error_set(SY_ENOMEM_HOST, "no room for the job's text");
+    SY_TRY_ALLOC(changed, "no room for the job's text");
     int status = sy_local_job_open(changed, variant->huge, NULL, &job);
     if (status == SY_OK)
         status = run_steps(job.run, n_steps, r);

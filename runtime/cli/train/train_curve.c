@@ -168,8 +168,7 @@ int sy_train_curve_write(const struct sy_train_curve *curve, const char *name, c
     if (!curve->n_loss && !curve->n_accuracy)
         return sy_error_set(SY_EARG, "%s: no step was seen, so there is nothing to draw", path);
     FILE *memory = open_memstream(&text, &bytes);
-    if (!memory)
-        return sy_error_set(SY_ENOMEM_HOST, "%s: no room for the figure", path);
+    SY_TRY_ALLOC(memory, "%s: no room for the figure", path);
     draw(curve, name, memory);
     if (fclose(memory) != 0) {
         free(text);

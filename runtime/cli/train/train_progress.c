@@ -8,7 +8,8 @@
 #define TERMINAL_NS (200 * SY_NS_PER_MS)
 #define FILE_NS     (1000 * SY_NS_PER_MS)
 
-const char *sy_train_progress_time(double seconds, char *buffer, uint64_t bytes)
+/* "1:02:03" */
+static const char *write_time(double seconds, char *buffer, uint64_t bytes)
 {
     uint64_t s = seconds < 0 ? 0 : seconds > 3.6e8 ? 360000000u : (uint64_t)(seconds + 0.5);
     if (s >= 3600)
@@ -48,8 +49,7 @@ static void print_line(const struct sy_train_progress *p, const struct sy_train_
                (unsigned long long)s->accuracy_step);
     if (p->has_rate && p->steps_per_s > 0 && s->step < s->total_steps)
         printf("  %.1f steps/s  ETA %s", p->steps_per_s,
-               sy_train_progress_time((double)(s->total_steps - s->step) / p->steps_per_s, time,
-                                      sizeof time));
+               write_time((double)(s->total_steps - s->step) / p->steps_per_s, time, sizeof time));
     printf("  %s", s->state);
 }
 
@@ -67,6 +67,5 @@ void sy_train_progress_show(struct sy_train_progress *p, const struct sy_train_s
     print_line(p, s);
     if (!is_terminal || is_last)
         printf("\n");
-    p->has_line = is_terminal && !is_last;
     fflush(stdout);
 }

@@ -17,13 +17,10 @@ struct sy_train_sight {
 struct sy_train_progress {
     uint64_t printed_ns, seen_ns, seen_step;
     double steps_per_s; /* of the last seconds */
-    bool has_line;      /* one stands on the terminal, without its end */
     bool has_rate;
 };
 
 void sy_train_progress_show(struct sy_train_progress *progress, const struct sy_train_sight *sight,
                             bool is_last);
-/* "1:02:03" */
-const char *sy_train_progress_time(double seconds, char *buffer, uint64_t bytes);
 
 #endif

@@ -1,8 +1,8 @@
-/* What of jobs outlives the runtime: what was set for them, and jobs that are parked.
+/* State of jobs that outlives the runtime: their settings, and parked jobs.
  *
  *   TRAINING, QUEUED --job_park--> stop_wanted + park_wanted --last snapshot--> ENDED, kept, parked --job_suspend(false)--> QUEUED
  *
- * The state folder says "parked" before the job is stopped, and until it may run again: a start after a crash in between runs nothing that was given away. */
+ * The state folder says "parked" from before the job is stopped until it may run again: after a crash in between, a start does not run a job that was moved away. */
 #include <stdio.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@
 
 #define FEWEST_WORKERS 2 /* one trains, one is left to requests */
 
-/* What was set while it ran holds on. */
+/* Settings made while it ran stay. */
 static void take_settings(struct sy_core *core, struct sy_core_job *j, const json_t *set)
 {
     const json_t *priority = json_object_get(set, "priority");
@@ -118,7 +118,7 @@ int sy_core_job_park(struct sy_core *core, uint64_t id, sy_core_done done, void 
     return sy_core_job_stop(core, id, false, done, ctx);
 }
 
-/* It waits for a worker again, and goes on from its snapshot. EBUSY, EPEER, EIO: it stays as it was. */
+/* Queues the job again; it resumes from its snapshot. EBUSY, EPEER, EIO: it stays as it was. */
 static int unpark(struct sy_core *core, struct sy_core_job *j)
 {
     bool parked = j->parked;

@@ -202,7 +202,7 @@ int sy_core_job_message(struct sy_core *core, int worker, const struct sy_messag
 
 /* ---- what the scheduler decided, to workers --------------------------------------------------- */
 
-/* Without one it cannot be spilled, and its worker says so when it shall be. */
+/* Without one it cannot be spilled: its worker refuses. */
 static void open_spill(struct sy_core_job *j)
 {
     if (!j->opportunistic || j->spill_file >= 0)

@@ -58,7 +58,7 @@ static int remove_file(struct sy_core *core, uint64_t job)
     return status;
 }
 
-/* The answer to a stop says how the job ended, or that it would come back. */
+/* The answer to a stop: how the job ended, or that it will be resumed. */
 static void answer_stop(struct sy_core_job *j, int removed, const char *why)
 {
     if (j->stop_done && j->status == SY_OK && removed < 0)
@@ -127,7 +127,7 @@ void sy_core_end_hopeless_jobs(struct sy_core *core)
     }
 }
 
-/* What the runtime itself wants to know of a job file; the worker reads the rest. */
+/* The keys of a job file that the runtime needs; the worker reads the rest. */
 static int read_text(struct sy_core *core, struct sy_core_job *j)
 {
     json_t *json = json_loads(j->text, 0, NULL);
@@ -171,8 +171,7 @@ int sy_core_job_add(struct sy_core *core, uint64_t id, const char *text, bool en
                     struct sy_core_job **out)
 {
     struct sy_core_job **at = &core->jobs, *j = calloc(1, sizeof *j);
-    if (!j)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a job");
+    SY_TRY_ALLOC(j, "no memory for a job");
     *j = (struct sy_core_job){
         .id = id, .text = strdup(text), .worker = -1, .accuracy = -1, .spill_file = -1};
     int status = j->text ? read_text(core, j) : sy_error_set(SY_ENOMEM_HOST, "no memory for a job");

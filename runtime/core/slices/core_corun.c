@@ -46,12 +46,12 @@ static bool promises(const struct sy_core_model *m)
 static void set_apart(struct sy_core *core, int model, int other, bool apart)
 {
     if (other < FIRST_JOB) {
-        (void)sy_sched_set_apart(core->sched, model, other, apart);
+        (void)sy_sched_set_exclusive(core->sched, model, other, apart);
         return;
     }
     for (const struct sy_core_job *j = core->jobs; j; j = j->next)
         if (id_of_job(j) == other)
-            (void)sy_sched_job_set_apart(core->sched, j->id, model, apart);
+            (void)sy_sched_job_set_exclusive(core->sched, j->id, model, apart);
 }
 
 /* Of `model`, which promises something, beside `other`. */

@@ -1,4 +1,4 @@
-/* What must survive the runtime: training jobs, one durable JSON file each, FOLDER/job-ID.json, and the rules that were set,
+/* Durable state of the runtime: training jobs, one JSON file each, FOLDER/job-ID.json, and the rules that were set,
  * FOLDER/rules.json. One runtime at a time has the folder. */
 #ifndef SY_RUNTIME_CORE_JOB_STORE_H
 #define SY_RUNTIME_CORE_JOB_STORE_H
@@ -15,7 +15,7 @@ void sy_job_store_close(struct sy_job_store *store); /* NULL is fine */
 /* set: what was set for the job since it came (an object; borrowed, NULL: nothing); kept beside its text. What was kept for this
  * job before is replaced, or stays if this fails. */
 int sy_job_store_put(struct sy_job_store *store, uint64_t job, const char *text, json_t *set);
-/* What is not there is removed. EIO: the next start would go on with the job. */
+/* Removing a missing job succeeds. EIO: the next start would resume the job. */
 int sy_job_store_remove(struct sy_job_store *store, uint64_t job);
 /* Calls take for each stored job, ids ascending; what it returns, if negative, ends the walk. A file that cannot be read is
  * logged and left where it is. *last: the greatest id that a file has, also one that cannot be read (0: none). */

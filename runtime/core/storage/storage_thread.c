@@ -115,7 +115,7 @@ static void group_done(void *ctx, int range, int status)
     set_word(g, status < 0 ? SY_ARRIVAL_FAILED : SY_ARRIVAL_HERE);
 }
 
-/* Y5: from where the job stands, bytes of its next group that are in the file. */
+/* Y5: bytes of the job's next group, from its position on, that are in the file. */
 static uint64_t bytes_there(const struct sy_storage_job *job, int group, uint64_t skip)
 {
     const struct sy_storage_group *g = &job->groups[group];
@@ -124,7 +124,7 @@ static uint64_t bytes_there(const struct sy_storage_job *job, int group, uint64_
     return SY_MIN(g->bytes - skip, there);
 }
 
-/* As many ranges as `budget` bytes allow, and as have arrived, from where the job stands. */
+/* Ranges from the job's position on, as far as `budget` bytes allow and as the bytes have arrived. */
 static void cut_piece(struct piece *piece, uint64_t budget)
 {
     const struct sy_storage_job *job = piece->job;
@@ -160,8 +160,7 @@ static int read_piece(struct sy_storage_thread *t, struct sy_storage_job *job, u
     struct sy_storage_callbacks callbacks = {
         .ready = group_ready, .done = group_done, .ctx = &piece};
     piece.ranges = calloc((size_t)job->n_to_read + 1, sizeof *piece.ranges);
-    if (!piece.ranges)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory to read %d groups", job->n_to_read);
+    SY_TRY_ALLOC(piece.ranges, "no memory to read %d groups", job->n_to_read);
     cut_piece(&piece, budget);
     int status = piece.n == 0
                      ? SY_OK
@@ -340,8 +339,7 @@ int sy_storage_thread_create(struct event_base *base,
 {
     int status = SY_OK;
     struct sy_storage_thread *t = calloc(1, sizeof *t);
-    if (!t)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for the storage thread");
+    SY_TRY_ALLOC(t, "no memory for the storage thread");
     t->done = done;
     t->ctx = ctx;
     pthread_mutex_init(&t->lock, NULL);

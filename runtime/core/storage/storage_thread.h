@@ -2,13 +2,13 @@
  *
  *   loop ──job──> [queue, bounded] ──> thread: read, verify, arrival word = HERE, wake ──> done list, eventfd ──> loop
  *
- * Y1: a job's words become HERE or FAILED, each of them, before its done call; so nobody waits for ever.
+ * Y1: each of a job's arrival words becomes HERE or FAILED before its done call, so that no worker waits for ever.
  * Y2: nothing is written to a job's places after its done call.
  * Y4: urgent jobs first; one that is not reads chunk by chunk by the link's rule (runtime/wire/link_turn.h), since where there is no link
  *     storage is what swaps share.
  * Y5: of a package that still arrives only what is there is read; a job that waits for more keeps no other from its turn. It ends when the
  *     source fails (EIO, with the source's words).
- * Y3: a group that takes the place of an earlier one (after_group) is read when the worker's run_progress says so. */
+ * Y3: a group that overwrites an earlier one (after_group) is read once the worker's run_progress has passed that one. */
 #ifndef SY_RUNTIME_CORE_STORAGE_THREAD_H
 #define SY_RUNTIME_CORE_STORAGE_THREAD_H
 
@@ -66,7 +66,7 @@ int sy_storage_thread_create(struct event_base *base,
 void sy_storage_thread_destroy(struct sy_storage_thread *t);
 /* Takes the malloc'd job over. EBUSY (it stays the caller's): SY_STORAGE_MAX_JOBS are waiting. */
 int sy_storage_thread_add(struct sy_storage_thread *t, struct sy_storage_job *job);
-/* What the run still reads is urgent from now on. */
+/* The run's remaining reads are urgent from now on. */
 void sy_storage_thread_promote(struct sy_storage_thread *t, uint64_t run);
 /* The run's jobs end as soon as they can; their done call is still made. */
 void sy_storage_thread_cancel(struct sy_storage_thread *t, uint64_t run);

@@ -1,4 +1,4 @@
-/* What the device did lately, for one reader that looks a few times a second: spans by lane, taken and forgotten.
+/* The device's recent activity, for one reader that polls a few times a second: spans by lane, removed when they are read.
  *
  * The trace keeps every span. This keeps what can be drawn: spans of one lane and name with a gap of at most SY_TIMELINE_GAP_NS become one, which
  * says how much of it was busy. Memory is bounded, and busy time is never lost:

@@ -120,8 +120,7 @@ int sy_trace_watch(struct sy_trace *t, bool on)
         t->timeline = NULL;
     } else if (!t->timeline) {
         t->timeline = calloc(1, sizeof *t->timeline);
-        if (!t->timeline)
-            return sy_error_set(SY_ENOMEM_HOST, "no memory for the timeline");
+        SY_TRY_ALLOC(t->timeline, "no memory for the timeline");
     }
     return SY_OK;
 }

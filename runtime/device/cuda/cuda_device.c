@@ -135,8 +135,7 @@ static int probe(struct sy_cuda_device *device)
 static int open_device(const struct sy_device_spec *spec, struct sy_device **out)
 {
     struct sy_cuda_device *device = calloc(1, sizeof *device);
-    if (!device)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for the device");
+    SY_TRY_ALLOC(device, "no memory for the device");
     device->base.ops = &sy_cuda_ops;
     device->base.spec = *spec;
     int status = probe(device);

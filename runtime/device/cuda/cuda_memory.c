@@ -247,8 +247,7 @@ static int pool_create(struct sy_device *base, uint64_t wanted, struct sy_pool_m
     SY_TRY(choose_way(device, granule));
     bytes = SY_ALIGN_UP(wanted, granule); /* at most the device's memory, the wrapper saw to it */
     struct sy_cuda_pool *pool = new_pool(device, device->way, bytes);
-    if (!pool)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a pool");
+    SY_TRY_ALLOC(pool, "no memory for a pool");
     int status =
         pool->way == SY_POOL_BY_FD ? fill_by_fd(device, pool) : fill_by_keeper(device, pool);
     if (status < 0) {
@@ -300,8 +299,7 @@ static int import_ticket(struct sy_cuda_device *device, const struct sy_pool_tic
     SY_TRY(check_ticket(device, ticket, wanted));
     SY_TRY(sy_cuda_device_enter(&device->base));
     struct sy_cuda_pool *pool = new_pool(device, ticket->way, ticket->bytes);
-    if (!pool)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a pool");
+    SY_TRY_ALLOC(pool, "no memory for a pool");
     int status = import_memory(device, pool, ticket, memory_fd);
     if (status < 0) {
         free_pool(pool);

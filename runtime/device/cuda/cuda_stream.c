@@ -67,8 +67,7 @@ static int event_create(struct sy_device *base, struct sy_event **out)
     SY_TRY(sy_cuda_device_enter(base));
     SY_TRY(sy_cuda_clock_open(device));
     struct cuda_event *event = calloc(1, sizeof *event);
-    if (!event)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for an event");
+    SY_TRY_ALLOC(event, "no memory for an event");
     *event = (struct cuda_event){.base = {.device = base}, .device = device};
     int status = sy_cuda_device_check(base, device->api->event_create(&event->handle, true),
                                       "cannot make an event");
@@ -383,8 +382,7 @@ static int stream_create(struct sy_device *device, enum sy_stream_kind kind, str
 {
     SY_TRY(sy_cuda_device_enter(device));
     struct cuda_stream *s = calloc(1, sizeof *s);
-    if (!s)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a stream");
+    SY_TRY_ALLOC(s, "no memory for a stream");
     s->base = (struct sy_stream){.device = device, .kind = kind};
     s->device = (struct sy_cuda_device *)device;
     int status = fill_stream(s, kind);

@@ -128,10 +128,8 @@ static struct entry *add_entry(struct sy_graph_cache *cache, struct sy_graph_key
     struct entry *e = key_victim(cache, key);
     if (!e)
         e = any_entry(cache);
-    if (e->used) {
+    if (e->used)
         remove_entry(cache, e);
-        cache->counts.evictions++;
-    }
     size_t *bucket = bucket_of(cache, key);
     *e = (struct entry){.used = true,
                         .refused = refused,

@@ -30,8 +30,8 @@ struct sy_graph_key {
 enum sy_graph_answer { SY_GRAPH_EAGER, SY_GRAPH_CAPTURE, SY_GRAPH_LAUNCH };
 
 struct sy_graph_counts {
-    uint64_t eager, captures, launches, evictions; /* since create */
-    size_t entries, graphs;                        /* now */
+    uint64_t eager, captures, launches; /* since create */
+    size_t entries, graphs;             /* now */
 };
 
 /* `release` is called for each graph that the cache lets go (replaced, evicted, forgotten, destroyed); it may still be running on the

@@ -108,8 +108,7 @@ int sy_access_create(const struct sy_access_config *config, struct sy_access **o
     int status;
 
     *out = NULL;
-    if (!access)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for tokens");
+    SY_TRY_ALLOC(access, "no memory for tokens");
     SY_TRY_GOTO(set_rights(access, config), fail);
     access->token_file = config->token_file ? strdup(config->token_file) : NULL;
     access->page_token = config->page_token ? strdup(config->page_token) : NULL;
@@ -265,7 +264,7 @@ int sy_access_peer(struct sy_access *access, int fd, struct sy_grant *grant)
         return SY_OK;
     grant->rights = 0;
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) != 0)
-        return sy_error_set(SY_EDENIED, "the kernel does not say who is at the socket");
+        return sy_error_set(SY_EDENIED, "the kernel does not report the credentials of the peer");
     grant->rights = peer.uid == 0 || peer.uid == geteuid() ? SY_RIGHTS_ALL : access->socket_rights;
     return SY_OK;
 }

@@ -40,8 +40,7 @@ int sy_token_list_add(struct sy_token_list *list, const char *name, const char *
     if (sy_token_list_find(list, token.digest))
         return sy_error_set(SY_EARG, "the token of \"%s\" is there twice", name);
     tokens = realloc(list->tokens, (size_t)(list->n + 1) * sizeof *tokens);
-    if (!tokens)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for tokens");
+    SY_TRY_ALLOC(tokens, "no memory for tokens");
     snprintf(token.name, sizeof token.name, "%s", name);
     snprintf(token.tenant, sizeof token.tenant, "%s", tenant);
     list->tokens = tokens;

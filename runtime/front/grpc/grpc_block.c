@@ -39,8 +39,7 @@ static int make_room(struct sy_grpc_block *block, size_t needs, size_t expected)
     if (needs >= WHOLE_FROM)
         capacity = SY_MAX(capacity, expected);
     data = realloc(block->data, capacity);
-    if (!data)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a message of %zu bytes", needs);
+    SY_TRY_ALLOC(data, "no memory for a message of %zu bytes", needs);
     block->data = data;
     block->capacity = capacity;
     return SY_OK;

@@ -170,8 +170,7 @@ static int update_trace(struct sy_front *front, const char *model, json_t *setti
     if (json_object_size(settings) == 0)
         return SY_OK;
     changes = trace_changes(settings);
-    if (!changes)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for settings");
+    SY_TRY_ALLOC(changes, "no memory for settings");
     int status = sy_trace_settings_update(front->trace_settings, model, changes);
     json_decref(changes);
     return status;
@@ -244,8 +243,7 @@ int sy_grpc_call_LogSettings(struct sy_grpc_stream *stream, const json_t *reques
     int status;
 
     (void)stream;
-    if (!changes)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for settings");
+    SY_TRY_ALLOC(changes, "no memory for settings");
     status = sy_log_settings_update(changes);
     json_decref(changes);
     SY_TRY(status);

@@ -193,8 +193,7 @@ int sy_grpc_connection_create(struct sy_grpc_server *server, int fd)
     struct sy_grpc_connection *connection = calloc(1, sizeof *connection);
     int status;
 
-    if (!connection)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a gRPC connection");
+    SY_TRY_ALLOC(connection, "no memory for a gRPC connection");
     connection->server = server;
     connection->fd = fd;
     connection->opened_ns = connection->active_ns = sy_clock_now();

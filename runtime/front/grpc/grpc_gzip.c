@@ -76,8 +76,7 @@ static int deflate_piece(z_stream *stream, struct sy_grpc_bytes piece, int flush
         uint8_t *to = sy_grpc_buffer_extend(out, STEP);
         size_t part = SY_MIN(piece.n, MOST_AVAIL);
 
-        if (!to)
-            return sy_error_set(SY_ENOMEM_HOST, "no memory to compress a message");
+        SY_TRY_ALLOC(to, "no memory to compress a message");
         stream->next_in = (Bytef *)(uintptr_t)piece.data;
         stream->avail_in = (uInt)part;
         stream->next_out = to;

@@ -152,7 +152,8 @@ static void check_end(struct sy_grpc_stream *stream)
         sy_grpc_stream_finish(stream, SY_GRPC_OK, NULL);
 }
 
-void sy_grpc_infer_set_error(struct sy_grpc_infer *infer, int status)
+/* Sets status and why from the thread's error text. */
+static void set_error(struct sy_grpc_infer *infer, int status)
 {
     const char *text = sy_error_text();
 
@@ -170,7 +171,7 @@ static void finish(struct sy_grpc_infer *infer, int status)
     infer->phase = SY_GRPC_OVER;
     sy_repository_wait_cancel(&infer->wait); /* of a request that failed while it was parked */
     if (status < 0)
-        sy_grpc_infer_set_error(infer, status);
+        set_error(infer, status);
     if (!stream) {
         if (infer->reply)
             sy_grpc_reply_unref(infer->reply);
@@ -201,7 +202,7 @@ static void thread_work(void *ctx)
     struct sy_grpc_infer *infer = ctx;
     infer->status = infer->work(infer);
     if (infer->status < 0)
-        sy_grpc_infer_set_error(infer, infer->status);
+        set_error(infer, infer->status);
 }
 
 static void thread_done(void *ctx)

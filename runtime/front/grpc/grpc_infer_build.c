@@ -89,8 +89,7 @@ static int pack_classes(struct sy_grpc_infer_output *output, const struct sy_cla
 {
     uint8_t *at = sy_grpc_buffer_extend(&output->packed, sy_classes_packed_bytes(classes));
 
-    if (!at)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for classes");
+    SY_TRY_ALLOC(at, "no memory for classes");
     sy_classes_pack(classes, at);
     return SY_OK;
 }
@@ -229,8 +228,7 @@ int sy_grpc_infer_build(struct sy_grpc_infer *infer)
     uint64_t tensors;
     int status;
 
-    if (!reply)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for an answer");
+    SY_TRY_ALLOC(reply, "no memory for an answer");
     put_identity(infer, &reply->head);
     SY_TRY_GOTO(put_outputs(infer, reply), fail);
     SY_TRY_GOTO(put_raws(infer, reply, &tensors), fail);

@@ -70,8 +70,6 @@ struct sy_grpc_infer {
 };
 
 /* ---- grpc_infer.c ---- */
-/* Sets status and why from the thread's error text. */
-void sy_grpc_infer_set_error(struct sy_grpc_infer *infer, int status);
 
 /* ---- grpc_infer_read.c ---- */
 /* infer->message to infer->request: inputs, outputs, options; solved and prepared, so that inputs have their places. announced: bytes of raw contents that

@@ -221,8 +221,7 @@ int sy_grpc_request_parameters(struct sy_grpc_bytes message, json_t **out)
     json_t *parameters = json_object();
     int got = SY_GRPC_FIELD;
 
-    if (!parameters)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for parameters");
+    SY_TRY_ALLOC(parameters, "no memory for parameters");
     while (got == SY_GRPC_FIELD) {
         got = next_of(&message, PARAMETERS, &entry);
         if (got == SY_GRPC_FIELD && add_parameter(parameters, entry) < 0)

@@ -47,8 +47,7 @@ static int take_arrays(struct sy_grpc_infer *infer, const struct sy_grpc_request
     size_t n_out = (size_t)(view->n_outputs ? view->n_outputs : graph_of(infer)->n_outputs);
 
     infer->inputs = calloc(1, n_in * sizeof *infer->inputs + n_out * sizeof *infer->outputs + 1);
-    if (!infer->inputs)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a request");
+    SY_TRY_ALLOC(infer->inputs, "no memory for a request");
     infer->outputs = (struct sy_grpc_infer_output *)(infer->inputs + n_in);
     return SY_OK;
 }

@@ -73,8 +73,7 @@ static int start_job(struct sy_grpc_stream *stream, struct sy_grpc_bytes message
     struct sy_grpc_inflate *job = calloc(1, sizeof *job);
     int status;
 
-    if (!job)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory to inflate a message");
+    SY_TRY_ALLOC(job, "no memory to inflate a message");
     server->refs++;
     *job = (struct sy_grpc_inflate){.server = server,
                                     .stream = stream,

@@ -243,8 +243,6 @@ void sy_grpc_stream_finish(struct sy_grpc_stream *stream, enum sy_grpc_code code
 void sy_grpc_stream_fail(struct sy_grpc_stream *stream, int status);
 /* An answer in JSON, and OK; or the status if it is negative. Steals. */
 void sy_grpc_stream_answer(struct sy_grpc_stream *stream, int status, json_t *answer);
-ssize_t sy_grpc_reply_read(nghttp2_session *session, int32_t id, uint8_t *to, size_t room,
-                           uint32_t *flags, nghttp2_data_source *source, void *ctx);
 /* Hands on n bytes of the stream's replies, piece by piece. */
 void sy_grpc_reply_take(struct sy_grpc_stream *stream, size_t n,
                         void (*piece)(void *ctx, const uint8_t *data, size_t n,

@@ -220,8 +220,7 @@ static int read_message(struct reader *reader, const ProtobufCMessageDescriptor 
     if (reader->depth == SY_GRPC_JSON_DEPTH)
         return sy_error_set(SY_EARG, "a message that is nested deeper than %d", SY_GRPC_JSON_DEPTH);
     object = json_object();
-    if (!object)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a message");
+    SY_TRY_ALLOC(object, "no memory for a message");
     reader->depth++;
     status = read_fields(reader, type, bytes, object);
     reader->depth--;

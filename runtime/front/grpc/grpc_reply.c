@@ -120,8 +120,8 @@ static void submit_trailers(nghttp2_session *session, struct sy_grpc_stream *str
                                  nghttp2_submit_trailer(session, stream->id, pairs, n));
 }
 
-ssize_t sy_grpc_reply_read(nghttp2_session *session, int32_t id, uint8_t *to, size_t room,
-                           uint32_t *flags, nghttp2_data_source *source, void *ctx)
+static ssize_t read_reply(nghttp2_session *session, int32_t id, uint8_t *to, size_t room,
+                          uint32_t *flags, nghttp2_data_source *source, void *ctx)
 {
     struct sy_grpc_stream *stream = nghttp2_session_get_stream_user_data(session, id);
     size_t n = stream ? (size_t)SY_MIN((uint64_t)room, stream->unsent_bytes) : 0;
@@ -146,7 +146,7 @@ bool sy_grpc_stream_compresses(const struct sy_grpc_stream *stream)
 /* The response's headers, and what follows as it comes. */
 static void begin(struct sy_grpc_stream *stream)
 {
-    nghttp2_data_provider provider = {.read_callback = sy_grpc_reply_read};
+    nghttp2_data_provider provider = {.read_callback = read_reply};
     const char *encoding = sy_grpc_encoding_names[stream->encoding];
     nghttp2_nv pairs[3];
     size_t n = (size_t)(add_head(pairs) - pairs);

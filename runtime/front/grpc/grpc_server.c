@@ -141,8 +141,7 @@ int sy_grpc_server_create(const struct sy_grpc_config *config, struct sy_front *
     struct sy_grpc_server *server = calloc(1, sizeof *server);
     int status;
 
-    if (!server)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for the gRPC server");
+    SY_TRY_ALLOC(server, "no memory for the gRPC server");
     server->front = front;
     server->limits = config->limits;
     server->refs = 1;

@@ -31,9 +31,7 @@ static int make_room(struct sy_http_call *call, uint64_t n)
             SY_EBUSY, "%llu bytes of unfinished requests are buffered already; try again later",
             (unsigned long long)server->buffered_bytes);
     unsigned char *body = realloc(call->body, size);
-    if (!body)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a body of %llu bytes",
-                            (unsigned long long)needs);
+    SY_TRY_ALLOC(body, "no memory for a body of %llu bytes", (unsigned long long)needs);
     server->buffered_bytes += size - call->body_size;
     call->body = body;
     call->body_size = size;

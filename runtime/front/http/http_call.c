@@ -36,7 +36,7 @@ static void free_body(struct sy_http_call *call)
     if (call->has_inflate)
         inflateEnd(&call->inflate);
     call->has_inflate = false;
-    sy_free_beside(call->server->front->offload, call->body, call->body_size);
+    sy_offload_free(call->server->front->offload, call->body, call->body_size);
     call->server->buffered_bytes -= call->body_size;
     call->body = NULL;
     call->body_used = call->body_size = 0;
@@ -68,8 +68,7 @@ static int add_text(struct sy_http_call *call, const char *at, size_t n)
         uint32_t size = (uint32_t)SY_MAX(2 * call->text_size, call->text_used + n + 2);
         char *text = realloc(call->text, size);
 
-        if (!text)
-            return sy_error_set(SY_ENOMEM_HOST, "no memory for header lines");
+        SY_TRY_ALLOC(text, "no memory for header lines");
         call->text = text;
         call->text_size = size;
     }
@@ -165,12 +164,6 @@ const char *sy_http_call_query(const struct sy_http_call *call, const char *name
         if (strcmp(call->text + call->queries[i].name, name) == 0)
             return call->text + call->queries[i].value;
     return NULL;
-}
-
-const void *sy_http_call_body(const struct sy_http_call *call, uint64_t *bytes)
-{
-    *bytes = call->body_used;
-    return call->body;
 }
 
 int sy_http_call_json(const struct sy_http_call *call, json_t **out)

@@ -7,12 +7,7 @@
 
 void sy_http_connection_free(struct sy_http_connection *connection)
 {
-    struct event *events[] = {connection->read_event, connection->write_event,
-                              connection->again_event};
-
-    for (size_t i = 0; i < SY_ARRAY_LEN(events); i++)
-        if (events[i])
-            event_free(events[i]);
+    sy_socket_events_finish(&connection->events);
     free(connection->held);
     free(connection);
 }
@@ -73,11 +68,7 @@ void sy_http_connection_close(struct sy_http_connection *connection)
 {
     if (connection->fd < 0)
         return;
-    event_del(connection->read_event);
-    event_del(connection->write_event);
-    sy_closed_watch_remove(connection->server->closed_watch, connection->fd);
-    if (connection->again_event)
-        event_del(connection->again_event);
+    sy_socket_events_stop(&connection->events);
     sy_tls_stream_destroy(connection->tls);
     connection->tls = NULL;
     close(connection->fd);

@@ -26,37 +26,25 @@ static void go_on(struct sy_http_connection *connection);
 
 /* ---- life ------------------------------------------------------------------------------------------------ */
 
-static int make_events(struct sy_http_connection *connection)
-{
-    struct event_base *base = connection->server->front->base;
-    int fd = connection->fd;
-
-    connection->read_event = event_new(base, fd, EV_READ | EV_PERSIST, on_readable, connection);
-    connection->write_event = event_new(base, fd, EV_WRITE | EV_PERSIST, on_writable, connection);
-    if (connection->read_event && connection->write_event &&
-        event_add(connection->read_event, NULL) == 0)
-        return SY_OK;
-    return sy_error_set(SY_ENOMEM_HOST, "no memory for a connection's events");
-}
+static const struct sy_socket_callbacks callbacks = {on_readable, on_writable};
 
 int sy_http_connection_create(struct sy_http_server *server, int fd)
 {
     struct sy_http_connection *connection = calloc(1, sizeof(*connection));
 
-    if (!connection)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a connection");
+    SY_TRY_ALLOC(connection, "no memory for a connection");
     connection->server = server;
     connection->fd = fd;
     connection->refs = 1;
     connection->go_on = go_on;
     sy_pace_anew(&connection->pace);
     connection->opened_ns = sy_clock_now();
-    connection->reading = true;
     http_parser_init(&connection->parser, HTTP_REQUEST);
     connection->parser.data = connection;
     if ((server->front->tls &&
          sy_tls_stream_create(server->front->tls, fd, "http/1.1", &connection->tls) < 0) ||
-        make_events(connection) < 0) {
+        sy_socket_events_init(&connection->events, server->front->base, fd, &callbacks,
+                              server->closed_watch, connection) < 0) {
         sy_tls_stream_destroy(connection->tls);
         sy_http_connection_free(connection);
         return SY_ENOMEM_HOST;
@@ -72,18 +60,10 @@ int sy_http_connection_create(struct sy_http_server *server, int fd)
 
 static void want_read(struct sy_http_connection *connection, bool wanted)
 {
-    if (wanted == connection->reading || connection->ended)
+    if (wanted == connection->events.reading || connection->ended)
         return;
-    connection->reading = wanted;
     sy_pace_anew(&connection->pace); /* the server paused, not the client */
-    if (wanted) {
-        sy_closed_watch_remove(connection->server->closed_watch, connection->fd);
-        event_add(connection->read_event, NULL);
-    } else {
-        event_del(connection->read_event);
-        if (sy_closed_watch_add(connection->server->closed_watch, connection->fd, connection) < 0)
-            sy_log_warn("http", "event=not_watched why=\"%s\"", sy_error_text());
-    }
+    sy_socket_read(&connection->events, wanted);
 }
 
 /* ---- limits of time -------------------------------------------------------------------------------------- */
@@ -181,8 +161,8 @@ static bool is_waited_for(const struct sy_http_connection *connection)
 /* The client sends no more. */
 static void on_end(struct sy_http_connection *connection)
 {
-    event_del(connection->read_event);
-    connection->reading = false;
+    event_del(connection->events.read);
+    connection->events.reading = false;
     connection->ended = true;
 }
 
@@ -229,7 +209,8 @@ static uint64_t read_some(struct sy_http_connection *connection)
 
 static bool may_read(const struct sy_http_connection *connection)
 {
-    return connection->fd >= 0 && connection->reading && connection->held_used < SY_HTTP_HELD_BYTES;
+    return connection->fd >= 0 && connection->events.reading &&
+           connection->held_used < SY_HTTP_HELD_BYTES;
 }
 
 static void on_again(evutil_socket_t fd, short what, void *ctx)
@@ -249,10 +230,10 @@ static void go_on_later(struct sy_http_connection *connection)
 {
     struct timeval at_once = {0, 0};
 
-    if (!connection->again_event)
-        connection->again_event =
+    if (!connection->events.again)
+        connection->events.again =
             event_new(connection->server->front->base, -1, 0, on_again, connection);
-    if (!connection->again_event || event_add(connection->again_event, &at_once))
+    if (!connection->events.again || event_add(connection->events.again, &at_once))
         sy_http_connection_close(connection);
 }
 

@@ -73,8 +73,7 @@ static int pack_classes(struct sy_http_infer *infer, struct sy_http_infer_output
     uint64_t bytes = sy_classes_packed_bytes(classes);
 
     output->packed = malloc((size_t)bytes + 1);
-    if (!output->packed)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for classes");
+    SY_TRY_ALLOC(output->packed, "no memory for classes");
     sy_classes_pack(classes, output->packed);
     add_binary_size(&infer->answer, bytes);
     add_segment(infer, output->packed, bytes);

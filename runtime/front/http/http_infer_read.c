@@ -40,8 +40,7 @@ static int take_arrays(struct sy_http_infer *infer)
     char *block = calloc(1, n_in * sizeof(*infer->inputs) + n_out * sizeof(*infer->outputs) +
                                 n_out * (sizeof(*infer->tensors) + sizeof(*infer->cuts)) + 1);
 
-    if (!block)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a request");
+    SY_TRY_ALLOC(block, "no memory for a request");
     infer->inputs = (struct sy_http_infer_input *)block;
     infer->outputs = (struct sy_http_infer_output *)(infer->inputs + n_in);
     infer->tensors = (struct sy_http_segment *)(infer->outputs + n_out);

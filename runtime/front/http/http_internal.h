@@ -17,6 +17,7 @@
 #include "runtime/front/closed_watch.h"
 #include "runtime/front/http/http_server.h"
 #include "runtime/front/least_rate.h"
+#include "runtime/front/socket_events.h"
 #include "runtime/net/tls.h"
 
 #define SY_HTTP_INFLATE_BYTES \
@@ -164,10 +165,9 @@ struct sy_http_connection {
     int refs; /* the server's list, a running callback */
     /* The call's sink takes bytes again, or its call was answered: parses on (http_connection.c, unknown to what answers). */
     void (*go_on)(struct sy_http_connection *connection);
-    struct event *read_event, *write_event;
-    struct event *again_event; /* goes on in the loop's next turn; NULL: was never needed */
-    uint64_t inflated_bytes;   /* in this turn of the loop */
-    bool reading, writing, in_parser;
+    struct sy_socket_events events;
+    uint64_t inflated_bytes; /* in this turn of the loop */
+    bool in_parser;
     bool closing; /* when the replies are out; what comes is thrown away */
     bool lingers; /* they are: waits for the client to close */
     bool ended;   /* the client has said that it sends no more */

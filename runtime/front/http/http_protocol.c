@@ -56,7 +56,10 @@ static void on_server(void *ctx, struct sy_http_call *call)
 
 /* ---- models ---------------------------------------------------------------------------------------------------- */
 
-static void on_metadata(void *ctx, struct sy_http_call *call)
+typedef int (*describe_model)(struct sy_front *front, const char *name, int64_t version,
+                              json_t **body);
+
+static void answer_model(void *ctx, struct sy_http_call *call, describe_model describe)
 {
     const char *name;
     int64_t version;
@@ -64,8 +67,13 @@ static void on_metadata(void *ctx, struct sy_http_call *call)
 
     if (!read_target(call, &name, &version))
         return;
-    int status = sy_model_info_metadata(ctx, name, version, &body);
+    int status = describe(ctx, name, version, &body);
     answer(call, status, body);
+}
+
+static void on_metadata(void *ctx, struct sy_http_call *call)
+{
+    answer_model(ctx, call, sy_model_info_metadata);
 }
 
 static void on_model_ready(void *ctx, struct sy_http_call *call)
@@ -84,26 +92,12 @@ static void on_model_ready(void *ctx, struct sy_http_call *call)
 
 static void on_config(void *ctx, struct sy_http_call *call)
 {
-    const char *name;
-    int64_t version;
-    json_t *body = NULL;
-
-    if (!read_target(call, &name, &version))
-        return;
-    int status = sy_model_info_config(ctx, name, version, &body);
-    answer(call, status, body);
+    answer_model(ctx, call, sy_model_info_config);
 }
 
 static void on_stats(void *ctx, struct sy_http_call *call)
 {
-    const char *name;
-    int64_t version;
-    json_t *body = NULL;
-
-    if (!read_target(call, &name, &version))
-        return;
-    int status = sy_model_info_stats(ctx, name, version, &body);
-    answer(call, status, body);
+    answer_model(ctx, call, sy_model_info_stats);
 }
 
 static void on_all_stats(void *ctx, struct sy_http_call *call)

@@ -145,7 +145,7 @@ void sy_http_reply(struct sy_http_call *call, int code, const char *type, const 
     end_call(call, sy_http_reply_create(call->server, head, used + with_body, 0));
 }
 
-void sy_http_reply_text(struct sy_http_call *call, int code, const char *type, const char *text)
+static void reply_text(struct sy_http_call *call, int code, const char *type, const char *text)
 {
     sy_http_reply(call, code, type, text, strlen(text));
 }
@@ -156,10 +156,9 @@ void sy_http_reply_json(struct sy_http_call *call, int code, json_t *body)
 
     json_decref(body);
     if (text)
-        sy_http_reply_text(call, code, "application/json", text);
+        reply_text(call, code, "application/json", text);
     else
-        sy_http_reply_text(call, 500, "application/json",
-                           "{\"error\":\"no memory for the answer\"}");
+        reply_text(call, 500, "application/json", "{\"error\":\"no memory for the answer\"}");
     free(text);
 }
 

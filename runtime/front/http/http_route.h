@@ -51,7 +51,6 @@ bool sy_http_call_is_local(const struct sy_http_call *call);
 bool sy_http_call_has_token(const struct sy_http_call *call);
 /* What its client may do; valid until the reply. */
 const struct sy_grant *sy_http_call_grant(const struct sy_http_call *call);
-const void *sy_http_call_body(const struct sy_http_call *call, uint64_t *bytes);
 /* The body as JSON, the caller's reference. EARG says where it is none; an empty body gives an empty object. */
 int sy_http_call_json(const struct sy_http_call *call, json_t **out);
 /* gone(ctx) is called once, if the client goes before the reply; the handler still replies. */
@@ -61,7 +60,6 @@ void sy_http_call_on_gone(struct sy_http_call *call, void (*gone)(void *ctx), vo
 /* `type` may be NULL for no body. The body is copied. */
 void sy_http_reply(struct sy_http_call *call, int code, const char *type, const void *body,
                    size_t bytes);
-void sy_http_reply_text(struct sy_http_call *call, int code, const char *type, const char *text);
 void sy_http_reply_json(struct sy_http_call *call, int code, json_t *body); /* steals */
 /* {"error": message} with the code that belongs to the status (400, 404, 503 ...); message NULL: the thread's error text. */
 void sy_http_reply_error(struct sy_http_call *call, int status, const char *message);

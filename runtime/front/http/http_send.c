@@ -13,7 +13,7 @@ void sy_http_reply_free(struct sy_http_reply *reply)
 {
     if (reply->release)
         reply->release(reply->ctx);
-    sy_free_beside(reply->server->front->offload, reply->text.at, reply->text.size);
+    sy_offload_free(reply->server->front->offload, reply->text.at, reply->text.size);
     free(reply->head);
     free(reply);
 }
@@ -74,17 +74,6 @@ static void note_sent(struct sy_http_connection *connection, uint64_t n)
     }
 }
 
-static void want_write(struct sy_http_connection *connection, bool wanted)
-{
-    if (wanted == connection->writing)
-        return;
-    connection->writing = wanted;
-    if (wanted)
-        event_add(connection->write_event, NULL);
-    else
-        event_del(connection->write_event);
-}
-
 bool sy_http_reply_flush(struct sy_http_connection *connection)
 {
     uint64_t turn = 0;
@@ -104,7 +93,7 @@ bool sy_http_reply_flush(struct sy_http_connection *connection)
         turn += (uint64_t)n;
         note_sent(connection, (uint64_t)n);
     }
-    want_write(connection, connection->first_reply != NULL);
+    sy_socket_write(&connection->events, connection->first_reply != NULL);
     return true;
 }
 

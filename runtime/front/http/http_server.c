@@ -131,8 +131,7 @@ int sy_http_server_create(const struct sy_http_config *config, struct sy_front *
     struct sy_http_server *server = calloc(1, sizeof(*server));
     int status;
 
-    if (!server)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for the HTTP server");
+    SY_TRY_ALLOC(server, "no memory for the HTTP server");
     server->front = front;
     server->limits = config->limits;
     server->refs = 1;

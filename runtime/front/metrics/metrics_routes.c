@@ -116,8 +116,7 @@ int sy_metrics_routes_create(struct sy_front *front, const char *version,
 {
     struct sy_metrics_routes *r = calloc(1, sizeof *r);
 
-    if (!r)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for the metrics");
+    SY_TRY_ALLOC(r, "no memory for the metrics");
     r->front = front;
     r->version = version;
     *out = r;

@@ -38,8 +38,7 @@ static int copy_stats(const struct sy_front *front, struct sy_metrics_input *out
         return SY_OK;
     sy_front_stats_walk(front->stats, count_one, &copy.most);
     copy.rows = calloc((size_t)copy.most + 1, sizeof *copy.rows + sizeof *copy.names);
-    if (!copy.rows)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for the metrics of %d models", copy.most);
+    SY_TRY_ALLOC(copy.rows, "no memory for the metrics of %d models", copy.most);
     copy.names = (char(*)[SY_CORE_MODEL_NAME])(copy.rows + copy.most + 1);
     sy_front_stats_walk(front->stats, copy_one, &copy);
     out->stats = copy.rows;

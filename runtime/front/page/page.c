@@ -166,8 +166,7 @@ static const struct sy_http_route routes[] = {
 static int init(struct sy_page *page, struct sy_http_server *server)
 {
     page->timer = event_new(page->front->base, -1, EV_PERSIST, on_tick, page);
-    if (!page->timer)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for the page's timer");
+    SY_TRY_ALLOC(page->timer, "no memory for the page's timer");
     SY_TRY(sy_http_server_add_routes(server, routes, SY_ARRAY_LEN(routes), page));
     return sy_http_server_add_routes(server, sy_page_action_routes, sy_page_n_action_routes, page);
 }
@@ -178,8 +177,7 @@ int sy_page_create(struct sy_front *front, struct sy_http_server *server, bool n
     struct sy_page *page = calloc(1, sizeof(*page));
     int status;
 
-    if (!page)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for the page");
+    SY_TRY_ALLOC(page, "no memory for the page");
     page->front = front;
     page->instance = sy_clock_now();
     page->needs_token = needs_token;

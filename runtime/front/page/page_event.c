@@ -125,7 +125,6 @@ int sy_page_hello(const struct sy_page *page, char **out)
                   (json_int_t)page->instance, "needs_token", page->needs_token, "has_repository",
                   page->front->repository != NULL, "tick_ms", SY_PAGE_TICK_MS);
 
-    if (!hello)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for the page's event");
+    SY_TRY_ALLOC(hello, "no memory for the page's event");
     return event_text(hello, "hello", out);
 }

@@ -92,8 +92,7 @@ int sy_front_infer_grow_strings(struct sy_front_infer *infer, bool *more)
     *heap = SY_MIN(*heap * GROWS_BY, most);
     infer->move =
         calloc(1, sizeof *infer->move + (size_t)infer->graph->n_inputs * sizeof(struct moved));
-    if (!infer->move)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a request's strings");
+    SY_TRY_ALLOC(infer->move, "no memory for a request's strings");
     for (int i = 0; i < infer->graph->n_inputs; i++)
         if (sy_front_infer_has_strings(infer, i) && infer->inputs[i].in_slab)
             SY_TRY(add_move(infer, i));

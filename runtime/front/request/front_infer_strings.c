@@ -17,7 +17,8 @@ int64_t sy_front_infer_elements(const struct sy_front_infer *infer, int input)
     return infer->inputs[input].n;
 }
 
-int64_t sy_front_infer_most_strings(const struct sy_front_infer *infer)
+/* bytes */
+static int64_t most_strings(const struct sy_front_infer *infer)
 {
     return infer->front->string_bytes > 0 ? SY_MIN(infer->front->string_bytes, SY_STRING_MOST)
                                           : SY_FRONT_STRING_BYTES;
@@ -34,7 +35,7 @@ int sy_front_infer_announce_strings(struct sy_front_infer *infer, int input, uin
 {
     const char *name = infer->graph->tensors[infer->graph->inputs[input]].name;
     uint64_t least = (uint64_t)infer->inputs[input].n * sizeof(uint32_t);
-    uint64_t most = (uint64_t)sy_front_infer_most_strings(infer), all = bytes;
+    uint64_t most = (uint64_t)most_strings(infer), all = bytes;
 
     assert(infer->phase == SY_FRONT_SOLVED);
     if (bytes < least)
@@ -62,7 +63,7 @@ static uint64_t key_of(const struct sy_front_infer *infer)
 
 int64_t sy_front_infer_most_heap(const struct sy_front_infer *infer)
 {
-    return sy_graph_string_heap(infer->graph, (uint64_t)sy_front_infer_most_strings(infer));
+    return sy_graph_string_heap(infer->graph, (uint64_t)most_strings(infer));
 }
 
 void sy_front_infer_size_strings(struct sy_front_infer *infer)

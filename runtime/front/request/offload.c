@@ -153,8 +153,7 @@ int sy_offload_create(struct event_base *base, int n_threads, int most_waiting,
     struct sy_offload *offload = calloc(1, sizeof *offload);
     int status;
 
-    if (!offload)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for threads");
+    SY_TRY_ALLOC(offload, "no memory for threads");
     pthread_mutex_init(&offload->lock, NULL);
     pthread_cond_init(&offload->more, NULL);
     queue_init(&offload->waiting);
@@ -214,8 +213,7 @@ int sy_offload_run(struct sy_offload *offload, void (*work)(void *ctx), void (*d
     struct piece *piece = malloc(sizeof *piece);
     bool is_full;
 
-    if (!piece)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for work beside the loop");
+    SY_TRY_ALLOC(piece, "no memory for work beside the loop");
     *piece = (struct piece){.work = work, .done = done, .ctx = ctx};
     pthread_mutex_lock(&offload->lock);
     is_full = offload->stops || offload->n_waiting >= offload->most_waiting;
@@ -240,7 +238,7 @@ static void nothing(void *ctx)
     (void)ctx;
 }
 
-void sy_free_beside(struct sy_offload *offload, void *block, size_t bytes)
+void sy_offload_free(struct sy_offload *offload, void *block, size_t bytes)
 {
     if (!offload || bytes < LARGE_BLOCK || sy_offload_run(offload, free_block, nothing, block) < 0)
         free(block);

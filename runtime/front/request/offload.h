@@ -21,6 +21,6 @@ const _Atomic bool *sy_offload_stops(const struct sy_offload *offload);
 int sy_offload_run(struct sy_offload *offload, void (*work)(void *ctx), void (*done)(void *ctx),
                    void *ctx);
 /* Frees a malloc'd block; on a thread where giving its pages back would hold the loop. offload, block: NULL is fine. */
-void sy_free_beside(struct sy_offload *offload, void *block, size_t bytes);
+void sy_offload_free(struct sy_offload *offload, void *block, size_t bytes);
 
 #endif

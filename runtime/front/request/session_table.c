@@ -124,8 +124,7 @@ int sy_sessions_create(struct sy_front *front, const struct sy_session_limits *l
 {
     struct sy_sessions *sessions = calloc(1, sizeof *sessions);
 
-    if (!sessions)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for the table of sessions");
+    SY_TRY_ALLOC(sessions, "no memory for the table of sessions");
     sessions->front = front;
     if (limits)
         sessions->limits = *limits;
@@ -213,8 +212,7 @@ static int add_session(struct sy_sessions *sessions, const struct sy_core_model_
                             "(sequence_end), or try again later",
                             sessions->n);
     struct sy_session *session = calloc(1, sizeof *session);
-    if (!session)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a session");
+    SY_TRY_ALLOC(session, "no memory for a session");
     memcpy(session->pairs, pairs, (size_t)n_pairs * sizeof *pairs);
     session->n_pairs = n_pairs;
     strcpy(session->id, id);

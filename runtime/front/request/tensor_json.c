@@ -97,8 +97,7 @@ static int add_cut(struct sy_request_json *out, const char *text, uint64_t bytes
         size_t n = (size_t)out->n_cuts + CUTS_AT_ONCE;
         struct sy_json_cut *cuts = realloc(out->cuts, n * sizeof(*cuts));
 
-        if (!cuts)
-            return sy_error_set(SY_ENOMEM_HOST, "no memory for the request's tensors");
+        SY_TRY_ALLOC(cuts, "no memory for the request's tensors");
         out->cuts = cuts;
     }
     out->cuts[out->n_cuts++] = (struct sy_json_cut){text, bytes};

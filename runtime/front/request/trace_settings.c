@@ -233,8 +233,7 @@ static int add_entry(struct sy_trace_settings *settings, const char *model)
         return sy_error_set(SY_EBUSY, "%d models have trace settings of their own already",
                             MOST_MODELS);
     entries = realloc(settings->entries, ((size_t)settings->n + 1) * sizeof *entries);
-    if (!entries)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for trace settings");
+    SY_TRY_ALLOC(entries, "no memory for trace settings");
     settings->entries = entries;
     entries[settings->n] = (struct entry){.n_left = NO_END};
     memcpy(entries[settings->n].model, model, strlen(model) + 1);

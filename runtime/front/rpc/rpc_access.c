@@ -40,8 +40,7 @@ int sy_rpc_auth(const struct sy_rpc_request *request, json_t *params)
         "{s:s, s:s, s:b, s:b, s:b, s:b}", "name", grant.name, "tenant", grant.tenant, "infer",
         (grant.rights & SY_RIGHT_INFER) != 0, "models", (grant.rights & SY_RIGHT_MODELS) != 0,
         "jobs", (grant.rights & SY_RIGHT_JOBS) != 0, "admin", (grant.rights & SY_RIGHT_PATHS) != 0);
-    if (!answer)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for the answer");
+    SY_TRY_ALLOC(answer, "no memory for the answer");
     sy_rpc_answer_json(connection, request->answers, request->id, answer);
     return SY_OK;
 }

@@ -16,8 +16,7 @@ const struct sy_core_handlers *sy_rpc_handlers(const struct sy_rpc_request *requ
 
 int sy_rpc_answer(const struct sy_rpc_request *request, json_t *result)
 {
-    if (!result)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for the answer");
+    SY_TRY_ALLOC(result, "no memory for the answer");
     sy_rpc_answer_json(request->connection, request->answers, request->id, result);
     return SY_OK;
 }
@@ -33,8 +32,7 @@ int sy_rpc_later_create(const struct sy_rpc_request *request, struct sy_rpc_late
 {
     struct sy_rpc_later *later = calloc(1, sizeof(*later));
 
-    if (!later)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a request");
+    SY_TRY_ALLOC(later, "no memory for a request");
     *later = (struct sy_rpc_later){
         .connection = request->connection, .answers = request->answers, .id = request->id};
     request->connection->refs++;

@@ -8,12 +8,7 @@
 
 void sy_rpc_connection_free(struct sy_rpc_connection *connection)
 {
-    if (connection->read_event)
-        event_free(connection->read_event);
-    if (connection->write_event)
-        event_free(connection->write_event);
-    if (connection->again_event)
-        event_free(connection->again_event);
+    sy_socket_events_finish(&connection->events);
     free(connection->buffer);
     free(connection);
 }
@@ -48,11 +43,7 @@ void sy_rpc_connection_close(struct sy_rpc_connection *connection)
 
     if (connection->fd < 0)
         return;
-    event_del(connection->read_event);
-    event_del(connection->write_event);
-    sy_closed_watch_remove(server->closed_watch, connection->fd);
-    if (connection->again_event)
-        event_del(connection->again_event);
+    sy_socket_events_stop(&connection->events);
     sy_tls_stream_destroy(connection->tls);
     connection->tls = NULL;
     close(connection->fd);

@@ -52,17 +52,15 @@ static void on_model_ready(void *ctx)
 
 static int make_events(struct sy_rpc_connection *connection)
 {
+    static const struct sy_socket_callbacks callbacks = {on_readable, on_writable};
     struct event_base *base = connection->server->front->base;
-    int fd = connection->fd;
 
-    connection->read_event = event_new(base, fd, EV_READ | EV_PERSIST, on_readable, connection);
-    connection->write_event = event_new(base, fd, EV_WRITE | EV_PERSIST, on_writable, connection);
-    if (connection->tls)
-        connection->again_event = event_new(base, -1, 0, on_readable, connection);
-    if (!connection->read_event || !connection->write_event ||
-        (connection->tls && !connection->again_event) || event_add(connection->read_event, NULL))
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a connection's events");
-    return SY_OK;
+    if (connection->tls) {
+        connection->events.again = event_new(base, -1, 0, on_readable, connection);
+        SY_TRY_ALLOC(connection->events.again, "no memory for a connection's events");
+    }
+    return sy_socket_events_init(&connection->events, base, connection->fd, &callbacks,
+                                 connection->server->closed_watch, connection);
 }
 
 /* The peer's grant, and the transport of its bytes. */
@@ -83,8 +81,7 @@ int sy_rpc_connection_create(struct sy_rpc_server *server, int fd, bool is_local
     struct sy_rpc_connection *connection = calloc(1, sizeof(*connection));
     int status;
 
-    if (!connection)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a connection");
+    SY_TRY_ALLOC(connection, "no memory for a connection");
     connection->server = server;
     connection->fd = fd;
     connection->is_local = is_local;
@@ -100,7 +97,6 @@ int sy_rpc_connection_create(struct sy_rpc_server *server, int fd, bool is_local
         sy_rpc_connection_free(connection);
         return status;
     }
-    connection->reading = true;
     start_scan(connection);
     link_connection(server, connection);
     return SY_OK;
@@ -108,7 +104,7 @@ int sy_rpc_connection_create(struct sy_rpc_server *server, int fd, bool is_local
 
 bool sy_rpc_connection_stalled(const struct sy_rpc_connection *connection, sy_ns now)
 {
-    bool expects = connection->first_reply || (connection->reading && connection->used > 0);
+    bool expects = connection->first_reply || (connection->events.reading && connection->used > 0);
     bool is_stranger = !sy_tls_is_ready(connection->tls) || !connection->grant.rights;
 
     if (is_stranger && now > connection->opened_ns + SY_RPC_STRANGER_NS)
@@ -121,33 +117,25 @@ static void read_on(struct sy_rpc_connection *connection)
 {
     static const struct timeval at_once = {0, 0};
 
-    if (connection->fd >= 0 && connection->reading && sy_tls_pending(connection->tls))
-        event_add(connection->again_event, &at_once);
+    if (connection->fd >= 0 && connection->events.reading && sy_tls_pending(connection->tls))
+        event_add(connection->events.again, &at_once);
 }
 
 static void want_read(struct sy_rpc_connection *connection, bool wanted)
 {
-    if (wanted == connection->reading || connection->fd < 0)
+    if (wanted == connection->events.reading || connection->fd < 0)
         return;
-    connection->reading = wanted;
     sy_pace_anew(&connection->pace); /* a pause of ours is no stall of theirs */
-    if (wanted) {
-        sy_closed_watch_remove(connection->server->closed_watch, connection->fd);
-        event_add(connection->read_event, NULL);
+    sy_socket_read(&connection->events, wanted);
+    if (wanted)
         read_on(connection);
-    } else {
-        event_del(connection->read_event);
-        if (sy_closed_watch_add(connection->server->closed_watch, connection->fd, connection) < 0)
-            sy_log_warn("rpc", "event=not_watched why=\"%s\"", sy_error_text());
-    }
 }
 
 /* F2: says what was wrong, reads no more, and closes when the answers are out. */
 static void end_after_error(struct sy_rpc_connection *connection, int status)
 {
     want_read(connection, false);
-    /* A client that half-closed may still read the error. */
-    sy_closed_watch_remove(connection->server->closed_watch, connection->fd);
+    sy_socket_unwatch(&connection->events); /* a client that half-closed may still read the error */
     connection->closing = true;
     connection->used = 0;
     sy_rpc_long_drop(connection);
@@ -260,9 +248,7 @@ static int make_room(struct sy_rpc_connection *connection)
             SY_EBUSY, "%llu bytes of unfinished requests are buffered already; try again later",
             (unsigned long long)server->buffered_bytes);
     buffer = realloc(connection->buffer, capacity);
-    if (!buffer)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a message of %llu bytes",
-                            (unsigned long long)capacity);
+    SY_TRY_ALLOC(buffer, "no memory for a message of %llu bytes", (unsigned long long)capacity);
     server->buffered_bytes += capacity - connection->capacity;
     connection->buffer = buffer;
     connection->capacity = capacity;
@@ -318,7 +304,7 @@ static bool read_long(struct sy_rpc_connection *connection, void *to, uint64_t r
     sy_rpc_long_filled(connection, (uint64_t)n);
     *left_of_turn -= SY_MIN((uint64_t)n, *left_of_turn);
     note_read(connection, (uint64_t)n);
-    return connection->fd >= 0 && connection->reading && *left_of_turn > 0;
+    return connection->fd >= 0 && connection->events.reading && *left_of_turn > 0;
 }
 
 /* False: nothing more now, or the end, or the turn is over. */
@@ -345,7 +331,7 @@ static bool read_some(struct sy_rpc_connection *connection, uint64_t *left_of_tu
         sy_pace_anew(&connection->pace); /* a message begins: the silence before was no stall */
     connection->used += (uint64_t)n;
     note_read(connection, (uint64_t)n);
-    return connection->fd >= 0 && connection->reading &&
+    return connection->fd >= 0 && connection->events.reading &&
            ((uint64_t)n == room || connection->longs.left > 0);
 }
 
@@ -357,7 +343,7 @@ static void on_readable(evutil_socket_t fd, short what, void *ctx)
     (void)fd, (void)what;
     connection->refs++;
     /* Bounded, so that one client that sends without end does not hold the loop. */
-    for (int i = 0; i < 64 && connection->fd >= 0 && connection->reading; i++)
+    for (int i = 0; i < 64 && connection->fd >= 0 && connection->events.reading; i++)
         if (!read_some(connection, &left_of_turn))
             break;
     read_on(connection);
@@ -386,6 +372,6 @@ void sy_rpc_connection_gone(void *connection)
 /* Called when an answer came from the core, outside of reading: what was held back may go on. */
 void sy_rpc_connection_resume(struct sy_rpc_connection *connection)
 {
-    if (connection->fd >= 0 && (connection->closing || !connection->reading))
+    if (connection->fd >= 0 && (connection->closing || !connection->events.reading))
         process(connection);
 }

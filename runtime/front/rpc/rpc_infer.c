@@ -170,8 +170,7 @@ int sy_rpc_infer(const struct sy_rpc_request *request)
     if (params->via.array.size != 1 || params->via.array.ptr[0].type != MSGPACK_OBJECT_MAP)
         return sy_error_set(SY_EARG, "parameters of infer are an array that holds one map");
     infer = calloc(1, sizeof(*infer));
-    if (!infer)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a request");
+    SY_TRY_ALLOC(infer, "no memory for a request");
     infer->connection = request->connection;
     infer->answers = request->answers;
     infer->message_id = request->id;

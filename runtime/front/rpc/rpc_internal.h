@@ -13,6 +13,7 @@
 #include "runtime/front/least_rate.h"
 #include "runtime/front/rpc/rpc_long.h"
 #include "runtime/front/rpc/rpc_server.h"
+#include "runtime/front/socket_events.h"
 #include "runtime/net/tls.h"
 #include "runtime/repository/repository.h"
 
@@ -68,16 +69,14 @@ struct sy_rpc_connection {
     struct sy_rpc_connection *next, *previous;
     int fd;   /* -1: closed */
     int refs; /* the server's list, each request at the core, a running callback */
-    struct event *read_event, *write_event;
-    bool reading, writing, processing, closing; /* closing: when the replies are out */
+    struct sy_socket_events events; /* again: TLS bytes that were decrypted and not taken */
+    bool processing, closing;       /* closing: when the replies are out */
     unsigned char *buffer;
     uint64_t used, capacity;
     struct sy_msgpack_scan scan;
     struct sy_rpc_longs longs; /* of the message at the front of the buffer */
     struct sy_tls_stream *tls; /* NULL: plain */
-    struct event
-        *again_event; /* TLS: bytes that were decrypted and not taken; NULL: was never needed */
-    struct sy_grant grant; /* what this client may do */
+    struct sy_grant grant;     /* what this client may do */
     sy_ns opened_ns;
     int n_outstanding;
     struct sy_rpc_reply *first_reply, *last_reply;

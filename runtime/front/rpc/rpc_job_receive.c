@@ -185,8 +185,7 @@ static int check_job(const struct sy_rpc_connection *connection, json_t *job,
         return sy_error_set(SY_EARG, "a job that moves has \"snapshot\", and is no script");
     json_object_del(job, "snapshot");
     r->state_folder = strdup(connection->server->front->state_folder);
-    if (!r->state_folder)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a job");
+    SY_TRY_ALLOC(r->state_folder, "no memory for a job");
     return allow_text(connection, job, &r->text);
 }
 
@@ -335,8 +334,7 @@ int sy_rpc_job_receive_piece(const struct sy_rpc_request *request, json_t *param
     struct sy_rpc_receive *r = request->connection->receive;
     struct receive_work *w = calloc(1, sizeof *w);
 
-    if (!w)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a piece");
+    SY_TRY_ALLOC(w, "no memory for a piece");
     int status = take_piece(r, params, w);
     if (status < 0) {
         receive_work_free(w);
@@ -412,8 +410,7 @@ int sy_rpc_job_receive_end(const struct sy_rpc_request *request, json_t *params)
     (void)params;
     SY_TRY(check_whole(r));
     struct receive_work *w = calloc(1, sizeof *w);
-    if (!w)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a job");
+    SY_TRY_ALLOC(w, "no memory for a job");
     w->work.then = end_then;
     int status = start_work(request, r, end_run, w);
     sy_rpc_receive_drop(request->connection); /* it is the work's now, whatever becomes of it */

@@ -191,8 +191,7 @@ int sy_rpc_job_state(const struct sy_rpc_request *request, json_t *params)
 
     SY_TRY(find_parked(request, params, &parked));
     struct state_work *w = calloc(1, sizeof *w);
-    if (!w)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a job's state");
+    SY_TRY_ALLOC(w, "no memory for a job's state");
     w->work.run = state_run;
     w->work.release = state_release;
     int status = take_job(request->connection->server->front, &parked, w);
@@ -271,8 +270,7 @@ int sy_rpc_job_state_read(const struct sy_rpc_request *request, json_t *params)
 {
     struct read_work *w = calloc(1, sizeof *w);
 
-    if (!w)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a piece");
+    SY_TRY_ALLOC(w, "no memory for a piece");
     w->work.run = read_run;
     w->work.release = read_release;
     int status = take_read(request, params, w);

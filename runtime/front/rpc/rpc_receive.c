@@ -84,8 +84,7 @@ int sy_rpc_receive_create(struct sy_rpc_connection *connection, struct sy_rpc_re
 {
     struct sy_rpc_receive *r = calloc(1, sizeof *r);
 
-    if (!r)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a job");
+    SY_TRY_ALLOC(r, "no memory for a job");
     r->refs = 1;
     r->server = connection->server;
     r->server->refs++;

@@ -86,8 +86,7 @@ int sy_rpc_region_create(struct sy_rpc_connection *connection, uint64_t bytes,
                             "message");
     SY_TRY(check_limits(connection, bytes));
     region = calloc(1, sizeof *region);
-    if (!region)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a region");
+    SY_TRY_ALLOC(region, "no memory for a region");
     region->bytes = bytes;
     SY_TRY_GOTO(*out_fd = make_file(bytes), free_region);
     SY_TRY_GOTO(add_to_core(connection, *out_fd, bytes, &region->id), close_file);

@@ -55,17 +55,6 @@ static void first_reply_done(struct sy_rpc_connection *connection)
     sy_rpc_reply_free(reply);
 }
 
-static void want_write(struct sy_rpc_connection *connection, bool wanted)
-{
-    if (wanted == connection->writing)
-        return;
-    connection->writing = wanted;
-    if (wanted)
-        event_add(connection->write_event, NULL);
-    else
-        event_del(connection->write_event);
-}
-
 /* Space for one descriptor in a message. */
 union passed_fd {
     struct cmsghdr header;
@@ -154,7 +143,7 @@ bool sy_rpc_reply_flush(struct sy_rpc_connection *connection)
         left -= SY_MIN((uint64_t)n, left);
         note_sent(connection, (uint64_t)n);
     }
-    want_write(connection, connection->first_reply != NULL);
+    sy_socket_write(&connection->events, connection->first_reply != NULL);
     return true;
 }
 
@@ -164,7 +153,7 @@ static bool flush_in_time(struct sy_rpc_connection *connection, const struct sy_
 {
     if (connection->n_outstanding <= 1 || reply->bytes > TOGETHER_BYTES)
         return sy_rpc_reply_flush(connection);
-    event_active(connection->write_event, EV_WRITE, 0);
+    event_active(connection->events.write, EV_WRITE, 0);
     return true;
 }
 

@@ -234,8 +234,7 @@ int sy_rpc_server_create(const struct sy_rpc_config *config, struct sy_front *fr
     struct sy_rpc_server *server = calloc(1, sizeof(*server));
     int status;
 
-    if (!server)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for the RPC server");
+    SY_TRY_ALLOC(server, "no memory for the RPC server");
     server->front = front;
     server->limits = config->limits;
     server->refs = 1;

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What a policy may go by. Times in nanoseconds of the device. */
+/* The facts that a policy may use. Times in nanoseconds of the device. */
 struct sy_policy_facts {
     uint64_t turn; /* number of the job's last start among all starts; 0: it has not run */
     uint64_t

@@ -94,7 +94,7 @@ static bool small(int64_t value)
 static bool grow(struct world *w, struct sample *out)
 {
     const struct sample *a = &w->pool[draw(w, N_POOL)], *b = &w->pool[draw(w, N_POOL)];
-    int kind = (int)draw(w, 11), status;
+    int kind = (int)draw(w, 10), status;
     int64_t by = 1 + (int64_t)draw(w, 9);
     struct sy_dim truth = {0, 0};
     switch (kind) {
@@ -125,9 +125,6 @@ static bool grow(struct world *w, struct sample *out)
     case 8:
         status = sy_size_abs(a->dim, &out->dim);
         break;
-    case 9:
-        status = sy_size_cut_div(a->dim, (struct sy_dim){by, 0}, &out->dim);
-        break;
     default: /* b where a is 0 */
         status = sy_size_truth(a->dim, &truth);
         if (status == SY_OK)
@@ -145,7 +142,6 @@ static bool grow(struct world *w, struct sample *out)
                      : kind == 6 ? x >= y
                      : kind == 7 ? x == y
                      : kind == 8 ? (x < 0 ? -x : x)
-                     : kind == 9 ? x / by
                      : x != 0    ? x
                                  : y;
         if (!small(out->at[p]))

@@ -151,9 +151,9 @@ static void test_buffers(void **state)
         assert_int_equal(sy_body_buffer_room(&buffer, 2 << 20, 64ull << 30), SY_OK);
         memset(buffer.at, 1, 2 << 20);
         sy_body_buffer_finish(&buffer, offload);
-        sy_free_beside(offload, malloc(2 << 20), 2 << 20);
+        sy_offload_free(offload, malloc(2 << 20), 2 << 20);
     }
-    sy_free_beside(NULL, NULL, 0);
+    sy_offload_free(NULL, NULL, 0);
     sy_body_buffer_finish(&buffer, NULL);
 }
 

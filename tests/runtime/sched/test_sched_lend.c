@@ -174,7 +174,7 @@ static void test_others_run_while_an_apart_head_prepares(void **state)
     assert_int_equal(sy_sched_set_slices(w.s, 2), SY_OK);
     assert_int_equal(sy_sched_model_set_slice(w.s, 1, 1), SY_OK);
     world_all_prepared(&w, 0, 1);
-    assert_int_equal(sy_sched_set_apart(w.s, 0, 1, true), SY_OK);
+    assert_int_equal(sy_sched_set_exclusive(w.s, 0, 1, true), SY_OK);
     w.apart[0][1] = w.apart[1][0] = true;
     world_settle(&w);
     world_sized_request(&w, 1, 1, 7); /* nobody has prepared these sizes */

@@ -1,4 +1,4 @@
-/* Lanes, policy, quotas and admission together, over 10^6 random events: jobs arrive, finish, grow, are spilled and come back, quotas
+/* Lanes, policy, quotas and admission together, over 10^6 random events: jobs arrive, finish, are spilled and come back, quotas
  * and the pool's part for jobs change, requests come between iterations. The walkers look after each event, and nobody who is ready
  * waits longer than the table in policy.h says. */
 #include <setjmp.h>
@@ -60,7 +60,7 @@ struct world {
     uint64_t next_id, n_arrived, capacity;
     sy_ns now, worst_wait; /* now: time in which iterations advance */
     sy_ns request_now;
-    uint64_t n_started, n_spilled, n_grown, n_shut, n_refused;
+    uint64_t n_started, n_spilled, n_shut, n_refused;
 };
 
 static void open_world(struct world *w, enum sy_policy_kind kind)
@@ -253,19 +253,6 @@ static void leave(struct world *w, struct job *j)
     j->used = j->running = j->admitted = false;
 }
 
-static void grow(struct world *w, struct job *j)
-{
-    uint64_t persistent = below(16) * PAGE, ephemeral = below(60) * PAGE;
-    int status = sy_lanes_resize(w->lanes, j->is.id, persistent, ephemeral);
-    assert_true(j->running ? status == SY_EARG
-                           : status == SY_OK || status == SY_EBUSY || status == SY_ENOMEM_DEVICE);
-    if (status != SY_OK)
-        return;
-    w->n_grown++;
-    j->is.persistent_bytes = persistent;
-    j->is.ephemeral_bytes = ephemeral;
-}
-
 /* Its memory goes to the host; it waits for room again, and may find its tenant's quota smaller. */
 static void spill(struct world *w, struct job *j)
 {
@@ -309,8 +296,6 @@ static void random_event(struct world *w)
         arrive(w);
     else if (kind < 14 && j->used)
         leave(w, j);
-    else if (kind < 20 && j->used)
-        grow(w, j);
     else if (kind < 24 && j->used)
         spill(w, j);
     else if (kind == 24)
@@ -336,13 +321,13 @@ static void test_random_events_under_each_policy(void **state)
             assert_safe(&w);
         }
         struct sy_lanes_counts c = sy_lanes_counts(w.lanes);
-        print_message("%-8s %llu iterations, %llu admitted, %llu spilled, %llu resized, %llu "
-                      "refused, %llu barriers; longest wait %.1f of the longest iteration\n",
+        print_message("%-8s %llu iterations, %llu admitted, %llu spilled, %llu refused, "
+                      "%llu barriers; longest wait %.1f of the longest iteration\n",
                       sy_policy_name(w.kind), (unsigned long long)w.n_started,
                       (unsigned long long)c.n_admitted, (unsigned long long)w.n_spilled,
-                      (unsigned long long)w.n_grown, (unsigned long long)w.n_refused,
-                      (unsigned long long)c.n_barriers, (double)w.worst_wait / LONGEST);
-        assert_true(w.n_started && w.n_spilled && w.n_grown && w.n_refused && w.n_shut);
+                      (unsigned long long)w.n_refused, (unsigned long long)c.n_barriers,
+                      (double)w.worst_wait / LONGEST);
+        assert_true(w.n_started && w.n_spilled && w.n_refused && w.n_shut);
         close_world(&w);
     }
 }

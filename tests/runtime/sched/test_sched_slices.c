@@ -106,7 +106,7 @@ static void test_what_is_apart_takes_turns(void **state)
     struct world w;
     (void)state;
     make_two(&w);
-    assert_int_equal(sy_sched_job_set_apart(w.s, 2, 1, true), SY_OK);
+    assert_int_equal(sy_sched_job_set_exclusive(w.s, 2, 1, true), SY_OK);
     w.job_apart[2][1] = true;
     world_settle(&w);
     run_request(&w, 1);
@@ -128,7 +128,7 @@ static void test_two_are_told_apart_while_both_compute(void **state)
     make_two(&w);
     run_request(&w, 1);
     int running = worker_doing(&w, RUNNING), trainer = worker_doing(&w, TRAINING);
-    assert_int_equal(sy_sched_job_set_apart(w.s, 2, 1, true), SY_OK);
+    assert_int_equal(sy_sched_job_set_exclusive(w.s, 2, 1, true), SY_OK);
     world_settle(&w);
     assert_true(w.held[trainer]);
     world_finish_run(&w, running, SY_OK);
@@ -141,7 +141,7 @@ static void test_two_are_told_apart_while_both_compute(void **state)
     run_request(&w, 1);
     while (world_n_running(&w) < 2)
         assert_true(world_deliver(&w, false));
-    assert_int_equal(sy_sched_set_apart(w.s, 0, 1, true), SY_OK);
+    assert_int_equal(sy_sched_set_exclusive(w.s, 0, 1, true), SY_OK);
     world_settle(&w);
     assert_int_equal(world_n_running(&w), 2);
     world_drain(&w);
@@ -159,8 +159,8 @@ static void test_an_id_that_comes_again_is_apart_from_nobody(void **state)
     (void)state;
     make_two(&w);
     w.check_fifo = false;
-    assert_int_equal(sy_sched_set_apart(w.s, 0, 1, true), SY_OK);
-    assert_int_equal(sy_sched_job_set_apart(w.s, 2, 1, true), SY_OK);
+    assert_int_equal(sy_sched_set_exclusive(w.s, 0, 1, true), SY_OK);
+    assert_int_equal(sy_sched_job_set_exclusive(w.s, 2, 1, true), SY_OK);
     assert_int_equal(sy_sched_model_remove(w.s, 1), SY_OK);
     for (int g = 0; g < 8; g++)
         bytes[g] = 4 * MIB;
@@ -254,7 +254,7 @@ static void test_a_flood_lets_what_is_apart_through(void **state)
     struct world w;
     (void)state;
     make_flooded(&w, 200, 0, 0);
-    assert_int_equal(sy_sched_set_apart(w.s, 0, 1, true), SY_OK);
+    assert_int_equal(sy_sched_set_exclusive(w.s, 0, 1, true), SY_OK);
     w.apart[0][1] = w.apart[1][0] = true;
     assert_in_range(n_before_ones_own(&w, 0, 0), 0, 4);
 }
@@ -397,7 +397,7 @@ static void test_head_behind_one_that_ends(void **state)
     world_make(&w, false, 60, 2);
     assert_int_equal(sy_sched_set_slices(w.s, 2), SY_OK);
     assert_int_equal(sy_sched_model_set_slice(w.s, 4, 1), SY_OK);
-    assert_int_equal(sy_sched_set_apart(w.s, 0, 4, true), SY_OK);
+    assert_int_equal(sy_sched_set_exclusive(w.s, 0, 4, true), SY_OK);
     world_all_prepared(&w, 4, 8);
     world_request(&w, 0, 1); /* from here on in the image */
     world_drain(&w);
@@ -448,9 +448,9 @@ static void change_slices(struct world *w)
         if (world_n_at_once(w) > 1 || worker_doing(w, RUNNING) >= 0 ||
             worker_doing(w, TRAINING) >= 0 || worker_doing(w, STARTING_JOB) >= 0)
             break;
-        if (world_pick(w, 2) && sy_sched_job_set_apart(w->s, job, model, apart) == SY_OK)
+        if (world_pick(w, 2) && sy_sched_job_set_exclusive(w->s, job, model, apart) == SY_OK)
             w->job_apart[job][model] = apart;
-        else if (sy_sched_set_apart(w->s, model, other, apart) == SY_OK)
+        else if (sy_sched_set_exclusive(w->s, model, other, apart) == SY_OK)
             w->apart[model][other] = w->apart[other][model] = apart && model != other;
         break;
     }

@@ -15,6 +15,7 @@
 #include "tests/on_cpu/fake_math.h"
 #include "tests/rigs/engine_rig.h"
 #include "workers/cuda/program/cuda_engine.h"
+#include "workers/cuda/program/cuda_run.h"
 #include "workers/cuda/program/host_ops.h"
 
 enum { FLOAT = 1, INT64 = 7, BOOL = 9, WIDTH = 4, N = 3 * WIDTH, WIDE = 80, MAX_CALLS = 2000 };
@@ -166,7 +167,7 @@ static void test_a_turn_is_recorded_once(void **state)
     set_adding(&l, 10, 0);
     assert_int_equal(run(&l), SY_OK);
     added(&l, 10);
-    struct sy_cuda_engine_counts first = sy_cuda_engine_get_counts();
+    struct sy_cuda_run_counts first = sy_cuda_run_get_counts();
     assert_int_equal(first.captures, 1);
     assert_int_equal(first.launches, 8); /* what stands around it was run once only */
     for (int i = 0; i < 3; i++) {
@@ -174,7 +175,7 @@ static void test_a_turn_is_recorded_once(void **state)
         assert_int_equal(run(&l), SY_OK);
         added(&l, i);
     }
-    struct sy_cuda_engine_counts then = sy_cuda_engine_get_counts();
+    struct sy_cuda_run_counts then = sy_cuda_run_get_counts();
     assert_int_equal(fake_math_get_counts().graphs, then.captures);
     assert_true(then.captures <= 3); /* in front, behind, the turn */
     life_finish(&l);

@@ -18,6 +18,7 @@
 #include "tests/on_cpu/fake_math.h"
 #include "tests/rigs/engine_rig.h"
 #include "workers/cuda/program/cuda_engine.h"
+#include "workers/cuda/program/cuda_run.h"
 
 #define MAX_CALLS 2000 /* of the table in one life; far above what these graphs need */
 
@@ -176,7 +177,7 @@ static struct sy_program *new_program(struct life *l, int64_t batch)
 
 static void counted(uint64_t eager, uint64_t captures, uint64_t launches)
 {
-    struct sy_cuda_engine_counts c = sy_cuda_engine_get_counts();
+    struct sy_cuda_run_counts c = sy_cuda_run_get_counts();
     assert_int_equal(c.eager, eager);
     assert_int_equal(c.captures, captures);
     assert_int_equal(c.launches, launches);

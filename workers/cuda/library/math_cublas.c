@@ -307,8 +307,7 @@ int sy_math_matmul_plan(struct sy_math *math, const struct sy_math_matmul *matmu
     if (*out)
         return SY_OK;
     struct sy_math_plan *p = calloc(1, sizeof *p);
-    if (!p)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a product's plan");
+    SY_TRY_ALLOC(p, "no memory for a product's plan");
     memcpy(p->key, key, sizeof key);
     p->matmul = *matmul;
     p->way = SY_WAY_LT;

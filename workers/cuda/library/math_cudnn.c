@@ -407,8 +407,7 @@ int sy_math_conv_plan(struct sy_math *math, const struct sy_math_conv *conv,
     if (*out)
         return SY_OK;
     struct sy_math_plan *p = calloc(1, sizeof *p);
-    if (!p)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a convolution's plan");
+    SY_TRY_ALLOC(p, "no memory for a convolution's plan");
     memcpy(p->key, key, sizeof key);
     p->conv = *conv;
     int status = prepare(math, p);

@@ -95,8 +95,7 @@ static int keep_plan(struct sy_math *math, struct sy_math_library_plan *plan, in
 static int new_plan(const int64_t *key, struct sy_math_library_plan **out)
 {
     *out = calloc(1, sizeof **out);
-    if (!*out)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a candidate's plan");
+    SY_TRY_ALLOC(*out, "no memory for a candidate's plan");
     memcpy((*out)->key, key, sizeof(*out)->key);
     return SY_OK;
 }
@@ -211,9 +210,9 @@ static int record(struct sy_math *math, int (*run)(void *ctx), void *ctx,
                   struct sy_math_graph **out)
 {
     *out = NULL;
-    SY_TRY(sy_cuda_math.capture_begin(math));
+    SY_TRY(sy_math_capture_begin(math));
     int status = run(ctx);
-    int ended = sy_cuda_math.capture_end(math, out);
+    int ended = sy_math_capture_end(math, out);
     if (status == SY_OK && ended == SY_OK && !*out)
         status = sy_error_set(SY_EUNSUPPORTED, "it cannot be recorded");
     return status < 0 ? status : ended;
@@ -222,7 +221,7 @@ static int record(struct sy_math *math, int (*run)(void *ctx), void *ctx,
 static int launch(void *arg)
 {
     void **both = arg;
-    return sy_cuda_math.graph_launch(both[0], both[1]);
+    return sy_math_graph_launch(both[0], both[1]);
 }
 
 /* Libraries load their kernels in a run outside of a recording. */
@@ -243,7 +242,7 @@ static int time_recorded(struct sy_math *math, int (*run)(void *ctx), void *ctx,
     }
     if (status < 0)
         *out_ms = -1;
-    sy_cuda_math.graph_drop(math, graph);
+    sy_math_graph_drop(math, graph);
     sy_math_forget_errors();
     return sy_cuda_device_failed(math->device);
 }

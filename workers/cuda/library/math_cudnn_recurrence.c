@@ -43,8 +43,7 @@ static int describe_rows(struct sy_math *math, const struct sy_math_recurrence *
 {
     float padding = 0;
     int *lengths = malloc((size_t)r->batch * sizeof *lengths);
-    if (!lengths)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for %lld lengths", (long long)r->batch);
+    SY_TRY_ALLOC(lengths, "no memory for %lld lengths", (long long)r->batch);
     for (int64_t i = 0; i < r->batch; i++)
         lengths[i] = (int)r->steps;
     cudnnStatus_t answer = cudnnCreateRNNDataDescriptor(out);

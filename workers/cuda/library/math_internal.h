@@ -35,8 +35,6 @@ struct sy_math {
     bool marked[SY_MATH_MARKS]; /* once, at least */
 };
 
-extern const struct sy_math_ops sy_cuda_math; /* math_cuda.c */
-
 enum sy_math_way {
     SY_WAY_FUSED,  /* cudnnConvolutionBiasActivationForward */
     SY_WAY_CUDNN,  /* cudnnConvolutionForward, then a chain */
@@ -67,7 +65,7 @@ struct sy_math_plan {
     bool lt_bias, lt_relu; /* done by cuBLASLt; what is not, a chain does */
 };
 
-/* ---- math_cuda.c ---- */
+/* ---- math_common.c ---- */
 
 /* CUDA's, cuDNN's, cuBLASLt's answers as a status with the call's name. An error of CUDA that lies behind it is told to the device. */
 int sy_math_cuda_check(struct sy_math *math, cudaError_t error, const char *call);
@@ -99,6 +97,12 @@ bool sy_math_trial_take(struct sy_math *math, uint64_t bytes, unsigned char **ou
 void sy_math_trial_drop(struct sy_math *math, unsigned char *memory);
 /* What one run(arg) takes on the device, which is idle before; a first run is not counted. */
 int sy_math_time(struct sy_math *math, int (*run)(void *arg), void *arg, float *out_ms);
+
+/* As struct sy_math_ops has them. */
+int sy_math_capture_begin(struct sy_math *math);
+int sy_math_capture_end(struct sy_math *math, struct sy_math_graph **out);
+int sy_math_graph_launch(struct sy_math *math, struct sy_math_graph *graph);
+void sy_math_graph_drop(struct sy_math *math, struct sy_math_graph *graph);
 
 /* ---- math_warm.c ---- */
 /* All kernels of our own onto the device, as far as the driver can. */

@@ -82,8 +82,7 @@ int sy_choices_put(struct sy_choices *c, const struct sy_choice *choice)
     if (c->n == c->capacity) {
         int capacity = c->capacity ? 2 * c->capacity : 64;
         struct sy_choice *grown = realloc(c->list, (size_t)capacity * sizeof *grown);
-        if (!grown)
-            return sy_error_set(SY_ENOMEM_HOST, "no memory for %d choices of algorithms", capacity);
+        SY_TRY_ALLOC(grown, "no memory for %d choices of algorithms", capacity);
         c->list = grown;
         c->capacity = capacity;
     }
@@ -120,8 +119,7 @@ int sy_choices_write(const struct sy_choices *c, char **out)
 {
     size_t room = strlen(c->label) + 2 + (size_t)c->n * LINE_BYTES, at;
     char *text = malloc(room);
-    if (!text)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for %d choices of algorithms", c->n);
+    SY_TRY_ALLOC(text, "no memory for %d choices of algorithms", c->n);
     at = (size_t)snprintf(text, room, "%s\n", c->label);
     for (int i = 0; i < c->n; i++) {
         const struct sy_choice *x = &c->list[i];

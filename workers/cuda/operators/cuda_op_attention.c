@@ -40,8 +40,7 @@ static int build_attention(struct sy_program *p)
 {
     struct sy_cuda_step *step;
     struct sy_cuda_attention *a = calloc(1, sizeof *a);
-    if (!a)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
+    SY_TRY_ALLOC(a, "no memory for a step");
     memset(a->values, 0xff, sizeof a->values);
     int status = take_values(p, a);
     if (status == SY_OK)

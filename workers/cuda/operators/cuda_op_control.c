@@ -12,6 +12,7 @@
 #include "runtime/base/status.h"
 #include "workers/cuda/program/cuda_body.h"
 #include "workers/cuda/program/cuda_program.h"
+#include "workers/cuda/program/cuda_run.h"
 
 /* Of the outermost Loop that is run, and of those within: one thread runs programs. */
 static struct {
@@ -35,8 +36,9 @@ struct sy_cuda_control {
     uint64_t *bytes, *at; /* per result: of one turn, in the place */
 };
 
-void sy_cuda_control_destroy(const struct sy_program *p, struct sy_cuda_control *c)
+static void destroy_control(const struct sy_program *p, void *state)
 {
+    struct sy_cuda_control *c = state;
     if (!c)
         return;
     for (int i = 0; i < 2; i++)
@@ -63,7 +65,7 @@ static int new_control(struct sy_program *p, struct sy_cuda_control **out)
         c->at = calloc(n_out, sizeof *c->at);
     }
     if (!c || !c->in || !c->out || !c->bytes || !c->at) {
-        sy_cuda_control_destroy(p, c);
+        destroy_control(p, c);
         return sy_error_set(SY_ENOMEM_HOST, "no memory for node %s", node->name);
     }
     c->formal = (int)sy_node_int(node, "formal", node->n_inputs);
@@ -71,7 +73,7 @@ static int new_control(struct sy_program *p, struct sy_cuda_control **out)
     c->n_out = node->n_outputs;
     int status = p->math ? p->ops->host_take(p->math, sizeof *c->said, &said) : SY_OK;
     if (status < 0) {
-        sy_cuda_control_destroy(p, c);
+        destroy_control(p, c);
         return status;
     }
     c->said = said;
@@ -134,13 +136,14 @@ static int add_step(struct sy_program *p, sy_cuda_step_run run, struct sy_cuda_c
     if (status == SY_OK)
         status = sy_cuda_add_step(p, run, &c->place, 1, &step);
     if (status < 0) {
-        sy_cuda_control_destroy(p, c);
+        destroy_control(p, c);
         return status;
     }
     for (int i = 0; i < c->n_in; i++)
         if (c->in[i] >= 0)
             sy_cuda_touch(p, c->in[i]);
-    step->control = c;
+    step->state = c;
+    step->destroy = destroy_control;
     step->on_host_memory = true;
     return SY_OK;
 }
@@ -170,7 +173,7 @@ static int wait(struct sy_program *p)
 
 static int run_if(struct sy_program *p, const struct sy_cuda_step *step)
 {
-    struct sy_cuda_control *c = step->control;
+    struct sy_cuda_control *c = step->state;
     unsigned char *place = place_of(p, c);
     SY_TRY(p->ops->to_host(p->math, sy_cuda_pointer(p, c->in[0]), &c->said->condition, 1));
     SY_TRY(wait(p));
@@ -254,7 +257,7 @@ static void bind_turns(struct sy_program *p, struct sy_cuda_control *c, unsigned
 /* Behind the rows of the turns before. */
 static int add_rows(struct sy_program *p, const struct sy_cuda_step *step, unsigned char *place)
 {
-    const struct sy_cuda_control *c = step->control;
+    const struct sy_cuda_control *c = step->state;
     for (int i = c->n_carried; i < c->n_out; i++) {
         unsigned char *all = sy_cuda_pointer(p, c->out[i]);
         uint64_t where = (uint64_t)c->said->turn * c->bytes[i];
@@ -270,7 +273,7 @@ static int add_rows(struct sy_program *p, const struct sy_cuda_step *step, unsig
 
 static int run_turns(struct sy_program *p, const struct sy_cuda_step *step, unsigned char *place)
 {
-    struct sy_cuda_control *c = step->control;
+    struct sy_cuda_control *c = step->state;
     struct said *said = c->said;
     for (; said->condition && (said->trips < 0 || said->turn < said->trips); said->turn++) {
         if (turns.done++ == SY_LOOP_MOST_TRIPS)
@@ -288,7 +291,7 @@ static int run_turns(struct sy_program *p, const struct sy_cuda_step *step, unsi
 
 static int end(struct sy_program *p, const struct sy_cuda_step *step, unsigned char *place)
 {
-    const struct sy_cuda_control *c = step->control;
+    const struct sy_cuda_control *c = step->state;
     for (int i = 0; i < c->n_out; i++) {
         void *to = sy_cuda_pointer(p, c->out[i]);
         if (to && i < c->n_carried)
@@ -302,7 +305,7 @@ static int end(struct sy_program *p, const struct sy_cuda_step *step, unsigned c
 
 static int run_loop(struct sy_program *p, const struct sy_cuda_step *step)
 {
-    struct sy_cuda_control *c = step->control;
+    struct sy_cuda_control *c = step->state;
     unsigned char *place = place_of(p, c);
     SY_TRY(begin(p, c, place));
     if (sy_cuda_program_has_fault(p))

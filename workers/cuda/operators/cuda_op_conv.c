@@ -170,39 +170,4 @@ static int build_conv(struct sy_program *p)
     return SY_OK;
 }
 
-/* ---- weights ------------------------------------------------------------------------------------------ */
-
-enum sy_cuda_layout sy_cuda_layout_conv(const struct sy_graph *graph, const struct sy_node *node,
-                                        int input)
-{
-    (void)graph;
-    (void)node;
-    return input == 1 ? SY_CUDA_KERNEL_LAST : SY_CUDA_AS_IS;
-}
-
-/* [out, in, kernel...] -> [out, kernel..., in] */
-int sy_cuda_prepare_conv(const struct sy_graph *graph, const struct sy_node *node, int input,
-                         void *to)
-{
-    const struct sy_tensor *t = &graph->tensors[node->inputs[input]];
-    if (input != 1) {
-        memcpy(to, t->data, t->data_bytes);
-        return SY_OK;
-    }
-    int64_t outs = t->shape.dims[0].fixed, ins = t->shape.dims[1].fixed, area = 1;
-    for (int i = 2; i < t->shape.rank; i++)
-        area *= t->shape.dims[i].fixed;
-    const float *from = t->data;
-    float *packed = to;
-    for (int64_t o = 0; o < outs; o++)
-        for (int64_t c = 0; c < ins; c++)
-            for (int64_t k = 0; k < area; k++)
-                packed[(o * area + k) * ins + c] = from[(o * ins + c) * area + k];
-    return SY_OK;
-}
-
-const struct sy_cuda_op sy_cuda_ops_conv[] = {{.build = build_conv,
-                                               .layout = sy_cuda_layout_conv,
-                                               .prepare = sy_cuda_prepare_conv,
-                                               SY_OPS(SY_OP_CONV)},
-                                              {0}};
+const struct sy_cuda_op sy_cuda_ops_conv[] = {{.build = build_conv, SY_OPS(SY_OP_CONV)}, {0}};

@@ -103,8 +103,5 @@ static int build_deconv(struct sy_program *p)
     return add_epilogue(p, y);
 }
 
-const struct sy_cuda_op sy_cuda_ops_deconv[] = {{.build = build_deconv,
-                                                 .layout = sy_cuda_layout_conv,
-                                                 .prepare = sy_cuda_prepare_conv,
-                                                 SY_OPS(SY_OP_CONV_TRANSPOSE)},
-                                                {0}};
+const struct sy_cuda_op sy_cuda_ops_deconv[] = {
+    {.build = build_deconv, SY_OPS(SY_OP_CONV_TRANSPOSE)}, {0}};

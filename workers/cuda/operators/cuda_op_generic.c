@@ -8,7 +8,7 @@
 
 static int run_each(struct sy_program *p, const struct sy_cuda_step *step)
 {
-    const struct sy_cuda_each *each = step->each;
+    const struct sy_cuda_formula *each = step->formula;
     void *at[SY_GENERIC_ARRAYS];
     for (int i = 0; i < SY_GENERIC_ARRAYS; i++)
         at[i] = sy_cuda_pointer(p, each->values[i]);
@@ -29,7 +29,7 @@ static void describe(const struct sy_program *p, int value, struct sy_generic_ar
 }
 
 /* All inputs, and n_out results from `first` on. */
-static int take_values(struct sy_program *p, struct sy_cuda_each *each, int first, int n_out)
+static int take_values(struct sy_program *p, struct sy_cuda_formula *each, int first, int n_out)
 {
     const struct sy_node *node = sy_cuda_node(p);
     for (int i = 0; i < node->n_inputs; i++)
@@ -48,14 +48,13 @@ static int take_values(struct sy_program *p, struct sy_cuda_each *each, int firs
     return SY_OK;
 }
 
-static int open_results(struct sy_program *p, int first, int n_out, struct sy_cuda_each **out)
+static int open_results(struct sy_program *p, int first, int n_out, struct sy_cuda_formula **out)
 {
     const struct sy_node *node = sy_cuda_node(p);
     if (node->n_inputs > SY_GENERIC_IN || n_out > SY_GENERIC_OUT)
         return sy_unsupported(node, "so many inputs and outputs");
-    struct sy_cuda_each *each = calloc(1, sizeof *each);
-    if (!each)
-        return sy_error_set(SY_ENOMEM_HOST, "node %s: no memory for its step", node->name);
+    struct sy_cuda_formula *each = calloc(1, sizeof *each);
+    SY_TRY_ALLOC(each, "node %s: no memory for its step", node->name);
     memset(each->values, 0xff, sizeof each->values);
     int status = take_values(p, each, first, n_out);
     if (status < 0) {
@@ -66,12 +65,12 @@ static int open_results(struct sy_program *p, int first, int n_out, struct sy_cu
     return SY_OK;
 }
 
-int sy_cuda_each_open(struct sy_program *p, struct sy_cuda_each **out)
+int sy_cuda_formula_open(struct sy_program *p, struct sy_cuda_formula **out)
 {
     return open_results(p, 0, sy_cuda_node(p)->n_outputs, out);
 }
 
-int sy_cuda_each_add(struct sy_program *p, struct sy_cuda_each *each)
+int sy_cuda_formula_add(struct sy_program *p, struct sy_cuda_formula *each)
 {
     struct sy_cuda_step *step;
     int status = sy_cuda_add_step(p, run_each, NULL, 0, &step);
@@ -79,7 +78,7 @@ int sy_cuda_each_add(struct sy_program *p, struct sy_cuda_each *each)
         free(each);
         return status;
     }
-    step->each = each;
+    step->formula = each;
     for (int i = 0; i < SY_GENERIC_ARRAYS; i++)
         if (each->values[i] >= 0)
             sy_cuda_touch(p, each->values[i]);
@@ -87,7 +86,7 @@ int sy_cuda_each_add(struct sy_program *p, struct sy_cuda_each *each)
 }
 
 /* What the kernel needs for itself. */
-static int take_room(struct sy_program *p, struct sy_cuda_each *each)
+static int take_room(struct sy_program *p, struct sy_cuda_formula *each)
 {
     const struct sy_generic_array *room = &each->of.at[SY_GENERIC_ROOM];
     if (room->dtype == SY_DTYPE_NONE)
@@ -97,7 +96,7 @@ static int take_room(struct sy_program *p, struct sy_cuda_each *each)
 }
 
 /* Takes `each`, whatever happens. */
-static int describe_and_add(struct sy_program *p, struct sy_cuda_each *each)
+static int describe_and_add(struct sy_program *p, struct sy_cuda_formula *each)
 {
     int status = sy_generic_describe(sy_cuda_node(p), &each->of, &each->copies_first);
     if (status == SY_OK)
@@ -106,7 +105,7 @@ static int describe_and_add(struct sy_program *p, struct sy_cuda_each *each)
         free(each);
         return status;
     }
-    return sy_cuda_each_add(p, each);
+    return sy_cuda_formula_add(p, each);
 }
 
 /* More parts than a kernel has results: as many kernels as it takes, each of which finds its own in the input. */
@@ -115,7 +114,7 @@ static int build_parts(struct sy_program *p)
     const struct sy_node *node = sy_cuda_node(p);
     struct sy_generic_split split = {.parts = node->n_outputs};
     while (split.before < split.parts) {
-        struct sy_cuda_each *each;
+        struct sy_cuda_formula *each;
         int n = (int)SY_MIN(split.parts - split.before, SY_GENERIC_OUT);
         SY_TRY(open_results(p, (int)split.before, n, &each));
         each->of.as.split = split;
@@ -127,14 +126,14 @@ static int build_parts(struct sy_program *p)
     return SY_OK;
 }
 
-int sy_cuda_each_build(struct sy_program *p)
+int sy_cuda_formula_build(struct sy_program *p)
 {
     const struct sy_node *node = sy_cuda_node(p);
-    struct sy_cuda_each *each;
+    struct sy_cuda_formula *each;
     if (node->n_inputs < 1 || node->inputs[0] < 0)
         return sy_unsupported(node, "a first input that is left out");
     if (node->op == SY_OP_RUN_SPLIT)
         return build_parts(p);
-    SY_TRY(sy_cuda_each_open(p, &each));
+    SY_TRY(sy_cuda_formula_open(p, &each));
     return describe_and_add(p, each);
 }

@@ -9,22 +9,20 @@
 #include "workers/host/reference/kernel.h"
 
 /* A step of its own for a part of what `all` describes. */
-static int add_part(struct sy_program *p, const struct sy_cuda_each *all,
+static int add_part(struct sy_program *p, const struct sy_cuda_formula *all,
                     const struct sy_math_generic *part)
 {
-    struct sy_cuda_each *each = malloc(sizeof *each);
-    if (!each)
-        return sy_error_set(SY_ENOMEM_HOST, "node %s: no memory for its step",
-                            sy_cuda_node(p)->name);
+    struct sy_cuda_formula *each = malloc(sizeof *each);
+    SY_TRY_ALLOC(each, "node %s: no memory for its step", sy_cuda_node(p)->name);
     *each = *all;
     each->of = *part;
-    return sy_cuda_each_add(p, each);
+    return sy_cuda_formula_add(p, each);
 }
 
 /* ---- Numbers: `fixed + per_batch * N` -------------------------------------------------------------------- */
 
 /* As many steps as their arguments have room for. */
-static int add_numbers(struct sy_program *p, const struct sy_cuda_each *all)
+static int add_numbers(struct sy_program *p, const struct sy_cuda_formula *all)
 {
     const struct sy_node *node = sy_cuda_node(p);
     const struct sy_attr *fixed = sy_node_attr(node, "fixed"),
@@ -52,8 +50,8 @@ static int add_numbers(struct sy_program *p, const struct sy_cuda_each *all)
 
 static int build_numbers(struct sy_program *p)
 {
-    struct sy_cuda_each *all;
-    SY_TRY(sy_cuda_each_open(p, &all));
+    struct sy_cuda_formula *all;
+    SY_TRY(sy_cuda_formula_open(p, &all));
     int status = add_numbers(p, all);
     free(all);
     return status;
@@ -99,7 +97,7 @@ static void take_grams(struct pool *g, struct sy_generic_grams *to)
 }
 
 /* The first step is there even if no gram counts: it writes the zeros. */
-static int add_grams(struct sy_program *p, const struct sy_cuda_each *all, struct pool *g)
+static int add_grams(struct sy_program *p, const struct sy_cuda_formula *all, struct pool *g)
 {
     int64_t shortest = sy_node_int(sy_cuda_node(p), "min_gram_length", 1),
             longest = sy_node_int(sy_cuda_node(p), "max_gram_length", 1);
@@ -129,10 +127,10 @@ static int build_grams(struct sy_program *p)
                      .pool = sy_node_attr(node, "pool_int64s"),
                      .indexes = sy_node_attr(node, "ngram_indexes"),
                      .weights = sy_node_attr(node, "weights")};
-    struct sy_cuda_each *all;
+    struct sy_cuda_formula *all;
     if (node->n_inputs != 1 || node->inputs[0] < 0)
         return sy_unsupported(node, "other than one input");
-    SY_TRY(sy_cuda_each_open(p, &all));
+    SY_TRY(sy_cuda_formula_open(p, &all));
     struct sy_math_generic *e = &all->of;
     int status = sy_generic_check(node, e);
     if (status == SY_OK) {

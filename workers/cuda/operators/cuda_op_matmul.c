@@ -8,21 +8,6 @@
 #include "workers/cuda/program/cuda_program.h"
 #include "workers/engine/product_node.h"
 
-/* The right side is a constant matrix: prepared at import. */
-static bool is_prepared(const struct sy_graph *graph, const struct sy_node *node)
-{
-    const struct sy_tensor *w = &graph->tensors[node->inputs[1]];
-    const struct sy_tensor *x = &graph->tensors[node->inputs[0]];
-    return w->dtype == SY_DTYPE_F32 && w->shape.rank == 2 && x->shape.rank >= 2;
-}
-
-static int prepare_matmul(const struct sy_graph *graph, const struct sy_node *node, int input,
-                          void *out)
-{
-    sy_product_pack(graph, node, input, input == 1 && is_prepared(graph, node), out);
-    return SY_OK;
-}
-
 /* ---- operands ----------------------------------------------------------------------------------------- */
 
 struct product {
@@ -212,7 +197,7 @@ static int build_matmul(struct sy_program *p)
     SY_TRY(check_operands(p, &x));
     x.m.type = p->values[x.a].dtype;
     x.m.y_type = narrow ? sy_cuda_wanted(p, 0) : SY_DTYPE_F32;
-    x.prepared = sy_cuda_is_param(p, 1) && is_prepared(p->graph, node);
+    x.prepared = sy_cuda_is_param(p, 1) && sy_cuda_packs_product(p->graph, node);
     SY_TRY(read_extents(p, &x));
     x.m.has_bias = is_row_bias(p, x.m.n);
     if (x.m.has_bias)
@@ -227,4 +212,4 @@ static int build_matmul(struct sy_program *p)
 }
 
 const struct sy_cuda_op sy_cuda_ops_matmul[] = {
-    {.build = build_matmul, .prepare = prepare_matmul, SY_OPS(SY_OP_GEMM, SY_OP_MATMUL)}, {0}};
+    {.build = build_matmul, SY_OPS(SY_OP_GEMM, SY_OP_MATMUL)}, {0}};

@@ -4,7 +4,7 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
-#include "workers/cuda/program/cuda_engine.h"
+#include "workers/cuda/program/cuda_run.h"
 #include "workers/engine/layer_node.h"
 
 uint64_t sy_cuda_reserve(uint64_t *total, uint64_t bytes)
@@ -17,7 +17,7 @@ uint64_t sy_cuda_reserve(uint64_t *total, uint64_t bytes)
 void sy_cuda_body_finish(const struct sy_program *outer, struct sy_cuda_body *b)
 {
     if (b->program)
-        sy_cuda_engine.program_destroy(b->program);
+        sy_cuda_program_drop(b->program);
     if (b->packed)
         outer->ops->host_drop(outer->math, b->packed);
     for (int l = 0; b->layers && l < b->graph->n_nodes; l++) {
@@ -48,12 +48,12 @@ static int take_lists(struct sy_cuda_body *b)
 }
 
 /* Only what this engine has: whether another may help does not depend on a body's node, but on the node that has the body. */
-static int lay_out(struct sy_cuda_body *b)
+static int lay_out(const struct sy_cuda_builders *builders, struct sy_cuda_body *b)
 {
     for (int l = 0; l < b->graph->n_nodes; l++) {
         struct sy_layer *layer = &b->layers[l];
         layer->node = l;
-        SY_TRY(sy_cuda_layout_own(b->graph, layer));
+        SY_TRY(sy_cuda_layout_own(builders, b->graph, layer));
         layer->offset_bytes = b->packed_bytes;
         b->packed_bytes += layer->bytes;
     }
@@ -69,8 +69,8 @@ static int pack(struct sy_program *outer, struct sy_cuda_body *b)
     b->packed = packed;
     for (int l = 0; l < b->graph->n_nodes; l++)
         if (b->layers[l].bytes)
-            SY_TRY(sy_cuda_engine.pack_layer(b->graph, &b->layers[l],
-                                             b->packed + b->layers[l].offset_bytes));
+            SY_TRY(sy_cuda_pack_params(b->graph, &b->layers[l],
+                                       b->packed + b->layers[l].offset_bytes));
     return SY_OK;
 }
 
@@ -78,12 +78,11 @@ static int make(struct sy_program *outer, struct sy_cuda_body *b, uint64_t *plac
 {
     SY_TRY(b->packed ? SY_OK : pack(outer, b));
     SY_TRY(b->is_by_itself
-               ? sy_cuda_program_create(outer->ops, outer->math, b->graph, b->layers,
-                                        b->graph->n_nodes, 1, &b->program)
+               ? sy_cuda_program_create(outer->builders, outer->ops, outer->math, b->graph,
+                                        b->layers, b->graph->n_nodes, 1, &b->program)
                : sy_cuda_program_create_body(outer, b->graph, b->layers, b->captured, &b->program));
     b->params_at = sy_cuda_reserve(place_bytes, b->packed_bytes);
-    b->workspace_at =
-        sy_cuda_reserve(place_bytes, sy_cuda_engine.program_workspace_bytes(b->program));
+    b->workspace_at = sy_cuda_reserve(place_bytes, b->program->workspace_bytes);
     return SY_OK;
 }
 
@@ -96,7 +95,7 @@ int sy_cuda_body_init(struct sy_program *outer, const struct sy_graph *graph, in
     SY_TRY(take_lists(b));
     for (int i = formal; i < graph->n_inputs; i++)
         b->captured[i] = true;
-    SY_TRY(lay_out(b));
+    SY_TRY(lay_out(outer->builders, b));
     return outer->math ? make(outer, b, place_bytes) : SY_OK;
 }
 
@@ -107,7 +106,7 @@ int sy_cuda_body_init_by_itself(struct sy_program *outer, const struct sy_graph 
     b->graph = graph;
     b->is_by_itself = true;
     SY_TRY(take_lists(b));
-    SY_TRY(lay_out(b));
+    SY_TRY(lay_out(outer->builders, b));
     bool alike = like && like->packed && like->graph->n_nodes == graph->n_nodes;
     for (int l = 0; alike && l < graph->n_nodes; l++)
         alike = sy_layer_packed_alike(&like->layers[l], &b->layers[l]);
@@ -133,10 +132,10 @@ int sy_cuda_body_run(struct sy_cuda_body *b, unsigned char *place)
                                  .workspace = place + b->workspace_at,
                                  .inputs = b->inputs,
                                  .outputs = b->outputs};
-    return sy_cuda_engine.program_run(b->program, &binding, 0, b->graph->n_nodes);
+    return sy_cuda_program_run(b->program, &binding, 0, b->graph->n_nodes);
 }
 
 int sy_cuda_body_look(struct sy_cuda_body *b)
 {
-    return sy_cuda_engine.program_finish(b->program);
+    return sy_cuda_program_finish(b->program);
 }

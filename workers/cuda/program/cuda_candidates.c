@@ -124,8 +124,7 @@ static int take_memory(struct trial *t)
     t->params = calloc((size_t)p->n_layers, sizeof *t->params);
     uint64_t results = t->of.result_bytes;
     t->numbers = malloc(t->of.read_bytes + 3 * results + 1);
-    if (!t->params || !t->numbers)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory to try a candidate");
+    SY_TRY_ALLOC(t->params && t->numbers, "no memory to try a candidate");
     t->ours = t->numbers + t->of.read_bytes;
     t->theirs = t->ours + results;
     void *memory;

@@ -14,9 +14,4 @@ void sy_cuda_engine_use(const struct sy_math_ops *ops);
 /* What is attached; ENODEVICE: nothing. */
 int sy_cuda_engine_math(const struct sy_math_ops **ops, struct sy_math **math);
 
-struct sy_cuda_engine_counts {
-    uint64_t eager, captures, launches; /* runs of steps that make up a graph, since attach */
-};
-struct sy_cuda_engine_counts sy_cuda_engine_get_counts(void);
-
 #endif

@@ -9,7 +9,8 @@
 #include "workers/cuda/program/cuda_program.h"
 #include "workers/engine/keeps_precision.h"
 
-enum sy_dtype sy_cuda_narrow_type(const struct sy_graph *graph)
+/* The graph's narrow type, NONE if it has none. */
+static enum sy_dtype narrow_type(const struct sy_graph *graph)
 {
     return graph->precision == SY_PRECISION_BF16  ? SY_DTYPE_BF16
            : graph->precision == SY_PRECISION_F16 ? SY_DTYPE_F16
@@ -55,7 +56,7 @@ bool sy_cuda_packs_narrow(const struct sy_graph *graph, const struct sy_node *no
 int sy_cuda_pack_narrow(const struct sy_graph *graph, const struct sy_node *node,
                         const float *floats, size_t n, uint16_t *out)
 {
-    bool half = sy_cuda_narrow_type(graph) == SY_DTYPE_F16;
+    bool half = narrow_type(graph) == SY_DTYPE_F16;
     for (size_t i = 0; i < n; i++) {
         out[i] = half ? sy_float_to_half(floats[i]) : sy_float_to_bf16(floats[i]);
         if (half && isfinite(floats[i]) && (out[i] & 0x7fff) == 0x7c00)
@@ -108,7 +109,7 @@ static unsigned wanted_as(const struct sy_program *p, const struct sy_layer *lay
 
 void sy_cuda_plan_narrow(struct sy_program *p)
 {
-    p->narrow = sy_cuda_narrow_type(p->graph);
+    p->narrow = narrow_type(p->graph);
     if (p->narrow != SY_DTYPE_NONE)
         sy_wants_plan(p->graph, p->layers, p->n_layers, wanted_as, p, p->wants);
 }

@@ -9,7 +9,6 @@
 #include "runtime/base/status.h"
 #include "workers/cuda/math/device_math_library.h"
 #include "workers/cuda/program/cuda_candidates.h"
-#include "workers/cuda/program/host_ops.h"
 #include "workers/engine/workspace_plan.h"
 
 /* ---- tensors of the caller (E2) ------------------------------------------------------------------- */
@@ -122,9 +121,9 @@ static void drop_step(struct sy_program *p, struct sy_cuda_step *step)
         p->ops->plan_drop(p->math, step->plan);
     if (step->by_library)
         p->ops->library->plan_drop(p->math, step->by_library);
-    sy_cuda_host_op_destroy(step->host_op);
-    sy_cuda_control_destroy(p, step->control);
-    free(step->each);
+    if (step->destroy)
+        step->destroy(p, step->state);
+    free(step->formula);
     free(step->attention);
 }
 
@@ -145,23 +144,24 @@ static int build_operator(struct sy_program *p)
 {
     const struct sy_node *node = sy_cuda_node(p);
     const struct sy_layer *layer = &p->layers[p->layer];
-    const struct sy_cuda_op *op = sy_cuda_op_find(node->op);
+    const struct sy_cuda_builders *builders = p->builders;
+    const struct sy_cuda_op *op = builders->find(node->op);
     int n_steps = p->n_steps, n_values = p->n_values;
-    bool may_host = p->host_ops && sy_cuda_host_engine_is_there();
-    if (may_host && sy_cuda_host_is_layer(layer))
-        return sy_cuda_host_build(p);
+    bool may_host = p->host_ops && builders->host_is_there();
+    if (may_host && builders->host_has(layer))
+        return builders->by_host(p);
     int status =
         op ? op->build(p) : sy_unsupported(node, "the CUDA engine does not have this operator");
     if (status == SY_OK)
         status = sy_node_check_outputs(p->graph, node, p->native);
     if (status == SY_EUNSUPPORTED && sy_generic_has(node->op)) {
         forget_since(p, n_steps, n_values);
-        status = sy_cuda_each_build(p);
+        status = builders->by_formula(p);
     }
     if (status != SY_EUNSUPPORTED || !may_host || layer->n_params > 0)
         return status;
     forget_since(p, n_steps, n_values);
-    return sy_cuda_host_build(p);
+    return builders->by_host(p);
 }
 
 static int build_layer(struct sy_program *p)
@@ -202,8 +202,7 @@ static int plan_memory(struct sy_program *p)
 {
     struct sy_interval *intervals = calloc((size_t)p->n_values + 1, sizeof *intervals);
     int n = 0;
-    if (!intervals)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory to plan %d values", p->n_values);
+    SY_TRY_ALLOC(intervals, "no memory to plan %d values", p->n_values);
     for (int i = 0; i < p->n_values; i++) {
         struct sy_cuda_value *v = &p->values[i];
         if (v->place == SY_CUDA_WORKSPACE && v->root == i)
@@ -263,8 +262,8 @@ static int start(struct sy_program *p)
     p->wants = calloc(n, sizeof *p->wants);
     p->last_use = malloc(n * sizeof *p->last_use);
     p->layer_steps = calloc((size_t)p->n_layers + 1, sizeof *p->layer_steps);
-    if (!p->native || !p->forms || !p->wants || !p->last_use || !p->layer_steps)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a program of %d layers", p->n_layers);
+    SY_TRY_ALLOC(p->native && p->forms && p->wants && p->last_use && p->layer_steps,
+                 "no memory for a program of %d layers", p->n_layers);
     memset(p->native, 0xff, n * sizeof *p->native);
     memset(p->forms, 0xff, n * sizeof *p->forms);
     find_last_uses(p);
@@ -277,12 +276,13 @@ bool sy_cuda_program_has_fault(const struct sy_program *p)
     return p->fault->step != 0;
 }
 
-static int new_program(const struct sy_graph *graph, const struct sy_layer *layers, int n_layers,
-                       int64_t batch, struct sy_program **out)
+static int new_program(const struct sy_cuda_builders *builders, const struct sy_graph *graph,
+                       const struct sy_layer *layers, int n_layers, int64_t batch,
+                       struct sy_program **out)
 {
     struct sy_program *p = calloc(1, sizeof *p);
-    if (!p)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a program");
+    SY_TRY_ALLOC(p, "no memory for a program");
+    p->builders = builders;
     p->graph = graph;
     p->layers = layers;
     p->n_layers = n_layers;
@@ -311,14 +311,15 @@ static int build_program(struct sy_program *p, const struct sy_math_ops *ops, st
     return SY_OK;
 }
 
-int sy_cuda_program_create(const struct sy_math_ops *ops, struct sy_math *math,
-                           const struct sy_graph *graph, const struct sy_layer *layers,
-                           int n_layers, int64_t batch, struct sy_program **out)
+int sy_cuda_program_create(const struct sy_cuda_builders *builders, const struct sy_math_ops *ops,
+                           struct sy_math *math, const struct sy_graph *graph,
+                           const struct sy_layer *layers, int n_layers, int64_t batch,
+                           struct sy_program **out)
 {
     struct sy_program *p;
     if (batch < 1)
         return sy_error_set(SY_EARG, "a program for batch size %lld", (long long)batch);
-    SY_TRY(new_program(graph, layers, n_layers, batch, &p));
+    SY_TRY(new_program(builders, graph, layers, n_layers, batch, &p));
     p->host_ops = true;
     return build_program(p, ops, math, out);
 }
@@ -328,7 +329,7 @@ int sy_cuda_program_create_body(const struct sy_program *outer, const struct sy_
                                 struct sy_program **out)
 {
     struct sy_program *p;
-    SY_TRY(new_program(graph, layers, graph->n_nodes, outer->batch, &p));
+    SY_TRY(new_program(outer->builders, graph, layers, graph->n_nodes, outer->batch, &p));
     p->captured = captured;
     return build_program(p, outer->ops, outer->math, out);
 }
@@ -347,15 +348,29 @@ static int invent_inputs(struct sy_program *p)
     return SY_OK;
 }
 
-int sy_cuda_program_try_layer(const struct sy_graph *graph, const struct sy_layer *layer)
+static int try_layer(const struct sy_cuda_builders *builders, const struct sy_graph *graph,
+                     const struct sy_layer *layer)
 {
     struct sy_program *p;
-    SY_TRY(new_program(graph, layer, 1, 1, &p));
+    SY_TRY(new_program(builders, graph, layer, 1, 1, &p));
     int status = invent_inputs(p);
     if (status == SY_OK)
         status = build_layer(p);
     sy_cuda_program_destroy(p);
     return status;
+}
+
+/* Making the layer's steps once on trial makes import refuse by name what could not run. */
+int sy_cuda_layout_own(const struct sy_cuda_builders *builders, const struct sy_graph *graph,
+                       struct sy_layer *layer)
+{
+    const struct sy_node *node = &graph->nodes[layer->node];
+    layer->bytes = 0;
+    layer->n_params = 0;
+    if (!builders->find(node->op) && !sy_generic_has(node->op))
+        return sy_unsupported(node, "the CUDA engine does not have this operator");
+    SY_TRY(sy_cuda_lay_out_params(graph, layer));
+    return try_layer(builders, graph, layer);
 }
 
 void sy_cuda_program_destroy(struct sy_program *p)
@@ -374,16 +389,4 @@ void sy_cuda_program_destroy(struct sy_program *p)
     free(p->last_use);
     free(p->layer_steps);
     free(p);
-}
-
-int sy_cuda_program_steps(struct sy_program *p, int first, int end)
-{
-    for (int i = first; i < end; i++) {
-        const struct sy_cuda_step *step = &p->steps[i];
-        int status = step->run(p, step);
-        if (status < 0)
-            return sy_error_prefix(status, "node %s: %s", step->node->name,
-                                   sy_op_name(step->node->op));
-    }
-    return SY_OK;
 }

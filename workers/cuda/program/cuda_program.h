@@ -80,7 +80,7 @@ struct sy_cuda_cells {
 };
 
 /* A step by formula. */
-struct sy_cuda_each {
+struct sy_cuda_formula {
     struct sy_math_generic of;
     int values[SY_GENERIC_ARRAYS]; /* -1: none */
     bool copies_first;
@@ -100,11 +100,12 @@ struct sy_cuda_step {
     const struct sy_node *node;
     bool on_host_memory;         /* E2: reads or writes what the host has: never part of a graph */
     int args[SY_CUDA_STEP_ARGS]; /* values; -1: none */
-    struct sy_cuda_host_op *host_op;     /* host_ops.h; owned */
-    int layer;                           /* of host_op */
-    struct sy_cuda_control *control;     /* cuda_op_control.c; owned */
-    struct sy_cuda_each *each;           /* owned */
-    struct sy_cuda_attention *attention; /* owned */
+    int layer;                   /* of a step of the host engine's */
+    void *
+        state; /* the operator's own: control flow (cuda_op_control.c), the host engine (host_ops.c) */
+    void (*destroy)(const struct sy_program *program, void *state); /* NULL: there is no state */
+    struct sy_cuda_formula *formula;                                /* owned */
+    struct sy_cuda_attention *attention;                            /* owned */
     struct sy_math_plan *plan;
     enum { SY_CUDA_NO_PLAN, SY_CUDA_CONV_PLAN, SY_CUDA_MATMUL_PLAN } plan_kind;
     /* What a library may compute: cuda_candidates.h. n_compared: steps from this one on that are compared with it. */
@@ -149,6 +150,7 @@ struct sy_cuda_step {
 };
 
 struct sy_program {
+    const struct sy_cuda_builders *builders; /* borrowed, static */
     const struct sy_graph *graph;
     const struct sy_layer *layers;
     int n_layers;
@@ -216,9 +218,18 @@ const struct sy_node *sy_cuda_node(const struct sy_program *p);
 const struct sy_tensor *sy_cuda_input_tensor(const struct sy_program *p, int input);
 void sy_cuda_dims(const struct sy_program *p, int tensor, int64_t *dims); /* at the batch size */
 
+/* ---- parameters, cuda_layout.c ---- */
+enum sy_cuda_layout { SY_CUDA_AS_IS, SY_CUDA_KERNEL_LAST /* conv weights: [out, kernel, in] */ };
+#define SY_CUDA_NARROW 2u /* added to a layout: of the graph's narrow type */
+/* The layout of parameter `input`, narrowness included. */
+uint32_t sy_cuda_layout_of(const struct sy_graph *graph, const struct sy_node *node, int input);
+/* Import: the layer's parameters; after a failure too they are the caller's. Then their bytes, layer->bytes in all. */
+int sy_cuda_lay_out_params(const struct sy_graph *graph, struct sy_layer *layer);
+int sy_cuda_pack_params(const struct sy_graph *graph, const struct sy_layer *layer, void *to);
+/* Whether the right side of a product, a constant matrix, is packed as [k, n]. */
+bool sy_cuda_packs_product(const struct sy_graph *graph, const struct sy_node *node);
+
 /* ---- narrow values (E5), cuda_narrow.c ---- */
-/* The graph's narrow type, NONE if it has none. */
-enum sy_dtype sy_cuda_narrow_type(const struct sy_graph *graph);
 /* Whether constant `input` of the node is packed narrow; looks at no data. */
 bool sy_cuda_packs_narrow(const struct sy_graph *graph, const struct sy_node *node, int input);
 /* n floats to the graph's narrow type. EUNSUPPORTED, naming the node, if one becomes infinite by it. */
@@ -231,6 +242,8 @@ void sy_cuda_plan_narrow(struct sy_program *p); /* fills p->wants */
 enum sy_dtype sy_cuda_wanted(const struct sy_program *p, int output);
 
 /* ---- steps ---- */
+/* Runs the steps [first, end), one after another. */
+int sy_cuda_program_steps(struct sy_program *program, int first, int end);
 /* Valid until the next one is added. Values are touched; -1: none. */
 int sy_cuda_add_step(struct sy_program *p, sy_cuda_step_run run, const int *values, int n,
                      struct sy_cuda_step **out);
@@ -253,57 +266,45 @@ void sy_cuda_chain_activation(struct sy_math_chain *chain, const struct sy_node 
 int sy_cuda_collapse(int rank, int64_t *dims, int64_t *const *strides, int n_arrays);
 
 /* ---- program ---- */
-int sy_cuda_program_create(const struct sy_math_ops *ops, struct sy_math *math,
-                           const struct sy_graph *graph, const struct sy_layer *layers,
-                           int n_layers, int64_t batch, struct sy_program **out);
+int sy_cuda_program_create(const struct sy_cuda_builders *builders, const struct sy_math_ops *ops,
+                           struct sy_math *math, const struct sy_graph *graph,
+                           const struct sy_layer *layers, int n_layers, int64_t batch,
+                           struct sy_program **out);
 /* A body (cuda_body.h): inputs and outputs are on the device, those inputs that are `captured`, borrowed, are read where they lie. */
 int sy_cuda_program_create_body(const struct sy_program *outer, const struct sy_graph *graph,
                                 const struct sy_layer *layers, const bool *captured,
                                 struct sy_program **out);
-/* Import: the layer's parameters as this engine lays them out, all by itself. After a failure too they are the caller's. */
-int sy_cuda_layout_own(const struct sy_graph *graph, struct sy_layer *layer);
-/* Between two turns of a Loop: a status below 0 ends the run. */
-int sy_cuda_between_turns(void);
-/* Whether a layer can be made: makes its steps for batch size 1, without plans, and drops them. */
-int sy_cuda_program_try_layer(const struct sy_graph *graph, const struct sy_layer *layer);
+/* Import: the layer's parameters as this engine lays them out, without the host engine. After a failure too they are the caller's.
+ * EUNSUPPORTED: the layer's steps cannot be made; they are made once, for batch size 1 and without plans, and dropped. */
+int sy_cuda_layout_own(const struct sy_cuda_builders *builders, const struct sy_graph *graph,
+                       struct sy_layer *layer);
 void sy_cuda_program_destroy(struct sy_program *program); /* NULL is fine */
-/* The steps [first, end), one after another. */
-int sy_cuda_program_steps(struct sy_program *program, int first, int end);
 /* After the stream was synchronised: whether the device met an index or a size outside its bounds. */
 bool sy_cuda_program_has_fault(const struct sy_program *program);
 
 /* ---- operators: each adds the steps of one node ---- */
-enum sy_cuda_layout { SY_CUDA_AS_IS, SY_CUDA_KERNEL_LAST /* conv weights: [out, kernel, in] */ };
-#define SY_CUDA_NARROW 2u /* added to a layout: of the graph's narrow type */
-
 struct sy_cuda_op {
     SY_OPS_FIELDS;
     int (*build)(struct sy_program *p);
-    /* (optional) The layout of parameter `input`. */
-    enum sy_cuda_layout (*layout)(const struct sy_graph *graph, const struct sy_node *node,
-                                  int input);
-    /* (optional) Writes the parameter, of float32, to `to`, which has the constant's size. */
-    int (*prepare)(const struct sy_graph *graph, const struct sy_node *node, int input, void *to);
 };
-/* Of convolutions' weights, transposed ones' too. */
-enum sy_cuda_layout sy_cuda_layout_conv(const struct sy_graph *graph, const struct sy_node *node,
-                                        int input);
-int sy_cuda_prepare_conv(const struct sy_graph *graph, const struct sy_node *node, int input,
-                         void *to);
+/* What makes the steps of a layer, the best first. cuda_engine.c has the one of these that there is: operators make programs of their bodies,
+ * so that a program knows its operators by this table only. */
+struct sy_cuda_builders {
+    const struct sy_cuda_op *(*find)(enum sy_op op); /* NULL: it has no steps of its own */
+    int (*by_formula)(struct sy_program *p);
+    bool (*host_is_there)(void);
+    bool (*host_has)(const struct sy_layer *layer); /* import gave the layer to the host engine */
+    int (*by_host)(struct sy_program *p);
+};
 const struct sy_cuda_op *sy_cuda_op_find(enum sy_op op);
 /* The layer by formula (cuda_op_generic.c). */
-int sy_cuda_each_build(struct sy_program *p);
+int sy_cuda_formula_build(struct sy_program *p);
 /* In parts: with the layer's inputs and outputs as values and arrays (the caller frees it); as a step, which takes it, whatever happens. */
-int sy_cuda_each_open(struct sy_program *p, struct sy_cuda_each **out);
-int sy_cuda_each_add(struct sy_program *p, struct sy_cuda_each *each);
-/* The layout of parameter `input`, narrowness included. */
-uint32_t sy_cuda_layout_of(const struct sy_graph *graph, const struct sy_node *node, int input);
+int sy_cuda_formula_open(struct sy_program *p, struct sy_cuda_formula **out);
+int sy_cuda_formula_add(struct sy_program *p, struct sy_cuda_formula *each);
 extern const struct sy_cuda_op sy_cuda_ops_conv[], sy_cuda_ops_matmul[], sy_cuda_ops_pool[],
     sy_cuda_ops_eltwise[], sy_cuda_ops_norm[], sy_cuda_ops_recurrent[], sy_cuda_ops_more[],
     sy_cuda_ops_deconv[], sy_cuda_ops_movement[], sy_cuda_ops_lists[], sy_cuda_ops_attention[],
     sy_cuda_ops_control[]; /* each ends with build NULL */
-
-/* An If's or Loop's own (cuda_op_control.c). program: whose step has it. NULL is fine. */
-void sy_cuda_control_destroy(const struct sy_program *program, struct sy_cuda_control *control);
 
 #endif

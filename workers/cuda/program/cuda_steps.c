@@ -206,3 +206,15 @@ int sy_cuda_add_chain(struct sy_program *p, struct sy_math_chain *chain, const i
         sy_cuda_collapse(chain->rank, step->chain.dims, strides, 1 + chain->n_inputs);
     return SY_OK;
 }
+
+int sy_cuda_program_steps(struct sy_program *p, int first, int end)
+{
+    for (int i = first; i < end; i++) {
+        const struct sy_cuda_step *step = &p->steps[i];
+        int status = step->run(p, step);
+        if (status < 0)
+            return sy_error_prefix(status, "node %s: %s", step->node->name,
+                                   sy_op_name(step->node->op));
+    }
+    return SY_OK;
+}

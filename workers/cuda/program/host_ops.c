@@ -6,6 +6,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
+#include "workers/cuda/program/cuda_run.h"
 #include "workers/cuda/program/node_help.h"
 
 #define MAX_CORES 1024
@@ -127,16 +128,14 @@ static int unmark(const struct sy_layer *layer, struct sy_layer *out)
 {
     *out = (struct sy_layer){.bytes = layer->bytes};
     out->params = calloc((size_t)layer->n_params + 1, sizeof *out->params);
-    if (!out->params)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a layer's parameters");
+    SY_TRY_ALLOC(out->params, "no memory for a layer's parameters");
     for (int i = 0; i < layer->n_params; i++) {
         const struct sy_param *from = &layer->params[i];
         struct sy_param *to = &out->params[out->n_params++];
         *to = *from;
         to->layout_bytes = from->layout_bytes - sizeof mark;
         to->layout = malloc(to->layout_bytes + 1);
-        if (!to->layout)
-            return sy_error_set(SY_ENOMEM_HOST, "no memory for a layer's parameters");
+        SY_TRY_ALLOC(to->layout, "no memory for a layer's parameters");
         memcpy(to->layout, (const char *)from->layout + sizeof mark, to->layout_bytes);
     }
     return SY_OK;
@@ -145,8 +144,7 @@ static int unmark(const struct sy_layer *layer, struct sy_layer *out)
 static int put_mark(struct sy_param *param)
 {
     char *marked = malloc(sizeof mark + param->layout_bytes);
-    if (!marked)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a layer's parameters");
+    SY_TRY_ALLOC(marked, "no memory for a layer's parameters");
     memcpy(marked, mark, sizeof mark);
     if (param->layout_bytes)
         memcpy(marked + sizeof mark, param->layout, param->layout_bytes);
@@ -233,8 +231,10 @@ int sy_cuda_host_pack_layer(const struct sy_graph *graph, const struct sy_layer 
 
 /* ---- programs ----------------------------------------------------------------------------------------- */
 
-void sy_cuda_host_op_destroy(struct sy_cuda_host_op *op)
+static void destroy_op(const struct sy_program *p, void *state)
 {
+    struct sy_cuda_host_op *op = state;
+    (void)p;
     if (!op)
         return;
     if (op->program)
@@ -258,7 +258,7 @@ static void *take(uint64_t bytes)
 
 static int run_host_op(struct sy_program *p, const struct sy_cuda_step *step)
 {
-    struct sy_cuda_host_op *op = step->host_op;
+    struct sy_cuda_host_op *op = step->state;
     const struct sy_graph *g = &op->one.graph;
     if (op->one.layer.bytes && !op->has_params)
         SY_TRY(p->ops->to_host(p->math, p->binding->layer_params[step->layer], op->params,
@@ -310,8 +310,7 @@ static int take_inputs(struct sy_program *p, struct sy_cuda_host_op *op)
         SY_TRY(sy_cuda_input_plain(p, input, &op->in[i]));
         op->in_bytes[i] = p->values[op->in[i]].bytes;
         op->in_memory[i] = take(op->in_bytes[i]);
-        if (!op->in_memory[i])
-            return sy_error_set(SY_ENOMEM_HOST, "no memory for an operator on the host");
+        SY_TRY_ALLOC(op->in_memory[i], "no memory for an operator on the host");
     }
     return SY_OK;
 }
@@ -326,8 +325,7 @@ static int take_outputs(struct sy_program *p, struct sy_cuda_host_op *op)
         SY_TRY(sy_cuda_output(p, output, false, &op->out[i]));
         op->out_bytes[i] = p->values[op->out[i]].bytes;
         op->out_memory[i] = take(op->out_bytes[i]);
-        if (!op->out_memory[i])
-            return sy_error_set(SY_ENOMEM_HOST, "no memory for an operator on the host");
+        SY_TRY_ALLOC(op->out_memory[i], "no memory for an operator on the host");
     }
     return SY_OK;
 }
@@ -359,18 +357,18 @@ int sy_cuda_host_build(struct sy_program *p)
 {
     struct sy_cuda_step *step;
     struct sy_cuda_host_op *op = calloc(1, sizeof *op);
-    if (!op)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for an operator on the host");
+    SY_TRY_ALLOC(op, "no memory for an operator on the host");
     int status = fill_op(p, op);
     if (status == SY_OK)
         status = sy_cuda_add_step(p, run_host_op, NULL, 0, &step);
     if (status < 0) {
-        sy_cuda_host_op_destroy(op);
+        destroy_op(p, op);
         return status;
     }
     for (int i = 0; i < op->one.graph.n_inputs; i++)
         sy_cuda_touch(p, op->in[i]);
-    step->host_op = op;
+    step->state = op;
+    step->destroy = destroy_op;
     step->layer = p->layer;
     step->on_host_memory = true;
     return SY_OK;

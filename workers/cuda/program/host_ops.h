@@ -5,8 +5,6 @@
 
 #include "workers/cuda/program/cuda_program.h"
 
-struct sy_cuda_host_op;
-
 /* The engine that computes them, static, borrowed; NULL: none. Its threads are set when it is first needed. */
 void sy_cuda_host_engine_use(const struct sy_engine_ops *host);
 bool sy_cuda_host_engine_is_there(void);
@@ -27,6 +25,5 @@ void sy_cuda_host_say(const struct sy_graph *graph, int node, const char *why);
 
 /* Adds the step for the layer being built. */
 int sy_cuda_host_build(struct sy_program *program);
-void sy_cuda_host_op_destroy(struct sy_cuda_host_op *op); /* NULL is fine */
 
 #endif

@@ -39,8 +39,7 @@ static int create(const struct sy_graph *graph, void *like, void **out)
     if (!now.program)
         return SY_EUNSUPPORTED;
     struct helped *h = calloc(1, sizeof *h);
-    if (!h)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a node");
+    SY_TRY_ALLOC(h, "no memory for a node");
     h->ops = now.program->ops;
     h->math = now.program->math;
     int status = sy_cuda_body_init_by_itself(now.program, graph, before ? &before->body : NULL,

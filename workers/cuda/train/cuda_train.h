@@ -124,7 +124,7 @@ struct sy_cutr_step {
         struct sy_math_reduce reduce;
         struct sy_math_choice choice;
         struct {
-            const struct sy_math_generic *each; /* of the trainer's */
+            const struct sy_math_generic *formula; /* of the trainer's */
             bool copies_first;
         };
         const struct sy_math_attention_back *attention; /* of the node's */
@@ -165,8 +165,8 @@ struct sy_trainer {
     struct sy_cutr_param *params;
     struct sy_state_slot *states;
     int *train_steps, *evaluate_steps;
-    int n_eaches;
-    struct sy_math_generic **eaches;      /* owned */
+    int n_formulas;
+    struct sy_math_generic **formulas;    /* owned */
     int labels, logits, loss_value, norm; /* values */
     int loss_step;                        /* what is in front of it is forward */
     int64_t n_outputs, n_positions; /* classes or values of one position; positions of the batch */
@@ -269,7 +269,6 @@ int64_t sy_cutr_elements(const struct sy_trainer *t, int tensor);
 
 /* NULL: what it reads cannot be trained. */
 const struct sy_gradient_steps *sy_cutr_gradient_of(enum sy_op op);
-bool sy_cutr_is_activation(enum sy_op op);
 /* y = alpha a b + beta y, y += bias; args: a, b, bias or -1, y. Types, y's stride and alignment are filled in. */
 int sy_cutr_add_product(struct sy_trainer *t, unsigned when, const char *name,
                         struct sy_math_matmul m, const int *args);
@@ -286,7 +285,7 @@ SY_CUTR_OPERATOR(pool);
 SY_CUTR_OPERATOR(matmul);
 SY_CUTR_OPERATOR(curve);
 SY_CUTR_OPERATOR(pair);
-SY_CUTR_OPERATOR(each);
+SY_CUTR_OPERATOR(formula);
 SY_CUTR_OPERATOR(pad);
 int sy_cutr_compare_forward(struct sy_trainer *t, int n);
 /* What does not change with its input, or only in steps: gradients end there. */
@@ -320,7 +319,7 @@ int sy_cutr_run_update(struct sy_trainer *t, int step, uint64_t iteration);
 /* EARG if the norm of an iteration that has ended is not finite: then nothing was updated. */
 int sy_cutr_check_norm(const struct sy_trainer *t, uint64_t n_ended);
 
-/* ---- cuda_trainer.c ---- */
+/* ---- cuda_train_flight.c ---- */
 /* Runs fn with room for its cost in flight (H1). */
 int sy_cutr_bounded(struct sy_trainer *t, uint64_t cost_ns, sy_cutr_run run,
                     const struct sy_cutr_step *step);

@@ -80,8 +80,7 @@ int sy_cutr_attention_forward(struct sy_trainer *t, int n)
     struct sy_cutr_step *step;
     int args[N_FORWARD];
     struct sy_math_attention_back *back = calloc(1, sizeof *back);
-    if (!back)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a training plan");
+    SY_TRY_ALLOC(back, "no memory for a training plan");
     t->nodes[n].attention = back;
     struct sy_attention *a = &back->forward.of;
     SY_TRY(sy_attention_read(t->graph, node, t->options.batch, a));

@@ -139,7 +139,7 @@ static int forward(struct sy_trainer *t, const struct sy_gradient_steps *op, int
     if (status != SY_EUNSUPPORTED || needs)
         return status;
     t->n_steps = n_steps;
-    return sy_cutr_each_forward(t, n);
+    return sy_cutr_formula_forward(t, n);
 }
 
 static int build_node(struct sy_trainer *t, int n)
@@ -261,8 +261,7 @@ static int place_ephemeral(struct sy_trainer *t)
     struct sy_interval *intervals = calloc((size_t)t->n_buffers + 1, sizeof *intervals);
     uint64_t bytes = 0;
     int n = 0;
-    if (!intervals)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory to place %d buffers", t->n_buffers);
+    SY_TRY_ALLOC(intervals, "no memory to place %d buffers", t->n_buffers);
     for (int b = 0; b < t->n_buffers; b++)
         if (!t->buffers[b].persistent && t->buffers[b].first >= 0)
             intervals[n++] = (struct sy_interval){.id = b,

@@ -25,7 +25,7 @@ static int run_each(struct sy_trainer *t, const struct sy_cutr_step *step)
     if (step->copies_first)
         SY_TRY(t->ops->copy(t->math, at[0], at[SY_GENERIC_IN],
                             sy_cutr_value_bytes(t, step->args[SY_GENERIC_IN])));
-    return t->ops->each(t->math, step->each, at, &news->fault);
+    return t->ops->each(t->math, step->formula, at, &news->fault);
 }
 
 static int add_each(struct sy_trainer *t, unsigned when, const struct sy_node *node,
@@ -34,7 +34,7 @@ static int add_each(struct sy_trainer *t, unsigned when, const struct sy_node *n
     struct sy_cutr_step *step;
     SY_TRY(sy_cutr_step_new(t, when, node->name, run_each, args, SY_GENERIC_ARRAYS, &step));
     step->n_results = SY_GENERIC_ARRAYS - SY_GENERIC_IN;
-    step->each = each;
+    step->formula = each;
     step->copies_first = copies_first;
     return SY_OK;
 }
@@ -43,10 +43,9 @@ static int add_each(struct sy_trainer *t, unsigned when, const struct sy_node *n
 static int new_each(struct sy_trainer *t, const struct sy_node *node, struct sy_math_generic **out,
                     bool *copies_first)
 {
-    struct sy_math_generic **kept = sy_append(&t->eaches, &t->n_eaches, sizeof *kept);
+    struct sy_math_generic **kept = sy_append(&t->formulas, &t->n_formulas, sizeof *kept);
     struct sy_math_generic *each = kept ? calloc(1, sizeof *each) : NULL;
-    if (!each)
-        return sy_error_set(SY_ENOMEM_HOST, "node %s: no memory for its step", node->name);
+    SY_TRY_ALLOC(each, "node %s: no memory for its step", node->name);
     *out = *kept = each;
     if (node->n_inputs < 1 || node->n_inputs > SY_GENERIC_IN || node->n_outputs > SY_GENERIC_OUT)
         return sy_cutr_refuse(node, "so many inputs and outputs");
@@ -62,7 +61,7 @@ static int new_each(struct sy_trainer *t, const struct sy_node *node, struct sy_
     return needs_room ? sy_cutr_refuse(node, "what needs memory of its own") : SY_OK;
 }
 
-int sy_cutr_each_forward(struct sy_trainer *t, int n)
+int sy_cutr_formula_forward(struct sy_trainer *t, int n)
 {
     const struct sy_node *node = &t->graph->nodes[n];
     struct sy_math_generic *each;
@@ -88,7 +87,7 @@ int sy_cutr_no_backward(struct sy_trainer *t, int n, int gradient)
 }
 
 /* Trilu: the same of the gradient. Pad: from dy, in the place of the second input, to dx; the first says only its shape. */
-int sy_cutr_each_backward(struct sy_trainer *t, int n, int gradient)
+int sy_cutr_formula_backward(struct sy_trainer *t, int n, int gradient)
 {
     const struct sy_node *node = &t->graph->nodes[n];
     bool copies_first, pads = node->op == SY_OP_PAD;
@@ -125,12 +124,12 @@ static bool pads_by_formula(const struct sy_trainer *t, const struct sy_node *no
 int sy_cutr_pad_forward(struct sy_trainer *t, int n)
 {
     bool by_formula = pads_by_formula(t, &t->graph->nodes[n]);
-    return by_formula ? sy_cutr_each_forward(t, n) : sy_cutr_move_forward(t, n);
+    return by_formula ? sy_cutr_formula_forward(t, n) : sy_cutr_move_forward(t, n);
 }
 
 int sy_cutr_pad_backward(struct sy_trainer *t, int n, int gradient)
 {
     bool by_formula = pads_by_formula(t, &t->graph->nodes[n]);
-    return by_formula ? sy_cutr_each_backward(t, n, gradient)
+    return by_formula ? sy_cutr_formula_backward(t, n, gradient)
                       : sy_cutr_move_backward(t, n, gradient);
 }

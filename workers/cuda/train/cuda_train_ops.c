@@ -26,14 +26,6 @@ static const struct activation activations[] = {
     {SY_OP_CLIP, SY_CHAIN_CLIP, SY_CHAIN_GRAD_CLIP, true, 0},
 };
 
-bool sy_cutr_is_activation(enum sy_op op)
-{
-    for (size_t i = 0; i < SY_ARRAY_LEN(activations); i++)
-        if (activations[i].op == op)
-            return true;
-    return false;
-}
-
 static int activation_of(const struct sy_node *node, struct sy_math_chain_step *forward,
                          struct sy_math_chain_step *backward, bool *by_input)
 {
@@ -288,9 +280,9 @@ static const struct sy_gradient_steps gradients[SY_GRADIENT_COUNT] = {
     [SY_GRADIENT_WHERE] = {BY(where)},
     [SY_GRADIENT_COMPARE] = {sy_cutr_compare_forward, sy_cutr_no_backward},
     [SY_GRADIENT_ATTENTION] = {BY(attention)},
-    [SY_GRADIENT_STEP] = {sy_cutr_each_forward, sy_cutr_no_backward},
+    [SY_GRADIENT_STEP] = {sy_cutr_formula_forward, sy_cutr_no_backward},
     [SY_GRADIENT_TILE] = {BY(tile)},
-    [SY_GRADIENT_TRIANGLE] = {BY(each)},
+    [SY_GRADIENT_TRIANGLE] = {BY(formula)},
     [SY_GRADIENT_BLOCKS] = {BY(move)},
     [SY_GRADIENT_DECONV] = {BY(deconv)},
     [SY_GRADIENT_RECURRENT] = {BY(recurrent)},

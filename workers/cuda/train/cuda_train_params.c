@@ -147,8 +147,10 @@ static bool takes_narrow(const struct sy_trainer *t, const struct sy_node *node,
             if (node->outputs[i] >= 0 && depth > 0 && wants_narrow(t, node->outputs[i], depth - 1))
                 return true;
         return false;
-    default:
-        return sy_cutr_is_activation(node->op);
+    default: {
+        enum sy_gradient family = sy_op_facts(node->op)->gradient;
+        return family == SY_GRADIENT_ACTIVATION || family == SY_GRADIENT_CHAIN;
+    }
     }
 }
 

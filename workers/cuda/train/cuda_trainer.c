@@ -41,12 +41,12 @@ static void destroy(struct sy_trainer *t)
         t->ops->host_drop(t->math, t->host);
     for (int s = 0; s < t->n_states; s++)
         free(t->states[s].name);
-    for (int e = 0; e < t->n_eaches; e++)
-        free(t->eaches[e]);
+    for (int e = 0; e < t->n_formulas; e++)
+        free(t->formulas[e]);
     for (int n = 0; t->nodes && n < t->graph->n_nodes; n++)
         free(t->nodes[n].attention);
     void *arrays[] = {t->tensors,     t->nodes,          t->values,     t->buffers,
-                      t->steps,       t->params,         t->states,     t->eaches,
+                      t->steps,       t->params,         t->states,     t->formulas,
                       t->train_steps, t->evaluate_steps, t->host_inputs};
     for (size_t i = 0; i < SY_ARRAY_LEN(arrays); i++)
         free(arrays[i]);
@@ -59,9 +59,9 @@ static int make_tables(struct sy_trainer *t)
     t->tensors = calloc((size_t)g->n_tensors + 1, sizeof *t->tensors);
     t->nodes = calloc((size_t)g->n_nodes + 1, sizeof *t->nodes);
     t->host_inputs = calloc((size_t)g->n_inputs + 1, sizeof *t->host_inputs);
-    if (!t->tensors || !t->nodes || !t->host_inputs)
-        return sy_error_set(SY_ENOMEM_HOST, "model '%s': no room for %d tensors and %d nodes",
-                            g->name, g->n_tensors, g->n_nodes);
+    SY_TRY_ALLOC(t->tensors && t->nodes && t->host_inputs,
+                 "model '%s': no room for %d tensors and %d nodes", g->name, g->n_tensors,
+                 g->n_nodes);
     for (int i = 0; i < g->n_tensors; i++)
         t->tensors[i].value = t->tensors[i].gradient = t->tensors[i].param = -1;
     for (int n = 0; n < g->n_nodes; n++)
@@ -98,8 +98,7 @@ static int create(const struct sy_graph *graph, const struct sy_train_options *o
         return sy_error_set(SY_EARG, "batch %lld: must be at least 1", (long long)options->batch);
     SY_TRY(sy_cuda_engine_math(&ops, &math));
     struct sy_trainer *t = calloc(1, sizeof *t);
-    if (!t)
-        return sy_error_set(SY_ENOMEM_HOST, "model '%s': no room for a trainer", graph->name);
+    SY_TRY_ALLOC(t, "model '%s': no room for a trainer", graph->name);
     t->graph = graph;
     t->options = *options;
     t->ops = ops;
@@ -132,56 +131,7 @@ static void bind(struct sy_trainer *t, void *persistent, void *ephemeral)
     t->ephemeral = ephemeral;
 }
 
-/* ---- what is in flight (H1) --------------------------------------------------------------------------- */
-
-static int record(struct sy_trainer *t, unsigned slot)
-{
-    SY_TRY(t->ops->mark(t->math, slot));
-    sy_inflight_recorded(&t->inflight, slot);
-    return SY_OK;
-}
-
-static int pass(struct sy_trainer *t, unsigned slot)
-{
-    uint64_t ns = 0;
-    SY_TRY(t->ops->wait_mark(t->math, slot, t->last_mark, &ns));
-    sy_inflight_passed(&t->inflight, slot, ns);
-    /* With nothing left the device may idle: what the next mark measures then is not only work. */
-    t->last_mark = sy_inflight_ns(&t->inflight) > 0 ? (int)slot : -1;
-    return SY_OK;
-}
-
-/* Until there is room for work of cost_ns. */
-static int make_room(struct sy_trainer *t, uint64_t cost_ns)
-{
-    for (;;) {
-        unsigned slot = 0;
-        switch (sy_inflight_next(&t->inflight, cost_ns, false, &slot)) {
-        case SY_INFLIGHT_RECORD:
-            SY_TRY(record(t, slot));
-            break;
-        case SY_INFLIGHT_WAIT:
-            SY_TRY(pass(t, slot));
-            break;
-        default:
-            return SY_OK;
-        }
-    }
-}
-
-static int launched(struct sy_trainer *t, uint64_t cost_ns)
-{
-    unsigned slot = 0;
-    return sy_inflight_launched(&t->inflight, cost_ns, &slot) ? record(t, slot) : SY_OK;
-}
-
-int sy_cutr_bounded(struct sy_trainer *t, uint64_t cost_ns, sy_cutr_run run,
-                    const struct sy_cutr_step *step)
-{
-    SY_TRY(make_room(t, cost_ns));
-    SY_TRY(run(t, step));
-    return launched(t, cost_ns);
-}
+/* ---- runs ------------------------------------------------------------------------------------------- */
 
 static int run_step(struct sy_trainer *t, const struct sy_cutr_step *step)
 {
@@ -273,9 +223,7 @@ static int convert(struct sy_trainer *t, int value, const char *name, void *plai
     const struct sy_cutr_value *v = &t->values[value];
     uint64_t bytes = sy_cutr_value_bytes(t, value);
     float *own = v->last ? malloc(bytes) : NULL, *host = v->last ? own : plain;
-    if (!host)
-        return sy_error_set(SY_ENOMEM_HOST, "%s: no memory for %llu bytes", name,
-                            (unsigned long long)bytes);
+    SY_TRY_ALLOC(host, "%s: no memory for %llu bytes", name, (unsigned long long)bytes);
     if (v->last && !to_plain)
         transpose(v, plain, own, false);
     int status =

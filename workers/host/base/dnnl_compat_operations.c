@@ -18,17 +18,6 @@ static void set_dims(dnnl_dims_t to, const dnnl_dims_t from, int n)
     memcpy(to, from, (size_t)n * sizeof *from);
 }
 
-static void set_window(struct sy_dnnl3_op *op, const dnnl_dims_t strides,
-                       const dnnl_dims_t dilations, const dnnl_dims_t before,
-                       const dnnl_dims_t after)
-{
-    int n = op->src.ndims - 2;
-    set_dims(op->strides, strides, n);
-    set_dims(op->dilations, dilations, n);
-    set_dims(op->before, before, n);
-    set_dims(op->after, after, n);
-}
-
 static void set_operands(struct sy_dnnl3_op *op, enum sy_dnnl3_op_kind kind, const value *src,
                          const value *weights, const value *bias, const value *dst)
 {
@@ -39,16 +28,29 @@ static void set_operands(struct sy_dnnl3_op *op, enum sy_dnnl3_op_kind kind, con
     set_md(&op->dst, dst);
 }
 
+/* Convolutions and transposed ones, in each direction. */
+static dnnl_status_t set_convolution(struct sy_dnnl3_op *op, dnnl_prop_kind_t prop,
+                                     dnnl_alg_kind_t algorithm, const dnnl_dims_t strides,
+                                     const dnnl_dims_t dilations, const dnnl_dims_t before,
+                                     const dnnl_dims_t after)
+{
+    int n = op->src.ndims - 2;
+    op->prop = prop;
+    op->algorithm = algorithm;
+    set_dims(op->strides, strides, n);
+    set_dims(op->dilations, dilations, n);
+    set_dims(op->before, before, n);
+    set_dims(op->after, after, n);
+    return dnnl_success;
+}
+
 dnnl_status_t dnnl_dilated_convolution_forward_desc_init(
     struct sy_dnnl3_op *op, dnnl_prop_kind_t prop, dnnl_alg_kind_t algorithm, const value *src,
     const value *weights, const value *bias, const value *dst, const dnnl_dims_t strides,
     const dnnl_dims_t dilations, const dnnl_dims_t before, const dnnl_dims_t after)
 {
     set_operands(op, SY_DNNL3_CONVOLUTION, src, weights, bias, dst);
-    op->prop = prop;
-    op->algorithm = algorithm;
-    set_window(op, strides, dilations, before, after);
-    return dnnl_success;
+    return set_convolution(op, prop, algorithm, strides, dilations, before, after);
 }
 
 dnnl_status_t dnnl_dilated_convolution_backward_data_desc_init(
@@ -57,9 +59,7 @@ dnnl_status_t dnnl_dilated_convolution_backward_data_desc_init(
     const dnnl_dims_t before, const dnnl_dims_t after)
 {
     set_operands(op, SY_DNNL3_CONVOLUTION_DATA, src, weights, NULL, dst);
-    op->algorithm = algorithm;
-    set_window(op, strides, dilations, before, after);
-    return dnnl_success;
+    return set_convolution(op, dnnl_prop_kind_undef, algorithm, strides, dilations, before, after);
 }
 
 dnnl_status_t dnnl_dilated_convolution_backward_weights_desc_init(
@@ -68,9 +68,7 @@ dnnl_status_t dnnl_dilated_convolution_backward_weights_desc_init(
     const dnnl_dims_t before, const dnnl_dims_t after)
 {
     set_operands(op, SY_DNNL3_CONVOLUTION_WEIGHTS, src, weights, bias, dst);
-    op->algorithm = algorithm;
-    set_window(op, strides, dilations, before, after);
-    return dnnl_success;
+    return set_convolution(op, dnnl_prop_kind_undef, algorithm, strides, dilations, before, after);
 }
 
 dnnl_status_t dnnl_dilated_deconvolution_forward_desc_init(
@@ -79,10 +77,7 @@ dnnl_status_t dnnl_dilated_deconvolution_forward_desc_init(
     const dnnl_dims_t dilations, const dnnl_dims_t before, const dnnl_dims_t after)
 {
     set_operands(op, SY_DNNL3_DECONVOLUTION, src, weights, bias, dst);
-    op->prop = prop;
-    op->algorithm = algorithm;
-    set_window(op, strides, dilations, before, after);
-    return dnnl_success;
+    return set_convolution(op, prop, algorithm, strides, dilations, before, after);
 }
 
 dnnl_status_t dnnl_dilated_deconvolution_backward_data_desc_init(
@@ -91,9 +86,7 @@ dnnl_status_t dnnl_dilated_deconvolution_backward_data_desc_init(
     const dnnl_dims_t before, const dnnl_dims_t after)
 {
     set_operands(op, SY_DNNL3_DECONVOLUTION_DATA, src, weights, NULL, dst);
-    op->algorithm = algorithm;
-    set_window(op, strides, dilations, before, after);
-    return dnnl_success;
+    return set_convolution(op, dnnl_prop_kind_undef, algorithm, strides, dilations, before, after);
 }
 
 dnnl_status_t dnnl_dilated_deconvolution_backward_weights_desc_init(
@@ -102,9 +95,7 @@ dnnl_status_t dnnl_dilated_deconvolution_backward_weights_desc_init(
     const dnnl_dims_t before, const dnnl_dims_t after)
 {
     set_operands(op, SY_DNNL3_DECONVOLUTION_WEIGHTS, src, weights, bias, dst);
-    op->algorithm = algorithm;
-    set_window(op, strides, dilations, before, after);
-    return dnnl_success;
+    return set_convolution(op, dnnl_prop_kind_undef, algorithm, strides, dilations, before, after);
 }
 
 dnnl_status_t dnnl_matmul_desc_init(struct sy_dnnl3_op *op, const value *src, const value *weights,

@@ -26,8 +26,7 @@ int sy_key_map_create(int64_t n, struct sy_key_map **out)
     while (slots < 2 * (uint64_t)n)
         slots *= 2;
     struct sy_key_map *map = malloc(sizeof *map + slots * sizeof *map->slots);
-    if (!map)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a table of %lld keys", (long long)n);
+    SY_TRY_ALLOC(map, "no memory for a table of %lld keys", (long long)n);
     *map = (struct sy_key_map){.mask = slots - 1};
     for (uint64_t i = 0; i < slots; i++)
         map->slots[i].number = -1;
@@ -66,9 +65,7 @@ int sy_key_map_add(struct sy_key_map *map, const void *key, uint32_t bytes, int3
     if (map->used + bytes + 1 > map->room) {
         uint64_t room = SY_MAX(2 * map->room, map->used + bytes + 64);
         char *grown = realloc(map->keys, room);
-        if (!grown)
-            return sy_error_set(SY_ENOMEM_HOST, "no memory for keys of %llu bytes",
-                                (unsigned long long)room);
+        SY_TRY_ALLOC(grown, "no memory for keys of %llu bytes", (unsigned long long)room);
         map->keys = grown;
         map->room = room;
     }

@@ -122,13 +122,3 @@ bool sy_strings_equal(struct sy_string a, struct sy_string b)
 {
     return a.bytes == b.bytes && (a.offset == b.offset || sy_strings_compare(a, b) == 0);
 }
-
-int sy_strings_of_list(const struct sy_attr *list, struct sy_string *to)
-{
-    for (int i = 0; i < list->n; i++) {
-        size_t bytes;
-        const char *text = sy_attr_string(list, i, &bytes);
-        SY_TRY(sy_strings_add(text, bytes, &to[i]));
-    }
-    return SY_OK;
-}

@@ -36,7 +36,5 @@ int sy_strings_spend(uint64_t steps);
 /* As memcmp of the texts; a shorter one comes first. */
 int sy_strings_compare(struct sy_string a, struct sy_string b);
 bool sy_strings_equal(struct sy_string a, struct sy_string b);
-/* Entries for a list in an attribute, in its order. */
-int sy_strings_of_list(const struct sy_attr *list, struct sy_string *to);
 
 #endif

@@ -71,8 +71,7 @@ int sy_pattern_create(const char *pattern, bool whole, struct sy_pattern **out)
     if ((*out = take_unused(pattern, whole)) != NULL)
         return SY_OK;
     struct sy_pattern *p = calloc(1, sizeof *p);
-    if (!p)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a pattern");
+    SY_TRY_ALLOC(p, "no memory for a pattern");
     p->whole = whole;
     p->text = strdup(pattern);
     p->is_class =

@@ -168,9 +168,9 @@ static int plan_fill(struct sy_at_plan *p, struct sy_at_identity *who)
     p->strings = calloc(t, sizeof *p->strings);
     p->made = calloc(n, sizeof *p->made);
     p->bodies = calloc(n, sizeof *p->bodies);
-    if (!p->last_use || !p->uses || !p->is_read || !p->alone || !p->constants || !p->strings ||
-        !p->made || !p->bodies)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a graph of %zu nodes", n);
+    SY_TRY_ALLOC(p->last_use && p->uses && p->is_read && p->alone && p->constants && p->strings &&
+                     p->made && p->bodies,
+                 "no memory for a graph of %zu nodes", n);
     memset(p->last_use, 0xff, t * sizeof *p->last_use);
     plan_last_uses(p);
     SY_TRY(sy_at_find_alone(p->graph, p->alone));
@@ -186,8 +186,7 @@ static int plan_create(const struct sy_graph *graph, struct sy_at_identity *who,
                        struct sy_at_plan **out)
 {
     struct sy_at_plan *p = calloc(1, sizeof *p);
-    if (!p)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a graph");
+    SY_TRY_ALLOC(p, "no memory for a graph");
     p->graph = graph;
     int status = plan_fill(p, who);
     if (status < 0) {
@@ -252,8 +251,7 @@ static int step(struct sy_at_frame *f, struct sy_at_plan *p, int n)
         return sy_at_fail(node, "its loop is not done after %d s",
                           (int)(SY_DYNAMIC_NS / SY_NS_PER_S));
     struct sy_at_value **io = calloc((size_t)(node->n_inputs + node->n_outputs) + 3, sizeof *io);
-    if (!io)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a node");
+    SY_TRY_ALLOC(io, "no memory for a node");
     struct sy_at_value **out = io + SY_MAX(node->n_inputs, 2);
     int status = SY_OK;
     for (int i = 0; i < node->n_inputs; i++) {
@@ -303,8 +301,7 @@ static int frame_start(struct sy_at_frame *f, struct sy_at_plan *p,
     f->values = calloc(n_tensors, sizeof *f->values);
     f->uses = malloc(n_tensors * sizeof *f->uses);
     f->done = calloc((size_t)g->n_nodes + 1, sizeof *f->done);
-    if (!f->values || !f->uses || !f->done)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a graph's values");
+    SY_TRY_ALLOC(f->values && f->uses && f->done, "no memory for a graph's values");
     memcpy(f->uses, p->uses, n_tensors * sizeof *f->uses);
     SY_TRY(take_strings(f->state, p));
     for (int t = 0; t < g->n_tensors; t++) {
@@ -381,8 +378,7 @@ int sy_dynamic_create(const struct sy_graph *body, const bool *is_param, const v
 {
     struct sy_at_identity who = {.model = model, .node = node};
     struct sy_dynamic *run = calloc(1, sizeof *run);
-    if (!run)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for what is sized at run");
+    SY_TRY_ALLOC(run, "no memory for what is sized at run");
     run->outputs = calloc((size_t)body->n_outputs + 1, sizeof *run->outputs);
     run->is_param = calloc((size_t)body->n_inputs + 1, sizeof *run->is_param);
     int status = run->outputs && run->is_param

@@ -150,8 +150,7 @@ static int start_loop(struct loop *l, struct sy_at_value *const *inputs)
     l->given = calloc(n_in, sizeof *l->given);
     l->results = calloc(n_out, sizeof *l->results);
     l->scans = calloc(n_out, sizeof *l->scans);
-    if (!l->given || !l->results || !l->scans)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a loop");
+    SY_TRY_ALLOC(l->given && l->results && l->scans, "no memory for a loop");
     for (int i = 2; i < l->node->n_inputs; i++)
         l->given[i] = inputs[i] ? sy_at_value_ref(inputs[i]) : NULL;
     for (int i = 0; i < l->n_carried; i++)

@@ -106,8 +106,7 @@ static int set_keys(struct sy_at_node *m, const struct sy_node *node,
                     struct sy_at_value *const *inputs, bool by_value)
 {
     m->keys = calloc((size_t)node->n_inputs + 1, sizeof *m->keys);
-    if (!m->keys)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a node");
+    SY_TRY_ALLOC(m->keys, "no memory for a node");
     m->n_keys = node->n_inputs;
     for (int i = 0; i < node->n_inputs; i++) {
         const struct sy_at_value *v = inputs[i];
@@ -344,8 +343,7 @@ static bool reshapes(enum sy_op op)
 static int make(const struct sy_at_call *call, struct sy_at_node **made)
 {
     struct sy_at_node *m = calloc(1, sizeof *m);
-    if (!m)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a node");
+    SY_TRY_ALLOC(m, "no memory for a node");
     uint64_t packed = packed_size(call->node, call->inputs),
              before = *made ? (*made)->packed_bytes : 0;
     if (packed > 0 && packed <= SY_DYNAMIC_PACKED - (all_packed_bytes - before))
@@ -378,10 +376,8 @@ static int run_program(struct sy_at_node *m, const struct sy_node *node,
         return m->helper->run(m->helped, m->body.inputs, m->body.outputs);
     uint64_t bytes = SY_ALIGN_UP(sy_program_workspace_bytes(m->body.program) + 1, SY_PARAM_ALIGN);
     void *workspace = bytes <= SY_DYNAMIC_BYTES ? sy_at_alloc(bytes) : NULL;
-    if (!workspace)
-        return sy_error_set(SY_ENOMEM_HOST,
-                            "node '%.120s': no memory for a workspace of %llu bytes", node->name,
-                            (unsigned long long)bytes);
+    SY_TRY_ALLOC(workspace, "node '%.120s': no memory for a workspace of %llu bytes", node->name,
+                 (unsigned long long)bytes);
     int status = sy_body_run(&m->body, workspace);
     sy_at_free(workspace, bytes);
     return status;
@@ -507,8 +503,7 @@ static int run_counted(const struct sy_kernel *kernel, struct sy_call *call)
         SY_TRY(kernel->check(call));
     if (kernel->scratch) {
         call->scratch = malloc((size_t)kernel->scratch(call) + 1);
-        if (!call->scratch)
-            return sy_error_set(SY_ENOMEM_HOST, "node %s: no memory", call->node->name);
+        SY_TRY_ALLOC(call->scratch, "node %s: no memory", call->node->name);
     }
     int status = kernel->run(call);
     free(call->scratch);

@@ -81,8 +81,7 @@ int sy_at_stretches_acquire(const struct sy_at_identity *who, struct sy_at_stret
         s = s->next;
     if (!s) {
         s = calloc(1, sizeof *s);
-        if (!s)
-            return sy_error_set(SY_ENOMEM_HOST, "no memory for a graph");
+        SY_TRY_ALLOC(s, "no memory for a graph");
         s->who = *who;
         s->next = all_graphs;
         all_graphs = s;
@@ -211,8 +210,7 @@ static int fill(struct stretch *s, const struct sy_at_frame *f,
                 const struct sy_stretch_nodes *nodes)
 {
     s->keys = calloc((size_t)nodes->n_inputs + 1, sizeof *s->keys);
-    if (!s->keys)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a stretch of %d nodes", nodes->n);
+    SY_TRY_ALLOC(s->keys, "no memory for a stretch of %d nodes", nodes->n);
     s->begins = hash_done(f);
     s->n_keys = nodes->n_inputs;
     for (int i = 0; i < nodes->n_inputs; i++) {
@@ -295,9 +293,7 @@ static int run(struct sy_at_frame *f, struct sy_stretch_made *m)
         m->body.inputs[i] = f->values[m->given[i]]->a.data;
     SY_TRY(take_results(f, m));
     void *workspace = bytes <= SY_DYNAMIC_BYTES ? sy_at_alloc(bytes) : NULL;
-    if (!workspace)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a workspace of %llu bytes",
-                            (unsigned long long)bytes);
+    SY_TRY_ALLOC(workspace, "no memory for a workspace of %llu bytes", (unsigned long long)bytes);
     int status = run_layers(m, workspace);
     sy_at_free(workspace, bytes);
     for (int i = 0; status == SY_OK && i < m->n; i++)

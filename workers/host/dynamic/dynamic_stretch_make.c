@@ -221,8 +221,7 @@ static int build(struct builder *b, const struct sy_at_frame *f, const int *node
     b->map = malloc(n_tensors * sizeof *b->map);
     b->packs = calloc(n_tensors, sizeof *b->packs);
     b->given = calloc(n_tensors, sizeof *b->given);
-    if (!b->map || !b->packs || !b->given)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a stretch of %d nodes", n);
+    SY_TRY_ALLOC(b->map && b->packs && b->given, "no memory for a stretch of %d nodes", n);
     memset(b->map, 0xff, n_tensors * sizeof *b->map);
     SY_TRY(sy_graph_create("stretch", &b->graph));
     SY_TRY(sy_graph_alloc(n_tensors, sizeof *b->graph->inputs, &b->graph->inputs));

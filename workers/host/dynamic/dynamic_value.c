@@ -23,8 +23,7 @@ int sy_at_fail(const struct sy_node *node, const char *format, ...)
 static int new_value(struct sy_at_value **out)
 {
     *out = calloc(1, sizeof **out);
-    if (!*out)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a value");
+    SY_TRY_ALLOC(*out, "no memory for a value");
     (*out)->refs = 1;
     return SY_OK;
 }
@@ -182,8 +181,7 @@ void sy_at_values_drop(struct sy_at_state *state, struct sy_at_value **values, i
 int sy_at_value_append(struct sy_at_value *list, struct sy_at_value *item)
 {
     struct sy_at_value **grown = realloc(list->items, ((size_t)list->n_items + 1) * sizeof *grown);
-    if (!grown)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a list");
+    SY_TRY_ALLOC(grown, "no memory for a list");
     list->items = grown;
     list->items[list->n_items++] = item;
     return SY_OK;

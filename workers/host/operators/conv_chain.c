@@ -247,8 +247,7 @@ static int make_piece(struct sy_chain *chain, struct sy_chain_stage *stage,
                                                      dnnl_query_dst_md, dnnl_query_scratchpad_md};
     const char *name = stage->node->name;
     piece->memory = calloc((size_t)chain->n_threads * SY_CHAIN_ARGS, sizeof(dnnl_memory_t));
-    if (!piece->memory)
-        return sy_error_set(SY_ENOMEM_HOST, "node %s: no memory for a piece", name);
+    SY_TRY_ALLOC(piece->memory, "node %s: no memory for a piece", name);
     SY_DNNL(dnnl_primitive_create(&piece->primitive, piece->pd), name);
     for (int i = 0; i < SY_CHAIN_ARGS; i++) {
         dnnl_memory_desc_t md = {0};
@@ -274,8 +273,7 @@ static int make_pieces(struct sy_chain *chain)
 {
     int status = SY_OK;
     chain->streams = calloc((size_t)chain->n_threads, sizeof *chain->streams);
-    if (!chain->streams)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a chain");
+    SY_TRY_ALLOC(chain->streams, "no memory for a chain");
     for (int t = 0; t < chain->n_threads; t++)
         SY_DNNL(dnnl_stream_create(&chain->streams[t], sy_dnnl_engine(), dnnl_stream_default_flags),
                 chain->stages[0].node->name);
@@ -511,8 +509,7 @@ static int find_chain(struct sy_program *p, struct sy_chain *chain)
     if (chain->bands > chain->height)
         return SY_EUNSUPPORTED;
     chain->band_ops = calloc((size_t)chain->bands + 1, sizeof *chain->band_ops);
-    if (!chain->band_ops)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a chain");
+    SY_TRY_ALLOC(chain->band_ops, "no memory for a chain");
     /* Pieces run in one thread each. */
     omp_set_num_threads(1);
     int status = choose_rows(chain);
@@ -524,8 +521,7 @@ int sy_program_add_chain(struct sy_program *p, bool *built)
 {
     struct sy_chain *chain = calloc(1, sizeof *chain);
     *built = false;
-    if (!chain)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a chain");
+    SY_TRY_ALLOC(chain, "no memory for a chain");
     int status = find_chain(p, chain);
     if (status < 0) {
         free_chain(chain);

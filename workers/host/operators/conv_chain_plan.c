@@ -22,8 +22,7 @@ static int add_op(struct sy_chain *chain, struct sy_chain_op op)
     if (chain->n_ops == chain->ops_capacity) {
         int capacity = chain->ops_capacity ? 2 * chain->ops_capacity : 64;
         struct sy_chain_op *grown = realloc(chain->ops, (size_t)capacity * sizeof *grown);
-        if (!grown)
-            return sy_error_set(SY_ENOMEM_HOST, "no memory for a chain of %d steps", capacity);
+        SY_TRY_ALLOC(grown, "no memory for a chain of %d steps", capacity);
         chain->ops = grown;
         chain->ops_capacity = capacity;
     }

@@ -38,10 +38,8 @@ static int run_late_curve(struct sy_program *p, struct sy_step *step)
 
 int sy_late_curve_add(struct sy_program *p, int value, const struct sy_curve *curve)
 {
-    struct sy_step *step = sy_program_add_step(p, run_late_curve, 1);
-    if (!step)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
-    sy_step_set(p, step, 0, 0, value);
+    struct sy_step *step;
+    SY_TRY(sy_program_add_values(p, run_late_curve, (int[]){value}, 1, &step));
     SY_TRY(sy_step_set_floats(step, (float[]){curve->a, curve->b}, 2));
     return sy_step_set_numbers(
         step, (int64_t[]){curve->op, (int64_t)(p->values[value].bytes / sizeof(float))}, 2);

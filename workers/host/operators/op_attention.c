@@ -71,8 +71,7 @@ static int build_attention(struct sy_program *p)
     const struct sy_node *node = sy_program_node(p);
     int values[5 + SY_ATTENTION_MASKS], status;
     struct sy_attention *a = calloc(1, sizeof *a);
-    if (!a)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
+    SY_TRY_ALLOC(a, "no memory for a step");
     struct sy_step *step;
     SY_TRY_GOTO(read_node(p, values, a), failed);
     step = sy_program_add_step(p, run_attention, node->n_inputs + 2);

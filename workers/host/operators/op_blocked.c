@@ -24,8 +24,7 @@ int sy_blocked_prepare(const struct sy_node *node, int64_t k, int64_t n, float *
 {
     size_t bytes = (size_t)(k * n) * sizeof *matrix;
     float *copy = malloc(bytes);
-    if (!copy)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory to pack the weights of %s", node->name);
+    SY_TRY_ALLOC(copy, "no memory to pack the weights of %s", node->name);
     memcpy(copy, matrix, bytes);
     sy_blocked_pack(k, n, copy, matrix);
     free(copy);
@@ -94,11 +93,8 @@ int sy_program_add_unpacked(struct sy_program *p, int input, int64_t k, int64_t 
     int from;
     SY_TRY(packed_param(p, input, k, n, &from));
     SY_TRY(sy_program_new_value(p, SY_DTYPE_F32, 2, (int64_t[]){k, n}, out));
-    struct sy_step *step = sy_program_add_step(p, run_unpack, 2);
-    if (!step)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
-    sy_step_set(p, step, 0, 0, from);
-    sy_step_set(p, step, 1, 0, *out);
+    struct sy_step *step;
+    SY_TRY(sy_program_add_values(p, run_unpack, (int[]){from, *out}, 2, &step));
     return sy_step_set_numbers(step, (int64_t[]){k, n}, 2);
 }
 
@@ -110,8 +106,7 @@ int sy_program_add_blocked(struct sy_program *p, int input, const struct sy_bloc
     SY_TRY(packed_param(p, input, s->k, s->n, &weights));
     SY_TRY(sy_program_new_value(p, SY_DTYPE_F32, 2, (int64_t[]){s->m, s->k}, &scratch));
     struct sy_step *step = sy_program_add_step(p, run_blocked, N_VALUES);
-    if (!step)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
+    SY_TRY_ALLOC(step, "no memory for a step");
     const int values[N_VALUES] = {
         [X] = s->x, [WEIGHTS] = weights, [BIAS] = s->bias, [Y] = s->y, [SCRATCH] = scratch};
     for (int i = 0; i < N_VALUES; i++)
@@ -150,11 +145,9 @@ int sy_program_add_activation(struct sy_program *p, int value)
     const struct sy_node *node = sy_program_node(p);
     if (node->activation == SY_ACT_NONE)
         return SY_OK;
-    struct sy_step *step = sy_program_add_step(p, run_activation, 1);
-    if (!step)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
+    struct sy_step *step;
+    SY_TRY(sy_program_add_values(p, run_activation, (int[]){value}, 1, &step));
     step->node = node;
-    sy_step_set(p, step, 0, 0, value);
     int64_t n = (int64_t)(p->values[value].bytes / sizeof(float));
     return sy_step_set_numbers(step, &n, 1);
 }

@@ -54,11 +54,8 @@ static int add_step(struct sy_program *p, const struct sy_channel_rows *r, int64
     const struct sy_node *node = sy_program_node(p);
     bool clip = node->activation == SY_ACT_CLIP;
     float low = clip ? node->act_alpha : node->activation == SY_ACT_RELU ? 0 : -INFINITY;
-    struct sy_step *step = sy_program_add_step(p, run_channel, 4);
-    if (!step)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
-    for (int i = 0; i < 4; i++)
-        sy_step_set(p, step, i, 0, values[i]);
+    struct sy_step *step;
+    SY_TRY(sy_program_add_values(p, run_channel, values, 4, &step));
     SY_TRY(sy_step_set_floats(step, (float[]){low, clip ? node->act_beta : INFINITY}, 2));
     struct {
         struct sy_channel_rows rows;

@@ -58,8 +58,7 @@ int sy_columns_prepare(const struct sy_node *node, const struct sy_columns *c, c
 {
     int64_t taps = c->kernel[0] * c->kernel[1], n = n_columns(c);
     float *ordered = malloc((size_t)(c->in * n) * sizeof *ordered);
-    if (!ordered)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory to pack the weights of %s", node->name);
+    SY_TRY_ALLOC(ordered, "no memory to pack the weights of %s", node->name);
     for (int64_t i = 0; i < c->in; i++)
         for (int64_t o = 0; o < c->out; o++)
             for (int64_t t = 0; t < taps; t++)

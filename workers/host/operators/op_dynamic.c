@@ -96,11 +96,9 @@ static int fill(struct sy_program *p, struct dynamic_step *s)
     s->n_out = node->n_outputs;
     s->inputs = calloc((size_t)s->n_in + 1, sizeof *s->inputs);
     s->outputs = calloc((size_t)s->n_out + 1, sizeof *s->outputs);
-    if (!s->inputs || !s->outputs)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
+    SY_TRY_ALLOC(s->inputs && s->outputs, "no memory for a step");
     bool *is_param = calloc((size_t)s->n_in + 1, sizeof *is_param);
-    if (!is_param)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
+    SY_TRY_ALLOC(is_param, "no memory for a step");
     for (int i = 0; i < s->n_in; i++)
         is_param[i] = node->inputs[i] >= 0 && sy_program_is_param(p, i);
     int status =
@@ -122,11 +120,8 @@ static int add_step(struct sy_program *p, struct dynamic_step *s, int *ids)
     }
     for (int i = 0; i < s->n_out; i++)
         SY_TRY(take_output(p, i, &ids[s->n_in + i]));
-    struct sy_step *step = sy_program_add_step(p, run_dynamic, s->n_in + s->n_out);
-    if (!step)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
-    for (int i = 0; i < s->n_in + s->n_out; i++)
-        sy_step_set(p, step, i, 0, ids[i]);
+    struct sy_step *step;
+    SY_TRY(sy_program_add_values(p, run_dynamic, ids, s->n_in + s->n_out, &step));
     step->node = sy_program_node(p);
     step->state = s;
     step->free_state = step_free;

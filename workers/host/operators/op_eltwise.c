@@ -128,11 +128,8 @@ static int add_curve(struct sy_program *p, const struct sy_curve *c, int src)
     if (zero != 0 && p->values[src].bytes != (uint64_t)count(&p->values[src]) * sizeof(float))
         SY_TRY(sy_program_input_plain(p, 0, &src));
     SY_TRY(make_unary_output(p, src, &dst));
-    struct sy_step *step = sy_program_add_step(p, run_curve, 2);
-    if (!step)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
-    sy_step_set(p, step, 0, 0, src);
-    sy_step_set(p, step, 1, 0, dst);
+    struct sy_step *step;
+    SY_TRY(sy_program_add_values(p, run_curve, (int[]){src, dst}, 2, &step));
     SY_TRY(sy_step_set_floats(step, (float[]){c->a, c->b}, 2));
     int64_t floats = (int64_t)(p->values[dst].bytes / sizeof(float));
     return sy_step_set_numbers(step, (int64_t[]){c->op, c->is_tanh_gelu, floats}, 3);
@@ -203,13 +200,9 @@ static int build_flat(struct sy_program *p, enum sy_op op, int a, int b)
     SY_TRY(sy_program_new_laid_out(p, sy_program_node(p)->outputs[0], &md, &out));
     sy_program_set_output(p, 0, out);
     size_t element = sy_value_element_bytes(&p->values[a]);
-    struct sy_step *step =
-        sy_program_add_step(p, element == sizeof(float) ? run_flat : run_flat_narrow, 3);
-    if (!step)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
-    sy_step_set(p, step, 0, 0, a);
-    sy_step_set(p, step, 1, 0, b);
-    sy_step_set(p, step, 2, 0, out);
+    struct sy_step *step;
+    SY_TRY(sy_program_add_values(p, element == sizeof(float) ? run_flat : run_flat_narrow,
+                                 (int[]){a, b, out}, 3, &step));
     return sy_step_set_numbers(step, (int64_t[]){op, (int64_t)(p->values[out].bytes / element)}, 2);
 }
 
@@ -246,8 +239,7 @@ static int add_loop(struct sy_program *p, const struct sy_broadcast *b, const in
 {
     int n = (int)b->n_inputs;
     struct sy_step *step = sy_program_add_step(p, run_broadcast, n + 1);
-    if (!step)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
+    SY_TRY_ALLOC(step, "no memory for a step");
     for (int i = 0; i < n; i++)
         sy_step_set(p, step, i, 0, inputs[i]);
     sy_step_set(p, step, n, 0, out);
@@ -437,10 +429,8 @@ static int build_mean(struct sy_program *p)
         if (sy_program_input_tensor(p, i)->dtype != SY_DTYPE_F32)
             return sy_program_add_kernel(p);
     SY_TRY(add_fold(p, SY_OP_ADD, &out));
-    struct sy_step *step = sy_program_add_step(p, run_divide, 1);
-    if (!step)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
-    sy_step_set(p, step, 0, 0, out);
+    struct sy_step *step;
+    SY_TRY(sy_program_add_values(p, run_divide, (int[]){out}, 1, &step));
     SY_TRY(sy_step_set_floats(step, (float[]){(float)node->n_inputs}, 1));
     return sy_step_set_numbers(step, (int64_t[]){count(&p->values[out])}, 1);
 }
@@ -473,11 +463,8 @@ static int build_cast(struct sy_program *p)
         return sy_program_add_kernel(p);
     SY_TRY(sy_program_input_plain(p, 0, &src));
     SY_TRY(sy_program_output_plain(p, 0, &dst));
-    struct sy_step *step = sy_program_add_step(p, run_cast, 2);
-    if (!step)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
-    sy_step_set(p, step, 0, 0, src);
-    sy_step_set(p, step, 1, 0, dst);
+    struct sy_step *step;
+    SY_TRY(sy_program_add_values(p, run_cast, (int[]){src, dst}, 2, &step));
     return sy_step_set_numbers(step, (int64_t[]){from, to, count(&p->values[src])}, 3);
 }
 

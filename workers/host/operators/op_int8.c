@@ -292,12 +292,8 @@ static int add_run_bias(struct sy_program *p, const struct product *product, int
     SY_TRY(sy_program_input_plain(p, SUMS, &sums));
     SY_TRY(sy_program_input_plain(p, RUN_ZERO, &zero));
     SY_TRY(sy_program_new_value(p, SY_DTYPE_F32, 1, &product->columns, out));
-    struct sy_step *step = sy_program_add_step(p, run_bias, 3);
-    if (!step)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
-    sy_step_set(p, step, 0, 0, sums);
-    sy_step_set(p, step, 1, 0, zero);
-    sy_step_set(p, step, 2, 0, *out);
+    struct sy_step *step;
+    SY_TRY(sy_program_add_values(p, run_bias, (int[]){sums, zero, *out}, 3, &step));
     return sy_step_set_numbers(step, &product->columns, 1);
 }
 
@@ -375,12 +371,8 @@ static int add_bordered(struct sy_program *p, const struct sy_border *b,
 {
     SY_TRY(sy_program_new_laid_out(p, sy_program_node(p)->inputs[X], md, out));
     p->values[*out].dtype = SY_DTYPE_U8;
-    struct sy_step *step = sy_program_add_step(p, run_border, 3);
-    if (!step)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
-    sy_step_set(p, step, 0, 0, from);
-    sy_step_set(p, step, 1, 0, *out);
-    sy_step_set(p, step, 2, 0, zero);
+    struct sy_step *step;
+    SY_TRY(sy_program_add_values(p, run_border, (int[]){from, *out, zero}, 3, &step));
     _Static_assert(sizeof *b % sizeof(int64_t) == 0, "stored as numbers");
     return sy_step_set_numbers(step, (const int64_t *)b, (int)(sizeof *b / sizeof(int64_t)));
 }

@@ -156,11 +156,8 @@ static int add_projection(struct sy_program *p, const struct sizes *s, int64_t r
     SY_TRY(sy_program_new_value(p, SY_DTYPE_F32, 2, (int64_t[]){rows, s->directions * s->columns},
                                 &values[P_Y]));
     *out = values[P_Y];
-    struct sy_step *step = sy_program_add_step(p, run_projection, P_ARGS);
-    if (!step)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
-    for (int i = 0; i < P_ARGS; i++)
-        sy_step_set(p, step, i, 0, values[i]);
+    struct sy_step *step;
+    SY_TRY(sy_program_add_values(p, run_projection, values, P_ARGS, &step));
     const int64_t numbers[] = {rows, s->input, s->directions, s->columns, stride};
     return sy_step_set_numbers(step, numbers, (int)SY_ARRAY_LEN(numbers));
 }
@@ -245,11 +242,8 @@ static int build_int8_lstm(struct sy_program *p)
         return sy_unsupported(node, "a sequence or batch of none");
     memset(values, 0xff, sizeof values);
     SY_TRY(collect_values(p, &s, x, values));
-    struct sy_step *step = sy_program_add_step(p, run_steps, N_VALUES);
-    if (!step)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
-    for (int i = 0; i < N_VALUES; i++)
-        sy_step_set(p, step, i, 0, values[i]);
+    struct sy_step *step;
+    SY_TRY(sy_program_add_values(p, run_steps, values, N_VALUES, &step));
     const int64_t numbers[] = {x[0],
                                x[1],
                                s.hidden,

@@ -130,12 +130,8 @@ int sy_build_quantized_sum(struct sy_program *p)
     md = typed(&md, p->graph->tensors[node->outputs[0]].dtype);
     SY_TRY(sy_program_new_laid_out(p, node->outputs[0], &md, &y));
     sy_program_set_output(p, 0, y);
-    struct sy_step *step = sy_program_add_step(p, run_sum, 3);
-    if (!step)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
-    sy_step_set(p, step, 0, 0, a);
-    sy_step_set(p, step, 1, 0, b);
-    sy_step_set(p, step, 2, 0, y);
+    struct sy_step *step;
+    SY_TRY(sy_program_add_values(p, run_sum, (int[]){a, b, y}, 3, &step));
     SY_TRY(sy_step_set_floats(step, f, N_FLOATS));
     _Static_assert(sizeof s % sizeof(int64_t) == 0, "stored as numbers");
     return sy_step_set_numbers(step, (const int64_t *)&s, (int)(sizeof s / sizeof(int64_t)));

@@ -28,11 +28,8 @@ static int copy_view(struct sy_program *p, int src)
     SY_TRY(sy_program_output_plain(p, 0, &out));
     if (p->values[out].bytes != p->values[src].bytes)
         return sy_unsupported(sy_program_node(p), "a view of another size");
-    struct sy_step *step = sy_program_add_step(p, run_view_copy, 2);
-    if (!step)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
-    sy_step_set(p, step, 0, 0, src);
-    sy_step_set(p, step, 1, 0, out);
+    struct sy_step *step;
+    SY_TRY(sy_program_add_values(p, run_view_copy, (int[]){src, out}, 2, &step));
     return SY_OK;
 }
 
@@ -115,11 +112,8 @@ static int run_move(struct sy_program *p, struct sy_step *step)
 
 static int add_move(struct sy_program *p, const struct sy_strided_move *move, int from, int to)
 {
-    struct sy_step *step = sy_program_add_step(p, run_move, 2);
-    if (!step)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
-    sy_step_set(p, step, 0, 0, from);
-    sy_step_set(p, step, 1, 0, to);
+    struct sy_step *step;
+    SY_TRY(sy_program_add_values(p, run_move, (int[]){from, to}, 2, &step));
     _Static_assert(sizeof *move % sizeof(int64_t) == 0, "stored as numbers");
     return sy_step_set_numbers(step, (const int64_t *)move, (int)(sizeof *move / sizeof(int64_t)));
 }
@@ -454,12 +448,8 @@ static int add_gather(struct sy_program *p, int src, int indices, int dst)
         g.inner_bytes *= x.dims[d];
     for (int d = 0; d < i.rank; d++)
         g.n_indices *= i.dims[d];
-    struct sy_step *step = sy_program_add_step(p, run_gather, 3);
-    if (!step)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
-    sy_step_set(p, step, 0, 0, src);
-    sy_step_set(p, step, 1, 0, indices);
-    sy_step_set(p, step, 2, 0, dst);
+    struct sy_step *step;
+    SY_TRY(sy_program_add_values(p, run_gather, (int[]){src, indices, dst}, 3, &step));
     _Static_assert(sizeof g % sizeof(int64_t) == 0, "stored as numbers");
     return sy_step_set_numbers(step, (const int64_t *)&g, (int)(sizeof g / sizeof(int64_t)));
 }
@@ -505,13 +495,10 @@ static int build_numbers(struct sy_program *p)
         per_batch->kind != SY_ATTR_INTS || fixed->n != per_batch->n ||
         (uint64_t)fixed->n * sy_dtype_bytes(v->dtype) != v->bytes)
         return sy_unsupported(node, "numbers of another count than its result");
-    struct sy_step *step = sy_program_add_step(p, run_numbers, 1);
-    if (!step)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
-    sy_step_set(p, step, 0, 0, out);
+    struct sy_step *step;
+    SY_TRY(sy_program_add_values(p, run_numbers, (int[]){out}, 1, &step));
     step->numbers = calloc((size_t)fixed->n + 1, sizeof *step->numbers);
-    if (!step->numbers)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for %d numbers", fixed->n);
+    SY_TRY_ALLOC(step->numbers, "no memory for %d numbers", fixed->n);
     for (int i = 0; i < fixed->n; i++)
         step->numbers[i] = sy_dim_at((struct sy_dim){fixed->ints[i], per_batch->ints[i]}, p->batch);
     return SY_OK;

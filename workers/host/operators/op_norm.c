@@ -90,11 +90,8 @@ static int build_layer_norm(struct sy_program *p)
         SY_TRY(sy_program_new_narrow(p, node->outputs[0], &values[6]));
         p->narrow[node->outputs[0]] = values[6];
     }
-    struct sy_step *step = sy_program_add_step(p, run_layer_norm, 7);
-    if (!step)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
-    for (int i = 0; i < 7; i++)
-        sy_step_set(p, step, i, 0, values[i]);
+    struct sy_step *step;
+    SY_TRY(sy_program_add_values(p, run_layer_norm, values, 7, &step));
     SY_TRY(sy_step_set_floats(step, (float[]){sy_node_float(node, "epsilon", 1e-5f)}, 1));
     return sy_step_set_numbers(
         step, (int64_t[]){product(x.dims, 0, axis), columns, node->op == SY_OP_RMS_NORM}, 3);
@@ -128,11 +125,8 @@ static int build_batch_norm(struct sy_program *p)
         if (p->values[values[i]].bytes != (uint64_t)x.dims[1] * sizeof(float))
             return sy_unsupported(node, "a parameter that has not one float per channel");
     SY_TRY(sy_program_output_plain(p, 0, &values[5]));
-    struct sy_step *step = sy_program_add_step(p, run_batch_norm, 6);
-    if (!step)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
-    for (int i = 0; i < 6; i++)
-        sy_step_set(p, step, i, 0, values[i]);
+    struct sy_step *step;
+    SY_TRY(sy_program_add_values(p, run_batch_norm, values, 6, &step));
     SY_TRY(sy_step_set_floats(step, (float[]){sy_node_float(node, "epsilon", 1e-5f)}, 1));
     return sy_step_set_numbers(step, (int64_t[]){x.dims[0], x.dims[1], product(x.dims, 2, x.rank)},
                                3);
@@ -214,11 +208,8 @@ static int build_group_norm(struct sy_program *p)
         return sy_unsupported(node, "a scale and a bias of different sizes");
     int64_t numbers[] = {
         dims[0], dims[1], groups, product(dims, 2, x->rank), scale->dims[0] != dims[1], last};
-    struct sy_step *step = sy_program_add_step(p, run_group_norm, 4);
-    if (!step)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
-    for (int i = 0; i < 4; i++)
-        sy_step_set(p, step, i, 0, values[i]);
+    struct sy_step *step;
+    SY_TRY(sy_program_add_values(p, run_group_norm, values, 4, &step));
     SY_TRY(sy_step_set_floats(step, (float[]){sy_node_float(node, "epsilon", 1e-5f)}, 1));
     return sy_step_set_numbers(step, numbers, SY_ARRAY_LEN(numbers));
 }
@@ -255,11 +246,8 @@ static int build_softmax(struct sy_program *p)
     const int64_t *dims = p->values[src].dims;
     int64_t numbers[] = {node->op == SY_OP_LOG_SOFTMAX, product(dims, 0, axis), dims[axis],
                          product(dims, axis + 1, rank)};
-    struct sy_step *step = sy_program_add_step(p, run_softmax, 2);
-    if (!step)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
-    sy_step_set(p, step, 0, 0, src);
-    sy_step_set(p, step, 1, 0, dst);
+    struct sy_step *step;
+    SY_TRY(sy_program_add_values(p, run_softmax, (int[]){src, dst}, 2, &step));
     return sy_step_set_numbers(step, numbers, SY_ARRAY_LEN(numbers));
 }
 
@@ -315,11 +303,8 @@ static int add_row_step(struct sy_program *p, sy_step_run run, const int64_t *nu
     int src, dst;
     SY_TRY(sy_program_input_plain(p, 0, &src));
     SY_TRY(sy_program_output_plain(p, 0, &dst));
-    struct sy_step *step = sy_program_add_step(p, run, 2);
-    if (!step)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
-    sy_step_set(p, step, 0, 0, src);
-    sy_step_set(p, step, 1, 0, dst);
+    struct sy_step *step;
+    SY_TRY(sy_program_add_values(p, run, (int[]){src, dst}, 2, &step));
     return sy_step_set_numbers(step, numbers, n);
 }
 

@@ -177,11 +177,8 @@ static int build_dynamic(struct sy_program *p)
     SY_TRY(sy_program_input_plain(p, 0, &values[0]));
     for (int i = 0; i < 3; i++)
         SY_TRY(sy_program_output_plain(p, i, &values[1 + i]));
-    struct sy_step *step = sy_program_add_step(p, run_dynamic, 4);
-    if (!step)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
-    for (int i = 0; i < 4; i++)
-        sy_step_set(p, step, i, 0, values[i]);
+    struct sy_step *step;
+    SY_TRY(sy_program_add_values(p, run_dynamic, values, 4, &step));
     return sy_step_set_numbers(step, &n, 1);
 }
 
@@ -273,11 +270,8 @@ static int build_quantize(struct sy_program *p)
     }
     if (wanted != SY_WANT_NARROW)
         SY_TRY(laid_out_output(p, &md, &values[Y]));
-    struct sy_step *step = sy_program_add_step(p, to_8 ? run_quantize : run_dequantize, N_ARGS);
-    if (!step)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
-    for (int i = 0; i < N_ARGS; i++)
-        sy_step_set(p, step, i, 0, values[i]);
+    struct sy_step *step;
+    SY_TRY(sy_program_add_values(p, to_8 ? run_quantize : run_dequantize, values, N_ARGS, &step));
     _Static_assert(sizeof q % sizeof(int64_t) == 0, "stored as numbers");
     return sy_step_set_numbers(step, (const int64_t *)&q, (int)(sizeof q / sizeof(int64_t)));
 }

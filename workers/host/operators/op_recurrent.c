@@ -274,11 +274,8 @@ static int build_recurrent(struct sy_program *p)
     memset(values, 0xff, sizeof values);
     sy_program_dims(p, node->inputs[0], x);
     SY_TRY(collect_values(p, &s, x, values));
-    struct sy_step *step = sy_program_add_step(p, run_recurrence, N_VALUES);
-    if (!step)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
-    for (int i = 0; i < N_VALUES; i++)
-        sy_step_set(p, step, i, 0, values[i]);
+    struct sy_step *step;
+    SY_TRY(sy_program_add_values(p, run_recurrence, values, N_VALUES, &step));
     const int64_t numbers[] = {s.gates, x[0], x[1], s.hidden, s.directions, reverse, s.columns};
     return sy_step_set_numbers(step, numbers, (int)SY_ARRAY_LEN(numbers));
 }

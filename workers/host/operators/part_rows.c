@@ -110,11 +110,8 @@ int sy_part_curve_build(struct sy_program *p, const struct sy_curve *curve, bool
         return SY_OK;
     SY_TRY(take(p, 0, &x));
     SY_TRY(place_output(p, &out));
-    struct sy_step *step = sy_program_add_step(p, run_curve, 2);
-    if (!step)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
-    sy_step_set(p, step, 0, 0, x.value);
-    sy_step_set(p, step, 1, 0, out);
+    struct sy_step *step;
+    SY_TRY(sy_program_add_values(p, run_curve, (int[]){x.value, out}, 2, &step));
     SY_TRY(sy_step_set_floats(step, (float[]){curve->a, curve->b}, 2));
     return sy_step_set_numbers(
         step, (int64_t[]){curve->op, curve->is_tanh_gelu, pixels, channels, x.step, x.offset}, 6);
@@ -176,12 +173,8 @@ int sy_part_pair_build(struct sy_program *p, enum sy_op op, bool *built)
     for (int i = 0; i < 2; i++)
         SY_TRY(take(p, i, &x[i]));
     SY_TRY(place_output(p, &out));
-    struct sy_step *step = sy_program_add_step(p, run_pair, 3);
-    if (!step)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
-    sy_step_set(p, step, 0, 0, x[0].value);
-    sy_step_set(p, step, 1, 0, x[1].value);
-    sy_step_set(p, step, 2, 0, out);
+    struct sy_step *step;
+    SY_TRY(sy_program_add_values(p, run_pair, (int[]){x[0].value, x[1].value, out}, 3, &step));
     const int64_t numbers[] = {op,        pixels,      channels,   x[0].step,
                                x[1].step, x[0].offset, x[1].offset};
     return sy_step_set_numbers(step, numbers, SY_ARRAY_LEN(numbers));

@@ -32,9 +32,7 @@ uint64_t sy_body_packed_bytes(void)
 static int new_packed(uint64_t bytes, unsigned char **out)
 {
     struct packed *p = aligned_alloc(SY_LAYER_ALIGN, SY_LAYER_ALIGN + bytes);
-    if (!p)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for %llu bytes of a body's constants",
-                            (unsigned long long)bytes);
+    SY_TRY_ALLOC(p, "no memory for %llu bytes of a body's constants", (unsigned long long)bytes);
     *p = (struct packed){1, bytes};
     packed_bytes += bytes;
     *out = (unsigned char *)p + SY_LAYER_ALIGN;
@@ -178,8 +176,8 @@ int sy_body_init_like(struct sy_body *b, const struct sy_graph *graph, int64_t b
     b->hashes = calloc(n + 1, sizeof *b->hashes);
     b->inputs = calloc((size_t)graph->n_inputs + 1, sizeof *b->inputs);
     b->outputs = calloc((size_t)graph->n_outputs + 1, sizeof *b->outputs);
-    if (!b->layers || !b->params || !b->hashes || !b->inputs || !b->outputs)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a body of %zu layers", n);
+    SY_TRY_ALLOC(b->layers && b->params && b->hashes && b->inputs && b->outputs,
+                 "no memory for a body of %zu layers", n);
     for (int l = 0; l < graph->n_nodes; l++)
         SY_TRY(pack(b, l, like));
     choose_threads(b, batch);

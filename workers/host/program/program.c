@@ -87,11 +87,8 @@ static int copy_outputs(struct sy_program *p, int layer)
             SY_TRY(sy_program_add_reorder(p, from, to));
             continue;
         }
-        struct sy_step *step = sy_program_add_step(p, run_copy, 2);
-        if (!step)
-            return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
-        sy_step_set(p, step, 0, 0, from);
-        sy_step_set(p, step, 1, 0, to);
+        struct sy_step *step;
+        SY_TRY(sy_program_add_values(p, run_copy, (int[]){from, to}, 2, &step));
     }
     return SY_OK;
 }
@@ -142,8 +139,7 @@ static int plan_memory(struct sy_program *p)
 {
     struct sy_interval *intervals = calloc((size_t)p->n_values + 1, sizeof *intervals);
     int n = 0;
-    if (!intervals)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory to plan %d values", p->n_values);
+    SY_TRY_ALLOC(intervals, "no memory to plan %d values", p->n_values);
     for (int i = 0; i < p->n_values; i++) {
         struct sy_value *v = &p->values[i];
         if (v->place == SY_IN_WORKSPACE && v->root == i && !v->pending)
@@ -173,8 +169,8 @@ static int start(struct sy_program *p)
     p->wants = calloc(n, sizeof *p->wants);
     p->last_use = malloc(n * sizeof *p->last_use);
     p->layer_steps = calloc((size_t)p->n_layers + 1, sizeof *p->layer_steps);
-    if (!p->native || !p->plain || !p->narrow || !p->wants || !p->last_use || !p->layer_steps)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a program of %d layers", p->n_layers);
+    SY_TRY_ALLOC(p->native && p->plain && p->narrow && p->wants && p->last_use && p->layer_steps,
+                 "no memory for a program of %d layers", p->n_layers);
     memset(p->native, 0xff, n * sizeof *p->native);
     memset(p->plain, 0xff, n * sizeof *p->plain);
     memset(p->narrow, 0xff, n * sizeof *p->narrow);
@@ -190,8 +186,7 @@ static int new_program(const struct sy_graph *graph, const struct sy_layer *laye
                        int64_t batch, struct sy_program **out)
 {
     struct sy_program *p = calloc(1, sizeof *p);
-    if (!p)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a program");
+    SY_TRY_ALLOC(p, "no memory for a program");
     p->graph = graph;
     p->layers = layers;
     p->n_layers = n_layers;

@@ -200,6 +200,9 @@ void sy_program_plan_narrow(struct sy_program *p);
 /* ---- steps ---- */
 struct sy_step *sy_program_add_step(struct sy_program *p, sy_step_run run,
                                     int n_args); /* NULL: no memory */
+/* One whose arguments are these values, in this order, of no primitive. ENOMEM_HOST. */
+int sy_program_add_values(struct sy_program *p, sy_step_run run, const int *values, int n,
+                          struct sy_step **out);
 /* One whose state is a copy of `bytes` bytes, and which reads and writes these values; below 0: none. ENOMEM_HOST. */
 int sy_program_add_own_step(struct sy_program *p, sy_step_run run, const void *state, size_t bytes,
                             const int *values, size_t n_values);

@@ -133,11 +133,8 @@ static int run_widen(struct sy_program *p, struct sy_step *step)
 
 int sy_program_add_widen(struct sy_program *p, int from, int to)
 {
-    struct sy_step *step = sy_program_add_step(p, run_widen, 2);
-    if (!step)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
-    sy_step_set(p, step, 0, 0, from);
-    sy_step_set(p, step, 1, 0, to);
+    struct sy_step *step;
+    SY_TRY(sy_program_add_values(p, run_widen, (int[]){from, to}, 2, &step));
     int64_t n = (int64_t)(p->values[to].bytes / sizeof(float));
     return sy_step_set_numbers(step, &n, 1);
 }

@@ -13,11 +13,8 @@ static int run_copy(struct sy_program *p, struct sy_step *step)
 
 int sy_part_copy_add(struct sy_program *p, const struct sy_part_copy *copy, int from, int to)
 {
-    struct sy_step *step = sy_program_add_step(p, run_copy, 2);
-    if (!step)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
-    sy_step_set(p, step, 0, 0, from);
-    sy_step_set(p, step, 1, 0, to);
+    struct sy_step *step;
+    SY_TRY(sy_program_add_values(p, run_copy, (int[]){from, to}, 2, &step));
     _Static_assert(sizeof *copy % sizeof(int64_t) == 0, "stored as numbers");
     return sy_step_set_numbers(step, (const int64_t *)(const void *)copy,
                                (int)(sizeof *copy / sizeof(int64_t)));

@@ -13,8 +13,7 @@ int sy_program_plan_parts(struct sy_program *p)
     size_t n = (size_t)p->graph->n_tensors + 1;
     p->homes = malloc(n * sizeof *p->homes);
     p->parts = malloc(n * sizeof *p->parts);
-    if (!p->homes || !p->parts)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for %d tensors", p->graph->n_tensors);
+    SY_TRY_ALLOC(p->homes && p->parts, "no memory for %d tensors", p->graph->n_tensors);
     for (size_t t = 0; t < n; t++) {
         p->parts[t] = (struct sy_part){.value = -1};
         p->homes[t] = (struct sy_concat_home){.root = -1};

@@ -51,11 +51,20 @@ void sy_step_set(struct sy_program *p, struct sy_step *step, int arg, int dnnl_a
         sy_program_touch(p, value);
 }
 
+int sy_program_add_values(struct sy_program *p, sy_step_run run, const int *values, int n,
+                          struct sy_step **out)
+{
+    *out = sy_program_add_step(p, run, n);
+    SY_TRY_ALLOC(*out, "no memory for a step");
+    for (int i = 0; i < n; i++)
+        sy_step_set(p, *out, i, 0, values[i]);
+    return SY_OK;
+}
+
 int sy_step_set_numbers(struct sy_step *step, const int64_t *numbers, int n)
 {
     step->numbers = calloc((size_t)n, sizeof *numbers);
-    if (!step->numbers)
-        return sy_error_set(SY_ENOMEM_HOST, "node %s: no memory for its numbers", step->name);
+    SY_TRY_ALLOC(step->numbers, "node %s: no memory for its numbers", step->name);
     memcpy(step->numbers, numbers, (size_t)n * sizeof *numbers);
     return SY_OK;
 }
@@ -63,8 +72,7 @@ int sy_step_set_numbers(struct sy_step *step, const int64_t *numbers, int n)
 int sy_step_set_floats(struct sy_step *step, const float *floats, int n)
 {
     step->floats = calloc((size_t)n, sizeof *floats);
-    if (!step->floats)
-        return sy_error_set(SY_ENOMEM_HOST, "node %s: no memory for its numbers", step->name);
+    SY_TRY_ALLOC(step->floats, "node %s: no memory for its numbers", step->name);
     memcpy(step->floats, floats, (size_t)n * sizeof *floats);
     return SY_OK;
 }
@@ -101,8 +109,7 @@ static int fill_primitive(struct sy_program *p, const_dnnl_primitive_desc_t pd,
     if (n_args + 1 > SY_STEP_MAX_ARGS)
         return sy_unsupported(sy_program_node(p), "more inputs than one primitive takes");
     struct sy_step *step = sy_program_add_step(p, run_primitive, n_args + (scratch_bytes > 0));
-    if (!step)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
+    SY_TRY_ALLOC(step, "no memory for a step");
     for (int i = 0; i < n_args; i++) {
         sy_step_set(p, step, i, args[i][0], args[i][1]);
         SY_TRY(make_memory(p, step, i, &p->values[args[i][1]].md));
@@ -153,11 +160,8 @@ static int add_reblock(struct sy_program *p, int from, int to, bool *out)
     *out = sy_reblock_read(&p->values[from].md, &p->values[to].md, &r);
     if (!*out)
         return SY_OK;
-    struct sy_step *step = sy_program_add_step(p, run_reblock, 2);
-    if (!step)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
-    sy_step_set(p, step, 0, 0, from);
-    sy_step_set(p, step, 1, 0, to);
+    struct sy_step *step;
+    SY_TRY(sy_program_add_values(p, run_reblock, (int[]){from, to}, 2, &step));
     _Static_assert(sizeof r % sizeof(int64_t) == 0, "stored as numbers");
     return sy_step_set_numbers(step, (const int64_t *)(const void *)&r,
                                (int)(sizeof r / sizeof(int64_t)));

@@ -77,8 +77,7 @@ int sy_program_take_strings(struct sy_program *p, int block, int tensor, int *ou
     uint64_t room = t->data ? t->data_bytes : sy_graph_tensor_room(p->graph, tensor, p->batch);
     SY_TRY(sy_program_new_of(p, tensor, out));
     struct sy_step *step = sy_program_add_step(p, run_take, 2);
-    if (!step)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
+    SY_TRY_ALLOC(step, "no memory for a step");
     step->name = t->name;
     if (t->data)
         SY_TRY(keep_taken(step, count(&p->values[*out])));
@@ -114,8 +113,7 @@ int sy_program_give_strings(struct sy_program *p, int from, int output)
     uint64_t offset = sy_graph_string_offset(p->graph, tensor, &t->shape, p->batch),
              room = sy_graph_tensor_room(p->graph, tensor, p->batch) - offset;
     struct sy_step *step = sy_program_add_step(p, run_give, 1);
-    if (!step)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
+    SY_TRY_ALLOC(step, "no memory for a step");
     step->name = t->name;
     sy_step_set(p, step, 0, 0, from);
     return sy_step_set_numbers(step, (const int64_t[]){output, (int64_t)offset, (int64_t)room}, 3);

@@ -267,8 +267,7 @@ static int fill_grams(struct grams *g)
     SY_TRY(sy_key_map_create(g->pool->n, &g->items));
     SY_TRY(sy_key_map_create(g->indexes->n, &g->all));
     g->same = malloc(((size_t)g->indexes->n + 1) * sizeof *g->same);
-    if (!g->same)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for %d grams", g->indexes->n);
+    SY_TRY_ALLOC(g->same, "no memory for %d grams", g->indexes->n);
     for (int64_t length = 1; length <= g->counts->n; length++)
         for (int64_t p = g->counts->ints[length - 1]; p + length <= end_of(g, length);
              p += length, gram++)
@@ -280,8 +279,7 @@ static int fill_grams(struct grams *g)
 static int prepare_grams(const struct sy_call *call, void **out)
 {
     struct grams *g = calloc(1, sizeof *g);
-    if (!g)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for grams");
+    SY_TRY_ALLOC(g, "no memory for grams");
     read_grams(call, g);
     int status = fill_grams(g);
     if (status < 0) {

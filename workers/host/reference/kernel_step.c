@@ -177,8 +177,7 @@ int sy_program_add_kernel(struct sy_program *p)
         SY_TRY(sy_program_new_value(p, SY_DTYPE_U8, 1, &bytes, &ids[n]));
     }
     struct sy_step *step = sy_program_add_step(p, run_kernel, n + 2);
-    if (!step)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
+    SY_TRY_ALLOC(step, "no memory for a step");
     for (int i = 0; i <= n + 1; i++)
         sy_step_set(p, step, i, 0, ids[i]);
     step->kernel = kernel;

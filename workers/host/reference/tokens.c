@@ -45,8 +45,7 @@ int sy_tokens_open(const struct sy_node *node, struct sy_tokens *t)
     if (t->by_character)
         return SY_OK;
     t->separators = calloc((size_t)list->n, sizeof(struct sy_pattern *));
-    if (!t->separators)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for separators");
+    SY_TRY_ALLOC(t->separators, "no memory for separators");
     for (; t->n_separators < list->n; t->n_separators++)
         SY_TRY(sy_pattern_create(sy_attr_string(list, t->n_separators, &n), false,
                                  &t->separators[t->n_separators]));

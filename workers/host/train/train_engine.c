@@ -67,10 +67,9 @@ static int make_tables(struct sy_trainer *t)
     const struct sy_graph *g = t->graph;
     t->tensors = calloc((size_t)g->n_tensors + 1, sizeof *t->tensors);
     t->nodes = calloc((size_t)g->n_nodes + 1, sizeof *t->nodes);
-    if (!t->tensors || !t->nodes)
-        return sy_error_set(SY_ENOMEM_HOST,
-                            "model '%s': no room for the tables of %d tensors and %d nodes",
-                            g->name, g->n_tensors, g->n_nodes);
+    SY_TRY_ALLOC(t->tensors && t->nodes,
+                 "model '%s': no room for the tables of %d tensors and %d nodes", g->name,
+                 g->n_tensors, g->n_nodes);
     for (int i = 0; i < g->n_tensors; i++)
         t->tensors[i].value = t->tensors[i].gradient = t->tensors[i].param = -1;
     for (int n = 0; n < g->n_nodes; n++) {
@@ -118,8 +117,7 @@ static int create(const struct sy_graph *graph, const struct sy_train_options *o
     if (options->precision == SY_TRAIN_BF16)
         SY_TRY(check_bf16());
     struct sy_trainer *t = calloc(1, sizeof *t);
-    if (!t)
-        return sy_error_set(SY_ENOMEM_HOST, "model '%s': no room for a trainer", graph->name);
+    SY_TRY_ALLOC(t, "model '%s': no room for a trainer", graph->name);
     t->graph = graph;
     t->options = *options;
     SY_TRY_GOTO(check_sizes(t), fail);

@@ -27,7 +27,6 @@
 #define SY_TR_ALIGN      64u
 #define SY_TR_MAX_ARGS   12
 #define SY_TR_MAX_SLOTS  2
-#define SY_TR_MAX_INPUTS 8
 #define SY_TR_MAX_VALUES 12
 
 struct sy_tr_value {

@@ -81,8 +81,7 @@ static uint64_t lowest_gap(const struct sy_trainer *t, const int *placed, int n_
 static int place_buffers(struct sy_trainer *t)
 {
     int *order = malloc((size_t)t->n_buffers * sizeof *order), n = 0;
-    if (!order)
-        return sy_error_set(SY_ENOMEM_HOST, "training plan: no room for %d buffers", t->n_buffers);
+    SY_TRY_ALLOC(order, "training plan: no room for %d buffers", t->n_buffers);
     for (int b = 0; b < t->n_buffers; b++) {
         struct sy_tr_buffer *buffer = &t->buffers[b];
         if (!buffer->persistent && !buffer->fixed && buffer->first >= 0) {

@@ -1,4 +1,4 @@
-#include "runtime/device/link_beside.h"
+#include "runtime/device/copy_slowdown.h"
 
 #include <math.h>
 #include <sched.h>
@@ -147,7 +147,8 @@ static void keep_off(int core, cpu_set_t *before)
     (void)sched_setaffinity(0, sizeof others, &others); /* where it may not be, it is measured so */
 }
 
-int sy_link_measure_beside(struct sy_device *device, sy_ns budget_ns, double *out_lost_ns_per_byte)
+int sy_link_measure_slowdown(struct sy_device *device, sy_ns budget_ns,
+                             double *out_lost_ns_per_byte)
 {
     const struct sy_device_properties *p = sy_device_get_properties(device);
     struct beside b = {0};

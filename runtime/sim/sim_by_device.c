@@ -17,7 +17,7 @@ struct order {
 };
 
 /* Routers but this one look at devices; jobs choose among them. */
-bool sy_sim_is_apart(const struct sim *s)
+bool sy_sim_is_independent(const struct sim *s)
 {
     return s->n_all > 1 && s->config->router == SY_SIM_RANDOM && s->in->n_jobs == 0 &&
            s->config->n_slices <= 1;
@@ -108,7 +108,7 @@ static int each_device(struct sim *s, const struct order *requests, const struct
     return SY_OK;
 }
 
-int sy_sim_loop_apart(struct sim *s)
+int sy_sim_loop_by_device(struct sim *s)
 {
     struct order requests = {0}, faults = {0};
     int status =

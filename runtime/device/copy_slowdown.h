@@ -1,6 +1,6 @@
 /* What copies cost the computing beside them. */
-#ifndef SY_DEVICE_LINK_BESIDE_H
-#define SY_DEVICE_LINK_BESIDE_H
+#ifndef SY_DEVICE_COPY_SLOWDOWN_H
+#define SY_DEVICE_COPY_SLOWDOWN_H
 
 #include "runtime/device/device.h"
 
@@ -10,6 +10,7 @@
  * copy engine moves the bytes, and takes of the memory's bandwidth what the link has of it, about a hundredth.
  * Takes 32 MiB for as long as it measures, on the calling thread, which meanwhile keeps off the link's core: `budget_ns`, and up to ten times that
  * where pairs differ so much that their median may be 0.004 ns off. ENOMEM_HOST, or as the device's functions. */
-int sy_link_measure_beside(struct sy_device *device, sy_ns budget_ns, double *out_lost_ns_per_byte);
+int sy_link_measure_slowdown(struct sy_device *device, sy_ns budget_ns,
+                             double *out_lost_ns_per_byte);
 
 #endif

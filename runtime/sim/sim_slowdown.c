@@ -122,7 +122,7 @@ static int check_faults(const struct sim *s)
     return SY_OK;
 }
 
-int sy_sim_beside_open(struct sim *s)
+int sy_sim_slowdown_open(struct sim *s)
 {
     if (s->config->n_slices <= 1)
         return SY_OK;
@@ -142,7 +142,7 @@ int sy_sim_beside_open(struct sim *s)
     return take_models(s);
 }
 
-void sy_sim_beside_close(struct sim *s)
+void sy_sim_slowdown_close(struct sim *s)
 {
     if (s->beside) {
         free(s->beside->model_task);

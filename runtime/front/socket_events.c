@@ -1,0 +1,67 @@
+#include "runtime/front/socket_events.h"
+
+#include "runtime/base/assert.h"
+#include "runtime/base/log.h"
+#include "runtime/base/status.h"
+#include "runtime/front/closed_watch.h"
+
+int sy_socket_events_init(struct sy_socket_events *e, struct event_base *base, int fd,
+                          const struct sy_socket_callbacks *callbacks,
+                          struct sy_closed_watch *watch, void *connection)
+{
+    e->watch = watch;
+    e->fd = fd;
+    e->connection = connection;
+    e->read = event_new(base, fd, EV_READ | EV_PERSIST, callbacks->readable, connection);
+    e->write = event_new(base, fd, EV_WRITE | EV_PERSIST, callbacks->writable, connection);
+    if (!e->read || !e->write || event_add(e->read, NULL))
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a connection's events");
+    e->reading = true;
+    return SY_OK;
+}
+
+void sy_socket_events_stop(struct sy_socket_events *e)
+{
+    struct event *events[] = {e->read, e->write, e->again};
+    for (size_t i = 0; i < SY_ARRAY_LEN(events); i++)
+        if (events[i])
+            event_del(events[i]);
+    sy_socket_unwatch(e);
+}
+
+void sy_socket_events_finish(struct sy_socket_events *e)
+{
+    struct event *events[] = {e->read, e->write, e->again};
+    for (size_t i = 0; i < SY_ARRAY_LEN(events); i++)
+        if (events[i])
+            event_free(events[i]);
+}
+
+void sy_socket_read(struct sy_socket_events *e, bool wanted)
+{
+    e->reading = wanted;
+    if (wanted) {
+        sy_socket_unwatch(e);
+        event_add(e->read, NULL);
+        return;
+    }
+    event_del(e->read);
+    if (sy_closed_watch_add(e->watch, e->fd, e->connection) < 0)
+        sy_log_warn("front", "event=not_watched why=\"%s\"", sy_error_text());
+}
+
+void sy_socket_unwatch(struct sy_socket_events *e)
+{
+    sy_closed_watch_remove(e->watch, e->fd);
+}
+
+void sy_socket_write(struct sy_socket_events *e, bool wanted)
+{
+    if (wanted == e->writing)
+        return;
+    e->writing = wanted;
+    if (wanted)
+        event_add(e->write, NULL);
+    else
+        event_del(e->write);
+}

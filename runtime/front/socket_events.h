@@ -1,0 +1,37 @@
+/* The events of one connection's socket, as HTTP and RPC use them. While the socket is not read, the server's watch still reports its end
+ * (closed_watch.h). One thread, the event loop's. */
+#ifndef SY_FRONT_SOCKET_EVENTS_H
+#define SY_FRONT_SOCKET_EVENTS_H
+
+#include <event2/event.h>
+#include <stdbool.h>
+
+struct sy_closed_watch;
+
+struct sy_socket_events {
+    struct event *read, *write;
+    struct event *again; /* (optional) continues in the loop's next turn; the connection makes it */
+    bool reading, writing;
+    struct sy_closed_watch *watch;
+    int fd;
+    void *connection;
+};
+
+struct sy_socket_callbacks {
+    event_callback_fn readable, writable;
+};
+
+/* Starts reading. After a failure too the events are to be freed. watch: the server's; connection: what the callbacks and the watch get. */
+int sy_socket_events_init(struct sy_socket_events *events, struct event_base *base, int fd,
+                          const struct sy_socket_callbacks *callbacks,
+                          struct sy_closed_watch *watch, void *connection);
+/* No callback comes any more; before the descriptor is closed. */
+void sy_socket_events_stop(struct sy_socket_events *events);
+void sy_socket_events_finish(struct sy_socket_events *events);
+/* Either it is read, or its end is watched for. */
+void sy_socket_read(struct sy_socket_events *events, bool wanted);
+void sy_socket_write(struct sy_socket_events *events, bool wanted);
+/* Of one that is not read: its end is of no interest any more. */
+void sy_socket_unwatch(struct sy_socket_events *events);
+
+#endif
