@@ -27,12 +27,21 @@ def check(order, scores, right, detects=True, change=None):
     refs, ours = found(list(range(len(scores))), scores), found(order, scores)
     if change:
         change(ours)
-    why = compare(NAMES, dict(zip(NAMES, ours)), refs, refs, False, detects)
+    why = compare(NAMES, dict(zip(NAMES, ours)), refs, [refs], False, detects)
     assert (why is None) == right, (order, scores, why)
 
 
 def move_box(outputs):
     outputs[0][1] += 40
+
+
+def check_noise(ours, variants, right):
+    """One output of floats, one of integers, of a reference of zeros."""
+    refs = [np.zeros(50, np.float32), np.zeros(50, np.int64)]
+    told = [[np.full(50, v, np.float32), np.full(50, w)] for v, w in variants]
+    values = {"x": np.full(50, ours[0], np.float32), "n": np.full(50, ours[1])}
+    why = compare(["x", "n"], values, refs, told, False)
+    assert (why is None) == right, (ours, variants, why)
 
 
 def main():
@@ -43,7 +52,11 @@ def main():
     check([0, 2, 1, 3], apart, False)
     check([3, 1, 2, 0], tied, False)
     check([0, 2, 1, 3], tied, False, change=move_box)
-    print("6 passed, 0 failed, 0 skipped")
+    check_noise((0.5, 0), [(0.01, 0)], False)
+    check_noise((0.5, 0), [(0.01, 0), (0.2, 0)], True)
+    check_noise((0, 3), [(0, 0), (0, 2)], False)
+    check_noise((0, 3), [(0, 0), (0, 3)], True)
+    print("10 passed, 0 failed, 0 skipped")
 
 
 if __name__ == "__main__":

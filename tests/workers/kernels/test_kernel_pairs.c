@@ -91,7 +91,7 @@ static void run_pair(enum sy_op op, const struct sy_array *x, const struct sy_ar
     assert_int_equal(sy_kernel_find(op)->run(&kernel_case.call), SY_OK);
 }
 
-/* Dimensions of 1 anywhere on both sides, so that some go on by one step and others do not; more than a thread takes at once. Sums of integers, too, and Not. */
+/* Dimensions of 1 anywhere on both sides, so that some go on by one step and others do not; more than a thread takes at once. */
 static void test_joined_dimensions(void **state)
 {
     enum { RANK = 4, N = 3 * 5 * 41 * 17 };

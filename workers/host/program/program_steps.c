@@ -174,8 +174,8 @@ static int run_turn(struct sy_program *p, struct sy_step *step)
     return SY_OK;
 }
 
-/* Row-major channels become last ones, or the other way round, by tiles of our own: 0.2 to 0.9 of the time of oneDNN's loops for more channels than these, 1 to 2
- * times as long for fewer. */
+/* Row-major channels become last ones, or the other way round, by tiles of our own: they take 0.2 to 0.9 of the time of oneDNN's loops for more
+ * channels than these, 1 to 2 times as long for fewer. */
 enum { MOST_TO_ROWS = 16, MOST_TO_LAST = 255 };
 
 static int add_turn(struct sy_program *p, int from, int to, bool *out)
