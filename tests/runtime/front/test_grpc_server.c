@@ -431,7 +431,6 @@ static void test_half_of_the_headers(void **state)
 {
     static const uint8_t head[] = {0, 0, 99, NGHTTP2_HEADERS, NGHTTP2_FLAG_END_HEADERS, 0, 0, 0, 1};
     struct grpc_client client;
-
     (void)state;
     open_client(&client);
     grpc_client_settle(&client);
@@ -455,7 +454,6 @@ struct halves {
 static void stand_still(void *ctx)
 {
     struct halves *halves = ctx;
-
     skip_clock(2 * FAKE_CORE_STALL_NS);
     grpc_client_send(halves->client, halves->call, halves->rest.data, halves->rest.n);
     grpc_client_half_close(halves->client, halves->call);
@@ -466,7 +464,6 @@ static void test_loop_stands_still(void **state)
 {
     struct sy_grpc_buffer request = {0};
     struct grpc_client client;
-
     (void)state;
     open_client(&client);
     grpc_client_settle(&client);
