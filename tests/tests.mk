@@ -111,7 +111,7 @@ $(B)/tests/test_local_job: $(OBJ)/runtime/cli/train/local_job.o
 $(B)/tests/test_confined: $(OBJ)/runtime/cli/confined.o
 
 # Time that a test lets pass.
-$(addprefix $(B)/tests/,test_grpc_server test_rpc test_http_limits): $(OBJ)/tests/runtime/front/skip_clock.o
+$(addprefix $(B)/tests/,test_grpc_server test_grpc_stalls test_rpc test_http_limits): $(OBJ)/tests/runtime/front/skip_clock.o
 
 # The core in one process with simulated workers, clock and storage, which stand in front of the C library's and the library's own.
 SIMULATION_OBJ := $(patsubst %.c,$(OBJ)/%.o,$(sort $(wildcard tests/simulation/*.c)))

@@ -3,12 +3,11 @@ those that were found; none of them lies in the tree as bytes.
 """
 import written_config
 import written_grpc
-import written_grpc_frames
 import written_http
 import written_onnx
 import written_rpc
 import written_worker
 
 # Of a target, a function that yields its inputs.
-TARGETS = {"fuzz_config": written_config.config, "fuzz_grpc": written_grpc_frames.grpc, "fuzz_grpc_message": written_grpc.grpc_message, "fuzz_http": written_http.http, "fuzz_onnx": written_onnx.onnx,
+TARGETS = {"fuzz_config": written_config.config, "fuzz_grpc": written_grpc.grpc, "fuzz_grpc_message": written_grpc.grpc_message, "fuzz_http": written_http.http, "fuzz_onnx": written_onnx.onnx,
            "fuzz_rpc": written_rpc.rpc, "fuzz_worker": written_worker.worker}

@@ -1,5 +1,5 @@
-/* Front ends in the simulation: HTTP, RPC and gRPC servers as they are, before the simulated core. Clients have the other ends of socket pairs, with little room in
- * them: they send in pieces, pipeline, read slowly or not at all, half-close, vanish, talk nonsense. Drawn from a stream of its own.
+/* Front ends in the simulation: HTTP, RPC and gRPC servers as they are, before the simulated core. Clients have the other ends of socket pairs, with little
+ * room in them: they send in pieces, pipeline, read slowly or not at all, half-close, vanish, talk nonsense. Drawn from a stream of its own.
  *
  *   sim_front.c        servers, connections, what clients do and what must hold
  *   sim_front_talk.c   HTTP's and RPC's requests and answers      sim_front_grpc.c   gRPC's */

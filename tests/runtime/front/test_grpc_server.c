@@ -426,85 +426,6 @@ static void wait_until(struct grpc_client *client, struct grpc_call *call, sy_ns
     }
 }
 
-/* A frame of headers is announced, and does not come. */
-static void test_half_of_the_headers(void **state)
-{
-    static const uint8_t head[] = {0, 0, 99, NGHTTP2_HEADERS, NGHTTP2_FLAG_END_HEADERS, 0, 0, 0, 1};
-    struct grpc_client client;
-
-    (void)state;
-    open_client(&client);
-    grpc_client_settle(&client);
-    assert_int_equal(send(client.fd, head, sizeof head, MSG_NOSIGNAL), sizeof head);
-    fake_core_call(NULL, NULL);
-    while (fake_core_grpc_connections() > 0) {
-        skip_clock(2 * FAKE_CORE_STALL_NS);
-        usleep(200000);
-    }
-    check_works();
-    grpc_client_close(&client);
-}
-
-/* The rest of a message comes while the loop stands still, and its look for stalled clients before it reads. */
-struct halves {
-    struct grpc_client *client;
-    struct grpc_call *call;
-    struct sy_grpc_bytes rest;
-};
-
-static void stand_still(void *ctx)
-{
-    struct halves *halves = ctx;
-
-    skip_clock(2 * FAKE_CORE_STALL_NS);
-    grpc_client_send(halves->client, halves->call, halves->rest.data, halves->rest.n);
-    grpc_client_half_close(halves->client, halves->call);
-    fake_core_look();
-}
-
-static void test_loop_stands_still(void **state)
-{
-    struct sy_grpc_buffer request = {0};
-    struct grpc_client client;
-
-    (void)state;
-    open_client(&client);
-    grpc_client_settle(&client);
-    grpc_client_put_request(&request, "double", 3, 4, numbers);
-    const uint8_t prefix[5] = {0, 0, 0, 0, (uint8_t)request.n};
-    struct grpc_call *call = grpc_client_call(&client, INFER, NULL);
-    grpc_client_send(&client, call, prefix, sizeof prefix);
-    struct halves halves = {&client, call, {request.data, request.n}};
-    fake_core_call(stand_still, &halves);
-    grpc_client_wait(&client, call);
-    assert_int_equal(call->status, SY_GRPC_OK);
-    check_doubled(grpc_client_answer(call, 0), 3);
-    sy_grpc_buffer_free(&request);
-    grpc_client_close(&client);
-}
-
-static void test_half_a_message(void **state)
-{
-    struct sy_grpc_buffer request = {0};
-    struct grpc_client client;
-    struct grpc_call *call;
-
-    (void)state;
-    memcpy(sy_grpc_buffer_extend(&request, 5), "\0\0\x01\x38\xa0", 5); /* 80032 bytes */
-    grpc_client_put_request(&request, "double", 5000, 4, numbers);
-    for (int i = 0; i < 4; i++) {
-        open_client(&client);
-        call = grpc_client_call(&client, i % 2 ? STREAM_INFER : INFER, NULL);
-        grpc_client_send(&client, call, request.data,
-                         i < 2 ? 70000 : 20); /* within the tensor, within the head */
-        wait_until(&client, call, FAKE_CORE_STALL_NS);
-        assert_int_equal(call->status, SY_GRPC_DEADLINE_EXCEEDED);
-        grpc_client_close(&client);
-    }
-    sy_grpc_buffer_free(&request);
-    check_works();
-}
-
 /* Its window is closed: the answer waits, others work, then it is reset. */
 static void test_client_that_does_not_read(void **state)
 {
@@ -640,9 +561,6 @@ int main(void)
         cmocka_unit_test(test_reset_and_close_cancel),
         cmocka_unit_test(test_most_streams_and_outstanding),
         cmocka_unit_test(test_stream_order),
-        cmocka_unit_test(test_half_of_the_headers),
-        cmocka_unit_test(test_half_a_message),
-        cmocka_unit_test(test_loop_stands_still),
         cmocka_unit_test(test_client_that_does_not_read),
         cmocka_unit_test(test_unread_answers_hold_the_stream),
         cmocka_unit_test(test_client_that_stops),

@@ -300,6 +300,8 @@ static void test_loop_stands_still(void **state)
     int fd = tight();
 
     (void)state;
+    http_say(fd, LIVE); /* then it is accepted, and read at once */
+    http_expect(fd, 200);
     http_say(fd, "POST " DOUBLE " HTTP/1.1\r\nHost: h\r\nContent-Length: %zu\r\n\r\n%c",
              sizeof ROW - 1, *ROW);
     fake_core_call(stand_still, &fd);

@@ -1,0 +1,138 @@
+/* The gRPC server and clients that send half of something: the connection or the call ends after its time, and not because the loop stood still. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/front/grpc/grpc_status.h"
+#include "tests/fakes/fake_core.h"
+#include "tests/fakes/fake_rpc.h"
+#include "tests/rigs/grpc_client.h"
+#include "tests/runtime/front/skip_clock.h"
+
+static const float numbers[20000];
+
+static void open_client(struct grpc_client *client)
+{
+    grpc_client_open(client, fake_core_grpc_port, -1);
+}
+
+/* Another client of the same server is served. */
+static void check_works(void)
+{
+    struct sy_grpc_buffer request = {0};
+    struct grpc_client client;
+
+    open_client(&client);
+    struct grpc_call *call = grpc_client_call(&client, INFER, NULL);
+    grpc_client_put_request(&request, "double", 3, 4, numbers);
+    grpc_client_message(&client, call, request.data, request.n);
+    grpc_client_half_close(&client, call);
+    grpc_client_wait(&client, call);
+    assert_int_equal(call->status, SY_GRPC_OK);
+    sy_grpc_buffer_free(&request);
+    grpc_client_close(&client);
+}
+
+/* Time passes until the call is over. */
+static void wait_until(struct grpc_client *client, struct grpc_call *call, sy_ns skipped)
+{
+    while (!call->is_over && !client->is_closed) {
+        skip_clock(skipped);
+        poll(&(struct pollfd){.fd = client->fd, .events = POLLIN}, 1, 200);
+        grpc_client_run(client, 1);
+    }
+}
+
+/* A frame of headers is announced, and does not come. */
+static void test_half_of_the_headers(void **state)
+{
+    static const uint8_t head[] = {0, 0, 99, NGHTTP2_HEADERS, NGHTTP2_FLAG_END_HEADERS, 0, 0, 0, 1};
+    struct grpc_client client;
+    (void)state;
+    open_client(&client);
+    grpc_client_settle(&client);
+    assert_int_equal(send(client.fd, head, sizeof head, MSG_NOSIGNAL), sizeof head);
+    fake_core_call(NULL, NULL);
+    while (fake_core_grpc_connections() > 0) {
+        skip_clock(2 * FAKE_CORE_STALL_NS);
+        usleep(200000);
+    }
+    check_works();
+    grpc_client_close(&client);
+}
+
+/* The rest of a message comes while the loop stands still, and its look for stalled clients before it reads. */
+struct halves {
+    struct grpc_client *client;
+    struct grpc_call *call;
+    struct sy_grpc_bytes rest;
+};
+
+static void stand_still(void *ctx)
+{
+    struct halves *halves = ctx;
+    skip_clock(2 * FAKE_CORE_STALL_NS);
+    grpc_client_send(halves->client, halves->call, halves->rest.data, halves->rest.n);
+    grpc_client_half_close(halves->client, halves->call);
+    fake_core_look();
+}
+
+static void test_loop_stands_still(void **state)
+{
+    struct sy_grpc_buffer request = {0};
+    struct grpc_client client;
+    (void)state;
+    open_client(&client);
+    grpc_client_settle(&client);
+    grpc_client_put_request(&request, "double", 3, 4, numbers);
+    const uint8_t prefix[5] = {0, 0, 0, 0, (uint8_t)request.n};
+    struct grpc_call *call = grpc_client_call(&client, INFER, NULL);
+    grpc_client_send(&client, call, prefix, sizeof prefix);
+    struct halves halves = {&client, call, {request.data, request.n}};
+    fake_core_call(stand_still, &halves);
+    grpc_client_wait(&client, call);
+    assert_int_equal(call->status, SY_GRPC_OK);
+    sy_grpc_buffer_free(&request);
+    grpc_client_close(&client);
+}
+
+static void test_half_a_message(void **state)
+{
+    struct sy_grpc_buffer request = {0};
+    struct grpc_client client;
+    struct grpc_call *call;
+
+    (void)state;
+    memcpy(sy_grpc_buffer_extend(&request, 5), "\0\0\x01\x38\xa0", 5); /* 80032 bytes */
+    grpc_client_put_request(&request, "double", 5000, 4, numbers);
+    for (int i = 0; i < 4; i++) {
+        open_client(&client);
+        call = grpc_client_call(&client, i % 2 ? STREAM_INFER : INFER, NULL);
+        grpc_client_send(&client, call, request.data,
+                         i < 2 ? 70000 : 20); /* within the tensor, within the head */
+        wait_until(&client, call, FAKE_CORE_STALL_NS);
+        assert_int_equal(call->status, SY_GRPC_DEADLINE_EXCEEDED);
+        grpc_client_close(&client);
+    }
+    sy_grpc_buffer_free(&request);
+    check_works();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_half_of_the_headers),
+        cmocka_unit_test(test_half_a_message),
+        cmocka_unit_test(test_loop_stands_still),
+    };
+    return cmocka_run_group_tests(tests, fake_core_start, fake_core_finish);
+}
