@@ -14,7 +14,7 @@
 
 #define MAX_RANKS   64
 #define MAX_DOUBLES 16
-/* MP2. Between two looks at what is under way: spinning would take the core from computing threads, and each look over TCP takes 10 us of it. */
+/* MP2. Between two looks at what is under way: spinning would take the core from computing threads, and over TCP each look makes system calls. */
 #define FIRST_NAP_NS 50000L
 #define LAST_NAP_NS  400000L
 #define MOST         (1u << 28) /* floats of one message: MPI counts in int */
