@@ -35,7 +35,7 @@ static bool is_left_behind(int folder, const char *name, const char *base)
            time(NULL) - info.st_mtime > LEFT_BEHIND_S;
 }
 
-/* What killed writers of this file left. Best effort: nobody depends on it. */
+/* Removes files that killed writers of this file left. Best effort. */
 static void remove_left_behind(const char *path)
 {
     const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;

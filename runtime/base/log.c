@@ -27,7 +27,7 @@ bool sy_log_shows(enum sy_log_level level)
     return level <= sy_log_threshold && !hidden[level];
 }
 
-/* What a higher threshold would show besides stays hidden; a threshold that is hidden itself goes down, so that lines cost nothing. */
+/* Levels that a higher threshold would add stay hidden; a threshold above the hidden level is lowered, so that hidden lines cost nothing. */
 void sy_log_show(enum sy_log_level level, bool on)
 {
     for (int below = (int)sy_log_threshold + 1; below < (int)level; below++)

@@ -75,7 +75,7 @@ static void name_of(const char *names, int index, char *out, size_t bytes)
     snprintf(out, bytes, "%.*s", names ? (int)strcspn(names, ":") : 0, names ? names : "");
 }
 
-/* What is no socket is what this service stored: the name is its own. */
+/* A descriptor that is no socket was stored by this service: the name is its own. */
 static int take_descriptor(int fd, const char *names)
 {
     char name[32];

@@ -75,7 +75,7 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* What the median of n is off by, about (its standard error, were they normal): the width of the middle half says how far they differ. */
+/* The approximate error of the median of n (its standard error for a normal distribution), from the width of the middle half. */
 static double off_by(const double *sorted, int n)
 {
     return 0.93 * (sorted[3 * n / 4] - sorted[n / 4]) / sqrt(n);

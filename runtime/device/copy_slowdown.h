@@ -1,4 +1,4 @@
-/* What copies cost the computing beside them. */
+/* Slow-down of computing by copies that run at the same time. */
 #ifndef SY_DEVICE_COPY_SLOWDOWN_H
 #define SY_DEVICE_COPY_SLOWDOWN_H
 

@@ -12,7 +12,7 @@
 
 #define PATH_BYTES 4096
 
-/* What plans assume where the link could not be measured: PCIe 4.0 with 16 lanes, roughly. */
+/* The link that plans assume if it could not be measured: PCIe 4.0 with 16 lanes, roughly. */
 #define ASSUMED_GBPS     25.0
 #define ASSUMED_ALPHA_NS 5000
 

@@ -196,7 +196,7 @@ static json_t *dims_json(const struct sy_shape *shape, int from, bool all_open)
     return list;
 }
 
-/* What the configuration says of the tensor, or an empty object. */
+/* The configuration's entry of the tensor, or an empty object. */
 static json_t *said_of(const json_t *list, const char *name)
 {
     const json_t *item;

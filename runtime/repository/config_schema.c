@@ -260,7 +260,7 @@ static int map_json(const struct sy_pbtxt *node, const struct sy_config_field *f
     return SY_OK;
 }
 
-/* What of `into` the field's values go to, made where it is not there. */
+/* The member of `into` for the field's values, created if it is missing. */
 static json_t *home_of(json_t *into, const struct sy_config_field *field)
 {
     json_t *home = json_object_get(into, field->name);

@@ -1,4 +1,4 @@
-/* What the parts of a model's configuration share. */
+/* Shared by the parts of a model's configuration. */
 #ifndef SY_REPOSITORY_MODEL_CONFIG_INTERNAL_H
 #define SY_REPOSITORY_MODEL_CONFIG_INTERNAL_H
 

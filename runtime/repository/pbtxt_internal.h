@@ -1,4 +1,4 @@
-/* What the makers of field trees share: pbtxt_parse.c, pbtxt_json.c. */
+/* Shared by the builders of field trees: pbtxt_parse.c, pbtxt_json.c. */
 #ifndef SY_REPOSITORY_PBTXT_INTERNAL_H
 #define SY_REPOSITORY_PBTXT_INTERNAL_H
 

@@ -1,4 +1,4 @@
-/* What is said of the repository's models: their list, whether they are ready, their configurations. */
+/* Queries on the repository's models: their list, readiness, configurations. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* What the repository's files share.
+/* Shared by the repository's files.
  *
  *   repository.c           create, destroy, acquire, unload
  *   repository_index.c     what is said of models
@@ -27,7 +27,7 @@ struct sy_warmup_files;
 struct sy_offload;
 struct sy_warmup;
 
-/* What a version is made of: another number, another content. */
+/* The identity of a version's content: another number, another content. */
 struct sy_repository_content {
     uint64_t source, package; /* stamps; 0: there is none */
     uint64_t config;          /* of the model's config_serial */

@@ -1,4 +1,4 @@
-/* What the folder has becomes what is wanted of each version: at start, by load, by looking again.
+/* Derives from the folder which versions are wanted: at start, by load, by polling.
  *
  *   load ──> WAITS (for one of the same model) ──> SCANS (the thread reads the model's folder) ──> RUNS (its versions load) ──> OVER ──> done */
 #include <event2/event.h>
@@ -49,7 +49,7 @@ static void take_config(struct sy_repository_model *model, struct sy_scanned_mod
                     model->config->warning);
 }
 
-/* Those that are not there any more are dropped, and forgotten. */
+/* Versions that have been removed from the folder are unloaded and forgotten. */
 static void drop_gone(struct sy_repository_model *model, const struct sy_scanned_model *scanned)
 {
     struct sy_repository_version *v, *next;

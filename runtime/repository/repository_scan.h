@@ -1,4 +1,4 @@
-/* What lies in a repository's folder now. Reads names, sizes, times and configurations, no model. Blocks: for a thread beside the loop.
+/* The current content of a repository's folder. Reads names, sizes, times and configurations, no model. Blocks: for a thread beside the loop.
  *
  * S1: a model is a folder whose name the core takes, with a folder named by a number from 1 on, without leading zeros, or with a config.pbtxt. What
  *     else lies there is named in `ignored`.

@@ -1,4 +1,4 @@
-/* What the thread does for a version: whether it is to be imported, and its package opened and held against the configuration. */
+/* The thread's work for a version: decides whether to import it, opens its package and checks it against the configuration. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,7 +75,7 @@ static int run_task(struct task *task, void (*work)(void *ctx), void (*done)(voi
     return status;
 }
 
-/* What did not run has failed, too. */
+/* Work that did not run has failed, too. */
 static void end_task(struct task *task, enum sy_version_event event)
 {
     int status = task->ran ? task->status : SY_EIO;

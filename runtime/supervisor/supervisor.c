@@ -264,7 +264,7 @@ static void on_exit_fd(int fd, short what, void *process)
     char text[400];
     (void)fd;
     (void)what;
-    /* What it sent before it died still counts, unless it was killed for what it sent. Before waitpid: V2. */
+    /* Messages that it sent before it died still count, unless it was killed for one. Before waitpid: V2. */
     if (p->state != SY_WORKER_KILLED)
         on_socket(p->fd, EV_READ, p);
     if (waitpid(p->pid, &wait_status, WNOHANG) != p->pid)

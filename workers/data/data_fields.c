@@ -1,4 +1,4 @@
-/* What the readers share: which field feeds which input, and how values and classes are written. */
+/* Shared by the readers: which field feeds which input, and the parsing of values and classes. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* What the readers share. Private to data_*.c and train_data.c. */
+/* Shared by the readers. Private to data_*.c and train_data.c. */
 #ifndef SY_WORKERS_DATA_DATA_INTERNAL_H
 #define SY_WORKERS_DATA_DATA_INTERNAL_H
 
@@ -22,7 +22,7 @@ const struct sy_data_field *sy_data_field_of(const struct sy_data_spec *spec,
                                              const struct sy_data_want *want, int i);
 /* Element i of an input. */
 void sy_data_put_input(const struct sy_data_input *input, uint64_t i, double value, void *to);
-/* What needs no reader, of a sample with `length` elements: constants, masks, lengths, positions. False: it is the reader's. */
+/* Inputs that need no reader, for a sample with `length` elements: constants, masks, lengths, positions. False: the reader fills it in. */
 bool sy_data_put_given(const struct sy_data_field *field, const struct sy_data_input *input,
                        uint64_t length, void *to);
 /* Elements of the largest input that is the reader's; 0: there is none. */

@@ -1,4 +1,4 @@
-/* What a thread holds of the heap. */
+/* Heap memory that a thread holds. */
 #ifndef SY_WORKERS_ENGINE_HEAP_HELD_H
 #define SY_WORKERS_ENGINE_HEAP_HELD_H
 

@@ -55,7 +55,7 @@ static void locate_layers(const struct sy_infer_run *run, unsigned char **params
     }
 }
 
-/* What a batch reads of a table in the host image crosses the link when it is read. */
+/* Rows that a batch reads of a table in the host image cross the link when they are read. */
 static void read_directly(const struct sy_infer_run *run, int g, struct sy_infer_times *times)
 {
     uint64_t bytes =

@@ -1,4 +1,4 @@
-/* What CUDA answers becomes a status and a text; a failure that sticks is the device's from then on (D5). */
+/* CUDA's errors as a status and a text; a sticky error is the device's from then on (D5). */
 #include <stdarg.h>
 #include <stdio.h>
 

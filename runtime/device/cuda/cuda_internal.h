@@ -1,4 +1,4 @@
-/* What the parts of the CUDA device share. The numbered rules (D..., C...) are in README.md here and in runtime/device/. */
+/* Shared by the parts of the CUDA device. The numbered rules (D..., C...) are in README.md here and in runtime/device/. */
 #ifndef SY_DEVICE_CUDA_CUDA_INTERNAL_H
 #define SY_DEVICE_CUDA_CUDA_INTERNAL_H
 

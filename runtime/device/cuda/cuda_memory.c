@@ -135,7 +135,7 @@ static struct sy_cuda_pool *new_pool(struct sy_cuda_device *device, enum sy_pool
     return pool;
 }
 
-/* What sizes are multiples of. */
+/* The granularity of sizes. */
 static int get_granule(struct sy_cuda_device *device, uint64_t *out)
 {
     SY_TRY(sy_cuda_device_check(&device->base,

@@ -43,7 +43,7 @@ void sy_graph_cache_destroy(struct sy_graph_cache *cache); /* NULL is fine */
 /* A number for a placement: the offsets, in an order that is always the same. */
 uint64_t sy_graph_placement(const uint64_t *offsets, size_t n);
 
-/* What to do now. LAUNCH: *out_graph, the cache's, valid until the next call that is not look. */
+/* How to run the steps now. LAUNCH: *out_graph, the cache's, valid until the next call that is not look. */
 enum sy_graph_answer sy_graph_cache_look(struct sy_graph_cache *cache, struct sy_graph_key key,
                                          uint64_t placement, void **out_graph);
 /* Keeps `graph` (not NULL, now the cache's) for what look answered CAPTURE to. */

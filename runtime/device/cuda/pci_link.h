@@ -1,4 +1,4 @@
-/* What the host knows of a PCI device: its link's nominal rate and its NUMA node, from sysfs. */
+/* Facts on a PCI device from sysfs: its link's nominal rate and its NUMA node. */
 #ifndef SY_DEVICE_CUDA_PCI_LINK_H
 #define SY_DEVICE_CUDA_PCI_LINK_H
 

@@ -10,7 +10,7 @@
 
 enum sy_pool_way { SY_POOL_BY_FD, SY_POOL_BY_KEEPER };
 
-/* What was found out by asking, and then by making, exporting and importing one small block. */
+/* The capabilities found by queries, and by making, exporting and importing one small block. */
 struct sy_pool_probe {
     bool has_vmm, has_fd; /* the device's attributes */
     int error;            /* CUDA's number of the first call that failed; 0: all worked */

@@ -1,4 +1,4 @@
-/* What pool_export hands out: one file descriptor that carries the pool's description and CUDA's own handle.
+/* The result of pool_export: one file descriptor that carries the pool's description and CUDA's own handle.
  *
  *   exporter                              importer (any number, any process)
  *   socketpair ── one message: ticket + SCM_RIGHTS(fd of cuMemExportToShareableHandle)

@@ -13,7 +13,7 @@
 #define MAX_READS   6
 #define MAX_RESULTS 3
 
-/* What a trial reads, and with numbers of which size; what it writes, and how far that may be apart. */
+/* A trial's inputs and the magnitude of their numbers; its outputs and their tolerance. */
 struct operands {
     int n_reads, n_results, reads[MAX_READS], results[MAX_RESULTS];
     float scales[MAX_READS];

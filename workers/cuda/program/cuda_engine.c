@@ -163,7 +163,7 @@ static int choices(char **out)
     return engine.math && engine.ops->choices ? engine.ops->choices(engine.math, out) : SY_OK;
 }
 
-/* What cannot be used costs time only: the library's own choice is right too. */
+/* Choices that cannot be used only cost time: the library's own choice is right too. */
 static int use_choices(const char *text)
 {
     int status =

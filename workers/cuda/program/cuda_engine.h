@@ -11,7 +11,7 @@ extern const struct sy_engine_ops sy_cuda_engine;
 /* The mathematics that attach opens; static. Before attach. */
 void sy_cuda_engine_use(const struct sy_math_ops *ops);
 
-/* What is attached; ENODEVICE: nothing. */
+/* The attached device's mathematics; ENODEVICE: none is attached. */
 int sy_cuda_engine_math(const struct sy_math_ops **ops, struct sy_math **math);
 
 #endif

@@ -15,7 +15,7 @@ bool sy_cuda_is_param(const struct sy_program *p, int input)
     return find_param(p, input) != NULL;
 }
 
-/* What a damaged package could say is refused here: nothing is read outside of the layer's bytes. */
+/* Refuses parameters of a damaged package: nothing is read outside of the layer's bytes. */
 static int check_param(const struct sy_program *p, const struct sy_param *param, uint64_t needed)
 {
     const struct sy_node *node = sy_cuda_node(p);

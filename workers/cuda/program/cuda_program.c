@@ -127,7 +127,7 @@ static void drop_step(struct sy_program *p, struct sy_cuda_step *step)
     free(step->attention);
 }
 
-/* What a build that failed has added goes again; lives that it made longer only cost room. */
+/* Removes what a failed build has added; lifetimes that it extended only cost memory. */
 static void forget_since(struct sy_program *p, int n_steps, int n_values)
 {
     while (p->n_steps > n_steps)
@@ -334,7 +334,7 @@ int sy_cuda_program_create_body(const struct sy_program *outer, const struct sy_
     return build_program(p, outer->ops, outer->math, out);
 }
 
-/* What other layers would have made lies row-major in the workspace. */
+/* Inputs from other layers are assumed row-major in the workspace. */
 static int invent_inputs(struct sy_program *p)
 {
     const struct sy_node *node = sy_cuda_node(p);

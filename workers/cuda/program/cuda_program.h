@@ -108,7 +108,7 @@ struct sy_cuda_step {
     struct sy_cuda_attention *attention;                            /* owned */
     struct sy_math_plan *plan;
     enum { SY_CUDA_NO_PLAN, SY_CUDA_CONV_PLAN, SY_CUDA_MATMUL_PLAN } plan_kind;
-    /* What a library may compute: cuda_candidates.h. n_compared: steps from this one on that are compared with it. */
+    /* Steps that a library may compute: cuda_candidates.h. n_compared: steps from this one on that are compared with it. */
     enum { SY_CUDA_NO_CANDIDATE, SY_CUDA_POOL, SY_CUDA_RECURRENCE } candidate;
     int n_compared;
     struct sy_math_library_plan *by_library; /* it does; NULL: our own kernels do */
@@ -238,7 +238,7 @@ int sy_cuda_pack_narrow(const struct sy_graph *graph, const struct sy_node *node
 /* Whether the layer, a convolution or a product, multiplies narrow numbers. */
 bool sy_cuda_multiplies_narrow(const struct sy_program *p, const struct sy_layer *layer);
 void sy_cuda_plan_narrow(struct sy_program *p); /* fills p->wants */
-/* What output `output` of the layer being built is best written as: narrow if all readers want it so, else the tensor's type. */
+/* The best type of output `output` of the layer being built: narrow if all readers want it so, else the tensor's type. */
 enum sy_dtype sy_cuda_wanted(const struct sy_program *p, int output);
 
 /* ---- steps ---- */
@@ -287,8 +287,8 @@ struct sy_cuda_op {
     SY_OPS_FIELDS;
     int (*build)(struct sy_program *p);
 };
-/* What makes the steps of a layer, the best first. cuda_engine.c has the one of these that there is: operators make programs of their bodies,
- * so that a program knows its operators by this table only. */
+/* Makes the steps of a layer: by its operator, else by formula, else by the host engine. Programs know operators by this table only, since operators
+ * make programs of their bodies. cuda_engine.c has it. */
 struct sy_cuda_builders {
     const struct sy_cuda_op *(*find)(enum sy_op op); /* NULL: it has no steps of its own */
     int (*by_formula)(struct sy_program *p);

@@ -188,7 +188,7 @@ void sy_cuda_host_say(const struct sy_graph *graph, int node, const char *why)
         sy_op_name(first->op));
 }
 
-/* What goes in and out of the node crosses the link, and strings do not. */
+/* The node's inputs and outputs cross the link, which strings cannot. */
 static int check_no_strings(const struct sy_graph *graph, const struct sy_node *node)
 {
     bool has = false;

@@ -18,7 +18,7 @@ int sy_cuda_host_layout_layer(const struct sy_graph *graph, struct sy_layer *lay
 int sy_cuda_host_pack_layer(const struct sy_graph *graph, const struct sy_layer *layer, void *to);
 bool sy_cuda_host_is_layer(const struct sy_layer *layer); /* has parameters that are marked so */
 
-/* What only a run can size, or end, the host engine computes without being allowed to. */
+/* Nodes with data-dependent shapes or loops: the host engine computes them without --allow-host-ops. */
 bool sy_cuda_host_always(const struct sy_node *node);
 /* Logs that the host computes the node, and what of it, and why this engine does not. */
 void sy_cuda_host_say(const struct sy_graph *graph, int node, const char *why);

@@ -41,7 +41,7 @@
 
 _Static_assert((int)SY_CELL_ROLES <= SY_CUTR_ARGS, "a step has so many arguments");
 
-/* What the device tells the host, in pinned memory. */
+/* Results for the host, in pinned memory. */
 struct sy_cutr_news {
     double norm_square[2]; /* of even and odd iterations */
     struct sy_math_fault fault;
@@ -138,7 +138,7 @@ struct sy_cutr_step {
     };
 };
 
-/* What forward leaves for backward, per node. */
+/* Per node, kept by forward for backward. */
 struct sy_cutr_node {
     int source, moments, rate;                /* values; -1 */
     struct sy_math_attention_back *attention; /* owned */
@@ -206,7 +206,7 @@ int sy_cutr_as(struct sy_trainer *t, unsigned when, int value, bool last, int *o
 /* Floats in `type`; NONE: as they are. */
 int sy_cutr_as_typed(struct sy_trainer *t, unsigned when, int value, bool last, enum sy_dtype type,
                      int *out);
-/* What products compute in. */
+/* The type that products compute in. */
 enum sy_dtype sy_cutr_product_type(const struct sy_trainer *t);
 /* bfloat16 if all of them are, else float32. */
 enum sy_dtype sy_cutr_common_type(const struct sy_trainer *t, const int *values, int n);
@@ -288,7 +288,7 @@ SY_CUTR_OPERATOR(pair);
 SY_CUTR_OPERATOR(formula);
 SY_CUTR_OPERATOR(pad);
 int sy_cutr_compare_forward(struct sy_trainer *t, int n);
-/* What does not change with its input, or only in steps: gradients end there. */
+/* Operators that are constant or piecewise constant: gradients end there. */
 int sy_cutr_no_backward(struct sy_trainer *t, int n, int gradient);
 SY_CUTR_OPERATOR(where);
 SY_CUTR_OPERATOR(cast);

@@ -18,7 +18,7 @@ static int run_fetch(struct sy_trainer *t, const struct sy_cutr_step *step)
                              (uint64_t)step->n);
 }
 
-/* Of what the host fills in at the offset *at, which moves behind it. */
+/* A value that the host fills in at offset *at, which advances behind it. */
 static int add_fetch(struct sy_trainer *t, unsigned when, int value, uint64_t *at)
 {
     struct sy_cutr_step *step;
@@ -131,7 +131,7 @@ static void choose_trained(struct sy_trainer *t)
                 t->tensors[g->nodes[n].inputs[i]].needs_gradient = true;
 }
 
-/* What the operator's own steps do not take, of another type perhaps, and what nothing behind trains through, is computed by formula. */
+/* Nodes that the operator's own steps do not support, of other types perhaps, and that no gradient passes, are computed by formula. */
 static int forward(struct sy_trainer *t, const struct sy_gradient_steps *op, int n, bool needs)
 {
     int n_steps = t->n_steps;

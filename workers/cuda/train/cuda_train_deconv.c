@@ -46,7 +46,7 @@ static int full_value(struct sy_trainer *t, const struct sy_node *node,
     return sy_cutr_value_typed(t, record->conv.type, rank, dims, true, false, value);
 }
 
-/* What y and all that the windows reach have in common, between the two; the rest of `to` is zero. */
+/* Copies the part that y and the windows' full extent have in common; the rest of `to` is zero. */
 static int move_common(struct sy_trainer *t, unsigned when, const struct sy_node *node,
                        const struct sy_cutr_node *record, int y, int full, bool to_full)
 {

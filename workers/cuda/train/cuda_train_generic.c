@@ -1,4 +1,4 @@
-/* What no other step of training computes: forward by formula for each element (generic.h), of any type. Backward of Trilu, which is itself, and
+/* Operators without training steps of their own: forward by formula for each element (generic.h), of any type. Backward of Trilu, which is itself, and
  * of Pad in the modes that repeat elements; nothing else here has a gradient. */
 #include <stdlib.h>
 #include <string.h>
@@ -111,7 +111,7 @@ int sy_cutr_formula_backward(struct sy_trainer *t, int n, int gradient)
     return sy_cutr_diff_end(t, node->inputs[0], dx);
 }
 
-/* What a move into a filled result is not: another mode, elements that are cut off, another type. */
+/* Pads that are no move into a filled result: another mode, negative pads, another type. */
 static bool pads_by_formula(const struct sy_trainer *t, const struct sy_node *node)
 {
     const struct sy_attr *pads = sy_node_attr(node, "pads"), *mode = sy_node_attr(node, "mode");

@@ -129,7 +129,7 @@ static void turn(struct sy_math_move *m)
     m->to_offset = there.from_offset;
 }
 
-/* Of what is moved: bfloat16 if all inputs lie so. A pad's value is float32. */
+/* The type of moved elements: bfloat16 if all inputs are. A pad's value is float32. */
 static enum sy_dtype moved_type(const struct sy_trainer *t, const struct sy_node *node)
 {
     int n_in = node->op == SY_OP_CONCAT ? node->n_inputs : 1;

@@ -1,4 +1,4 @@
-/* What follows backward: sums over the phases of an iteration, the gradient's norm, and the optimizers. */
+/* Steps after backward: sums over the phases of an iteration, the gradient's norm, and the optimizers. */
 #include <math.h>
 
 #include "runtime/base/assert.h"
@@ -34,7 +34,7 @@ static int run_total(struct sy_trainer *t, const struct sy_cutr_step *step)
     return t->ops->update(t->math, &sum, to, from, NULL, NULL, NULL);
 }
 
-/* What a running statistic is to gain: decayed from phase to phase as the statistic itself would be. */
+/* The pending change of a running statistic: decayed from phase to phase as the statistic itself would be. */
 static int run_follow(struct sy_trainer *t, const struct sy_cutr_step *step)
 {
     const struct sy_cutr_param *p = &t->params[step->param];
@@ -144,7 +144,7 @@ static void describe_optimizer(const struct sy_trainer *t, bool decays, uint64_t
     }
 }
 
-/* What an update step does: part of one of the two stretches, or a statistic. */
+/* The range of an update step: part of one of the two stretches, or a statistic. */
 struct update {
     uint64_t first, n; /* elements from the front of the weights */
     bool decays;

@@ -110,7 +110,7 @@ static void cut(struct again *a, int n_segments)
     }
 }
 
-/* What is handed on, and the largest segment: the peak, nearly. Only buffers that backward reads count in a segment. */
+/* The approximate peak: values passed between segments, and the largest segment. Only buffers that backward reads count in a segment. */
 static uint64_t cost(const struct again *a, int n_segments)
 {
     uint64_t kept = 0, inside[MAX_SEGMENTS] = {0}, most = 0;

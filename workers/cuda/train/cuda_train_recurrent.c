@@ -144,7 +144,7 @@ static int add_cell(struct sy_trainer *t, const struct recurrence *c, enum sy_ce
     return SY_OK;
 }
 
-/* What forward and backward of a time share. */
+/* Shared by forward and backward of a time step. */
 static int read_time(struct sy_trainer *t, const struct recurrence *c, int64_t time, int *roles)
 {
     bool is_lstm = c->node->op == SY_OP_LSTM;

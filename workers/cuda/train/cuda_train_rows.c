@@ -101,7 +101,7 @@ static int describe_groups(const struct sy_trainer *t, const struct sy_node *nod
     return SY_OK;
 }
 
-/* What is read at each element: a whole tensor, a row's number, a channel's. */
+/* How an operand is read at each element: by element, by row, by channel. */
 enum { WHOLE, OF_ROW, OF_CHANNEL };
 
 static int add_chain(struct sy_trainer *t, unsigned when, const struct sy_node *node,

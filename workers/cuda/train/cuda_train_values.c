@@ -7,7 +7,7 @@
 #include "workers/cuda/program/cuda_program.h"
 #include "workers/cuda/train/cuda_train.h"
 
-/* What a guess assumes of a GPU: 1.5 TB/s, 20 * 10^12 operations a second, 2 us a launch. What is measured corrects it. */
+/* The GPU that cost guesses assume: 1.5 TB/s, 20 * 10^12 operations a second, 2 us a launch. Measurements correct them. */
 #define BYTES_PER_NS 1500u
 #define FLOP_PER_NS  20000.0
 #define LAUNCH_NS    2000u

@@ -144,7 +144,7 @@ static struct sy_cutr_news *news_of(const struct sy_trainer *t)
     return (struct sy_cutr_news *)(void *)(t->host + t->host_loss);
 }
 
-/* What the device has found by a forward pass that has ended: an index that is outside of its table. */
+/* A fault that the device found in a forward pass that has ended: an index outside of its table. */
 static int check_fault(struct sy_trainer *t)
 {
     struct sy_math_fault *fault = &news_of(t)->fault;
