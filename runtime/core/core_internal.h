@@ -30,11 +30,11 @@
 #include "runtime/supervisor/supervisor.h"
 #include "runtime/wire/link_turn.h"
 
-#define SY_CORE_MAX_CORES   1024
-#define SY_CORE_MAX_GROUPS  1024 /* of one model: a LOAD of them fits into one message */
-#define SY_CORE_WARM        8
-#define SY_CORE_ENDED_JOBS  64 /* remembered for status */
-#define SY_CORE_WAITS       4096
+#define SY_CORE_MAX_CORES  1024
+#define SY_CORE_MAX_GROUPS 1024 /* of one model: a LOAD of them fits into one message */
+#define SY_CORE_WARM       8
+#define SY_CORE_ENDED_JOBS 64 /* remembered for status */
+#define SY_CORE_WAITS      4096
 
 enum sy_core_model_state { SY_MODEL_ADDING, SY_MODEL_READY, SY_MODEL_UNAVAILABLE };
 

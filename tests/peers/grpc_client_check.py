@@ -139,12 +139,10 @@ def test_statistics(server):
     client.infer("tiny_cnn", [tensor(x)])
     after = client.get_inference_statistics("tiny_cnn", "1").model_stats[0]
     assert after.name == "tiny_cnn" and after.version == "1" and after.last_inference > 0
-    assert after.inference_count == before.inference_count + 3
-    assert after.execution_count == before.execution_count + 1
+    assert after.inference_count == before.inference_count + 3 and after.execution_count == before.execution_count + 1
     assert after.inference_stats.success.count == before.inference_stats.success.count + 1
     assert after.inference_stats.compute_infer.ns > 0
-    assert [one.compute_infer.count for one in after.batch_stats if one.batch_size == 3] and sum(
-        one.batch_size * one.compute_infer.count for one in after.batch_stats) == after.inference_count, after
+    assert sum(one.batch_size * one.compute_infer.count for one in after.batch_stats) == after.inference_count, after
     assert len(client.get_inference_statistics().model_stats) >= 3
     refused("NOT_FOUND", client.get_inference_statistics, "nobody")
 
