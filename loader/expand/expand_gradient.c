@@ -54,7 +54,7 @@ static int shrink(struct back *b, int g, int tensor)
                          : g;
 }
 
-/* Input i of the node, broadcast to the shape of its result. */
+/* Adds g, which has the result's shape, to the gradient of input i, summed over the dimensions along which that was broadcast. */
 static void give(struct back *b, int i, int g)
 {
     int tensor = b->in[i];

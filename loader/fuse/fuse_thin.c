@@ -76,7 +76,7 @@ static bool is_pair(enum sy_op op)
     return op == SY_OP_ADD || op == SY_OP_SUB || op == SY_OP_MUL || op == SY_OP_DIV;
 }
 
-/* The operand that a convolution can fuse: one tensor besides constants by channel. -1: none. */
+/* The data input of a node that a convolution can fuse; its other inputs are constants by channel. -1: it cannot. */
 static int data_input(const struct sy_fuse *f, const struct sy_node *node)
 {
     if (node->n_outputs != 1 || node->n_inputs < 1)

@@ -279,7 +279,7 @@ static int move_nodes(struct gather *g)
     return SY_OK;
 }
 
-/* Bodies are read in any order, but their nodes run in theirs: sorts them. */
+/* Sorts the nodes of all bodies: files list them in any order, runs follow the list. */
 static int sort_bodies(struct sy_graph *graph)
 {
     for (int n = 0; n < graph->n_nodes; n++)

@@ -185,7 +185,7 @@ struct sy_request_report {
     sy_ns served_ns;
     sy_ns bound_ns; /* lower bound for this swap from what was resident: see loader/plan/plan.h */
     int64_t
-        run_rows; /* that its run computed, of all requests in it; of what was gathered, the first one has it, the others 0 */
+        run_rows; /* of its run, all requests in it; in the report of the first request of a run, 0 in the others */
     int worker, attempts;
 };
 typedef void (*sy_core_infer_done)(void *ctx, int status, const char *error,

@@ -1,6 +1,6 @@
 /* Shared by the core's files.
  *
- *   core.c           start, stop, drain, queries            core_actions.c   carries out the scheduler's actions    
+ *   core.c           start, stop, drain, queries            core_actions.c   carries out the scheduler's actions
  *   core_requests.c  requests in the scheduler              core_messages.c  messages from workers
  *   core_batch.c     requests that run together             core_predict.c   how long a request takes
  *   core_models.c    the model table                        core_sizes.c     choices of open sizes
@@ -289,10 +289,6 @@ struct sy_core {
     char for_jobs[SY_SLICE_NAME],
         for_models[SY_SLICE_NAME];   /* those that name none; "": the first */
     char for_runtime[SY_SLICE_NAME]; /* whose cores this thread computes on; "": on all */
-    struct {
-        bool is_confined;
-        cpu_set_t before;
-    } home; /* core_home.c */
     int n_workers, max_queue, poll_us;
     struct {
         sy_ns at_ns, computed_ns; /* the last look, and the process's time then */

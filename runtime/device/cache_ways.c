@@ -156,11 +156,12 @@ static void group_path(const struct sy_cache_ways *ways, int group, char *path, 
     snprintf(path, bytes, "%s/" NAME "%d-%d", ways->root, (int)getpid(), group);
 }
 
+/* Of a process that is gone, or an earlier one of this number: this one has none yet. */
 static bool is_left_over(const char *name)
 {
     int pid, group, used = 0;
     return sscanf(name, NAME "%d-%d%n", &pid, &group, &used) == 2 && name[used] == '\0' &&
-           pid > 0 && kill(pid, 0) < 0 && errno == ESRCH;
+           pid > 0 && (pid == getpid() || (kill(pid, 0) < 0 && errno == ESRCH));
 }
 
 static void remove_left_over(const char *root)
@@ -235,8 +236,7 @@ void sy_cache_ways_clear(const struct sy_cache_ways *ways)
     char path[SY_CACHE_WAYS_PATH + 32];
     for (int i = 0; i < (int)ways->most_groups; i++) {
         group_path(ways, i, path, sizeof path);
-        if (rmdir(path) < 0)
-            return;
+        (void)rmdir(path); /* another may have removed it */
     }
 }
 

@@ -6,7 +6,7 @@
  *   ROOT/schemata                  "L3:0=fffff;1=fffff": the caches that there are
  *   ROOT/switchyard-PID-N/         a group of ours: `schemata` says which ways, `cpus_list` on which cores
  *
- * A group of cores confines all that computes there and is in no group itself, without a word about tasks: slices are sets of cores. Ways of a group are
+ * A group of cores confines all tasks that compute there and belong to no group themselves: slices are sets of cores. Ways of a group are
  * adjacent, as the hardware wants it, and no two groups of ours share one. Cores without a group use all ways, so what computes there can still evict. */
 #ifndef SY_DEVICE_CACHE_WAYS_H
 #define SY_DEVICE_CACHE_WAYS_H
@@ -34,7 +34,7 @@ struct sy_cache_group {
 int sy_cache_ways_plan(unsigned n_ways, unsigned min_ways, const size_t *n_cores, int n,
                        uint64_t *masks);
 /* What the kernel offers. ENOTFOUND: it is not mounted there; EUNSUPPORTED: this CPU's cache cannot be
- * divided; EPROTO: a file says what nobody understands. */
+ * divided; EPROTO: a file has another form than the kernel documents. */
 int sy_cache_ways_look(const char *root, struct sy_cache_ways *out);
 /* The same; and groups of processes that are gone are removed. */
 int sy_cache_ways_open(const char *root, struct sy_cache_ways *out);

@@ -37,11 +37,14 @@ int sy_closed_watch_create(struct event_base *base, void (*closed)(void *connect
         return sy_error_set(SY_ENOMEM_HOST, "no memory to watch connections");
     watch->closed = closed;
     watch->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (watch->epoll_fd >= 0)
-        watch->event = event_new(base, watch->epoll_fd, EV_READ | EV_PERSIST, on_some, watch);
+    if (watch->epoll_fd < 0) {
+        free(watch);
+        return sy_error_set(SY_EIO, "cannot watch connections: %s", strerror(errno));
+    }
+    watch->event = event_new(base, watch->epoll_fd, EV_READ | EV_PERSIST, on_some, watch);
     if (!watch->event || event_add(watch->event, NULL)) {
         sy_closed_watch_destroy(watch);
-        return sy_error_set(SY_EIO, "cannot watch connections: %s", strerror(errno));
+        return sy_error_set(SY_ENOMEM_HOST, "no memory to watch connections");
     }
     *out = watch;
     return SY_OK;
@@ -71,5 +74,6 @@ int sy_closed_watch_add(struct sy_closed_watch *watch, int fd, void *connection)
 
 void sy_closed_watch_remove(struct sy_closed_watch *watch, int fd)
 {
-    (void)epoll_ctl(watch->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+    if (fd >= 0)
+        (void)epoll_ctl(watch->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
 }

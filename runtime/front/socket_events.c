@@ -27,6 +27,7 @@ void sy_socket_events_stop(struct sy_socket_events *e)
         if (events[i])
             event_del(events[i]);
     sy_socket_unwatch(e);
+    e->fd = -1; /* the number may soon be another connection's */
 }
 
 void sy_socket_events_finish(struct sy_socket_events *e)

@@ -18,6 +18,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/printable.h"
 #include "runtime/base/status.h"
+#include "runtime/base/thread_cores.h"
 
 #define NICENESS 10
 #define ASK_US   5000
@@ -154,7 +155,9 @@ static int spawn(struct sy_import_process *p, const char *program, const char *c
         return sy_error_set(SY_ENOMEM_HOST, "cannot start %s: %s", program, strerror(failed));
     posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
     posix_spawn_file_actions_adddup2(&actions, error_fd, STDERR_FILENO);
+    sy_thread_cores_widen();
     failed = posix_spawn(&p->pid, program, &actions, NULL, (char *const *)(uintptr_t)argv, environ);
+    sy_thread_cores_narrow();
     posix_spawn_file_actions_destroy(&actions);
     if (failed)
         return sy_error_set(SY_EIO, "cannot start %s: %s", program, strerror(failed));

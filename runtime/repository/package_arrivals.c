@@ -20,6 +20,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/printable.h"
 #include "runtime/base/status.h"
+#include "runtime/base/thread_cores.h"
 
 #define MAX_URL_BYTES 4096
 #define ASK_US        20000 /* has it ended, does anybody want it still */
@@ -384,8 +385,10 @@ static int spawn(struct coming *c, const char *sha256, int in, int out)
     posix_spawn_file_actions_adddup2(&actions, in, STDIN_FILENO);
     posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
     posix_spawn_file_actions_adddup2(&actions, out, STDERR_FILENO);
+    sy_thread_cores_widen();
     failed = posix_spawn(&c->pid, c->of->program, &actions, NULL, (char *const *)(uintptr_t)argv,
                          environ);
+    sy_thread_cores_narrow();
     posix_spawn_file_actions_destroy(&actions);
     return failed ? sy_error_set(SY_EIO, "cannot start %s: %s", c->of->program, strerror(failed))
                   : SY_OK;

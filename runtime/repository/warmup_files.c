@@ -24,10 +24,19 @@ struct sy_warmup_files {
     struct file files[];
 };
 
+static bool leaves(const char *file)
+{
+    const char *up = strstr(file, "..");
+
+    for (; up; up = strstr(up + 1, ".."))
+        if ((up == file || up[-1] == '/') && (up[2] == '\0' || up[2] == '/'))
+            return true;
+    return *file == '/';
+}
+
 static int file_path(const char *folder, const char *file, char to[PATH_MAX])
 {
-    if (*file == '/' || strstr(file, "..") ||
-        snprintf(to, PATH_MAX, "%s/warmup/%s", folder, file) >= PATH_MAX)
+    if (leaves(file) || snprintf(to, PATH_MAX, "%s/warmup/%s", folder, file) >= PATH_MAX)
         return sy_error_set(SY_EARG, "\"%.200s\": a file within the model's folder warmup", file);
     return SY_OK;
 }

@@ -200,13 +200,13 @@ static void finish(struct sim *s, struct device *d)
 {
     int device = (int)(d - s->devices);
     uint64_t request = d->serves;
-    sy_ns latency = s->now - d->came_ns + sy_sim_outside_ns(s, request);
+    sy_ns served = s->now - d->came_ns, latency = served + sy_sim_outside_ns(s, request);
     if (s->beside)
         observe_beside(s, d);
     stop_serving(s, d);
     forget_request(s, d);
     s->report->n_done++;
-    s->report->n_late += d->deadline_ns > 0 && latency > d->deadline_ns;
+    s->report->n_late += d->deadline_ns > 0 && served > d->deadline_ns;
     sy_sim_note_latency(s->report, d->class_, latency);
     tell(s, request, device, SY_SIM_DONE, s->now - d->serve_from_ns);
     if (sy_sim_has_jobs(s, d) && d->share_permille > 0) {

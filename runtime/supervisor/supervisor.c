@@ -17,6 +17,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
+#include "runtime/base/thread_cores.h"
 
 #define WORKER_FD        3
 #define TICK_NS          (100 * SY_NS_PER_MS)
@@ -135,7 +136,9 @@ static int run_program(struct sy_supervisor *s, struct process *p, int child_fd)
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
     posix_spawnattr_setsigmask(&attributes, &none);
     posix_spawnattr_setsigdefault(&attributes, &all);
+    sy_thread_cores_widen();
     int error = posix_spawn(&p->pid, s->program, &actions, &attributes, argv, s->environment);
+    sy_thread_cores_narrow();
     posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&actions);
     if (error == 0)

@@ -77,7 +77,7 @@ enum sy_load_resident { SY_LOAD_COMES = 0, SY_LOAD_RESIDENT = 1, SY_LOAD_DIRECT 
 #define SY_FIELDS_FETCH(F) F(U64, run)
 /* Forget a run that was LOADed but will not RUN; answered by RUN_DONE with ECANCELED when its copies stand still. */
 #define SY_FIELDS_CANCEL(F) F(U64, run)
-/* lost_ns: of first_layer to end, that the computing thread stood without a core; 0 where that is not measured (no slice, or a device that computes elsewhere).
+/* lost_ns: of first_layer to end, that the computing thread stood without a core; 0 where that is not measured (no slice of one core, or a device that computes elsewhere).
  * n_arrived: leading groups that are in the pool. read_bytes: of groups that stay in the image, what this run read of them. spans: per group copy start, copy end, compute start, compute end (ns; 0 where there was none). wait_ns: compute stood waiting for groups.
  * next_layer: of an interrupted run, where it can go on; 0: from its beginning only. */
 #define SY_FIELDS_RUN_DONE(F) \

@@ -308,11 +308,11 @@ static int run_parts(struct sy_worker *w, const struct sy_msg_run *msg,
     return SY_OK;
 }
 
-/* In a slice: two system calls, which runs on all cores do without. */
+/* In a slice of one core: what the thread did not compute it stood without it. On more it also sleeps while others of its team compute. */
 static int run_timed(struct sy_worker *w, const struct sy_msg_run *msg,
                      const struct sy_infer_run *run, struct sy_infer_times *times)
 {
-    bool counts = msg->cores.n > 0 && !w->engine->attach;
+    bool counts = msg->cores.n == 1 && !w->engine->attach;
     sy_ns had = counts ? sy_clock_thread() : 0, from = sy_clock_now();
     int status = run_parts(w, msg, run, times);
     if (counts) {

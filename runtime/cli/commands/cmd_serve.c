@@ -15,6 +15,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/service_manager.h"
 #include "runtime/base/status.h"
+#include "runtime/base/thread_slice.h"
 #include "runtime/cli/cli.h"
 #include "runtime/cli/commands/serve_options.h"
 #include "runtime/cli/config/serve_watchdog.h"
@@ -25,6 +26,7 @@
 #include "workers/job/job.h"
 
 #define DRAIN_GRACE_NS    (20 * SY_NS_PER_S)
+#define LOOP_SLICE_NS     (100 * SY_NS_PER_US)
 #define LEAST_DESCRIPTORS 16 /* for the first clients and an import */
 
 /* ---- running ---------------------------------------------------------------------------------------------------- */
@@ -386,6 +388,13 @@ static void allow_descriptors(void)
         sy_log_warn("serve", "event=descriptors why=\"%s\"", strerror(errno));
 }
 
+/* The loop's turns are short; where jobs compute on all cores, it is not to wait for the end of their slices. */
+static void take_core_soon(void)
+{
+    if (sy_thread_slice_set(LOOP_SLICE_NS) < 0)
+        sy_log_info("serve", "event=usual_slice why=\"%s\"", sy_error_text());
+}
+
 /* Until the loop is told to exit. Between two looks the core is yielded. */
 static void run_loop(const struct sy_serve *serve)
 {
@@ -407,6 +416,7 @@ static int run(struct sy_serve *serve)
 
     signal(SIGPIPE, SIG_IGN);
     allow_descriptors();
+    take_core_soon();
     serve->base = event_base_new();
     if (!serve->base)
         return sy_cli_fail("no event loop");

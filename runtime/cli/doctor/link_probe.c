@@ -20,6 +20,7 @@
 #define ANSWER_BYTES 4096
 #define MOST_NS      (10 * SY_NS_PER_S)  /* of its CPU time, and of a pause in it */
 #define STEP_NS      (50 * SY_NS_PER_MS) /* of CPU time: so much is progress */
+#define WALL_NS      (120 * SY_NS_PER_S)
 #define LOOK_MS      100
 
 extern char **environ;
@@ -48,7 +49,7 @@ static int start(const char *device_spec, int *out_fd, pid_t *out_pid)
 /* What the measurement has used. Time on the clock says nothing: on a loaded machine it may get a tenth of a core. */
 struct progress {
     clockid_t cpu;
-    sy_ns at_ns, cpu_ns; /* when it had moved on last */
+    sy_ns begun_ns, at_ns, cpu_ns; /* at, cpu: when it had moved on last */
 };
 
 static sy_ns cpu_now(const struct progress *progress)
@@ -60,7 +61,8 @@ static sy_ns cpu_now(const struct progress *progress)
 
 static struct progress begin(pid_t pid)
 {
-    struct progress progress = {.at_ns = sy_clock_now()};
+    sy_ns now = sy_clock_now();
+    struct progress progress = {.begun_ns = now, .at_ns = now};
     if (clock_getcpuclockid(pid, &progress.cpu))
         progress.cpu = CLOCK_MONOTONIC; /* unknown: it has MOST_NS in all */
     progress.cpu_ns = cpu_now(&progress);
@@ -73,7 +75,7 @@ enum reading { GOES_ON, COMPLETE, STANDS_STILL, TOO_LATE, TOO_LONG };
 static enum reading look(struct progress *progress, sy_ns begun_cpu_ns)
 {
     sy_ns now = sy_clock_now(), cpu = cpu_now(progress);
-    if (cpu > begun_cpu_ns + MOST_NS)
+    if (cpu > begun_cpu_ns + MOST_NS || now > progress->begun_ns + WALL_NS)
         return TOO_LATE;
     if (cpu > progress->cpu_ns + STEP_NS) {
         progress->at_ns = now;
@@ -152,9 +154,10 @@ int sy_link_probe(const char *device_spec, struct sy_link_cost *out)
         return sy_error_set(SY_EIO, "the measurement of the link of %s says more than %d bytes",
                             device_spec, ANSWER_BYTES - 1);
     if (reading == TOO_LATE)
-        return sy_error_set(SY_EIO,
-                            "the measurement of the link of %s was not over after %d s of CPU time",
-                            device_spec, (int)(MOST_NS / SY_NS_PER_S));
+        return sy_error_set(
+            SY_EIO,
+            "the measurement of the link of %s was not over after %d s of CPU time, or %d s",
+            device_spec, (int)(MOST_NS / SY_NS_PER_S), (int)(WALL_NS / SY_NS_PER_S));
     if (!ended)
         return sy_error_set(SY_EIO, "the measurement of the link of %s stood still for %d s",
                             device_spec, (int)(MOST_NS / SY_NS_PER_S));

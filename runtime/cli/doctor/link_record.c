@@ -79,6 +79,14 @@ static bool is_text(const json_t *root, const char *key, const char *expected)
     return text && *expected && strcmp(text, expected) == 0;
 }
 
+/* The ranges that the simulator takes (runtime/sim/sim.c): what lies beyond was not measured. */
+static bool is_link(const struct sy_link_cost *cost)
+{
+    return cost->bytes_per_ns >= 1e-6 && cost->bytes_per_ns <= 1e6 && cost->alpha_ns >= 0 &&
+           cost->alpha_ns <= 1e9 && cost->sigma_ns >= 0 && cost->sigma_ns <= 1e9 &&
+           cost->lost_ns_per_byte >= 0 && cost->lost_ns_per_byte <= 1e6;
+}
+
 static double number(const json_t *root, const char *key)
 {
     return json_number_value(json_object_get(root, key));
@@ -95,8 +103,7 @@ bool sy_link_record_read(const char *folder, const char *device_spec, struct sy_
                                  .lost_ns_per_byte = number(root, "lost_ns_per_byte")};
     double age_s = seconds_now() - number(root, "measured_s");
     bool is_known = age_s >= 0 && age_s <= FRESH_S && is_text(root, "boot", boot) &&
-                    is_text(root, "device", device_spec) && out->bytes_per_ns > 0 &&
-                    out->alpha_ns >= 0 && out->sigma_ns >= 0 && out->lost_ns_per_byte >= 0;
+                    is_text(root, "device", device_spec) && is_link(out);
     json_decref(root);
     return is_known;
 }

@@ -1,4 +1,4 @@
-/* Slices of cores have parts of the last-level cache too, where resctrl is mounted: who mounts it wants that. Each has ways by its number of cores. */
+/* Slices of cores have parts of the last-level cache too, where resctrl is mounted, which it is on purpose only. Each has ways by its number of cores. */
 #include <stdio.h>
 #include <string.h>
 

@@ -140,7 +140,7 @@ void sy_core_corun_begins(struct sy_core *core, struct sy_core_request *r, bool 
     r->beside = continued ? SEVERAL : neighbour(core, r->slice);
 }
 
-/* As a pair's blocks are predicted, of runs that nobody disturbed: no prediction of a pair can be better than that. */
+/* As a pair's blocks are predicted, of undisturbed runs: no prediction of a pair can be better than that. */
 static void note_block(struct sy_core_corun_model *of)
 {
     unsigned n = SY_ARRAY_LEN(of->recent), n_blocks = of->n_alone / SY_INTERFERENCE_BLOCK;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "runtime/base/log.h"
+#include "runtime/base/thread_cores.h"
 #include "runtime/core/core_internal.h"
 
 int sy_core_home_check(const struct sy_core *core, const char *slice)
@@ -24,22 +25,16 @@ static const struct sy_core_slice *wanted(const struct sy_core *core)
     return NULL;
 }
 
-/* Of the thread that calls: the loop's. Workers are told their cores and do not inherit these. */
+/* Of the thread that calls: the loop's. What it starts has the cores that it began with (thread_cores.h). */
 void sy_core_home_follow(struct sy_core *core)
 {
     cpu_set_t set;
     const struct sy_core_slice *slice = wanted(core);
-    if (!slice && !core->home.is_confined)
-        return;
-    if (!core->home.is_confined &&
-        sched_getaffinity(0, sizeof core->home.before, &core->home.before) < 0)
-        return;
     CPU_ZERO(&set);
     for (size_t i = 0; slice && i < slice->n_cores; i++)
         if (slice->cores[i] < CPU_SETSIZE)
             CPU_SET(slice->cores[i], &set);
-    if (sched_setaffinity(0, sizeof set, slice ? &set : &core->home.before) == 0)
-        core->home.is_confined = slice != NULL;
-    else
-        sy_log_warn("slices", "event=runtime_not_confined slice=%s why=\"%m\"", core->for_runtime);
+    if (sy_thread_cores_confine(slice ? &set : NULL) < 0)
+        sy_log_warn("slices", "event=runtime_not_confined slice=%s why=\"%s\"", core->for_runtime,
+                    sy_error_text());
 }

@@ -14,6 +14,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
+#include "runtime/base/thread_cores.h"
 #include "runtime/device/device.h"
 #include "runtime/wire/link_turn.h"
 
@@ -325,7 +326,9 @@ static int start_thread(struct sy_storage_thread *t)
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &before);
+    sy_thread_cores_widen();
     int error = pthread_create(&t->thread, NULL, run_thread, t);
+    sy_thread_cores_narrow();
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error)
         return sy_error_set(SY_ENOMEM_HOST, "cannot start the storage thread: %s", strerror(error));

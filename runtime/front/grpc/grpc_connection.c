@@ -271,7 +271,6 @@ void sy_grpc_connection_tick(struct sy_grpc_connection *connection, sy_ns now)
     const struct sy_grpc_limits *limits = &connection->server->limits;
     struct sy_grpc_stream *stream = connection->streams, *next;
 
-    connection->n_pings = 0;
     if (is_silent(connection, now)) {
         sy_grpc_connection_close(connection);
         return;

@@ -69,8 +69,6 @@ struct sy_grpc_infer {
     char *why; /* owned; of a status that is an error */
 };
 
-/* ---- grpc_infer.c ---- */
-
 /* ---- grpc_infer_read.c ---- */
 /* infer->message to infer->request: inputs, outputs, options; solved and prepared, so that inputs have their places. announced: bytes of raw contents that
  * are to come and are not in the message; UINT64_MAX: all of it is there. SY_REPOSITORY_LOADS: see sy_front_acquire. */

@@ -58,11 +58,12 @@ static void on_tick(evutil_socket_t fd, short what, void *ctx)
     (void)fd, (void)what;
     if (server->listener)
         evconnlistener_enable(server->listener);
-    if (!sy_stall_look_counts(&server->looks, now))
-        return;
+    bool counts = sy_stall_look_counts(&server->looks, now);
     for (; connection; connection = next) {
         next = connection->next;
-        sy_grpc_connection_tick(connection, now);
+        connection->n_pings = 0;
+        if (counts)
+            sy_grpc_connection_tick(connection, now);
     }
 }
 

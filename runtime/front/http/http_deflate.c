@@ -97,7 +97,8 @@ int sy_http_compress(enum sy_http_coding coding, const struct sy_http_segment *s
     bool good = deflateInit2(&z, LEVEL, Z_DEFLATED, coding == SY_HTTP_GZIP ? GZIP_WINDOW : 15, 8,
                              Z_DEFAULT_STRATEGY) == Z_OK;
 
-    SY_TRY_ALLOC(good, "no memory to compress an answer");
+    if (!good)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory to compress an answer");
     for (int i = 0; i < n && good; i++)
         good = feed(&z, &segments[i], i == n - 1 ? Z_FINISH : Z_NO_FLUSH, &block);
     deflateEnd(&z);

@@ -187,9 +187,9 @@ struct sy_http_connection {
 
 /* ---- http_connection.c ---- */
 int sy_http_connection_create(struct sy_http_server *server, int fd);
-/* Looks at the limits of time; closes it, or answers 408. */
 /* While it is not read: its peer sends no more, or is gone. */
 void sy_http_connection_gone(void *connection);
+/* Looks at the limits of time; closes it, or answers 408. */
 void sy_http_connection_look(struct sy_http_connection *connection, sy_ns now);
 
 /* ---- http_close.c ---- */

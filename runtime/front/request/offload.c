@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "runtime/base/status.h"
+#include "runtime/base/thread_cores.h"
 
 #define MAX_THREADS 16
 #define NICENESS    10 /* the loop has priority on a shared core */
@@ -138,8 +139,10 @@ static int start_threads(struct sy_offload *offload, int n_threads)
 {
     for (; offload->n_threads < n_threads && offload->n_threads < MAX_THREADS;
          offload->n_threads++) {
+        sy_thread_cores_widen();
         int error =
             pthread_create(&offload->threads[offload->n_threads], NULL, run_thread, offload);
+        sy_thread_cores_narrow();
 
         if (error)
             return sy_error_set(SY_ENOMEM_HOST, "cannot start a thread: %s", strerror(error));

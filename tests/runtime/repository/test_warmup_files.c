@@ -43,6 +43,7 @@ static int setup(void **state)
     path_of("fifo", path);
     assert_int_equal(mkfifo(path, 0600), 0);
     write_file("six", "abcdef", 6);
+    write_file("a..b", "abcdef", 6);
     write_file("texts", "\1\0\0\0a\2\0\0\0bc", 11);
     return 0;
 }
@@ -76,7 +77,7 @@ static void what_the_files_have_arrives(void **state)
         "a", "INT8", "[2]", "zero_data: true") " }"
                                                "model_warmup { name: \"w\" batch_size: 3" INPUT(
                                                    "a", "INT8", "[2]", "random_data: true")
-                                                   INPUT("b", "INT8", "[2, 3]", FILE_OF("six"))
+                                                   INPUT("b", "INT8", "[2, 3]", FILE_OF("a..b"))
                                                        INPUT("c", "STRING", "[2]",
                                                              FILE_OF("texts")) " }");
     struct sy_warmup_files *files;

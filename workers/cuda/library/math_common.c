@@ -1,4 +1,4 @@
-/* What kernels and libraries need of an open device: answers of CUDA's libraries as a status, plans by description, trials, captured graphs. */
+/* Shared by kernels and libraries of an open device: answers of CUDA's libraries as a status, plans by description, trials, captured graphs. */
 #include <stdio.h>
 #include <string.h>
 

@@ -7,7 +7,7 @@
 #include "workers/cuda/program/cuda_program.h"
 #include "workers/engine/product_node.h"
 
-/* E3. What a view is told about its shape is not read by the device. */
+/* E3. The device does not read the shape operand of a view. */
 static bool is_param(const struct sy_graph *graph, const struct sy_node *node, int input)
 {
     bool view = node->op == SY_OP_RESHAPE || node->op == SY_OP_SQUEEZE ||

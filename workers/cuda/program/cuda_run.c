@@ -52,6 +52,8 @@ void sy_cuda_run_close(void)
 {
     sy_graph_cache_destroy(run.graphs);
     run.graphs = NULL;
+    run.math = NULL;
+    run.ops = NULL;
 }
 
 int sy_cuda_run_confine(struct sy_stream *compute, const int *parts, int n)

@@ -52,6 +52,8 @@ TILES void sy_int8_panel_tiles(int64_t quads, int columns, int rows, const uint8
     struct tile_config config;
     int64_t q = 0;
     shape_tiles(rows, quads % TILE_QUADS, &config);
+    /* GCC 12 tells the compiler of 8 of the 64 bytes that are read. */
+    __asm__ volatile("" : : "r"(&config) : "memory");
     _tile_loadconfig(&config);
     _tile_zero(0);
     _tile_zero(1);

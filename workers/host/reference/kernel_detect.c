@@ -497,9 +497,11 @@ static int check_grid_sample(const struct sy_call *call)
         return sy_kernel_refuse(call, "this mode");
     if (call->n_in != 2 || (x->rank != 4 && x->rank != 5) || y->rank != x->rank ||
         x->dims[0] != y->dims[0] || x->dims[1] != y->dims[1] ||
-        sy_array_extent(x, 2, x->rank) < 1 || sy_array_extent(x, 2, x->rank) > INT32_MAX ||
+        sy_array_extent(x, 2, x->rank) < 1 ||
         call->in[1].n != y->dims[0] * sy_array_extent(y, 2, y->rank) * (y->rank - 2))
         return sy_kernel_refuse(call, "a grid that does not fit");
+    if (sy_array_extent(x, 2, x->rank) > INT32_MAX)
+        return sy_kernel_refuse(call, "a channel of more than 2^31 - 1 elements");
     return SY_OK;
 }
 
