@@ -1,5 +1,5 @@
 # Test binaries, fuzz targets, checks with stock clients, and the goals that run them.
-.PHONY: cover-targets fuzz-coverage fuzz-merge fuzz-diff venv tests test call-circles test-engine test-onnx test-zoo zoo test-train fuzz gpu-tests gpu-check dist lint check test-torch
+.PHONY: cover-targets fuzz-coverage fuzz-merge fuzz-diff venv tests test call-circles test-engine test-onnx test-zoo zoo test-train fuzz gpu-tests gpu-check dist lint check test-torch test-perf-analyzer
 
 # tests/FOLDER/test_NAME.c is build/tests/test_NAME: names are unique. What several tests share lies in fakes, nets and rigs.
 TEST_SRC  := $(sort $(wildcard tests/*/test_*.c tests/*/*/test_*.c))
@@ -187,6 +187,18 @@ build/venv-torch/made: tests/torch_requirements.txt
 test-torch: deps ## Test: PyTorch scripts under 'switchyard run', models by torch.onnx; TORCH_TESTS="bits import" for some
 	@$(MAKE) --no-print-directory build/venv-torch/made binaries
 	@SY_BINARY=$(B)/switchyard build/venv-torch/bin/python tests/peers/torch_check.py $(TORCH_TESTS)
+
+# Triton's own load generator; apart from `make test`, since PyPI has it in an older wheel of tritonclient than the tests' peer.
+build/venv-perf-analyzer/made: tests/perf_analyzer_requirements.txt
+	@sh tests/install_deps.sh python3 python3-venv libb64-0d
+	$(call say,VENV,build/venv-perf-analyzer)
+	$(Q)[ -x build/venv-perf-analyzer/bin/pip ] || python3 -m venv build/venv-perf-analyzer
+	$(Q)build/venv-perf-analyzer/bin/pip install --quiet --disable-pip-version-check --no-deps -r $<
+	@touch $@
+test-perf-analyzer: deps ## Test: Triton's perf_analyzer against `serve`: both protocols, shared memory, streams, 1 to 64 at once
+	@$(MAKE) --no-print-directory venv build/venv-perf-analyzer/made binaries
+	@SY_BINARY=$(B)/switchyard ANALYZER=build/venv-perf-analyzer/bin/perf_analyzer \
+		LD_LIBRARY_PATH=$$(echo build/venv-perf-analyzer/lib/python3*/site-packages/nvidia/cuda_runtime/lib) tests/peers/perf_analyzer_check.py
 
 test: deps ## Test: builds and runs all tests; SAN=address,undefined or SAN=thread for sanitizers
 	@sh tests/install_deps.sh libonnx-testdata prometheus chromium nginx-light openssl libopenmpi-dev openmpi-bin
