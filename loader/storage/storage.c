@@ -470,7 +470,7 @@ static int read_all(struct reading *r)
     int *range_status = calloc(n, sizeof *range_status);
     struct chunk *chunks = calloc(r->reader->depth, sizeof *chunks);
     int status = SY_OK;
-    if (!range_left || !range_status || !chunks) {
+    if (!range_left || !range_status || !chunks || sy_fault("storage_memory") < 0) {
         status = sy_error_set(SY_ENOMEM_HOST, "no memory to read %s", r->file.path);
     } else {
         r->range_left = range_left;

@@ -232,6 +232,11 @@ static void note_read(struct sy_core *core, const struct sy_storage_job *job)
     }
     if (job->status >= 0 || job->status == SY_ECANCELED)
         return;
+    if (job->status == SY_ENOMEM_HOST) { /* not the package's fault: the next request reads anew */
+        sy_log_warn("core", "event=read_refused run=%llu why=\"%s\"", (unsigned long long)job->run,
+                    job->error);
+        return;
+    }
     m->status = job->status;
     snprintf(m->error, sizeof m->error, "%s", job->error);
     m->state = SY_MODEL_UNAVAILABLE;

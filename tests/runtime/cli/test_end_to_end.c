@@ -421,6 +421,27 @@ static void a_model_that_can_never_fit_is_refused_with_the_sizes(void **state)
     fixture_finish(&f);
 }
 
+/* The memory is what lacks, not the package: the request has what it asked for from a second reading. */
+static void a_reading_without_memory_is_made_again(void **state)
+{
+    (void)state;
+    struct fixture f;
+    const char *const args[] = {
+        "--models", fixture_models(), "--device", "emulated", "--pool-bytes", "64M", NULL};
+    fixture_init(&f, "no-memory-to-read");
+    setenv("SY_FAULT", "storage_memory:1:ENOMEM_HOST", 1);
+    fixture_start(&f, args);
+    unsetenv("SY_FAULT");
+    sy_client_result *first = fixture_infer(&f, "mlp", 2, 3, NULL);
+    sy_client_result *second = fixture_infer(&f, "mlp", 2, 3, NULL);
+    assert_true(fixture_same(first, second));
+    sy_client_result_free(first);
+    sy_client_result_free(second);
+    assert_true(fixture_log_has(&f, "event=read_refused"));
+    assert_int_equal(fixture_stop(&f), 0);
+    fixture_finish(&f);
+}
+
 static void copy_file(const char *from, const char *to)
 {
     char command[1400];
@@ -485,6 +506,7 @@ int main(void)
         cmocka_unit_test(bad_requests_are_refused_and_nothing_else_is_disturbed),
         cmocka_unit_test(a_model_larger_than_the_pool_cycles_through_it),
         cmocka_unit_test(a_model_that_can_never_fit_is_refused_with_the_sizes),
+        cmocka_unit_test(a_reading_without_memory_is_made_again),
         cmocka_unit_test(an_altered_package_is_refused_by_name),
     };
     if (getenv("SY_TEST_FILTER")) /* names, with * and ? */
