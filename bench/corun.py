@@ -19,9 +19,12 @@ import tempfile
 import threading
 import time
 
+from kept_rows import cpu_name, kept
+
 MODELS = ["mnist_cnn", "fashion_mlp", "fashion_resnet18", "mobilenet_v2"]
 BYTES = {"FP32": 4, "INT64": 8, "INT32": 4, "BOOL": 1, "UINT8": 1, "INT8": 1}
 PARTS = ["pairs", "prediction", "fill", "resize", "replay", "sizes", "fairness"]
+CORES = 2
 CONFIG = 'parameters { key: "class" value { string_value: "0" } }\n'
 
 
@@ -408,49 +411,51 @@ def row_of_resize(server, job, seconds):
 
 def measure(server, parts, seconds):
     job = server.train("job", 64)
-    rows, detail = [], {}
+    told, detail = {}, {}
     if "pairs" in parts:
-        rows, detail = rows_of_pairs(measure_pairs(server, job, seconds), seconds)
+        told["pairs"], detail = rows_of_pairs(measure_pairs(server, job, seconds), seconds)
     if "prediction" in parts or "replay" in parts:
-        more, detail["pairs"] = rows_of_prediction(server, job, seconds)
-        rows += more
+        told["prediction"], detail["pairs"] = rows_of_prediction(server, job, seconds)
     if "fill" in parts:
-        rows.append(row_of_fill(server, job, seconds))
+        told["fill"] = [row_of_fill(server, job, seconds)]
     if "resize" in parts:
-        rows.append(row_of_resize(server, job, seconds))
+        told["resize"] = [row_of_resize(server, job, seconds)]
     server.run("jobs", "cancel", str(job))
     if "replay" in parts:
-        rows += Replay(server, seconds, detail["pairs"]).rows
+        told["replay"] = Replay(server, seconds, detail["pairs"]).rows
     if "sizes" in parts:
-        rows.append(row_of_simulated_sizes(server))
+        told["sizes"] = [row_of_simulated_sizes(server)]
     if "fairness" in parts:
-        rows += rows_of_fairness(server, seconds)
-    return rows, detail
+        told["fairness"] = rows_of_fairness(server, seconds)
+    return [{**row, "part": part} for part, rows in told.items() for row in rows], detail
 
 
 def write(path, rows, detail):
-    """With the rows of an earlier run that this one has not measured."""
-    before = {"rows": [], "detail": {}}
-    if os.path.exists(path):
-        with open(path, encoding="utf-8") as text:
-            before = json.load(text)
-    new = {r["what"]: {**r, "measured": time.strftime("%Y-%m-%d", time.gmtime())} for r in rows}
-    rows = [new.pop(r["what"], r) for r in before["rows"]] + list(new.values())
-    with open("/proc/cpuinfo", encoding="utf-8") as text:
-        cpu = next((line.split(":")[1].strip() for line in text if line.startswith("model name")), "?")
+    """With the rows of parts that this run has not measured, if this CPU did; in the order of the parts."""
+    before, cpu, ran = kept(path, CORES), cpu_name(), {row["part"] for row in rows}
+    rows = [{**row, "cpu": cpu, "measured": time.strftime("%Y-%m-%d", time.gmtime())} for row in rows]
+    rows += [row for row in before.get("rows", []) if row.get("part") in set(PARTS) - ran and row.get("cpu") == cpu]
+    rows.sort(key=lambda row: PARTS.index(row["part"]))
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "w", encoding="utf-8") as text:
-        json.dump({"rows": rows, "cores": 2, "cpu": cpu, "simulated": "rows that say so", "detail": {**before["detail"], **detail}}, text, indent=1)
+        json.dump({"rows": rows, "cores": CORES, "cpu": cpu, "simulated": "rows that say so", "detail": {**before.get("detail", {}), **detail}}, text, indent=1)
+
+
+def parts_of(text):
+    parts = text.split(",")
+    if set(parts) - set(PARTS):
+        raise argparse.ArgumentTypeError(f"no part {', '.join(sorted(set(parts) - set(PARTS)))}; there are {', '.join(PARTS)}")
+    return parts
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build")
     parser.add_argument("--seconds", type=float, default=1.5, help="of each measurement")
-    parser.add_argument("--only", default=",".join(PARTS), help="of " + ",".join(PARTS) + "; rows of other parts stay as they are")
+    parser.add_argument("--only", type=parts_of, default=PARTS, metavar="PART,PART", help="of " + ",".join(PARTS) + "; rows of other parts stay as they are, if this CPU measured them")
     options = parser.parse_args()
-    if len(os.sched_getaffinity(0)) != 2:
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
+    if len(os.sched_getaffinity(0)) != CORES:
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
     folder = tempfile.mkdtemp(prefix="corun")
     subprocess.run([f"{options.build}/make-models", "--out", f"{folder}/models", *MODELS], check=True, stdout=subprocess.DEVNULL)
     for m in MODELS:
@@ -458,7 +463,7 @@ def main():
             text.write(CONFIG)
     server = Server(options.build, folder)
     try:
-        rows, detail = measure(server, options.only.split(","), options.seconds)
+        rows, detail = measure(server, options.only, options.seconds)
     finally:
         server.stop()
         shutil.rmtree(folder, ignore_errors=True)

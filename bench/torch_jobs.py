@@ -22,6 +22,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "runtime/python"))
 sys.path.insert(0, os.path.join(ROOT, "tests/peers/torch_scripts"))
 import switchyard  # noqa: E402
+from kept_rows import cpu_name, kept  # noqa: E402
 
 RATE, MODEL = 4.0, "mobilenet_v2"
 STEPS = {"resnet": "ResNet-18 b32", "bert": "BERT-base b8", "lstm": "LSTM"}
@@ -192,7 +193,7 @@ def cgroup():
 
 
 def step_rows(server, blocks, kinds):
-    """One after the other, each with its longest operator in seconds."""
+    """One after the other, each with its part and its longest operator in seconds."""
     for kind, title in [(kind, STEPS[kind]) for kind in kinds]:
         process = server.run(sys.executable, os.path.abspath(__file__), "--steps-here", kind, "--blocks", str(blocks), stdout=subprocess.PIPE)
         out, _ = process.communicate()
@@ -200,7 +201,7 @@ def step_rows(server, blocks, kinds):
         on, off = statistics.median(told["on"]), statistics.median(told["off"])
         row = {"what": f"PyTorch step with us / without, {title}", "value": on / off, "op": "<=", "bar": 1.01, "n": len(told["on"]),
                "baseline": f"{off * 1e3:.1f} ms a step without the look, {told['operators']} operators; the fastest steps: {min(told['on']) / min(told['off']):.4f}"}
-        yield told["longest_operator_s"], row
+        yield kind, told["longest_operator_s"], row
 
 
 def beside_rows(server, seconds, rounds, longest):
@@ -235,17 +236,20 @@ def memory_row(server, limit=64 << 20):
 
 
 class Kept:
-    """The rows so far, written with each one: a run that is cut off has lost one row."""
+    """The rows so far, written with each one: a run that is cut off has lost one row.
+
+    A row takes the place of all that earlier runs left of its part; other parts keep theirs, if this machine measured them.
+    """
 
     def __init__(self, path, quick, goes_on):
-        self.path, self.quick = path, quick
-        self.told = json.load(open(path)) if goes_on and os.path.exists(path) else {"rows": []}
-        cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "?")
-        self.told.update(cores=len(os.sched_getaffinity(0)), cpu=cpu)
+        self.path, self.quick, self.new = path, quick, []
+        cores = len(os.sched_getaffinity(0))
+        self.told = {"rows": [], **(kept(path, cores) if goes_on else {}), "cores": cores, "cpu": cpu_name()}
 
-    def add(self, row, longest=None):
-        row = dict(row, quick=self.quick, **({"longest_operator_s": longest} if longest is not None else {}))
-        self.told["rows"] = [r for r in self.told["rows"] if r["what"] != row["what"]] + [row]
+    def add(self, part, row, longest=None):
+        row = dict(row, part=part, quick=self.quick, **({"longest_operator_s": longest} if longest is not None else {}))
+        self.new.append(row)
+        self.told["rows"] = [r for r in self.told["rows"] if r in self.new or r.get("part", part) != part] + [row]
         os.makedirs(os.path.dirname(os.path.abspath(self.path)), exist_ok=True)
         with open(self.path, "w") as file:
             json.dump(self.told, file, indent=1)
@@ -253,7 +257,7 @@ class Kept:
 
     def longest_lstm(self):
         """The script's beside requests; 5 ms if that part has not run yet."""
-        return next((r["longest_operator_s"] for r in self.told["rows"] if r["what"].endswith(STEPS["lstm"])), 0.005)
+        return next((r["longest_operator_s"] for r in self.told["rows"] if r.get("part") == "lstm"), 0.005)
 
 
 def main():
@@ -268,24 +272,24 @@ def main():
     if args.steps_here:
         return steps_here(args.steps_here, args.blocks)
     parts = args.part or ["steps", "memory", "beside", "bits"]
-    kept = Kept(args.out, args.quick, bool(args.part))
+    rows = Kept(args.out, args.quick, bool(args.part))
     server = Server(os.path.abspath(args.build))
     try:
-        for longest, row in step_rows(server, 5 if args.quick else args.blocks, [kind for kind in STEPS if kind in parts or "steps" in parts]):
-            kept.add(row, longest)
+        for part, longest, row in step_rows(server, 5 if args.quick else args.blocks, [kind for kind in STEPS if kind in parts or "steps" in parts]):
+            rows.add(part, row, longest)
         if "memory" in parts:
-            kept.add(memory_row(server))
+            rows.add("memory", memory_row(server))
         if "beside" in parts:
-            for row in beside_rows(server, 8 if args.quick else 20, 1 if args.quick else 3, kept.longest_lstm()):
-                kept.add(row)
+            for row in beside_rows(server, 8 if args.quick else 20, 1 if args.quick else 3, rows.longest_lstm()):
+                rows.add("beside", row)
     finally:
         server.stop()
     if "bits" in parts:
         done = subprocess.run([sys.executable, os.path.join(ROOT, "tests/peers/torch_check.py"), "bits", "worker_and_run_killed", "checkpoint", "spill"],
                               env=dict(os.environ, SY_BINARY=os.path.join(args.build, "switchyard")), capture_output=True, text=True)
         print(done.stdout)
-        kept.add({"what": "200 preemptions, a worker killed, the script killed and resumed, spilled: checks with equal bits", "value": done.stdout.count("ok   "), "op": "==",
-                  "bar": 4, "n": 4, "baseline": "the script alone"})
+        rows.add("bits", {"what": "200 preemptions, a worker killed, the script killed and resumed, spilled: checks with equal bits", "value": done.stdout.count("ok   "), "op": "==",
+                          "bar": 4, "n": 4, "baseline": "the script alone"})
     return 0
 
 

@@ -18,7 +18,10 @@ import threading
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path.insert(0, os.path.join(ROOT, "tests/peers"))
+sys.path[:0] = [os.path.join(ROOT, "bench"), os.path.join(ROOT, "tests/peers")]
+
+from kept_rows import cpu_name  # noqa: E402
+
 BUILD, QUICK, fleet_check = "build", False, None  # as main() is told; the check needs to know the program when it is imported
 rows = []
 
@@ -26,11 +29,6 @@ rows = []
 def row(what, value, op, bar, n, baseline):
     rows.append({"what": what, "value": value, "op": op, "bar": bar, "n": n, "baseline": baseline, "measured": time.strftime("%Y-%m-%d"), "quick": QUICK})
     print(f"  {what}: {value} {op} {bar} (n {n}; {baseline})", flush=True)
-
-
-def cpu_name():
-    with open("/proc/cpuinfo", encoding="utf-8") as text:
-        return next((line.split(":", 1)[1].strip() for line in text if line.startswith("model name")), "unknown")
 
 
 # ---- routing by nginx ------------------------------------------------------------------------------

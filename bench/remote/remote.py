@@ -16,9 +16,10 @@ import time
 import numpy as np
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path.insert(0, os.path.join(ROOT, "runtime/python"))
+sys.path[:0] = [os.path.join(ROOT, "bench"), os.path.join(ROOT, "runtime/python")]
 import paths  # noqa: E402
 import switchyard  # noqa: E402
+from kept_rows import cpu_name  # noqa: E402
 
 TOKEN = "b" * 40
 MIB = 1 << 20
@@ -146,11 +147,6 @@ def deaths(server, n):
                 assert time.perf_counter() < begun + 30
             times.append((time.perf_counter() - begun) * 1e3)
     return sorted(times)
-
-
-def cpu_name():
-    with open("/proc/cpuinfo", encoding="utf-8") as text:
-        return next((line.split(":", 1)[1].strip() for line in text if line.startswith("model name")), "an unknown CPU")
 
 
 def at(times, part):

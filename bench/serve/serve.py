@@ -16,7 +16,8 @@ import sys
 import tempfile
 import time
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.dirname(HERE)]
 
 import row_added  # noqa: E402
 import row_beside_json  # noqa: E402
@@ -24,6 +25,7 @@ import row_idle  # noqa: E402
 import row_requests  # noqa: E402
 import row_storm  # noqa: E402
 import row_throughput  # noqa: E402
+from kept_rows import cpu_name, kept  # noqa: E402
 from served import Missing  # noqa: E402
 
 # Measurement: what measures it, and its rows: name, words, how the value stands to the bar, bar.
@@ -96,15 +98,6 @@ def show(row):
     print(f"{'':19}{row.get('why') or 'beside ' + str(row['baseline'])}", flush=True)
 
 
-def kept(path):
-    """{name: row} of earlier runs."""
-    try:
-        with open(path, encoding="utf-8") as text:
-            return {row["name"]: row for row in json.load(text)["rows"]}
-    except (OSError, ValueError, KeyError):
-        return {}
-
-
 def write(path, rows):
     order = [row for _, of in MEASUREMENTS.values() for row, *_ in of]
     missing = {row: {"name": row, "what": what, "value": None, "op": op, "bar": bar, "n": 0, "baseline": None, "why": "not measured yet"}
@@ -113,11 +106,6 @@ def write(path, rows):
     with open(path + ".new", "w", encoding="utf-8") as out:
         json.dump({"cores": os.cpu_count(), "cpu": cpu_name(), "rows": [rows.get(name, missing[name]) for name in order]}, out, indent=1, default=str)
     os.replace(path + ".new", path)
-
-
-def cpu_name():
-    with open("/proc/cpuinfo", encoding="utf-8") as text:
-        return next((line.split(":", 1)[1].strip() for line in text if line.startswith("model name")), "unknown")
 
 
 def chosen(words):
@@ -139,7 +127,7 @@ def main():
     parser.add_argument("--out", help="default: BUILD/bench/serve.json")
     options = parser.parse_args()
     path, bench = options.out or f"{options.build}/bench/serve.json", Bench(options)
-    rows = kept(path) if options.only else {}
+    rows = {row["name"]: row for row in kept(path, os.cpu_count()).get("rows", [])} if options.only else {}
     for name in chosen(options.only):
         for row in measure(bench, name):
             rows[row["name"]] = row

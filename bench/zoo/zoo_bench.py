@@ -7,7 +7,8 @@
     zoo_bench.py --quick              # short rounds: a look whether all works
 
 Each runtime has a phase of its own, on as many threads: ONNX Runtime's threads spin after a run and would disturb the other. What is
-compared is the least of three medians; ours is the run without RPC. What was measured of each model is kept in build/bench/zoo-models.json.
+compared is the least of three medians; ours is the run without RPC. What was measured of each model is kept in build/bench/zoo-models.json,
+for later runs on as many threads of the same CPU.
 """
 import argparse
 import json
@@ -20,12 +21,13 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-sys.path[:0] = [HERE, os.path.join(ROOT, "tests", "zoo")]
+sys.path[:0] = [HERE, os.path.dirname(HERE), os.path.join(ROOT, "tests", "zoo")]
 
 import zoo_compare  # noqa: E402
 import zoo_make  # noqa: E402
 import zoo_plot  # noqa: E402
 import zoo_rows  # noqa: E402
+from kept_rows import cpu_name, kept  # noqa: E402
 from zoo_ours import Ours, Refused, last_line, make_package  # noqa: E402
 from zoo_reference import least_of_medians  # noqa: E402
 
@@ -105,14 +107,6 @@ def show(name, record):
     return None
 
 
-def load(path):
-    try:
-        with open(path, encoding="utf-8") as text:
-            return json.load(text)
-    except (OSError, ValueError):
-        return {}
-
-
 def write(path, what):
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path + ".new", "w", encoding="utf-8") as out:
@@ -120,12 +114,7 @@ def write(path, what):
     os.replace(path + ".new", path)
 
 
-def cpu_name():
-    with open("/proc/cpuinfo", encoding="utf-8") as text:
-        return next((line.split(":", 1)[1].strip() for line in text if line.startswith("model name")), "unknown")
-
-
-def measure_chosen(options, records, kept):
+def measure_chosen(options, records, path):
     for model in zoo_make.chosen(options.only, options.half):
         why = zoo_make.make(f"{options.zoo}/models", model, options.limit)
         if why:
@@ -138,7 +127,7 @@ def measure_chosen(options, records, kept):
             print(f"{model.name:34} not compared: {failure}", flush=True)
             continue
         show(model.name, records[model.name])
-        write(kept, records)
+        write(path, {"cores": options.threads, "cpu": cpu_name(), "models": records})
 
 
 def report(options, records):
@@ -166,10 +155,10 @@ def main():
     parser.add_argument("--limit", type=int, default=300, help="seconds for making one model")
     options = parser.parse_args()
     options.seconds = 0.1 if options.quick else 0.4
-    kept = f"{options.build}/bench/zoo-models.json"
-    records = load(kept)
+    path = f"{options.build}/bench/zoo-models.json"
+    records = kept(path, options.threads).get("models", {})
     print(f"{'':34}              ours  ONNX RT      ours / ONNX RT")
-    measure_chosen(options, records, kept)
+    measure_chosen(options, records, path)
     report(options, records)
 
 

@@ -243,36 +243,57 @@ void naive_roi_align(struct naive_graph *net, const struct sy_node *node)
     }
 }
 
-/* Where a coordinate of the grid points to: outside, it is mirrored at the edges, held at them, or left there. */
-static double place_of(const struct sy_node *node, double v, int64_t n)
+/* A place outside is mirrored at the edges, held at them, or left there. */
+static double fold_place(const struct sy_node *node, double v, int64_t n)
 {
     const struct sy_attr *padding = sy_node_attr(node, "padding_mode");
-    bool corners = sy_node_int(node, "align_corners", 0) != 0;
-    double low = corners ? 0 : -0.5, high = (double)n - 1 - low;
-    v = low + (v + 1) / 2 * (high - low);
+    double low = sy_node_int(node, "align_corners", 0) != 0 ? 0 : -0.5, high = (double)n - 1 - low;
     if (padding && strcmp(padding->s, "reflection") == 0)
         while (high > low && (v < low || v > high))
             v = v < low ? 2 * low - v : 2 * high - v;
     return padding && strcmp(padding->s, "zeros") != 0 ? fmin(fmax(v, 0), (double)n - 1) : v;
 }
 
-/* How near every place of the input is to the point: 1 on it, 0 from a step away on, in all dimensions. */
-static double nearness(const struct naive_graph *net, int x, const double *point, const int64_t *at)
+/* Where a coordinate of the grid points to; the lower edge if it is no number or too large for an integer, as in ONNX Runtime. */
+static double place_of(const struct sy_node *node, double v, int64_t n)
 {
-    double near = 1;
-    for (int d = 2; d < naive_rank(net, x); d++)
-        near *= fmax(0, 1 - fabs(point[d] - (double)at[d]));
-    return near;
+    double low = sy_node_int(node, "align_corners", 0) != 0 ? 0 : -0.5, high = (double)n - 1 - low;
+    v = low + (v + 1) / 2 * (high - low);
+    return fabs(v) < 0x1p63 ? v : low;
 }
 
-/* GridSample, linear or nearest, of images and volumes. */
+/* Keys' kernel with a = -0.75. */
+static double cubic_weight(double distance)
+{
+    double x = fabs(distance), a = -0.75;
+    if (x <= 1)
+        return (a + 2) * x * x * x - (a + 3) * x * x + 1;
+    return x < 2 ? a * (x * x * x - 5 * x * x + 8 * x - 4) : 0;
+}
+
+/* What place `at` of one dimension counts at a point; cubic: each of four places is folded by itself. */
+static double share_of(const struct sy_node *node, double point, int64_t n, int64_t at)
+{
+    const struct sy_attr *attr = sy_node_attr(node, "mode");
+    const char *mode = attr ? attr->s : "bilinear";
+    double share = 0, first = floor(point) - 1;
+    if (!strstr(mode, "cubic")) {
+        double folded = fold_place(node, point, n);
+        bool nearest = strcmp(mode, "nearest") == 0;
+        return fmax(0, 1 - fabs((nearest ? nearbyint(folded) : folded) - (double)at));
+    }
+    for (int k = 0; k < 4; k++)
+        if (fold_place(node, first + k, n) == (double)at)
+            share += cubic_weight(point - first - k);
+    return share;
+}
+
+/* GridSample of images and volumes. */
 void naive_grid_sample(struct naive_graph *net, const struct sy_node *node)
 {
     int x = node->inputs[0], grid = node->inputs[1], out = node->outputs[0],
         rank = naive_rank(net, x);
     int64_t plane = 1;
-    const struct sy_attr *mode = sy_node_attr(node, "mode");
-    bool nearest = mode && strcmp(mode->s, "nearest") == 0;
     for (int d = 2; d < rank; d++)
         plane *= naive_dim(net, x, d);
     for (int64_t k = 0; k < naive_graph_elements(net, out); k++) {
@@ -286,12 +307,14 @@ void naive_grid_sample(struct naive_graph *net, const struct sy_node *node)
             in_grid[rank - 1] = rank - 1 - d;
             point[d] = place_of(node, net->values[grid][naive_ravel(net, grid, in_grid)],
                                 naive_dim(net, x, d));
-            point[d] = nearest ? nearbyint(point[d]) : point[d];
         }
         for (int64_t i = 0; i < plane; i++) {
             int64_t flat = (at[0] * naive_dim(net, x, 1) + at[1]) * plane + i;
             naive_unravel(net, x, flat, from);
-            sum += nearness(net, x, point, from) * net->values[x][flat];
+            double share = 1;
+            for (int d = 2; d < rank; d++)
+                share *= share_of(node, point[d], naive_dim(net, x, d), from[d]);
+            sum += share * net->values[x][flat];
         }
         net->values[out][k] = sum;
     }

@@ -1,19 +1,76 @@
 #!/usr/bin/env python3
-"""bench/fleet/fleet.py --help teaches, and what it cannot run it refuses in words."""
+"""Benches: bench/fleet/fleet.py --help teaches, and what it and bench/corun.py cannot run they refuse in words; a run of some parts keeps of others what this CPU measured."""
+import contextlib
+import importlib
+import json
 import os
 import re
 import subprocess
 import sys
+import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SCRIPT = os.path.join(ROOT, "bench/fleet/fleet.py")
+sys.path.insert(0, os.path.join(ROOT, "bench"))
 
 
-def run(*words):
-    return subprocess.run([sys.executable, SCRIPT, *words], capture_output=True, text=True, check=False, timeout=60)
+def run(*words, script=SCRIPT):
+    return subprocess.run([sys.executable, script, *words], capture_output=True, text=True, check=False, timeout=60)
+
+
+def check_corun_words():
+    corun = importlib.import_module("corun")
+    unknown = run("/nowhere", "--only=pairs,nothing", script=corun.__file__)
+    assert unknown.returncode == 2 and "nothing" in unknown.stderr and all(part in unknown.stderr for part in corun.PARTS), unknown
+
+
+def corun_row(part, what):
+    return {"what": what, "value": 1, "op": ">=", "bar": 1, "n": 1, "baseline": "", "part": part}
+
+
+def check_corun_keeps():
+    """Rows of a part that ran again go, whatever they say; others stay; nothing stays of another CPU or of another number of cores."""
+    corun, results = importlib.import_module("corun"), importlib.import_module("results_md")
+
+    def whats(path):
+        with open(path, encoding="utf-8") as text:
+            return [row["what"] for row in json.load(text)["rows"]]
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "bench/corun.json")
+        corun.write(path, [corun_row("fill", "filled"), corun_row("sizes", "sized")], {})
+        corun.write(path, [corun_row("fill", "filled, in new words"), corun_row("pairs", "paired")], {})
+        assert whats(path) == ["paired", "filled, in new words", "sized"], whats(path)
+        assert "| sized |" in results.part(path, "Computing", "make bench-corun")
+        for key, value in (("cpu", "another"), ("cores", 64)):
+            with open(path, encoding="utf-8") as text:
+                told = {**json.load(text), key: value}
+            with open(path, "w", encoding="utf-8") as text:
+                json.dump(told, text)
+            corun.write(path, [corun_row("fill", key)], {})
+            assert whats(path) == [key], whats(path)
+            corun.write(path, [corun_row("sizes", "sized")], {})
+
+
+def check_torch_keeps():
+    torch_jobs = importlib.import_module("torch_jobs")
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(None):
+        path = os.path.join(folder, "torch.json")
+        for goes_on, what in ((False, "old words"), (True, "new words")):
+            rows = torch_jobs.Kept(path, True, goes_on)
+            rows.add("beside", corun_row("beside", what))
+            rows.add("beside", corun_row("beside", what + " again"))
+            if not goes_on:
+                rows.add("bits", corun_row("bits", "bits"))
+        assert [row["what"] for row in rows.told["rows"]] == ["bits", "new words", "new words again"], rows.told
+        rows.told["cpu"] = "another"
+        rows.add("memory", corun_row("memory", "memory"))
+        assert torch_jobs.Kept(path, True, True).told["rows"] == []
 
 
 def main():
+    check_corun_words()
+    check_corun_keeps()
+    check_torch_keeps()
     told = run("--help")
     assert told.returncode == 0, told.stderr
     listed = re.search(r"parts, in this order:\n(.*?)\n\n", told.stdout, re.S)[1].splitlines()

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Tests bench/zoo/zoo_compare.py: detections that tie may change places, others may not. Needs numpy."""
+"""Tests bench/zoo/zoo_compare.py: detections that tie may change places, others may not; what variants of the reference excuse, and what not.
+Needs numpy."""
 import os
 import sys
 
@@ -44,6 +45,25 @@ def check_noise(ours, variants, right):
     assert (why is None) == right, (ours, variants, why)
 
 
+def check_nan(wrong_at, right):
+    """A variant without a number in one place, and ours off in another, if in any."""
+    ref = np.ones(50, np.float32)
+    variant, ours = ref.copy(), ref.copy()
+    variant[7] = np.nan
+    if wrong_at is not None:
+        ours[wrong_at] = 3
+    why = compare(["x"], {"x": ours}, [ref], [[variant], [ref]], False)
+    assert (why is None) == right and (right or f"element {wrong_at} " in why), (wrong_at, why)
+
+
+def check_shapes(n_ours, n_variants, right, off=0.0):
+    """Outputs of so many elements; the reference has 5."""
+    ours = np.ones(n_ours, np.float32)
+    ours[0] += off
+    why = compare(["x"], {"x": ours}, [np.ones(5, np.float32)], [[np.ones(n, np.float32)] for n in n_variants], False)
+    assert (why is None) == right, (n_ours, n_variants, off, why)
+
+
 def main():
     tied, apart = [0.9, 0.5, 0.500002, 0.3], [0.9, 0.51, 0.5, 0.3]
     check([0, 1, 2, 3], apart, True)
@@ -56,7 +76,16 @@ def main():
     check_noise((0.5, 0), [(0.01, 0), (0.2, 0)], True)
     check_noise((0, 3), [(0, 0), (0, 2)], False)
     check_noise((0, 3), [(0, 0), (0, 3)], True)
-    print("10 passed, 0 failed, 0 skipped")
+    check_nan(None, True)
+    check_nan(20, False)
+    check_nan(7, False)
+    check_shapes(5, [5, 4], True)
+    check_shapes(5, [5, 4], False, off=2.0)
+    check_shapes(5, [4, 4], False, off=2.0)
+    check_shapes(4, [5, 4], True)
+    check_shapes(6, [5, 4], False)
+    check_shapes(4, [5, 5], False)
+    print("19 passed, 0 failed, 0 skipped")
 
 
 if __name__ == "__main__":

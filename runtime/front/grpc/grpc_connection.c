@@ -15,6 +15,8 @@
 
 #define MOST_ROUNDS 4           /* writevs of one connection in one turn of the loop */
 #define MOST_QUEUED (20u << 10) /* nghttp2 hands out no more than 16 KiB and a head at a time */
+#define PREFACE     24
+#define HEAD_TYPE   3 /* byte of a frame's head */
 
 /* ---- sending --------------------------------------------------------------------------------------------------- */
 
@@ -115,6 +117,42 @@ static void on_writable(evutil_socket_t fd, short what, void *ctx)
 
 /* ---- receiving ------------------------------------------------------------------------------------------------- */
 
+/* The next bytes of a frame's head: how many. A frame of length 0 is over with its head. */
+static size_t take_head(struct sy_grpc_frame *frame, const uint8_t *bytes, size_t n)
+{
+    size_t taken = SY_MIN(n, sizeof frame->head - frame->n_head);
+
+    memcpy(frame->head + frame->n_head, bytes, taken);
+    frame->n_head += (uint32_t)taken;
+    if (frame->n_head < sizeof frame->head)
+        return taken;
+    frame->left = (uint32_t)frame->head[0] << 16 | (uint32_t)frame->head[1] << 8 | frame->head[2];
+    if (frame->left == 0)
+        frame->n_head = 0;
+    return taken;
+}
+
+static void follow_frames(struct sy_grpc_frame *frame, const uint8_t *bytes, size_t n)
+{
+    bool begins = false;
+
+    for (size_t at = 0; at < n;) {
+        size_t taken = SY_MIN(n - at, frame->left);
+
+        if (frame->left == 0) {
+            begins = begins || frame->n_head == 0;
+            at += take_head(frame, bytes + at, n - at);
+            continue;
+        }
+        at += taken;
+        frame->left -= (uint32_t)taken;
+        if (frame->left == 0)
+            frame->n_head = 0;
+    }
+    if (begins)
+        frame->begun_ns = sy_clock_now();
+}
+
 static void on_readable(evutil_socket_t fd, short what, void *ctx)
 {
     struct sy_grpc_connection *connection = ctx;
@@ -132,6 +170,7 @@ static void on_readable(evutil_socket_t fd, short what, void *ctx)
         sy_grpc_connection_close(connection);
         return;
     }
+    follow_frames(&connection->frame, received, (size_t)n);
     connection->in_library = true;
     taken = nghttp2_session_mem_recv(connection->session, received, (size_t)n);
     connection->in_library = false;
@@ -197,6 +236,7 @@ int sy_grpc_connection_create(struct sy_grpc_server *server, int fd)
     connection->server = server;
     connection->fd = fd;
     connection->opened_ns = connection->active_ns = sy_clock_now();
+    connection->frame.left = PREFACE;
     sy_pace_anew(&connection->written);
     if (server->front->tls)
         SY_TRY_GOTO(sy_tls_stream_create(server->front->tls, fd, "h2", &connection->tls), fail);
@@ -255,7 +295,14 @@ void sy_grpc_connection_leave(struct sy_grpc_connection *connection, uint32_t co
     sy_grpc_connection_mark(connection);
 }
 
-/* The client is silent: before its preface, or within a call's headers, which hold up the connection. Only the newest call may lack some. */
+/* Data has its stream's pace. */
+static bool is_within_frame(const struct sy_grpc_frame *frame)
+{
+    return frame->n_head > 0 &&
+           !(frame->n_head == sizeof frame->head && frame->head[HEAD_TYPE] == NGHTTP2_DATA);
+}
+
+/* The client is silent: before its preface, or within a frame or a call's headers, which hold up the connection. Only the newest call may lack some. */
 static bool is_silent(const struct sy_grpc_connection *connection, sy_ns now)
 {
     const struct sy_grpc_stream *newest = connection->streams;
@@ -263,6 +310,8 @@ static bool is_silent(const struct sy_grpc_connection *connection, sy_ns now)
 
     if (!connection->has_spoken)
         return now > connection->opened_ns + limit_ns;
+    if (is_within_frame(&connection->frame) && now > connection->frame.begun_ns + limit_ns)
+        return true;
     return newest && !newest->has_headers && now > newest->created_ns + limit_ns;
 }
 

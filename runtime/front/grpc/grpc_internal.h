@@ -47,6 +47,14 @@ struct sy_grpc_server {
     sy_ns accept_said_ns; /* sy_net_accept_failed */
 };
 
+/* The frame that is being received. nghttp2 says of a frame that it has begun, but not of every one that it ignores when it ends. */
+struct sy_grpc_frame {
+    uint8_t head[9]; /* length, type, flags, stream */
+    uint32_t n_head; /* bytes of it that are there; 0: between two frames */
+    uint32_t left;   /* of what follows the head, or of the preface */
+    sy_ns begun_ns;
+};
+
 struct sy_grpc_connection {
     struct sy_grpc_server *server;
     struct sy_grpc_connection *next, **previous, *next_dirty;
@@ -63,6 +71,7 @@ struct sy_grpc_connection {
     bool closes;             /* when nghttp2 has returned */
     bool is_read;            /* a stream that holds has sent some of its answers */
     bool has_spoken, is_leaving;
+    struct sy_grpc_frame frame;
     sy_ns opened_ns, active_ns;      /* when the last call began or ended */
     struct sy_transfer_pace written; /* what the socket took */
     int n_pings;                     /* since the last tick */

@@ -24,7 +24,8 @@ struct sy_grpc_limits {
     int max_outstanding; /* requests of one ModelStreamInfer at a time; 0: 64; more are not read until one is answered */
     int pings_per_s; /* PING and SETTINGS of one connection, also calls that it resets; 0: 1000; more ends it with ENHANCE_YOUR_CALM */
     sy_ns idle_ns;   /* a connection without a call; 0: 30 min; then GOAWAY */
-    sy_ns header_ns; /* from connecting to HTTP/2's preface, and for a call's headers; 0: 10 s */
+    sy_ns
+        header_ns; /* from connecting to HTTP/2's preface, and for a call's headers and each frame but data; 0: 10 s */
     sy_ns stall_ns; /* half a message, or an answer, without progress; 0: 30 s; the call is reset */
 };
 

@@ -209,6 +209,26 @@ static void test_groups_of_processes_that_are_gone_go_too(void **state)
     unmount_fake();
 }
 
+/* Of an earlier process of this number: by opening, and by clearing whatever groups are there. */
+static void test_groups_of_ones_own_number_go(void **state)
+{
+    struct sy_cache_ways ways;
+    char groups[2][200];
+    (void)state;
+    mount_fake("fffff\n", "1\n", "16\n");
+    for (int i = 0; i < 2; i++) {
+        snprintf(groups[i], sizeof groups[i], "%s/switchyard-%d-%d", root, (int)getpid(), i);
+        assert_int_equal(mkdir(groups[i], 0755), 0);
+    }
+    assert_int_equal(sy_cache_ways_open(root, &ways), SY_OK);
+    assert_int_equal(access(groups[0], F_OK), -1);
+    assert_int_equal(access(groups[1], F_OK), -1);
+    assert_int_equal(mkdir(groups[1], 0755), 0);
+    sy_cache_ways_clear(&ways);
+    assert_int_equal(access(groups[1], F_OK), -1);
+    unmount_fake();
+}
+
 /* ---- slices ---------------------------------------------------------------------------------------------------- */
 
 static void set(struct core_rig *r, const char *text)
@@ -314,6 +334,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_ways_are_divided_by_cores),
         cmocka_unit_test(test_what_the_kernel_offers),
         cmocka_unit_test(test_groups_of_processes_that_are_gone_go_too),
+        cmocka_unit_test(test_groups_of_ones_own_number_go),
         cmocka_unit_test(test_slices_have_ways),
         cmocka_unit_test(test_slices_without_ways),
     };

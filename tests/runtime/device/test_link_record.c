@@ -87,12 +87,33 @@ static void test_of_no_use(void **state)
     assert_false(sy_link_record_read(folder, "emulated", &got));
 }
 
+/* Neither too small nor too large, nor no number; at the bounds they hold. */
+static void test_beyond_the_ranges(void **state)
+{
+    static const struct sy_link_cost within[] = {{0, 1e-6, 0, 0}, {1e9, 1e6, 1e9, 1e6}},
+                                     beyond[] = {{1.1e9, 1, 0, 0}, {0, 0.9e-6, 0, 0},
+                                                 {0, 1.1e6, 0, 0}, {0, -1, 0, 0},
+                                                 {0, 1, 1.1e9, 0}, {0, 1, -1, 0},
+                                                 {0, 1, 0, 1.1e6}, {0, 1, 0, -1}};
+    struct sy_link_cost got;
+    (void)state;
+    for (size_t i = 0; i < sizeof within / sizeof *within; i++) {
+        assert_int_equal(sy_link_record_write(folder, "emulated", &within[i]), SY_OK);
+        assert_true(sy_link_record_read(folder, "emulated", &got));
+    }
+    for (size_t i = 0; i < sizeof beyond / sizeof *beyond; i++) {
+        assert_int_equal(sy_link_record_write(folder, "emulated", &beyond[i]), SY_OK);
+        assert_false(sy_link_record_read(folder, "emulated", &got));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_remembered, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_old, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_of_no_use, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_beyond_the_ranges, make_folder, remove_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

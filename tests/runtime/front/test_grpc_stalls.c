@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "runtime/base/assert.h"
 #include "runtime/base/clock.h"
 #include "runtime/front/grpc/grpc_status.h"
 #include "tests/fakes/fake_core.h"
@@ -42,6 +43,15 @@ static void check_works(void)
     grpc_client_close(&client);
 }
 
+static void check_health(struct grpc_client *client)
+{
+    struct grpc_call *call = grpc_client_call(client, "/grpc.health.v1.Health/Check", NULL);
+    grpc_client_message(client, call, "", 0);
+    grpc_client_half_close(client, call);
+    grpc_client_wait(client, call);
+    assert_int_equal(call->status, SY_GRPC_OK);
+}
+
 /* Time passes until the call is over. */
 static void wait_until(struct grpc_client *client, struct grpc_call *call, sy_ns skipped)
 {
@@ -52,21 +62,74 @@ static void wait_until(struct grpc_client *client, struct grpc_call *call, sy_ns
     }
 }
 
-/* A frame of headers is announced, and does not come. */
-static void test_half_of_the_headers(void **state)
+static void look(void *ctx)
 {
-    static const uint8_t head[] = {0, 0, 99, NGHTTP2_HEADERS, NGHTTP2_FLAG_END_HEADERS, 0, 0, 0, 1};
+    (void)ctx;
+    fake_core_look();
+}
+
+/* Nothing comes for longer than a frame may take, but for far less time than a connection may idle. */
+static void stay_silent(void)
+{
+    skip_clock(2 * FAKE_CORE_STALL_NS);
+    for (int i = 0; i < 3; i++)
+        fake_core_call(look, NULL);
+}
+
+static void send_bytes(const struct grpc_client *client, const uint8_t *bytes, size_t n)
+{
+    assert_int_equal(send(client->fd, bytes, n, MSG_NOSIGNAL), n);
+    fake_core_call(NULL, NULL);
+}
+
+/* A frame is announced, by all of its head or some of it, and does not come. Headers with a priority or a padding begin behind these. */
+static void test_half_a_frame(void **state)
+{
+    static const struct {
+        size_t n;
+        uint8_t bytes[9];
+    } cases[] = {
+        {9, {0, 0, 99, NGHTTP2_HEADERS, NGHTTP2_FLAG_END_HEADERS, 0, 0, 0, 1}},
+        {9, {0, 0, 99, NGHTTP2_HEADERS, NGHTTP2_FLAG_PRIORITY, 0, 0, 0, 1}},
+        {9, {0, 0, 99, NGHTTP2_HEADERS, NGHTTP2_FLAG_PADDED, 0, 0, 0, 1}},
+        {9, {0, 0, 8, NGHTTP2_PING, 0, 0, 0, 0, 0}},
+        {9, {0, 1, 0, 0xbb, 0, 0, 0, 0, 0}},
+        {4, {0, 0, 99, NGHTTP2_HEADERS}},
+        {1, {0}},
+    };
+    (void)state;
+    for (size_t i = 0; i < SY_ARRAY_LEN(cases); i++) {
+        struct grpc_client client;
+        open_client(&client);
+        grpc_client_settle(&client);
+        send_bytes(&client, cases[i].bytes, cases[i].n);
+        for (int k = 0; k < 5 && fake_core_grpc_connections() > 0; k++) { /* slow loopback */
+            stay_silent();
+            usleep(20000);
+        }
+        assert_int_equal(fake_core_grpc_connections(), 0);
+        check_works();
+        grpc_client_close(&client);
+        while (fake_core_grpc_connections() > 0)
+            usleep(1000);
+    }
+}
+
+/* Whole frames, at once and byte by byte, of a kind that nobody knows, which nghttp2 skips: the connection may be silent behind them. */
+static void test_whole_frames(void **state)
+{
+    static const uint8_t bytes[] = {0, 0, 2, 0xbb, 0, 0,      0, 0, 0,    7, 7, /**/ 0, 0, 0, 0xbb,
+                                    0, 0, 0, 0,    0, /**/ 0, 0, 1, 0xbb, 0, 0, 0,      0, 0, 7};
     struct grpc_client client;
     (void)state;
     open_client(&client);
     grpc_client_settle(&client);
-    assert_int_equal(send(client.fd, head, sizeof head, MSG_NOSIGNAL), sizeof head);
-    fake_core_call(NULL, NULL);
-    while (fake_core_grpc_connections() > 0) {
-        skip_clock(2 * FAKE_CORE_STALL_NS);
-        usleep(200000);
-    }
-    check_works();
+    send_bytes(&client, bytes, sizeof bytes);
+    stay_silent();
+    for (size_t i = 0; i < sizeof bytes; i++)
+        send_bytes(&client, bytes + i, 1);
+    stay_silent();
+    check_health(&client);
     grpc_client_close(&client);
 }
 
@@ -105,6 +168,39 @@ static void test_loop_stands_still(void **state)
     grpc_client_close(&client);
 }
 
+enum { PINGS = 150 }; /* of 200 a second */
+
+static void ping(struct grpc_client *client)
+{
+    for (int i = 0; i < PINGS; i++)
+        assert_int_equal(nghttp2_submit_ping(client->session, NGHTTP2_FLAG_NONE, NULL), 0);
+    grpc_client_write(client);
+}
+
+static void stand_still_and_ping(void *ctx)
+{
+    skip_clock(2 * FAKE_CORE_STALL_NS);
+    fake_core_look();
+    ping(ctx);
+}
+
+/* Pings of before and behind a time in which the loop stood still are not those of one second. */
+static void test_pings_over_a_stand_still(void **state)
+{
+    struct grpc_client client;
+    (void)state;
+    open_client(&client);
+    grpc_client_settle(&client);
+    for (int i = 0; i < 2; i++) /* the look behind a late one would count */
+        fake_core_call(look, NULL);
+    ping(&client);
+    check_health(&client); /* by then they are counted */
+    fake_core_call(stand_still_and_ping, &client);
+    check_health(&client);
+    assert_int_equal(client.goaway, 0);
+    grpc_client_close(&client);
+}
+
 static void test_half_a_message(void **state)
 {
     struct sy_grpc_buffer request = {0};
@@ -130,9 +226,11 @@ static void test_half_a_message(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_half_of_the_headers),
+        cmocka_unit_test(test_half_a_frame),
+        cmocka_unit_test(test_whole_frames),
         cmocka_unit_test(test_half_a_message),
         cmocka_unit_test(test_loop_stands_still),
+        cmocka_unit_test(test_pings_over_a_stand_still),
     };
     return cmocka_run_group_tests(tests, fake_core_start, fake_core_finish);
 }

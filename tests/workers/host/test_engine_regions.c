@@ -1,4 +1,5 @@
 /* Transposed convolutions and regions, against their definitions. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -196,19 +197,28 @@ static void test_regions(void **state)
     check_pooled(5, 1, 180, "half_pixel", 9, 1, "max");
 }
 
-/* Points inside and far outside, more of them than are taken at once. */
+/* Coordinates that no pixel is near to. */
+static void spoil(struct sy_graph *g, int grid, int64_t n, int64_t first)
+{
+    static const float special[] = {NAN, INFINITY, -INFINITY, 1e30f, -1e30f};
+    float *to = g->tensors[grid].data;
+    for (int64_t i = first; i < n; i += 20)
+        to[i] = special[(i - first) / 20 % (int64_t)SY_ARRAY_LEN(special)];
+}
+
+/* One or two images; points inside and far outside, more of them than are taken at once. */
 static void test_grid_sample(void **state)
 {
     (void)state;
-    static const char *const modes[] = {"bilinear", "nearest"}, *const paddings[] = {"zeros",
-                                                                                     "border",
-                                                                                     "reflection"};
-    for (int i = 0; i < 48; i++) {
+    static const char *const modes[] = {"bilinear", "nearest", "bicubic"}, *const paddings[] = {
+                                                                               "zeros", "border",
+                                                                               "reflection"};
+    for (int i = 0; i < 72; i++) {
         int rank = 4 + i % 2;
-        int64_t image[5] = {1, rig_int(&seed, 1, 5), rig_int(&seed, 1, 6), rig_int(&seed, 1, 7),
-                            rig_int(&seed, 1, 4)},
-                points[5] = {1, rig_int(&seed, 1, 20), rig_int(&seed, 1, 20), rank - 2},
-                dims[5] = {1, image[1], points[1], points[2]};
+        int64_t image[5] = {1 + i / 36, rig_int(&seed, 1, 5), rig_int(&seed, 1, 6),
+                            rig_int(&seed, 1, 7), rig_int(&seed, 1, 4)},
+                points[5] = {image[0], rig_int(&seed, 1, 20), rig_int(&seed, 1, 20), rank - 2},
+                dims[5] = {image[0], image[1], points[1], points[2]};
         if (rank == 5) {
             points[3] = dims[4] = rig_int(&seed, 1, 3);
             points[4] = 3;
@@ -216,12 +226,14 @@ static void test_grid_sample(void **state)
         struct sy_graph *g = gb_new("GridSample");
         int x = gb_input(g, rank, image),
             grid = gb_constant(g, "grid", rank, points, &seed, -2.5, 2.5);
+        spoil(g, grid, points[0] * points[1] * points[2] * points[3] * (rank == 5 ? 3 : 1),
+              rig_int(&seed, 0, 19));
         gb_fixed(g, x);
         int y = gb_node(g, SY_OP_GRID_SAMPLE, INPUTS(x, grid), rank, dims);
         gb_fixed(g, y);
-        gb_string(g, "mode", modes[i / 2 & 1]);
-        gb_string(g, "padding_mode", paddings[i / 4 % 3]);
-        gb_int(g, "align_corners", i / 12 % 2);
+        gb_string(g, "mode", modes[i / 2 % 3]);
+        gb_string(g, "padding_mode", paddings[i / 6 % 3]);
+        gb_int(g, "align_corners", i / 18 % 2);
         gb_output(g, y);
         rig_check(&(struct engine_case){.graph = g}, &seed);
     }

@@ -50,6 +50,11 @@ static void test_remainders(void **state)
     }
 }
 
+static bool logic_of(enum sy_op op, bool p, bool q)
+{
+    return op == SY_OP_AND ? p && q : op == SY_OP_OR ? p || q : p != q;
+}
+
 /* Rows, one value for a row and one for all; what is true need not be 1. */
 static void test_logic(void **state)
 {
@@ -72,7 +77,7 @@ static void test_logic(void **state)
         assert_int_equal(sy_kernel_find(op)->run(&kernel_case.call), SY_OK);
         for (int i = 0; i < 3 * 71; i++) {
             bool p = a[i], q = b[i / 71 % dims[0] * dims[1] + i % dims[1]];
-            assert_int_equal(got[i], op == SY_OP_AND ? p && q : op == SY_OP_OR ? p || q : p != q);
+            assert_int_equal(got[i], logic_of(op, p, q));
         }
     }
 }
@@ -91,22 +96,25 @@ static void run_pair(enum sy_op op, const struct sy_array *x, const struct sy_ar
     assert_int_equal(sy_kernel_find(op)->run(&kernel_case.call), SY_OK);
 }
 
-/* Dimensions of 1 anywhere on both sides, so that some go on by one step and others do not; more than a thread takes at once. */
+/* Dimensions of 1 anywhere on both sides, so that some go on by one step and others do not; whole, it is so large that threads share it. */
 static void test_joined_dimensions(void **state)
 {
-    enum { RANK = 4, N = 3 * 5 * 41 * 17 };
-    static const int64_t all[RANK] = {3, 5, 41, 17};
+    enum { RANK = 4, N = 3 * 5 * 71 * 17 }; /* above kernel_binary.c's PARALLEL_FROM */
+    static const enum sy_op ops[] = {SY_OP_AND, SY_OP_OR, SY_OP_XOR};
+    static const int64_t all[RANK] = {3, 5, 71, 17};
     static int32_t a[N], b[N], sums[N];
     static uint8_t p[N], q[N], both[N], not [N];
     (void)state;
     for (int i = 0; i < N; i++) {
         p[i] = (uint8_t)(a[i] = (int32_t)rig_int(&seed, 0, 2));
-        q[i] = (uint8_t)(b[i] = (int32_t)rig_int(&seed, 0, 1));
+        q[i] = (uint8_t)(b[i] = (int32_t)rig_int(&seed, 0, 2));
     }
     for (int round = 0; round < 64; round++) {
         int64_t da[RANK], db[RANK], out[RANK], n = 1;
+        enum sy_op op = ops[round % 3];
+        bool whole = round < 6; /* one side, so that all of it is computed */
         for (int d = 0; d < RANK; d++) {
-            da[d] = rig_int(&seed, 0, 2) ? all[d] : 1;
+            da[d] = whole || rig_int(&seed, 0, 2) ? all[d] : 1;
             db[d] = rig_int(&seed, 0, 2) ? all[d] : 1;
             n *= out[d] = SY_MAX(da[d], db[d]);
         }
@@ -114,7 +122,7 @@ static void test_joined_dimensions(void **state)
             array_of(SY_DTYPE_I32, RANK, da, a), array_of(SY_DTYPE_I32, RANK, db, b),
             array_of(SY_DTYPE_BOOL, RANK, da, p), array_of(SY_DTYPE_BOOL, RANK, db, q)};
         run_pair(SY_OP_ADD, &ins[0], &ins[1], array_of(SY_DTYPE_I32, RANK, out, sums));
-        run_pair(SY_OP_AND, &ins[2], &ins[3], array_of(SY_DTYPE_BOOL, RANK, out, both));
+        run_pair(op, &ins[2], &ins[3], array_of(SY_DTYPE_BOOL, RANK, out, both));
         const struct sy_array turned = array_of(SY_DTYPE_BOOL, RANK, out, both);
         run_pair(SY_OP_NOT, &turned, NULL, array_of(SY_DTYPE_BOOL, RANK, out, not ));
         for (int64_t i = 0; i < n; i++) {
@@ -126,7 +134,7 @@ static void test_joined_dimensions(void **state)
                 step_b *= db[d];
             }
             assert_int_equal(sums[i], a[ia] + b[ib]);
-            assert_int_equal(both[i], p[ia] && q[ib]);
+            assert_int_equal(both[i], logic_of(op, p[ia], q[ib]));
             assert_int_equal(not [i], !both[i]);
         }
     }

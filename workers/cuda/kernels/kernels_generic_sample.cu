@@ -173,8 +173,6 @@ struct sample {
     __device__ static double fold_back(const each &c, double v, int64_t n)
     {
         bool zeros = c.e.as.sample.padding == SY_GENERIC_ZEROS, aligns = c.e.as.sample.aligns;
-        if (v - v != 0) /* infinite, or none */
-            return zeros ? -10 : 0;
         if (c.e.as.sample.padding == SY_GENERIC_REFLECTION)
             v = reflect(v, aligns ? 0 : -0.5, aligns ? (double)(n - 1) : (double)n - 0.5);
         return zeros ? fmin(fmax(v, -10.0), (double)n + 10) : fmin(fmax(v, 0.0), (double)(n - 1));
@@ -225,10 +223,11 @@ struct sample {
         }
         return sum;
     }
-    /* From [-1, 1] to places. */
+    /* From [-1, 1] to places. What is no number, or beyond int64, is the lower edge. */
     __device__ static double denormalise(double v, int64_t n, bool aligns)
     {
-        return aligns ? (v + 1) / 2 * (double)(n - 1) : ((v + 1) * (double)n - 1) / 2;
+        double at = aligns ? (v + 1) / 2 * (double)(n - 1) : ((v + 1) * (double)n - 1) / 2;
+        return fabs(at) < 0x1p63 ? at : aligns ? 0 : -0.5;
     }
     /* The grid names its last dimension first. */
     __device__ static void of(const each &c, int64_t i)

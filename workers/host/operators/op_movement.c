@@ -103,21 +103,6 @@ static int build_identity(struct sy_program *p)
 
 /* ---- strided moves ---------------------------------------------------------------------------------------- */
 
-static int run_move(struct sy_program *p, struct sy_step *step)
-{
-    sy_move((const struct sy_strided_move *)step->numbers,
-            sy_program_pointer(p, step->args[0].value), sy_program_pointer(p, step->args[1].value));
-    return SY_OK;
-}
-
-static int add_move(struct sy_program *p, const struct sy_strided_move *move, int from, int to)
-{
-    struct sy_step *step;
-    SY_TRY(sy_program_add_values(p, run_move, (int[]){from, to}, 2, &step));
-    _Static_assert(sizeof *move % sizeof(int64_t) == 0, "stored as numbers");
-    return sy_step_set_numbers(step, (const int64_t *)move, (int)(sizeof *move / sizeof(int64_t)));
-}
-
 static void plain_strides(const struct sy_value *v, int64_t *strides)
 {
     int64_t stride = 1;
@@ -155,7 +140,7 @@ static int build_transpose(struct sy_program *p)
     plain_strides(&p->values[src], strides);
     for (int i = 0; i < rank; i++)
         move.from_strides[i] = strides[perm && i < perm->n ? perm->ints[i] : rank - 1 - i];
-    return add_move(p, &move, src, dst);
+    return sy_program_add_move(p, &move, src, dst);
 }
 
 /* Whether the slice takes all of each dimension but the channels, and these one after the other: channels [*first, ...). */
@@ -216,7 +201,7 @@ static int build_slice(struct sy_program *p)
         move.from_offset += starts->ints[i] * move.from_strides[i];
         move.from_strides[i] *= steps->ints[i];
     }
-    return add_move(p, &move, src, dst);
+    return sy_program_add_move(p, &move, src, dst);
 }
 
 /* Of channels that do not lie row-major: nothing is copied until somebody wants a part by itself. */
@@ -266,7 +251,7 @@ static int build_split(struct sy_program *p)
         start_move(&p->values[dst], &p->values[src], &p->values[dst], &move);
         move.from_offset = at * move.from_strides[axis];
         at += p->values[dst].dims[axis];
-        SY_TRY(add_move(p, &move, src, dst));
+        SY_TRY(sy_program_add_move(p, &move, src, dst));
     }
     return SY_OK;
 }
@@ -293,7 +278,7 @@ static int build_pad(struct sy_program *p)
         move.to_offset += pads->ints[i] * move.to_strides[i];
     move.fill_elements = (int64_t)(p->values[dst].bytes / sizeof(float));
     move.fill = (double)sy_node_float(node, "value", 0);
-    return add_move(p, &move, src, dst);
+    return sy_program_add_move(p, &move, src, dst);
 }
 
 /* ---- concat ----------------------------------------------------------------------------------------------- */
@@ -360,7 +345,7 @@ static int concat_moves(struct sy_program *p, int axis)
         start_move(&p->values[src], &p->values[src], &p->values[dst], &move);
         move.to_offset = at * move.to_strides[axis];
         at += p->values[src].dims[axis];
-        SY_TRY(add_move(p, &move, src, dst));
+        SY_TRY(sy_program_add_move(p, &move, src, dst));
     }
     return SY_OK;
 }

@@ -57,6 +57,7 @@ struct sy_part {
 
 struct sy_concat_home;
 struct sy_step;
+struct sy_strided_move;
 typedef int (*sy_step_run)(struct sy_program *program, struct sy_step *step);
 
 struct sy_step_arg {
@@ -216,6 +217,8 @@ int sy_program_add_primitive(struct sy_program *p, dnnl_primitive_desc_t pd, con
 /* The same of a layer with weights: source, weights, a bias or -1, destination, which becomes the node's output. Keeps `pd`. */
 int sy_program_add_weighted(struct sy_program *p, const_dnnl_primitive_desc_t pd, int src,
                             int weights, int bias, int dst);
+/* The bytes of `from` to their places in those of `to` (sy_move). ENOMEM_HOST. */
+int sy_program_add_move(struct sy_program *p, const struct sy_strided_move *move, int from, int to);
 int sy_program_add_reorder(struct sy_program *p, int from, int to);
 /* `from` broadcast to the shape of `to`; both row-major, of one type. */
 int sy_program_add_expand(struct sy_program *p, int from, int to);

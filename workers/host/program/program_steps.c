@@ -167,11 +167,19 @@ static int add_reblock(struct sy_program *p, int from, int to, bool *out)
                                (int)(sizeof r / sizeof(int64_t)));
 }
 
-static int run_turn(struct sy_program *p, struct sy_step *step)
+static int run_move(struct sy_program *p, struct sy_step *step)
 {
     sy_move((const struct sy_strided_move *)step->numbers,
             sy_program_pointer(p, step->args[0].value), sy_program_pointer(p, step->args[1].value));
     return SY_OK;
+}
+
+int sy_program_add_move(struct sy_program *p, const struct sy_strided_move *move, int from, int to)
+{
+    struct sy_step *step;
+    SY_TRY(sy_program_add_values(p, run_move, (int[]){from, to}, 2, &step));
+    _Static_assert(sizeof *move % sizeof(int64_t) == 0, "stored as numbers");
+    return sy_step_set_numbers(step, (const int64_t *)move, (int)(sizeof *move / sizeof(int64_t)));
 }
 
 /* Row-major channels become last ones, or the other way round, by tiles of our own: they take 0.2 to 0.9 of the time of oneDNN's loops for more
@@ -196,12 +204,7 @@ static int add_turn(struct sy_program *p, int from, int to, bool *out)
                                    .dims = {y->dims[0], rows, columns},
                                    .from_strides = {rows * columns, 1, rows},
                                    .to_strides = {rows * columns, columns, 1}};
-    struct sy_step *step = sy_program_add_step(p, run_turn, 2);
-    if (!step)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
-    sy_step_set(p, step, 0, 0, from);
-    sy_step_set(p, step, 1, 0, to);
-    return sy_step_set_numbers(step, (const int64_t *)&move, (int)(sizeof move / sizeof(int64_t)));
+    return sy_program_add_move(p, &move, from, to);
 }
 
 int sy_program_add_reorder(struct sy_program *p, int from, int to)

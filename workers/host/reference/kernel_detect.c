@@ -1,5 +1,4 @@
 /* Boxes and grids: NonMaxSuppression, GridSample of images and volumes. */
-#include <float.h>
 #include <stdlib.h>
 
 #include "runtime/base/assert.h"
@@ -216,7 +215,7 @@ static int64_t scratch_nms(const struct sy_call *call)
 /* ---- GridSample ----------------------------------------------------------------------------------- */
 
 enum padding { ZEROS, BORDER, REFLECTION };
-enum { POINTS = 128, MOST_TAPS = 64, MOST_ALONG = 4, PARALLEL_FROM = 16384 };
+enum { POINTS = 128, LANES = 16, MOST_TAPS = 64, MOST_ALONG = 4, PARALLEL_FROM = 16384 };
 
 struct sampler {
     const struct sy_array *x;
@@ -224,13 +223,14 @@ struct sampler {
     bool align;
 };
 
-/* What POINTS points take along one dimension; weight 0: nothing. */
+/* What up to POINTS points take along one dimension; weight 0: nothing. */
 struct line {
     int32_t at[MOST_ALONG][POINTS];
     double weights[MOST_ALONG][POINTS];
 };
 
-/* One dimension of n places. The loops over points are free of branches and calls, so that they become vectors. */
+/* One dimension of n places. The loops over points are free of branches and calls, so that they become vectors. Their n is
+ * a multiple of LANES. */
 struct extent {
     double n, low, high; /* REFLECTION turns at low and high */
 };
@@ -247,24 +247,22 @@ static inline double reflect(double v, const struct extent *e)
 static inline double fold_back(double v, const struct extent *e, enum padding padding)
 {
     double least = padding == ZEROS ? -10 : 0, most = padding == ZEROS ? e->n + 10 : e->n - 1;
-    bool finite = fabs(v) <= DBL_MAX;
     double folded = padding == REFLECTION ? reflect(v, e) : v;
     folded = folded < least ? least : folded;
-    folded = folded > most ? most : folded;
-    return finite ? folded : least;
+    return folded > most ? most : folded;
 }
 
-static inline void fold_points(double *v, const struct extent *e, enum padding padding)
+static inline void fold_points(int64_t n, double *v, const struct extent *e, enum padding padding)
 {
-    for (int64_t i = 0; i < POINTS; i++)
+    for (int64_t i = 0; i < n; i++)
         v[i] = fold_back(v[i], e, padding);
 }
 
 /* The tap at places `first`: its weight stays where that is inside. */
-static inline void place_tap(const double *first, double *weights, int32_t *at,
+static inline void place_tap(int64_t n, const double *first, double *weights, int32_t *at,
                              const struct extent *e, enum padding padding)
 {
-    for (int64_t i = 0; i < POINTS; i++) {
+    for (int64_t i = 0; i < n; i++) {
         double place = fold_back(first[i], e, padding);
         bool inside = place >= 0 && place < e->n;
         at[i] = inside ? (int32_t)place : 0;
@@ -272,25 +270,25 @@ static inline void place_tap(const double *first, double *weights, int32_t *at,
     }
 }
 
-SY_CLONES static void fold_all(double *v, const struct extent *e, enum padding padding)
+SY_CLONES static void fold_all(int64_t n, double *v, const struct extent *e, enum padding padding)
 {
     if (padding == ZEROS)
-        fold_points(v, e, ZEROS);
+        fold_points(n, v, e, ZEROS);
     else if (padding == BORDER)
-        fold_points(v, e, BORDER);
+        fold_points(n, v, e, BORDER);
     else
-        fold_points(v, e, REFLECTION);
+        fold_points(n, v, e, REFLECTION);
 }
 
-SY_CLONES static void place_all(const double *first, double *weights, int32_t *at,
+SY_CLONES static void place_all(int64_t n, const double *first, double *weights, int32_t *at,
                                 const struct extent *e, enum padding padding)
 {
     if (padding == ZEROS)
-        place_tap(first, weights, at, e, ZEROS);
+        place_tap(n, first, weights, at, e, ZEROS);
     else if (padding == BORDER)
-        place_tap(first, weights, at, e, BORDER);
+        place_tap(n, first, weights, at, e, BORDER);
     else
-        place_tap(first, weights, at, e, REFLECTION);
+        place_tap(n, first, weights, at, e, REFLECTION);
 }
 
 static void cubic_weights(double t, double w[][POINTS], int64_t i)
@@ -308,22 +306,22 @@ static int taps_along(char mode) /* a side */
 }
 
 /* Weights by how far v is from its first place; v becomes that place. */
-SY_CLONES static void weigh_points(char mode, double *v, double w[][POINTS])
+SY_CLONES static void weigh_points(int64_t n, char mode, double *v, double w[][POINTS])
 {
     if (mode == 'n')
-        for (int64_t i = 0; i < POINTS; i++) {
+        for (int64_t i = 0; i < n; i++) {
             v[i] = nearbyint(v[i]);
             w[0][i] = 1;
         }
     else if (mode == 'b')
-        for (int64_t i = 0; i < POINTS; i++) {
+        for (int64_t i = 0; i < n; i++) {
             double first = floor(v[i]);
             w[1][i] = v[i] - first;
             w[0][i] = 1 - w[1][i];
             v[i] = first;
         }
     else
-        for (int64_t i = 0; i < POINTS; i++) {
+        for (int64_t i = 0; i < n; i++) {
             double first = floor(v[i]);
             cubic_weights(v[i] - first, w, i);
             v[i] = first - 1;
@@ -331,15 +329,15 @@ SY_CLONES static void weigh_points(char mode, double *v, double w[][POINTS])
 }
 
 /* v: where the points are, in pixels. */
-static void find_line(const struct sampler *s, char mode, double *v, const struct extent *e,
-                      struct line *line)
+static void find_line(const struct sampler *s, int64_t n, char mode, double *v,
+                      const struct extent *e, struct line *line)
 {
     if (mode != 'c') /* cubic folds each place that it takes instead */
-        fold_all(v, e, s->padding);
-    weigh_points(mode, v, line->weights);
+        fold_all(n, v, e, s->padding);
+    weigh_points(n, mode, v, line->weights);
     for (int t = 0; t < taps_along(mode); t++) {
-        place_all(v, line->weights[t], line->at[t], e, s->padding);
-        for (int64_t i = 0; i < POINTS; i++)
+        place_all(n, v, line->weights[t], line->at[t], e, s->padding);
+        for (int64_t i = 0; i < n; i++)
             v[i] += 1;
     }
 }
@@ -370,6 +368,7 @@ static int padding_mode(const struct sy_node *node)
 
 struct points {
     int64_t n, n_taps;
+    int64_t n_lanes; /* n, and so many more that whole vectors are computed */
     int32_t at[MOST_TAPS][POINTS];
     double weight[MOST_TAPS][POINTS];
     float rounded[MOST_TAPS][POINTS];
@@ -406,28 +405,30 @@ static void gather_any(const struct points *p, const struct sy_array *x, int64_t
 SY_CLONES static void join_taps(struct points *p, int64_t to, int64_t k, const struct line *line,
                                 int t, int32_t stride)
 {
-    for (int64_t i = 0; i < POINTS; i++) {
+    for (int64_t i = 0; i < p->n_lanes; i++) {
         p->at[to][i] = p->at[k][i] + line->at[t][i] * stride;
         p->weight[to][i] = p->weight[k][i] * line->weights[t][i];
     }
 }
 
-/* The points' places along dimension d of the image; the grid names its last dimension first. */
+/* The points' places along dimension d of the image; the grid names its last dimension first. What is no number, or beyond int64, is the lower edge, as in
+ * ONNX Runtime. */
 static void read_grid(const struct sampler *s, const struct sy_array *grid, int64_t first, int d,
-                      int64_t n_points, double *v)
+                      const struct points *p, const struct extent *e, double *v)
 {
     int64_t n_dims = s->x->rank - 2, from = (first + 1) * n_dims - 1 - d;
-    double n = (double)s->x->dims[d + 2];
-    for (int64_t i = 0; i < POINTS; i++)
+    for (int64_t i = p->n; i < p->n_lanes; i++)
         v[i] = 0;
     if (grid->dtype == SY_DTYPE_F32)
-        for (int64_t i = 0; i < n_points; i++)
+        for (int64_t i = 0; i < p->n; i++)
             v[i] = (double)((const float *)grid->data)[from + i * n_dims];
     else
-        for (int64_t i = 0; i < n_points; i++)
+        for (int64_t i = 0; i < p->n; i++)
             v[i] = sy_get(grid, from + i * n_dims);
-    for (int64_t i = 0; i < n_points; i++) /* from [-1, 1] to pixels */
-        v[i] = s->align ? (v[i] + 1) / 2 * (n - 1) : ((v[i] + 1) * n - 1) / 2;
+    for (int64_t i = 0; i < p->n; i++) { /* from [-1, 1] to pixels */
+        v[i] = s->align ? (v[i] + 1) / 2 * (e->n - 1) : ((v[i] + 1) * e->n - 1) / 2;
+        v[i] = fabs(v[i]) < 0x1p63 ? v[i] : e->low;
+    }
 }
 
 /* Points [first, first + p->n): every choice of one place in each dimension, their weights multiplied. */
@@ -440,15 +441,15 @@ static void find_points(const struct sampler *s, const struct sy_call *call, int
     double v[POINTS];
     struct line line;
     p->n_taps = 1;
-    for (int64_t i = 0; i < POINTS; i++) {
+    for (int64_t i = 0; i < p->n_lanes; i++) {
         p->at[0][i] = 0;
         p->weight[0][i] = 1;
     }
     for (int d = s->x->rank - 3; d >= 0; d--) {
         double n = (double)s->x->dims[d + 2];
         struct extent extent = {n, s->align ? 0 : -0.5, s->align ? n - 1 : n - 0.5};
-        read_grid(s, &call->in[1], first, d, p->n, v);
-        find_line(s, mode, v, &extent, &line);
+        read_grid(s, &call->in[1], first, d, p, &extent, v);
+        find_line(s, p->n_lanes, mode, v, &extent, &line);
         for (int t = along - 1; t >= 0; t--)
             for (int64_t k = 0; k < p->n_taps; k++)
                 join_taps(p, t * p->n_taps + k, k, &line, t, stride);
@@ -456,7 +457,7 @@ static void find_points(const struct sampler *s, const struct sy_call *call, int
         stride *= (int32_t)s->x->dims[d + 2];
     }
     for (int64_t k = 0; k < p->n_taps; k++)
-        for (int64_t i = 0; i < POINTS; i++)
+        for (int64_t i = 0; i < p->n_lanes; i++)
             p->rounded[k][i] = (float)p->weight[k][i];
 }
 
@@ -467,6 +468,7 @@ static void sample_block(const struct sampler *s, const struct sy_call *call, in
     int64_t inner = sy_array_extent(x, 2, x->rank), outer = sy_array_extent(y, 2, y->rank);
     struct points p;
     p.n = SY_MIN(outer - first, POINTS);
+    p.n_lanes = (p.n + LANES - 1) / LANES * LANES;
     find_points(s, call, image * outer + first, &p);
     for (int64_t c = 0; c < x->dims[1]; c++) {
         int64_t plane = image * x->dims[1] + c;
