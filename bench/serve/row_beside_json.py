@@ -59,7 +59,13 @@ class Counter:
         self.process.start()
 
     def run(self):
-        wire, _ = self.listener.accept()
+        while True:
+            wire, _ = self.listener.accept()
+            self.answer(wire)
+            wire.close()
+
+    def answer(self, wire):
+        """Until the client is gone."""
         answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % self.n_bytes + bytes(self.n_bytes)
         while True:
             left = self.n_bytes
