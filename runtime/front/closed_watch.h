@@ -1,4 +1,4 @@
-/* Connections that are not read for now, and whose end must be seen all the same.
+/* Sees the end of connections that the server has stopped reading.
  *
  * libevent's EV_CLOSED does not do: a reset comes as EPOLLERR, of which libevent makes EV_READ and EV_WRITE. Nobody has added these then, so nobody is
  * called, and the loop turns without end. One thread, the event loop's. */

@@ -1,6 +1,8 @@
 #include <event2/event.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "runtime/base/status.h"
 #include "tests/fuzz/fuzz.h"
@@ -143,4 +145,33 @@ void fuzz_front_close(void)
     sy_shared_regions_destroy(fuzz_front.front.regions);
     sy_slab_destroy(fuzz_front.slab);
     event_base_free(fuzz_front.front.base);
+}
+
+/* ---- the client ----------------------------------------------------------------------------------------------------- */
+
+struct fuzz_answers fuzz_answers;
+
+static void read_answers(int fd)
+{
+    struct fuzz_answers *a = &fuzz_answers;
+    ssize_t n;
+
+    while (a->n < sizeof a->bytes &&
+           (n = recv(fd, a->bytes + a->n, sizeof a->bytes - a->n, MSG_DONTWAIT)) > 0)
+        a->n += (size_t)n;
+}
+
+void fuzz_front_settle(int fd, bool has_thread)
+{
+    for (int idle = 0; idle < 2;) {
+        int before = fuzz_front.n_pending;
+        size_t had = fuzz_answers.n;
+
+        event_base_loop(fuzz_front.front.base, EVLOOP_NONBLOCK);
+        if (has_thread)
+            sched_yield();
+        if (fd >= 0)
+            read_answers(fd);
+        idle = fuzz_front.n_pending == 0 && before == 0 && fuzz_answers.n == had ? idle + 1 : 0;
+    }
 }

@@ -4,6 +4,7 @@
 #define SY_TESTS_FUZZ_FRONT_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "allocator/slab.h"
 #include "runtime/front/request/front.h"
@@ -24,5 +25,14 @@ void fuzz_front_open(void);
 /* At exit, for the leak checker: the threads before the servers, the rest behind them. */
 void fuzz_front_stop_threads(void);
 void fuzz_front_close(void);
+
+/* The client's side of a connection: what it was answered so far; full: the rest was not taken. */
+struct fuzz_answers {
+    size_t n;
+    uint8_t bytes[8 << 20];
+};
+extern struct fuzz_answers fuzz_answers;
+/* Runs the loop until neither the server, nor a thread, nor the core has anything to do; fd: where answers come, -1: the client is gone. */
+void fuzz_front_settle(int fd, bool has_thread);
 
 #endif

@@ -9,7 +9,6 @@
  *   kind 0..31: a frame of this type    CALL: headers of a call: [path] [extras, a bit each] HPACK    MESSAGE: DATA of one gRPC message, [is compressed] bytes
  *   INFER: a ModelInferRequest of "o": [rows, 2 bytes] [parts of its tensor, a byte]    FILLER: n * 64 zeros as DATA */
 #include <event2/event.h>
-#include <sched.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -220,51 +219,22 @@ static void say_all(const uint8_t *data, size_t size)
 
 /* ---- what it is answered ------------------------------------------------------------------------------------------- */
 
-static uint8_t answers[8 << 20];
-static size_t answers_bytes;
-
-static void read_answers(int fd)
-{
-    ssize_t n;
-
-    while (answers_bytes < sizeof answers &&
-           (n = recv(fd, answers + answers_bytes, sizeof answers - answers_bytes, MSG_DONTWAIT)) >
-               0)
-        answers_bytes += (size_t)n;
-}
-
-/* Runs the loop until neither the server, nor a thread, nor the core has anything to do. */
-static void settle(int fd)
-{
-    for (int idle = 0; idle < 2;) {
-        int before = fuzz_front.n_pending;
-        size_t had = answers_bytes;
-
-        event_base_loop(fuzz_front.front.base, EVLOOP_NONBLOCK);
-        if (flags & FLAG_THREAD)
-            sched_yield();
-        if (fd >= 0)
-            read_answers(fd);
-        idle = fuzz_front.n_pending == 0 && before == 0 && answers_bytes == had ? idle + 1 : 0;
-    }
-}
-
 /* Whole frames of known types; a stream ends once, and nothing but a reset follows its end. */
 static void check_answers(void)
 {
     static bool ended[MOST_STREAM];
 
     memset(ended, 0, sizeof ended);
-    for (size_t at = 0; at < answers_bytes;) {
-        const uint8_t *head = answers + at;
+    for (size_t at = 0; at < fuzz_answers.n;) {
+        const uint8_t *head = fuzz_answers.bytes + at;
 
-        FUZZ_CHECK(answers_bytes - at >= FRAME_HEAD);
+        FUZZ_CHECK(fuzz_answers.n - at >= FRAME_HEAD);
         size_t n = (size_t)head[0] << 16 | (size_t)head[1] << 8 | head[2];
         size_t id =
             (size_t)(head[5] & 0x7f) << 24 | (size_t)head[6] << 16 | (size_t)head[7] << 8 | head[8];
         bool speaks = head[3] == NGHTTP2_DATA || head[3] == NGHTTP2_HEADERS;
         FUZZ_CHECK(head[3] <= NGHTTP2_CONTINUATION && head[3] != NGHTTP2_PUSH_PROMISE);
-        FUZZ_CHECK(n <= answers_bytes - at - FRAME_HEAD);
+        FUZZ_CHECK(n <= fuzz_answers.n - at - FRAME_HEAD);
         if (speaks && id < MOST_STREAM) {
             FUZZ_CHECK(id % 2 == 1 && !ended[id]);
             ended[id] = head[4] & NGHTTP2_FLAG_END_STREAM;
@@ -299,7 +269,7 @@ static void send_in_pieces(int fd)
         if (flags & FLAG_GOES)
             event_base_loop(fuzz_front.front.base, EVLOOP_NONBLOCK);
         else
-            settle(fd);
+            fuzz_front_settle(fd, flags & FLAG_THREAD);
         piece *= 2; /* small pieces first: a long input must not take a thousand rounds */
     }
 }
@@ -318,7 +288,7 @@ static void end_late(int fd)
 {
     for (int i = 0; i < 2; i++) {
         pass_an_hour();
-        settle(fd);
+        fuzz_front_settle(fd, flags & FLAG_THREAD);
     }
 }
 
@@ -332,7 +302,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     flags = data[0];
     fuzz_front.refuses = flags & FLAG_REFUSES;
     fuzz_front.front.offload = flags & FLAG_THREAD ? fuzz_front.offload : NULL;
-    answers_bytes = 0;
+    fuzz_answers.n = 0;
     say_all(data + 1, size - 1);
     FUZZ_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) == 0);
     FUZZ_CHECK(sy_grpc_connection_create(server, fds[0]) == SY_OK);
@@ -340,12 +310,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (flags & FLAG_LATE)
         end_late(flags & FLAG_GOES ? -1 : fds[1]);
     if (!(flags & FLAG_GOES)) {
-        settle(fds[1]);
-        if (answers_bytes < sizeof answers)
+        fuzz_front_settle(fds[1], flags & FLAG_THREAD);
+        if (fuzz_answers.n < sizeof fuzz_answers.bytes)
             check_answers();
     }
     close(fds[1]);
-    settle(-1);
+    fuzz_front_settle(-1, flags & FLAG_THREAD);
     wait_for_threads();
     FUZZ_CHECK(sy_grpc_server_connections(server) == 0);
     FUZZ_CHECK(server->budget.used_bytes == 0 && server->refs == 1 && fuzz_front.n_refs == 0);

@@ -4,7 +4,6 @@
  * input = [flags] bytes of the stream. Flags: 1..7: length of the pieces (0: all at once); 8: the client goes without reading; 16: the core refuses;
  * 32: long JSON goes to a thread; 64: in the end an hour passes. */
 #include <event2/event.h>
-#include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,41 +49,13 @@ __attribute__((destructor)) static void tear_down(void)
 
 /* ---- the client ----------------------------------------------------------------------------------------------------- */
 
-static char answers[4 << 20];
-static size_t answers_bytes;
-
-static void read_answers(int fd)
-{
-    ssize_t n;
-
-    while (answers_bytes < sizeof answers &&
-           (n = recv(fd, answers + answers_bytes, sizeof answers - answers_bytes, MSG_DONTWAIT)) >
-               0)
-        answers_bytes += (size_t)n;
-}
-
-/* Runs the loop until neither the server, nor a thread, nor the core has anything to do. */
-static void settle(int fd)
-{
-    for (int idle = 0; idle < 2;) {
-        int before = fuzz_front.n_pending;
-        size_t had = answers_bytes;
-
-        event_base_loop(fuzz_front.front.base, EVLOOP_NONBLOCK);
-        if (flags & FLAG_THREAD)
-            sched_yield();
-        if (fd >= 0)
-            read_answers(fd);
-        idle = fuzz_front.n_pending == 0 && before == 0 && answers_bytes == had ? idle + 1 : 0;
-    }
-}
-
 /* One answer after the other: a status line, a length; the last may belong to a HEAD, and have no body. */
 static void check_answers(void)
 {
-    for (size_t at = 0; at < answers_bytes;) {
-        const char *head = answers + at, *end = memmem(head, answers_bytes - at, "\r\n\r\n", 4),
-                   *length = memmem(head, answers_bytes - at, "\r\nContent-Length: ", 18);
+    for (size_t at = 0; at < fuzz_answers.n;) {
+        const char *answers = (const char *)fuzz_answers.bytes, *head = answers + at,
+                   *end = memmem(head, fuzz_answers.n - at, "\r\n\r\n", 4),
+                   *length = memmem(head, fuzz_answers.n - at, "\r\nContent-Length: ", 18);
 
         FUZZ_CHECK(end && memcmp(head, "HTTP/1.1 ", 9) == 0);
         at = (size_t)(end + 4 - answers);
@@ -92,7 +63,7 @@ static void check_answers(void)
             continue;
         FUZZ_CHECK(length && length < end);
         size_t bytes = strtoull(length + 18, NULL, 10);
-        if (at + bytes > answers_bytes || memcmp(answers + at, "HTTP/1.1 ", 9) == 0)
+        if (at + bytes > fuzz_answers.n || memcmp(answers + at, "HTTP/1.1 ", 9) == 0)
             continue; /* a HEAD's */
         at += bytes;
     }
@@ -123,7 +94,7 @@ static void send_in_pieces(int fd, const uint8_t *data, size_t size)
         if (flags & FLAG_GOES)
             event_base_loop(fuzz_front.front.base, EVLOOP_NONBLOCK);
         else
-            settle(fd);
+            fuzz_front_settle(fd, flags & FLAG_THREAD);
         piece *= 2; /* small pieces first: a long input must not take a thousand rounds */
     }
 }
@@ -147,24 +118,24 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     flags = data[0];
     fuzz_front.refuses = flags & FLAG_REFUSES;
     fuzz_front.front.offload = flags & FLAG_THREAD ? fuzz_front.offload : NULL;
-    answers_bytes = 0;
+    fuzz_answers.n = 0;
     FUZZ_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) == 0);
     FUZZ_CHECK(sy_http_connection_create(server, fds[0]) == SY_OK);
     send_in_pieces(fds[1], data + 1, size - 1);
     if (!(flags & FLAG_GOES)) {
-        settle(fds[1]);
+        fuzz_front_settle(fds[1], flags & FLAG_THREAD);
         for (int i = 0; i < 2 && flags & FLAG_LATE;
              i++) { /* what lingers is closed the second time */
             pass_an_hour();
-            settle(fds[1]);
+            fuzz_front_settle(fds[1], flags & FLAG_THREAD);
         }
         shutdown(fds[1], SHUT_WR);
-        settle(fds[1]);
-        if (answers_bytes < sizeof answers)
+        fuzz_front_settle(fds[1], flags & FLAG_THREAD);
+        if (fuzz_answers.n < sizeof fuzz_answers.bytes)
             check_answers();
     }
     close(fds[1]);
-    settle(-1);
+    fuzz_front_settle(-1, flags & FLAG_THREAD);
     wait_for_threads();
     FUZZ_CHECK(sy_http_server_connections(server) == 0);
     FUZZ_CHECK(server->buffered_bytes == 0 && server->refs == 1 && fuzz_front.n_refs == 0);

@@ -58,6 +58,27 @@ class Server:
         return self.process.wait(LIMIT_S)
 
 
+def run_tests(server, names):
+    """Runs all test_... of a check's globals, a line each; how many failed, the server's end among them."""
+    failed = 0
+    try:
+        for name, test in sorted(names.items()):
+            if not name.startswith("test_"):
+                continue
+            print(f"[ RUN      ] {name}", flush=True)
+            try:
+                test(server)
+                print(f"[       OK ] {name}", flush=True)
+            except Exception as error:  # noqa: BLE001: the line says which
+                failed += 1
+                print(f"{type(error).__name__}: {str(error)[:4000]}\n[  FAILED  ] {name}", flush=True)
+    finally:
+        if server.stop() != 0:
+            failed += 1
+            print("[  FAILED  ] the server's end\n" + server.log()[-4000:])
+    return failed
+
+
 def write_model(folder, name, nodes, inputs, outputs, weights=(), opset=17, domains=()):
     os.makedirs(os.path.join(folder, "models", name, "1"))
     graph = h.make_graph(nodes, name, [h.make_tensor_value_info(*i) for i in inputs], [h.make_tensor_value_info(*o) for o in outputs], list(weights))
@@ -367,28 +388,13 @@ def test_no_rows(server):
 
 
 def main():
-    failed = 0
     with tempfile.TemporaryDirectory() as folder:
         integers_model(folder)
         strings_models(folder)
         learn_models(folder)
         empty_models(folder)
         server = Server(folder, "--string-bytes", "2M")
-        try:
-            for name, test in sorted(globals().items()):
-                if not name.startswith("test_"):
-                    continue
-                print(f"[ RUN      ] {name}", flush=True)
-                try:
-                    test(server)
-                    print(f"[       OK ] {name}", flush=True)
-                except Exception as error:  # noqa: BLE001: the line says which
-                    failed += 1
-                    print(f"{type(error).__name__}: {error}\n[  FAILED  ] {name}", flush=True)
-        finally:
-            if server.stop() != 0:
-                failed += 1
-                print("[  FAILED  ] the server's end\n" + server.log()[-4000:])
+        failed = run_tests(server, globals())
     return failed > 0
 
 

@@ -62,21 +62,10 @@ def test_rates(server):
 
 
 def main():
-    failed = 0
     with tempfile.TemporaryDirectory() as folder:
         models(folder)
         server = base.Server(folder)
-        for name, test in sorted(globals().items()):
-            if not name.startswith("test_"):
-                continue
-            print(f"[ RUN      ] {name}", flush=True)
-            try:
-                test(server)
-                print(f"[       OK ] {name}", flush=True)
-            except (AssertionError, subprocess.TimeoutExpired) as error:
-                failed += 1
-                print(f"{type(error).__name__}: {str(error)[:3000]}\n[  FAILED  ] {name}", flush=True)
-        failed += server.stop() != 0
+        failed = base.run_tests(server, globals())
     return failed > 0
 
 

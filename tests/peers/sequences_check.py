@@ -189,23 +189,10 @@ def test_metadata(server):
 
 
 def main():
-    failed = 0
     with tempfile.TemporaryDirectory() as folder:
         models(folder)
         server = base.Server(folder)
-        for name, test in sorted(globals().items()):
-            if not name.startswith("test_"):
-                continue
-            print(f"[ RUN      ] {name}", flush=True)
-            try:
-                test(server)
-                print(f"[       OK ] {name}", flush=True)
-            except Exception as error:  # noqa: BLE001: the line says which
-                failed += 1
-                print(f"{type(error).__name__}: {error}\n[  FAILED  ] {name}", flush=True)
-        if server.stop() != 0:
-            failed += 1
-            print("[  FAILED  ] the server's end\n" + server.log()[-4000:])
+        failed = base.run_tests(server, globals())
     return failed > 0
 
 

@@ -130,24 +130,11 @@ def test_texts_as_numbers(server):
 
 
 def main():
-    failed = 0
     with tempfile.TemporaryDirectory() as folder:
         models(folder)
         # a pattern ends by its steps, not by the clock: under a sanitizer on a busy machine the steps that it may make take longer than a worker may stand
         server = base.Server(folder, "--string-bytes", "32M", "--hang-timeout", "120")
-        for name, test in sorted(globals().items()):
-            if not name.startswith("test_"):
-                continue
-            print(f"[ RUN      ] {name}", flush=True)
-            try:
-                test(server)
-                print(f"[       OK ] {name}", flush=True)
-            except Exception as error:  # noqa: BLE001: the line says which
-                failed += 1
-                print(f"{type(error).__name__}: {str(error)[:400]}\n[  FAILED  ] {name}", flush=True)
-        if server.stop() != 0:
-            failed += 1
-            print("[  FAILED  ] the server's end\n" + server.log()[-4000:])
+        failed = base.run_tests(server, globals())
     return failed > 0
 
 
