@@ -69,9 +69,9 @@ int sy_device_spec_parse(const char *text, struct sy_device_spec *out)
     for (size_t i = 0; i < SY_ARRAY_LEN(backends); i++)
         known = known || strcmp(backends[i]->kind, out->kind) == 0;
     if (!known)
-        return sy_error_set(SY_ENODEVICE,
-                            "no device \"%s\"; there are host, emulated[,link-gbps=N] and cuda:N",
-                            text);
+        return sy_error_set(
+            SY_ENODEVICE,
+            "no device \"%s\"; there are host, emulated[,link-gbps=N] and cuda:N, cuda:UUID", text);
     if (rest && strcmp(out->kind, "emulated") != 0)
         return sy_error_set(SY_EARG, "device \"%s\": %s has no options", text, out->kind);
     while (rest)

@@ -46,6 +46,7 @@ struct sy_device_spec {
                              * plans assume until the link was measured */
     uint64_t link_alpha_ns; /* emulated: fixed cost of one copy; default 10000. cuda: as above */
     int ordinal;            /* cuda:N: N */
+    char uuid[48];          /* cuda:UUID: "GPU-..." or "MIG-..."; "" otherwise */
 };
 
 struct sy_device_properties {
@@ -58,7 +59,7 @@ struct sy_device_properties {
     unsigned queue_entries;  /* copies, launches, records and waits that one stream holds */
     int numa_node;           /* of the host's memory that is nearest; -1: not known, or no matter */
     bool host_reads;         /* computing reads host memory where it lies, at the link's rate */
-    char uuid[48];           /* of the hardware, "GPU-..."; "" where there is none */
+    char uuid[48];           /* of the hardware, "GPU-..." or "MIG-..."; "" where there is none */
     bool
         own_addresses; /* a pool's address differs from process to process (cuda, where its driver says so) */
 };
@@ -72,7 +73,8 @@ struct sy_compute_parts {
 
 enum sy_stream_kind { SY_STREAM_COMPUTE, SY_STREAM_COPY_H2D, SY_STREAM_COPY_D2H };
 
-/* Parses "host", "emulated[,link-gbps=12.3][,link-alpha-us=10]" or "cuda[:N]". EARG names the key and value. */
+/* Parses "host", "emulated[,link-gbps=12.3][,link-alpha-us=10]" or "cuda[:N]", "cuda:GPU-UUID", "cuda:MIG-UUID". EARG names the key and
+ * value. */
 int sy_device_spec_parse(const char *text, struct sy_device_spec *out);
 
 /* All backends in a fixed order; NULL-terminated list of kinds ("host", "emulated", "cuda"). */

@@ -1,5 +1,6 @@
 #include "runtime/device/device_cuda.h"
 
+#include <ctype.h>
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -34,21 +35,39 @@ static void
 
 /* ---- spec -------------------------------------------------------------------------------------------- */
 
-int sy_device_cuda_parse(const char *kind, struct sy_device_spec *out)
+static bool read_ordinal(const char *text, int *out)
 {
     char *end;
+    long ordinal = strtol(text, &end, 10);
+    *out = (int)ordinal;
+    return text[0] >= '0' && text[0] <= '9' && !*end && ordinal <= SY_CUDA_MAX_ORDINAL;
+}
+
+/* "GPU-" or "MIG-", then hexadecimal digits where this has an x. */
+static bool is_uuid(const char *text)
+{
+    static const char form[] = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx";
+    if (strncmp(text, "GPU-", 4) != 0 && strncmp(text, "MIG-", 4) != 0)
+        return false;
+    text += 4;
+    for (size_t i = 0; i < sizeof form; i++)
+        if (form[i] == 'x' ? !isxdigit((unsigned char)text[i]) : text[i] != form[i])
+            return false;
+    return true;
+}
+
+int sy_device_cuda_parse(const char *kind, struct sy_device_spec *out)
+{
     if (strcmp(kind, "cuda") != 0 && strncmp(kind, "cuda:", 5) != 0)
         return 0;
-    long ordinal = 0;
-    if (kind[4] == ':') {
-        ordinal = strtol(kind + 5, &end, 10);
-        if (end == kind + 5 || *end || kind[5] < '0' || kind[5] > '9' ||
-            ordinal > SY_CUDA_MAX_ORDINAL)
-            return sy_error_set(SY_EARG, "device \"%s\": cuda:N takes a number from 0 to %d", kind,
-                                SY_CUDA_MAX_ORDINAL);
-    }
+    if (kind[4] == ':' && is_uuid(kind + 5))
+        snprintf(out->uuid, sizeof out->uuid, "%s", kind + 5);
+    else if (kind[4] == ':' && !read_ordinal(kind + 5, &out->ordinal))
+        return sy_error_set(SY_EARG,
+                            "device \"%s\": cuda:N takes a number from 0 to %d; cuda:UUID takes "
+                            "GPU-UUID or MIG-UUID as nvidia-smi -L lists them",
+                            kind, SY_CUDA_MAX_ORDINAL);
     strcpy(out->kind, "cuda");
-    out->ordinal = (int)ordinal;
     out->link_gbps = ASSUMED_GBPS;
     out->link_alpha_ns = ASSUMED_ALPHA_NS;
     return 1;
@@ -127,7 +146,7 @@ static int open_cuda(const struct sy_device_spec *spec, struct sy_device **out)
     void *symbol;
     int status = sy_device_cuda_symbol(SY_CUDA_PLUGIN_ENTRY, &symbol);
     if (status < 0)
-        return sy_error_prefix(status, "cuda:%d", spec->ordinal);
+        return sy_error_prefix(status, "%s", spec->text);
     const struct sy_device_ops *ops = ((sy_plugin_entry)symbol)(&host_functions);
     return ops ? ops->open(spec, out) : SY_ENODEVICE;
 }

@@ -15,8 +15,8 @@
  * that says why not and what to try. */
 extern const struct sy_device_ops sy_device_cuda_ops;
 
-/* Reads "cuda" (device 0) or "cuda:N" into out->kind and out->ordinal; 0: it is another kind, `out` is as it was. EARG names
- * what is no number. 1: read. */
+/* Reads "cuda" (device 0), "cuda:N", or "cuda:GPU-UUID" and "cuda:MIG-UUID" (a GPU or a MIG instance, as `nvidia-smi -L` lists
+ * them) into out->kind, out->ordinal and out->uuid; 0: it is another kind, `out` is as it was. EARG names what is neither. 1: read. */
 int sy_device_cuda_parse(const char *kind, struct sy_device_spec *out);
 
 /* A further symbol of the plugin (the compute engine's table): loads the plugin if it is not open yet. ENODEVICE. */

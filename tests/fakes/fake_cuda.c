@@ -52,6 +52,7 @@ void fake_cuda_reset(void)
                                    .n_parts = 16,
                                    .n_sms = 8,
                                    .mps = 1,
+                                   .name = "Fake GPU",
                                    .uuid0 = 7};
     record_length = 0;
     record_text[0] = 0;
@@ -144,7 +145,7 @@ static int check_ordinal(int ordinal)
 
 static int fake_device_name(int ordinal, char *out, int bytes)
 {
-    snprintf(out, (size_t)bytes, "Fake GPU");
+    snprintf(out, (size_t)bytes, "%s", fake_cuda.name);
     return check_ordinal(ordinal);
 }
 

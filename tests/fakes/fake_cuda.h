@@ -14,7 +14,8 @@
 struct fake_cuda {
     int n_devices, capability, mode, has_vmm, has_fd; /* capability: 90 is 9.0 */
     uint64_t memory_bytes;
-    unsigned char uuid0;       /* first byte of the UUID */
+    const char *name;
+    unsigned char uuid0;       /* first byte of the UUID; the others are the ordinal */
     bool registered_read_only; /* the last range of host memory was */
     int n_parts, n_sms;        /* of its multiprocessors, and of each; 0: no green contexts */
     int mps;                   /* it runs */

@@ -33,6 +33,15 @@ static char own_path[4096];
 static inline int open_cuda(int ordinal, struct sy_device **out)
 {
     struct sy_device_spec spec = {.kind = "cuda", .ordinal = ordinal};
+    snprintf(spec.text, sizeof spec.text, "cuda:%d", ordinal);
+    return sy_cuda_ops.open(&spec, out);
+}
+
+static inline int open_cuda_uuid(const char *uuid, struct sy_device **out)
+{
+    struct sy_device_spec spec = {.kind = "cuda"};
+    snprintf(spec.text, sizeof spec.text, "cuda:%s", uuid);
+    snprintf(spec.uuid, sizeof spec.uuid, "%s", uuid);
     return sy_cuda_ops.open(&spec, out);
 }
 

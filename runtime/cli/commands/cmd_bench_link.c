@@ -145,7 +145,9 @@ static int run(const char *text, bool json)
 int sy_cmd_bench_link(int argc, char **argv)
 {
     static const struct sy_cli_option options[] = {
-        {"device", "SPEC", "host, emulated[,link-gbps=12.3] or cuda:N; default host"},
+        {"device", "SPEC",
+         "host, emulated[,link-gbps=12.3], cuda:N, or cuda:UUID of a GPU or MIG instance; default "
+         "host"},
         {"json", NULL, "the fitted costs only, as JSON"},
         {NULL, NULL, NULL}};
     struct sy_cli_parser parser = {

@@ -165,7 +165,9 @@ static int run(struct doctor *doctor)
 }
 
 static const struct sy_cli_option options[] = {
-    {"device", "SPEC", "host, emulated[,link-gbps=12.3] or cuda:N; default host"},
+    {"device", "SPEC",
+     "host, emulated[,link-gbps=12.3], cuda:N, or cuda:UUID of a GPU or MIG instance; default "
+     "host"},
     {"models", "DIR",
      "storage is measured here, and a swap is predicted for each package (FILE.sypkg, "
      "NAME/VERSION/model.sypkg); default: the current folder, no models"},

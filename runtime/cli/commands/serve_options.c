@@ -20,7 +20,8 @@ const struct sy_cli_option sy_serve_options[] = {
      "what has no up-to-date package is imported first"},
     {"package", "FILE", "one package, or with --fetch-to its URL; may be given again"},
     {"device", "SPEC",
-     "host, or emulated[,link-gbps=12.3][,link-alpha-us=10], or cuda:N; default host"},
+     "host, or emulated[,link-gbps=12.3][,link-alpha-us=10], or cuda:N, or cuda:UUID of a GPU or "
+     "MIG instance; default host"},
     {"pool-bytes", "SIZE", "device memory: 400M is 400*10^6, 400Mi is 400*2^20"},
     {"image-bytes", "SIZE", "host image of a discrete device"},
     {"slab-bytes", "SIZE", "memory of request and response tensors; default 256Mi"},

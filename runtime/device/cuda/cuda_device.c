@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "runtime/base/assert.h"
 #include "runtime/device/cuda/cuda_error.h"
@@ -34,11 +35,61 @@ static int attribute(struct sy_cuda_device *device, enum sy_cuda_attribute which
                    "cannot read its attributes");
 }
 
+/* As NVIDIA's tools write it; a MIG instance's name says that it is one. */
+static void write_uuid(const unsigned char uuid[SY_CUDA_UUID_BYTES], const char *name, char *to,
+                       size_t bytes)
+{
+    size_t used = (size_t)snprintf(to, bytes, strstr(name, " MIG ") ? "MIG-" : "GPU-");
+    for (int i = 0; i < SY_CUDA_UUID_BYTES && used < bytes; i++)
+        used += (size_t)snprintf(to + used, bytes - used, "%s%02x",
+                                 i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid[i]);
+}
+
+static int read_name_and_uuid(struct sy_cuda_device *device, int ordinal)
+{
+    SY_TRY(refused(device, device->api->device_name(ordinal, device->name, sizeof device->name),
+                   "cannot read its name"));
+    SY_TRY(
+        refused(device, device->api->device_uuid(ordinal, device->uuid), "cannot read its UUID"));
+    write_uuid(device->uuid, device->name, device->base.properties.uuid,
+               sizeof device->base.properties.uuid);
+    return SY_OK;
+}
+
+/* The ordinal in this process of the GPU or MIG instance that spec.uuid names. */
+static int find_uuid(struct sy_cuda_device *device, int n)
+{
+    const char *uuid = device->base.spec.uuid;
+    for (int ordinal = 0; ordinal < n; ordinal++) {
+        SY_TRY(read_name_and_uuid(device, ordinal));
+        if (strcasecmp(device->base.properties.uuid, uuid) == 0) {
+            device->base.spec.ordinal = ordinal;
+            return SY_OK;
+        }
+    }
+    return sy_error_set(SY_ENODEVICE,
+                        "cuda:%s: not among the %d GPU%s that this process sees; nvidia-smi -L "
+                        "lists GPUs and MIG instances, CUDA_VISIBLE_DEVICES may hide some",
+                        uuid, n, n == 1 ? "" : "s");
+}
+
+/* CUDA shows a process one MIG instance at most: the one that CUDA_VISIBLE_DEVICES names when the driver starts. */
+static int start_driver(struct sy_cuda_device *device, int *out_n)
+{
+    const char *uuid = device->base.spec.uuid;
+    *out_n = 0;
+    if (strncmp(uuid, "MIG-", 4) == 0 && setenv("CUDA_VISIBLE_DEVICES", uuid, 1) < 0)
+        return sy_error_set(SY_ENODEVICE, "cuda:%s: no memory for CUDA_VISIBLE_DEVICES", uuid);
+    SY_TRY(refused(device, device->api->init(), "the NVIDIA driver does not start"));
+    return refused(device, device->api->device_count(out_n), "cannot count the GPUs");
+}
+
 static int find_device(struct sy_cuda_device *device)
 {
-    int n = 0, ordinal = device->base.spec.ordinal;
-    SY_TRY(refused(device, device->api->init(), "the NVIDIA driver does not start"));
-    SY_TRY(refused(device, device->api->device_count(&n), "cannot count the GPUs"));
+    int n, ordinal = device->base.spec.ordinal;
+    SY_TRY(start_driver(device, &n));
+    if (device->base.spec.uuid[0])
+        return find_uuid(device, n);
     if (ordinal < n)
         return SY_OK;
     return sy_error_set(SY_ENODEVICE, "cuda:%d: there %s %d GPU%s here%s%s", ordinal,
@@ -47,7 +98,7 @@ static int find_device(struct sy_cuda_device *device)
                         sy_cuda_error_hint(SY_CUDA_NoDevice));
 }
 
-static int check_capability(struct sy_cuda_device *device, const char *name)
+static int check_capability(struct sy_cuda_device *device)
 {
     int major = 0, minor = 0;
     SY_TRY(attribute(device, SY_CUDA_CAPABILITY_MAJOR, &major));
@@ -57,7 +108,7 @@ static int check_capability(struct sy_cuda_device *device, const char *name)
     return sy_error_set(SY_ENODEVICE,
                         "cuda:%d: %s has compute capability %d.%d; %d.%d or later is needed "
                         "(A100, RTX 30 and newer); use --device host",
-                        device->base.spec.ordinal, name, major, minor, MIN_CAPABILITY / 10,
+                        device->base.spec.ordinal, device->name, major, minor, MIN_CAPABILITY / 10,
                         MIN_CAPABILITY % 10);
 }
 
@@ -75,27 +126,15 @@ static int check_mode(struct sy_cuda_device *device)
         ordinal, mode == SY_CUDA_MODE_EXCLUSIVE ? "exclusive-process" : "prohibited", ordinal);
 }
 
-/* As NVIDIA's tools write it. */
-static void write_uuid(const unsigned char uuid[SY_CUDA_UUID_BYTES], char *to, size_t bytes)
-{
-    size_t used = (size_t)snprintf(to, bytes, "GPU-");
-    for (int i = 0; i < SY_CUDA_UUID_BYTES && used < bytes; i++)
-        used += (size_t)snprintf(to + used, bytes - used, "%s%02x",
-                                 i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid[i]);
-}
-
-static int read_properties(struct sy_cuda_device *device, const char *name)
+static int read_properties(struct sy_cuda_device *device)
 {
     struct sy_device_properties *p = &device->base.properties;
     int ordinal = device->base.spec.ordinal, read_only = 0, node = -1;
     char pci[32] = "";
-    snprintf(p->name, sizeof p->name, "cuda:%d (%s)", ordinal, name);
+    snprintf(p->name, sizeof p->name, "cuda:%d (%s)", ordinal, device->name);
     p->queue_entries = SY_QUEUE_ENTRIES;
     SY_TRY(refused(device, device->api->device_memory(ordinal, &p->memory_bytes),
                    "cannot read its memory's size"));
-    SY_TRY(
-        refused(device, device->api->device_uuid(ordinal, device->uuid), "cannot read its UUID"));
-    write_uuid(device->uuid, p->uuid, sizeof p->uuid);
     SY_TRY(refused(device, device->api->device_pci(ordinal, pci, sizeof pci),
                    "cannot read its PCI address"));
     SY_TRY(attribute(device, SY_CUDA_READ_ONLY_REGISTER, &read_only));
@@ -119,17 +158,14 @@ static int load_api(const struct sy_cuda_api **out)
 
 static int probe(struct sy_cuda_device *device)
 {
-    char name[48] = "";
-    int ordinal = device->base.spec.ordinal;
     int status = load_api(&device->api);
     if (status < 0)
-        return sy_error_prefix(status, "cuda:%d", ordinal);
+        return sy_error_prefix(status, "%s", device->base.spec.text);
     SY_TRY(find_device(device));
-    SY_TRY(refused(device, device->api->device_name(ordinal, name, sizeof name),
-                   "cannot read its name"));
-    SY_TRY(check_capability(device, name));
+    SY_TRY(read_name_and_uuid(device, device->base.spec.ordinal));
+    SY_TRY(check_capability(device));
     SY_TRY(check_mode(device));
-    return read_properties(device, name);
+    return read_properties(device);
 }
 
 static int open_device(const struct sy_device_spec *spec, struct sy_device **out)

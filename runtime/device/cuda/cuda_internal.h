@@ -64,6 +64,7 @@ struct sy_cuda_device {
     struct sy_device base;
     const struct sy_cuda_api *api;
     unsigned char uuid[SY_CUDA_UUID_BYTES];
+    char name[48];            /* as the driver says it */
     bool read_only_register;  /* the device can register memory that is mapped read-only */
     _Atomic int status;       /* D5: any thread writes it, once */
     char failed_why[256];     /* written before status */

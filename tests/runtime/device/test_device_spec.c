@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -57,6 +58,34 @@ static void test_specs(void **state)
     sy_device_close(NULL);
 }
 
+static void test_gpus_by_number_and_uuid(void **state)
+{
+    (void)state;
+    static const char uuid[] = "MIG-0f9e8d7c-0123-4567-89AB-cdef01234567";
+    struct sy_device_spec spec;
+    char text[80];
+    assert_int_equal(sy_device_spec_parse("cuda:127", &spec), SY_OK);
+    assert_true(spec.ordinal == 127 && !spec.uuid[0]);
+    snprintf(text, sizeof text, "cuda:%s", uuid);
+    assert_int_equal(sy_device_spec_parse(text, &spec), SY_OK);
+    assert_string_equal(spec.kind, "cuda");
+    assert_string_equal(spec.uuid, uuid);
+    assert_true(spec.ordinal == 0);
+    memcpy(text + 5, "GPU", 3);
+    expect_spec(text, SY_OK, NULL);
+    for (const char *const *bad = (const char *const[]){"cuda:128", "cuda:-1", "cuda:+1", "cuda:",
+                                                        "cuda:1x", "cuda:GPU-", "cuda:gpu-0f9e8d7c",
+                                                        "cuda:99999999999999999999", NULL};
+         *bad; bad++)
+        expect_spec(*bad, SY_EARG, "GPU-UUID");
+    strcat(text, "0"); /* a digit more */
+    expect_spec(text, SY_EARG, "nvidia-smi -L");
+    text[strlen(text) - 2] = 0; /* one less */
+    expect_spec(text, SY_EARG, NULL);
+    memcpy(text, "cuda:GPU-0f9e8d7c_0123", 22);
+    expect_spec(text, SY_EARG, NULL);
+}
+
 /* One reserver: slots are back to back, or begin now when the link is idle. */
 static void test_the_link_clock(void **state)
 {
@@ -83,8 +112,8 @@ static void test_the_fit(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_specs),
-                                       cmocka_unit_test(test_the_link_clock),
-                                       cmocka_unit_test(test_the_fit)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_specs), cmocka_unit_test(test_gpus_by_number_and_uuid),
+        cmocka_unit_test(test_the_link_clock), cmocka_unit_test(test_the_fit)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

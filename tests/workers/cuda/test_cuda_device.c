@@ -1,6 +1,7 @@
 /* The CUDA device on a table of calls that records them: which calls, in which order, and what happens when one of them fails. */
 #include <fcntl.h>
 #include <pthread.h>
+#include <strings.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -42,6 +43,42 @@ IN_A_PROCESS(what_cannot_be_opened_says_why)
     expect_refusal(0, "prohibited");
     fake_cuda.capability = 80;
     sy_device_close(must_open());
+}
+
+#define FAKE_UUID_0 "07000000-0000-0000-0000-000000000000"
+#define FAKE_UUID_1 "07010101-0101-0101-0101-010101010101"
+
+static void expect_uuid(const char *uuid, const char *name)
+{
+    struct sy_device *device;
+    CHECK(open_cuda_uuid(uuid, &device) == SY_OK);
+    CHECK(strcmp(sy_device_get_properties(device)->name, name) == 0);
+    CHECK(strcasecmp(sy_device_get_properties(device)->uuid, uuid) == 0);
+    sy_device_close(device);
+}
+
+IN_A_PROCESS(a_gpu_is_opened_by_its_uuid)
+{
+    struct sy_device *device = NULL;
+    unsetenv("CUDA_VISIBLE_DEVICES");
+    fake_cuda.n_devices = 2;
+    expect_uuid("GPU-" FAKE_UUID_0, "cuda:0 (Fake GPU)");
+    expect_uuid("GPU-" FAKE_UUID_1, "cuda:1 (Fake GPU)");
+    CHECK(open_cuda_uuid("GPU-00010101-0101-0101-0101-010101010101", &device) == SY_ENODEVICE);
+    CHECK(strstr(sy_error_text(), "cuda:GPU-00010101-") && strstr(sy_error_text(), "2 GPUs"));
+    CHECK(open_cuda_uuid("MIG-" FAKE_UUID_0, &device) == SY_ENODEVICE); /* a whole GPU is none */
+    fake_cuda.fail_name = "device_uuid";
+    fake_cuda.fail_error = SY_CUDA_Unknown;
+    CHECK(open_cuda_uuid("GPU-" FAKE_UUID_1, &device) == SY_ENODEVICE);
+    CHECK(strstr(sy_error_text(), "UUID"));
+}
+
+IN_A_PROCESS(a_mig_instance_is_what_the_driver_is_told_to_show)
+{
+    fake_cuda.name = "Fake GPU MIG 1g.18gb";
+    unsetenv("CUDA_VISIBLE_DEVICES");
+    expect_uuid("MIG-" FAKE_UUID_0, "cuda:0 (Fake GPU MIG 1g.18gb)");
+    CHECK(strcmp(getenv("CUDA_VISIBLE_DEVICES"), "MIG-" FAKE_UUID_0) == 0);
 }
 
 IN_A_PROCESS(the_properties)
@@ -463,6 +500,8 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_cannot_be_opened_says_why),
+        cmocka_unit_test(test_a_gpu_is_opened_by_its_uuid),
+        cmocka_unit_test(test_a_mig_instance_is_what_the_driver_is_told_to_show),
         cmocka_unit_test(test_the_properties),
         cmocka_unit_test(test_the_runtime_makes_no_context),
         cmocka_unit_test(test_the_way_is_chosen_once),
