@@ -31,7 +31,6 @@ LIMIT, MODEL, N_PAUSES = 3 << 30, "resnet18", 200
 GATE, BUSY, DRAINED, DEVICE = 64, 128, 276, 272  # in script_page.h
 AT_MOST = ("timeout", "--kill-after=5", "120")
 STILL_S = 60  # a script that says nothing for so long is stuck
-MAGIC, PAGE_BYTES = 0x3265676150795331, 4096
 
 
 def quantile(values, q):
@@ -199,7 +198,7 @@ class OwnWorker:
     def __init__(self, path):
         import mmap
         with open(path, "r+b") as file:
-            self.map = mmap.mmap(file.fileno(), PAGE_BYTES)
+            self.map = mmap.mmap(file.fileno(), os.path.getsize(path))
         self.words, self.libc = memoryview(self.map).cast("I"), ctypes.CDLL(None)
         self.gate = ctypes.c_uint32.from_buffer(self.map, GATE)
 
@@ -251,8 +250,9 @@ def fork_worker():
     """The page's path, and a file each to and from a process that is its worker."""
     import struct
     import tempfile
+    from switchyard import _torch_hook
     with tempfile.NamedTemporaryFile(prefix="switchyard-page-", delete=False) as file:
-        file.write(struct.pack("<Q", MAGIC).ljust(PAGE_BYTES, b"\0"))
+        file.write(struct.pack("<Q", _torch_hook._MAGIC).ljust(_torch_hook._PAGE_BYTES, b"\0"))
     (to_read, to_write), (from_read, from_write) = os.pipe(), os.pipe()
     if os.fork() == 0:
         os.close(to_write)

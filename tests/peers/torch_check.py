@@ -357,6 +357,14 @@ def test_import(server):
     assert done.returncode == 1 and "int" in done.stderr, done.stderr
 
 
+def test_gpu_script(server):
+    """What `run.sh gpu-torch` runs on a GPU, on the CPU."""
+    script_path = os.path.join(ROOT, "tests/on_gpu/gpu_torch.py")
+    done = subprocess.run([sys.executable, script_path, os.path.dirname(os.path.abspath(BINARY)), "--device", "cpu"], capture_output=True, text=True,
+                          timeout=LIMIT_S)
+    assert done.returncode == 0, done.stdout[-2000:]
+
+
 def main():
     wanted = sys.argv[1:]
     tests = [(name[5:], test) for name, test in globals().items() if name.startswith("test_") and (not wanted or name[5:] in wanted)]
