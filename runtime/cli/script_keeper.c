@@ -28,6 +28,7 @@ static void end_all(const struct sy_script_process *p, pid_t run)
     char setting[sizeof p->folder + sizeof SY_SCRIPT_RUN_VARIABLE + 1];
     snprintf(setting, sizeof setting, SY_SCRIPT_RUN_VARIABLE "=%s", p->folder);
     (void)kill(-p->pid, SIGKILL);
+    sy_script_cgroup_kill(p->cgroup);
     for (int round = 0, quiet = 0; round < ROUNDS && quiet < QUIET; round++) {
         int n = getppid() == run ? -1 : sy_script_tree_list_left(getppid(), setting, pids);
         quiet = n == 0 ? quiet + 1 : 0;
@@ -45,6 +46,7 @@ static void stand_in(struct sy_script_process *p, pid_t run)
         p->is_stopped = true; /* perhaps */
         sy_script_let_go(p);
     }
+    sy_script_cgroup_remove(p->cgroup);
     unlink(p->socket);
     rmdir(p->folder);
 }
@@ -57,6 +59,7 @@ static _Noreturn void keep(struct sy_script_process *p, pid_t run, int pipe_end)
     ssize_t got;
     if (outer) /* of a run within a run: its keeper is not to be ended with it */
         memset(outer, 0, strlen(outer));
+    sy_script_cgroup_leave();
     sigfillset(&every);
     sigprocmask(SIG_SETMASK, &every, NULL);
     setsid();

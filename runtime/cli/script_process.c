@@ -103,6 +103,7 @@ static _Noreturn void become(const struct sy_script_process *p, char **argv, con
 {
     sigset_t none;
     setpgid(0, 0);
+    sy_script_cgroup_enter(p->cgroup);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         _exit(127);
@@ -144,6 +145,7 @@ int sy_script_process_spawn(struct sy_script_process *p, char **argv, const char
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     if (pipe2(report, O_CLOEXEC) < 0)
         return sy_error_set(SY_EIO, "a pipe: %s", strerror(errno));
+    sy_script_cgroup_make(strrchr(p->folder, '/') + 1, p->cgroup);
     pid_t pid = fork();
     if (pid == 0)
         become(p, argv, hooks, parent, report[1]);
@@ -347,6 +349,8 @@ void sy_script_process_finish(struct sy_script_process *p)
         close(p->link);
     if (p->pidfd >= 0)
         close(p->pidfd);
+    sy_script_cgroup_kill(p->cgroup);
+    sy_script_cgroup_remove(p->cgroup);
     if (p->socket[0])
         unlink(p->socket);
     if (p->folder[0])

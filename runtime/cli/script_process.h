@@ -14,6 +14,7 @@
 
 #include "allocator/shared_memory.h"
 #include "runtime/base/clock.h"
+#include "runtime/cli/script_cgroup.h"
 #include "workers/torch/script_page.h"
 
 /* In its environment, which what it starts inherits: the folder, which no other run has. */
@@ -21,7 +22,8 @@
 
 struct sy_script_process {
     char folder[64], socket[96];
-    int listener, link, pidfd; /* -1: none */
+    int listener, link, pidfd;           /* -1: none */
+    char cgroup[SY_SCRIPT_CGROUP_BYTES]; /* script_cgroup.h; "": none */
     struct sy_shared_memory memory;
     struct sy_script_page *page;
     pid_t pid;    /* 0: not yet */

@@ -105,18 +105,46 @@ def check_killed_worker(server):
     run.communicate(timeout=60)
 
 
+def own_cgroup():
+    """The folder of this process's cgroup of version 2; None: there is none."""
+    with open("/proc/self/cgroup", encoding="ascii") as file:
+        path = next((line[3:].strip() for line in file if line.startswith("0::")), None)
+    mount = next((m for m in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified") if os.path.exists(m + "/cgroup.procs")), None)
+    return path and mount and (mount + path).rstrip("/")
+
+
+def can_have_a_cgroup():
+    place = own_cgroup() and f"{own_cgroup()}/run_check-{os.getpid()}"
+    try:
+        os.mkdir(place or "/nowhere/at/all")
+    except OSError:
+        return False
+    can = os.access(place + "/cgroup.kill", os.W_OK) and os.access(own_cgroup() + "/cgroup.procs", os.W_OK)
+    os.rmdir(place)
+    return can
+
+
+def scripts_cgroups():
+    """Of runs that this check started: others may run beside it."""
+    place = own_cgroup()
+    return [name for name in os.listdir(place or "/nowhere") if name.startswith("switchyard-run-") and not os.path.exists("/tmp/" + name)] if place else []
+
+
 def check_killed_run(server):
     """What a shell started dies with a `run` that is killed, also in a session of its own; a process that joined by itself, and stands still then, goes on; so it does
     when its `run` is told to end. The system's first process is nobody's job."""
     done = server.call("run", "--pid", "1")
     assert done.returncode == 2 and "1 is the first process" in done.stderr, done.stderr
-    for how in ("", "setsid"):
-        mark = f"{server.folder}/in_shell{how}"
-        run = server.run(f"in_shell{how}", "sh", "-c", f"{how} '{sys.executable}' -c \"$0\" {mark} & echo $! > {mark}.pid; wait", LOOP)
+    for how in ("", "setsid", "setsid env -i"):
+        if "env" in how and not can_have_a_cgroup():
+            continue  # nothing tells then what such a process belongs to
+        mark = f"{server.folder}/in_shell{len(how)}"
+        run = server.run(f"in_shell{len(how)}", "sh", "-c", f"{how} '{sys.executable}' -c \"$0\" {mark} & echo $! > {mark}.pid; wait", LOOP)
         wait_for(lambda: os.path.exists(mark), "the shell's child")
         run.kill()
         run.communicate()
         wait_for(lambda: is_gone(read_number(mark + ".pid")), "the shell's child to end")
+    wait_for(lambda: not scripts_cgroups(), "the scripts' cgroups to be removed")
     mark = f"{server.folder}/joined"
     process = subprocess.Popen([sys.executable, "-c", LOOP, mark])
     try:
