@@ -78,24 +78,24 @@ __attribute__((noinline)) void park(bool counts)
     errno = kept;
 }
 
-void enter()
+void enter(const void *name)
 {
     bool counts = is_owner;
     if (depth++ == 0 && counts) {
         if (has_device)
-            flight::before(page->gate);
+            flight::before(name, page->gate);
         page->busy.fetch_add(1);
     }
     if (__builtin_expect(page->gate.load() & 1, 0))
         park(counts);
 }
 
-void leave(const void *name)
+void leave()
 {
     if (--depth != 0 || !is_owner)
         return;
     if (has_device)
-        flight::after(name, !has_parked);
+        flight::after(!has_parked);
     has_parked = false;
     leave_operator();
 }
@@ -115,6 +115,7 @@ void *watch_gate(void *)
         } else if (busy) {
             futex(&page->busy, FUTEX_WAIT, busy, &BUSY_SLICE);
         } else {
+            flight::tighten();
             flight::drain();
             page->drained.store(gate);
             futex(&page->drained, FUTEX_WAKE, INT_MAX);
@@ -234,17 +235,17 @@ void in_child()
     own_bytes.store(0);
 }
 
-std::unique_ptr<at::ObserverContext> before(const at::RecordFunction &)
+std::unique_ptr<at::ObserverContext> before(const at::RecordFunction &function)
 {
     if (depth == 0)
         keep_allocator();
-    enter();
+    enter(function.name());
     return nullptr;
 }
 
-void after(const at::RecordFunction &function, at::ObserverContext *)
+void after(const at::RecordFunction &, at::ObserverContext *)
 {
-    leave(function.name());
+    leave();
 }
 
 /* ---- start ------------------------------------------------------------------------------------ */
@@ -340,12 +341,12 @@ void sy_torch_hook_capture(int begins)
 /* Around what is no operator, and launches as one does: a CUDA graph. */
 void sy_torch_hook_enter()
 {
-    enter();
+    static const char name[] = "graph";
+    enter(name);
 }
 
 void sy_torch_hook_leave()
 {
-    static const char name[] = "graph";
-    leave(name);
+    leave();
 }
 }

@@ -18,7 +18,8 @@ sys.path.insert(0, os.path.join(ROOT, "runtime/python"))
 from switchyard import _torch_device, _torch_hook  # noqa: E402
 
 GATE, BUSY, OWNER, DEVICE_USED, DRAINED = 64, 128, 192, 248, 276  # in script_page.h
-LONG_MS, SHORT_MS, BOUND_MS = 4.0, 0.05, 1.0  # the hook aims at less, by what it learned
+LONG_MS, SHORT_MS = 4.0, 0.05
+BOUND_MS, LOOSE_MS, TIGHT_FOR_S = 1.5, 3 * LONG_MS, 10  # the hook aims at 0.7 after a pause and 3 without one for a while, by what it learned
 
 
 def fake(folder):
@@ -38,7 +39,7 @@ class Worker:
     def __init__(self, folder):
         self.path = folder + "/page"
         with open(self.path, "wb") as file:
-            file.write(struct.pack("<QQQ", 0x3265676150795331, 0, 1 << 30).ljust(4096, b"\0"))
+            file.write(struct.pack("<QQQ", _torch_hook._MAGIC, 0, 1 << 30).ljust(4096, b"\0"))
         self.page = _torch_hook.start(self.path)
         self.words = self.page._words
         self.pauses = 0
@@ -75,6 +76,16 @@ def work(n):
         torch.ops.fake.long(x)
         for _ in range(40):
             torch.ops.fake.short(x)
+
+
+def check_bound(device, least, at_most):
+    """The best of three goes: beside other work this process may stand still while it looks."""
+    most = []
+    for _ in range(3):
+        device.fake_most_in_flight()
+        work(20)
+        most.append(device.fake_most_in_flight())
+    assert least < min(most) <= at_most, f"{most} ms in flight in front of a launch"
 
 
 def check_memory():
@@ -153,10 +164,12 @@ def main():
     assert hook.sy_torch_hook_device(ctypes.c_int(1)) == 0
     kept = make_operators(device)
     work(20)  # it learns what takes how long
-    device.fake_most_in_flight()
-    work(20)
-    most = device.fake_most_in_flight()
-    assert SHORT_MS < most <= BOUND_MS, f"{most} ms in flight in front of a launch"
+    check_bound(device, SHORT_MS, LOOSE_MS)
+    worker.pause(device)
+    work(5)
+    check_bound(device, SHORT_MS, BOUND_MS)
+    time.sleep(TIGHT_FOR_S)
+    check_bound(device, BOUND_MS, LOOSE_MS)
     thread = threading.Thread(target=work, args=(60,))
     thread.start()
     while thread.is_alive():
@@ -177,7 +190,7 @@ def main():
     check_memory()
     check_child(worker.page)
     del kept
-    print("ok", round(most, 3))
+    print("ok")
 
 
 if __name__ == "__main__":
