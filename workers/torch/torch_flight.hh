@@ -122,10 +122,13 @@ inline double expected_of(const float *kind)
 
 /* ---- what ended -------------------------------------------------------------------------------- */
 
-inline void learn(const group &g, double took_ms, double expected_ms)
+inline void learn(const group &g, double took_ms)
 {
+    double sum = 0;
+    for (unsigned i = 0; i < g.n; i++)
+        sum += expected_of(g.kinds[i]);
     for (unsigned i = 0; i < g.n; i++) {
-        double before = *g.kinds[i], ms = took_ms * expected_of(g.kinds[i]) / expected_ms;
+        double before = *g.kinds[i], ms = took_ms * expected_of(g.kinds[i]) / sum;
         *g.kinds[i] =
             static_cast<float>(std::max(1e-4, ms > before ? ms : before + DECAY * (ms - before)));
     }
@@ -140,10 +143,9 @@ inline void learn_all(queue &l, unsigned first, double now, bool is_known, c10::
     for (unsigned i = first; i != l.head; i++) {
         const group &before = l.ring[(i - 1) % RING], &g = l.ring[i % RING];
         if (g.n && g.is_timed && before.is_timed)
-            learn(g, std::max(0.0, elapsed_ms(all.device, before.events[1], g.events[1], index)),
-                  g.expected_ms);
+            learn(g, std::max(0.0, elapsed_ms(all.device, before.events[1], g.events[1], index)));
         else if (g.n && is_known && took_ms > 0)
-            learn(g, took_ms, together_ms);
+            learn(g, took_ms * g.expected_ms / together_ms);
     }
     l.in_flight_ms -= together_ms;
 }

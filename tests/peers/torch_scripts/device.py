@@ -19,7 +19,7 @@ from switchyard import _torch_device, _torch_hook  # noqa: E402
 
 GATE, BUSY, OWNER, DEVICE_USED, DRAINED = 64, 128, 192, 248, 276  # in script_page.h
 LONG_MS, SHORT_MS = 4.0, 0.05
-BOUND_MS, LOOSE_MS, TIGHT_FOR_S = 1.5, 3 * LONG_MS, 10  # the hook aims at 0.7 after a pause and 3 without one for a while, by what it learned
+BOUND_MS, LOOSE_MS, TIGHT_FOR_S = 1.0, 6.0, 10  # the hook aims at 0.7 after a pause and 3 without one for a while, by what it learned
 
 
 def fake(folder):
