@@ -122,6 +122,7 @@ $(CUDA_TEST_BIN): $(CUDA_PART_OBJ)
 $(addprefix $(B)/tests/test_cuda_,engine candidates trainer beside_host operators control node_help): $(B)/tests/%: $(OBJ)/tests/main/%.o $(CUDA_ON_CPU_SO) $(TEST_SO)
 	$(link_test)
 $(KERNEL_TEST_BIN): $(KERNEL_TEST_OBJ)
+$(B)/tests/test_cuda_kernels_columns: $(OBJ)/workers/cuda/math/conv_columns.o
 $(B)/tests/fake_cuda_%: $(OBJ)/tests/main/test_%.o $(OBJ)/tests/on_cpu/choose_fake_cuda.o $(CUDA_ON_CPU_SO) $(TEST_SO)
 	$(link_test)
 $(GPU_BIN): $(B)/tests/test_gpu_%: $(OBJ)/tests/main/test_%.o $(OBJ)/tests/on_gpu/choose_gpu.o $(TEST_SO)

@@ -6,6 +6,9 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "workers/data/data_internal.h"
+#include "workers/data/normal_draws.h"
+
+#define BLOCK 512 /* numbers whose sums are on the stack */
 
 struct synthetic_source {
     struct sy_data_source base;
@@ -21,32 +24,29 @@ static void synthetic_close(struct sy_data_source *source)
     free(source);
 }
 
-static uint64_t draw(uint64_t a, uint64_t b)
-{
-    return sy_data_mix(sy_data_mix(a + 0x9e3779b97f4a7c15ull) + b * 0x9e3779b97f4a7c15ull);
-}
-
 static double uniform(uint64_t bits)
 {
     return ((double)(bits >> 11) + 0.5) / 9007199254740992.0;
 }
 
-/* Close to a normal one: twelve uniform ones' worth, of four times 16 bits each of three words. */
-static double normal(uint64_t a, uint64_t b)
+/* Numbers [first, first + n) of an input. */
+static void put_block(const struct synthetic_source *s, uint64_t key, int64_t class, uint64_t first,
+                      uint64_t n, float *to)
 {
-    double sum = 0.0;
-    for (uint64_t word = 0; word < 3; word++)
-        for (uint64_t bits = draw(a, 3 * b + word), i = 0; i < 4; i++, bits >>= 16)
-            sum += (double)(bits & 0xffff) / 65536.0;
-    return sum - 6.0;
+    uint32_t pattern[BLOCK], own[BLOCK];
+    sy_data_draw_sums(key, first, n, own);
+    if (class >= 0)
+        sy_data_draw_sums(sy_data_draw(s->seed, 1000003u + (uint64_t) class), first, n, pattern);
+    for (uint64_t i = 0; i < n; i++)
+        to[first + i] = (float)((class < 0 ? 0.0 : sy_data_normal_of(pattern[i])) +
+                                s->noise * sy_data_normal_of(own[i]));
 }
 
 static void put_numbers(const struct synthetic_source *s, uint64_t key, int64_t class, uint64_t n,
                         float *to)
 {
-    uint64_t pattern = draw(s->seed, 1000003u + (uint64_t) class);
-    for (uint64_t i = 0; i < n; i++)
-        to[i] = (float)((class < 0 ? 0.0 : normal(pattern, i)) + s->noise * normal(key, i));
+    for (uint64_t i = 0; i < n; i += BLOCK)
+        put_block(s, key, class, i, SY_MIN(n - i, (uint64_t)BLOCK), to);
 }
 
 static void put_indices(const struct synthetic_source *s, uint64_t key, int64_t class,
@@ -54,11 +54,23 @@ static void put_indices(const struct synthetic_source *s, uint64_t key, int64_t 
 {
     uint64_t classes = (uint64_t)s->want->n_classes;
     for (uint64_t i = 0; i < input->n; i++) {
-        uint64_t bits = draw(key, i), word = bits / 2 % s->vocabulary;
+        uint64_t bits = sy_data_draw(key, i), word = bits / 2 % s->vocabulary;
         if (bits & 1 && class >= 0 && classes < s->vocabulary) /* of the class's own */
             word = word / classes * classes + (uint64_t) class;
         sy_data_put_input(input, i, (double)(word < s->vocabulary ? word : (uint64_t) class), to);
     }
+}
+
+static double weighted_sum(uint64_t key, const float *x, uint64_t n)
+{
+    uint32_t weights[BLOCK];
+    double sum = 0.0;
+    for (uint64_t i = 0; i < n; i++) {
+        if (i % BLOCK == 0)
+            sy_data_draw_sums(key, i, SY_MIN(n - i, (uint64_t)BLOCK), weights);
+        sum += x[i] * sy_data_normal_of(weights[i % BLOCK]);
+    }
+    return sum;
 }
 
 /* Of the first input that is floats and drawn. */
@@ -71,9 +83,7 @@ static bool put_values(const struct synthetic_source *s, void *const *inputs, fl
         k++;
     for (uint64_t j = 0; k < want->n_inputs && j < want->n_labels; j++) {
         const float *input = inputs[k];
-        double sum = 0.0;
-        for (uint64_t i = 0; i < want->inputs[k].n; i++)
-            sum += input[i] * normal(draw(s->seed, 7u + j), i);
+        double sum = weighted_sum(sy_data_draw(s->seed, 7u + j), input, want->inputs[k].n);
         labels[j] = (float)(1.0 / (1.0 + exp(-sum / sqrt((double)want->inputs[k].n))));
     }
     return k < want->n_inputs;
@@ -83,10 +93,10 @@ static bool put_values(const struct synthetic_source *s, void *const *inputs, fl
 static void put_inputs(const struct synthetic_source *s, uint64_t key, int64_t class,
                        void *const *inputs)
 {
-    uint64_t length = 1 + draw(key, UINT64_MAX - 1) % SY_MAX(s->longest, 1u);
+    uint64_t length = 1 + sy_data_draw(key, UINT64_MAX - 1) % SY_MAX(s->longest, 1u);
     for (int k = 0; k < s->want->n_inputs; k++) {
         const struct sy_data_input *input = &s->want->inputs[k];
-        uint64_t own = k ? draw(key, UINT64_MAX - 2 - (uint64_t)k) : key;
+        uint64_t own = k ? sy_data_draw(key, UINT64_MAX - 2 - (uint64_t)k) : key;
         if (sy_data_put_given(sy_data_field_of(s->spec, s->want, k), input, length, inputs[k]))
             continue;
         if (input->dtype == SY_DTYPE_F32)
@@ -101,19 +111,19 @@ static int synthetic_read(struct sy_data_source *source, uint64_t index, void *c
 {
     const struct synthetic_source *s = (struct synthetic_source *)source;
     const struct sy_data_want *want = s->want;
-    uint64_t key = draw(draw(s->seed, s->set), index);
+    uint64_t key = sy_data_draw(sy_data_draw(s->seed, s->set), index);
     bool is_classified = want->are_classes && want->n_labels == 1;
     int64_t class =
-        is_classified ? (int64_t)(uniform(draw(key, ~0ull)) * (double)want->n_classes) : -1;
+        is_classified ? (int64_t)(uniform(sy_data_draw(key, ~0ull)) * (double)want->n_classes) : -1;
     put_inputs(s, key, class, inputs);
     if (is_classified)
         *(int32_t *)labels = (int32_t) class;
     else if (want->are_classes)
         for (uint64_t i = 0; i < want->n_labels; i++)
-            ((int32_t *)labels)[i] = (int32_t)(draw(key, ~i) % (uint64_t)want->n_classes);
+            ((int32_t *)labels)[i] = (int32_t)(sy_data_draw(key, ~i) % (uint64_t)want->n_classes);
     else if (!put_values(s, inputs, labels))
         for (uint64_t i = 0; i < want->n_labels; i++)
-            ((float *)labels)[i] = (float)uniform(draw(key, ~i));
+            ((float *)labels)[i] = (float)uniform(sy_data_draw(key, ~i));
     return SY_OK;
 }
 

@@ -29,13 +29,13 @@ static unsigned next_slot(const struct sy_inflight *f)
     return (f->oldest + f->n_events) % SY_INFLIGHT_EVENTS;
 }
 
-enum sy_inflight_answer sy_inflight_next(const struct sy_inflight *f, uint64_t layer_ns,
-                                         bool preempted, unsigned *out_slot)
+enum sy_inflight_answer sy_inflight_next(const struct sy_inflight *f, bool preempted,
+                                         unsigned *out_slot)
 {
     uint64_t in_flight = sy_inflight_ns(f);
     if (in_flight == 0)
         return preempted ? SY_INFLIGHT_STOP : SY_INFLIGHT_LAUNCH;
-    if (!preempted && in_flight + estimate(f, layer_ns) <= f->limit_ns)
+    if (!preempted && in_flight < f->limit_ns) /* F1 */
         return SY_INFLIGHT_LAUNCH;
     if (f->n_events == 0 || (preempted && f->open_ns > 0 && f->n_events < SY_INFLIGHT_EVENTS)) {
         *out_slot = next_slot(f);

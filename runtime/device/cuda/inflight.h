@@ -3,7 +3,7 @@
  *
  *   launched   | layer | layer | layer E0 layer | layer E1 layer |            E: an event, every quarter of the limit
  *   running          ^ here                                      ^ host
- *              |     |<------------- at most limit_ns ---------->|
+ *              |     |<-------- limit_ns and a layer at most --->|
  *
  * Before each layer the caller asks sy_inflight_next, with the epoch compared (one relaxed load), and does what it says:
  *
@@ -13,7 +13,8 @@
  *   STOP     preempted and nothing in flight: save where it stands
  *
  * The device is never synchronised as a whole. Rules, for limits that the caller cites:
- *   F1: what is launched and not known to be done is at most limit_ns by estimate, or one layer, if that alone is longer.
+ *   F1: what is launched and not known to be done is less than limit_ns by estimate, and one layer. Long layers are two at a time: waiting
+ *       for one alone would leave the device idle until the host has woken up (50 to 100 us; of BERT-base in float32 30 of 100 ms).
  *   F2: after a preemption nothing is launched; STOP comes after at most SY_INFLIGHT_EVENTS + 1 waits.
  *   F3: estimates are corrected by what the events measured, within a factor of 8. */
 #ifndef SY_DEVICE_CUDA_INFLIGHT_H
@@ -43,10 +44,10 @@ struct sy_inflight {
 
 /* limit_ns 0: the default. */
 void sy_inflight_init(struct sy_inflight *f, uint64_t limit_ns);
-/* What to do before a layer of layer_ns (0: not known, counts a quarter of the limit). *out_slot: the event to record or to wait for. */
-enum sy_inflight_answer sy_inflight_next(const struct sy_inflight *f, uint64_t layer_ns,
-                                         bool preempted, unsigned *out_slot);
-/* The layer was launched. true: record event *out_slot now and tell sy_inflight_recorded. */
+/* What to do before a layer. *out_slot: the event to record or to wait for. */
+enum sy_inflight_answer sy_inflight_next(const struct sy_inflight *f, bool preempted,
+                                         unsigned *out_slot);
+/* A layer of layer_ns (0: not known, counts a quarter of the limit) was launched. true: record event *out_slot now and tell sy_inflight_recorded. */
 bool sy_inflight_launched(struct sy_inflight *f, uint64_t layer_ns, unsigned *out_slot);
 /* Event `slot`, as asked for, was recorded. */
 void sy_inflight_recorded(struct sy_inflight *f, unsigned slot);

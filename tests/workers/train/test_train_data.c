@@ -11,6 +11,7 @@
 
 #include "runtime/base/status.h"
 #include "tests/rigs/data_rig.h"
+#include "workers/data/normal_draws.h"
 #include "workers/data/npy.h"
 #include "workers/data/prefetch.h"
 
@@ -63,6 +64,63 @@ static void test_synthetic_is_a_function(void **state)
         assert_int_equal(sy_train_data_fill(&data, &want, i, false, 1, ONE(again), &same), SY_OK);
         assert_memory_equal(first[0], again, sizeof again);
         assert_true(label == same && label >= 0 && label < 4);
+    }
+    sy_train_data_close(&data);
+    sy_job_data_free(&spec);
+}
+
+static uint64_t mix(uint64_t z)
+{
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+    return z ^ (z >> 31);
+}
+
+/* By its definition: twelve uniform numbers' worth, of four times 16 bits each of three words. */
+static double naive_normal(uint64_t key, uint64_t number)
+{
+    const uint64_t step = 0x9e3779b97f4a7c15ull;
+    double sum = 0.0;
+    for (uint64_t word = 0; word < 3; word++)
+        for (uint64_t bits = mix(mix(key + step) + (3 * number + word) * step), i = 0; i < 4;
+             i++, bits >>= 16)
+            sum += (double)(bits & 0xffff) / 65536.0;
+    return sum - 6.0;
+}
+
+static void test_draws_by_definition(void **state)
+{
+    (void)state;
+    uint32_t sums[67];
+    for (uint64_t n = 0; n < 67; n++) {
+        uint64_t key = mix(n + 1), first = n % 3 ? n * 1000003u : 0;
+        sums[n] = 77;
+        sy_data_draw_sums(key, first, n, sums);
+        assert_int_equal(sums[n], 77);
+        for (uint64_t i = 0; i < n; i++)
+            assert_true(sy_data_normal_of(sums[i]) == naive_normal(key, first + i));
+    }
+}
+
+/* As jobs of earlier versions had them: more numbers than a block has, of a class each. */
+static void test_synthetic_by_definition(void **state)
+{
+    (void)state;
+    enum { N = 1100 };
+    static float input[N];
+    int32_t label;
+    struct sy_data_spec spec = spec_of("{'kind': 'synthetic', 'samples': 10}");
+    struct sy_data_want want = want_numbers(N, 4);
+    struct sy_train_data data;
+    open_data(&spec, &want, &data);
+    for (uint64_t at = 0; at < 3; at++) {
+        uint64_t sample = sy_train_data_index(data.n, spec.seed, at);
+        uint64_t key = sy_data_draw(sy_data_draw(spec.seed, 0), sample);
+        assert_int_equal(sy_train_data_fill(&data, &want, at, false, 1, ONE(input), &label), SY_OK);
+        uint64_t pattern = sy_data_draw(spec.seed, 1000003u + (uint64_t)label);
+        for (uint64_t i = 0; i < N; i++)
+            assert_true(input[i] ==
+                        (float)(naive_normal(pattern, i) + spec.noise * naive_normal(key, i)));
     }
     sy_train_data_close(&data);
     sy_job_data_free(&spec);
@@ -149,6 +207,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_holdout),
         cmocka_unit_test(test_synthetic_is_a_function),
+        cmocka_unit_test(test_draws_by_definition),
+        cmocka_unit_test(test_synthetic_by_definition),
         cmocka_unit_test(test_prefetch),
         cmocka_unit_test(test_keys),
     };

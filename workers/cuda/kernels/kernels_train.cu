@@ -221,33 +221,50 @@ int sy_kernel_norm_gradient(struct CUstream_st *stream, const struct sy_math_col
 
 /* ---- pools -------------------------------------------------------------------------------------------- */
 
-struct pool_window {
-    int64_t first[3], end[3]; /* of window elements inside the input */
-    int64_t start[3];
+/* N: 32 bits where they do, since division by 64 is slow and there is much of it. */
+template <typename N> struct pool_sizes {
+    N channels, in[3], out[3], kernel[3], strides[3], dilations[3], pads[3];
 };
 
-__device__ static pool_window window_at(const sy_math_pool &p, const int64_t *o)
+template <typename N> struct pool_window {
+    N first[3], end[3]; /* of window elements inside the input */
+    N start[3];
+};
+
+template <typename N>
+__device__ static pool_window<N> window_at(const pool_sizes<N> &p, const N *o)
 {
-    pool_window w;
-    for (int d = 0; d < 3; d++)
-        w.start[d] = sy_clip_window(p, d, o[d], &w.first[d], &w.end[d]);
+    pool_window<N> w;
+    for (int d = 0; d < 3; d++) {
+        N start = o[d] * p.strides[d] - p.pads[d], dilation = p.dilations[d];
+        N room = p.in[d] - start, most = room <= 0 ? 0 : (room + dilation - 1) / dilation;
+        w.start[d] = start;
+        w.first[d] = start < 0 ? (-start + dilation - 1) / dilation : 0;
+        w.end[d] = most < p.kernel[d] ? most : p.kernel[d];
+    }
     return w;
 }
 
+/* The window that has input `in` as its element k; -1: none. */
+template <typename N> __device__ static N reader_of(const pool_sizes<N> &p, int d, N in, N k)
+{
+    N at = in + p.pads[d] - k * p.dilations[d], o = at / p.strides[d];
+    return at < 0 || o * p.strides[d] != at || o >= p.out[d] ? -1 : o;
+}
+
 /* Whether input `in` is the first of the largest in the window. NaN is never larger, as forward. */
-template <typename T>
-__device__ static bool is_first_largest(const sy_math_pool &p, const T *x, const pool_window &w,
-                                        const int64_t *in)
+template <typename T, typename N>
+__device__ static bool is_first_largest(const pool_sizes<N> &p, const int64_t *strides, const T *x,
+                                        const pool_window<N> &w, const N *in)
 {
     float largest = -INFINITY;
-    int64_t best[3] = {-1, -1, -1};
-    for (int64_t a = w.first[0]; a < w.end[0]; a++)
-        for (int64_t b = w.first[1]; b < w.end[1]; b++)
-            for (int64_t c = w.first[2]; c < w.end[2]; c++) {
-                int64_t at[3] = {w.start[0] + a * p.dilations[0], w.start[1] + b * p.dilations[1],
-                                 w.start[2] + c * p.dilations[2]};
-                float v = sy_wide(
-                    x[at[0] * p.in_strides[2] + at[1] * p.in_strides[3] + at[2] * p.in_strides[4]]);
+    N best[3] = {-1, -1, -1};
+    for (N a = w.first[0]; a < w.end[0]; a++)
+        for (N b = w.first[1]; b < w.end[1]; b++)
+            for (N c = w.first[2]; c < w.end[2]; c++) {
+                N at[3] = {w.start[0] + a * p.dilations[0], w.start[1] + b * p.dilations[1],
+                           w.start[2] + c * p.dilations[2]};
+                float v = sy_wide(x[at[0] * strides[2] + at[1] * strides[3] + at[2] * strides[4]]);
                 if (best[0] < 0 || v > largest || (v != v && largest == largest)) {
                     largest = v;
                     best[0] = at[0];
@@ -258,60 +275,108 @@ __device__ static bool is_first_largest(const sy_math_pool &p, const T *x, const
     return best[0] == in[0] && best[1] == in[1] && best[2] == in[2];
 }
 
-/* What output `o` gives to input `in`, one of its window. */
-template <typename T>
-__device__ static float pool_share(const sy_math_pool &p, const T *x, const T *dy, const int64_t *o,
-                                   const int64_t *in)
+/* What output `o`, whose gradient is g, gives to input `in`, one of its window. */
+template <typename T, typename N>
+__device__ static float pool_share(const sy_math_pool &p, const pool_sizes<N> &sizes, const T *x,
+                                   float g, const N *o, const N *in)
 {
-    pool_window w = window_at(p, o);
-    float g =
-        sy_wide(dy[o[0] * p.out_strides[2] + o[1] * p.out_strides[3] + o[2] * p.out_strides[4]]);
+    pool_window<N> w = window_at(sizes, o);
     if (p.max)
-        return is_first_largest(p, x, w, in) ? g : 0;
+        return is_first_largest(sizes, p.in_strides, x, w, in) ? g : 0;
     int64_t n = 1;
     for (int d = 0; d < 3; d++)
-        n *= p.count_padding ? p.kernel[d] : w.end[d] - w.first[d];
+        n *= p.count_padding ? sizes.kernel[d] : w.end[d] - w.first[d];
     return g / (float)n;
 }
 
-template <typename T>
-__global__ static void pool_gradient(const __grid_constant__ sy_math_pool p, const T *x,
+/* What all windows that have input `in` give it. */
+template <typename T, typename N>
+__device__ static float pool_gain(const sy_math_pool &p, const pool_sizes<N> &sizes, const T *x,
+                                  const T *dy, const N *in)
+{
+    float sum = 0;
+    N o[3];
+    for (N a = 0; a < sizes.kernel[0]; a++) {
+        if ((o[0] = reader_of(sizes, 0, in[0], a)) < 0)
+            continue;
+        for (N b = 0; b < sizes.kernel[1]; b++) {
+            if ((o[1] = reader_of(sizes, 1, in[1], b)) < 0)
+                continue;
+            for (N c = 0; c < sizes.kernel[2]; c++) {
+                if ((o[2] = reader_of(sizes, 2, in[2], c)) < 0)
+                    continue;
+                float g = sy_wide(dy[o[0] * p.out_strides[2] + o[1] * p.out_strides[3] +
+                                     o[2] * p.out_strides[4]]);
+                sum += pool_share(p, sizes, x, g, o, in);
+            }
+        }
+    }
+    return sum;
+}
+
+template <typename T, typename N>
+__global__ static void pool_gradient(const __grid_constant__ sy_math_pool p,
+                                     const __grid_constant__ pool_sizes<N> sizes, const T *x,
                                      const T *dy, T *dx, int64_t n)
 {
     bool last = p.in_strides[1] == 1 && p.channels > 1;
-    int64_t area = p.in[0] * p.in[1] * p.in[2];
+    N area = sizes.in[0] * sizes.in[1] * sizes.in[2], channels = sizes.channels;
     SY_GENERIC (i, n) {
-        int64_t channel = last ? i % p.channels : i / area % p.channels;
-        int64_t k = last ? i / p.channels % area : i % area, sample = i / p.channels / area;
-        int64_t in[3] = {k / p.in[2] / p.in[1], k / p.in[2] % p.in[1], k % p.in[2]}, o[3];
+        N outer = (N)i / (last ? channels : area), inner = (N)i - outer * (last ? channels : area);
+        N channel = last ? inner : outer % channels, k = last ? outer % area : inner;
+        N sample = outer / (last ? area : channels), line = k / sizes.in[2];
+        N in[3] = {line / sizes.in[1], line % sizes.in[1], k - line * sizes.in[2]};
         int64_t from = sample * p.in_strides[0] + channel * p.in_strides[1];
-        const T *g = dy + sample * p.out_strides[0] + channel * p.out_strides[1];
-        float sum = 0;
-        for (int64_t a = 0; a < p.kernel[0]; a++) {
-            if ((o[0] = sy_reader(p, 0, in[0], a)) < 0)
-                continue;
-            for (int64_t b = 0; b < p.kernel[1]; b++) {
-                if ((o[1] = sy_reader(p, 1, in[1], b)) < 0)
-                    continue;
-                for (int64_t c = 0; c < p.kernel[2]; c++)
-                    if ((o[2] = sy_reader(p, 2, in[2], c)) >= 0)
-                        sum += pool_share(p, x + from, g, o, in);
-            }
-        }
+        float sum = pool_gain(p, sizes, x + from,
+                              dy + sample * p.out_strides[0] + channel * p.out_strides[1], in);
         dx[from + in[0] * p.in_strides[2] + in[1] * p.in_strides[3] + in[2] * p.in_strides[4]] =
             sy_store<T>::of(sum);
     }
+}
+
+#define NARROW_MOST (1 << 14) /* of each size: products of two of them are summed */
+
+/* False: a size is too large for N. */
+template <typename N>
+static bool take_sizes(const sy_math_pool &p, int64_t most, pool_sizes<N> *out)
+{
+    bool fits = true;
+    out->channels = (N)p.channels;
+    for (int d = 0; d < 3; d++) {
+        const int64_t from[] = {p.in[d],      p.out[d],       p.kernel[d],
+                                p.strides[d], p.dilations[d], p.pads[d]};
+        N *const to[] = {&out->in[d],      &out->out[d],       &out->kernel[d],
+                         &out->strides[d], &out->dilations[d], &out->pads[d]};
+        for (int k = 0; k < 6; k++) {
+            fits = fits && from[k] <= most && from[k] >= -most;
+            *to[k] = (N)from[k];
+        }
+    }
+    return fits;
+}
+
+template <typename N>
+static int launch_pool_gradient(cudaStream_t stream, const sy_math_pool &p,
+                                const pool_sizes<N> &sizes, const void *x, const void *dy, void *dx,
+                                int64_t n)
+{
+    SY_WITH_FLOAT(p.type, T,
+                  return sy_launch(pool_gradient<T, N>, sy_blocks(n), stream, p, sizes,
+                                   (const T *)x, (const T *)dy, (T *)dx, n));
 }
 
 int sy_kernel_pool_gradient(struct CUstream_st *stream, const struct sy_math_pool *p, const void *x,
                             const void *dy, void *dx)
 {
     int64_t n = p->batch * p->channels * p->in[0] * p->in[1] * p->in[2];
+    pool_sizes<int32_t> narrow;
+    pool_sizes<int64_t> wide;
     if (n == 0)
         return 0;
-    SY_WITH_FLOAT(p->type, T,
-                  return sy_launch(pool_gradient<T>, sy_blocks(n), stream, *p, (const T *)x,
-                                   (const T *)dy, (T *)dx, n));
+    if (take_sizes(*p, NARROW_MOST, &narrow) && n < SY_KERNEL_WIDE)
+        return launch_pool_gradient(stream, *p, narrow, x, dy, dx, n);
+    take_sizes(*p, INT64_MAX, &wide);
+    return launch_pool_gradient(stream, *p, wide, x, dy, dx, n);
 }
 
 /* ---- losses ------------------------------------------------------------------------------------------- */

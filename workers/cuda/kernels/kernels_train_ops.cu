@@ -1,5 +1,6 @@
 /* Training: elementwise operators and their slopes, rows, embeddings, dropout, norms. No atomics: equal bits each time. */
 #include "workers/cuda/kernels/kernel_common.cuh"
+#include "workers/cuda/kernels/kernels_columns.h"
 #include "workers/cuda/kernels/kernels_train_ops.h"
 #include "workers/engine/train_philox.h"
 
@@ -203,8 +204,28 @@ __device__ static int64_t row_of(const sy_math_gather &g, const void *indices, i
     return index < 0 || index >= g.extent ? -1 : index;
 }
 
+/* Adds what indices [first, first + THREADS) give to `row`, in their order. */
+__device__ static void add_matches(const sy_math_gather &g, const float *dy, const void *indices,
+                                   float *to, int64_t inner, int64_t row, int64_t first)
+{
+    SY_SHARED(uint8_t, matches, [SY_KERNEL_THREADS]);
+    int64_t e = first + threadIdx.x;
+    int is_match = e < g.n_indices && row_of(g, indices, e) == row;
+    matches[threadIdx.x] = (uint8_t)is_match;
+    if (!__syncthreads_or(is_match))
+        return;
+    for (int64_t i = threadIdx.x; i < g.outer * inner; i += SY_KERNEL_THREADS) {
+        int64_t outer = i / inner, at = i % inner;
+        float *sum = to + (outer * g.extent + row) * inner + at;
+        for (int m = 0; m < SY_KERNEL_THREADS; m++)
+            if (matches[m])
+                *sum += dy[(outer * g.n_indices + first + m) * inner + at];
+    }
+    __syncthreads(); /* matches are read */
+}
+
 /* A block an index: the first that names a row adds up all that do, in their order; the others do nothing. With n indices that is n * n
- * comparisons, whatever the size of the table. */
+ * comparisons, whatever the size of the table, by all threads of a block. `to` is zero. */
 __global__ static void scatter_kernel(const __grid_constant__ sy_math_gather g, const float *dy,
                                       const void *indices, float *to, int64_t inner)
 {
@@ -215,14 +236,8 @@ __global__ static void scatter_kernel(const __grid_constant__ sy_math_gather g, 
             earlier = row_of(g, indices, e) == row;
         if (__syncthreads_or(earlier))
             continue;
-        for (int64_t i = threadIdx.x; i < g.outer * inner; i += SY_KERNEL_THREADS) {
-            int64_t outer = i / inner, at = i % inner;
-            float sum = 0;
-            for (int64_t e = k; e < g.n_indices; e++)
-                if (row_of(g, indices, e) == row)
-                    sum += dy[(outer * g.n_indices + e) * inner + at];
-            to[(outer * g.extent + row) * inner + at] = sum;
-        }
+        for (int64_t first = k; first < g.n_indices; first += SY_KERNEL_THREADS)
+            add_matches(g, dy, indices, to, inner, row, first);
     }
 }
 
@@ -308,4 +323,140 @@ int sy_kernel_square_sum(struct CUstream_st *stream, int64_t n, const void *x, b
     return error ? error
                  : sy_launch(square_end, 1, stream, (const double *)scratch, (int)blocks, adds,
                              (double *)out);
+}
+
+/* ---- convolutions as products ------------------------------------------------------------------------- */
+
+struct position {
+    uint32_t image, at[3];
+};
+
+__device__ static position position_of(uint32_t k, const int64_t *dims)
+{
+    uint32_t d0 = (uint32_t)dims[0], d1 = (uint32_t)dims[1], d2 = (uint32_t)dims[2];
+    uint32_t line = k / d2, plane = line / d1;
+    return {plane / d0, {plane % d0, line % d1, k % d2}};
+}
+
+/* A unit is an element, or the 8 bytes of several channels: row_units a row of u, `channels` a position of x. */
+template <typename U>
+__global__ static void unroll(const __grid_constant__ sy_math_conv c, const U *x, U *u, int64_t n,
+                              uint32_t row_units, uint32_t channels)
+{
+    uint32_t area = (uint32_t)(c.kernel[0] * c.kernel[1] * c.kernel[2]);
+    SY_GENERIC (i, n) {
+        uint32_t row = (uint32_t)i / row_units, left = (uint32_t)i - row * row_units;
+        uint32_t e = left / channels;
+        position o = position_of(row, c.out), k = position_of(e, c.kernel);
+        bool inside = e < area;
+        int64_t at = o.image;
+        for (int d = 0; d < 3; d++) {
+            int64_t in = o.at[d] * c.strides[d] - c.pads[d] + k.at[d] * c.dilations[d];
+            inside = inside && in >= 0 && in < c.in[d];
+            at = at * c.in[d] + in;
+        }
+        u[i] = inside ? x[at * channels + (left - e * channels)] : U{};
+    }
+}
+
+template <typename U>
+static int launch_unroll(cudaStream_t stream, const sy_math_conv &c, int64_t rows,
+                         int64_t row_units, int64_t channels, const void *x, void *u)
+{
+    return sy_launch(unroll<U>, sy_blocks(rows * row_units), stream, c, (const U *)x, (U *)u,
+                     rows * row_units, (uint32_t)row_units, (uint32_t)channels);
+}
+
+int sy_kernel_unroll(struct CUstream_st *stream, const struct sy_math_conv *c, int64_t images,
+                     int64_t columns, const void *x, void *u)
+{
+    int64_t rows = images * c->out[0] * c->out[1] * c->out[2], channels = c->in_channels;
+    int64_t bytes = sy_math_float_bytes(c->type);
+    if (rows * columns == 0)
+        return 0;
+    if (channels * bytes % 8 == 0 && columns * bytes % 8 == 0 && (uintptr_t)x % 8 == 0)
+        return launch_unroll<uint2>(stream, *c, rows, columns * bytes / 8, channels * bytes / 8, x,
+                                    u);
+    if (bytes == 2)
+        return launch_unroll<uint16_t>(stream, *c, rows, columns, channels, x, u);
+    return launch_unroll<uint32_t>(stream, *c, rows, columns, channels, x, u);
+}
+
+/* Which output has the input as element k of its window; -1: none. */
+__device__ static int32_t reader(const sy_math_conv &c, int d, int32_t in, int32_t k)
+{
+    int32_t at = in + (int32_t)c.pads[d] - k * (int32_t)c.dilations[d],
+            stride = (int32_t)c.strides[d], o = at / stride;
+    return at < 0 || o * stride != at || o >= (int32_t)c.out[d] ? -1 : o;
+}
+
+/* V channels of an input a thread, tap after tap: one order. */
+template <typename T, int V>
+__global__ static void roll(const __grid_constant__ sy_math_conv c, const float *u, T *dx,
+                            int64_t n)
+{
+    int64_t channels = c.in_channels, columns = c.kernel[0] * c.kernel[1] * c.kernel[2] * channels;
+    uint32_t strips = (uint32_t)(channels / V);
+    SY_GENERIC (i, n) {
+        uint32_t at = (uint32_t)i / strips;
+        position p = position_of(at, c.in);
+        int64_t channel = ((uint32_t)i - at * strips) * V, e = 0;
+        float sum[V] = {};
+        for (int32_t k0 = 0; k0 < c.kernel[0]; k0++) {
+            int32_t o0 = reader(c, 0, (int32_t)p.at[0], k0);
+            for (int32_t k1 = 0; k1 < c.kernel[1]; k1++) {
+                int32_t o1 = reader(c, 1, (int32_t)p.at[1], k1);
+                for (int32_t k2 = 0; k2 < c.kernel[2]; k2++, e++) {
+                    int32_t o2 = reader(c, 2, (int32_t)p.at[2], k2);
+                    if (o0 < 0 || o1 < 0 || o2 < 0)
+                        continue;
+                    int64_t row = ((p.image * c.out[0] + o0) * c.out[1] + o1) * c.out[2] + o2;
+                    const float *from = u + row * columns + e * channels + channel;
+                    for (int v = 0; v < V; v++)
+                        sum[v] += from[v];
+                }
+            }
+        }
+        for (int v = 0; v < V; v++)
+            dx[i * V + v] = sy_store<T>::of(sum[v]);
+    }
+}
+
+int sy_kernel_roll(struct CUstream_st *stream, const struct sy_math_conv *c, int64_t images,
+                   const void *u, void *dx)
+{
+    int64_t n = images * c->in_channels * c->in[0] * c->in[1] * c->in[2];
+    if (n == 0)
+        return 0;
+    SY_WITH_FLOAT(c->type, T, {
+        if (c->in_channels % 4 == 0)
+            return sy_launch(roll<T, 4>, sy_blocks(n / 4), stream, *c, (const float *)u, (T *)dx,
+                             n / 4);
+        return sy_launch(roll<T, 1>, sy_blocks(n), stream, *c, (const float *)u, (T *)dx, n);
+    });
+}
+
+template <typename T>
+__global__ static void add_parts(const float *from, T *dw, int64_t n, int64_t kept, int64_t columns,
+                                 int64_t parts, int64_t part)
+{
+    SY_GENERIC (i, n) {
+        const float *at = from + i / kept * columns + i % kept;
+        float sum = 0;
+        for (int64_t p = 0; p < parts; p++)
+            sum += at[p * part];
+        dw[i] = sy_store<T>::of(sum);
+    }
+}
+
+int sy_kernel_add_parts(struct CUstream_st *stream, const struct sy_math_conv *c, int64_t parts,
+                        int64_t columns, const void *from, void *dw)
+{
+    int64_t kept = c->in_channels * c->kernel[0] * c->kernel[1] * c->kernel[2],
+            n = c->out_channels * kept;
+    if (n == 0)
+        return 0;
+    SY_WITH_FLOAT(c->type, T,
+                  return sy_launch(add_parts<T>, sy_blocks(n), stream, (const float *)from, (T *)dw,
+                                   n, kept, columns, parts, c->out_channels * columns));
 }

@@ -187,6 +187,8 @@ int sy_math_conv_run(struct sy_math *math, struct sy_math_plan *p, const void *a
     case SY_WAY_GEMM:
         return sy_math_matmul_run(math, p->gemm, swaps ? b : a, swaps ? a : b, bias, residual, y,
                                   scratch);
+    case SY_WAY_COLUMNS:
+        return sy_math_columns_run(math, p, a, b, y, scratch);
     default:
         return sy_math_cuda_check(
             math, (cudaError_t)sy_kernel_conv(math->stream, &p->conv, a, b, bias, residual, y),
@@ -273,17 +275,22 @@ static int make_gemm(struct sy_math *math, struct sy_math_plan *p)
     return sy_math_matmul_plan(math, &m, &p->gemm);
 }
 
-/* Times what there is; without memory for it, a product where it is one, else what cuDNN thinks best. */
+/* Times what there is; without memory for it, products where it is some, else what cuDNN thinks best. */
 static int choose(struct sy_math_trial *t, bool has_algo)
 {
     struct sy_math_plan *p = t->plan;
     const struct sy_math_conv *c = &p->conv;
-    p->way = p->gemm ? SY_WAY_GEMM : has_algo ? SY_WAY_CUDNN : SY_WAY_DIRECT;
+    p->way = p->gemm              ? SY_WAY_GEMM
+             : p->columns_product ? SY_WAY_COLUMNS
+             : has_algo           ? SY_WAY_CUDNN
+                                  : SY_WAY_DIRECT;
     p->best_ms = -1;
     if (!t->x)
         return SY_OK;
     if (p->gemm)
         SY_TRY(consider(t, SY_WAY_GEMM));
+    if (p->columns_product)
+        SY_TRY(consider(t, SY_WAY_COLUMNS));
     if (has_algo)
         SY_TRY(consider(t, SY_WAY_CUDNN));
     if (has_algo && can_fuse(p))
@@ -313,6 +320,8 @@ static bool take_chosen(struct sy_math *math, struct sy_math_plan *p, bool descr
         return described && sy_math_cudnn_fits(math, p);
     case SY_WAY_GEMM:
         return p->gemm != NULL;
+    case SY_WAY_COLUMNS:
+        return p->columns_product != NULL;
     case SY_WAY_DIRECT:
         return true;
     default:
@@ -380,6 +389,8 @@ static int prepare(struct sy_math *math, struct sy_math_plan *p)
         SY_TRY(sy_cuda_device_failed(math->device));
         p->gemm = NULL; /* by another way */
     }
+    if (!p->gemm && sy_math_columns_plan(math, p) < 0)
+        SY_TRY(sy_cuda_device_failed(math->device)); /* by another way */
     if (math->tune)
         take_memory(&t);
     int status = SY_OK;

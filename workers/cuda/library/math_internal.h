@@ -8,6 +8,7 @@
 
 #include "workers/cuda/kernels/kernel_ops.h"
 #include "workers/cuda/math/choices.h"
+#include "workers/cuda/math/conv_columns.h"
 #include "workers/cuda/math/device_math_library.h"
 #include "workers/cuda/math/library_pool.h"
 #include "workers/cuda/math/library_recurrence.h"
@@ -40,7 +41,8 @@ enum sy_math_way {
     SY_WAY_CUDNN,  /* cudnnConvolutionForward, then a chain */
     SY_WAY_GEMM,   /* a window of one element: a product */
     SY_WAY_DIRECT, /* our own kernel */
-    SY_WAY_LT      /* a product */
+    SY_WAY_LT,     /* a product */
+    SY_WAY_COLUMNS /* a gradient as products of unrolled windows */
 };
 
 struct sy_math_plan {
@@ -57,6 +59,9 @@ struct sy_math_plan {
     int algo; /* of cuDNN's enum for the direction */
     cudnnMathType_t math_type;
     struct sy_math_plan *gemm; /* in the list too */
+    struct sy_conv_columns columns;
+    struct sy_math_plan *columns_product,
+        *columns_sum; /* in the list too; NULL: not this way. sum: adds to its result */
     /* products */
     struct sy_math_matmul matmul;
     cublasLtMatmulDesc_t product;
@@ -126,6 +131,12 @@ static inline uint64_t sy_math_conv_scratch(const struct sy_math_conv *conv)
 {
     return conv->direction == SY_MATH_FORWARD ? SY_MATH_SCRATCH_BYTES : SY_MATH_BACK_SCRATCH_BYTES;
 }
+
+/* ---- math_conv_columns.c ---- */
+/* The plan's products, if its gradient can be had this way. An error leaves it without. */
+int sy_math_columns_plan(struct sy_math *math, struct sy_math_plan *plan);
+int sy_math_columns_run(struct sy_math *math, struct sy_math_plan *plan, const void *a,
+                        const void *b, void *y, void *scratch);
 
 /* ---- math_cudnn_algo.c: cuDNN's three directions as one ---- */
 struct sy_math_trial { /* memory NULL: nothing can be timed */

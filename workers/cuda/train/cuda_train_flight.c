@@ -19,12 +19,12 @@ static int pass(struct sy_trainer *t, unsigned slot)
     return SY_OK;
 }
 
-/* Until there is room for work of cost_ns. */
-static int make_room(struct sy_trainer *t, uint64_t cost_ns)
+/* Until there is room for a step. */
+static int make_room(struct sy_trainer *t)
 {
     for (;;) {
         unsigned slot = 0;
-        switch (sy_inflight_next(&t->inflight, cost_ns, false, &slot)) {
+        switch (sy_inflight_next(&t->inflight, false, &slot)) {
         case SY_INFLIGHT_RECORD:
             SY_TRY(record(t, slot));
             break;
@@ -46,7 +46,7 @@ static int launched(struct sy_trainer *t, uint64_t cost_ns)
 int sy_cutr_bounded(struct sy_trainer *t, uint64_t cost_ns, sy_cutr_run run,
                     const struct sy_cutr_step *step)
 {
-    SY_TRY(make_room(t, cost_ns));
+    SY_TRY(make_room(t));
     SY_TRY(run(t, step));
     return launched(t, cost_ns);
 }
