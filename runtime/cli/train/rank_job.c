@@ -93,6 +93,8 @@ int sy_rank_job_exec(const struct sy_rank_job *job)
     add(&words, "--ranks", ranks);
     if (job->mpi_options)
         add(&words, "--mpi-options", job->mpi_options);
+    if (job->devices)
+        add(&words, "--device", job->devices);
     fflush(stdout);
     execv("/proc/self/exe", (char **)(uintptr_t)words.argv);
     json_decref(root);
