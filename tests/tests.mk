@@ -130,6 +130,7 @@ $(GPU_BIN): $(B)/tests/test_gpu_%: $(OBJ)/tests/main/test_%.o $(OBJ)/tests/on_gp
 $(B)/tests/test_cuda_ranks: | $(B)/tests/libnccl-fake.so
 $(B)/tests/libnccl-fake.so: $(OBJ)/tests/on_cpu/fake_nccl.o
 	$(call say,LD,$@)
+	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDSAN) -shared -o $@ $^ -pthread
 $(B)/tests/test_gpu_ranks: $(OBJ)/runtime/cli/train/local_job.o
 $(B)/tests/libswitchyard-cuda-fake.so: $(OBJ)/tests/fakes/fake_cuda.o $(OBJ)/tests/fakes/fake_cuda_streams.o $(OBJ)/$(CUDA_ENTRY:.c=.o) $(CUDA_PART_OBJ) $(B)/libswitchyard.a

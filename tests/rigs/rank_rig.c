@@ -12,6 +12,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/lsan_interface.h>
+#endif
+
 #include "runtime/base/status.h"
 
 #define HANG_S 60
@@ -140,6 +144,15 @@ static void close_pairs(int n, int pairs[RANK_RIG_MOST][RANK_RIG_MOST], int but)
                 close(pairs[a][b]);
 }
 
+static int has_leaks(void)
+{
+#ifdef __SANITIZE_ADDRESS__
+    return __lsan_do_recoverable_leak_check();
+#else
+    return 0;
+#endif
+}
+
 void rank_rig_start(struct rank_rig *rig, int n,
                     int (*run)(const struct sy_ranks *ranks, void *ctx), void *ctx)
 {
@@ -159,7 +172,8 @@ void rank_rig_start(struct rank_rig *rig, int n,
         memcpy(peers, pairs[r], sizeof peers);
         close_pairs(n, pairs, r);
         struct sy_ranks ranks = {.ops = &ops, .rank = r, .n = n};
-        _exit(run(&ranks, ctx));
+        int status = run(&ranks, ctx);
+        _exit(has_leaks() ? RANK_RIG_LEAKS : status);
     }
     close_pairs(n, pairs, -1);
 }

@@ -13,6 +13,7 @@
 #include "runtime/base/status.h"
 #include "runtime/device/device.h"
 #include "workers/engine/engines.h"
+#include "workers/train/ranks.h"
 
 #define HUGE_PAGE (2ull << 20)
 
@@ -75,16 +76,24 @@ static int map_host(struct sy_local_job *job, uint64_t bytes, enum sy_huge_pages
     return SY_OK;
 }
 
-int sy_local_job_open(const char *text, enum sy_huge_pages huge, const char *device,
-                      const struct sy_ranks *ranks, struct sy_local_job *job)
+/* The device, the run on it, and what that needs. */
+static int create_run(const char *text, const char *device, const struct sy_ranks *ranks,
+                      struct sy_local_job *job)
 {
     const struct sy_train_callbacks callbacks = {.ranks = ranks};
     const struct sy_trainer_ops *trainer;
-    *job = (struct sy_local_job){0};
     SY_TRY(open_gpu(device ? device : "host", job));
     SY_TRY(sy_trainer_for_device(job->device ? "cuda" : "host", &trainer));
     SY_TRY(sy_train_run_create(text, trainer, &callbacks, &job->run));
     sy_train_run_needs(job->run, &job->needs);
+    return SY_OK;
+}
+
+int sy_local_job_open(const char *text, enum sy_huge_pages huge, const char *device,
+                      const struct sy_ranks *ranks, struct sy_local_job *job)
+{
+    *job = (struct sy_local_job){0};
+    SY_TRY(create_run(text, device, ranks, job));
     uint64_t persistent = SY_ALIGN_UP(job->needs.persistent_bytes, HUGE_PAGE);
     uint64_t own = persistent + SY_ALIGN_UP(job->needs.ephemeral_bytes, HUGE_PAGE);
     SY_TRY(map_host(job, 2 * HUGE_PAGE + (job->device ? 0 : own), huge)); /* the page, to align */
@@ -97,6 +106,17 @@ int sy_local_job_open(const char *text, enum sy_huge_pages huge, const char *dev
         aligned = (char *)(uintptr_t)sy_pool_address(job->pool, 0).value;
     }
     return sy_train_run_start(job->run, aligned, aligned + persistent, 0, job->page);
+}
+
+int sy_local_job_needs(const char *text, const char *device, int n_ranks,
+                       struct sy_train_needs *needs)
+{
+    const struct sy_ranks ranks = {.n = n_ranks};
+    struct sy_local_job job = {0};
+    int status = create_run(text, device, &ranks, &job);
+    *needs = job.needs;
+    sy_local_job_finish(&job);
+    return status;
 }
 
 void sy_local_job_finish(struct sy_local_job *job)
