@@ -119,7 +119,7 @@ $(B)/tests/test_simulation: $(SIMULATION_OBJ)
 
 # What the CUDA device does is tested against a table of calls that records them, and behind the plugin's seam.
 $(CUDA_TEST_BIN): $(CUDA_PART_OBJ)
-$(addprefix $(B)/tests/test_cuda_,engine candidates trainer beside_host operators control node_help): $(B)/tests/%: $(OBJ)/tests/main/%.o $(CUDA_ON_CPU_SO) $(TEST_SO)
+$(addprefix $(B)/tests/test_cuda_,engine candidates trainer beside_host operators control node_help ranks): $(B)/tests/%: $(OBJ)/tests/main/%.o $(CUDA_ON_CPU_SO) $(TEST_SO)
 	$(link_test)
 $(KERNEL_TEST_BIN): $(KERNEL_TEST_OBJ)
 $(B)/tests/test_cuda_kernels_columns: $(OBJ)/workers/cuda/math/conv_columns.o
@@ -127,6 +127,13 @@ $(B)/tests/fake_cuda_%: $(OBJ)/tests/main/test_%.o $(OBJ)/tests/on_cpu/choose_fa
 	$(link_test)
 $(GPU_BIN): $(B)/tests/test_gpu_%: $(OBJ)/tests/main/test_%.o $(OBJ)/tests/on_gpu/choose_gpu.o $(TEST_SO)
 	$(link_test)
+# NCCL of ranks on the CPU.
+$(B)/tests/test_cuda_ranks: | $(B)/tests/libnccl-fake.so
+$(B)/tests/libnccl-fake.so: $(OBJ)/tests/on_cpu/fake_nccl.o
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDSAN) -shared -o $@ $^ -pthread
+$(B)/tests/test_gpu_ranks: $(OBJ)/runtime/cli/train/local_job.o
 $(B)/tests/libswitchyard-cuda-fake.so: $(OBJ)/tests/fakes/fake_cuda.o $(OBJ)/tests/fakes/fake_cuda_streams.o $(OBJ)/$(CUDA_ENTRY:.c=.o) $(CUDA_PART_OBJ) $(B)/libswitchyard.a
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
@@ -360,7 +367,7 @@ test-train: deps ## Test: gradients and losses against PyTorch; TEST_TRAIN_ARGS=
 	else echo 'test-train: skipped: PyTorch cannot be installed here, as said above'; fi
 
 # On a machine with a GPU, or in what `make dist` made: the same script.
-gpu-tests: $(GPU_BIN) $(addprefix $(B)/tests/,test_device test_cuda_plugin test_gpu_device test_gpu_slices test_gpu_models test_gpu_training test_end_to_end gpu_onnx_suite) $(GPU_FAULT)
+gpu-tests: $(GPU_BIN) $(addprefix $(B)/tests/,test_device test_cuda_plugin test_gpu_device test_gpu_slices test_gpu_models test_gpu_training test_gpu_ranks test_end_to_end gpu_onnx_suite) $(GPU_FAULT)
 
 gpu-check: deps ## Test: the tests that need a GPU, on cuda:0; SY_TEST_DEVICE=cuda:N for another, PART="device engine" for some
 	@$(MAKE) --no-print-directory CUDA=1 binaries gpu-tests

@@ -110,7 +110,7 @@ int main(int argc, char **argv)
     int status = argc == 2 ? sy_job_load(argv[1], &text)
                            : sy_error_set(SY_EARG, "usage: train_steps JOB.json");
     if (status == SY_OK)
-        status = sy_local_job_open(text, SY_HUGE_ALWAYS, NULL, &job);
+        status = sy_local_job_open(text, SY_HUGE_ALWAYS, NULL, NULL, &job);
     while (status == SY_OK && fgets(line, sizeof line, stdin)) {
         status = obey(&job, line);
         fflush(stdout);

@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -128,9 +129,18 @@ static void run_call(const struct note *note)
     note->work.call(note->work.body);
 }
 
+/* Kernels of two streams' threads run one behind the other. */
+void fake_math_run(const struct cpu_work *work)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&lock);
+    cpu_run(work);
+    pthread_mutex_unlock(&lock);
+}
+
 static void run_kernel(const struct note *note)
 {
-    cpu_run(&note->work);
+    fake_math_run(&note->work);
 }
 
 static int take_kernel(struct CUstream_st *stream, const struct cpu_work *work)

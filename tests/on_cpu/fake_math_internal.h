@@ -11,6 +11,9 @@ extern const struct sy_math_library_ops fake_library; /* fake_library.c */
 
 /* Counts a call of the table, which may be the one to fail. */
 int fake_math_call(const char *name);
+struct cpu_work;
+/* A kernel, now. Any thread. */
+void fake_math_run(const struct cpu_work *work);
 /* Where a device pointer leads; NULL stays NULL. */
 void *fake_math_seen(const void *device);
 /* Notes call(body) as the call `name` of the table; the bytes of body are copied. */

@@ -154,7 +154,10 @@ if wanted engine; then
         skip "engine: ONNX's own test data" "it is neither in $tests/onnx_cases nor in /usr/share/libonnx-testdata"
     fi
 fi
-if wanted train; then run_tests train 'test_gpu_train*'; fi
+if wanted train; then
+    run_tests train 'test_gpu_train*'
+    run_tests train test_gpu_ranks
+fi
 if wanted models; then run_tests models test_gpu_models; fi
 if wanted end-to-end; then
     set -f # what is listed are patterns of tests' names

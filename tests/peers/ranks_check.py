@@ -168,6 +168,14 @@ def refusals(c):
         assert done.returncode != 0 and said in done.stderr, (words, done.stderr)
     done = subprocess.run([BINARY, "train", c.path, "--mpi"], capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert done.returncode == 2 and "--local" in done.stderr
+    done = subprocess.run([BINARY, "train", c.path, "--device", "host"], capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    assert done.returncode == 2 and "a server has its own" in done.stderr, done.stderr
+    c.job(steps=3)
+    for words in (["--device", "emulated"], ["--ranks", "2", "--device", "host,emulated"]):  # the second rank's is the second of the list
+        done = subprocess.run(c.command(*words), capture_output=True, text=True, timeout=LIMIT_S, check=False)
+        assert done.returncode == 1 and done.stderr.count("on host or cuda:N, not on emulated") == 1, (words, done.stderr)
+    c.train("--ranks", "2", "--device", "host")
+    c.job(steps=3, batch=31)
     done = subprocess.run(c.command("--ranks", "31"), env={**os.environ, "PATH": "/nonexistent"}, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert done.returncode == 1 and "mpirun" in done.stderr, done.stderr
     done = subprocess.run(c.command("--ranks", "31", "--mpi-options", "--quiet " * 70), capture_output=True, text=True, timeout=LIMIT_S, check=False)

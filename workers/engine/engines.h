@@ -23,7 +23,8 @@ typedef const struct sy_engine_ops *(*sy_engine_entry)(uint32_t layout_bytes,
 #define SY_TRAINER_LAYOUT_BYTES                                                   \
     (SY_ENGINE_LAYOUT_BYTES +                                                     \
      (uint32_t)(sizeof(struct sy_trainer_ops) + sizeof(struct sy_train_options) + \
-                sizeof(struct sy_state_tensor)))
+                sizeof(struct sy_state_tensor) + sizeof(struct sy_shared_part) +  \
+                sizeof(struct sy_device_exchange_ops) + sizeof(struct sy_device_exchange_want)))
 
 /* The plugin's symbol SY_CUDA_TRAINER_ENTRY, likewise. */
 typedef const struct sy_trainer_ops *(*sy_trainer_entry)(uint32_t layout_bytes);

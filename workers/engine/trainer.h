@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "loader/graph/graph.h"
+#include "workers/engine/exchange.h"
 
 enum sy_loss_kind { SY_LOSS_SOFTMAX_CROSS_ENTROPY, SY_LOSS_MSE, SY_LOSS_BCE /* of logits */ };
 enum sy_optimizer_kind { SY_OPTIMIZER_SGD, SY_OPTIMIZER_ADAM, SY_OPTIMIZER_ADAMW };
@@ -137,6 +138,8 @@ struct sy_trainer_ops {
     int (*n_shared_parts)(const struct sy_trainer *trainer);
     void (*shared_part)(const struct sy_trainer *trainer, int index, struct sy_shared_part *out);
     int (*shared_by_step)(const struct sy_trainer *trainer);
+    /* (with these, of an engine that computes on a device: their values are the device's addresses; else NULL) How they are exchanged. */
+    const struct sy_device_exchange_ops *exchange;
 };
 
 extern const struct sy_trainer_ops sy_host_trainer;

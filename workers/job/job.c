@@ -31,6 +31,7 @@ static const struct key keys[] = {
     {"", "batch", KIND_COUNT, 0, AT(options.batch), 1, 65536, 64},
     {"", "ranks", KIND_COUNT, 0, AT(ranks), 1, 64, 1},
     {"", "staleness", KIND_COUNT, 0, AT(staleness), 0, 16, 0},
+    {"", "exchange", KIND_TEXT, 0, SIZE_MAX, 0, 0, 0},
     {"", "accumulate", KIND_COUNT, 0, AT(options.accumulate), 1, 65536, 1},
     {"", "clip_norm", KIND_NUMBER, 0, AT(options.clip_norm), 0, 1e30, 0},
     {"", "precision", KIND_TEXT, 0, SIZE_MAX, 0, 0, 0},
@@ -94,6 +95,8 @@ static int take_choices(const json_t *root, struct sy_job *job)
     static const char *const schedules[] = {"constant", "step", "cosine", "linear", NULL};
     static const char *const precisions[] = {"f32", "bf16", NULL};
     static const char *const decays[] = {"all", "weights", NULL};
+    static const char *const ways[] = {
+        [SY_EXCHANGE_NCCL] = "nccl", [SY_EXCHANGE_HOST] = "host", NULL};
     struct sy_train_options *o = &job->options;
     int at;
     SY_TRY(take_choice(root, "", "loss", losses, &at));
@@ -108,6 +111,8 @@ static int take_choices(const json_t *root, struct sy_job *job)
     job->opportunistic = at == 1;
     SY_TRY(take_choice(root, "", "precision", precisions, &at));
     o->precision = (enum sy_train_precision)at;
+    SY_TRY(take_choice(root, "", "exchange", ways, &at));
+    job->exchange = (enum sy_exchange_way)at;
     if (o->schedule.kind >= SY_SCHEDULE_COSINE && o->schedule.steps <= o->schedule.warmup_steps)
         return sy_error_set(
             SY_EARG,
@@ -175,7 +180,8 @@ static uint64_t hash_of(const json_t *root)
                              "snapshot",  "name",
                              "recompute", "tenant",
                              "priority",  "class",
-                             "slice",     "ranks"};
+                             "slice",     "ranks",
+                             "exchange"};
     for (size_t i = 0; i < SY_ARRAY_LEN(outside); i++)
         json_object_del(copy, outside[i]);
     sy_job_data_drop_test(json_object_get(copy, "data"));

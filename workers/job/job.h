@@ -26,7 +26,8 @@ struct sy_job {
     uint64_t seed;
     uint64_t ranks;     /* processes that train it together; their owner is who starts them */
     uint64_t staleness; /* iterations that they may be apart (train_exchange.h); 0: none */
-    bool opportunistic; /* class */
+    enum sy_exchange_way exchange; /* how ranks' gradients travel */
+    bool opportunistic;            /* class */
     struct sy_data_spec data;
     struct sy_train_options options;
     uint64_t

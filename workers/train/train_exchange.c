@@ -13,7 +13,8 @@
 #include "runtime/base/status.h"
 
 #define BUCKET_FLOATS \
-    (1u << 19) /* 2 MiB: some per cent of a step on one core, and far more than a message costs */
+    (1u               \
+     << 19) /* 2 MiB: some per cent of a step on one core, and far more than a message costs. A device has its own */
 
 /* Parts [first, first + n) of `order`; where they lie among all. */
 struct bucket {
@@ -23,9 +24,9 @@ struct bucket {
 
 /* What the thread adds up next: a bucket, or numbers. */
 struct sum {
-    float *values;
-    uint64_t n;
-    double *numbers; /* NULL: values */
+    uint64_t at, n;  /* floats of `values`, or of the device's staging */
+    unsigned mark;   /* behind them, on a device */
+    double *numbers; /* NULL: floats */
 };
 
 struct sy_exchange {
@@ -35,11 +36,12 @@ struct sy_exchange {
     int n_parts, n_buckets, shared_by, n_slots; /* staleness + 1 */
     int *order;                                 /* of parts: as they are ready */
     struct bucket *buckets;
-    uint64_t n_floats;                /* of all buckets */
-    float *values;                    /* of each slot, one behind the other */
-    float *scratch;                   /* of the largest bucket; the thread's alone */
-    uint64_t iteration, n_agreements; /* begun */
-    int n_ready;                      /* buckets of this iteration */
+    uint64_t n_floats;                 /* of all buckets */
+    float *values;                     /* of each slot, one behind the other; NULL: on a device */
+    float *scratch;                    /* of the largest bucket; the thread's alone */
+    struct sy_device_exchange *device; /* NULL: parts lie in host memory */
+    uint64_t iteration, n_agreements;  /* begun */
+    int n_ready;                       /* buckets of this iteration */
     uint64_t slot_end[SY_EXCHANGE_STALENESS_MOST + 1]; /* n_done when its sums are there */
     uint64_t agreement_end[SY_EXCHANGE_STALENESS_MOST + 1];
     double numbers[SY_EXCHANGE_STALENESS_MOST + 1][SY_EXCHANGE_NUMBERS];
@@ -58,8 +60,10 @@ struct sy_exchange {
 
 static int add_up(struct sy_exchange *x, const struct sum *sum)
 {
-    return sum->numbers ? x->ranks->ops->sum_doubles(sum->numbers, SY_EXCHANGE_NUMBERS)
-                        : x->ranks->ops->sum(sum->values, x->scratch, sum->n);
+    if (sum->numbers)
+        return x->ranks->ops->sum_doubles(sum->numbers, SY_EXCHANGE_NUMBERS);
+    return x->device ? x->ops->exchange->sum(x->device, sum->mark, sum->at, sum->n)
+                     : x->ranks->ops->sum(x->values + sum->at, x->scratch, sum->n);
 }
 
 static void *run_thread(void *exchange)
@@ -122,11 +126,11 @@ static void put_in_order(struct sy_exchange *x)
 /* The size of the largest, in floats. */
 static uint64_t cut_buckets(struct sy_exchange *x)
 {
-    uint64_t most = 0;
+    uint64_t most = 0, full = x->ops->exchange ? x->ops->exchange->bucket_floats : BUCKET_FLOATS;
     for (int i = 0; i < x->n_parts; i++) {
         struct sy_shared_part part;
         x->ops->shared_part(x->trainer, x->order[i], &part);
-        if (x->n_buckets == 0 || x->buckets[x->n_buckets - 1].n_floats >= BUCKET_FLOATS)
+        if (x->n_buckets == 0 || x->buckets[x->n_buckets - 1].n_floats >= full)
             x->buckets[x->n_buckets++] = (struct bucket){.first = i, .at = x->n_floats};
         struct bucket *b = &x->buckets[x->n_buckets - 1];
         b->n++;
@@ -138,23 +142,43 @@ static uint64_t cut_buckets(struct sy_exchange *x)
     return most;
 }
 
-static int make_plan(struct sy_exchange *x)
+static int take_host(struct sy_exchange *x, uint64_t most)
+{
+    uint64_t floats = (x->n_floats + 1) * (uint64_t)x->n_slots,
+             room = 2 * (most + (uint64_t)x->ranks->n);
+    x->values = malloc(floats * sizeof *x->values);
+    x->scratch = malloc(room * sizeof *x->scratch);
+    return x->values && x->scratch
+               ? SY_OK
+               : sy_error_set(SY_ENOMEM_HOST, "no memory for ranks: %llu floats",
+                              (unsigned long long)(floats + room));
+}
+
+static int open_device(struct sy_exchange *x, enum sy_exchange_way way, uint64_t most)
+{
+    const struct sy_ranks_ops *ranks = x->ranks->ops;
+    struct sy_device_exchange_want want = {
+        .wire = {x->ranks->rank, x->ranks->n, ranks->sum, ranks->sum_doubles, ranks->share},
+        .way = way,
+        .n_floats = x->n_floats * (uint64_t)x->n_slots,
+        .most_floats = most,
+        .n_marks = (unsigned)(x->n_slots * x->n_buckets)};
+    return x->ops->exchange->open(&want, &x->device);
+}
+
+static int make_plan(struct sy_exchange *x, enum sy_exchange_way way)
 {
     x->order = calloc((size_t)x->n_parts + 1, sizeof *x->order);
     x->buckets = calloc((size_t)x->n_parts + 1, sizeof *x->buckets);
     if (!x->order || !x->buckets)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for ranks");
     put_in_order(x);
-    uint64_t most = cut_buckets(x) + (uint64_t)x->ranks->n;
-    uint64_t floats = (x->n_floats + 1) * (uint64_t)x->n_slots;
+    uint64_t most = cut_buckets(x);
     x->most_sums = (uint64_t)x->n_slots * ((uint64_t)x->n_buckets + 1);
-    x->values = malloc(floats * sizeof *x->values);
-    x->scratch = malloc(2 * most * sizeof *x->scratch);
     x->sums = calloc(x->most_sums, sizeof *x->sums);
-    if (!x->values || !x->scratch || !x->sums)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for ranks: %llu floats",
-                            (unsigned long long)(floats + 2 * most));
-    return SY_OK;
+    if (!x->sums)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for ranks");
+    return x->ops->exchange ? open_device(x, way, most) : take_host(x, most);
 }
 
 uint64_t sy_exchange_bytes(int staleness, const struct sy_trainer_ops *ops,
@@ -169,7 +193,7 @@ uint64_t sy_exchange_bytes(int staleness, const struct sy_trainer_ops *ops,
     return n * sizeof(float) * ((uint64_t)staleness + 1);
 }
 
-int sy_exchange_create(const struct sy_ranks *ranks, int staleness,
+int sy_exchange_create(const struct sy_ranks *ranks, int staleness, enum sy_exchange_way way,
                        const struct sy_trainer_ops *ops, struct sy_trainer *trainer,
                        struct sy_exchange **out)
 {
@@ -185,7 +209,7 @@ int sy_exchange_create(const struct sy_ranks *ranks, int staleness,
     pthread_cond_init(&x->changed, NULL);
     x->n_parts = ops->n_shared_parts(trainer);
     x->shared_by = ops->shared_by_step(trainer);
-    int status = make_plan(x);
+    int status = make_plan(x, way);
     if (status == SY_OK)
         status = start_thread(x);
     if (status < 0) {
@@ -207,6 +231,8 @@ void sy_exchange_destroy(struct sy_exchange *x)
         pthread_mutex_unlock(&x->lock);
         pthread_join(x->thread, NULL);
     }
+    if (x->device)
+        x->ops->exchange->close(x->device);
     pthread_cond_destroy(&x->changed);
     pthread_mutex_destroy(&x->lock);
     free(x->order);
@@ -231,23 +257,43 @@ static uint64_t begin_sum(struct sy_exchange *x, struct sum sum)
     return end;
 }
 
-static int wait_for(struct sy_exchange *x, uint64_t end)
+static bool is_there(struct sy_exchange *x, uint64_t end)
+{
+    pthread_mutex_lock(&x->lock);
+    bool is = x->n_done >= end;
+    pthread_mutex_unlock(&x->lock);
+    return is;
+}
+
+static int sleep_until(struct sy_exchange *x, uint64_t end)
 {
     int status = SY_OK;
-    sy_ranks_leave(x->ranks);
     pthread_mutex_lock(&x->lock);
     while (x->n_done < end && x->status == SY_OK)
         pthread_cond_wait(&x->changed, &x->lock);
     if (x->status < 0)
         status = sy_error_set(x->status, "%s", x->error);
     pthread_mutex_unlock(&x->lock);
+    return status;
+}
+
+/* Outside of the gate: there a device computes nothing either. */
+static int wait_for(struct sy_exchange *x, uint64_t end)
+{
+    if (is_there(x, end))
+        return sleep_until(x, end); /* for its error */
+    if (x->device && x->ranks->gate && x->ops->settle)
+        SY_TRY(x->ops->settle(x->trainer));
+    sy_ranks_leave(x->ranks);
+    int status = sleep_until(x, end);
     sy_ranks_enter(x->ranks);
     return status;
 }
 
-static float *slot_of(const struct sy_exchange *x, uint64_t iteration)
+/* Where the slot of an iteration begins. */
+static uint64_t slot_of(const struct sy_exchange *x, uint64_t iteration)
 {
-    return x->values + iteration % (uint64_t)x->n_slots * x->n_floats;
+    return iteration % (uint64_t)x->n_slots * x->n_floats;
 }
 
 void sy_exchange_begin(struct sy_exchange *x)
@@ -256,42 +302,71 @@ void sy_exchange_begin(struct sy_exchange *x)
     x->iteration++;
 }
 
-static void send_bucket(struct sy_exchange *x, const struct bucket *b)
+static int gather(struct sy_exchange *x, const struct sy_shared_part *part, uint64_t at)
 {
-    float *values = slot_of(x, x->iteration) + b->at;
-    uint64_t at = 0;
+    if (x->device)
+        return x->ops->exchange->gather(x->device, part, at);
+    memcpy(x->values + at, part->values, part->n * sizeof(float));
+    return SY_OK;
+}
+
+static int send_bucket(struct sy_exchange *x, int number)
+{
+    const struct bucket *b = &x->buckets[number];
+    struct sum sum = {.at = slot_of(x, x->iteration) + b->at, .n = b->n_floats};
+    uint64_t at = sum.at, slot = x->iteration % (uint64_t)x->n_slots;
     for (int i = b->first; i < b->first + b->n; i++) {
         struct sy_shared_part part;
         x->ops->shared_part(x->trainer, x->order[i], &part);
-        memcpy(values + at, part.values, part.n * sizeof(float));
+        SY_TRY(gather(x, &part, at));
         at += part.n;
     }
-    x->slot_end[x->iteration % (uint64_t)x->n_slots] =
-        begin_sum(x, (struct sum){.values = values, .n = b->n_floats});
+    sum.mark = (unsigned)slot * (unsigned)x->n_buckets + (unsigned)number;
+    if (x->device)
+        SY_TRY(x->ops->exchange->mark(x->device, sum.mark));
+    x->slot_end[slot] = begin_sum(x, sum);
+    return SY_OK;
 }
 
-static void take_mean(struct sy_exchange *x, const float *values)
+static int take(struct sy_exchange *x, const struct sy_shared_part *part, uint64_t at)
 {
     float share = 1.0f / (float)x->ranks->n;
-    uint64_t at = 0;
+    if (x->device)
+        return x->ops->exchange->take(x->device, part, at, share);
+    for (uint64_t k = 0; k < part->n; k++)
+        part->values[k] = x->values[at + k] * share;
+    return SY_OK;
+}
+
+static int take_mean(struct sy_exchange *x, uint64_t at)
+{
     for (int i = 0; i < x->n_parts; i++) {
         struct sy_shared_part part;
         x->ops->shared_part(x->trainer, x->order[i], &part);
-        for (uint64_t k = 0; k < part.n; k++)
-            part.values[k] = values[at + k] * share;
+        SY_TRY(take(x, &part, at));
         at += part.n;
     }
+    return SY_OK;
+}
+
+static int clear(struct sy_exchange *x, const struct sy_shared_part *part)
+{
+    if (x->device)
+        return x->ops->exchange->clear(x->device, part);
+    memset(part->values, 0, part->n * sizeof(float));
+    return SY_OK;
 }
 
 /* Nothing of the others is there yet. A statistic stays this rank's own: a running mean of zeros would be wrong. */
-static void take_nothing(struct sy_exchange *x)
+static int take_nothing(struct sy_exchange *x)
 {
     for (int i = 0; i < x->n_parts; i++) {
         struct sy_shared_part part;
         x->ops->shared_part(x->trainer, x->order[i], &part);
         if (part.is_gradient)
-            memset(part.values, 0, part.n * sizeof(float));
+            SY_TRY(clear(x, &part));
     }
+    return SY_OK;
 }
 
 int sy_exchange_before(struct sy_exchange *x, int step)
@@ -299,20 +374,18 @@ int sy_exchange_before(struct sy_exchange *x, int step)
     uint64_t staleness = (uint64_t)x->n_slots - 1;
     if (step != x->shared_by)
         return SY_OK;
-    if (x->iteration <= staleness) {
-        take_nothing(x);
-        return SY_OK;
-    }
+    if (x->iteration <= staleness)
+        return take_nothing(x);
     uint64_t taken = x->iteration - staleness;
     SY_TRY(wait_for(x, x->slot_end[taken % (uint64_t)x->n_slots]));
-    take_mean(x, slot_of(x, taken));
-    return SY_OK;
+    return take_mean(x, slot_of(x, taken));
 }
 
-void sy_exchange_after(struct sy_exchange *x, int step)
+int sy_exchange_after(struct sy_exchange *x, int step)
 {
-    while (x->n_ready < x->n_buckets && x->buckets[x->n_ready].ready_step <= step)
-        send_bucket(x, &x->buckets[x->n_ready++]);
+    for (; x->n_ready < x->n_buckets && x->buckets[x->n_ready].ready_step <= step; x->n_ready++)
+        SY_TRY(send_bucket(x, x->n_ready));
+    return SY_OK;
 }
 
 int sy_exchange_agree(struct sy_exchange *x, double numbers[SY_EXCHANGE_NUMBERS], bool *is_there)

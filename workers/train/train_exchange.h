@@ -9,6 +9,9 @@
  * iteration t takes the mean of iteration t - S, so a rank may be S iterations ahead of one that stands still before it waits. All ranks still take the same
  * steps, and the same from run to run. The first S iterations (after each start) have gradients of zero; those of the last S are dropped, as they are where a run is interrupted.
  *
+ * Gradients on a device (workers/engine/exchange.h) stay there: copies are enqueued, and the thread's sums begin behind a mark. The host waits, not the device's
+ * stream: a rank that waits for others is at rest, its device is another's.
+ *
  * Calls are made by the thread that trains, inside the ranks' gate; waits stand outside of it. */
 #ifndef SY_WORKERS_TRAIN_TRAIN_EXCHANGE_H
 #define SY_WORKERS_TRAIN_TRAIN_EXCHANGE_H
@@ -23,9 +26,9 @@
 
 struct sy_exchange;
 
-/* ops, trainer and ranks are borrowed until destroy. Memory: (staleness + 1) x all gradients. EUNSUPPORTED: the engine does not say where its gradients
- * are; ENOMEM_HOST. */
-int sy_exchange_create(const struct sy_ranks *ranks, int staleness,
+/* ops, trainer and ranks are borrowed until destroy. Memory: (staleness + 1) x all gradients, where they lie. EUNSUPPORTED: the engine does not say where its
+ * gradients are, or has not this way; ENOMEM_HOST; on a device all errors of its open (workers/engine/exchange.h). */
+int sy_exchange_create(const struct sy_ranks *ranks, int staleness, enum sy_exchange_way way,
                        const struct sy_trainer_ops *ops, struct sy_trainer *trainer,
                        struct sy_exchange **out);
 /* Memory of one with these, but for its largest bucket; 0: the engine has no ranks. */
@@ -37,7 +40,7 @@ void sy_exchange_destroy(struct sy_exchange *exchange);
 void sy_exchange_begin(struct sy_exchange *exchange);
 /* Before a gradient step: if it is the first that reads what ranks share, the mean is there. Errors are those of the sum. */
 int sy_exchange_before(struct sy_exchange *exchange, int step);
-void sy_exchange_after(struct sy_exchange *exchange, int step);
+int sy_exchange_after(struct sy_exchange *exchange, int step);
 /* Once an iteration. All ranks' sums of these, of the call `staleness` calls ago; *is_there false: of the first calls there are none, on no rank, and the
  * numbers stay. */
 int sy_exchange_agree(struct sy_exchange *exchange, double numbers[SY_EXCHANGE_NUMBERS],

@@ -79,7 +79,8 @@ static int check_staleness(const struct sy_train_run *r)
 int sy_run_share_state(struct sy_train_run *r)
 {
     const struct sy_ranks *ranks = r->callbacks.ranks;
-    SY_TRY(sy_exchange_create(ranks, (int)r->job.staleness, r->ops, r->trainer, &r->exchange));
+    SY_TRY(sy_exchange_create(ranks, (int)r->job.staleness, r->job.exchange, r->ops, r->trainer,
+                              &r->exchange));
     SY_TRY(ranks->ops->share(&r->step, sizeof r->step));
     SY_TRY(check_staleness(r));
     return share_tensors(r, ranks);
@@ -94,7 +95,7 @@ int sy_run_gradient_step(struct sy_train_run *r, bool is_last)
         SY_TRY(sy_exchange_before(r->exchange, r->at));
     SY_TRY(r->ops->run_gradient_step(r->trainer, r->at));
     if (exchanges)
-        sy_exchange_after(r->exchange, r->at);
+        SY_TRY(sy_exchange_after(r->exchange, r->at));
     return SY_OK;
 }
 

@@ -121,6 +121,17 @@ static void interrupt(int signal_number)
     is_interrupted = signal_number;
 }
 
+/* Between two steps, within the gate. What is in flight on a GPU ends before a request computes there. */
+static int give_way(struct sy_local_job *job, struct sy_script_gate *gate)
+{
+    if (!sy_script_gate_is_closed(gate))
+        return SY_OK;
+    int status = sy_train_run_settle(job->run);
+    sy_script_gate_leave(gate);
+    sy_script_gate_enter(gate);
+    return status;
+}
+
 static int run_here(struct sy_local_job *job, struct watch *w, struct sy_script_gate *gate)
 {
     enum sy_train_state state = SY_TRAIN_RUNNING;
@@ -132,10 +143,8 @@ static int run_here(struct sy_local_job *job, struct watch *w, struct sy_script_
         }
         const char *unused;
         bool is_end = sy_train_run_next(job->run, &unused) == SY_TRAIN_OTHER;
-        sy_script_gate_enter(gate);
-        int status = sy_train_run_advance(job->run, &state);
-        sy_script_gate_leave(gate);
-        SY_TRY(status);
+        SY_TRY(give_way(job, gate));
+        SY_TRY(sy_train_run_advance(job->run, &state));
         bool is_last = state == SY_TRAIN_FINISHED;
         struct sy_train_sight sight = {.step = sy_train_run_step(job->run),
                                        .total_steps = job->needs.total_steps,
@@ -155,32 +164,36 @@ static int run_here(struct sy_local_job *job, struct watch *w, struct sy_script_
 }
 
 /* Under a server a rank reads and builds its model in the job's first turn; as it waits for the others there, a request does not wait for that. */
-static int open_gated(const char *text, struct sy_ranks *ranks, struct sy_script_gate *gate,
-                      struct sy_local_job *job)
+static int open_gated(const char *text, const char *device, struct sy_ranks *ranks,
+                      struct sy_script_gate *gate, struct sy_local_job *job)
 {
     SY_TRY(sy_script_gate_open(gate));
     if (ranks)
         ranks->gate = &gate->gate;
     sy_script_gate_enter(gate);
     sy_script_gate_leave(gate);
-    return sy_local_job_open(text, SY_HUGE_ALWAYS, ranks, job);
+    return sy_local_job_open(text, SY_HUGE_ALWAYS, device, ranks, job);
 }
 
 /* ranks: NULL, or joined; all of them come to the same end, and one that fails ends its process, and the others with it. */
-static int start_here(const char *text, struct watch *w, struct sy_ranks *ranks)
+static int start_here(const char *text, const char *device, struct watch *w, struct sy_ranks *ranks)
 {
     struct sy_local_job job = {0};
     struct sy_script_gate gate = {.page = NULL};
     int status = sy_local_job_pin_threads();
     if (status == SY_OK)
-        status = open_gated(text, ranks, &gate, &job);
+        status = open_gated(text, device, ranks, &gate, &job);
     signal(SIGINT, interrupt);
     signal(SIGTERM, interrupt); /* also of the server that cancels a rank of its own */
     if (ranks)
         signal(SIGUSR1, interrupt); /* mpirun passes it on */
     w->is_shown = !ranks || ranks->rank == 0;
+    sy_script_gate_enter(&gate);
     if (status == SY_OK)
         status = run_here(&job, w, &gate);
+    if (status == SY_OK)
+        status = sy_train_run_settle(job.run);
+    sy_script_gate_leave(&gate);
     int result = status < 0 ? sy_cli_fail_status() : is_interrupted ? 0 : check_target(w);
     sy_local_job_finish(&job);
     sy_script_gate_close(&gate);
@@ -189,7 +202,20 @@ static int start_here(const char *text, struct watch *w, struct sy_ranks *ranks)
     return draw(w) | result;
 }
 
-static int start_rank(const char *text, struct watch *w)
+/* One of a list of devices for each rank of this machine, in turns; `devices` is cut. */
+static const char *device_of_rank(char *devices)
+{
+    const char *local = getenv("OMPI_COMM_WORLD_LOCAL_RANK");
+    long number = local ? strtol(local, NULL, 10) : 0, n = 1;
+    for (const char *at = devices; *at; at++)
+        n += *at == ',';
+    for (number %= n; number > 0; number--)
+        devices = strchr(devices, ',') + 1;
+    devices[strcspn(devices, ",")] = '\0';
+    return devices;
+}
+
+static int start_rank(const char *text, const char *devices, struct watch *w)
 {
     struct sy_ranks ranks;
     signal(SIGUSR1, interrupt); /* joining takes its time */
@@ -197,7 +223,9 @@ static int start_rank(const char *text, struct watch *w)
         return sy_cli_fail_status();
     if (ranks.rank > 0)
         w->plot = NULL;
-    int result = start_here(text, w, &ranks);
+    char *list = devices ? strdup(devices) : NULL;
+    int result = start_here(text, list ? device_of_rank(list) : NULL, w, &ranks);
+    free(list);
     ranks.ops->leave();
     return result;
 }
@@ -268,15 +296,16 @@ struct order {
     const char *path, *address;
     bool is_local, is_rank, wants_explanation, evaluate;
     int64_t stop, n_steps, n_ranks;
-    const char *mpi_options;
+    const char *mpi_options, *devices;
 };
 
 /* Of several ranks: by this process here, or as a job of a server. */
 static int start_ranks(const struct order *order, const char *text, int n_ranks, int64_t batch)
 {
-    const struct sy_rank_order here = {order->path, n_ranks, order->mpi_options, batch};
-    const struct sy_rank_job there = {order->path, text, order->address, order->mpi_options,
-                                      n_ranks};
+    const struct sy_rank_order here = {order->path, n_ranks, order->mpi_options, order->devices,
+                                       batch};
+    const struct sy_rank_job there = {order->path,        text,           order->address,
+                                      order->mpi_options, order->devices, n_ranks};
     return order->is_local ? sy_rank_launch(&here) : sy_rank_job_exec(&there);
 }
 
@@ -294,12 +323,15 @@ static int start_text(const struct order *order, const char *text, struct watch 
     if (order->wants_explanation)
         return sy_train_explain(text, (int)order->n_steps);
     if (order->is_rank)
-        return start_rank(text, w);
+        return start_rank(text, order->devices, w);
+    if (order->devices && !order->is_local && order->n_ranks == 0 && n_ranks <= 1)
+        return sy_cli_usage("train: --device goes with --local or --ranks: a server has its own");
     if ((order->n_ranks > 0 || n_ranks > 1) && w->plot)
         return sy_cli_usage("train --plot does not go with ranks");
     if (order->n_ranks > 0 || n_ranks > 1)
         return start_ranks(order, text, (int)n_ranks, batch);
-    return order->is_local ? start_here(text, w, NULL) : start_job(order->address, text, w);
+    return order->is_local ? start_here(text, order->devices, w, NULL)
+                           : start_job(order->address, text, w);
 }
 
 static int start(const struct order *order, struct watch *w)
@@ -326,7 +358,20 @@ static int stop(const struct order *order)
 /* 0, or the exit status plus one. */
 static int read_order(struct sy_cli_parser *parser, struct order *order, struct watch *w)
 {
-    enum { SOCKET, WATCH, PLOT, LOCAL, EXPLAIN, STEPS, STOP, EVALUATE, RANKS, MPI, MPI_OPTIONS };
+    enum {
+        SOCKET,
+        WATCH,
+        PLOT,
+        LOCAL,
+        EXPLAIN,
+        STEPS,
+        STOP,
+        EVALUATE,
+        RANKS,
+        MPI,
+        MPI_OPTIONS,
+        DEVICE
+    };
     const char *value;
     int got;
 
@@ -347,6 +392,8 @@ static int read_order(struct sy_cli_parser *parser, struct order *order, struct 
             return 1 + sy_cli_usage("--ranks: %s", sy_error_text());
         if (got == MPI_OPTIONS)
             order->mpi_options = value;
+        if (got == DEVICE)
+            order->devices = value;
         order->is_rank |= got == MPI;
         w->is_shown |= got == WATCH || got == PLOT;
         order->is_local |= got == LOCAL;
@@ -362,7 +409,7 @@ int sy_cmd_train(int argc, char **argv)
         {"socket", "ADDRESS", "unix:PATH or tcp:HOST:PORT of the server"},
         {"watch", NULL, "show step, loss, accuracy, steps per second and ETA until the job ends"},
         {"plot", "FILE.svg", "as --watch, and draw loss and accuracy when the job has ended"},
-        {"local", NULL, "without a server: train in this process, on its cores"},
+        {"local", NULL, "without a server: train in this process, on its cores or --device"},
         {"explain", NULL,
          "without a server: where a step's time goes, and what this CPU's switches are worth"},
         {"steps", "N", "with --explain: steps of each measurement (20)"},
@@ -380,6 +427,12 @@ int sy_cmd_train(int argc, char **argv)
         {"mpi-options", "WORDS",
          "with --ranks: where mpirun puts them, as \"--hostfile F --map-by numa\"; default: this "
          "machine's cores, cut evenly"},
+        {"device", "DEVICES",
+         "with --local or --ranks: cuda:0 instead of this machine's cores; of ranks a list, one "
+         "for "
+         "each rank of a machine, in turns: cuda:0,cuda:1. Their gradients go from GPU to GPU by "
+         "NCCL, which wants a GPU for each, or, with \"exchange\": \"host\" in the job file, by "
+         "MPI"},
         {NULL, NULL, NULL}};
     struct sy_cli_parser parser = {
         "train JOB.json [options]\n\nStarts a training job at a server, or stops one. What a job "
@@ -395,6 +448,8 @@ int sy_cmd_train(int argc, char **argv)
         return sy_cli_usage("train takes a job file, or --stop JOB; see switchyard train --help");
     if (!order.path && (order.n_ranks > 0 || order.mpi_options))
         return sy_cli_usage("train: --ranks and --mpi-options go with a job file");
+    if (order.devices && (!order.path || order.wants_explanation))
+        return sy_cli_usage("train: --device goes with a job file, and not with --explain");
     if (order.is_rank && (!order.is_local || !order.path || order.n_ranks > 0))
         return sy_cli_usage("train: --mpi goes with a job file and --local, and not with --ranks");
     if (order.path && order.n_ranks == 0 && (order.is_local || order.wants_explanation))

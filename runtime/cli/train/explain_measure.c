@@ -140,7 +140,7 @@ static int measure(const char *text, const struct sy_explain_variant *variant, i
         setenv("SY_TRAIN_LAYOUT", variant->layout, 1);
     char *changed = text_of(text, variant);
     SY_TRY_ALLOC(changed, "no room for the job's text");
-    int status = sy_local_job_open(changed, variant->huge, NULL, &job);
+    int status = sy_local_job_open(changed, variant->huge, NULL, NULL, &job);
     if (status == SY_OK)
         status = run_steps(job.run, n_steps, r);
     r->persistent_bytes = job.needs.persistent_bytes;

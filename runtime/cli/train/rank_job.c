@@ -10,9 +10,7 @@
 
 #include "runtime/base/status.h"
 #include "runtime/cli/cli.h"
-#include "workers/engine/engines.h"
-#include "workers/train/ranks.h"
-#include "workers/train/train_run.h"
+#include "runtime/cli/train/local_job.h"
 
 #define MAX_WORDS 40
 /* An operator of one core may take some hundred ms; a rank that hangs is stopped after this. */
@@ -32,16 +30,15 @@ static void add(struct words *words, const char *first, const char *second)
         words->argv[words->n++] = second;
 }
 
-/* Of all ranks together. The error is of the job: its batch, model or data. */
+/* Of one rank, on the first device. The error is of the job: its batch, model or data. */
 static int find_needs(const struct sy_rank_job *job, struct sy_train_needs *needs)
 {
-    const struct sy_ranks ranks = {.n = job->n_ranks};
-    const struct sy_train_callbacks callbacks = {.ranks = &ranks};
-    struct sy_train_run *run;
-    SY_TRY(sy_train_run_create(job->text, &sy_host_trainer, &callbacks, &run));
-    sy_train_run_needs(run, needs);
-    sy_train_run_destroy(run);
-    return SY_OK;
+    char *first = job->devices ? strdup(job->devices) : NULL;
+    if (first)
+        first[strcspn(first, ",")] = '\0';
+    int status = sy_local_job_needs(job->text, first, job->n_ranks, needs);
+    free(first);
+    return status;
 }
 
 /* What the runtime reads of a job file goes on by options of `run`. */
@@ -93,6 +90,8 @@ int sy_rank_job_exec(const struct sy_rank_job *job)
     add(&words, "--ranks", ranks);
     if (job->mpi_options)
         add(&words, "--mpi-options", job->mpi_options);
+    if (job->devices)
+        add(&words, "--device", job->devices);
     fflush(stdout);
     execv("/proc/self/exe", (char **)(uintptr_t)words.argv);
     json_decref(root);

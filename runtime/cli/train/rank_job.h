@@ -14,6 +14,7 @@ struct sy_rank_job {
     const char *path, *text; /* the job file, and what was read of it */
     const char *address;     /* of the server; NULL: the usual one */
     const char *mpi_options; /* NULL: none */
+    const char *devices;     /* NULL: cores */
     int n_ranks;
 };
 

@@ -130,6 +130,10 @@ static int run_ranks(const struct sy_rank_order *order, int n_ranks, const char 
     add(&words, order->path);
     add(&words, "--local");
     add(&words, "--mpi");
+    if (order->devices) {
+        add(&words, "--device");
+        add(&words, order->devices);
+    }
     if (words.n == MAX_WORDS) {
         sy_cli_fail("the options for mpirun have too many words: %d with this program's, of %d",
                     words.n, MAX_WORDS - 1);

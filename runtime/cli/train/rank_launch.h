@@ -7,9 +7,10 @@
 struct sy_rank_order {
     const char *path; /* of the job file */
     int n_ranks;
-    const char *
-        mpi_options; /* words for mpirun, as "--hostfile F --map-by numa"; NULL: this machine's cores, cut evenly */
-    int64_t batch; /* of the job: ranks that are left must cut it evenly */
+    /* Words for mpirun, as "--hostfile F --map-by numa"; NULL: this machine's cores, cut evenly. */
+    const char *mpi_options;
+    const char *devices; /* of ranks, "cuda:0,cuda:1"; NULL: cores */
+    int64_t batch;       /* of the job: ranks that are left must cut it evenly */
 };
 
 /* Blocks until the job is over; the process's exit status, what went wrong said. SIGINT and SIGTERM end it with a snapshot. */

@@ -82,6 +82,11 @@ void sy_script_gate_leave(struct sy_script_gate *gate)
         sy_futex_wake(&page->busy);
 }
 
+bool sy_script_gate_is_closed(const struct sy_script_gate *gate)
+{
+    return gate->page && (atomic_load(&gate->page->gate) & 1);
+}
+
 void sy_script_gate_show(struct sy_script_gate *gate, uint64_t step, uint64_t total_steps,
                          double loss)
 {

@@ -20,9 +20,11 @@ struct sy_script_gate {
 /* The page that the environment names, if it names one: else nothing stops this process, and all below does nothing. ENOTFOUND, ECORRUPT name it. */
 int sy_script_gate_open(struct sy_script_gate *gate);
 void sy_script_gate_close(struct sy_script_gate *gate);
-/* Around each step that computes. enter sleeps while the gate is closed. Any thread. */
+/* Around what computes; on a GPU its work has ended before leave. enter sleeps while the gate is closed. Any thread. */
 void sy_script_gate_enter(struct sy_script_gate *gate);
 void sy_script_gate_leave(struct sy_script_gate *gate);
+/* Whoever entered is to leave. */
+bool sy_script_gate_is_closed(const struct sy_script_gate *gate);
 /* This process speaks for the job: it looks at the gate by itself, and these are its steps. */
 void sy_script_gate_show(struct sy_script_gate *gate, uint64_t step, uint64_t total_steps,
                          double loss);

@@ -130,7 +130,8 @@ static struct sy_exchange *open_exchange(int staleness, int allowed)
     struct sy_exchange *x;
     n_calls = n_waiting = fail_at = 0;
     n_allowed = allowed;
-    assert_int_equal(sy_exchange_create(&ranks, staleness, &trainer_ops, NULL, &x), SY_OK);
+    assert_int_equal(
+        sy_exchange_create(&ranks, staleness, SY_EXCHANGE_HOST, &trainer_ops, NULL, &x), SY_OK);
     return x;
 }
 
@@ -144,7 +145,7 @@ static void make_gradients(struct sy_exchange *x, uint64_t iteration)
         for (int p = 0; p < N_PARTS; p++)
             for (uint64_t i = 0; ready_steps[p] == step && i < sizes[p]; i++)
                 parts[p][i] = own_value(iteration, p);
-        sy_exchange_after(x, step);
+        assert_int_equal(sy_exchange_after(x, step), SY_OK);
     }
 }
 
@@ -152,7 +153,7 @@ static int iterate(struct sy_exchange *x, uint64_t iteration, double numbers[SY_
 {
     make_gradients(x, iteration);
     SY_TRY(sy_exchange_before(x, SHARED_BY));
-    sy_exchange_after(x, SHARED_BY);
+    SY_TRY(sy_exchange_after(x, SHARED_BY));
     bool is_there;
     numbers[0] = (double)iteration;
     numbers[1] = iteration == 1;

@@ -151,6 +151,11 @@ struct sy_cutr_node {
     int saved[2][3]; /* recurrences, by direction: gates, h, c (LSTM) or what reset made (GRU) */
 };
 
+/* Of what ranks share. */
+struct sy_cutr_shared {
+    int param, ready_step;
+};
+
 struct sy_trainer {
     const struct sy_graph *graph;
     struct sy_train_options options;
@@ -181,7 +186,9 @@ struct sy_trainer {
     uint64_t *host_inputs, host_labels, host_loss; /* offsets */
     unsigned n_header_writes;
     struct sy_inflight inflight;
-    int last_mark; /* slot waited for last; -1 */
+    int last_mark;                 /* slot waited for last; -1 */
+    struct sy_cutr_shared *shared; /* cuda_train_shared.c */
+    int n_shared, shared_by;
     bool loss_marked;
 };
 
@@ -314,10 +321,18 @@ int sy_cutr_recompute(struct sy_trainer *t);
 /* ---- cuda_train_optimizer.c ---- */
 /* Sums over the phases of an iteration, and the gradient's norm: the last steps of the gradient phase. */
 int sy_cutr_add_totals(struct sy_trainer *t);
+bool sy_cutr_is_norm(const struct sy_cutr_step *step);
 int sy_cutr_n_updates(const struct sy_trainer *t);
 int sy_cutr_run_update(struct sy_trainer *t, int step, uint64_t iteration);
 /* EARG if the norm of an iteration that has ended is not finite: then nothing was updated. */
 int sy_cutr_check_norm(const struct sy_trainer *t, uint64_t n_ended);
+
+/* ---- cuda_train_shared.c: what ranks share, as the trainer's table has it ---- */
+/* The steps are in their last order. */
+int sy_cutr_plan_shared(struct sy_trainer *t);
+int sy_cutr_n_shared_parts(const struct sy_trainer *t);
+void sy_cutr_shared_part(const struct sy_trainer *t, int index, struct sy_shared_part *out);
+int sy_cutr_shared_by_step(const struct sy_trainer *t);
 
 /* ---- cuda_train_flight.c ---- */
 /* Runs fn with room for its cost in flight (H1). */

@@ -62,6 +62,11 @@ static int run_norm(struct sy_trainer *t, const struct sy_cutr_step *step)
     return t->ops->to_host(t->math, norm, &news->norm_square[t->n_norms++ % 2], sizeof(double));
 }
 
+bool sy_cutr_is_norm(const struct sy_cutr_step *step)
+{
+    return step->run == run_norm;
+}
+
 static int add_part(struct sy_trainer *t, const char *name, sy_cutr_run run, const int *args,
                     int n_args, uint64_t first, uint64_t n)
 {

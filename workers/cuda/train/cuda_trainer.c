@@ -8,6 +8,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
 #include "workers/cuda/program/cuda_engine.h"
+#include "workers/cuda/ranks/device_exchange.h"
 #include "workers/cuda/train/cuda_train.h"
 #include "workers/engine/train_rules.h"
 
@@ -45,9 +46,9 @@ static void destroy(struct sy_trainer *t)
         free(t->formulas[e]);
     for (int n = 0; t->nodes && n < t->graph->n_nodes; n++)
         free(t->nodes[n].attention);
-    void *arrays[] = {t->tensors,     t->nodes,          t->values,     t->buffers,
-                      t->steps,       t->params,         t->states,     t->formulas,
-                      t->train_steps, t->evaluate_steps, t->host_inputs};
+    void *arrays[] = {t->tensors,     t->nodes,          t->values,      t->buffers,
+                      t->steps,       t->params,         t->states,      t->formulas,
+                      t->train_steps, t->evaluate_steps, t->host_inputs, t->shared};
     for (size_t i = 0; i < SY_ARRAY_LEN(arrays); i++)
         free(arrays[i]);
     free(t);
@@ -107,6 +108,7 @@ static int create(const struct sy_graph *graph, const struct sy_train_options *o
     sy_inflight_init(&t->inflight, inflight_limit_ns());
     SY_TRY_GOTO(make_tables(t), fail);
     SY_TRY_GOTO(sy_cutr_build(t), fail);
+    SY_TRY_GOTO(sy_cutr_plan_shared(t), fail);
     *out = t;
     return SY_OK;
 fail:
@@ -403,4 +405,8 @@ const struct sy_trainer_ops sy_cuda_trainer = {
     .read_header = read_header,
     .settle = synchronize,
     .read_copy = read_copy,
+    .n_shared_parts = sy_cutr_n_shared_parts,
+    .shared_part = sy_cutr_shared_part,
+    .shared_by_step = sy_cutr_shared_by_step,
+    .exchange = &sy_cuda_exchange,
 };
