@@ -196,6 +196,12 @@ ADDED_KINDS = [
     model("kind_keras_attention", "keras:attention", "f32[N,40,24]"),
     model("kind_keras_unet", "keras:unet", "f32[N,96,96,3]", opset=15),
     model("kind_skl_char_ngrams", "sklearn:ngrams", "str[N,1]"),
+    *(model(f"kind_skl_{n}", f"pipeline:{n}", "f32[N,12]") for n in (
+        "projected", "boosted", "neighbours", "calibrated", "isotonic", "voting", "majority", "stacking", "adaboost", "bagging", "bins", "one_vs_rest", "discriminant",
+        "small_mlp", "process", "near_mean", "polynomial", "robust", "support", "extra_trees", "clusters", "mixture")),
+    model("kind_skl_columns", "pipeline:columns", "f32[N,6]", "str[N,2]"),
+    model("kind_skl_ordinals", "pipeline:ordinals", "str[N,3]"),
+    model("kind_skl_counts", "pipeline:counts", "str[N,1]"),
 ]
 MODELS = CARRIED + VISION + DETECTORS + TEXT + TABLES + KERAS + INT8 + ADDED_KINDS
 

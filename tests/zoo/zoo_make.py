@@ -156,6 +156,9 @@ def make_child(folder, name):
     elif maker == "sklearn":
         import zoo_tables
         onnx.save(zoo_tables.sklearn_model(what), part)
+    elif maker == "pipeline":
+        import zoo_pipelines
+        onnx.save(zoo_pipelines.pipeline_model(what), part)
     elif maker == "keras":
         import zoo_tables
         dims = [None if d.isalpha() else int(d) for d in zoo_list.dims_of(model.inputs[0])]
