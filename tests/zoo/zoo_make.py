@@ -47,7 +47,8 @@ def torch_module(maker, what):
         return zoo_nets.NETS[what]()
     if maker == "kind":
         import zoo_kinds
-        return zoo_kinds.KINDS[what]()
+        import zoo_small
+        return {**zoo_kinds.KINDS, **zoo_small.SMALL}[what]()
     if maker == "hf":
         import zoo_transformers
         return zoo_transformers.MODELS[what]()

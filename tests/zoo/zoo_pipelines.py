@@ -72,7 +72,8 @@ def of_ordinals(rng):
     from sklearn import ensemble, pipeline, preprocessing
     x = rng.choice(COLORS, (300, 3))
     y = np.where(x[:, 0] == "red", "warm", np.where(x[:, 1] == "blue", "cold", "neither"))
-    model = pipeline.make_pipeline(preprocessing.OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1), ensemble.RandomForestClassifier(10, random_state=1))
+    numbered = preprocessing.OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1)
+    model = pipeline.make_pipeline(numbered, ensemble.RandomForestClassifier(10, random_state=1))
     return convert_sklearn(model.fit(x, y), initial_types=[("words", StringTensorType([None, 3]))], options={"zipmap": False}, target_opset=OPSETS)
 
 
