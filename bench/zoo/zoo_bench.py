@@ -70,11 +70,11 @@ def measure_ours(model, path, feeds, told, options, work):
     found = {}
     with Ours(options.build, package, options.threads) as ours:
         for k in range(3):
-            outputs, _ = ours.run(model.name, feeds[k])
+            outputs = ours.run(model.name, feeds[k])
             why = zoo_compare.compare(told["names"], outputs, told["outputs"][k], told["exact"][k], model.kind == "int8", model.kind == "detector")
             if why and "wrong" not in found:
                 found["wrong"] = f"set {k}: {why}"
-        found["ours_ms"] = [least_of_medians(lambda f=f: ours.run(model.name, f)[1], options.seconds) for f in feeds[3:]]
+        found["ours_ms"] = [least_of_medians(ours.timed(model.name, f), options.seconds) for f in feeds[3:]]
     return found
 
 

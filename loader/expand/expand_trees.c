@@ -88,10 +88,13 @@ static int compare_weights(const void *a, const void *b)
     const struct sy_leaf_weight *p = a, *q = b;
     if (p->tree != q->tree)
         return p->tree < q->tree ? -1 : 1;
-    return p->node < q->node ? -1 : p->node > q->node;
+    if (p->node != q->node)
+        return p->node < q->node ? -1 : 1;
+    return p->at < q->at ? -1 : p->at > q->at;
 }
 
-/* Those of a leaf together; of equal leaves in the order of the file (the sort is of few a leaf: index breaks ties by target). */
+/* Those of a leaf together, in the order of the file. Of one target only the first counts, as in ONNX Runtime: skl2onnx writes the number of a
+ * classifier's leaf once for each class. */
 static int read_weights(struct sy_trees *t, const char *prefix, const struct place *places)
 {
     char name[4][40];
@@ -109,7 +112,7 @@ static int read_weights(struct sy_trees *t, const char *prefix, const struct pla
     t->n_weights = n;
     for (int i = 0; t->weights && i < n; i++) {
         t->weights[i] = (struct sy_leaf_weight){of[0]->ints[i], of[1]->ints[i], (int)of[2]->ints[i],
-                                                (float)values[i]};
+                                                (float)values[i], i};
         fits = fits && of[2]->ints[i] >= 0 && of[2]->ints[i] < t->n_targets;
     }
     free(values);
@@ -121,7 +124,8 @@ static int read_weights(struct sy_trees *t, const char *prefix, const struct pla
         struct sy_branch *b = at < 0 ? NULL : &t->branches[at];
         if (!b)
             return sy_expand_fail(t->e, SY_ECORRUPT, "a weight of a node that is not there");
-        b->first_weight = b->n_weights++ == 0 ? i : b->first_weight;
+        b->first_weight = b->n_weights == 0 ? i : b->first_weight;
+        b->n_weights += t->n_targets > 1 || b->n_weights == 0;
     }
     return SY_OK;
 }

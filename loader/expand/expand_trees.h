@@ -32,6 +32,7 @@ struct sy_leaf_weight {
     int64_t tree, node; /* of the file, before they are found */
     int target;
     float value;
+    int at; /* in the file's lists */
 };
 
 struct sy_trees {

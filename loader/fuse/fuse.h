@@ -54,6 +54,7 @@ sy_fuse_pass sy_fuse_dequantized, sy_fuse_quantized; /* fuse_quantized.c */
 sy_fuse_pass sy_fuse_einsum_pairs, sy_fuse_einsums;  /* fuse_einsum.c */
 sy_fuse_pass sy_fuse_noops, sy_fuse_transposes, sy_fuse_reshapes, sy_fuse_pads; /* fuse_clean.c */
 sy_fuse_pass sy_fuse_thin_reshapes;                                             /* fuse_thin.c */
+sy_fuse_pass sy_fuse_known_products;                                            /* fuse_known.c */
 sy_fuse_pass sy_fuse_batch_norms, sy_fuse_conv_pairs, sy_fuse_conv_biases,
     sy_fuse_residuals; /* fuse_conv.c */
 sy_fuse_pass sy_fuse_matmul_scales, sy_fuse_flat_biases, sy_fuse_matmul_biases,

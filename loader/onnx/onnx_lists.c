@@ -23,9 +23,16 @@ static bool is_optional(const Onnx__TypeProto *type)
     return type && type->value_case == ONNX__TYPE_PROTO__VALUE_OPTIONAL_TYPE && type->optional_type;
 }
 
+/* What ZipMap makes of each row. It leaves the graph as the tensor of its values, a column for each key (expand_learn.c). */
+static bool is_of_maps(const Onnx__TypeProto *sequence)
+{
+    const Onnx__TypeProto *each = sequence->sequence_type->elem_type;
+    return each && each->value_case == ONNX__TYPE_PROTO__VALUE_MAP_TYPE;
+}
+
 bool sy_onnx_is_list(const Onnx__ValueInfoProto *info)
 {
-    return is_sequence(info->type) || is_optional(info->type);
+    return is_optional(info->type) || (is_sequence(info->type) && !is_of_maps(info->type));
 }
 
 static int read_type(const char *kind, const Onnx__ValueInfoProto *info, struct list_type *out)

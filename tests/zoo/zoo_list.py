@@ -196,6 +196,19 @@ ADDED_KINDS = [
     model("kind_keras_attention", "keras:attention", "f32[N,40,24]"),
     model("kind_keras_unet", "keras:unet", "f32[N,96,96,3]", opset=15),
     model("kind_skl_char_ngrams", "sklearn:ngrams", "str[N,1]"),
+    *(model(f"kind_skl_{n}", f"pipeline:{n}", "f32[N,12]") for n in (
+        "projected", "boosted", "neighbours", "calibrated", "isotonic", "voting", "majority", "stacking", "adaboost", "bagging", "bins", "one_vs_rest", "discriminant",
+        "small_mlp", "process", "near_mean", "polynomial", "robust", "support", "extra_trees", "clusters", "mixture")),
+    *(model(f"kind_{n}", f"kind:{n}", *inputs, **sizes) for n, inputs, sizes in (
+        ("splines", ("f32[N,16]",), {}), ("edge_points", ("f32[N,3,P]",), {"P": (256, 128, 200)}), ("lstm_step", ("f32[N,1,24]", "f32[2,N,64]", "f32[2,N,64]"), {}),
+        ("gru_step", ("f32[N,1,16]", "f32[1,N,48]"), {}), ("bi_tagger", ("i64[N,L]<200",), {"L": (20, 5, 50)}),
+        ("small_decoder", ("i64[N,L]<300",), {"L": (24, 7, 60)}), ("reconstruction", ("f32[N,30]",), {}), ("image_decoder", ("f32[N,1,28,28]",), {}),
+        ("signal_cnn", ("f32[N,3,T]",), {"T": (128, 64, 200)}), ("digits", ("f32[N,1,28,28]",), {}), ("causal_net", ("f32[N,4,T]",), {"T": (50, 20, 100)}),
+        ("policy", ("f32[N,17]",), {}), ("gates", ("f32[N,32]",), {}), ("column_steps", ("f32[N,20]",), {}), ("small_mlp", ("f32[N,10]",), {}),
+        ("wide_mlp", ("f32[N,128]",), {}))),
+    model("kind_skl_columns", "pipeline:columns", "f32[N,6]", "str[N,2]"),
+    model("kind_skl_ordinals", "pipeline:ordinals", "str[N,3]"),
+    model("kind_skl_counts", "pipeline:counts", "str[N,1]"),
 ]
 MODELS = CARRIED + VISION + DETECTORS + TEXT + TABLES + KERAS + INT8 + ADDED_KINDS
 

@@ -47,7 +47,8 @@ def torch_module(maker, what):
         return zoo_nets.NETS[what]()
     if maker == "kind":
         import zoo_kinds
-        return zoo_kinds.KINDS[what]()
+        import zoo_small
+        return {**zoo_kinds.KINDS, **zoo_small.SMALL}[what]()
     if maker == "hf":
         import zoo_transformers
         return zoo_transformers.MODELS[what]()
@@ -156,6 +157,9 @@ def make_child(folder, name):
     elif maker == "sklearn":
         import zoo_tables
         onnx.save(zoo_tables.sklearn_model(what), part)
+    elif maker == "pipeline":
+        import zoo_pipelines
+        onnx.save(zoo_pipelines.pipeline_model(what), part)
     elif maker == "keras":
         import zoo_tables
         dims = [None if d.isalpha() else int(d) for d in zoo_list.dims_of(model.inputs[0])]

@@ -266,6 +266,42 @@ static void test_other_domains(void **state)
     assert_refused("operator 'ai.onnx.ml.DictVectorizer' is not supported");
 }
 
+/* An output "y" that is a sequence of maps from int64 to float. */
+static void output_of_maps(void)
+{
+    static struct ob tensor, value_type, map, each, sequence, type, info;
+    tensor.n = value_type.n = map.n = each.n = sequence.n = type.n = info.n = 0;
+    ob_varint(&tensor, 1, FLOAT);
+    ob_message(&value_type, 1, &tensor);
+    ob_varint(&map, 1, INT64);
+    ob_message(&map, 2, &value_type);
+    ob_message(&each, 5, &map);
+    ob_message(&sequence, 1, &each);
+    ob_message(&type, 4, &sequence);
+    ob_text(&info, 1, "y");
+    ob_message(&info, 2, &type);
+    ob_message(&graph, OB_GRAPH_OUTPUT, &info);
+}
+
+/* Classifiers as skl2onnx exports them by default: each row's probabilities are a map. They leave as the tensor that the maps are made of. */
+static void test_maps_of_probabilities(void **state)
+{
+    (void)state;
+    float x[2 * WIDTH];
+    int64_t labels[WIDTH];
+    random_floats(x, 2 * WIDTH);
+    for (int i = 0; i < WIDTH; i++)
+        labels[i] = 10 + i;
+    ob_graph(&graph);
+    ob_input(&graph, OB_GRAPH_INPUT, "x", FLOAT, DIMS(-1, WIDTH));
+    ob_node(&node, "ZipMap", NAMES("x"), NAMES("y"));
+    ob_text(&node, DOMAIN, "ai.onnx.ml");
+    ob_attr_ints(&node, "classlabels_int64s", WIDTH, labels);
+    ob_message(&graph, OB_GRAPH_NODE, &node);
+    output_of_maps();
+    assert_gives(x, x, 2 * WIDTH, true);
+}
+
 /* A node of ONNX Runtime's domain, with attributes "name", value, ... */
 static void microsoft(const char *op, const char *const *inputs, const char *const *outputs,
                       const char *const *names, const int64_t *values)
@@ -526,6 +562,7 @@ int main(void)
         cmocka_unit_test(test_loop_that_grows),
         cmocka_unit_test(test_known_condition),
         cmocka_unit_test(test_other_domains),
+        cmocka_unit_test(test_maps_of_probabilities),
         cmocka_unit_test(test_few_bits),
         cmocka_unit_test(test_rotary),
         cmocka_unit_test(test_antialias),

@@ -411,6 +411,68 @@ static void test_prelus(void **state)
     }
 }
 
+/* ---- constants ------------------------------------------------------------------------------------ */
+
+/* A node of constants alone: no dimension of it is the batch. */
+static int known(struct sy_graph *g, enum sy_op op, int n_inputs, const int *inputs, int rank,
+                 const int64_t *dims)
+{
+    int y = gb_node(g, op, n_inputs, inputs, rank, dims);
+    gb_fixed(g, y);
+    return y;
+}
+
+/* x times what two constants make: of `rows` by `depth` and `depth` by `columns`, by a Gemm with the second one turned, or a MatMul, a sum, a transpose. */
+static struct sy_graph *times_known(int64_t rows, int64_t depth, int64_t columns, bool gemm)
+{
+    struct sy_graph *g = gb_new(gemm ? "times a known Gemm" : "times a known MatMul");
+    int64_t from = gemm ? rows : columns, to = gemm ? columns : rows;
+    int x = gb_input(g, DIMS(1, from)), y;
+    int table = gb_constant(g, "table", DIMS(rows, depth), &seed, -1, 1);
+    int w = gb_constant(g, "w", DIMS(gemm ? columns : depth, gemm ? depth : columns), &seed, -1, 1);
+    if (gemm) {
+        y = known(g, SY_OP_GEMM, INPUTS(table, w), DIMS(rows, columns));
+        gb_int(g, "transB", 1);
+    } else {
+        int b = gb_constant(g, "b", DIMS(columns), &seed, -1, 1);
+        y = known(g, SY_OP_MATMUL, INPUTS(table, w), DIMS(rows, columns));
+        y = known(g, SY_OP_ADD, INPUTS(y, b), DIMS(rows, columns));
+        y = known(g, SY_OP_TRANSPOSE, INPUTS(y), DIMS(columns, rows));
+        gb_ints(g, "perm", DIMS(1, 0));
+    }
+    gb_output(g, gb_node(g, SY_OP_MATMUL, INPUTS(x, y), DIMS(1, to)));
+    return g;
+}
+
+static int n_nodes(const struct sy_graph *g)
+{
+    struct engine_rig rig;
+    assert_int_equal(rig_open(&rig, g, true), 0);
+    int n = rig.graph->n_nodes;
+    rig_close(&rig);
+    return n;
+}
+
+/* A product of constants is computed once, at import, with what is made of it alone. */
+static void test_known_products(void **state)
+{
+    (void)state;
+    for (int gemm = 0; gemm < 2; gemm++) {
+        struct sy_graph *g = times_known(7, 9, 6, gemm);
+        assert_int_equal(n_nodes(g), 1);
+        rig_check(&(struct engine_case){.graph = g, .optimize = true}, &seed);
+    }
+}
+
+/* One that is larger than its factors stays a product: a package would grow. */
+static void test_large_known_products(void **state)
+{
+    (void)state;
+    struct sy_graph *g = times_known(9, 2, 8, true);
+    assert_int_equal(n_nodes(g), 2);
+    rig_check(&(struct engine_case){.graph = g, .optimize = true}, &seed);
+}
+
 int main(void)
 {
     seed = rig_start();
@@ -420,6 +482,7 @@ int main(void)
         cmocka_unit_test(test_transposes),     cmocka_unit_test(test_upright_biases),
         cmocka_unit_test(test_conv_constants), cmocka_unit_test(test_conv_other_operands),
         cmocka_unit_test(test_group_norms),    cmocka_unit_test(test_prelus),
+        cmocka_unit_test(test_known_products), cmocka_unit_test(test_large_known_products),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -144,6 +144,11 @@ int64_t sy_conv_elements(const int64_t *dims, int spatial)
     return n;
 }
 
+int64_t sy_conv_rows(const struct sy_conv_shape *c)
+{
+    return c->dst[1] > 0 ? sy_conv_elements(c->dst, c->spatial) / c->dst[1] : 0;
+}
+
 bool sy_conv_is_reference(const_dnnl_primitive_desc_t pd)
 {
     const char *name = "";

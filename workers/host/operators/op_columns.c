@@ -70,11 +70,20 @@ int sy_columns_prepare(const struct sy_node *node, const struct sy_columns *c, c
 
 /* ---- a run ------------------------------------------------------------------------------------------------------ */
 
-/* Every `to_step` floats of `to`, a pixel's channels are added. */
+enum { BLOCK = 16 };
+
+/* Every `to_step` floats of `to`, a pixel's channels are added: one, blocks of them, any number. */
 SY_CLONES static void add_pixels(int64_t n, int64_t channels, const float *restrict from,
                                  int64_t from_step, float *restrict to, int64_t to_step)
 {
-    for (int64_t i = 0; i < n; i++)
+    if (channels == 1)
+        for (int64_t i = 0; i < n; i++)
+            to[i * to_step] += from[i * from_step];
+    for (int64_t b = 0; channels % BLOCK == 0 && b < channels; b += BLOCK)
+        for (int64_t i = 0; i < n; i++)
+            for (int c = 0; c < BLOCK; c++)
+                to[i * to_step + b + c] += from[i * from_step + b + c];
+    for (int64_t i = 0; channels != 1 && channels % BLOCK != 0 && i < n; i++)
         for (int64_t c = 0; c < channels; c++)
             to[i * to_step + c] += from[i * from_step + c];
 }
@@ -106,10 +115,16 @@ static void add_tap(const struct sy_columns *c, int64_t tap, const float *column
 
 static void start_pixels(int64_t n, int64_t channels, const float *bias, float *out)
 {
-    for (int64_t x = 0; bias && x < n; x++)
-        memcpy(out + x * channels, bias, (size_t)channels * sizeof *out);
+    const int64_t all = n * channels;
+    int64_t done = bias ? SY_MIN(channels, all) : all;
     if (!bias)
-        memset(out, 0, (size_t)(n * channels) * sizeof *out);
+        memset(out, 0, (size_t)all * sizeof *out);
+    else
+        memcpy(out, bias, (size_t)done * sizeof *out);
+    for (int64_t more; done < all; done += more) { /* twice as many each time */
+        more = SY_MIN(done, all - done);
+        memcpy(out + done, out, (size_t)more * sizeof *out);
+    }
 }
 
 /* Pixels [from, to) of a line, a tap at a time: their rows are one pixel each. */

@@ -10,6 +10,7 @@
 #include "workers/host/operators/op_depthwise.h"
 #include "workers/host/operators/op_windows.h"
 #include "workers/host/operators/op_winograd.h"
+#include "workers/host/program/kept_weights.h"
 #include "workers/host/rows/curve_rows.h"
 
 static const int64_t reference_batches[] = {8, 1, 3}; /* the weights' layout is chosen for them */
@@ -210,7 +211,7 @@ static int build_with(struct sy_program *p, const struct sy_conv_shape *c, dnnl_
     return sy_activation_is_own(node, dst_md.data_type) ? sy_program_add_activation(p, dst) : SY_OK;
 }
 
-/* No fast code for the packed layout at this batch size: reorder the weights on each run, if that leads to fast code. */
+/* No fast code for the packed layout at this size: the weights in another one, if that leads to fast code. */
 static int choose_again(struct sy_program *p, const struct sy_node *node, struct sy_conv_shape *c,
                         dnnl_primitive_desc_t *pd, int *weights)
 {
@@ -228,10 +229,7 @@ static int choose_again(struct sy_program *p, const struct sy_node *node, struct
     dnnl_memory_desc_t md;
     int packed = *weights;
     SY_TRY(wanted_md(node, c, other, dnnl_query_weights_md, &md));
-    if (dnnl_memory_desc_equal(&md, &p->values[packed].md))
-        return SY_OK;
-    SY_TRY(sy_program_new_laid_out(p, node->inputs[1], &md, weights));
-    return sy_program_add_reorder(p, packed, *weights);
+    return sy_program_weights_as(p, packed, 1, &md, sy_conv_rows(c), weights);
 }
 
 static bool has_sizes(const int64_t *sizes, int n)

@@ -24,6 +24,7 @@ int sy_conv_make_pd(const struct sy_node *node, const struct sy_conv_shape *c,
                     const dnnl_memory_desc_t *weights, dnnl_primitive_desc_t *out);
 /* Of a source's or result's dims. */
 int64_t sy_conv_elements(const int64_t *dims, int spatial);
+int64_t sy_conv_rows(const struct sy_conv_shape *c); /* how often it multiplies by each weight */
 bool sy_conv_is_reference(const_dnnl_primitive_desc_t pd);
 bool sy_conv_has_bias(const struct sy_node *node);
 /* The node's fused activation as oneDNN's; dnnl_alg_kind_undef: none. */

@@ -4,6 +4,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "workers/host/operators/op_columns.h"
+#include "workers/host/program/kept_weights.h"
 #include "workers/host/program/program_internal.h"
 
 struct deconv {
@@ -206,23 +207,27 @@ static int prepare_deconv(const struct sy_graph *graph, const struct sy_node *no
     return SY_OK;
 }
 
-/* The weights in the layout `md`, reordered in each run if that is another than they have. */
+/* How often it multiplies by each weight. */
+static int64_t count_rows(const struct deconv *d)
+{
+    int64_t n = d->src[0];
+    for (int i = 2; i < d->rank; i++)
+        n *= d->src[i];
+    return n;
+}
+
+/* The weights in the layout `md`. */
 static int take_weights(struct sy_program *p, const struct deconv *d, int given,
                         const dnnl_memory_desc_t *md, int *out)
 {
     int tensor = sy_program_node(p)->inputs[1];
     const dnnl_memory_desc_t want = *md;
-    if (given >= 0 && dnnl_memory_desc_equal(&want, &p->values[given].md)) {
-        *out = given;
-        return SY_OK;
-    }
     if (given < 0) {
         int plain;
         SY_TRY(sy_program_input_plain(p, 1, &plain));
         SY_TRY(sy_program_new_alias(p, plain, tensor, &d->seen, &given));
     }
-    SY_TRY(sy_program_new_laid_out(p, tensor, &want, out));
-    return sy_program_add_reorder(p, given, *out);
+    return sy_program_weights_as(p, given, 1, &want, count_rows(d), out);
 }
 
 static int build_with(struct sy_program *p, const struct deconv *d, int given,

@@ -6,6 +6,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "workers/host/operators/late_curve.h"
+#include "workers/host/program/kept_weights.h"
 
 struct depthwise_step {
     struct sy_depthwise shape;
@@ -112,11 +113,7 @@ int sy_depthwise_build(struct sy_program *p, const struct sy_conv_shape *c, bool
     SY_DNNL(dnnl_memory_desc_init_by_tag(&dst_md, 4, c->dst, dnnl_f32, tag), node->name);
     SY_TRY(sy_depthwise_weights_md(node, c, &weights_md));
     SY_TRY(sy_program_param(p, 1, &packed));
-    s.weights = packed;
-    if (!dnnl_memory_desc_equal(&p->values[packed].md, &weights_md)) {
-        SY_TRY(sy_program_new_laid_out(p, node->inputs[1], &weights_md, &s.weights));
-        SY_TRY(sy_program_add_reorder(p, packed, s.weights));
-    }
+    SY_TRY(sy_program_weights_as(p, packed, 1, &weights_md, sy_conv_rows(c), &s.weights));
     SY_TRY(sy_program_input_as(p, 0, &src_md, &s.src));
     if (sy_conv_has_bias(node))
         SY_TRY(sy_program_input_plain(p, 2, &s.bias));

@@ -10,6 +10,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "workers/host/operators/op_conv.h"
+#include "workers/host/program/kept_weights.h"
 #include "workers/host/program/program_internal.h"
 #include "workers/host/rows/int8_rows.h"
 
@@ -403,7 +404,7 @@ static int add_border(struct sy_program *p, const struct sy_conv_shape *c,
     return add_bordered(p, &b, md, from, zero, out);
 }
 
-/* The packed weights, or, where oneDNN has only reference code for them at this size, others that the run makes of them. */
+/* The packed weights, or, where oneDNN has only reference code for them at this size, the same in another layout. */
 static int choose_weights(struct sy_program *p, const struct product *product,
                           const struct sy_conv_shape *c, bool copied, dnnl_primitive_desc_t *pd,
                           int *weights)
@@ -421,9 +422,7 @@ static int choose_weights(struct sy_program *p, const struct product *product,
     dnnl_primitive_desc_destroy(*pd);
     *pd = other;
     const dnnl_memory_desc_t md = *sy_dnnl_md(other, dnnl_query_weights_md);
-    int packed = *weights;
-    status = sy_program_new_laid_out(p, product->node->inputs[WEIGHTS], &md, weights);
-    return status < 0 ? status : sy_program_add_reorder(p, packed, *weights);
+    return sy_program_weights_as(p, *weights, WEIGHTS, &md, sy_conv_rows(c), weights);
 }
 
 static int build_quantized_conv(struct sy_program *p)

@@ -1,0 +1,210 @@
+/* Weights in another layout than the package's: moved once, shared by programs, bounded. The package is packed for long signals, and programs are for short
+ * ones, of which one is looked for whose convolution wants another layout. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "runtime/base/status.h"
+#include "tests/rigs/engine_rig.h"
+#include "workers/host/program/kept_weights.h"
+
+enum { CHANNELS = 192, KERNEL = 5, USUAL = 1000, LONGEST = 96 };
+
+static uint64_t first_seed;
+static int64_t found; /* a length that wants another layout; 0: none */
+
+static struct sy_graph *make_graph(int64_t length)
+{
+    uint64_t seed = first_seed;
+    struct sy_graph *g = gb_new("signal");
+    int64_t dims[] = {1, CHANNELS, 1, length};
+    int x = gb_input(g, 4, dims);
+    int w = gb_constant(g, "w", 4, (int64_t[]){CHANNELS, CHANNELS, 1, KERNEL}, &seed, -0.1, 0.1);
+    int y = gb_node(g, SY_OP_CONV, 2, (int[]){x, w}, 4, dims);
+    gb_ints(g, "pads", 4, (int64_t[]){0, KERNEL / 2, 0, KERNEL / 2});
+    gb_output(g, y);
+    return g;
+}
+
+/* A package of the usual length. */
+static void open_package(struct engine_rig *rig)
+{
+    struct sy_graph *g = make_graph(USUAL);
+    assert_int_equal(rig_open(rig, g, false), SY_OK);
+    sy_graph_free(g);
+}
+
+static struct sy_program *program_for(const struct engine_rig *rig, const struct sy_graph *g,
+                                      int64_t batch)
+{
+    struct sy_program *p;
+    if (sy_host_engine.program_create(g, rig->layers, rig->n_layers, batch, &p) < 0)
+        fail_msg("%s", sy_error_text());
+    return p;
+}
+
+static float *run(struct sy_program *p, int64_t length, unsigned char **params)
+{
+    size_t n = (size_t)(CHANNELS * length), room = sy_host_engine.program_workspace_bytes(p);
+    float *x = malloc(n * sizeof *x), *y = calloc(n, sizeof *y);
+    void *workspace = aligned_alloc(SY_PARAM_ALIGN, room + SY_PARAM_ALIGN - room % SY_PARAM_ALIGN);
+    assert_true(x && y && workspace);
+    for (size_t i = 0; i < n; i++)
+        x[i] = (float)((int)(i * 7 % 23) - 11) / 8;
+    const void *inputs[] = {x};
+    void *outputs[] = {y};
+    const struct sy_binding binding = {params, workspace, inputs, outputs};
+    assert_int_equal(sy_host_engine.program_run(p, &binding, 0, 1), SY_OK);
+    free(workspace);
+    free(x);
+    return y;
+}
+
+/* By a package of that very length. */
+static float *expected(int64_t length)
+{
+    struct engine_rig rig;
+    struct sy_graph *g = make_graph(length);
+    assert_int_equal(rig_open(&rig, g, false), SY_OK);
+    struct sy_program *p = program_for(&rig, rig.graph, 1);
+    float *y = run(p, length, rig.params);
+    sy_host_engine.program_destroy(p);
+    rig_close(&rig);
+    sy_graph_free(g);
+    return y;
+}
+
+static void assert_near(const float *y, const float *want, int64_t length)
+{
+    for (int64_t i = 0; i < CHANNELS * length; i++)
+        if (!(y[i] - want[i] < 1e-3f && want[i] - y[i] < 1e-3f))
+            fail_msg("element %lld is %g, not %g", (long long)i, (double)y[i], (double)want[i]);
+}
+
+static int find_length(void **state)
+{
+    struct engine_rig rig;
+    (void)state;
+    open_package(&rig);
+    for (int64_t length = 1; found == 0 && length <= LONGEST; length++) {
+        struct sy_graph *g = make_graph(length);
+        struct sy_program *p = program_for(&rig, g, 1);
+        found = sy_kept_weights_bytes() > 0 ? length : 0;
+        sy_host_engine.program_destroy(p);
+        sy_graph_free(g);
+    }
+    rig_close(&rig);
+    if (found == 0)
+        printf("skip: oneDNN has code for the packed layout at all lengths on this CPU\n");
+    return 0;
+}
+
+static void test_a_second_run_does_not_read_the_package(void **state)
+{
+    struct engine_rig rig;
+    (void)state;
+    if (found == 0)
+        skip();
+    open_package(&rig);
+    struct sy_graph *g = make_graph(found);
+    struct sy_program *p = program_for(&rig, g, 1);
+    float *want = expected(found), *first = run(p, found, rig.params),
+          *second = run(p, found, rig.absent);
+    assert_near(first, want, found);
+    assert_memory_equal(first, second, (size_t)(CHANNELS * found) * sizeof *first);
+    sy_host_engine.program_destroy(p);
+    assert_int_equal(sy_kept_weights_bytes(), 0);
+    sy_graph_free(g);
+    rig_close(&rig);
+    free(want);
+    free(first);
+    free(second);
+}
+
+static void test_programs_of_a_package_share(void **state)
+{
+    struct engine_rig rig;
+    (void)state;
+    if (found == 0)
+        skip();
+    open_package(&rig);
+    struct sy_graph *g = make_graph(found);
+    struct sy_program *a = program_for(&rig, g, 1);
+    uint64_t bytes = sy_kept_weights_bytes();
+    free(run(a, found, rig.params));
+    struct sy_program *b = program_for(&rig, g, 1);
+    assert_int_equal(sy_kept_weights_bytes(), bytes);
+    sy_host_engine.program_destroy(a);
+    assert_int_equal(sy_kept_weights_bytes(), bytes);
+    float *want = expected(found), *y = run(b, found, rig.absent);
+    assert_near(y, want, found);
+    sy_host_engine.program_destroy(b);
+    assert_int_equal(sy_kept_weights_bytes(), 0);
+    sy_graph_free(g);
+    rig_close(&rig);
+    free(want);
+    free(y);
+}
+
+static void test_packages_do_not_share(void **state)
+{
+    struct engine_rig rigs[2];
+    struct sy_program *p[2];
+    (void)state;
+    if (found == 0)
+        skip();
+    struct sy_graph *g = make_graph(found);
+    for (int i = 0; i < 2; i++) {
+        open_package(&rigs[i]);
+        p[i] = program_for(&rigs[i], g, 1);
+    }
+    uint64_t both = sy_kept_weights_bytes();
+    sy_host_engine.program_destroy(p[0]);
+    assert_int_equal(2 * sy_kept_weights_bytes(), both);
+    sy_host_engine.program_destroy(p[1]);
+    for (int i = 0; i < 2; i++)
+        rig_close(&rigs[i]);
+    sy_graph_free(g);
+}
+
+static void test_bounds(void **state)
+{
+    struct engine_rig rig;
+    (void)state;
+    if (found == 0)
+        skip();
+    open_package(&rig);
+    struct sy_graph *g = make_graph(found);
+    struct sy_program *many = program_for(&rig, g, SY_KEPT_MOST_ROWS / found + 1);
+    assert_int_equal(sy_kept_weights_bytes(), 0); /* a hundredth of its time */
+    sy_host_engine.program_destroy(many);
+    sy_kept_weights_limit(sizeof(float) * CHANNELS * CHANNELS);
+    struct sy_program *p = program_for(&rig, g, 1);
+    assert_int_equal(sy_kept_weights_bytes(), 0);
+    float *want = expected(found), *y = run(p, found, rig.params);
+    assert_near(y, want, found);
+    sy_host_engine.program_destroy(p);
+    sy_kept_weights_limit(SY_KEPT_MOST_BYTES);
+    sy_graph_free(g);
+    rig_close(&rig);
+    free(want);
+    free(y);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_second_run_does_not_read_the_package),
+        cmocka_unit_test(test_programs_of_a_package_share),
+        cmocka_unit_test(test_packages_do_not_share),
+        cmocka_unit_test(test_bounds),
+    };
+    first_seed = rig_start();
+    return cmocka_run_group_tests(tests, find_length, NULL);
+}
