@@ -50,7 +50,7 @@ struct sy_lane_job {
         rank; /* the queue's order: smallest first, then by arrival. All equal: first come, first served */
     int max_pieces; /* in how many blocks the persistent part may lie, 1..SY_LANES_MAX_PIECES */
     bool
-        again; /* it was let in before and gave way: it waits, and is not refused for its sizes or its quota */
+        again; /* it was admitted before and was preempted: it waits, and is not rejected for its sizes or its quota */
 };
 
 struct sy_lane_piece {
@@ -85,7 +85,7 @@ int sy_lanes_join(struct sy_lanes *l, const struct sy_lane_job *job);
  * shrinks or closes. ENOTFOUND. */
 int sy_lanes_leave(struct sy_lanes *l, uint64_t job);
 /* One iteration begins: *ephemeral_offset is valid until its end (0 with E = 0). EBUSY: another job of the lane runs, or all lanes
- * wait to be empty (a job is let in at this boundary): ask again after the next change. ENOTFOUND: not admitted. */
+ * drain (a job is admitted at this boundary): ask again after the next change. ENOTFOUND: not admitted. */
 int sy_lanes_begin(struct sy_lanes *l, uint64_t job, uint64_t *ephemeral_offset);
 /* The iteration is over and its ephemeral memory empty. EARG: it does not run. */
 int sy_lanes_end(struct sy_lanes *l, uint64_t job);

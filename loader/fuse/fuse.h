@@ -21,7 +21,7 @@ void sy_fuse_close(struct sy_fuse *f);
 
 /* The node that makes `tensor`, if it is one of operator `op`; NULL otherwise. */
 struct sy_node *sy_fuse_maker(const struct sy_fuse *f, int tensor, enum sy_op op);
-/* The same, if nobody else reads `tensor`. */
+/* The same, if no other node reads `tensor`. */
 struct sy_node *sy_fuse_inner(const struct sy_fuse *f, int tensor, enum sy_op op);
 const struct sy_tensor *sy_fuse_tensor(const struct sy_fuse *f, int tensor);
 /* Of a node with two inputs: the constant float of one element among them, and the other. */

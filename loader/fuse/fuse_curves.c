@@ -1,4 +1,4 @@
-/* Curves that exporters take apart: a product or quotient at the end, and behind it, through nodes that nobody else reads and
+/* Curves that exporters take apart: a product or quotient at the end, and behind it, through nodes that no other node reads and
  * constants of one element, one tensor x. There are many ways to write each, so none is looked for: what the nodes compute is tried
  * at points, and compared with the curves that engines have. */
 #include <math.h>

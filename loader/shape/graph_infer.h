@@ -83,7 +83,7 @@ int sy_infer_float(const struct sy_infer *in, const struct sy_node *node, int i,
                    float otherwise, float *out);
 /* Whether input i is left out, a constant or a known value. */
 bool sy_infer_is_known(const struct sy_infer *in, const struct sy_node *node, int i);
-/* What the file says of output i's shape, in numbers, for results that depend on data; EUNSUPPORTED if it says nothing. Whoever uses it
+/* What the file says of output i's shape, in numbers, for results that depend on data; EUNSUPPORTED if it says nothing. The caller
  * makes sure that the run checks it. */
 int sy_infer_declared(const struct sy_infer *in, const struct sy_node *node, int i,
                       struct sy_shape *out);

@@ -274,7 +274,7 @@ static bool is_any(const char *word, const char *const *of)
     return *of != NULL;
 }
 
-/* 0: it goes on there, or waits in the queue there. 1: it was refused, or nobody answers. */
+/* 0: the other server runs or queues it. 1: it was refused, or no server answers. */
 static int start_there(sy_client *to, int64_t job)
 {
     static const char *const waits[] = {"queued", "preparing", "starting", NULL};

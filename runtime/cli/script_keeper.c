@@ -49,7 +49,7 @@ static void stand_in(struct sy_script_process *p, pid_t run)
     rmdir(p->folder);
 }
 
-/* In a session of its own, deaf, and with no file but the pipe: whoever waits for the end of run's output does not wait for this. */
+/* In a session of its own, with signals ignored and no file but the pipe: a reader of run's output must not wait for this process. */
 static _Noreturn void keep(struct sy_script_process *p, pid_t run, int pipe_end)
 {
     sigset_t every;

@@ -32,7 +32,7 @@ const char *sy_sim_outcome_name(enum sy_sim_outcome outcome)
     return (unsigned)outcome < SY_ARRAY_LEN(names) ? names[outcome] : "?";
 }
 
-/* ---- checking what comes in ---- */
+/* ---- checking the input ---- */
 
 static int check_tenant_of(const char *what, const char *name, int tenant)
 {

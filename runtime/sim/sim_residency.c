@@ -9,7 +9,7 @@
 #include "runtime/sim/sim_internal.h"
 #include "runtime/sim/sim_memory.h"
 
-/* The order of use matters where not all models fit: jobs take room as well. */
+/* Whether the order of use matters: models and jobs together may exceed the pool. */
 static bool gives_way(const struct sim *s)
 {
     uint64_t room = UINT64_MAX;
@@ -85,7 +85,7 @@ static uint64_t bit_of(int model)
     return 1ull << (model % 64);
 }
 
-/* After its bytes changed. */
+/* Call after changing its bytes. */
 static void note_held(struct sim *s, int device, int model)
 {
     uint64_t bytes = place_of(s, device, model)->bytes, bit = bit_of(model);

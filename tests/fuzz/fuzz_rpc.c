@@ -462,7 +462,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     close(fds[1]);
     settle(-1);
     FUZZ_CHECK(sy_rpc_server_connections(server) == 0);
-    FUZZ_CHECK(server->buffered_bytes == 0 && server->refs == 1);
+    FUZZ_CHECK(server->buffered_bytes == 0 && server->base.refs == 1);
     FUZZ_CHECK(sy_slab_used_bytes(slab) == 0);
     FUZZ_CHECK(n_regions == 0 && server->region_bytes == 0 && n_model_refs == 0);
     return 0;

@@ -167,8 +167,8 @@ static sy_ns note_answer(struct replay *r, const struct sy_sim_request *request,
     return served;
 }
 
-/* The trace's deadlines count from the time at which a request was to be sent. Of one that is longer than a server takes nobody sees the
- * end: replay waits for a minute. */
+/* The trace's deadlines count from the time at which a request was to be sent. A deadline longer than the server accepts
+ * is cut to its most: replay itself waits for a minute. */
 static double deadline_left_ms(const struct sy_sim_request *request, sy_ns late_ns)
 {
     if (request->deadline_ns == 0)
@@ -241,7 +241,7 @@ static bool send_one(struct replay *r, sy_client *client, const struct sy_sim_re
     return status == SY_OK || refused;
 }
 
-/* NULL, and all is given up: there is nobody to send the rest to. */
+/* NULL: no server to send the rest to, and the replay ends. */
 static sy_client *connect_again(struct replay *r, sy_client *old)
 {
     sy_client *client;

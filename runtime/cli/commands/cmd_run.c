@@ -126,7 +126,7 @@ struct session {
     bool is_canceled;
 };
 
-/* The worker is gone. Another comes, or the server has died: then nobody has a use for a script that stands still. */
+/* The worker is gone. Another comes, or the server has died: then a paused script must not stay paused for good. */
 static void look_for_server(struct session *s)
 {
     struct sy_script_process *p = &s->process;

@@ -136,7 +136,7 @@ static int choose_threads(struct sy_serve *serve)
     return SY_OK;
 }
 
-/* An image of an earlier server of this socket, or one that a later server can have. Without it the server serves all the same. */
+/* An image of an earlier server of this socket, or one that a later server can have. The server also works without. */
 static void open_keeper(struct sy_serve *serve)
 {
     char path[1024];

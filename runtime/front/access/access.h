@@ -79,7 +79,7 @@ int sy_access_token(struct sy_access *access, const char *token, size_t n, struc
 int sy_access_header(struct sy_access *access, const char *value, struct sy_grant *grant);
 /* Of a connected Unix socket: all for this process's user and root. EDENIED: the kernel does not say who it is. */
 int sy_access_peer(struct sy_access *access, int fd, struct sy_grant *grant);
-/* A3: before each request of a connection that lasts. */
+/* A3: before each request of a persistent connection. */
 void sy_access_refresh(struct sy_access *access, struct sy_grant *grant);
 
 /* EDENIED, with the right that lacks and whose it is; SY_OK where `right` is SY_RIGHT_ANYBODY, or held. No grant holds 0. */

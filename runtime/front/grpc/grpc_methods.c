@@ -17,7 +17,7 @@ static void call_json(struct sy_grpc_stream *stream, struct sy_grpc_bytes messag
     if (status == SY_OK)
         status = stream->method->call(stream, request, &answer);
     json_decref(request);
-    if (status != SY_GRPC_LATER)
+    if (status != SY_GRPC_DEFERRED)
         sy_grpc_stream_answer(stream, status, answer);
 }
 

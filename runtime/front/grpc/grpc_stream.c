@@ -37,7 +37,7 @@ static void drop_work(struct sy_grpc_stream *stream)
 {
     sy_grpc_infer_drop_all(stream);
     sy_grpc_inflate_drop(stream);
-    sy_grpc_later_drop(stream);
+    sy_grpc_deferred_drop(stream);
     sy_grpc_incoming_finish(stream);
     if (stream->deadline_event)
         event_free(stream->deadline_event);

@@ -43,7 +43,7 @@ static void infer_free(struct sy_http_infer *infer)
     }
     free(infer->inputs);
     drop_text(infer);
-    sy_http_server_release(infer->server);
+    sy_front_server_release(&infer->server->base);
     free(infer);
 }
 
@@ -421,7 +421,7 @@ int sy_http_infer_begin(struct sy_http_call *call, const char **why)
     if (!infer)
         return 503;
     infer->server = call->server;
-    infer->server->refs++;
+    infer->server->base.refs++;
     infer->received_ns = infer->server->front->otlp ? sy_clock_now() : 0;
     infer->wait = (struct sy_repository_wait){.ready = on_loaded, .ctx = infer};
     if (sy_http_call_number(call, "inference-header-content-length", &header) &&

@@ -15,6 +15,7 @@
 #include "runtime/base/text_builder.h"
 #include "runtime/front/access/access.h"
 #include "runtime/front/closed_watch.h"
+#include "runtime/front/front_server.h"
 #include "runtime/front/http/http_server.h"
 #include "runtime/front/least_rate.h"
 #include "runtime/front/socket_events.h"
@@ -47,23 +48,16 @@ struct sy_http_route_entry {
 };
 
 struct sy_http_server {
+    struct sy_front_server base; /* first: front_server.h */
     struct sy_front *front;
     struct sy_http_limits limits;
-    struct evconnlistener *listener;
-    int port;
-    struct event *tick;
-    struct sy_stall_looks looks;
     struct sy_closed_watch *closed_watch;
     struct sy_http_connection *connections;
-    int n_connections;
-    bool full;            /* the last client that came was refused */
-    sy_ns accept_said_ns; /* sy_net_accept_failed */
     uint64_t buffered_bytes;
     struct sy_http_route_entry routes[SY_HTTP_MAX_ROUTES];
     int n_routes;
     int n_packages;             /* on their way out (http_package.c) */
     unsigned char *read_buffer; /* SY_HTTP_READ_BYTES, shared: valid during one callback */
-    int refs;                   /* the owner's, each connection's */
 };
 
 /* ---- bodies ---- */
@@ -196,17 +190,10 @@ void sy_http_connection_look(struct sy_http_connection *connection, sy_ns now);
 /* Of a closed one, too. */
 void sy_http_connection_close(struct sy_http_connection *connection);
 void sy_http_connection_release(struct sy_http_connection *connection);
-/* Of one that nobody holds, or that could not be created. */
+/* Without references, or not created wholly. */
 void sy_http_connection_free(struct sy_http_connection *connection);
 
 /* ---- http_server.c ---- */
-static inline void sy_http_server_release(struct sy_http_server *server)
-{
-    if (--server->refs > 0)
-        return;
-    free(server->read_buffer);
-    free(server);
-}
 /* As sy_http_server_add_routes, of routes that have no handler, but `begin`. */
 int sy_http_server_add_streamed(struct sy_http_server *server, const struct sy_http_route *routes,
                                 int n, sy_http_begin begin);

@@ -379,7 +379,7 @@ static int end_then(struct sy_rpc_work *work)
                                           .priority_set = r->state.has_priority};
     uint64_t job;
 
-    if (work->connection->fd < 0) /* nobody would learn of it */
+    if (work->connection->fd < 0) /* no client to answer */
         return sy_error_set(SY_EPEER, "the client is gone");
     SY_TRY(front->handlers->job_receive(front->core, &parked, &job));
     r->taken = true;

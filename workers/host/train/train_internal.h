@@ -96,7 +96,7 @@ struct sy_tr_tensor {
     int value, gradient;       /* -1: none */
     int param;                 /* -1: none */
     bool needs_gradient;       /* of a constant: it is trained */
-    int n_consumers, consumer; /* the last one: a node, -1 for whoever takes the graph's output */
+    int n_consumers, consumer; /* the last one: a node; -1: it is the graph's output */
 };
 
 /* What forward leaves for backward, per node. */

@@ -7,7 +7,7 @@
  *   inputs [S, B, I]  --W-->  gates [S, B, G H]  --curves-->  states h, c [S + 1, B, H], the first is the initial one
  *   backward: d gates [S, B, G H] step by step, then each weight's gradient in one product a piece
  *
- * Sequences know nothing of each other: a thread takes some of them through all steps of a piece and meets nobody on the way. Where there are
+ * Sequences are independent: a thread takes some of them through all steps of a piece without a barrier. Where there are
  * not half as many sequences as threads, and the weights are many, the products of a step are split instead: all threads make each, its
  * columns shared out, and meet before and behind it; the first thread alone does the rest. The bits are the same either way. */
 #ifndef SY_WORKERS_HOST_TRAIN_TRAIN_RECURRENT_H
