@@ -57,7 +57,7 @@ void sy_front_server_stop_listening(struct sy_front_server *server);
 /* Accepts no more, looks no more. */
 void sy_front_server_stop(struct sy_front_server *server);
 
-/* Of a connection. */
+/* A connection was accepted: counts it, and takes its reference. */
 static inline void sy_front_server_connected(struct sy_front_server *server)
 {
     server->n_connections++;

@@ -28,15 +28,15 @@ struct sy_socket_callbacks {
 int sy_socket_events_init(struct sy_socket_events *events, struct event_base *base, int fd,
                           const struct sy_socket_callbacks *callbacks,
                           struct sy_closed_watch *watch, void *connection);
-/* No callback comes any more; before the descriptor is closed. */
+/* No callback comes after it. Call before closing the descriptor. */
 void sy_socket_events_stop(struct sy_socket_events *events);
 void sy_socket_events_finish(struct sy_socket_events *events);
-/* Either it is read, or its end is watched for. */
+/* Reads the socket, or else only watches for its end. */
 void sy_socket_read(struct sy_socket_events *events, bool wanted);
 void sy_socket_write(struct sy_socket_events *events, bool wanted);
 /* Calls `again` in the loop's next turn: bytes that TLS has decrypted, or that are held, make no event of the socket. False: no memory. */
 bool sy_socket_again(struct sy_socket_events *events);
-/* Of one that is not read: its end is of no interest any more. */
+/* Of a socket that is not read: stops watching for its end. */
 void sy_socket_unwatch(struct sy_socket_events *events);
 
 #endif

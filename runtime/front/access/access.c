@@ -146,7 +146,7 @@ static bool is_loopback(const struct sockaddr *address)
     return address->sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&six->sin6_addr);
 }
 
-/* What does not resolve is refused where it is bound, with the reason. */
+/* Whether only this machine reaches the address. One that does not resolve counts so: binding it reports the reason. */
 static bool stays_here(const char *address)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *info = NULL;

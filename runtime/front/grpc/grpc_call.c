@@ -1,4 +1,4 @@
-/* What methods share: what a request says, answers that come later. */
+/* Helpers of methods: reading requests, deferred replies. */
 #include <stdlib.h>
 #include <string.h>
 

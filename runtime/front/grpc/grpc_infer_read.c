@@ -229,7 +229,7 @@ static int read_options(struct sy_grpc_infer *infer, const struct sy_grpc_reques
 
 /* ---- bytes ------------------------------------------------------------------------------------------------------- */
 
-/* What is there, or announced, against what shape and datatype say. */
+/* Checks the bytes that came, or were announced, against shape and datatype. */
 static int announce_strings(struct sy_grpc_infer *infer, struct sy_grpc_infer_input *input)
 {
     uint64_t n = (uint64_t)sy_front_infer_elements(infer->request, input->index);

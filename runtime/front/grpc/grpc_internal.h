@@ -1,4 +1,4 @@
-/* What the gRPC front end's files share. */
+/* Internals of the gRPC front end: server, connection, stream, reply. */
 #ifndef SY_FRONT_GRPC_INTERNAL_H
 #define SY_FRONT_GRPC_INTERNAL_H
 
@@ -160,7 +160,7 @@ struct sy_grpc_stream {
 };
 
 /* ---- grpc_mark.c ---- */
-/* What nghttp2 was told to send: out of memory it never will, and the client must not wait for ever, so its connection ends. */
+/* Checks the result of an nghttp2_submit call. Without memory the frame will never be sent, so the connection ends: its client must not wait for ever. */
 void sy_grpc_connection_submitted(struct sy_grpc_connection *connection, int result);
 /* There is something to be sent: at the end of this turn of the loop. */
 void sy_grpc_connection_mark(struct sy_grpc_connection *connection);

@@ -243,7 +243,7 @@ static void start_deadline(struct sy_grpc_stream *stream)
 
 /* ---- the call -------------------------------------------------------------------------------------------------- */
 
-/* What is no gRPC gets an answer of HTTP. */
+/* A request that is not gRPC is answered in plain HTTP. */
 static void answer_http(struct sy_grpc_stream *stream)
 {
     static const char wrong_method[] = "405", wrong_type[] = "415";

@@ -123,7 +123,7 @@ static void parse_held(struct sy_http_connection *connection)
     connection->held_at = connection->held_used = 0;
 }
 
-/* Where the bytes of a tensor may be received to: only in a body of known length, uncompressed. */
+/* Room to receive a tensor's bytes into directly: only for an uncompressed body of known length. */
 static uint64_t direct_room(struct sy_http_connection *connection, unsigned char **to)
 {
     struct sy_http_call *call = connection->call;

@@ -182,7 +182,7 @@ static void start(struct sy_http_infer *infer)
 
 /* ---- tensors from the socket ----------------------------------------------------------------------------------- */
 
-/* Where the next byte of the body belongs; 0: all is there. */
+/* Destination of the body's next bytes; 0: the body is complete. */
 static uint64_t stream_room(struct sy_http_infer *infer, unsigned char **to)
 {
     while (infer->streaming < infer->n_inputs) {
@@ -309,7 +309,7 @@ static uint64_t expected_bytes(const struct sy_http_infer *infer)
 
     if (infer->header_bytes == UINT64_MAX)
         return announced;
-    /* What follows the JSON in one piece besides. */
+    /* The piece that ends the JSON may bring binary data with it. */
     uint64_t expected = infer->header_bytes + SY_HTTP_READ_BYTES;
     return announced > 0 ? SY_MIN(expected, announced) : expected;
 }

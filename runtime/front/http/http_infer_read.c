@@ -133,7 +133,7 @@ static int read_region(const json_t *parameters, const char *name, const char **
                : sy_error_set(SY_EARG, "\"%s\": \"shared_memory_region\" is no string", name);
 }
 
-/* Where its bytes come from: exactly one of "data", binary data, shared memory. */
+/* The source of its bytes: exactly one of "data", binary data, shared memory. */
 static int read_source(struct sy_http_infer *infer, struct sy_http_infer_input *input,
                        const json_t *json)
 {
@@ -180,7 +180,7 @@ static int read_input(struct sy_http_infer *infer, const json_t *json)
     return read_source(infer, input, json);
 }
 
-/* What came, or is announced, against what the shape says. */
+/* Checks the bytes that came, or were announced, against the shape. */
 static int announce_strings(struct sy_http_infer *infer, struct sy_http_infer_input *input)
 {
     uint64_t n = (uint64_t)sy_front_infer_elements(infer->request, input->index);

@@ -1,4 +1,4 @@
-/* What the HTTP server's files share: server, connection, call, reply.
+/* Internals of the HTTP server: server, connection, call, reply.
  *
  *   socket ─ http_connection.c ─ http_parse.c ─> http_call.c (header lines), http_route.c ─> http_body.c (inflate) ─> sink
  *   socket <─ http_send.c <─ http_reply.c <────────────── segments: text, or tensors where they lie <──────── handler
@@ -62,7 +62,7 @@ struct sy_http_server {
 
 /* ---- bodies ---- */
 
-/* Where the bytes of a body go. */
+/* The consumer of a body's bytes. */
 struct sy_http_sink {
     /* n bytes, inflated. SY_OK, or the status to answer with (the rest is discarded). */
     int (*take)(void *ctx, const unsigned char *bytes, uint64_t n);
@@ -187,7 +187,7 @@ void sy_http_connection_gone(void *connection);
 void sy_http_connection_look(struct sy_http_connection *connection, sy_ns now);
 
 /* ---- http_close.c ---- */
-/* Of a closed one, too. */
+/* Closing twice is fine. */
 void sy_http_connection_close(struct sy_http_connection *connection);
 void sy_http_connection_release(struct sy_http_connection *connection);
 /* Without references, or not created wholly. */

@@ -161,7 +161,7 @@ static void loaded(void *ctx, int status, const char *error)
         sy_http_reply(call, 200, NULL, NULL, 0);
 }
 
-/* What a client may give along: a configuration; not files, which would be code of others in this server's repository. */
+/* A client may pass a configuration, but no model files: those would be foreign code in this server's repository. */
 static int check_load(const json_t *parameters)
 {
     const char *key;

@@ -49,7 +49,7 @@ const char *sy_http_call_header(const struct sy_http_call *call, const char *nam
 bool sy_http_call_is_local(const struct sy_http_call *call);
 /* Its client showed a token of this server (which has the right that the route needs). */
 bool sy_http_call_has_token(const struct sy_http_call *call);
-/* What its client may do; valid until the reply. */
+/* Its client's rights; valid until the reply. */
 const struct sy_grant *sy_http_call_grant(const struct sy_http_call *call);
 /* The body as JSON, the caller's reference. EARG says where it is none; an empty body gives an empty object. */
 int sy_http_call_json(const struct sy_http_call *call, json_t **out);
@@ -82,7 +82,7 @@ struct sy_http_stream *sy_http_stream_begin_sized(struct sy_http_call *call, int
 /* Sends from where it lies; release(ctx) is called once, when it is sent or dropped, perhaps from inside, and calls nothing of the stream. Only of a stream of known length. */
 void sy_http_stream_give(struct sy_http_stream *stream, const void *data, size_t bytes,
                          void (*release)(void *ctx), void *ctx);
-/* What was promised cannot be sent: the connection ends, and with it the stream; closed is called from the loop. */
+/* The announced body cannot be sent: ends the connection, and the stream with it; closed is called from the loop. */
 void sy_http_stream_fail(struct sy_http_stream *stream);
 void sy_http_stream_end(struct sy_http_stream *stream); /* closed is not called */
 

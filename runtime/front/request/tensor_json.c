@@ -198,7 +198,7 @@ struct reader {
     char *to;
 };
 
-/* What a value that is no number begins with; NULL: a number, or no JSON. */
+/* Kind of a value that is not a number, by its first letter; NULL: a number, or not JSON. */
 static const char *kind_of(const char *at, const char *end)
 {
     switch (at < end ? *at : '\0') {

@@ -1,4 +1,4 @@
-/* What methods share: their answer, at once or later. */
+/* Replies of methods, immediate or deferred. */
 #include <stdlib.h>
 
 #include "runtime/base/status.h"

@@ -1,4 +1,4 @@
-/* What the method infer is given: its parameters against what it has, its inputs against the model's graph. */
+/* Checks an infer call: parameter names, and inputs against the model's graph. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -83,7 +83,7 @@ static int add_input(struct sy_rpc_infer *infer, const msgpack_object *map, stru
     return SY_OK;
 }
 
-/* What lies in the slab stays there; strings have a head in front of them, so they are copied. Two inputs that name one long tensor: the second has none. */
+/* Long tensors were received into the slab and stay there; strings need a head in front, so they are copied. If two inputs name one long tensor, the second has no data. */
 static int adopt_inputs(struct sy_front_infer *request, struct sent *by_input, int n_inputs)
 {
     for (int i = 0; i < n_inputs; i++) {

@@ -1,4 +1,4 @@
-/* What the RPC server's files share: server, connection, reply. */
+/* Internals of the RPC server: server, connection, reply. */
 #ifndef SY_RUNTIME_RPC_INTERNAL_H
 #define SY_RUNTIME_RPC_INTERNAL_H
 

@@ -1,4 +1,4 @@
-/* What the files of methods share. Each method answers, or returns a negative status and its text: then the caller answers with that. */
+/* The methods. Each one replies, or returns a negative status with its error text, which the caller replies with. */
 #ifndef SY_RPC_METHODS_H
 #define SY_RPC_METHODS_H
 

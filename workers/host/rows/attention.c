@@ -93,7 +93,7 @@ static int64_t count_heads(const struct sy_attention *a)
     return heads;
 }
 
-/* As many as fit the cache, but some for each thread. */
+/* As many rows as fit the cache, but some for each thread. */
 static int64_t block_rows(const struct sy_attention *a)
 {
     int64_t fit = SCORES_BYTES / (int64_t)sizeof(float) / SY_MAX(a->columns, 1);
@@ -102,7 +102,7 @@ static int64_t block_rows(const struct sy_attention *a)
     return SY_MAX(SY_MIN(SY_MAX(fit, FEWEST_ROWS), a->rows), 1);
 }
 
-/* What a thread has: scores; wide copies of what is bf16. */
+/* Scratch of a thread: scores, float32 copies of bf16 operands. */
 static int64_t floats_of_thread(const struct sy_attention *a)
 {
     int64_t rows = block_rows(a), n = rows * a->columns;

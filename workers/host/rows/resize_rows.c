@@ -161,7 +161,7 @@ INLINE void mix_some(int64_t n, int n_sources, const float *const *from, const f
     }
 }
 
-/* In pieces of known width: a dozen channels are no loop that is worth a vector's head and tail. */
+/* In pieces of constant width: with a dozen channels a loop's vector prologue and tail cost more than its body. */
 INLINE void mix_pixel(int64_t channels, int n_sources, const float *const *from,
                       const float *weights, float *to)
 {
@@ -184,7 +184,7 @@ INLINE void mix_pixel(int64_t channels, int n_sources, const float *const *from,
     }
 }
 
-/* Its sources in every line at each of its taps; what weighs nothing is not read. Returns how many. */
+/* Collects its sources in every line at each tap, without those of weight 0. Returns their number. */
 INLINE int pixel_sources(const struct sy_row_taps *t, int64_t i, int64_t channels,
                          const float *from, const struct sy_row_source *lines, int n_lines,
                          const float **at, float *weights)

@@ -60,7 +60,7 @@ int64_t sy_tr_recurrent_row(const struct cell *c, const int32_t *lengths, int64_
 void sy_tr_recurrent_start(float *to, const float *from, const struct cell *c);
 /* Columns of the gates that the first product of a step makes: all of them, or two thirds (GRU). */
 int64_t sy_tr_recurrent_first(const struct cell *c);
-/* What a thread does of a step: products of the sequences [from, to), curves of [from, own). */
+/* A thread's part of a step: products of the sequences [from, to), curves of [from, own). */
 struct share {
     int64_t from, to, own;
     bool splits; /* products, with the other threads */
