@@ -227,8 +227,8 @@ static void obey(struct sy_script_process *p, const struct sy_script_packet *pac
         terminate(p);
         break;
     case SY_SCRIPT_DETACH:
-        fprintf(stderr, "switchyard: the server stops; the script goes on by itself, and is the "
-                        "server's again when that is back\n");
+        fprintf(stderr, "switchyard: the server stops; the script continues, and is the next "
+                        "server's job\n");
         sy_script_let_go(p);
         break;
     default:

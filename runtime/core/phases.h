@@ -20,7 +20,7 @@
     X(QUEUE, "queue", "from arrival until its model begins to load, or nothing is missing") \
     X(STORAGE, "storage", "groups of weights are read from the package into host memory")   \
     X(LINK, "link", "groups are copied to the device")                                      \
-    X(WAIT, "wait", "its turn has come, and computing stands still until a group is there") \
+    X(WAIT, "wait", "computing waits for a group of weights to arrive")                     \
     X(COMPUTE, "compute", "its layers compute")
 
 enum sy_phase {

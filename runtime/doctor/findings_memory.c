@@ -126,7 +126,7 @@ static void memlock(const struct sy_doctor_facts *f, struct sy_findings *out)
                        *f->device_name ? " pins no memory" : "");
     else
         sy_finding_add(out, SY_GROUP_MEMORY, "memlock", SY_FINDING_OK,
-                       "limit %s; the device pins %s all the same", limit, bytes);
+                       "limit %s; the device can pin %s", limit, bytes);
 }
 
 static void dev_shm(const struct sy_doctor_facts *f, struct sy_findings *out)

@@ -198,7 +198,7 @@ static const struct sy_cli_option options[] = {
     {"name", "NAME",
      "with load of a file: what the model is to be called; default: the package's name"},
     {"image", NULL, "with evict: out of the host image too"},
-    {"tenant", "NAME", "with load of a file: whose memory quota it counts for; default: nobody's"},
+    {"tenant", "NAME", "with load of a file: whose memory quota it counts for; default: none"},
     {"version", "N",
      "with unload: only this one of the model's; with load of a file: its number, default 1"},
     {"from", "URL",

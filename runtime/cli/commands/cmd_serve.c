@@ -80,7 +80,7 @@ static void loaded(void *ctx, int status, const char *error)
     printf("ready\n");
     fflush(stdout);
     if (serve->ready_fd >= 0 && write(serve->ready_fd, "ready\n", 6) != 6)
-        sy_log_warn("serve", "event=ready_fd why=\"nobody reads it\"");
+        sy_log_warn("serve", "event=ready_fd why=\"its reader is gone\"");
 }
 
 /* Without --strict a model of the folder that is not loaded is listed as unavailable, and the rest is served. */

@@ -110,7 +110,7 @@ static const struct sy_cli_option options[] = {
     [O_NOISE] = {"noise", "X", "spread of durations, lognormal (0)"},
     [O_SHARE] = {"train-share", "X", "0 to 1: of the time, guaranteed to jobs beside requests (0)"},
     [O_PREEMPT] = {"preempt-ms", "N", "urgent classes stop others within this; 0: never"},
-    [O_PAUSE] = {"pause-ms", "N", "until a job stands still for a request (0.5)"},
+    [O_PAUSE] = {"pause-ms", "N", "from a request until a preempted job has stopped (0.5)"},
     [O_QUEUE] = {"queue", "N",
                  "requests that may wait at a device (1024 as at a server; 128 above 100 devices)"},
     [O_SECONDS] = {"seconds", "N", "virtual time to look at; 0: until all is done"},

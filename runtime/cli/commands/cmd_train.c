@@ -372,8 +372,8 @@ int sy_cmd_train(int argc, char **argv)
          "N processes under mpirun, each with its part of the batch and its share of "
          "the cores (the job file's 'ranks'); gradients are summed while backward goes on, in an "
          "order that is fixed. If one is killed, the job goes on from its last snapshot with those "
-         "that are left. Without --local they are one job of the server, whose requests all of "
-         "them give way to; this process owns them and ends with the job"},
+         "that are left. Without --local they are one job of the server, whose requests "
+         "preempt all of them; this process owns them and ends with the job"},
         {"mpi", NULL,
          "with --local: this process is one of mpirun's: mpirun -n 4 --hostfile F switchyard train "
          "JOB.json --local --mpi"},

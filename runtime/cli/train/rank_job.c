@@ -70,8 +70,8 @@ int sy_rank_job_exec(const struct sy_rank_job *job)
     json_t *root = json_loads(job->text, 0, NULL);
     if (json_object_get(root, "slice")) {
         json_decref(root);
-        return sy_cli_fail("%s: 'slice' and %d ranks do not go together: a job of ranks gives way "
-                           "as a whole",
+        return sy_cli_fail("%s: 'slice' and %d ranks do not go together: a job of ranks is "
+                           "preempted as a whole",
                            job->path, job->n_ranks);
     }
     snprintf(memory, sizeof memory, "%" PRIu64,

@@ -175,7 +175,7 @@ int sy_access_check_listen(const struct sy_access *access, const char *option, c
         stays_here(address))
         return SY_OK;
     return sy_error_set(SY_EDENIED,
-                        "--%s %s: whoever reaches this address could use this server; give "
+                        "--%s %s: anybody who reaches this address could use this server; give "
                         "--token-file FILE (who may do what), or say with --anonymous RIGHTS what "
                         "callers without a token may do",
                         option, address);
