@@ -20,7 +20,7 @@ struct lane_books {
     uint64_t offset, bytes;
 };
 
-/* Where each admitted job and each lane is to be: what a rebuild makes so. */
+/* Target offsets of each admitted job and lane, which a rebuild moves them to. */
 struct lane_plan {
     int *lane_of;    /* by job slot */
     uint64_t *bytes; /* by lane */

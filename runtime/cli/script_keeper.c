@@ -37,7 +37,7 @@ static void end_all(const struct sy_script_process *p, pid_t run)
     }
 }
 
-static void stand_in(struct sy_script_process *p, pid_t run)
+static void replace_run(struct sy_script_process *p, pid_t run)
 {
     if (p->is_child) {
         end_all(p, run);
@@ -65,7 +65,7 @@ static _Noreturn void keep(struct sy_script_process *p, pid_t run, int pipe_end)
     while ((got = read(0, &byte, 1)) < 0 && errno == EINTR)
         continue;
     if (got == 0)
-        stand_in(p, run);
+        replace_run(p, run);
     _exit(0);
 }
 

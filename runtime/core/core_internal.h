@@ -394,7 +394,7 @@ void sy_core_corun_begins(struct sy_core *core, struct sy_core_request *r, bool 
 /* lost: of what it took, that it stood without a core. */
 void sy_core_corun_ends(struct sy_core *core, const struct sy_core_request *r, sy_ns took,
                         sy_ns lost);
-void sy_core_corun_anew(struct sy_core *core, int model);  /* added, moved, or its slice resized */
+void sy_core_corun_reset(struct sy_core *core, int model); /* added, moved, or its slice resized */
 void sy_core_corun_leave(struct sy_core *core, int model); /* removed */
 void sy_core_corun_forget_job(struct sy_core *core, const struct sy_core_job *j); /* it is new */
 void sy_core_corun_judge(struct sy_core *core, int model);
@@ -404,7 +404,7 @@ json_t *sy_core_corun_json(const struct sy_core *core);
 int sy_core_fill_create(struct sy_core *core); /* ENOMEM_HOST */
 void sy_core_fill_destroy(struct sy_core *core);
 void sy_core_fill_watch(struct sy_core *core); /* jobs, or slices, are others than before */
-void sy_core_fill_anew(struct sy_core *core);  /* what was measured holds no more */
+void sy_core_fill_reset(struct sy_core *core); /* earlier measurements are void */
 void sy_core_fill_stands(struct sy_core *core, const struct sy_core_job *j,
                          sy_ns at); /* since_ns is still there */
 json_t *sy_core_fill_json(const struct sy_core *core, const struct sy_core_job *j);

@@ -40,7 +40,7 @@ static void refuse(struct sy_front_server *server, int fd, int status)
     close(fd);
 }
 
-static int meet(struct sy_front_server *server, int fd, bool is_unix)
+static int take_client(struct sy_front_server *server, int fd, bool is_unix)
 {
     if (server->n_connections >= server->max_connections)
         return sy_error_set(SY_EBUSY, "%d connections are open already; try again later",
@@ -54,7 +54,7 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
                       int n_bytes, void *ctx)
 {
     struct sy_front_server *server = ctx;
-    int status = meet(server, fd, address->sa_family == AF_UNIX);
+    int status = take_client(server, fd, address->sa_family == AF_UNIX);
 
     (void)listener, (void)n_bytes;
     if (status < 0)

@@ -84,12 +84,12 @@ static uint64_t path_stamp(const char *path)
 }
 
 /* Written by imports. */
-static bool is_ours(const char *name)
+static bool is_written_by_import(const char *name)
 {
     return strstr(name, SY_PACKAGE_SUFFIX) != NULL;
 }
 
-/* Of all files in the folder: a model's weights may lie beside it. Sums, since folders have no order. */
+/* Stamp of all files in the folder: a model's weights may lie beside it. Sums, since folders have no order. */
 static uint64_t folder_stamp(const char *folder)
 {
     DIR *dir = opendir(folder);
@@ -97,8 +97,8 @@ static uint64_t folder_stamp(const char *folder)
     struct stat st;
 
     for (struct dirent *entry; dir && (entry = readdir(dir));)
-        if (!is_ours(entry->d_name) && fstatat(dirfd(dir), entry->d_name, &st, 0) == 0 &&
-            S_ISREG(st.st_mode))
+        if (!is_written_by_import(entry->d_name) &&
+            fstatat(dirfd(dir), entry->d_name, &st, 0) == 0 && S_ISREG(st.st_mode))
             sum += stamp_of(&st, entry->d_name);
     if (dir)
         closedir(dir);

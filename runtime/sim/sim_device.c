@@ -279,7 +279,7 @@ static void stretch(struct sim *s, int device, double slow)
                         (struct sy_duration){SY_MAX(d->serve_until_ns - s->now, 1), 0}, s->now);
 }
 
-static void follow(struct sim *s, int device)
+static void update_rates(struct sim *s, int device)
 {
     struct device *d = &s->devices[device];
     if (d->serving && d->stretches) {
@@ -302,7 +302,7 @@ static void settle_slowdown(struct sim *s, int device)
             settle_one(s, at);
     }
     for (int i = 0; i < s->config->n_slices; i++)
-        follow(s, sy_sim_slice_at(s, device, i));
+        update_rates(s, sy_sim_slice_at(s, device, i));
 }
 
 /* After each event: starts what can start. */

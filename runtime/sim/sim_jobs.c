@@ -96,7 +96,7 @@ static sy_ns iteration_ns(const struct sim *s, const struct device *d, const str
     return sy_sim_iteration_ns(sy_sim_kind_of(s, (int)(d - s->devices)), j);
 }
 
-static void let_in(struct sim *s, struct device *d)
+static void admit_jobs(struct sim *s, struct device *d)
 {
     struct sy_lanes_change change;
     while (sy_lanes_next(d->lanes, &change)) {
@@ -203,13 +203,13 @@ static bool spill_in_the_way(struct sim *s, struct device *d)
 
 static void admit(struct sim *s, struct device *d)
 {
-    let_in(s, d);
+    admit_jobs(s, d);
     if (s->config->spill && s->config->policy.kind == SY_POLICY_SRTF &&
         sy_lanes_n_waiting(d->lanes) > 0 && !sy_lanes_draining(d->lanes)) {
         if (spill_for_shortest(s, d))
-            let_in(s, d);
+            admit_jobs(s, d);
         for (int i = 0; i < s->in->n_jobs && spill_in_the_way(s, d); i++)
-            let_in(s, d);
+            admit_jobs(s, d);
     }
     sy_sim_make_room(s, (int)(d - s->devices), 0, -1);
     follow_share(s, d);

@@ -164,13 +164,14 @@ static int run(struct doctor *doctor)
     return sy_findings_will_work(&doctor->findings) ? 0 : 1;
 }
 
+enum { O_DEVICE, O_MODELS, O_QUICK, O_JSON };
 static const struct sy_cli_option options[] = {
-    {"device", "SPEC", "host, emulated[,link-gbps=12.3] or cuda:N; default host"},
-    {"models", "DIR",
-     "storage is measured here, and a swap is predicted for each package (FILE.sypkg, "
-     "NAME/VERSION/model.sypkg); default: the current folder, no models"},
-    {"quick", NULL, "smaller measurements: about a second less each, and less exact"},
-    {"json", NULL, "findings, facts and predictions as JSON"},
+    [O_DEVICE] = {"device", "SPEC", "host, emulated[,link-gbps=12.3] or cuda:N; default host"},
+    [O_MODELS] = {"models", "DIR",
+                  "storage is measured here, and a swap is predicted for each package (FILE.sypkg, "
+                  "NAME/VERSION/model.sypkg); default: the current folder, no models"},
+    [O_QUICK] = {"quick", NULL, "smaller measurements: about a second less each, and less exact"},
+    [O_JSON] = {"json", NULL, "findings, facts and predictions as JSON"},
     {NULL, NULL, NULL}};
 
 static const char usage[] =
@@ -200,12 +201,12 @@ int sy_cmd_doctor(int argc, char **argv)
         return sy_cli_fail("no memory");
     doctor->device = "host";
     while ((got = sy_cli_next(&parser, &value)) >= 0) {
-        if (got == 0)
+        if (got == O_DEVICE)
             doctor->device = value;
-        else if (got == 1)
+        else if (got == O_MODELS)
             doctor->folder = value;
         else
-            *(got == 2 ? &doctor->quick : &doctor->json) = true;
+            *(got == O_QUICK ? &doctor->quick : &doctor->json) = true;
     }
     int result = got == SY_CLI_HELP ? 0 : 2;
     if (got == SY_CLI_WORD)

@@ -15,16 +15,18 @@
 #define MAX_URLS      8
 #define MAX_URL_BYTES 4096
 
+enum { O_OUTPUT, O_SHA256, O_MAX_BYTES, O_STALL, O_TRIES, O_PROGRESS };
 static const struct sy_cli_option options[] = {
-    {"output", "FILE", "where to; default: the URL's last part, here (also -o)"},
-    {"sha256", "HEX", "what the file must hash to"},
-    {"max-bytes", "SIZE", "more is refused; default 64Gi"},
-    {"stall", "SECONDS", "a connection that does not move is made again; default 30"},
-    {"tries", "N", "in a row without a byte, at each URL; default 5"},
-    {"progress", NULL,
-     "of a package, for programs: its layers are checked as they come, 'of BYTES' is printed when "
-     "its head is there and the file has its full length, 'at BYTES' for "
-     "what is there and right; ends with the process that started it"},
+    [O_OUTPUT] = {"output", "FILE", "where to; default: the URL's last part, here (also -o)"},
+    [O_SHA256] = {"sha256", "HEX", "what the file must hash to"},
+    [O_MAX_BYTES] = {"max-bytes", "SIZE", "more is refused; default 64Gi"},
+    [O_STALL] = {"stall", "SECONDS", "a connection that does not move is made again; default 30"},
+    [O_TRIES] = {"tries", "N", "in a row without a byte, at each URL; default 5"},
+    [O_PROGRESS] = {"progress", NULL,
+                    "of a package, for programs: its layers are checked as they come, 'of BYTES' "
+                    "is printed when "
+                    "its head is there and the file has its full length, 'at BYTES' for "
+                    "what is there and right; ends with the process that started it"},
     {NULL, NULL, NULL}};
 
 struct command {
@@ -40,20 +42,20 @@ static int set_option(struct command *command, int index, const char *value)
     int64_t number;
 
     switch (index) {
-    case 0:
+    case O_OUTPUT:
         fetch->path = value;
         return SY_OK;
-    case 1:
+    case O_SHA256:
         fetch->sha256 = value;
         return SY_OK;
-    case 2:
+    case O_MAX_BYTES:
         return sy_cli_bytes(value, &fetch->max_bytes);
-    case 3:
+    case O_STALL:
         SY_TRY(sy_cli_real(value, &fetch->stall_s));
         return fetch->stall_s >= 1 && fetch->stall_s <= 3600
                    ? SY_OK
                    : sy_error_set(SY_EARG, "\"%s\" is no time from 1 to 3600 seconds", value);
-    case 4:
+    case O_TRIES:
         SY_TRY(sy_cli_integer(value, 1, 100, &number));
         fetch->tries = (int)number;
         return SY_OK;

@@ -213,7 +213,7 @@ static int generate_all(struct generate *g)
     return SY_OK;
 }
 
-/* One that ended by its last request is not there any more, and need not be. */
+/* A session that ended with its last request is gone already. */
 static void end_session(const struct generate *g)
 {
     json_t *params = json_pack("{s:s, s:s}", "model", g->model, "session", g->session);
@@ -247,21 +247,39 @@ static int run(struct generate *g)
     return result;
 }
 
+enum {
+    O_SOCKET,
+    O_TOKENS,
+    O_PROMPT_FILE,
+    O_MAX_TOKENS,
+    O_STOP,
+    O_TEMPERATURE,
+    O_TOP_K,
+    O_SEED,
+    O_VOCAB,
+    O_OUTPUT,
+    O_CLASS,
+    O_TENANT,
+    O_VERSION
+};
 static const struct sy_cli_option options[] = {
-    {"socket", "ADDRESS", "unix:PATH or tcp:HOST:PORT of the server"},
-    {"tokens", "LIST", "the prompt: token ids, as 1,2,3"},
-    {"prompt-file", "FILE", "the prompt: a file of token ids, between commas or white space"},
-    {"max-tokens", "N", "how many; default 32"},
-    {"stop", "ID", "ends behind this token, the model's end of text"},
-    {"temperature", "T", "0, the default: always the likeliest token"},
-    {"top-k", "N", "with a temperature: among the N likeliest; default all"},
-    {"seed", "N", "of what is drawn; default 1"},
-    {"vocab", "FILE",
-     "tokenizer.json or vocab.json of the model: prints text; else token ids are printed"},
-    {"output", "NAME", "the output that has the scores; default logits"},
-    {"class", "N", "0, the most urgent, to 9; default: the model's, mostly 1"},
-    {"tenant", "NAME", "whose request it is"},
-    {"version", "N", "of the model; default: as its version policy says, the highest"},
+    [O_SOCKET] = {"socket", "ADDRESS", "unix:PATH or tcp:HOST:PORT of the server"},
+    [O_TOKENS] = {"tokens", "LIST", "the prompt: token ids, as 1,2,3"},
+    [O_PROMPT_FILE] = {"prompt-file", "FILE",
+                       "the prompt: a file of token ids, between commas or white space"},
+    [O_MAX_TOKENS] = {"max-tokens", "N", "how many; default 32"},
+    [O_STOP] = {"stop", "ID", "ends behind this token, the model's end of text"},
+    [O_TEMPERATURE] = {"temperature", "T", "0, the default: always the likeliest token"},
+    [O_TOP_K] = {"top-k", "N", "with a temperature: among the N likeliest; default all"},
+    [O_SEED] = {"seed", "N", "of what is drawn; default 1"},
+    [O_VOCAB] =
+        {"vocab", "FILE",
+         "tokenizer.json or vocab.json of the model: prints text; else token ids are printed"},
+    [O_OUTPUT] = {"output", "NAME", "the output that has the scores; default logits"},
+    [O_CLASS] = {"class", "N", "0, the most urgent, to 9; default: the model's, mostly 1"},
+    [O_TENANT] = {"tenant", "NAME", "whose request it is"},
+    [O_VERSION] = {"version", "N",
+                   "of the model; default: as its version policy says, the highest"},
     {NULL, NULL, NULL}};
 
 static int set_number(int64_t *to, const char *value, int64_t least, int64_t most)
@@ -275,36 +293,36 @@ static int set_option(struct generate *g, int index, const char *value, const ch
     int status;
 
     switch (index) {
-    case 0:
+    case O_SOCKET:
         *address = value;
         return SY_OK;
-    case 1:
+    case O_TOKENS:
         return read_tokens(g, value);
-    case 2:
+    case O_PROMPT_FILE:
         return read_prompt_file(g, value);
-    case 3:
+    case O_MAX_TOKENS:
         return set_number(&g->most_new, value, 1, MOST_TOKENS);
-    case 4:
+    case O_STOP:
         return set_number(&g->stop, value, 0, INT32_MAX);
-    case 5:
+    case O_TEMPERATURE:
         return sy_cli_real(value, &g->sampler.temperature);
-    case 6:
+    case O_TOP_K:
         return set_number(&g->sampler.top_k, value, 1, INT32_MAX);
-    case 7:
+    case O_SEED:
         status = set_number(&number, value, 0, INT64_MAX);
         g->sampler.state = (uint64_t)number;
         return status;
-    case 8:
+    case O_VOCAB:
         g->vocabulary_path = value;
         return SY_OK;
-    case 9:
+    case O_OUTPUT:
         g->output = value;
         return SY_OK;
-    case 10:
+    case O_CLASS:
         status = set_number(&number, value, 0, 9);
         g->options.urgency_class = (int)number;
         return status;
-    case 11:
+    case O_TENANT:
         g->options.tenant = value;
         return SY_OK;
     default:

@@ -167,7 +167,7 @@ static void forget_place(void *ctx)
     sy_import_place_remove(&((struct import *)ctx)->place);
 }
 
-/* Of the machine's own: what libraries read of it, and may load late. */
+/* Files of the machine that libraries read, and may load late. */
 static const char *const system_paths[] = {"/lib",
                                            "/lib64",
                                            "/usr/lib",
@@ -430,7 +430,7 @@ static int import_model(const char *model, const char *path, const char *name,
     return status;
 }
 
-/* What the command line says. */
+/* The command line. */
 struct import_words {
     const char *model, *python;
     char path[4096], name[256];

@@ -201,20 +201,36 @@ static int run(struct infer *infer)
     return result;
 }
 
+enum {
+    O_SOCKET,
+    O_OUTPUT,
+    O_RANDOM,
+    O_SEED,
+    O_BATCH,
+    O_REPEAT,
+    O_CLASS,
+    O_DEADLINE_MS,
+    O_TENANT,
+    O_DIM,
+    O_VERSION
+};
 static const struct sy_cli_option options[] = {
-    {"socket", "ADDRESS", "unix:PATH or tcp:HOST:PORT of the server"},
-    {"output", "DIR", "write the (last) answer's tensors as DIR/NAME.npy (also -o)"},
-    {"random", NULL, "random values for inputs without a file; the default when none is given"},
-    {"seed", "N", "of the random inputs; default 1"},
-    {"batch", "N", "batch size of the random inputs; default 1"},
-    {"repeat", "N", "so many requests, one after the other; default 1"},
-    {"class", "N", "0, the most urgent, to 9; default: the model's, mostly 1"},
-    {"deadline-ms", "N", "refused at once if it would be late by prediction"},
-    {"tenant", "NAME", "whose request it is"},
-    {"dim", "NAME=SIZE",
-     "of the random inputs: an open size of the model, as a sequence's length; once for each, the "
-     "others are the usual ones (switchyard models shows them)"},
-    {"version", "N", "of the model; default: as its version policy says, the highest"},
+    [O_SOCKET] = {"socket", "ADDRESS", "unix:PATH or tcp:HOST:PORT of the server"},
+    [O_OUTPUT] = {"output", "DIR", "write the (last) answer's tensors as DIR/NAME.npy (also -o)"},
+    [O_RANDOM] = {"random", NULL,
+                  "random values for inputs without a file; the default when none is given"},
+    [O_SEED] = {"seed", "N", "of the random inputs; default 1"},
+    [O_BATCH] = {"batch", "N", "batch size of the random inputs; default 1"},
+    [O_REPEAT] = {"repeat", "N", "so many requests, one after the other; default 1"},
+    [O_CLASS] = {"class", "N", "0, the most urgent, to 9; default: the model's, mostly 1"},
+    [O_DEADLINE_MS] = {"deadline-ms", "N", "refused at once if it would be late by prediction"},
+    [O_TENANT] = {"tenant", "NAME", "whose request it is"},
+    [O_DIM] = {"dim", "NAME=SIZE",
+               "of the random inputs: an open size of the model, as a sequence's length; once for "
+               "each, the "
+               "others are the usual ones (switchyard models shows them)"},
+    [O_VERSION] = {"version", "N",
+                   "of the model; default: as its version policy says, the highest"},
     {NULL, NULL, NULL}};
 
 static int read_version(const char *value, long long *out)
@@ -231,33 +247,33 @@ static int set_option(struct infer *infer, int index, const char *value, const c
     int64_t seed, class_;
 
     switch (index) {
-    case 0:
+    case O_SOCKET:
         *address = value;
         return SY_OK;
-    case 1:
+    case O_OUTPUT:
         infer->output_folder = value;
         return SY_OK;
-    case 2:
+    case O_RANDOM:
         infer->random = true;
         return SY_OK;
-    case 3:
+    case O_SEED:
         SY_TRY(sy_cli_integer(value, 0, INT64_MAX, &seed));
         random_state = (uint64_t)seed;
         return SY_OK;
-    case 4:
+    case O_BATCH:
         return sy_cli_integer(value, 1, 1 << 20, &infer->batch);
-    case 5:
+    case O_REPEAT:
         return sy_cli_integer(value, 1, 1000000000, &infer->times);
-    case 6:
+    case O_CLASS:
         SY_TRY(sy_cli_integer(value, 0, 9, &class_));
         infer->options.urgency_class = (int)class_;
         return SY_OK;
-    case 7:
+    case O_DEADLINE_MS:
         return sy_cli_real(value, &infer->options.deadline_ms);
-    case 8:
+    case O_TENANT:
         infer->options.tenant = value;
         return SY_OK;
-    case 10:
+    case O_VERSION:
         return read_version(value, &infer->options.version);
     default:
         return sy_cli_dim(value, infer->sizes.dims, &infer->sizes.n);

@@ -63,7 +63,7 @@ static const char *const verbs[] = {"pause",  "resume",      "cancel", "priority
 static const char *const methods[] = {"job_pause", "job_resume", "train_stop", "job_priority",
                                       "job_suspend"};
 
-/* What was asked for. */
+/* The command line. */
 struct order {
     int verb;
     int64_t job, priority;

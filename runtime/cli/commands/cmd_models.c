@@ -193,35 +193,39 @@ static int check_choices(const struct choices *choices, int verb, const char *wh
                  : 0;
 }
 
+enum { O_SOCKET, O_NAME, O_IMAGE, O_TENANT, O_VERSION, O_FROM };
 static const struct sy_cli_option options[] = {
-    {"socket", "ADDRESS", "unix:PATH or tcp:HOST:PORT of the server"},
-    {"name", "NAME",
-     "with load of a file: what the model is to be called; default: the package's name"},
-    {"image", NULL, "with evict: out of the host image too"},
-    {"tenant", "NAME", "with load of a file: whose memory quota it counts for; default: none"},
-    {"version", "N",
-     "with unload: only this one of the model's; with load of a file: its number, default 1"},
-    {"from", "URL",
-     "with load of a URL: another source of the same package, if that one fails; may be given "
-     "again"},
+    [O_SOCKET] = {"socket", "ADDRESS", "unix:PATH or tcp:HOST:PORT of the server"},
+    [O_NAME] = {"name", "NAME",
+                "with load of a file: what the model is to be called; default: the package's name"},
+    [O_IMAGE] = {"image", NULL, "with evict: out of the host image too"},
+    [O_TENANT] = {"tenant", "NAME",
+                  "with load of a file: whose memory quota it counts for; default: none"},
+    [O_VERSION] =
+        {"version", "N",
+         "with unload: only this one of the model's; with load of a file: its number, default 1"},
+    [O_FROM] =
+        {"from", "URL",
+         "with load of a URL: another source of the same package, if that one fails; may be given "
+         "again"},
     {NULL, NULL, NULL}};
 
 static int set_option(struct choices *choices, int index, const char *value)
 {
     switch (index) {
-    case 0:
+    case O_SOCKET:
         choices->address = value;
         return SY_OK;
-    case 1:
+    case O_NAME:
         choices->name = value;
         return SY_OK;
-    case 2:
+    case O_IMAGE:
         choices->image = true;
         return SY_OK;
-    case 3:
+    case O_TENANT:
         choices->tenant = value;
         return SY_OK;
-    case 4:
+    case O_VERSION:
         return sy_cli_integer(value, 1, INT64_MAX, &choices->version);
     default:
         if (choices->n_from == MAX_SOURCES)

@@ -52,7 +52,7 @@ static void print_groups(const struct sy_direct_plan *plan, const uint64_t *span
     }
 }
 
-/* What a resident head is worth. */
+/* Time saved by a resident head. */
 static void print_prefix(const struct sy_run_group *groups, int n, const struct sy_link_cost *cost)
 {
     int k = sy_free_prefix(groups, n, cost, sy_free_prefix_slack(groups, n));
@@ -151,7 +151,7 @@ struct plan_options {
     bool host_reads; /* the device reads tables in the image */
 };
 
-/* What is given on the command line stands before what is measured. On the host device, storage is the link. */
+/* The command line overrides measurements. On the host device, storage is the link. */
 static int choose_link(struct plan_options *options, const struct sy_package *package,
                        struct sy_link_cost *out)
 {
@@ -225,31 +225,35 @@ static bool ends_with(const char *text, const char *end)
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
+enum { O_DEVICE, O_LINK_GBPS, O_ALPHA_US, O_SIGMA_US, O_BATCH, O_LOST_NS_PER_BYTE };
 static const struct sy_cli_option options_table[] = {
-    {"device", "SPEC",
-     "plan for this device, its link measured: host, emulated[,link-gbps=12.3], cuda:N"},
-    {"link-gbps", "N", "rate of the link, 10^9 bytes per second; without --device 12.3"},
-    {"alpha-us", "N", "fixed cost of one copy; without --device 10"},
-    {"sigma-us", "N", "cost of one group's signal; without --device 5"},
-    {"batch", "N", "batch size; default 1"},
-    {"lost-ns-per-byte", "N",
-     "what computing is held up for each byte that moves; without --device 0"},
+    [O_DEVICE] =
+        {"device", "SPEC",
+         "plan for this device, its link measured: host, emulated[,link-gbps=12.3], cuda:N"},
+    [O_LINK_GBPS] = {"link-gbps", "N",
+                     "rate of the link, 10^9 bytes per second; without --device 12.3"},
+    [O_ALPHA_US] = {"alpha-us", "N", "fixed cost of one copy; without --device 10"},
+    [O_SIGMA_US] = {"sigma-us", "N", "cost of one group's signal; without --device 5"},
+    [O_BATCH] = {"batch", "N", "batch size; default 1"},
+    [O_LOST_NS_PER_BYTE] =
+        {"lost-ns-per-byte", "N",
+         "what computing is held up for each byte that moves; without --device 0"},
     {NULL, NULL, NULL}};
 
 static int set_option(struct plan_options *options, int index, const char *value)
 {
     switch (index) {
-    case 0:
+    case O_DEVICE:
         options->device = value;
         return SY_OK;
-    case 1:
+    case O_LINK_GBPS:
         SY_TRY(sy_cli_real(value, &options->link_gbps));
         return options->link_gbps > 0 ? SY_OK : sy_error_set(SY_EARG, "a link is faster than 0");
-    case 2:
+    case O_ALPHA_US:
         return sy_cli_real(value, &options->alpha_us);
-    case 3:
+    case O_SIGMA_US:
         return sy_cli_real(value, &options->sigma_us);
-    case 5:
+    case O_LOST_NS_PER_BYTE:
         return sy_cli_real(value, &options->lost);
     default:
         return sy_cli_integer(value, 1, 1024, &options->batch);

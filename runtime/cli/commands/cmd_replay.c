@@ -61,7 +61,7 @@ static void on_interrupt(int signal)
     atomic_store(&interrupted, true);
 }
 
-static bool gives_up(const struct replay *r)
+static bool should_stop(const struct replay *r)
 {
     return atomic_load(&r->stop) || atomic_load(&interrupted);
 }
@@ -114,7 +114,7 @@ static int make_inputs(struct replay *r, int model, uint64_t *state)
     return SY_OK;
 }
 
-/* What is slowed down so far would not fit into nanoseconds, and be sent at once. */
+/* Slowed down further, times would overflow nanoseconds, and requests be sent at once. */
 static int check_speed(const struct replay *r)
 {
     sy_ns last = r->n_requests ? r->requests[r->n_requests - 1].at_ns : 0;
@@ -143,12 +143,12 @@ static int prepare(struct replay *r, sy_client *client)
 /* False: all is given up meanwhile. */
 static bool sleep_until(const struct replay *r, sy_ns at)
 {
-    for (sy_ns now; (now = sy_clock_now()) < at && !gives_up(r);) {
+    for (sy_ns now; (now = sy_clock_now()) < at && !should_stop(r);) {
         sy_ns next = SY_MIN(at, now + LOOK_UP_NS);
         struct timespec until = {(time_t)(next / SY_NS_PER_S), (long)(next % SY_NS_PER_S)};
         clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
     }
-    return !gives_up(r);
+    return !should_stop(r);
 }
 
 /* Returns how long it had the device, as the server says: answers come to threads in another order than requests end in. Not 0, which is for
@@ -261,12 +261,12 @@ static void *connection_main(void *arg)
 {
     struct replay *r = arg;
     sy_client *client = connect_again(r, NULL);
-    while (client && !gives_up(r)) {
+    while (client && !should_stop(r)) {
         uint64_t i = atomic_fetch_add(&r->next, 1);
         if (i >= r->n_requests)
             break;
         /* Whatever went wrong, the next one gets a connection of its own. */
-        if (!send_one(r, client, &r->requests[i]) && !gives_up(r))
+        if (!send_one(r, client, &r->requests[i]) && !should_stop(r))
             client = connect_again(r, client);
     }
     sy_client_close(client);

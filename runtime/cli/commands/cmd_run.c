@@ -190,7 +190,7 @@ static bool pass_signals(struct session *s)
 }
 
 /* A script may end later, or never; only a cancel kills it. */
-static void say_deaf(struct session *s)
+static void report_ignored_signal(struct session *s)
 {
     if (!s->signal_ns || s->process.ended || sy_clock_now() - s->signal_ns < DEAF_AFTER_NS)
         return;
@@ -242,7 +242,7 @@ static void run_to_end(struct session *s)
     while (!s->process.ended) {
         sy_script_process_look(&s->process, LOOK_MS, s->signals);
         (void)pass_signals(s);
-        say_deaf(s);
+        report_ignored_signal(s);
         look_for_server(s);
         s->is_canceled |= s->process.kill_ns != 0;
     }

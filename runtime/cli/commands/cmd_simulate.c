@@ -205,7 +205,7 @@ static int set_text(struct simulate_options *o, enum simulate_option option, con
     return SY_OK;
 }
 
-/* What is no number is a file. */
+/* Anything but a number is a file. */
 static int set_devices(struct simulate_options *o, const char *value)
 {
     char *end;

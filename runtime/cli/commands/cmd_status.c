@@ -130,7 +130,7 @@ static void print_job(const json_t *job, double elapsed_ns, FILE *to)
                 sy_cli_number(job, "longest_layer_ns") / 1e6, sy_cli_word(job, "longest_layer"));
 }
 
-/* Those that are over, or the others: a terminal may have no room for both. */
+/* Prints ended jobs, or the others: a terminal may have no room for both. */
 static void print_jobs(json_t *status, bool over, double elapsed_ns, FILE *to)
 {
     json_t *job;
@@ -248,10 +248,11 @@ static int show(sy_client *client, bool raw, bool clear)
 
 int sy_cmd_status(int argc, char **argv)
 {
+    enum { O_SOCKET, O_WATCH, O_JSON };
     static const struct sy_cli_option options[] = {
-        {"socket", "ADDRESS", "unix:PATH or tcp:HOST:PORT of the server"},
-        {"watch", NULL, "again every second, until interrupted"},
-        {"json", NULL, "everything, as JSON"},
+        [O_SOCKET] = {"socket", "ADDRESS", "unix:PATH or tcp:HOST:PORT of the server"},
+        [O_WATCH] = {"watch", NULL, "again every second, until interrupted"},
+        [O_JSON] = {"json", NULL, "everything, as JSON"},
         {NULL, NULL, NULL}};
     struct sy_cli_parser parser = {"status [options]\n\nWhat a server is doing.", options, argc,
                                    argv, 0};
@@ -261,10 +262,10 @@ int sy_cmd_status(int argc, char **argv)
     int got, result;
 
     while ((got = sy_cli_next(&parser, &value)) >= 0) {
-        if (got == 0)
+        if (got == O_SOCKET)
             address = value;
-        watch |= got == 1;
-        raw |= got == 2;
+        watch |= got == O_WATCH;
+        raw |= got == O_JSON;
     }
     if (got != SY_CLI_END)
         return got == SY_CLI_HELP  ? 0

@@ -44,7 +44,7 @@ static int find_needs(const struct sy_rank_job *job, struct sy_train_needs *need
     return SY_OK;
 }
 
-/* What the runtime reads of a job file goes on by options of `run`. */
+/* Keys of the job file that the runtime reads become options of `run`. */
 static void add_runtime_keys(struct words *words, const json_t *root, char *priority, size_t bytes)
 {
     static const char *const keys[] = {"name", "tenant", "class"};

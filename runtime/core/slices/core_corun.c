@@ -207,7 +207,7 @@ static void forget_task(struct sy_core *core, int task)
 }
 
 /* Its slice has other cores, or the model changed: its time alone must be measured again. */
-void sy_core_corun_anew(struct sy_core *core, int model)
+void sy_core_corun_reset(struct sy_core *core, int model)
 {
     struct sy_core_model *m = &core->models[model];
     if (!m->corun.retry_at_ns)

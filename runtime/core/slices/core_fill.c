@@ -44,7 +44,7 @@ static void mark(struct sy_core *core, sy_ns now)
 }
 
 /* Share of the window's time, not of the slices, in which opportunistic jobs computed. */
-static double had(const struct sy_core *core, sy_ns now)
+static double opportunistic_share(const struct sy_core *core, sy_ns now)
 {
     sy_ns sum = core->fill.had_ns, window = SY_MAX(now - core->fill.since_ns, 1);
     for (const struct sy_core_job *j = core->jobs; j; j = j->next)
@@ -108,7 +108,7 @@ static void on_tick(int fd, short what, void *ctx)
         sy_core_job_look(core, j);
     if (!core->fill.begins && !is_over(core, core->tick_ns))
         return;
-    bool may = decide(core, core->fill.begins ? 0 : had(core, core->tick_ns));
+    bool may = decide(core, core->fill.begins ? 0 : opportunistic_share(core, core->tick_ns));
     core->fill.begins = false;
     mark(core, core->tick_ns);
     sy_sched_hold_opportunistic(core->sched, !may);
@@ -129,7 +129,7 @@ void sy_core_fill_destroy(struct sy_core *core)
 }
 
 /* The slices or cores that a job was measured in have changed. */
-void sy_core_fill_anew(struct sy_core *core)
+void sy_core_fill_reset(struct sy_core *core)
 {
     for (struct sy_core_job *j = core->jobs; j; j = j->next)
         sy_fill_start(&j->fill);

@@ -84,7 +84,7 @@ void sy_core_slices_place(struct sy_core *core, int model, bool anew)
     slice = wanted(core, m->slice, core->for_models);
     (void)sy_sched_model_set_slice(core->sched, model, slice);
     if (anew || slice != was)
-        sy_core_corun_anew(core, model);
+        sy_core_corun_reset(core, model);
     sy_core_corun_judge(core, model);
 }
 

@@ -272,7 +272,7 @@ int sy_core_slices_apply(struct sy_core *core, const json_t *params)
     if (keep)
         core->fill.keep = json_number_value(keep);
     if (list)
-        sy_core_fill_anew(core);
+        sy_core_fill_reset(core);
     if (bound || list || json_object_get(params, "for_jobs") ||
         json_object_get(params, "for_models"))
         place_all(core, list != NULL);
