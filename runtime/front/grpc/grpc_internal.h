@@ -202,6 +202,7 @@ void sy_grpc_incoming_end(struct sy_grpc_stream *stream);
 bool sy_grpc_incoming_is_allowed(struct sy_grpc_stream *stream);
 /* A stream with many requests is not read until one is answered, nor one whose client does not read the answers. */
 void sy_grpc_incoming_check_hold(struct sy_grpc_stream *stream);
+/* Ends one hold: messages are handled again after the last. */
 void sy_grpc_incoming_go_on(struct sy_grpc_stream *stream);
 void sy_grpc_incoming_finish(struct sy_grpc_stream *stream);
 

@@ -181,12 +181,6 @@ int sy_http_call_json(const struct sy_http_call *call, json_t **out)
     return *out ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for JSON");
 }
 
-void sy_http_call_on_gone(struct sy_http_call *call, void (*gone)(void *ctx), void *ctx)
-{
-    call->gone = gone;
-    call->gone_ctx = ctx;
-}
-
 void sy_http_call_add_header(struct sy_http_call *call, const char *name, const char *value)
 {
     size_t used = call->extra_headers ? strlen(call->extra_headers) : 0;

@@ -49,8 +49,6 @@ static void lose_call(struct sy_http_connection *connection)
     sy_http_sink_drop(call);
     if (!is_handled)
         sy_http_call_free(call);
-    else if (call->gone)
-        call->gone(call->gone_ctx);
 }
 
 static void lose_stream(struct sy_http_connection *connection)

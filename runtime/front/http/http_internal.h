@@ -125,8 +125,6 @@ struct sy_http_call {
     bool replied;
     char *extra_headers; /* lines, or NULL */
     bool lacks_header;   /* no memory for one: the call has no reply, its connection ends */
-    void (*gone)(void *ctx);
-    void *gone_ctx;
 };
 
 /* ---- a reply ---- */

@@ -7,7 +7,7 @@
  *   sy_http_server_add_routes(server, routes, SY_ARRAY_LEN(routes), ctx);
  *
  * H1: a handler answers with exactly one sy_http_reply*, at once or later; the call is the handler's until then, also when its client is gone (the
- *     reply is dropped then, and sy_http_call_on_gone was called).
+ *     reply is dropped then).
  * H2: a handler does not hold the loop: what takes longer than a millisecond goes to sy_offload.
  * H3: GET routes answer HEAD too. A path that no route has is 404, a method that a path does not have 405 with Allow.
  *
@@ -53,8 +53,6 @@ bool sy_http_call_has_token(const struct sy_http_call *call);
 const struct sy_grant *sy_http_call_grant(const struct sy_http_call *call);
 /* The body as JSON, the caller's reference. EARG says where it is none; an empty body gives an empty object. */
 int sy_http_call_json(const struct sy_http_call *call, json_t **out);
-/* gone(ctx) is called once, if the client goes before the reply; the handler still replies. */
-void sy_http_call_on_gone(struct sy_http_call *call, void (*gone)(void *ctx), void *ctx);
 
 /* ---- the reply ---- each ends the call */
 /* `type` may be NULL for no body. The body is copied. */
