@@ -2,7 +2,6 @@
 #ifndef SY_CLI_CLI_H
 #define SY_CLI_CLI_H
 
-#include <getopt.h>
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>

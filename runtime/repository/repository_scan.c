@@ -182,7 +182,7 @@ static int read_config_file(const char *path, char **text, size_t *bytes)
         return sy_error_set(SY_EIO, "cannot open %s: %s", path, strerror(errno));
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size > SY_CONFIG_MOST_BYTES) {
         close(fd);
-        return sy_error_set(SY_EARG, "%s is no file of at most %u bytes", path,
+        return sy_error_set(SY_EARG, "%s is not a file of at most %u bytes", path,
                             SY_CONFIG_MOST_BYTES);
     }
     *bytes = (size_t)st.st_size;
@@ -229,7 +229,7 @@ static int check_name(const char *name)
 {
     if (*name == '.' || *name == '\0' || strchr(name, '/') || strlen(name) >= SY_CORE_MODEL_NAME ||
         name[sy_printable_length(name)])
-        return sy_error_set(SY_ENOTFOUND, "'%.100s' is no name of a model", name);
+        return sy_error_set(SY_ENOTFOUND, "'%.100s' is not the name of a model", name);
     return SY_OK;
 }
 

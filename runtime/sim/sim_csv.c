@@ -75,7 +75,7 @@ static int next_line(struct sy_csv *csv)
         if (n == 0 || (csv->line[n - 1] != '\n' && !feof(csv->file)))
             return sy_error_set(SY_EARG, "%s:%d: %s", csv->path, csv->n_lines,
                                 n == LINE_BYTES - 1 ? "a line of more than 1048574 bytes"
-                                                    : "a byte of 0 in it: this is no text");
+                                                    : "a byte of 0 in it: this is not text");
         static const char mark[] = "\xef\xbb\xbf"; /* that some spreadsheets begin a file with */
         if (csv->n_lines == 1 && strncmp(csv->line, mark, 3) == 0)
             memmove(csv->line, csv->line + 3, n - 2);

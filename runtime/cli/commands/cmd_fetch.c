@@ -54,7 +54,7 @@ static int set_option(struct command *command, int index, const char *value)
         SY_TRY(sy_cli_real(value, &fetch->stall_s));
         return fetch->stall_s >= 1 && fetch->stall_s <= 3600
                    ? SY_OK
-                   : sy_error_set(SY_EARG, "\"%s\" is no time from 1 to 3600 seconds", value);
+                   : sy_error_set(SY_EARG, "\"%s\" is not a time from 1 to 3600 seconds", value);
     case O_TRIES:
         SY_TRY(sy_cli_integer(value, 1, 100, &number));
         fetch->tries = (int)number;

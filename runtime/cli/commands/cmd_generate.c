@@ -39,7 +39,7 @@ static int add_token(struct generate *g, const char *text, char **end)
     long long token = strtoll(text, end, 10);
 
     if (*end == text || token < 0 || token > INT32_MAX)
-        return sy_error_set(SY_EARG, "\"%.40s\" is no token: whole numbers, from 0 on", text);
+        return sy_error_set(SY_EARG, "\"%.40s\" is not a token: whole numbers, from 0 on", text);
     if (g->n_tokens == MOST_TOKENS)
         return sy_error_set(SY_ETOOBIG, "more than %d tokens", MOST_TOKENS);
     g->tokens[g->n_tokens++] = token;

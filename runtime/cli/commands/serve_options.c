@@ -185,7 +185,7 @@ static int set_hang_timeout(struct sy_serve *serve, const char *value)
 
     SY_TRY(sy_cli_real(value, &seconds));
     if (seconds < 0.1 || seconds > 1e6)
-        return sy_error_set(SY_EARG, "\"%s\" is no time from 0.1 to 1e6 seconds", value);
+        return sy_error_set(SY_EARG, "\"%s\" is not a time from 0.1 to 1e6 seconds", value);
     serve->core_config.hang_timeout_ns = (uint64_t)(seconds * 1e9);
     return SY_OK;
 }
@@ -233,7 +233,7 @@ static int set_fetch_stall(struct sy_arrivals_config *arrivals, const char *valu
     SY_TRY(sy_cli_real(value, &arrivals->stall_s));
     return arrivals->stall_s >= 1 && arrivals->stall_s <= 3600
                ? SY_OK
-               : sy_error_set(SY_EARG, "\"%s\" is no time from 1 to 3600 seconds", value);
+               : sy_error_set(SY_EARG, "\"%s\" is not a time from 1 to 3600 seconds", value);
 }
 
 /* ---- by option ------------------------------------------------------------------------------------------ */

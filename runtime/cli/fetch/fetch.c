@@ -67,7 +67,7 @@ static int check(const struct sy_fetch *fetch, struct transfer *t)
 
         choose_url(t, i);
         if (strncmp(url, "http://", 7) != 0 && strncmp(url, "https://", 8) != 0)
-            return sy_error_set(SY_EARG, "%s is no http:// or https:// URL", t->shown);
+            return sy_error_set(SY_EARG, "%s is not an http:// or https:// URL", t->shown);
     }
     if (fetch->sha256 && !is_hex(fetch->sha256))
         return sy_error_set(SY_EARG, "\"%s\" is no SHA-256: 64 hexadecimal digits", fetch->sha256);

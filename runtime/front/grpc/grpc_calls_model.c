@@ -106,7 +106,7 @@ static int read_load_parameters(const json_t *request, const char **config)
             continue;
         *config = json_string_value(json_object_get(value, "string_param"));
         if (!*config)
-            return sy_error_set(SY_EARG, "parameter \"config\" is no string");
+            return sy_error_set(SY_EARG, "parameter \"config\" is not a string");
     }
     return SY_OK;
 }

@@ -427,7 +427,7 @@ int sy_http_infer_begin(struct sy_http_call *call, const char **why)
     if (sy_http_call_number(call, "inference-header-content-length", &header) &&
         header > call->server->limits.body_bytes) {
         infer_free(infer);
-        *why = "Inference-Header-Content-Length is no number of bytes within the body";
+        *why = "Inference-Header-Content-Length is not a number of bytes within the body";
         return 400;
     }
     infer->header_bytes = header;

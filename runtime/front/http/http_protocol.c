@@ -115,10 +115,10 @@ static int check_object(const json_t *body)
     const json_t *parameters = json_object_get(body, "parameters");
 
     if (!json_is_object(body))
-        return sy_error_set(SY_EARG, "the body is no JSON object");
+        return sy_error_set(SY_EARG, "the body is not a JSON object");
     return !parameters || json_is_object(parameters)
                ? SY_OK
-               : sy_error_set(SY_EARG, "\"parameters\" is no object");
+               : sy_error_set(SY_EARG, "\"parameters\" is not an object");
 }
 
 /* An object, or nothing. False: the call is answered. */

@@ -24,7 +24,7 @@ static int read_shape(const msgpack_object *map, const char *name, int64_t dims[
         const msgpack_object *dim = &shape->via.array.ptr[i];
 
         if (dim->type != MSGPACK_OBJECT_POSITIVE_INTEGER || dim->via.u64 > INT64_MAX)
-            return sy_error_set(SY_EARG, "input \"%s\": dimension %d is no length", name, i);
+            return sy_error_set(SY_EARG, "input \"%s\": dimension %d is not a length", name, i);
         dims[i] = (int64_t)dim->via.u64;
     }
     return SY_OK;

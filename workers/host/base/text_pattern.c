@@ -121,7 +121,7 @@ static int find_class(const struct sy_pattern *p, const char *text, size_t bytes
                       bool *found, size_t *start, size_t *end)
 {
     if (from == 0 && !sy_text_is_utf8(text, bytes))
-        return sy_error_set(SY_EARG, "a text of %zu bytes is no UTF-8", bytes);
+        return sy_error_set(SY_EARG, "a text of %zu bytes is not UTF-8", bytes);
     *start = from;
     *end = bytes;
     *found = p->whole ? sy_text_class_is_all(&p->of, text + from, bytes - from)

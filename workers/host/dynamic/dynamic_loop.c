@@ -220,7 +220,7 @@ static int check_lists(const struct map *m)
     for (int k = 0; k < m->node->n_inputs; k++) {
         const struct sy_at_value *v = m->inputs[k];
         if (!v || v->is_none || (k == 0 && !v->is_list))
-            return sy_at_fail(m->node, "input %d is no list", k);
+            return sy_at_fail(m->node, "input %d is not a list", k);
         if (is_mapped(m, k) && v->n_items != m->n)
             return sy_at_fail(m->node, "lists of %d and %d", m->n, v->n_items);
     }
