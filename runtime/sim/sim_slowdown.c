@@ -180,7 +180,7 @@ static bool breaks(const struct sim *s, int model, int other)
            sy_interference_breaks(&b->slow, b->model_task[model], other, s->config->bound);
 }
 
-static bool are_apart(const struct sim *s, int a, int b)
+static bool take_turns(const struct sim *s, int a, int b)
 {
     return breaks(s, a, s->slowdowns->model_task[b]) || breaks(s, b, s->slowdowns->model_task[a]);
 }
@@ -201,10 +201,10 @@ bool sy_sim_must_wait(const struct sim *s, int device, uint64_t request)
         const struct device *o = &s->devices[at];
         if (at == device)
             continue;
-        if (o->serving && are_apart(s, model, model_of(s, o->serves)))
+        if (o->serving && take_turns(s, model, model_of(s, o->serves)))
             return true;
         if (!o->serving && s->loads[at] > 0 && sy_admission_peek(sy_sim_queue(s, at), &head) &&
-            are_apart(s, model, model_of(s, head.id)) && is_before(s, head.id, request))
+            take_turns(s, model, model_of(s, head.id)) && is_before(s, head.id, request))
             return true;
     }
     return false;

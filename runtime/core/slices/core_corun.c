@@ -43,7 +43,7 @@ static bool promises(const struct sy_core_model *m)
 
 /* ---- pairs that take turns -------------------------------------------------------------------------- */
 
-static void set_apart(struct sy_core *core, int model, int other, bool apart)
+static void set_exclusive(struct sy_core *core, int model, int other, bool apart)
 {
     if (other < FIRST_JOB) {
         (void)sy_sched_set_exclusive(core->sched, model, other, apart);
@@ -55,7 +55,7 @@ static void set_apart(struct sy_core *core, int model, int other, bool apart)
 }
 
 /* Whether the bound model `model` would be slower than the bound beside `other`. */
-static bool should_be_apart(const struct sy_core *core, int model, int other, sy_ns now)
+static bool must_take_turns(const struct sy_core *core, int model, int other, sy_ns now)
 {
     const struct sy_core_model *m = &core->models[model];
     const struct sy_interference_pair *pair = sy_interference_find(&core->corun.slow, model, other);
@@ -85,10 +85,10 @@ static void judge(struct sy_core *core, int model, int other, const char *name, 
         sy_log_info("slices", "event=apart model=%s beside=%s slowdown=%.3f bound=%.3f for_s=%.0f",
                     m->name, name, slow, core->corun.bound, (double)wait / 1e9);
     }
-    bool apart = should_be_apart(core, model, other, now) ||
-                 (other < FIRST_JOB && should_be_apart(core, other, model, now));
+    bool apart = must_take_turns(core, model, other, now) ||
+                 (other < FIRST_JOB && must_take_turns(core, other, model, now));
     if (apart != m->corun.apart[other])
-        set_apart(core, model, other, apart);
+        set_exclusive(core, model, other, apart);
     m->corun.apart[other] = apart;
     if (other < FIRST_JOB)
         core->models[other].corun.apart[model] = apart;
@@ -233,7 +233,7 @@ void sy_core_corun_leave(struct sy_core *core, int model)
     struct sy_core_model *m = &core->models[model];
     for (int other = 0; m->corun.apart && other < SY_INTERFERENCE_TASKS; other++)
         if (m->corun.apart[other])
-            set_apart(core, model, other, false);
+            set_exclusive(core, model, other, false);
     forget_task(core, model);
     for (int other = 0; other < (int)SY_MAX_MODELS; other++)
         if (core->models[other].corun.apart)
@@ -250,7 +250,7 @@ void sy_core_corun_forget_job(struct sy_core *core, const struct sy_core_job *j)
     for (int i = 0; i < (int)SY_MAX_MODELS; i++) {
         bool *apart = core->models[i].corun.apart;
         if (apart && apart[task])
-            set_apart(core, i, task, false);
+            set_exclusive(core, i, task, false);
         if (apart)
             apart[task] = false;
     }
