@@ -104,7 +104,7 @@ static void bad_usage_is_one_line_and_exit_2(void **state)
     assert_usage("infer", "which model");
     assert_usage("infer m --repeat -1", "--repeat");
     assert_usage("status --wach", "did you mean --watch");
-    assert_usage("policy --tenant a --memory 0.5", "no size"); /* 0 is no limit */
+    assert_usage("policy --tenant a --memory 0.5", "not a size"); /* 0 is no limit */
     assert_usage("bench-link --device abacus", "abacus");
 }
 
