@@ -55,6 +55,8 @@ int fake_core_grpc_connections(void)
 
 void fake_core_look(void)
 {
+    server->base.looks.was_late = false; /* however busy the machine was until now */
+    grpc_server->base.looks.was_late = false;
     event_active(server->base.tick, EV_TIMEOUT, 0);
     event_active(grpc_server->base.tick, EV_TIMEOUT, 0);
 }
