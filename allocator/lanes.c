@@ -199,7 +199,7 @@ int sy_lanes_begin(struct sy_lanes *l, uint64_t job, uint64_t *ephemeral_offset)
     struct lane_books *lane = &l->lanes[l->jobs[slot].lane];
     if (lane->running >= 0 || l->draining)
         return sy_error_set(SY_EBUSY, "job %llu: %s", (unsigned long long)job,
-                            l->draining ? "lanes wait to be empty, so that a job can be let in"
+                            l->draining ? "lanes drain so that a job can be admitted"
                                         : "another job of its lane runs");
     lane->running = slot;
     l->jobs[slot].running = true;

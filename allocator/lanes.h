@@ -50,7 +50,7 @@ struct sy_lane_job {
         rank; /* the queue's order: smallest first, then by arrival. All equal: first come, first served */
     int max_pieces; /* in how many blocks the persistent part may lie, 1..SY_LANES_MAX_PIECES */
     bool
-        again; /* it was let in before and gave way: it waits, and is not refused for its sizes or its quota */
+        again; /* it was admitted before and was preempted: it waits, and is not rejected for its sizes or its quota */
 };
 
 struct sy_lane_piece {
@@ -85,7 +85,7 @@ int sy_lanes_join(struct sy_lanes *l, const struct sy_lane_job *job);
  * shrinks or closes. ENOTFOUND. */
 int sy_lanes_leave(struct sy_lanes *l, uint64_t job);
 /* One iteration begins: *ephemeral_offset is valid until its end (0 with E = 0). EBUSY: another job of the lane runs, or all lanes
- * wait to be empty (a job is let in at this boundary): ask again after the next change. ENOTFOUND: not admitted. */
+ * drain (a job is admitted at this boundary): ask again after the next change. ENOTFOUND: not admitted. */
 int sy_lanes_begin(struct sy_lanes *l, uint64_t job, uint64_t *ephemeral_offset);
 /* The iteration is over and its ephemeral memory empty. EARG: it does not run. */
 int sy_lanes_end(struct sy_lanes *l, uint64_t job);
@@ -93,7 +93,7 @@ int sy_lanes_end(struct sy_lanes *l, uint64_t job);
 int sy_lanes_set_rank(struct sy_lanes *l, uint64_t job, uint64_t rank);
 /* Less than what is in use takes nothing away; no job is admitted. */
 void sy_lanes_set_capacity(struct sy_lanes *l, uint64_t capacity_bytes);
-/* What jobs could have at another time, if that is more than they may have now: only what needs more than this is refused for ever. Until
+/* Bytes that jobs may get at another time, if more than now: only a job that needs more than this is rejected for good. Until
  * the next sy_lanes_set_capacity. */
 void sy_lanes_set_most(struct sy_lanes *l, uint64_t most_bytes);
 
@@ -113,7 +113,7 @@ bool sy_lanes_compact(struct sy_lanes *l);
 /* ---- looking ---- */
 /* The lane of an admitted job, -1 for any other. Lanes are small integers, used again after they close. */
 int sy_lanes_lane_of(const struct sy_lanes *l, uint64_t job);
-/* Where an admitted job's persistent part lies: the number of pieces, up to SY_LANES_MAX_PIECES. */
+/* Extents of an admitted job's persistent part; returns their number, up to SY_LANES_MAX_PIECES. */
 int sy_lanes_pieces(const struct sy_lanes *l, uint64_t job, struct sy_lane_piece *out);
 /* False: no such lane. */
 bool sy_lanes_bounds(const struct sy_lanes *l, int lane, uint64_t *offset, uint64_t *bytes,

@@ -20,7 +20,7 @@ struct lane_books {
     uint64_t offset, bytes;
 };
 
-/* Where each admitted job and each lane is to be: what a rebuild makes so. */
+/* Target offsets of each admitted job and lane, which a rebuild moves them to. */
 struct lane_plan {
     int *lane_of;    /* by job slot */
     uint64_t *bytes; /* by lane */
@@ -63,14 +63,7 @@ struct lane_choice sy_lanes_choose(const struct sy_lanes *l, uint64_t persistent
 bool sy_lanes_place(struct sy_lanes *l, int slot, struct lane_choice choice);
 /* The same with all lanes empty: they are laid out anew. */
 bool sy_lanes_rebuild(struct sy_lanes *l, int slot, struct lane_choice choice);
-/* Takes `bytes` more for the job's persistent part. False: no room in that many pieces, nothing changed. */
-bool sy_lanes_take_pieces(struct sy_pool *pool, struct job_books *j, uint64_t bytes);
 void sy_lanes_give_pieces(struct sy_pool *pool, struct job_books *j, int keep);
-/* Makes an empty lane `bytes` large, wherever there is room. False: there is none, nothing changed. */
-bool sy_lanes_resize_lane(struct sy_lanes *l, int lane, uint64_t bytes);
-/* Opens a lane for the job, which is in none. -1: no room. */
-int sy_lanes_open(struct sy_lanes *l, int slot);
-void sy_lanes_enter(struct sy_lanes *l, int slot, int lane);
 /* The job leaves its lane, which shrinks or closes when it is empty. */
 void sy_lanes_exit(struct sy_lanes *l, int slot);
 /* Empty lanes shrink to what they need and slide up. */

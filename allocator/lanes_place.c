@@ -75,7 +75,8 @@ void sy_lanes_give_pieces(struct sy_pool *pool, struct job_books *j, int keep)
         sy_pool_give(pool, j->pieces[--j->n_pieces].offset);
 }
 
-bool sy_lanes_take_pieces(struct sy_pool *pool, struct job_books *j, uint64_t bytes)
+/* Takes `bytes` more for the job's persistent part. False: no room in that many pieces, nothing changed. */
+static bool take_pieces(struct sy_pool *pool, struct job_books *j, uint64_t bytes)
 {
     int before = j->n_pieces;
     while (bytes > 0) {
@@ -122,7 +123,8 @@ static void set_bounds(struct sy_lanes *l, int lane, uint64_t offset, uint64_t b
 }
 
 /* Slides up into the free memory above; else to any place in the pool that is large enough; else stays. */
-bool sy_lanes_resize_lane(struct sy_lanes *l, int lane, uint64_t bytes)
+/* Makes an empty lane `bytes` large, wherever there is room. False: there is none, nothing changed. */
+static bool resize_lane(struct sy_lanes *l, int lane, uint64_t bytes)
 {
     struct lane_books old = l->lanes[lane];
     struct span span = {.at = old.offset};
@@ -179,7 +181,7 @@ void sy_lanes_tidy(struct sy_lanes *l)
             more = true;
             continue;
         }
-        bool placed = sy_lanes_resize_lane(l, lane, lane_bytes_needed(l, lane));
+        bool placed = resize_lane(l, lane, lane_bytes_needed(l, lane));
         assert(placed); /* it had at least that much */
     }
     l->untidy = more;
@@ -187,7 +189,7 @@ void sy_lanes_tidy(struct sy_lanes *l)
 
 /* ---- jobs and lanes ---- */
 
-void sy_lanes_enter(struct sy_lanes *l, int slot, int lane)
+static void enter_lane(struct sy_lanes *l, int slot, int lane)
 {
     struct job_books *j = &l->jobs[slot];
     l->n_lanes += l->lanes[lane].n_jobs++ == 0;
@@ -214,7 +216,8 @@ void sy_lanes_exit(struct sy_lanes *l, int slot)
     set_bounds(l, lane, 0, 0);
 }
 
-int sy_lanes_open(struct sy_lanes *l, int slot)
+/* Opens a lane for the job, which is in none. -1: no room. */
+static int open_lane(struct sy_lanes *l, int slot)
 {
     uint64_t bytes = l->jobs[slot].is.ephemeral_bytes, offset = 0;
     int lane = 0;
@@ -224,7 +227,7 @@ int sy_lanes_open(struct sy_lanes *l, int slot)
         return -1;
     l->lanes[lane] = (struct lane_books){0, -1, 0, 0};
     set_bounds(l, lane, offset, bytes);
-    sy_lanes_enter(l, slot, lane);
+    enter_lane(l, slot, lane);
     return lane;
 }
 
@@ -232,11 +235,11 @@ static bool find_lane(struct sy_lanes *l, int slot, struct lane_choice choice)
 {
     uint64_t ephemeral = l->jobs[slot].is.ephemeral_bytes;
     if (choice.step == STEP_NEW)
-        return sy_lanes_open(l, slot) >= 0;
+        return open_lane(l, slot) >= 0;
     if (choice.step == STEP_GROW &&
-        (l->lanes[choice.lane].running >= 0 || !sy_lanes_resize_lane(l, choice.lane, ephemeral)))
+        (l->lanes[choice.lane].running >= 0 || !resize_lane(l, choice.lane, ephemeral)))
         return false;
-    sy_lanes_enter(l, slot, choice.lane);
+    enter_lane(l, slot, choice.lane);
     return true;
 }
 
@@ -244,7 +247,7 @@ bool sy_lanes_place(struct sy_lanes *l, int slot, struct lane_choice choice)
 {
     struct job_books *j = &l->jobs[slot];
     if (choice.step == STEP_REGROUP || choice.step == STEP_NONE ||
-        !sy_lanes_take_pieces(l->pool, j, j->is.persistent_bytes))
+        !take_pieces(l->pool, j, j->is.persistent_bytes))
         return false;
     if (find_lane(l, slot, choice))
         return true;
@@ -334,8 +337,7 @@ static bool try_plan(struct sy_lanes *l, int slot)
         if (sy_pool_take(l->trial, l->plan.bytes[lane], true, &l->plan.offset[lane]) < 0)
             return false;
     }
-    return slot < 0 ||
-           sy_lanes_take_pieces(l->trial, &l->jobs[slot], l->jobs[slot].is.persistent_bytes);
+    return slot < 0 || take_pieces(l->trial, &l->jobs[slot], l->jobs[slot].is.persistent_bytes);
 }
 
 static void commit_plan(struct sy_lanes *l, int slot)
@@ -349,7 +351,7 @@ static void commit_plan(struct sy_lanes *l, int slot)
             continue;
         if (j->lane >= 0)
             l->n_lanes -= --l->lanes[j->lane].n_jobs == 0;
-        sy_lanes_enter(l, i, l->plan.lane_of[i]);
+        enter_lane(l, i, l->plan.lane_of[i]);
         l->lanes[j->lane].running = -1;
     }
 }
@@ -416,7 +418,7 @@ bool sy_lanes_spread(struct sy_lanes *l)
             used + j->is.ephemeral_bytes > l->config.capacity_bytes)
             continue;
         int old = j->lane;
-        if (sy_lanes_open(l, i) < 0)
+        if (open_lane(l, i) < 0)
             continue;
         l->lanes[old].n_jobs--; /* others are left in it */
         l->untidy = true;

@@ -129,7 +129,7 @@ static uint32_t table_home(const struct sy_pool *pool, uint64_t offset)
     return (uint32_t)((offset / SY_POOL_ALIGN * 0x9e3779b97f4a7c15ull) >> 32) & pool->table_mask;
 }
 
-/* Where the extent at `offset` stands in the table, or the empty place where it belongs. */
+/* Table slot of the extent at `offset`, or the empty slot for it. */
 static uint32_t table_find(const struct sy_pool *pool, uint64_t offset)
 {
     uint32_t i = table_home(pool, offset);

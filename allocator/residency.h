@@ -43,7 +43,7 @@ int sy_residency_add_model(struct sy_residency *r, int model, int n_groups,
 /* Drops all its groups. EBUSY while pinned, ENOTFOUND. */
 int sy_residency_remove_model(struct sy_residency *r, int model);
 
-/* Where the group's bytes lie already (a multiple of SY_POOL_ALIGN): its next place is there if that is free then. ENOTFOUND, EARG. */
+/* The group's bytes lie there already (a multiple of SY_POOL_ALIGN): it is placed there next if that is still free. ENOTFOUND, EARG. */
 int sy_residency_prefer(struct sy_residency *r, int model, int group, uint64_t offset);
 /* The first n_head groups are worth keeping, `worth` a byte (any unit, >= 0); without this call a model has no head. ENOTFOUND, EARG. */
 int sy_residency_set_head(struct sy_residency *r, int model, int n_head, double worth);

@@ -98,7 +98,8 @@ static bool drop_from(struct sy_residency *r, struct sy_model_books *victim)
     return true;
 }
 
-bool sy_trial_evict(struct sy_residency *r, const struct sy_model_books *self)
+/* Evicts the next group of an idle model other than `self` (R4). False: none is left. */
+static bool evict_next(struct sy_residency *r, const struct sy_model_books *self)
 {
     struct sy_model_books *victim = find_victim(r, self);
     return victim && drop_from(r, victim);
@@ -113,7 +114,7 @@ bool sy_trial_evict_below(struct sy_residency *r, const struct sy_model_books *s
 
 void sy_trial_evict_all(struct sy_residency *r, const struct sy_model_books *self)
 {
-    while (sy_trial_evict(r, self))
+    while (evict_next(r, self))
         continue;
 }
 
@@ -201,6 +202,6 @@ bool sy_trial_fit_whole(struct sy_residency *r, struct sy_model_books *m)
     do {
         if (may_fit(r, need) && trial_take_rest(r, m))
             return true;
-    } while (sy_trial_evict(r, m));
+    } while (evict_next(r, m));
     return sy_trial_fit_own(r, m);
 }

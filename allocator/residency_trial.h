@@ -64,9 +64,7 @@ void sy_model_give_regions(struct sy_pool *pool, const struct sy_model_books *m)
 int sy_trial_begin(struct sy_residency *r);
 /* Commits the trial; the caller updates the books of `self` (may be NULL). */
 void sy_trial_commit(struct sy_residency *r, const struct sy_model_books *self);
-/* Evicts the next group of an idle model other than `self` (R4). False: none is left. */
-bool sy_trial_evict(struct sy_residency *r, const struct sy_model_books *self);
-/* As sy_trial_evict, but no group of a head that is worth `worth` or more. */
+/* Evicts the next group of an idle model other than `self` (R4), but no group of a head that is worth `worth` or more. False: none is left. */
 bool sy_trial_evict_below(struct sy_residency *r, const struct sy_model_books *self, double worth);
 void sy_trial_evict_all(struct sy_residency *r, const struct sy_model_books *self);
 /* The pool as if no other model were there, pinned or not. */

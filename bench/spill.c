@@ -1,4 +1,4 @@
-/* spill/trip: a job's lasting memory to host memory and back, beside bytes / link rate, host memory prepared as for a job that has run for a
+/* spill/trip: a job's persistent memory to host memory and back, beside bytes / link rate, host memory prepared as for a job that has run for a
  * while; spill/cold: of a job that has just started. spill/urgent: what an urgent swap waits for while a spill travels, in chunks; each swap
  * beside a spill stands next to one without. How late the machine itself is, is told by a metronome: a thread that does nothing but wake up each
  * millisecond. */

@@ -246,7 +246,7 @@ static int past_of(struct sy_expand *e, int input, const struct group_query *g)
                                          : sy_expand_size(e, g->past, sy_expand_input(e, input), 2);
 }
 
-/* Of each part of the batch; in the first call nothing comes before, also where fewer rows count. */
+/* Number of keys before those of this call, for each part of the batch; the first call has none, even if fewer rows count. */
 static int keys_before(struct sy_expand *e, const struct group_query *g)
 {
     static const int64_t column[] = {-1, 1};

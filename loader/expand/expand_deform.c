@@ -82,7 +82,7 @@ static int number(struct deform *d, double value)
     return sy_expand_number(d->e, d->dtype, value);
 }
 
-/* Where along `axis` each point of each window is sampled, as GridSample counts: [rows, points, height, width], rows those of offsets. */
+/* Sampling positions along `axis` of each point of each window, as GridSample counts: [rows, points, height, width], rows those of offsets. */
 static int places(struct deform *d, int offsets, int axis)
 {
     struct sy_expand *e = d->e;

@@ -44,7 +44,7 @@ static bool is_row_each(const struct sy_infer *in, const struct sy_node *tokeniz
     return shape->rank == 2 && flat && sy_dim_is(shape->dims[1], 1);
 }
 
-/* Where the tokens go: TfIdfVectorizer, and Flatten in front of it, or -1. */
+/* Finds the consumers of the tokens: TfIdfVectorizer, and Flatten in front of it, or -1. */
 static bool find_readers(const struct sy_infer *in, const struct sy_node *node, int *flatten,
                          int *grams)
 {

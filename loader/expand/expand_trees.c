@@ -258,7 +258,7 @@ static int expand_tree_regressor(struct sy_expand *e)
     return e->status;
 }
 
-/* Of two classes only one has weights. */
+/* Whether only one of two classes has weights. */
 static bool has_one_class(const struct sy_trees *t)
 {
     for (int i = 1; i < t->n_weights; i++)

@@ -447,7 +447,7 @@ static int expand_bernoulli(struct sy_expand *e)
     return e->status;
 }
 
-/* Of each row of logarithms `sample_size` classes: how many running sums of the probabilities are no larger than a number that is drawn. */
+/* Draws `sample_size` classes of each row of logarithms: a class is the number of running sums of the probabilities that do not exceed a random number. */
 static int expand_multinomial(struct sy_expand *e)
 {
     const struct sy_tensor *x = sy_expand_tensor(e, 0);

@@ -21,13 +21,13 @@ void sy_fuse_close(struct sy_fuse *f);
 
 /* The node that makes `tensor`, if it is one of operator `op`; NULL otherwise. */
 struct sy_node *sy_fuse_maker(const struct sy_fuse *f, int tensor, enum sy_op op);
-/* The same, if nobody else reads `tensor`. */
+/* The same, if no other node reads `tensor`. */
 struct sy_node *sy_fuse_inner(const struct sy_fuse *f, int tensor, enum sy_op op);
 const struct sy_tensor *sy_fuse_tensor(const struct sy_fuse *f, int tensor);
-/* Of a node with two inputs: the constant float of one element among them, and the other. */
+/* For a node with two inputs: finds the constant float of one element, and the other input. */
 bool sy_fuse_split_scalar(const struct sy_fuse *f, const struct sy_node *node, float *scalar,
                           int *other);
-/* Of a node with two inputs: the constant float vector of n elements among them, and the other. NULL has none. */
+/* For a node with two inputs: finds the constant float vector of n elements, and the other input. NULL has none. */
 bool sy_fuse_split_vector(const struct sy_fuse *f, const struct sy_node *node, int64_t n,
                           int *vector, int *other);
 /* The ReduceMean over the last axis, which stays as 1, that makes `tensor`; or NULL. */

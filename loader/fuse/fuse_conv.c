@@ -233,7 +233,7 @@ int sy_fuse_conv_biases(struct sy_fuse *f)
     return SY_OK;
 }
 
-/* Of the sum's inputs, the convolution that can take the other in; the later one, so that the order changes least. */
+/* The convolution among the sum's inputs that can absorb the other; the later one, so that the order changes least. */
 static struct sy_node *residual_conv(struct sy_fuse *f, const struct sy_node *add, int *residual)
 {
     struct sy_node *best = NULL;

@@ -1,4 +1,4 @@
-/* Curves that exporters take apart: a product or quotient at the end, and behind it, through nodes that nobody else reads and
+/* Curves that exporters take apart: a product or quotient at the end, and behind it, through nodes that no other node reads and
  * constants of one element, one tensor x. There are many ways to write each, so none is looked for: what the nodes compute is tried
  * at points, and compared with the curves that engines have. */
 #include <math.h>
@@ -246,7 +246,8 @@ static bool is_curve(const struct sy_fuse *f, const struct cone *c, const struct
     return agrees(f, c, curve, LARGEST) && agrees(f, c, curve, -LARGEST);
 }
 
-static int become(struct sy_fuse *f, struct sy_node *node, const struct curve *curve, int x)
+static int replace_by_curve(struct sy_fuse *f, struct sy_node *node, const struct curve *curve,
+                            int x)
 {
     struct sy_attr *text;
     SY_TRY(sy_fuse_become(f, node, curve->op, 1, &x));
@@ -270,7 +271,7 @@ static int find_curve(struct sy_fuse *f, struct sy_node *node, const struct curv
                                     &sy_fuse_tensor(f, node->outputs[0])->shape);
         for (int i = 0; i < n && whole; i++)
             if (is_curve(f, &c, &curves[i]))
-                return become(f, node, &curves[i], x);
+                return replace_by_curve(f, node, &curves[i], x);
         more = grow(f, &c);
     }
     return SY_OK;

@@ -14,7 +14,7 @@ struct group_norm {
     float epsilon;
 };
 
-/* Of a node with two inputs: the constant of one number for each of x's channels among them, and the other. */
+/* For a node with two inputs: finds the constant with one number for each of x's channels, and the other input. */
 static bool split_by_channel(const struct sy_fuse *f, const struct sy_node *node, int *constant,
                              int *other)
 {

@@ -312,8 +312,8 @@ static int set_inputs(struct sy_node *node, const int *inputs, int n)
     return SY_OK;
 }
 
-static int become(struct sy_fuse *f, struct product *p, const struct sy_quantization *y,
-                  const float *columns, int run_scale)
+static int replace_by_int8(struct sy_fuse *f, struct product *p, const struct sy_quantization *y,
+                           const float *columns, int run_scale)
 {
     int weights, bias, sums;
     SY_TRY(add_weights(f, p, &weights));
@@ -343,7 +343,7 @@ static int rewrite(struct sy_fuse_int8 *s, struct product *p)
     if (p->run_zero >= 0)
         SY_TRY(take_run_tail(s, p, &run_scale));
     SY_TRY(take_quantize(s, p, &y, &columns));
-    return become(s->f, p, &y, columns, run_scale);
+    return replace_by_int8(s->f, p, &y, columns, run_scale);
 }
 
 static int rewrite_products(struct sy_fuse_int8 *s)

@@ -13,7 +13,7 @@ struct sy_quantization {
     int64_t zero;
 };
 
-/* Of a QuantizeLinear or DequantizeLinear whose 8-bit side is `narrow`: true if scale and zero point are one constant each. */
+/* For a QuantizeLinear or DequantizeLinear whose 8-bit side is `narrow`: true if scale and zero point are one constant each. */
 bool sy_quantization_read(const struct sy_fuse *f, const struct sy_node *node, int narrow,
                           struct sy_quantization *out);
 /* The zero point alone: constant, the same for all. */

@@ -43,7 +43,7 @@ static sy_fuse_pass *const passes[] = {
     sy_fuse_activations,
 };
 
-/* Of sy_graph_fuse: passes, and what the engine must have. */
+/* Passes of sy_graph_fuse, and the engine features that they need. */
 static const struct {
     sy_fuse_pass *pass;
     enum sy_op op;

@@ -45,7 +45,7 @@ struct sy_program;
 struct sy_device; /* runtime/device/device.h */
 struct sy_stream;
 
-/* Where one run finds its data. All pointers are the device's view. */
+/* Data of one run. All pointers are the device's view. */
 struct sy_binding {
     unsigned char *const
         *layer_params; /* per layer: start of its parameters; may be NULL if bytes == 0 */

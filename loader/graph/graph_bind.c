@@ -142,7 +142,7 @@ static int check_sizes(const struct sy_graph *graph, const struct sy_sizes *size
     return SY_OK;
 }
 
-int sy_graph_check_sizes(const struct sy_graph *graph, const struct sy_sizes *sizes)
+static int check_for_all(const struct sy_graph *graph, const struct sy_sizes *sizes)
 {
     struct sy_size_env env;
     SY_TRY(make_env(graph, sizes, &env));
@@ -383,7 +383,7 @@ static bool has_empty(const struct sy_graph *graph)
 static bool fits(const struct sy_graph *graph, const struct sy_sizes *sizes, bool is_full)
 {
     struct sy_graph *bound;
-    if (sy_graph_check_sizes(graph, sizes) < 0 || sy_graph_bind(graph, sizes, &bound) < 0)
+    if (check_for_all(graph, sizes) < 0 || sy_graph_bind(graph, sizes, &bound) < 0)
         return false;
     bool good = !is_full || !has_empty(bound);
     sy_graph_free(bound);

@@ -19,9 +19,6 @@ int sy_graph_bind(const struct sy_graph *graph, const struct sy_sizes *sizes,
 int sy_graph_bind_shape(const struct sy_graph *graph, int tensor, const struct sy_sizes *sizes,
                         struct sy_shape *out);
 
-/* Whether these sizes are allowed; EARG says which, and why not. What sy_graph_bind asks first; cheap. */
-int sy_graph_check_sizes(const struct sy_graph *graph, const struct sy_sizes *sizes);
-
 /* After inference: sets the symbols' usual sizes to some that the model allows, near those that they have. EUNSUPPORTED: none were found. */
 int sy_graph_find_usual_sizes(struct sy_graph *graph);
 

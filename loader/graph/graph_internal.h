@@ -72,7 +72,7 @@ const char *sy_node_text(const struct sy_node *node, char *buffer, size_t bytes)
 void sy_graph_replace_uses(struct sy_graph *graph, int from, int to);
 /* Takes out nodes without outputs (see sy_node_finish); keeps the order. */
 void sy_graph_compact(struct sy_graph *graph);
-/* Drops nodes that no output needs, then tensors that nobody names. */
+/* Drops nodes that no output needs, then tensors that no node names. */
 int sy_graph_remove_dead(struct sy_graph *graph);
 /* Stable topological order; ECORRUPT names a node on a cycle, and a tensor that two nodes make. */
 int sy_graph_sort(struct sy_graph *graph);

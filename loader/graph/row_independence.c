@@ -7,7 +7,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
-/* Where a tensor has the batch: along `axis`, with `each` elements of that axis for each row. */
+/* A tensor's batch: along `axis`, with `each` elements of that axis for each row. */
 struct rows {
     enum { NONE, ROWS, ELSEWHERE } where; /* ELSEWHERE: not known to be apart */
     int axis, rank;
@@ -114,7 +114,7 @@ static bool is_view(const struct look *l, const struct sy_node *node)
     return before.fixed == after.fixed && before.per_batch == after.per_batch;
 }
 
-/* Of all results: the batch stays one dimension of as many rows, in whichever place. */
+/* In every result the batch stays one dimension with the same rows, wherever it is. */
 static bool is_kept(const struct look *l, const struct sy_node *node)
 {
     struct rows x = input(l, node, 0);

@@ -49,7 +49,7 @@ bool sy_graph_is_own_size(const struct sy_graph *graph, int symbol);
 int64_t sy_graph_string_heap(const struct sy_graph *graph, uint64_t input_bytes);
 /* After inference: gives the graph its size if some tensor has strings. EUNSUPPORTED: it has SY_MAX_SYMBOLS sizes already. */
 int sy_graph_open_strings(struct sy_graph *graph);
-/* Of a string input or output at run: where its block begins in the memory that sy_graph_shaped_room counts. */
+/* Offset of a string input's or output's block in the memory that sy_graph_shaped_room counts. */
 uint64_t sy_graph_string_offset(const struct sy_graph *graph, int tensor,
                                 const struct sy_shape *shape, int64_t batch);
 

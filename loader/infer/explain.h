@@ -8,7 +8,7 @@
 
 /* Notes that the node, as it was read, is deferred for what sy_error_text() says. Before it is marked as such. */
 int sy_explain_note(struct sy_infer *in, const struct sy_node *node);
-/* Of an inferred graph, for people: one paragraph per stretch of nodes that waits for one reason, or that nothing is sized at run. */
+/* Explains an inferred graph to people: a paragraph for each stretch of nodes sized at run for one reason, or that there is none. */
 int sy_explain_print(const struct sy_graph *graph, FILE *to);
 
 #endif

@@ -26,7 +26,7 @@ struct sy_package_arrival {
 int sy_arrival_create(struct sy_package_arrival **out);
 struct sy_package_arrival *sy_arrival_hold(struct sy_package_arrival *arrival);
 void sy_arrival_release(struct sy_package_arrival *arrival); /* NULL is fine */
-/* Whoever moves it on: whether nobody else wants it any more. */
+/* For its writer: whether no other reference is left. */
 bool sy_arrival_is_abandoned(const struct sy_package_arrival *arrival);
 void sy_arrival_moved(struct sy_package_arrival *arrival, uint64_t bytes);
 void sy_arrival_whole(struct sy_package_arrival *arrival);

@@ -71,7 +71,7 @@ static int take_shape(const struct sy_safetensors *file, const json_t *shape,
     for (int i = 0; i < t->rank; i++) {
         const json_t *length = json_array_get(shape, (size_t)i);
         if (!json_is_integer(length) || json_integer_value(length) < 0)
-            return bad_tensor(file, t->name, "a dimension is no length");
+            return bad_tensor(file, t->name, "a dimension is not a length");
         t->shape[i] = json_integer_value(length);
     }
     return SY_OK;
@@ -120,11 +120,11 @@ static int take_metadata(const struct sy_safetensors *file, const json_t *texts)
     const char *key;
     json_t *value;
     if (!json_is_object(texts))
-        return sy_error_set(SY_ECORRUPT, "%s: " METADATA " is no object", file->path);
+        return sy_error_set(SY_ECORRUPT, "%s: " METADATA " is not an object", file->path);
     json_object_foreach((json_t *)(uintptr_t)texts, key, value)
     {
         if (!json_is_string(value))
-            return sy_error_set(SY_ECORRUPT, "%s: " METADATA " '%.100s' is no text", file->path,
+            return sy_error_set(SY_ECORRUPT, "%s: " METADATA " '%.100s' is not text", file->path,
                                 key);
     }
     return SY_OK;
@@ -375,7 +375,7 @@ int sy_safetensors_write(const char *path, const struct sy_safetensor *tensors, 
     SY_TRY(check_tensors(path, tensors, n_tensors, data_bytes));
     json_t *root = make_json(tensors, n_tensors, texts, n_texts);
     if (!root)
-        return sy_error_set(SY_EARG, "%s: two tensors have one name, or a text is no UTF-8", path);
+        return sy_error_set(SY_EARG, "%s: two tensors have one name, or a text is not UTF-8", path);
     int status = make_header(path, root, &header, &header_bytes);
     json_decref(root);
     if (status == SY_OK)

@@ -83,7 +83,7 @@ int sy_infer_float(const struct sy_infer *in, const struct sy_node *node, int i,
                    float otherwise, float *out);
 /* Whether input i is left out, a constant or a known value. */
 bool sy_infer_is_known(const struct sy_infer *in, const struct sy_node *node, int i);
-/* What the file says of output i's shape, in numbers, for results that depend on data; EUNSUPPORTED if it says nothing. Whoever uses it
+/* What the file says of output i's shape, in numbers, for results that depend on data; EUNSUPPORTED if it says nothing. The caller
  * makes sure that the run checks it. */
 int sy_infer_declared(const struct sy_infer *in, const struct sy_node *node, int i,
                       struct sy_shape *out);
@@ -193,7 +193,7 @@ int sy_fold_index(const struct sy_node *node, const struct sy_block *inputs, con
                   size_t bytes, const struct sy_block *out, unsigned char *to);
 /* Of that shape, without data. False: a size of it depends on the batch, or it has more elements than can be counted. */
 bool sy_block_make(const struct sy_shape *shape, struct sy_block *block);
-/* Where element `index` of `out` lies in `block`, which is broadcast to it. */
+/* Offset in `block` of element `index` of `out`, which `block` is broadcast to. */
 /* The coordinates of element `index`, and the element at coordinates. */
 void sy_block_coordinates(const struct sy_block *block, int64_t index, int64_t *at);
 int64_t sy_block_offset_at(const struct sy_block *block, const int64_t *at);

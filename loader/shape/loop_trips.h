@@ -6,7 +6,7 @@
 
 #define SY_MOST_TURNS_WRITTEN 512 /* turns that loader/fuse/write_out.c makes nodes of */
 
-/* Of a Loop whose body is inferred and has as many inputs and outputs as it should. -1: not known. Pure. */
+/* Trip count of a Loop whose body is inferred and has the right number of inputs and outputs. -1: not known. Pure. */
 int64_t sy_loop_trips(const struct sy_graph *graph, const struct sy_node *node,
                       const struct sy_graph *body);
 /* The same, at most: data may end it before. -1: no counter ends it, or after more turns than are written out. Pure. */

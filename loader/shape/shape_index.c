@@ -232,7 +232,7 @@ static int read_depth(struct sy_infer *in, const struct sy_node *node, struct sy
     if (n != 1)
         return sy_infer_fail(node, SY_ECORRUPT, "depth is not one number");
     if (sy_size_max(*count, (struct sy_dim){0, 0}, count) < 0)
-        return sy_infer_defer(in, node, "a depth that is no size");
+        return sy_infer_defer(in, node, "a depth that is not a size");
     return SY_OK;
 }
 

@@ -62,7 +62,7 @@ static int resolve_reshape(struct sy_infer *in, const struct sy_node *node,
               sy_dim_div(total, known, &to->dims[open]) == SY_OK) &&
             !divide_minima(in, node, &total, known, &to->dims[open]) &&
             sy_dim_floor_div(total, known, &to->dims[open]) < 0)
-            return sy_infer_defer(in, node, "what is left of %s in %s",
+            return sy_infer_defer(in, node, "the rest of %s in %s",
                                   sy_shape_text(from, a, sizeof a), sy_shape_text(to, b, sizeof b));
         if (sy_dim_mul(known, to->dims[open], &known) < 0)
             return no_product(in, node, to);

@@ -41,7 +41,7 @@ static int number_of(const char *variable, unsigned long long most, unsigned lon
     errno = 0;
     *out = strtoull(text, &end, 10);
     if (errno || end == text || *end || *out > most)
-        return sy_error_set(SY_EARG, "%s=%s is no number from 0 to %llu", variable, text, most);
+        return sy_error_set(SY_EARG, "%s=%s is not a number from 0 to %llu", variable, text, most);
     return SY_OK;
 }
 
@@ -58,7 +58,7 @@ static int take_socket(int fd)
     int flags = fcntl(fd, F_GETFD);
 
     if (flags < 0 || !option_is(fd, SO_TYPE, SOCK_STREAM) || !option_is(fd, SO_ACCEPTCONN, 1))
-        return sy_error_set(SY_EARG, "descriptor %d of LISTEN_FDS is no listening stream socket",
+        return sy_error_set(SY_EARG, "descriptor %d of LISTEN_FDS is not a listening stream socket",
                             fd);
     fcntl(fd, F_SETFD, flags | FD_CLOEXEC);
     manager.fds[manager.n_fds++] = fd;

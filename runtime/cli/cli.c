@@ -217,7 +217,7 @@ int sy_cli_bytes(const char *text, uint64_t *out)
                 break;
             return SY_OK;
         }
-    return sy_error_set(SY_EARG, "\"%s\" is no size; write 400M (10^6) or 400Mi (2^20), K, M, G",
+    return sy_error_set(SY_EARG, "\"%s\" is not a size; write 400M (10^6) or 400Mi (2^20), K, M, G",
                         text);
 }
 
@@ -228,7 +228,7 @@ int sy_cli_integer(const char *text, int64_t least, int64_t most, int64_t *out)
     errno = 0;
     *out = strtoll(text, &end, 10);
     if (errno || end == text || *end || *out < least || *out > most)
-        return sy_error_set(SY_EARG, "\"%s\" is no number from %lld to %lld", text,
+        return sy_error_set(SY_EARG, "\"%s\" is not a number from %lld to %lld", text,
                             (long long)least, (long long)most);
     return SY_OK;
 }
@@ -253,7 +253,7 @@ int sy_cli_real(const char *text, double *out)
 
     *out = strtod(text, &end);
     if (end == text || *end || !(*out >= 0 && *out <= DBL_MAX))
-        return sy_error_set(SY_EARG, "\"%s\" is no number of at least 0", text);
+        return sy_error_set(SY_EARG, "\"%s\" is not a number of at least 0", text);
     return SY_OK;
 }
 

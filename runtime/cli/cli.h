@@ -1,8 +1,7 @@
-/* What the commands share. A command gets its own name as argv[0] and returns the exit status: 0, 1 (failed), 2 (bad usage). */
+/* Shared by the commands. A command gets its own name as argv[0] and returns the exit status: 0, 1 (failed), 2 (bad usage). */
 #ifndef SY_CLI_CLI_H
 #define SY_CLI_CLI_H
 
-#include <getopt.h>
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -66,7 +65,7 @@ int sy_cli_real(const char *text, double *out); /* at least 0 */
 /* NAME=SIZE, one more of *n; the name is cut out of the argument, which lives as long as the program. */
 int sy_cli_dim(const char *text, struct sy_onnx_dim dims[SY_CLI_MAX_DIMS], int *n);
 const char *sy_cli_default_socket(void);
-/* What --token-file, --tls-ca and --tls-name said, of all commands that connect. */
+/* Values of --token-file, --tls-ca and --tls-name, for all commands that connect. */
 const sy_client_security *sy_cli_security(void);
 /* Connects, or says why not and returns 1. */
 int sy_cli_connect(const char *address, unsigned timeout_ms, sy_client **out);

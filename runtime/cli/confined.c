@@ -60,7 +60,7 @@ static void choose_limits(struct sy_confined *how, struct sy_sandbox_limits *out
 
 /* ---- the child ---------------------------------------------------------------------------------------------- */
 
-/* Where memory runs out for all, the kernel takes it from here. */
+/* If the machine runs out of memory, the kernel kills this process first. */
 static void die_first(void)
 {
     int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
@@ -151,7 +151,7 @@ static int why_it_ended(const struct sy_confined *how, int wait_status, bool is_
                         WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : -1);
 }
 
-/* What the child says is checked as anything from outside is. */
+/* The child's answer is checked like any input. */
 static int take_answer(struct answer *answer)
 {
     answer->text[sizeof answer->text - 1] = '\0';
@@ -169,7 +169,7 @@ static int wait_for(const struct sy_confined *how, pid_t pid, int fd)
     size_t n = 0;
     int wait_status = 0;
     bool in_time = read_answer(fd, sy_clock_now() + how->limit_ns, &answer, &n);
-    /* One that ends by itself has its exit status already; one that answered, or closed the pipe, and stays would be waited for without end. */
+    /* A child that answered, or closed the pipe, but does not exit would be waited for without end; one that exits has its status already. */
     kill(pid, SIGKILL);
     while (waitpid(pid, &wait_status, 0) < 0 && errno == EINTR)
         ;

@@ -1,4 +1,4 @@
-/* Where a confined import writes: a folder of its own beside the package's place, PACKAGE.tmp-PID, so that it can touch no other file there. */
+/* Output folder of a confined import, of its own beside the package's place, PACKAGE.tmp-PID, so that it can touch no other file there. */
 #ifndef SY_CLI_IMPORT_PLACE_H
 #define SY_CLI_IMPORT_PLACE_H
 

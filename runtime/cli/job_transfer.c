@@ -40,7 +40,7 @@ static int call_job(sy_client *client, const char *method, int64_t job)
 
 /* ---- out of a server ------------------------------------------------------------------------------- */
 
-/* What the server says of a parked job: as JSON for another server, and read. Both are the caller's. */
+/* A parked job's description: as JSON for another server, and parsed. Both are the caller's. */
 static int get_state(sy_client *client, int64_t job, json_t **json, struct sy_job_state *state)
 {
     json_t *answer;
@@ -274,7 +274,7 @@ static bool is_any(const char *word, const char *const *of)
     return *of != NULL;
 }
 
-/* 0: it goes on there, or waits in the queue there. 1: it was refused, or nobody answers. */
+/* 0: the other server runs or queues it. 1: it was refused, or no server answers. */
 static int start_there(sy_client *to, int64_t job)
 {
     static const char *const waits[] = {"queued", "preparing", "starting", NULL};

@@ -88,7 +88,7 @@ static int unknown_command(const char *word)
                         near ? "; did you mean " : "", near ? near : "");
 }
 
-/* What was printed must have arrived: a full disk behind '> FILE' is a failure. */
+/* Output must have been written: a full disk behind '> FILE' is a failure. */
 static int checked_output(int result)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))

@@ -38,7 +38,7 @@ static void end_all(const struct sy_script_process *p, pid_t run)
     }
 }
 
-static void stand_in(struct sy_script_process *p, pid_t run)
+static void replace_run(struct sy_script_process *p, pid_t run)
 {
     if (p->is_child) {
         end_all(p, run);
@@ -51,7 +51,7 @@ static void stand_in(struct sy_script_process *p, pid_t run)
     rmdir(p->folder);
 }
 
-/* In a session of its own, deaf, and with no file but the pipe: whoever waits for the end of run's output does not wait for this. */
+/* In a session of its own, with signals ignored and no file but the pipe: a reader of run's output must not wait for this process. */
 static _Noreturn void keep(struct sy_script_process *p, pid_t run, int pipe_end)
 {
     sigset_t every;
@@ -68,7 +68,7 @@ static _Noreturn void keep(struct sy_script_process *p, pid_t run, int pipe_end)
     while ((got = read(0, &byte, 1)) < 0 && errno == EINTR)
         continue;
     if (got == 0)
-        stand_in(p, run);
+        replace_run(p, run);
     _exit(0);
 }
 

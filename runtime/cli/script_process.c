@@ -212,7 +212,7 @@ static void terminate(struct sy_script_process *p)
     sy_script_process_signal(p, SIGTERM);
 }
 
-static void obey(struct sy_script_process *p, const struct sy_script_packet *packet)
+static void handle_packet(struct sy_script_process *p, const struct sy_script_packet *packet)
 {
     switch (packet->word) {
     case SY_SCRIPT_STOP:
@@ -229,8 +229,8 @@ static void obey(struct sy_script_process *p, const struct sy_script_packet *pac
         terminate(p);
         break;
     case SY_SCRIPT_DETACH:
-        fprintf(stderr, "switchyard: the server stops; the script goes on by itself, and is the "
-                        "server's again when that is back\n");
+        fprintf(stderr, "switchyard: the server stops; the script continues, and is the next "
+                        "server's job\n");
         sy_script_let_go(p);
         break;
     default:
@@ -238,7 +238,7 @@ static void obey(struct sy_script_process *p, const struct sy_script_packet *pac
     }
 }
 
-static void hear(struct sy_script_process *p)
+static void read_packets(struct sy_script_process *p)
 {
     struct sy_script_packet packet;
     int file, got;
@@ -248,7 +248,7 @@ static void hear(struct sy_script_process *p)
         if (got < 0)
             lose_link(p);
         else
-            obey(p, &packet);
+            handle_packet(p, &packet);
     }
 }
 
@@ -263,7 +263,7 @@ static void see_end(struct sy_script_process *p)
 }
 
 /* Orphans that have ended since. */
-static void bury(const struct sy_script_process *p)
+static void reap_orphans(const struct sy_script_process *p)
 {
     siginfo_t info = {0};
     while (p->is_child && waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
@@ -275,7 +275,7 @@ static void bury(const struct sy_script_process *p)
 
 static bool has_more(const struct sy_script_process *p)
 {
-    bury(p);
+    reap_orphans(p);
     return kill(-p->pid, 0) == 0 || sy_script_signal_strays(p, 0) > 0;
 }
 
@@ -290,11 +290,11 @@ static void end_left(const struct sy_script_process *p)
         nanosleep(&slice, NULL);
     (void)kill(-p->pid, SIGKILL);
     (void)sy_script_signal_strays(p, SIGKILL);
-    bury(p);
+    reap_orphans(p);
 }
 
-/* What the counted allocator does not see: other allocators, numpy, other processes. */
-static void weigh(struct sy_script_process *p)
+/* Memory that the counted allocator does not see: other allocators, numpy, other processes. */
+static void check_memory(struct sy_script_process *p)
 {
     pid_t pids[SY_SCRIPT_TREE_MOST];
     sy_ns now = sy_clock_now();
@@ -319,13 +319,13 @@ void sy_script_process_look(struct sy_script_process *p, int timeout_ms, int ext
                            {.fd = extra, .events = POLLIN}};
     (void)poll(fds, SY_ARRAY_LEN(fds), timeout_ms);
     if (fds[1].revents)
-        hear(p);
+        read_packets(p);
     if (fds[0].revents)
         welcome(p);
     if (fds[2].revents)
         see_end(p);
-    bury(p);
-    weigh(p);
+    reap_orphans(p);
+    check_memory(p);
     if (p->kill_ns && !p->ended && sy_clock_now() >= p->kill_ns)
         sy_script_signal_group(p, SIGKILL);
 }

@@ -25,7 +25,7 @@ int sy_script_list_processes(const struct sy_script_process *p, pid_t *pids)
     return n;
 }
 
-/* What made a group or a session of its own is reached one by one. How many these are. */
+/* Signals processes with a group or session of their own one by one. Returns their number. */
 int sy_script_signal_strays(const struct sy_script_process *p, int number)
 {
     pid_t pids[SY_SCRIPT_TREE_MOST];

@@ -1,4 +1,4 @@
-/* What holds a script back and lets it go on: the gate of its page, its spilled tensors, signals to its group and to what left the group. */
+/* Stops and continues a script: the gate of its page, its spilled tensors, signals to its group and to processes that left the group. */
 #ifndef SY_CLI_SCRIPT_SIGNALS_H
 #define SY_CLI_SCRIPT_SIGNALS_H
 
@@ -10,7 +10,7 @@ void sy_script_set_gate(struct sy_script_process *p, uint32_t closed);
 int sy_script_list_processes(const struct sy_script_process *p, pid_t *pids);
 /* To the script's group; nothing if it has ended. */
 void sy_script_signal_group(const struct sy_script_process *p, int number);
-/* What made a group or a session of its own is reached one by one. How many these are; number 0 only counts. */
+/* Signals processes with a group or session of their own one by one. Returns their number; signal 0 only counts. */
 int sy_script_signal_strays(const struct sy_script_process *p, int number);
 /* SIGSTOP to all, and SIGCONT if it was. */
 void sy_script_stop(struct sy_script_process *p);

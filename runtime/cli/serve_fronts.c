@@ -57,7 +57,7 @@ static int set_seconds(sy_ns *to, const char *value)
 
     SY_TRY(sy_cli_real(value, &seconds));
     if (seconds < 0.1 || seconds > MOST_SECONDS)
-        return sy_error_set(SY_EARG, "\"%s\" is no time from 0.1 to %g seconds", value,
+        return sy_error_set(SY_EARG, "\"%s\" is not a time from 0.1 to %g seconds", value,
                             MOST_SECONDS);
     *to = (sy_ns)(seconds * 1e9);
     return SY_OK;

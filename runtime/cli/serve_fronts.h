@@ -85,7 +85,7 @@ bool sy_serve_fronts_is_limit(const char *name);
 /* Takes these limits over from `fresh`, which was never started: of what comes from now on. */
 void sy_serve_fronts_set_limits(struct sy_serve_fronts *fronts,
                                 const struct sy_serve_fronts *fresh);
-/* Who may do what, and TLS; front.base, handlers, core (and repository) are set. First, for all that listens. rpc_tcp: the address of the native protocol. */
+/* Access control and TLS; front.base, handlers, core (and repository) are set. First, for all that listens. rpc_tcp: the address of the native protocol. */
 int sy_serve_fronts_guard(struct sy_serve_fronts *fronts, const char *rpc_tcp);
 /* After sy_serve_fronts_guard. Listens, and prints where. */
 int sy_serve_fronts_start(struct sy_serve_fronts *fronts);

@@ -48,7 +48,7 @@ int sy_serve_set_seconds(const char *value, sy_ns *out)
 
     SY_TRY(sy_cli_real(value, &seconds));
     if (seconds < 0.01 || seconds > 1e6)
-        return sy_error_set(SY_EARG, "\"%s\" is no time from 0.01 to 1e6 seconds", value);
+        return sy_error_set(SY_EARG, "\"%s\" is not a time from 0.01 to 1e6 seconds", value);
     *out = (sy_ns)(seconds * 1e9);
     return SY_OK;
 }

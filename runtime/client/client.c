@@ -64,9 +64,9 @@ static int connect_tcp(sy_client *client, const char *text, const sy_client_secu
     int failed, status;
 
     if (!colon || (size_t)(colon - text) >= sizeof(host))
-        return sy_error_set(SY_EARG, "\"tcp:%s\" is no tcp:HOST:PORT", text);
+        return sy_error_set(SY_EARG, "\"tcp:%s\" is not tcp:HOST:PORT", text);
     if (!sy_tcp_port_is_possible(colon + 1))
-        return sy_error_set(SY_EARG, "%s: '%s' is no port; 0 to 65535", text, colon + 1);
+        return sy_error_set(SY_EARG, "%s: '%s' is not a port; 0 to 65535", text, colon + 1);
     if (*text == '[' && colon > text + 2 && colon[-1] == ']') /* [::1]:port */
         snprintf(host, sizeof(host), "%.*s", (int)(colon - text) - 2, text + 1);
     else

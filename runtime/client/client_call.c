@@ -143,7 +143,7 @@ static int exchange(sy_client *client, struct iovec *parts, int n_parts, msgpack
     if (msgpack_unpack_next(unpacked, (char *)client->buffer, bytes, &offset) !=
             MSGPACK_UNPACK_SUCCESS ||
         unpacked->data.type != MSGPACK_OBJECT_ARRAY || unpacked->data.via.array.size != 4)
-        return sy_error_set(SY_EPROTO, "the server's answer is no msgpack-RPC response");
+        return sy_error_set(SY_EPROTO, "the server's answer is not a msgpack-RPC response");
     item = unpacked->data.via.array.ptr;
     if (item[1].type != MSGPACK_OBJECT_POSITIVE_INTEGER || item[1].via.u64 != client->next_id)
         return item[2].type == MSGPACK_OBJECT_NIL

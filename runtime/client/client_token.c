@@ -59,7 +59,7 @@ int sy_client_show_token(sy_client *client, bool is_tcp, const sy_client_securit
     params = object ? json_dumps(object, JSON_COMPACT) : NULL;
     json_decref(object);
     if (!params)
-        return sy_error_set(SY_EARG, "the token is no UTF-8");
+        return sy_error_set(SY_EARG, "the token is not UTF-8");
     status = sy_client_call(client, "auth", params, &answer);
     free(params);
     free(answer);

@@ -210,13 +210,13 @@ int sy_core_infer(struct sy_core *core, const struct sy_core_model_ref *model, i
  * called with ECANCELED, or as usual if it was done already. */
 void sy_core_infer_cancel(struct sy_core *core, uint64_t id);
 
-/* While held, no job that has not started does; no more is let go once the core drains. For models that are to be there first: each has room in the pool beside all jobs, if it comes
+/* While held, no job starts; once the core drains the hold stays. For models that must be resident first: each finds room in the pool beside all jobs if it is loaded
  * before them. */
 void sy_core_hold_jobs(struct sy_core *core, bool hold);
 /* Training jobs. text: the job file. *out_job is its id. done(ctx, status, error) when it was admitted and started, or refused. */
 int sy_core_job_submit(struct sy_core *core, const char *text, sy_core_done done, void *ctx,
                        uint64_t *out_job);
-/* A suspended job gets no turn and keeps its memory, until it is let go again. ENOTFOUND; EBUSY: it has ended or is being stopped. */
+/* A suspended job is not scheduled and keeps its memory until it is resumed. ENOTFOUND; EBUSY: it has ended or is being stopped. */
 int sy_core_job_suspend(struct sy_core *core, uint64_t job, bool suspended);
 int sy_core_job_set_priority(struct sy_core *core, uint64_t job,
                              int priority); /* smaller: more urgent */

@@ -68,7 +68,7 @@ void sy_core_heads_free(struct sy_core_model *m)
 }
 
 /* The latency that a head saves depends on its model's compute time. Without memory it stays as it was. */
-static void keep_up(const struct sy_core *core, struct sy_core_model *m)
+static void refresh(const struct sy_core *core, struct sy_core_model *m)
 {
     double now = sy_core_compute_scale(core, m);
     if (fabs(now - m->heads.scale) > OFF * m->heads.scale)
@@ -142,7 +142,7 @@ void sy_core_heads_spend(struct sy_core *core)
         struct sy_core_model *m = &core->models[i];
         if (!has_head(core, i))
             continue;
-        keep_up(core, m);
+        refresh(core, m);
         ids[n] = i;
         curves[n++] = (struct sy_head_curve){.rate = sy_core_heads_rate(m, now) + RATE_OF_ALL,
                                              .n = m->heads.out ? 0 : m->heads.free_prefix,

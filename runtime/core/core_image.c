@@ -95,7 +95,7 @@ static bool is_of_model(void *ctx, const struct sy_image_group *group)
     return false;
 }
 
-/* Its place is in nobody's books: a record only outlives its model's place if nothing was placed there since. What a GPU has pinned is not given
+/* No allocator has its place any more: a record outlives its model's place only if nothing was placed there since. What a GPU has pinned is not given
  * back: the GPU would go on reading the old pages while the next model is written to new ones. */
 static void give_back(void *ctx, uint64_t offset, uint64_t bytes)
 {

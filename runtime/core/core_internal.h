@@ -276,7 +276,7 @@ struct sy_core {
     struct {
         struct sy_interference slow;
         double
-            bound; /* a model that promises something takes turns with what would make it slower than so; 0: with nobody */
+            bound; /* a model of class 0 or with deadlines takes turns with tasks that would slow it down by more; 0: with none */
     } corun;
     struct { /* core_fill.c */
         struct event *event;
@@ -346,7 +346,7 @@ struct sy_core {
 /* core_poll.c */
 enum { SY_CORE_POLLED_RUNS = 2 }; /* runs of up to this many poll_us are polled for */
 /* Before RUN is sent: whether the runtime computed much since the last run, such as a long body and its JSON. A thread that polls is not woken and has used up its
- * share of a core: preempted for such work it waits for as long as the work lasts, 70 ms of 100 MB, where one that slept is run at once. */
+ * share of a core: preempted for such work it waits until the work ends, 70 ms of 100 MB, where one that slept is run at once. */
 void sy_core_poll_look(struct sy_core *core);
 /* What workers may poll after a run: the configured time, 0 while a worker has a job or the runtime other work, from which polling would take a core's time. */
 uint32_t sy_core_poll_us(const struct sy_core *core);
@@ -394,7 +394,7 @@ void sy_core_corun_begins(struct sy_core *core, struct sy_core_request *r, bool 
 /* lost: of what it took, that it stood without a core. */
 void sy_core_corun_ends(struct sy_core *core, const struct sy_core_request *r, sy_ns took,
                         sy_ns lost);
-void sy_core_corun_anew(struct sy_core *core, int model);  /* added, moved, or its slice resized */
+void sy_core_corun_reset(struct sy_core *core, int model); /* added, moved, or its slice resized */
 void sy_core_corun_leave(struct sy_core *core, int model); /* removed */
 void sy_core_corun_forget_job(struct sy_core *core, const struct sy_core_job *j); /* it is new */
 void sy_core_corun_judge(struct sy_core *core, int model);
@@ -404,7 +404,7 @@ json_t *sy_core_corun_json(const struct sy_core *core);
 int sy_core_fill_create(struct sy_core *core); /* ENOMEM_HOST */
 void sy_core_fill_destroy(struct sy_core *core);
 void sy_core_fill_watch(struct sy_core *core); /* jobs, or slices, are others than before */
-void sy_core_fill_anew(struct sy_core *core);  /* what was measured holds no more */
+void sy_core_fill_reset(struct sy_core *core); /* earlier measurements are void */
 void sy_core_fill_stands(struct sy_core *core, const struct sy_core_job *j,
                          sy_ns at); /* since_ns is still there */
 json_t *sy_core_fill_json(const struct sy_core *core, const struct sy_core_job *j);

@@ -168,7 +168,7 @@ int sy_core_message(void *ctx, int worker, const struct sy_message *message)
     return status;
 }
 
-/* Of the device, by the request that it computed. */
+/* Device time, charged to the request that it computed. */
 static void end_its_use(struct sy_core *core, int worker)
 {
     if (!sy_sched_computes(core->sched, worker))

@@ -255,7 +255,7 @@ static void drop_model(struct sy_core *core, int model)
     free_model(&core->models[model]);
 }
 
-/* Nobody holds it any more. */
+/* The last reference is gone. */
 static void begin_leave(struct sy_core *core, int model)
 {
     core->models[model].state = SY_MODEL_UNAVAILABLE;     /* its head is worth nothing any more */

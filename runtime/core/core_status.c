@@ -109,7 +109,7 @@ static void add_place(void *places, uint64_t offset, uint64_t bytes, bool is_hea
                                             count(bytes), "head", (int)is_head));
 }
 
-/* Where the model lies in the pool. */
+/* The model's extents in the pool. */
 static json_t *places_json(const struct sy_core *core, int model)
 {
     json_t *places = json_array();
@@ -183,7 +183,7 @@ static bool guaranteed_trains(const struct sy_core *core)
     return j != NULL;
 }
 
-/* Of one that has not started, or never has a turn: what it lacks. */
+/* Why a job has not started, or is never scheduled. */
 static json_t *waits_for(const struct sy_core *core, const struct sy_core_job *j,
                          const struct sy_sched_job_view *view)
 {
@@ -239,7 +239,7 @@ static json_t *job_json(struct sy_core *core, struct sy_core_job *j)
     json_object_set_new(json, "class",
                         json_string(j->opportunistic ? "opportunistic" : "guaranteed"));
     json_object_set_new(json, "device_ns", count(j->account.used_ns));
-    /* One that is over has the same keys. */
+    /* An ended job has the same keys. */
     struct sy_sched_job_view view = {.lane = -1};
     bool is_there = sy_sched_job_view(core->sched, j->id, &view);
     json_object_set_new(json, "waits_for", is_there ? waits_for(core, j, &view) : json_null());
@@ -304,7 +304,7 @@ static json_t *account_json(struct sy_core *core)
                      "gone_ns", count(core->gone_ns));
 }
 
-/* Where lanes lie in the pool. */
+/* The lanes' extents in the pool. */
 static json_t *lanes_json(const struct sy_core *core)
 {
     const struct sy_lanes *lanes = sy_sched_lanes(core->sched);

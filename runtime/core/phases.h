@@ -1,4 +1,4 @@
-/* Where a request's time went, from its report. Pure.
+/* A request's time by phase, from its report. Pure.
  *
  *   arrived      started       run        first layer                finished
  *   | queue ..... | prepared .. | wait ..... | compute ................ |
@@ -20,7 +20,7 @@
     X(QUEUE, "queue", "from arrival until its model begins to load, or nothing is missing") \
     X(STORAGE, "storage", "groups of weights are read from the package into host memory")   \
     X(LINK, "link", "groups are copied to the device")                                      \
-    X(WAIT, "wait", "its turn has come, and computing stands still until a group is there") \
+    X(WAIT, "wait", "computing waits for a group of weights to arrive")                     \
     X(COMPUTE, "compute", "its layers compute")
 
 enum sy_phase {
@@ -42,7 +42,7 @@ struct sy_phase_histograms {
 };
 
 const char *sy_phase_label(enum sy_phase phase);
-/* Of a request that has ended, well or not: times that its report lacks make no span. */
+/* Spans of a request that has ended, with success or not; times missing in its report make no span. */
 void sy_phases_of(const struct sy_request_report *report, struct sy_phase_span spans[SY_N_PHASES]);
 /* Counts what sy_phases_of finds in both: its model's, and everybody's. Some 20 ns. */
 void sy_phases_add(struct sy_phase_histograms *h, struct sy_phase_histograms *also,

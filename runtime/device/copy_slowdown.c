@@ -137,7 +137,7 @@ static void close_beside(struct beside *b)
 }
 
 /* The link's core computes nothing. */
-static void keep_off(int core, cpu_set_t *before)
+static void leave_core(int core, cpu_set_t *before)
 {
     CPU_ZERO(before);
     if (core < 0 || sched_getaffinity(0, sizeof *before, before) != 0 || CPU_COUNT(before) < 2)
@@ -157,7 +157,7 @@ int sy_link_measure_slowdown(struct sy_device *device, sy_ns budget_ns,
     if (!p->unified && !p->emulated)
         return SY_OK;
     int link_core = ((const struct sy_host_device *)device)->link_core;
-    keep_off(link_core, &before);
+    leave_core(link_core, &before);
     int status = open_beside(&b, device, link_core);
     if (status == SY_OK)
         status = measure(&b, budget_ns, out_lost_ns_per_byte);

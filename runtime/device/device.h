@@ -64,7 +64,7 @@ struct sy_device_properties {
         own_addresses; /* a pool's address differs from process to process (cuda, where its driver says so) */
 };
 
-/* What slices of the device's compute are made of: n equal parts, known by their number in every process. */
+/* Units of the device's compute that slices are made of: n equal parts, with the same numbers in every process. */
 struct sy_compute_parts {
     int n, n_sms; /* multiprocessors of each */
     bool
@@ -126,7 +126,7 @@ int sy_stream_synchronize(struct sy_stream *stream);
 /* The parts that the device's compute can be cut into. EUNSUPPORTED, with the reason: none (host: a slice is a set of cores there, its
  * threads' affinity). Makes no context. */
 int sy_device_compute_parts(struct sy_device *device, struct sy_compute_parts *out);
-/* What the stream computes from now on, it computes on these parts alone; n 0: on the whole device. Waits for what is queued. The stream's
+/* Confines the stream's further work to these parts; n 0: the whole device. Waits for what is queued. The stream's
  * thread only, with no capture under way. EARG: no such part. EUNSUPPORTED: the device refuses; like after any failure the stream computes where it did. */
 int sy_stream_confine(struct sy_stream *stream, const int *parts, int n);
 

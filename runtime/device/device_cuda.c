@@ -119,7 +119,7 @@ static int open_plugin(void)
 }
 
 /* The plugin's errors and log are this process's from the first call on, whichever symbol it is that is asked for first. */
-static int introduce(void)
+static int share_functions(void)
 {
     sy_plugin_entry entry = (sy_plugin_entry)dlsym(plugin, SY_CUDA_PLUGIN_ENTRY);
     return !entry || entry(&host_functions) ? SY_OK : SY_ENODEVICE;
@@ -130,7 +130,7 @@ int sy_device_cuda_symbol(const char *name, void **out)
     pthread_mutex_lock(&plugin_lock);
     int status = plugin ? SY_OK : open_plugin();
     if (status == SY_OK)
-        status = introduce();
+        status = share_functions();
     pthread_mutex_unlock(&plugin_lock);
     SY_TRY(status);
     *out = dlsym(plugin, name);

@@ -1,4 +1,4 @@
-/* What a backend fills in: three small const tables. Callers use device.h.
+/* A backend: three small const tables. Callers use device.h.
  *
  * Every object begins with a pointer to its device, which has the tables; a backend embeds the structs below in its own. Slots
  * return sy_status with the error text set. The wrappers (device.c) have checked the arguments as said at each slot, and

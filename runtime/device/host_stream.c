@@ -62,7 +62,7 @@ struct host_stream {
 
 /* ---- copies ------------------------------------------------------------------------------------------ */
 
-static void relax(void)
+static void cpu_pause(void)
 {
 #if defined __x86_64__
     __builtin_ia32_pause();
@@ -76,7 +76,7 @@ static void wait_for_slot(sy_ns end)
     if (end > sy_clock_now() + SPIN_NS)
         sy_clock_sleep_until(end - SPIN_NS);
     while (sy_clock_now() < end)
-        relax();
+        cpu_pause();
 }
 
 /* As a copy engine writes device memory: not into this core's caches, which the computing cores would then have to ask for each line. */

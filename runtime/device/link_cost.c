@@ -73,20 +73,20 @@ static int sample_copies(struct bench *b, struct sy_stream *stream, uint64_t byt
     return SY_OK;
 }
 
-static int hop(struct sy_stream *from, struct sy_event *event, struct sy_stream *to)
+static int order_after(struct sy_stream *from, struct sy_event *event, struct sy_stream *to)
 {
     SY_TRY(sy_event_record(event, from));
     return sy_stream_wait_event(to, event);
 }
 
-/* Where the device computes, its streams wait for each other, and the host for nothing. */
+/* On a device that computes, its streams wait for each other, and the host for nothing. */
 static int sample_hops(struct bench *b, struct sy_stream *stream, uint64_t bytes, sy_ns *out_ns)
 {
     (void)bytes;
     SY_TRY(sy_event_record(b->before, b->compute));
     for (int i = 0; i < HOPS; i++) {
-        SY_TRY(hop(b->compute, b->there, stream));
-        SY_TRY(hop(stream, b->back, b->compute));
+        SY_TRY(order_after(b->compute, b->there, stream));
+        SY_TRY(order_after(stream, b->back, b->compute));
     }
     SY_TRY(sy_event_record(b->after, b->compute));
     SY_TRY(sy_stream_synchronize(b->compute));

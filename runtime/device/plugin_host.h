@@ -1,4 +1,4 @@
-/* What a device plugin gets from the process that opens it, and the one symbol that it exports.
+/* Functions that a device plugin gets from the process that opens it, and the one symbol that it exports.
  *
  * A plugin is linked with its own copies of the base's pure parts (clock, containers), but errors, the log and the faults
  * are the process's: their state must not exist twice. So the plugin's sy_error_*, sy_log_* and sy_fault_check are a bridge

@@ -1,4 +1,4 @@
-/* What the doctor measured on this machine: plain values, written by the probes (probe.h), read by the findings (findings.h).
+/* The doctor's measurements of this machine: plain values, written by the probes (probe.h), read by the findings (findings.h).
  *
  * A number that no probe could determine is NAN (unknown is not zero); one without a limit is INFINITY. Texts are "" when unknown; a text
  * that ends in _why is the reason of a failure, and "" means that there was none. */

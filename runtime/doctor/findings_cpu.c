@@ -60,7 +60,7 @@ static void numa(const struct sy_doctor_facts *f, struct sy_findings *out)
                                    "--membind=0 switchyard serve ...");
 }
 
-/* What a slice of the cores can be confined to besides. */
+/* Further confinement of a slice of the cores. */
 static void slices(const struct sy_doctor_facts *f, struct sy_findings *out)
 {
     if (isnan(f->cores_usable))

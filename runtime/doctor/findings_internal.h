@@ -1,4 +1,4 @@
-/* What the parts of the findings share: one function a group, called in the order of the groups. */
+/* Internals of the findings: one function a group, called in the order of the groups. */
 #ifndef SY_DOCTOR_FINDINGS_INTERNAL_H
 #define SY_DOCTOR_FINDINGS_INTERNAL_H
 

@@ -11,7 +11,7 @@
 #define LARGE_GAIN     5.0         /* percent; less is within what one measurement is off by */
 #define MOSTLY_COVERED 0.9         /* of the blocks */
 
-/* What this process and its workers may still take: the least of what is free and what the cgroup leaves. */
+/* Memory that this process and its workers may still take: the smaller of free memory and the cgroup's rest. */
 static double available(const struct sy_doctor_facts *f)
 {
     double left = f->memory_limit_bytes - f->memory_limit_used_bytes;
@@ -126,7 +126,7 @@ static void memlock(const struct sy_doctor_facts *f, struct sy_findings *out)
                        *f->device_name ? " pins no memory" : "");
     else
         sy_finding_add(out, SY_GROUP_MEMORY, "memlock", SY_FINDING_OK,
-                       "limit %s; the device pins %s all the same", limit, bytes);
+                       "limit %s; the device can pin %s", limit, bytes);
 }
 
 static void dev_shm(const struct sy_doctor_facts *f, struct sy_findings *out)

@@ -1,4 +1,4 @@
-/* What is measured, one file a kind. A probe does the thing once and writes what came of it into the facts; one that fails leaves its numbers
+/* Probes, one file a kind. A probe does the thing once and writes the result into the facts; a failed one leaves its numbers
  * unknown and its reason in the *_why text. None returns an error: that something cannot be measured is a result, too. All block. */
 #ifndef SY_DOCTOR_PROBE_H
 #define SY_DOCTOR_PROBE_H

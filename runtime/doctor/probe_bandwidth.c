@@ -1,4 +1,4 @@
-/* What all cores together read and copy. Each thread has a buffer of its own, larger than its part of the caches. */
+/* Read and copy bandwidth of all cores together. Each thread has a buffer of its own, larger than its part of the caches. */
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>

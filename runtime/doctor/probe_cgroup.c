@@ -1,4 +1,4 @@
-/* What the cgroup allows, of version 2 and 1: the tightest limit of it and all above it. */
+/* Limits of the cgroup, version 2 and 1: the tightest of it and its ancestors. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -14,7 +14,7 @@
 #define PIN_BYTES   (64u << 20)
 #define WRITE_BYTES (1u << 20)
 
-/* What a worker does: maps the pool that another process has made, at the same bytes. */
+/* As a worker does: maps a pool that another process has made, at the same bytes. */
 static int import_pool(struct sy_device *device, struct sy_pool_memory *pool)
 {
     struct sy_pool_memory *second = NULL;

@@ -1,4 +1,4 @@
-/* What of the sandbox this kernel has, by going in: as an import does, which asks for more than a worker. */
+/* The sandbox features of this kernel, tried by entering it as an import does, which asks for more than a worker. */
 #include <string.h>
 
 #include "runtime/base/status.h"

@@ -1,4 +1,4 @@
-/* What reading a model costs in a folder. */
+/* Cost of reading a model from a folder. */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>

@@ -35,7 +35,7 @@ static enum sy_swap_bound largest(double storage, double link, double compute)
     return compute > most ? SY_BOUND_COMPUTE : bound;
 }
 
-/* What groups are cut for, and what they come over. */
+/* The link that groups are planned for, and the one that they cross. */
 static struct sy_link_cost warm_link(const struct sy_doctor_facts *f)
 {
     if (f->device_unified == 1)

@@ -20,11 +20,11 @@ struct sy_classes {
 uint64_t sy_classes_packed_bytes(const struct sy_classes *classes);
 void sy_classes_pack(const struct sy_classes *classes, unsigned char *to);
 
-/* Of output `output` of a request that is done: sy_classify with its model's labels, rows where its first dimension is open. */
+/* sy_classify for output `output` of a finished request, with its model's labels, and rows if its first dimension is open. */
 int sy_classify_output(const struct sy_front_infer *infer, int output,
                        const struct sy_front_tensor *tensor, int64_t k, struct sy_classes *out);
 
-/* Of output `output` of a model with these labels (NULL: none), a tensor whose first dimension counts rows if has_rows. k is cut to the classes that there are. EARG: k < 1, a dtype that has no order; ENOMEM_HOST. The
+/* Classes of output `output` of a model with these labels (NULL: none); its first dimension counts rows if has_rows. k is at most the number of classes. EARG: k < 1, a dtype that has no order; ENOMEM_HOST. The
  * caller frees out->texts. */
 int sy_classify(const struct sy_front_tensor *tensor, int output,
                 const struct sy_class_labels *labels, bool has_rows, int64_t k,

@@ -1,7 +1,7 @@
-/* Sees the end of connections that the server has stopped reading.
+/* Reports the end of connections that the server has stopped reading.
  *
- * libevent's EV_CLOSED does not do: a reset comes as EPOLLERR, of which libevent makes EV_READ and EV_WRITE. Nobody has added these then, so nobody is
- * called, and the loop turns without end. One thread, the event loop's. */
+ * libevent's EV_CLOSED does not suffice: a reset comes as EPOLLERR, which libevent turns into EV_READ and EV_WRITE. No event waits for these then, so no callback
+ * runs, and the loop spins. One thread, the event loop's. */
 #ifndef SY_FRONT_CLOSED_WATCH_H
 #define SY_FRONT_CLOSED_WATCH_H
 

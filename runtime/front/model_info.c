@@ -275,7 +275,7 @@ static json_t *stats_json(const struct sy_front_model_stats *of)
                      "response_stats");
 }
 
-/* Of each version that is ready, and that matches. */
+/* Adds the statistics of each matching version that is ready. */
 static void add_stats(struct sy_front *front, json_t *list, const json_t *entry, int64_t version)
 {
     const char *name = json_string_value(json_object_get(entry, "name"));

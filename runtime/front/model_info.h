@@ -1,4 +1,4 @@
-/* What clients ask about models and the server, as JSON in the shapes of the Open Inference Protocol and Triton's extensions. HTTP sends it as it is, gRPC turns it
+/* Answers about models and the server, as JSON in the shapes of the Open Inference Protocol and Triton's extensions. HTTP sends it as it is, gRPC turns it
  * into messages.
  *
  * Each *out is the caller's. One thread, the event loop's. */

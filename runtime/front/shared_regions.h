@@ -21,7 +21,7 @@ struct sy_shared_regions;
 int sy_shared_regions_create(struct sy_front *front, struct sy_shared_regions **out);
 void sy_shared_regions_destroy(struct sy_shared_regions *regions); /* NULL is fine */
 
-/* EDENIED: a client of another machine has no shared memory objects here; those that there are are others'. */
+/* EDENIED: a client of another machine has no shared memory objects here. */
 int sy_shared_regions_check_client(bool is_local);
 /* key: of shm_open. EARG: a name that is there already, or none; nothing to map; ENOTFOUND: no such object; EUNSUPPORTED: the core shares no memory; EBUSY: too many. */
 int sy_shared_regions_register(struct sy_shared_regions *regions, const char *name, const char *key,
@@ -31,7 +31,7 @@ void sy_shared_regions_unregister(struct sy_shared_regions *regions, const char 
 /* [{"name", "key", "offset", "byte_size"}]; name NULL: all. ENOTFOUND. */
 int sy_shared_regions_status(struct sy_shared_regions *regions, const char *name, json_t **out);
 
-/* Where bytes [offset, offset + bytes) of a name lie for the core: *region, and *at in it (a multiple of 64 or not). EARG: no such name, or outside of it. */
+/* The core's *region, and the offset *at in it, of bytes [offset, offset + bytes) of a name; *at may be any number. EARG: no such name, or outside of it. */
 int sy_shared_regions_find(struct sy_shared_regions *regions, const char *name, uint64_t offset,
                            uint64_t bytes, uint64_t *region, uint64_t *at);
 

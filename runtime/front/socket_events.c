@@ -9,6 +9,7 @@ int sy_socket_events_init(struct sy_socket_events *e, struct event_base *base, i
                           const struct sy_socket_callbacks *callbacks,
                           struct sy_closed_watch *watch, void *connection)
 {
+    e->callbacks = callbacks;
     e->watch = watch;
     e->fd = fd;
     e->connection = connection;
@@ -53,7 +54,8 @@ void sy_socket_read(struct sy_socket_events *e, bool wanted)
 
 void sy_socket_unwatch(struct sy_socket_events *e)
 {
-    sy_closed_watch_remove(e->watch, e->fd);
+    if (e->watch)
+        sy_closed_watch_remove(e->watch, e->fd);
 }
 
 void sy_socket_write(struct sy_socket_events *e, bool wanted)
@@ -65,4 +67,13 @@ void sy_socket_write(struct sy_socket_events *e, bool wanted)
         event_add(e->write, NULL);
     else
         event_del(e->write);
+}
+
+bool sy_socket_again(struct sy_socket_events *e)
+{
+    static const struct timeval at_once = {0, 0};
+
+    if (!e->again)
+        e->again = event_new(event_get_base(e->read), -1, 0, e->callbacks->again, e->connection);
+    return e->again && event_add(e->again, &at_once) == 0;
 }

@@ -65,7 +65,7 @@ static void take_owner(struct keeping *k)
     }
 }
 
-static void hear_owner(struct keeping *k)
+static void read_owner(struct keeping *k)
 {
     char what = 0;
     ssize_t n = recv(k->owner, &what, 1, MSG_DONTWAIT);
@@ -81,7 +81,7 @@ static void hear_owner(struct keeping *k)
 }
 
 /* Milliseconds to wait, at most 10 s, so that a clock that stood still in a suspended machine is looked at again; -1: for ever. */
-static int patience(const struct keeping *k)
+static int poll_timeout_ms(const struct keeping *k)
 {
     if (k->owner >= 0)
         return -1;
@@ -95,11 +95,11 @@ static void one_turn(struct keeping *k)
 {
     struct pollfd fds[2] = {{.fd = k->listener, .events = POLLIN},
                             {.fd = k->owner, .events = POLLIN}};
-    int n = poll(fds, 2, patience(k));
+    int n = poll(fds, 2, poll_timeout_ms(k));
     if (n < 0 && errno != EINTR)
         _exit(1);
     if (n > 0 && k->owner >= 0 && fds[1].revents)
-        hear_owner(k);
+        read_owner(k);
     if (n > 0 && fds[0].revents)
         take_owner(k);
     if (k->owner < 0 && sy_clock_now() >= k->until_ns)

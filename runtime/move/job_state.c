@@ -99,7 +99,7 @@ static int take_text(const json_t *json, struct sy_job_state *out)
     json_t *job = json_loads(text, JSON_REJECT_DUPLICATES, &error);
     int status = json_is_object(job)
                      ? sy_job_state_name(job, out->name)
-                     : sy_error_set(SY_EARG, "a job's state: \"text\" is no job file: %s",
+                     : sy_error_set(SY_EARG, "a job's state: \"text\" is not a job file: %s",
                                     job ? "no object in braces" : error.text);
     json_decref(job);
     SY_TRY(status);
@@ -276,7 +276,7 @@ int sy_job_state_open(const char *path, struct sy_job_state *out, int *fd, uint6
                             strerror(errno));
     int status = fstat(*fd, &info) == 0 && S_ISREG(info.st_mode)
                      ? read_header(*fd, path, out, at)
-                     : sy_error_set(SY_EARG, "%s is no regular file", path);
+                     : sy_error_set(SY_EARG, "%s is not a regular file", path);
     if (status == SY_OK)
         status = check_snapshot(*fd, path, out, *at);
     if (status == SY_OK)

@@ -16,7 +16,7 @@ int sy_net_clear_stale(const struct sockaddr_un *address)
     if (lstat(address->sun_path, &info) != 0)
         return SY_OK;
     if (!S_ISSOCK(info.st_mode))
-        return sy_error_set(SY_EARG, "%s is there already and is no socket", address->sun_path);
+        return sy_error_set(SY_EARG, "%s exists and is not a socket", address->sun_path);
     fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return sy_error_set(SY_EIO, "cannot make a socket: %s", strerror(errno));

@@ -22,7 +22,8 @@ static bool all_begin_with_batch(const struct sy_graph *graph, const int *tensor
     return true;
 }
 
-bool sy_model_config_has_batch(const struct sy_graph *graph)
+/* The first dimension of every input and output is the batch, and nothing else is in it. */
+static bool has_batch(const struct sy_graph *graph)
 {
     return graph->n_inputs > 0 && all_begin_with_batch(graph, graph->inputs, graph->n_inputs) &&
            all_begin_with_batch(graph, graph->outputs, graph->n_outputs);
@@ -135,7 +136,7 @@ int sy_model_config_check(const struct sy_model_config *config, const struct sy_
         return sy_error_set(SY_EARG, "the configuration names %d inputs, the model has %d",
                             config->n_inputs, graph->n_inputs);
     SY_TRY(check_named(config, graph));
-    if (config->max_batch_size > 0 && !sy_model_config_has_batch(graph) && config->n_inputs == 0)
+    if (config->max_batch_size > 0 && !has_batch(graph) && config->n_inputs == 0)
         return sy_error_set(SY_EARG,
                             "max_batch_size is %lld, but the first dimension of the model's inputs "
                             "and outputs is no batch; use max_batch_size: 0",
@@ -264,10 +265,10 @@ int sy_model_config_complete(const struct sy_model_config *config, const char *n
                              const struct sy_graph *graph, json_t **out)
 {
     json_t *json = json_deep_copy(config->json);
-    int64_t most = config->has_max_batch              ? config->max_batch_size
-                   : config->n_inputs > 0             ? 0
-                   : sy_model_config_has_batch(graph) ? SY_CONFIG_OPEN_BATCH
-                                                      : 0;
+    int64_t most = config->has_max_batch  ? config->max_batch_size
+                   : config->n_inputs > 0 ? 0
+                   : has_batch(graph)     ? SY_CONFIG_OPEN_BATCH
+                                          : 0;
 
     SY_TRY_ALLOC(json, "no memory for a configuration");
     json_object_set_new(json, "name", json_string(name));

@@ -261,7 +261,7 @@ static int map_json(const struct sy_pbtxt *node, const struct sy_config_field *f
 }
 
 /* The member of `into` for the field's values, created if it is missing. */
-static json_t *home_of(json_t *into, const struct sy_config_field *field)
+static json_t *member_of(json_t *into, const struct sy_config_field *field)
 {
     json_t *home = json_object_get(into, field->name);
 
@@ -272,20 +272,20 @@ static json_t *home_of(json_t *into, const struct sy_config_field *field)
     return home;
 }
 
-static int honour(const struct sy_pbtxt *node, const struct sy_config_field *field, char *warning,
-                  json_t *into)
+static int add_value(const struct sy_pbtxt *node, const struct sy_config_field *field,
+                     char *warning, json_t *into)
 {
     json_t *json;
 
     if (field->shape == SY_CONFIG_MAP)
-        return map_json(node, field, warning, home_of(into, field));
+        return map_json(node, field, warning, member_of(into, field));
     if (field->shape == SY_CONFIG_ONE && json_object_get(into, field->name))
         return wrong(node, SY_EARG, "it is given twice");
     SY_TRY(value_json(node, field, warning, &json));
     if (field->shape == SY_CONFIG_ONE)
         json_object_set_new(into, field->name, json);
     else
-        json_array_append_new(home_of(into, field), json);
+        json_array_append_new(member_of(into, field), json);
     return SY_OK;
 }
 
@@ -318,7 +318,7 @@ static int add_field(const struct sy_pbtxt *node, const struct sy_config_field *
     if (field->effect == SY_CONFIG_REFUSED)
         return wrong(node, SY_EUNSUPPORTED, field->why);
     if (field->effect == SY_CONFIG_HONOURED)
-        return honour(node, field, warning, into);
+        return add_value(node, field, warning, into);
     if (!says_nothing(node))
         note_without_effect(warning, field->name);
     return SY_OK;

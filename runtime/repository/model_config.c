@@ -65,7 +65,7 @@ static int read_model_file(struct sy_model_config *config)
     config->model_file = file ? file : "model.onnx";
     if (strchr(config->model_file, '/') || config->model_file[0] == '.')
         return sy_error_set(SY_EARG,
-                            "field default_model_filename: '%.60s' is no name of a file "
+                            "field default_model_filename: '%.60s' is not the name of a file "
                             "in the version's folder",
                             config->model_file);
     return SY_OK;
@@ -187,7 +187,7 @@ int sy_model_config_parse_json(const char *json, const char *name, struct sy_mod
     int status;
 
     if (!root)
-        return sy_error_set(SY_EARG, "a configuration that is no JSON: line %d, column %d: %s",
+        return sy_error_set(SY_EARG, "a configuration that is not JSON: line %d, column %d: %s",
                             error.line, error.column, error.text);
     status = sy_pbtxt_from_json(root, &tree);
     json_decref(root);

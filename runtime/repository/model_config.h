@@ -92,8 +92,6 @@ int sy_model_config_states(const struct sy_model_config *config, const struct sy
 /* Triton's ModelConfig in JSON, completed from the model. ENOMEM_HOST. */
 int sy_model_config_complete(const struct sy_model_config *config, const char *name,
                              const struct sy_graph *graph, json_t **out);
-/* The first dimension of every input and output is the batch, and nothing else is in it. */
-bool sy_model_config_has_batch(const struct sy_graph *graph);
 /* "TYPE_FP32" <-> dtype; NONE: not one that we have. */
 enum sy_dtype sy_config_dtype(const char *name);
 const char *sy_config_dtype_name(enum sy_dtype dtype, char buffer[24]);

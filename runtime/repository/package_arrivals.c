@@ -301,7 +301,7 @@ static int check_urls(const char *const *urls, int n_urls)
         const char *sha256 = sha256_of(urls[i], &wrong);
 
         if (!sy_arrivals_is_url(urls[i]))
-            return sy_error_set(SY_EARG, "%.*s is no http:// or https:// URL", shown, urls[i]);
+            return sy_error_set(SY_EARG, "%.*s is not an http:// or https:// URL", shown, urls[i]);
         if (strlen(urls[i]) >= MAX_URL_BYTES - 1 || strpbrk(urls[i], "\r\n"))
             return sy_error_set(SY_EARG, "%.*s: a URL is one line of at most %d bytes", shown,
                                 urls[i], MAX_URL_BYTES - 2);
@@ -491,7 +491,7 @@ int sy_arrivals_create(struct event_base *base, const struct sy_arrivals_config 
     struct sy_arrivals *a;
 
     if (stat(config->folder, &st) || !S_ISDIR(st.st_mode) || access(config->folder, W_OK))
-        return sy_error_set(SY_ENOTFOUND, "%s is no folder that packages can be written to",
+        return sy_error_set(SY_ENOTFOUND, "%s is not a folder that packages can be written to",
                             config->folder);
     a = calloc(1, sizeof(*a));
     SY_TRY_ALLOC(a, "no memory for packages on their way");

@@ -106,7 +106,7 @@ static int read_quoted(struct parser *p)
 }
 
 /* A number goes on through its exponent's sign: 1e-3. */
-static bool goes_on(const struct parser *p, bool number)
+static bool continues(const struct parser *p, bool number)
 {
     char c = *p->at;
 
@@ -135,7 +135,7 @@ static int next_token(struct parser *p)
         p->token = number ? NUMBER : WORD;
         do
             advance(p);
-        while (p->at < p->end && goes_on(p, number));
+        while (p->at < p->end && continues(p, number));
         p->bytes = (size_t)(p->at - p->start);
         return SY_OK;
     }

@@ -262,7 +262,7 @@ int sy_repository_acquire(struct sy_repository *r, const char *name, int64_t ver
 
 /* ---- unload --------------------------------------------------------------------------------------------------------- */
 
-static bool is_meant(const struct sy_repository_version *v, int64_t version)
+static bool matches(const struct sy_repository_version *v, int64_t version)
 {
     return version == 0 || v->version == version;
 }
@@ -275,7 +275,7 @@ static bool drop_versions(struct sy_repository_model *model, int64_t version)
 
     for (v = model->versions; v; v = next) {
         next = v->next;
-        if (!is_meant(v, version))
+        if (!matches(v, version))
             continue;
         found = true;
         v->off = true;

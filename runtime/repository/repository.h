@@ -36,7 +36,7 @@ enum sy_repository_control {
     SY_REPOSITORY_EXPLICIT /* only what load and unload say */
 };
 
-/* What the repository needs of the program around it to make packages: engines are not for the runtime to know. */
+/* Functions of the surrounding program that make packages: the runtime does not know engines. */
 struct sy_repository_importer {
     const char *program; /* run as `switchyard import ...`; NULL: /proc/self/exe */
     sy_ns limit_ns;      /* of one import; 0: an hour */

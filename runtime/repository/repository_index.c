@@ -74,7 +74,7 @@ static int add_model(json_t *list, const struct sy_repository_model *model, bool
     return SY_OK;
 }
 
-/* Of the core's models those that are not the folder's. */
+/* Adds the core's models that are not in the folder. */
 static int add_others(struct sy_repository *r, json_t *list, bool only_ready)
 {
     json_t *status, *model;

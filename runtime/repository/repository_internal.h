@@ -144,9 +144,9 @@ void sy_repository_version_free(struct sy_repository_version *v);
 void sy_repository_close_package(struct sy_repository_version *v);
 /* All models in the order of their names; the caller frees the list. NULL: no memory. */
 struct sy_repository_model **sy_repository_models_sorted(const struct sy_repository *r);
-/* What is over is told by the loop: sy_repository_call_woken, sy_repository_tell. */
+/* Completion is reported by the loop: sy_repository_call_woken, sy_repository_tell. */
 void sy_repository_tell_soon(struct sy_repository *r);
-/* Those that wait for the model are called by the next sy_repository_call_woken. */
+/* Waiters for the model are called by the next sy_repository_call_woken. */
 void sy_repository_wake(struct sy_repository_model *model);
 void sy_repository_call_woken(struct sy_repository *r);
 int sy_repository_park(struct sy_repository_model *model, struct sy_repository_wait *wait);

@@ -199,7 +199,7 @@ static void load_over(struct sy_repository_load *load, int status, const char *w
     load->state = SY_LOAD_OVER;
     load->status = status;
     snprintf(load->error, sizeof load->error, "%s", why);
-    if (--load->model->n_loads == 0) /* who waits for its folder to be read hears so */
+    if (--load->model->n_loads == 0) /* requests that wait for its folder to be read go on */
         sy_repository_wake(load->model);
     sy_repository_tell_soon(load->repository);
 }

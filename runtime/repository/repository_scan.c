@@ -84,12 +84,12 @@ static uint64_t path_stamp(const char *path)
 }
 
 /* Written by imports. */
-static bool is_ours(const char *name)
+static bool is_written_by_import(const char *name)
 {
     return strstr(name, SY_PACKAGE_SUFFIX) != NULL;
 }
 
-/* Of all files in the folder: a model's weights may lie beside it. Sums, since folders have no order. */
+/* Stamp of all files in the folder: a model's weights may lie beside it. Sums, since folders have no order. */
 static uint64_t folder_stamp(const char *folder)
 {
     DIR *dir = opendir(folder);
@@ -97,8 +97,8 @@ static uint64_t folder_stamp(const char *folder)
     struct stat st;
 
     for (struct dirent *entry; dir && (entry = readdir(dir));)
-        if (!is_ours(entry->d_name) && fstatat(dirfd(dir), entry->d_name, &st, 0) == 0 &&
-            S_ISREG(st.st_mode))
+        if (!is_written_by_import(entry->d_name) &&
+            fstatat(dirfd(dir), entry->d_name, &st, 0) == 0 && S_ISREG(st.st_mode))
             sum += stamp_of(&st, entry->d_name);
     if (dir)
         closedir(dir);
@@ -182,7 +182,7 @@ static int read_config_file(const char *path, char **text, size_t *bytes)
         return sy_error_set(SY_EIO, "cannot open %s: %s", path, strerror(errno));
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size > SY_CONFIG_MOST_BYTES) {
         close(fd);
-        return sy_error_set(SY_EARG, "%s is no file of at most %u bytes", path,
+        return sy_error_set(SY_EARG, "%s is not a file of at most %u bytes", path,
                             SY_CONFIG_MOST_BYTES);
     }
     *bytes = (size_t)st.st_size;
@@ -229,7 +229,7 @@ static int check_name(const char *name)
 {
     if (*name == '.' || *name == '\0' || strchr(name, '/') || strlen(name) >= SY_CORE_MODEL_NAME ||
         name[sy_printable_length(name)])
-        return sy_error_set(SY_ENOTFOUND, "'%.100s' is no name of a model", name);
+        return sy_error_set(SY_ENOTFOUND, "'%.100s' is not the name of a model", name);
     return SY_OK;
 }
 

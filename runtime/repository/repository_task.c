@@ -196,7 +196,7 @@ static int find_output(const struct sy_graph *graph, const char *name)
     return -1;
 }
 
-/* Of all outputs that have some. */
+/* Reads the labels of every output that has some. */
 static int read_labels(struct task *task)
 {
     for (int i = 0; i < task->config->n_outputs; i++) {

@@ -40,7 +40,7 @@ struct gave_way {
     sy_ns regain_ns, regain_off_ns;
 };
 
-/* The first line is all that events touch where nobody waits, and with few waiting the one of `first`: thousands of queues lie side by
+/* The first cache line is all that events touch while the queue is empty, and the line of `first` while it is short: thousands of queues lie side by
  * side in a simulation. */
 struct sy_admission {
     struct running running;

@@ -64,7 +64,7 @@ struct walk {
 };
 
 /* Its weights may have to come again. */
-static struct sy_duration regain_of(const struct walk *w)
+static struct sy_duration reload_time(const struct walk *w)
 {
     const struct gave_way *g = &w->a->gave_way;
     if (!w->gave_way)
@@ -79,7 +79,7 @@ static void count_rest(struct walk *w)
     if (w->rest_is_due && w->gave_way && w->a->rules->config.restarts)
         w->rest = w->moment = after(w->moment, whole_of_running(w->a), w->a->rules->stretch);
     else if (w->rest_is_due)
-        w->rest = w->moment = after(after(w->moment, left, 1), regain_of(w), 1);
+        w->rest = w->moment = after(after(w->moment, left, 1), reload_time(w), 1);
     w->rest_is_due = false;
 }
 

@@ -108,7 +108,7 @@ double sy_interference_median(const float *values, unsigned n)
     return n % 2 ? (double)sorted[n / 2] : ((double)sorted[n / 2 - 1] + (double)sorted[n / 2]) / 2;
 }
 
-static void owe(double *debt, double error, double none)
+static void add_debt(double *debt, double error, double none)
 {
     *debt = SY_MAX(*debt - FORGIVEN + error - none, 0.0);
 }
@@ -123,12 +123,12 @@ static void end_block(struct sy_interference *i, struct sy_interference_pair *p)
         p->first_error = error;
         p->none_first = none;
     }
-    owe(n_blocks == 1 ? &i->debt : &p->debt, error, none);
+    add_debt(n_blocks == 1 ? &i->debt : &p->debt, error, none);
     p->next_error += (error - p->next_error) / SY_MIN(n_blocks, SY_INTERFERENCE_BLOCK);
     p->none_next += (none - p->none_next) / SY_MIN(n_blocks, SY_INTERFERENCE_BLOCK);
 }
 
-/* Of the runs to come, by the same measure of what the task takes alone: where that was measured too high, or the machine was slower then, less than 1. */
+/* Predicted slow-down of the next runs, relative to the task's measured time alone: below 1 if that was measured too high or on a slower machine. */
 static double predict_block(const struct sy_interference_pair *p)
 {
     if (p->n == 0)

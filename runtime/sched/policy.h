@@ -85,7 +85,7 @@ int sy_policy_set_lane(struct sy_policy *p, uint64_t job, int lane);
 int sy_policy_set_priority(struct sy_policy *p, uint64_t job, int priority);
 int sy_policy_set_left(struct sy_policy *p, uint64_t job, uint64_t iterations_left);
 
-/* True: *job begins an iteration on its lane now, and counts as running. False: nobody; *again_ns is when to ask again if
+/* True: *job begins an iteration on its lane now, and counts as running. False: no job does; *again_ns is when to ask again if
  * nothing happens before (P5), or 0. Ask until it gives false, after every event. Linear in the jobs. */
 bool sy_policy_next(struct sy_policy *p, sy_ns now, uint64_t *job, sy_ns *again_ns);
 /* The iteration is over; `ns` is the device time that it took, without what it stood still for others. EARG: it does not run. */

@@ -29,7 +29,7 @@ void sy_predictor_observe_swap(struct sy_predictor *p, int model, sy_ns predicte
                                sy_ns observed_ns);
 void sy_predictor_observe_compute(struct sy_predictor *p, int model, sy_ns predicted_ns,
                                   sy_ns observed_ns);
-/* Of a run with this swap and compute time by profile. `p` NULL: as given, no margin. */
+/* Predicts a run with this swap and compute time by profile. `p` NULL: as given, no margin. */
 struct sy_duration sy_predictor_correct(const struct sy_predictor *p, int model, sy_ns swap_ns,
                                         sy_ns compute_ns);
 /* Observations of swaps (else: of computation) that are kept. */

@@ -225,7 +225,7 @@ int sy_sched_job_returned(struct sy_sched *s, int worker, uint64_t job); /* EPRO
 /* has_snapshot false: it could not write one; if it left for another team it goes on in the one that it had, from its memory. EPROTO. */
 int sy_sched_job_left(struct sy_sched *s, int worker, uint64_t job, bool has_snapshot);
 int sy_sched_job_ended(struct sy_sched *s, int worker, uint64_t job);
-/* Gets no turn until it is let go again; keeps its memory. ENOTFOUND. */
+/* Not scheduled until it is resumed; keeps its memory. ENOTFOUND. */
 int sy_sched_job_suspend(struct sy_sched *s, uint64_t job, bool suspended);
 int sy_sched_job_set_priority(struct sy_sched *s, uint64_t job, int priority); /* ENOTFOUND */
 

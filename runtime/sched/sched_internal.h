@@ -144,7 +144,7 @@ struct sy_sched {
     struct sy_lanes *lanes;
     struct sy_quotas quotas;
     bool
-        admitting; /* a job could be let in, once nothing has started: nothing is prefetched meanwhile */
+        admitting; /* a job could be admitted once nothing has started: nothing is prefetched meanwhile */
     bool admission_stuck; /* it could not after all; until jobs or models change */
     bool compacting; /* a request waits for all lanes to be empty, to be moved out of its way */
     bool any_hard;   /* some tenant has a hard share: no turn is kept */

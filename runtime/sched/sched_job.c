@@ -51,15 +51,15 @@ static uint64_t gap_credit(const struct sy_sched *s)
 static void set_capacity(struct sy_sched *s)
 {
     uint64_t capacity = sy_pool_capacity_bytes(s->pool), least = sy_sched_least_room(s),
-             used = least, end = 0, lasting = 0;
+             used = least, end = 0, persistent = 0;
     for (const struct job *j = s->jobs; j; j = j->next) {
         uint64_t bytes = SY_ALIGN_UP(j->persistent_bytes, SY_POOL_ALIGN);
         if (!j->admitted)
             continue;
         end = SY_MAX(end, j->persistent_offset + bytes);
-        lasting += bytes;
+        persistent += bytes;
     }
-    used += end > lasting ? end - lasting - SY_MIN(end - lasting, gap_credit(s)) : 0;
+    used += end > persistent ? end - persistent - SY_MIN(end - persistent, gap_credit(s)) : 0;
     sy_lanes_set_capacity(s->lanes, capacity > used ? capacity - used : 0);
     sy_lanes_set_most(s->lanes, capacity > least ? capacity - least : 0); /* gaps go with jobs */
 }

@@ -77,7 +77,7 @@ int sy_sched_job_submit(struct sy_sched *s, const struct sy_sched_job *job)
     if (job->tenant < 0 || job->tenant >= SY_POLICY_MAX_TENANTS)
         return sy_error_set(SY_EARG, "tenant %d: 0 to %d", job->tenant, SY_POLICY_MAX_TENANTS - 1);
     if (sy_sched_job_by_id(s, job->id))
-        return sy_error_set(SY_EARG, "job %llu is there already", (unsigned long long)job->id);
+        return sy_error_set(SY_EARG, "job %llu exists already", (unsigned long long)job->id);
     struct job **at = &s->jobs, *j;
     int n = 0;
     for (; *at; at = &(*at)->next)

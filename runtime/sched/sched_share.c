@@ -51,7 +51,7 @@ void sy_sched_share_predict(struct slice *c, unsigned permille)
     (void)sy_admission_set_share(c->admission, permille < 1000 ? 1000 - permille : 1);
 }
 
-static void follow(const struct sy_sched *s, struct slice *c)
+static void update_prediction(const struct sy_sched *s, struct slice *c)
 {
     struct train_share *share = &c->share;
     if (share->permille == 0)
@@ -70,5 +70,5 @@ static void follow(const struct sy_sched *s, struct slice *c)
 void sy_sched_share_follow(struct sy_sched *s)
 {
     for (struct slice *c = s->slices; c < s->slices + s->n_made; c++)
-        follow(s, c);
+        update_prediction(s, c);
 }

@@ -32,7 +32,7 @@ const char *sy_sim_outcome_name(enum sy_sim_outcome outcome)
     return (unsigned)outcome < SY_ARRAY_LEN(names) ? names[outcome] : "?";
 }
 
-/* ---- checking what comes in ---- */
+/* ---- checking the input ---- */
 
 static int check_tenant_of(const char *what, const char *name, int tenant)
 {
@@ -64,7 +64,7 @@ static int check_job(const struct sy_sim_job *j, sy_ns before)
                             j->name, (unsigned long long)j->iterations,
                             (unsigned long long)j->iteration_ns);
     if (j->submit_ns < before)
-        return sy_error_set(SY_EARG, "job %s: jobs go by the time of their submission", j->name);
+        return sy_error_set(SY_EARG, "job %s: jobs must be sorted by submission time", j->name);
     if (!(j->utilization >= 0 && j->utilization <= 1))
         return sy_error_set(SY_EARG, "job %s: utilization %g; 0 to 1", j->name, j->utilization);
     return check_tenant_of("job", j->name, j->tenant);
@@ -149,7 +149,7 @@ static int check_fault(const struct sy_sim_config *c, const struct sy_sim_fault 
     if (!(f->factor > 0))
         return sy_error_set(SY_EARG, "the fault at %.9g s: factor %g; above 0", at_s, f->factor);
     if (f->at_ns < before)
-        return sy_error_set(SY_EARG, "the fault at %.9g s: faults go by time", at_s);
+        return sy_error_set(SY_EARG, "the fault at %.9g s: faults must be sorted by time", at_s);
     return SY_OK;
 }
 

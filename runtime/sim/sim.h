@@ -6,9 +6,9 @@
  *   requests ─> router ─> admission, residency ─┘
  *
  * The model of a device, all of it (README.md gives the reasons):
- * M1: A request with T = bytes that are missing ÷ link and C = its computation takes max(T + C/G, C + T/G), with G groups; with a
+ * M1: A request with T = missing bytes ÷ link and C = its computation takes max(T + C/G, C + T/G), with G groups; with a
  *     resident head max(C, T + C/G). The next one's copies start when the link is free.
- * M2: While a request is served no iteration advances; pause_ns is added where one has to stand still first.
+ * M2: While a request is served no iteration advances; pause_ns is added if a running one is preempted for it.
  * M3: Iterations that run at once each advance at 1 ÷ max(1, sum of their utilizations) ÷ (1 + contention x (k - 1)).
  * M4: Iterations and computations take their stated time times a lognormal factor of spread `noise`; computations of a model with
  *     samples take one of these instead, by chance.
@@ -77,13 +77,13 @@ struct sy_sim_kind {
     int n_devices;
     uint64_t pool_bytes;
     double link_gbps;
-    double lost_ns_per_byte; /* that computing is held up for each byte that moves meanwhile (M1) */
+    double lost_ns_per_byte; /* of computing, for each byte copied meanwhile (M1) */
     bool unified;            /* no copies: every model counts as resident */
     double speed;            /* M7; 1: as stated */
     double contention;       /* M3 */
 };
 
-/* What one model takes on one kind of device, where that is not what M7 makes of the model. */
+/* Measured times of a model on one kind of device, instead of those that M7 derives. */
 struct sy_sim_profile {
     int model, kind;
     sy_ns compute_ns; /* 0: by M7 */
@@ -124,13 +124,13 @@ const char *sy_sim_outcome_name(enum sy_sim_outcome outcome);
 
 struct sy_sim_config {
     struct sy_policy_config policy; /* max_jobs is set by the simulator */
-    struct sy_sim_kind device;      /* what there is, if it is all alike */
+    struct sy_sim_kind device;      /* of all devices, without `kinds` */
     const struct sy_sim_kind
-        *kinds;   /* (optional) else; devices are numbered in their order, from 0 */
+        *kinds;   /* (optional) devices of several kinds, numbered in this order from 0 */
     int n_kinds;  /* 0: all are as `device`; at most SY_SIM_MAX_KINDS */
     int n_slices; /* 0, 1: none. Else kinds k x n_slices and those that follow are the slices of devices that are cut alike, as sim_slices.h makes them (M9) */
     double
-        bound; /* a model of class 0 or with deadlines takes turns with what would slow it down more (as `switchyard slices --bound`); 0: with nobody */
+        bound; /* a model of class 0 or with deadlines takes turns with tasks that would slow it down by more (as `switchyard slices --bound`); 0: with none */
     enum sy_sim_router router;
     bool whole_models; /* evict whole models, least recently used, not tails first */
     bool take_all;     /* refuse nothing for its deadline */
@@ -149,13 +149,13 @@ struct sy_sim_config {
     void (*answered)(void *ctx, const struct sy_sim_request *request, int device,
                      enum sy_sim_outcome outcome, sy_ns latency_ns, sy_ns served_ns);
     void *answered_ctx;
-    /* (optional) Called each 65536 events, with what there is so far. */
+    /* (optional) Called each 65536 events, with the report so far. */
     void (*progress)(void *ctx, const struct sy_sim_report *so_far);
     void *progress_ctx;
-    sy_ns end_ns; /* nothing after it is looked at; 0: until all is done */
+    sy_ns end_ns; /* the simulation stops here; 0: when all requests and jobs have ended */
 };
 
-/* Sensible values for all of it: one device, 16 GB, 12.3 GB/s, fifo, random. */
+/* Defaults: one device, 16 GB, 12.3 GB/s, fifo, random. */
 void sy_sim_config_default(struct sy_sim_config *config);
 
 /* How much slower `task`, a model or a job by name, is beside `beside` (M9). */
@@ -182,7 +182,7 @@ struct sy_sim_input {
     int n_pairs;
 };
 
-/* EARG: a device cannot be so; says what is out of its range. */
+/* EARG names the value that is out of range. */
 int sy_sim_check_kind(const struct sy_sim_kind *kind);
 /* Of all kinds together. */
 int sy_sim_n_devices(const struct sy_sim_config *c);

@@ -1,4 +1,4 @@
-/* How requests ended, kept until all did: where devices are simulated one after the other, their ends come out of the order of time. */
+/* Ends of requests, kept until all have ended: devices simulated one after the other report them out of the order of time. */
 #include <stdlib.h>
 
 #include "runtime/base/assert.h"
@@ -43,7 +43,7 @@ void sy_sim_answers_keep(struct sy_sim_answers *answers, const struct sy_sim_ans
     answers->kept[answers->n++] = *answer;
 }
 
-/* Of what ends at one time faults are first, then arrivals, then devices. */
+/* Of events at one time faults come first, then arrivals, then devices. */
 static int rank(enum sy_sim_outcome outcome)
 {
     return outcome == SY_SIM_FAILED ? 0 : outcome == SY_SIM_REFUSED ? 1 : 2;

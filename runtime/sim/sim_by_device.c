@@ -84,7 +84,7 @@ static int one_device(struct sim *s, int device, const struct order *requests,
     return sy_sim_loop(s, &own);
 }
 
-/* Those that come while other devices still have something to do: a fault after everything else changes nothing. */
+/* Faults before the end of all other events: later ones change nothing. */
 static void count_idle_faults(struct sim *s)
 {
     uint64_t n = 0;

@@ -1,4 +1,4 @@
-/* Chance that is a function of numbers. */
+/* Random draws as a pure function of seed and index. */
 #ifndef SY_SIM_SIM_CHANCE_H
 #define SY_SIM_SIM_CHANCE_H
 

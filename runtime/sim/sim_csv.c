@@ -75,7 +75,7 @@ static int next_line(struct sy_csv *csv)
         if (n == 0 || (csv->line[n - 1] != '\n' && !feof(csv->file)))
             return sy_error_set(SY_EARG, "%s:%d: %s", csv->path, csv->n_lines,
                                 n == LINE_BYTES - 1 ? "a line of more than 1048574 bytes"
-                                                    : "a byte of 0 in it: this is no text");
+                                                    : "a byte of 0 in it: this is not text");
         static const char mark[] = "\xef\xbb\xbf"; /* that some spreadsheets begin a file with */
         if (csv->n_lines == 1 && strncmp(csv->line, mark, 3) == 0)
             memmove(csv->line, csv->line + 3, n - 2);
@@ -205,7 +205,7 @@ int sy_csv_duration(const struct sy_csv *csv, int column, double unit_s, sy_ns *
     return SY_OK;
 }
 
-/* What there is none of without it: at least 1 ns. */
+/* A duration that the row needs: at least 1 ns. */
 int sy_csv_lasting(const struct sy_csv *csv, int column, double unit_s, sy_ns *out)
 {
     SY_TRY(sy_csv_duration(csv, column, unit_s, out));
@@ -273,7 +273,7 @@ static sy_ns time_at(const char *all, uint64_t i, size_t size, size_t at)
     return ns;
 }
 
-/* By the time that each element has `at` bytes in. What is at one time stays in the file's order, which qsort does not promise. */
+/* Sorts by the time at `at` bytes in each element. Equal times keep the file's order, which qsort alone does not promise. */
 static int sort_by_time(void *all, uint64_t n, size_t size, size_t at, const char *path)
 {
     char *from = all, *spare, *to;

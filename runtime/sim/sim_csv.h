@@ -1,4 +1,4 @@
-/* CSV files, row by row into arrays. A file has a first line with names of columns, in any order; further columns are not looked at;
+/* CSV files, row by row into arrays. A file has a first line with names of columns, in any order; further columns are ignored;
  * lines that begin with # are skipped. Fields may stand in quotes (on one line), lines end in \r\n. All fail with EARG and file and line. */
 #ifndef SY_SIM_SIM_CSV_H
 #define SY_SIM_SIM_CSV_H
@@ -37,7 +37,7 @@ int sy_csv_read_all(const char *path, const struct sy_csv_column *columns, int n
 /* The same of at most a million rows: ETOOBIG. */
 int sy_csv_read(const char *path, const struct sy_csv_column *columns, int n_columns, size_t size,
                 sy_csv_row *row, void *ctx, void **out, int *n);
-/* By the time (sy_ns) that each element has `at` bytes in; of those at one time as they were. If it fails `all` is freed. ENOMEM_HOST. */
+/* Sorts by the time (sy_ns) at `at` bytes in each element; equal times keep their order. A failure frees `all`. ENOMEM_HOST. */
 int sy_csv_sort_or_free(void *all, uint64_t n, size_t size, size_t at, const char *path);
 
 /* ---- one field, by column; `otherwise` if it is empty and not needed ---- */

@@ -35,7 +35,7 @@ static void tell(const struct sim *s, uint64_t request, int device, enum sy_sim_
         sy_sim_tell(s, &answer);
 }
 
-/* What of the copy is left when it was begun while another request computed. */
+/* The rest of a copy that was prefetched while another request computed. */
 static sy_ns copy_left(const struct sim *s, const struct device *d, int model, uint64_t missing)
 {
     if (d->prefetch_model != model || s->now <= d->prefetch_from_ns)
@@ -55,7 +55,7 @@ static sy_ns compute_ns(const struct sim *s, uint64_t request, sy_ns profile)
     return sy_sim_ns((double)profile * (double)m->samples[which]);
 }
 
-/* How long it is served; copies are counted. */
+/* Its service time, copies included. */
 static sy_ns bring_and_compute(struct sim *s, int device, uint64_t request)
 {
     struct device *d = &s->devices[device];
@@ -80,7 +80,7 @@ static sy_ns bring_and_compute(struct sim *s, int device, uint64_t request)
     } else {
         sy_sim_bring_in(s, device, model); /* it was used */
     }
-    if (s->beside)
+    if (s->slowdowns)
         d->alone_compute_ns = compute; /* far away: R5 */
     else
         sy_predictor_observe_compute(s->predictor, model, profile, compute);
@@ -90,7 +90,7 @@ static sy_ns bring_and_compute(struct sim *s, int device, uint64_t request)
     return service;
 }
 
-/* What admission would have noted when it came. */
+/* Admission's record of a request that bypassed the queue (R5). */
 static void tell_queue(struct sim *s, int device)
 {
     struct device *d = &s->devices[device];
@@ -121,13 +121,13 @@ static void serve(struct sim *s, int device, uint64_t request)
     sy_ns service = s->left_ns ? s->left_ns[request] : 0;
     if (s->in->n_faults > 0)
         d->swap = (struct swap){0};
-    if (s->beside)
+    if (s->slowdowns)
         d->alone_compute_ns = 0;
     if (service == 0)
         service = bring_and_compute(s, device, request);
     if (d->n_running > 0)
         service += d->swap.pause_ns = s->config->pause_ns; /* M2 */
-    if (s->beside)
+    if (s->slowdowns)
         note_alone(d, service, r);
     d->serving = true;
     d->serves = (uint32_t)request;
@@ -184,8 +184,8 @@ static void forget_request(struct sim *s, struct device *d)
     sy_sim_note_load(s, (int)(d - s->devices), -1);
 }
 
-/* M9: its slow-down by neighbours, which was unknown when it began. One that was interrupted is no measurement. */
-static void observe_beside(struct sim *s, const struct device *d)
+/* M9: observes how much its neighbours slowed it down. An interrupted request is not a measurement. */
+static void observe_slowdown(struct sim *s, const struct device *d)
 {
     int model = request_of(s, d->serves)->model;
     if (d->alone_compute_ns == 0 || d->alone_ns == 0)
@@ -201,8 +201,8 @@ static void finish(struct sim *s, struct device *d)
     int device = (int)(d - s->devices);
     uint64_t request = d->serves;
     sy_ns served = s->now - d->came_ns, latency = served + sy_sim_outside_ns(s, request);
-    if (s->beside)
-        observe_beside(s, d);
+    if (s->slowdowns)
+        observe_slowdown(s, d);
     stop_serving(s, d);
     forget_request(s, d);
     s->report->n_done++;
@@ -230,7 +230,7 @@ static void start_request(struct sim *s, int device)
     struct sy_admission_request next;
     if (s->loads[device] == d->serving || !may_start(s, d))
         return; /* no request waits, or none may start yet */
-    if (s->beside && !d->serving && sy_admission_peek(sy_sim_queue(s, device), &next) &&
+    if (s->slowdowns && !d->serving && sy_admission_peek(sy_sim_queue(s, device), &next) &&
         sy_sim_must_wait(s, device, next.id))
         return;
     switch (sy_admission_next(sy_sim_queue(s, (int)(d - s->devices)), s->now, &next)) {
@@ -246,7 +246,7 @@ static void start_request(struct sim *s, int device)
     }
 }
 
-/* Requests wait for jobs of which none may run, as where their tenants' hard shares are used up. */
+/* Requests wait for training's share, but no job may run: their tenants' hard shares are used up. */
 static void give_up_share(struct sim *s, struct device *d)
 {
     if (d->n_running > 0 || d->requests_from_ns <= s->now)
@@ -268,7 +268,7 @@ static void settle_one(struct sim *s, int device)
     sy_sim_reschedule(s, device);
 }
 
-/* What is served takes so much longer from here on: M9. */
+/* M9: the served request's slow-down from now on. */
 static void stretch(struct sim *s, int device, double slow)
 {
     struct device *d = &s->devices[device];
@@ -279,7 +279,7 @@ static void stretch(struct sim *s, int device, double slow)
                         (struct sy_duration){SY_MAX(d->serve_until_ns - s->now, 1), 0}, s->now);
 }
 
-static void follow(struct sim *s, int device)
+static void update_rates(struct sim *s, int device)
 {
     struct device *d = &s->devices[device];
     if (d->serving && d->stretches) {
@@ -293,8 +293,8 @@ static void follow(struct sim *s, int device)
     sy_sim_reschedule(s, device);
 }
 
-/* After all that may have changed what the device does: its other slices begin what can begin now, and all of them go on at their new rates. */
-static void settle_beside(struct sim *s, int device)
+/* After a change on one slice: the device's other slices start what can start now, and all continue at their new rates. */
+static void settle_slowdown(struct sim *s, int device)
 {
     for (int i = 0; i < s->config->n_slices; i++) {
         int at = sy_sim_slice_at(s, device, i);
@@ -302,15 +302,15 @@ static void settle_beside(struct sim *s, int device)
             settle_one(s, at);
     }
     for (int i = 0; i < s->config->n_slices; i++)
-        follow(s, sy_sim_slice_at(s, device, i));
+        update_rates(s, sy_sim_slice_at(s, device, i));
 }
 
-/* After each event: lets begin what can begin. */
+/* After each event: starts what can start. */
 static void settle(struct sim *s, int device)
 {
     settle_one(s, device);
-    if (s->beside)
-        settle_beside(s, device);
+    if (s->slowdowns)
+        settle_slowdown(s, device);
 }
 
 /* ---- events ---- */
@@ -337,7 +337,7 @@ int sy_sim_arrive(struct sim *s, uint64_t request)
     sy_sim_expect_device(s, device, 0);
     const struct sy_admission_request *asks = sy_sim_ask_for(s, device, request, &asked);
     bool at_once = s->loads[device] == 0 && may_start(s, d) &&
-                   !(s->beside && sy_sim_must_wait(s, device, request));
+                   !(s->slowdowns && sy_sim_must_wait(s, device, request));
     s->report->n_requests++;
     int status = ask(s, device, asks, at_once);
     if (status < 0) {
@@ -368,7 +368,7 @@ void sy_sim_turn(struct sim *s, int device)
     settle(s, device);
 }
 
-/* Copies take longer from here on, and so does the served request. */
+/* Copies, and the served request with them, take longer from now on. */
 static void slow_link(struct sim *s, int device, const struct sy_sim_fault *f)
 {
     struct device *d = &s->devices[device];

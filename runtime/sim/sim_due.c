@@ -11,7 +11,7 @@ static void expect_waiting(const struct sim *s, int device)
         sy_sim_expect(&s->in->requests[next.id]);
 }
 
-/* The next of the devices with the least work gets a request soon. The residency router hardly ever asks for it. */
+/* The least loaded device gets a request soon: prefetch it. The residency router hardly ever asks for it. */
 static void note_drained(struct sim *s, int device, sy_ns down)
 {
     sy_ns drained = SY_MAX(sy_admission_drained_ns(sy_sim_queue(s, device), s->now), down);

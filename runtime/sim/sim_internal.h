@@ -18,7 +18,7 @@
 /* Beyond it nothing is simulated, and no duration is longer: a time and three durations are below NEVER. 126 years. */
 #define LATEST_NS 4000000000000000000ull
 
-/* Of a computed duration: one that 64 bits cannot hold must not become a short one. */
+/* A computed duration, clamped: one that 64 bits cannot hold must not wrap to a short one. */
 static inline sy_ns sy_sim_ns(double ns)
 {
     return ns < (double)LATEST_NS ? (sy_ns)ns : LATEST_NS;
@@ -31,7 +31,7 @@ struct running {
     double used_ns;       /* of the device's time, so far */
 };
 
-/* Of the served request, where faults can come meanwhile. */
+/* The served request's swap, kept where faults may change it. */
 struct swap {
     uint64_t missing; /* bytes, when it began; 0: nothing is copied */
     sy_ns compute_ns; /* 0: how long it is served is given (R6) */
@@ -63,7 +63,7 @@ struct device {
     sy_ns requests_from_ns;   /* jobs have their share until then */
     unsigned share_permille;  /* that jobs can use of it */
     sy_ns advanced_ns;        /* of iterations, while any runs */
-    sy_ns again_ns;           /* when the policy asks to be asked */
+    sy_ns again_ns;           /* when to ask the policy again */
     struct sy_policy *policy; /* NULL: no jobs were here */
     struct sy_pool *pool;
     struct sy_quotas *quotas; /* NULL: no tenant has one */
@@ -93,7 +93,7 @@ struct held {
     uint64_t some, whole;
 };
 
-/* A model on a device; of one that is there in whole, or not at all, events do not look at it. */
+/* A model on a device. Events read it only if the model is resident in part (see struct held). */
 struct place {
     uint64_t bytes; /* resident: a head */
     int holder;     /* place in the model's list of holders, -1: none */
@@ -109,7 +109,7 @@ struct drawn {
     int at[SY_SIM_CANDIDATES];
 };
 
-/* What is predicted of a request is the same wherever as much is missing: mostly nothing, or all. */
+/* Predictions for a request, by missing bytes: mostly none are missing, or all. */
 struct sy_sim_asked {
     struct sy_admission_request is;
     uint64_t missing;
@@ -142,7 +142,7 @@ struct fleet {
 };
 
 struct sy_sim_answers;
-struct beside; /* sim_slowdown.c */
+struct slowdowns; /* sim_slowdown.c */
 
 struct sim {
     const struct sy_sim_config *config;
@@ -180,8 +180,8 @@ struct sim {
     struct sy_sim_answers *answers; /* that are told at the end, by time; NULL: at once */
     uint32_t tick;                  /* of uses */
     struct drawn drawn[SY_SIM_DRAWN];
-    struct beside *beside; /* NULL: devices are not cut (M9) */
-    bool has_outside;      /* a model's requests take something outside of their device (M10) */
+    struct slowdowns *slowdowns; /* NULL: devices are not cut (M9) */
+    bool has_outside; /* a model's requests take something outside of their device (M10) */
     sy_ns now;
 };
 
@@ -195,12 +195,13 @@ static inline sy_ns sy_sim_outside_ns(const struct sim *s, uint64_t request)
 /* EARG: a pair names no task, or a model's or job's slice does not exist. */
 int sy_sim_slowdown_open(struct sim *s);
 void sy_sim_slowdown_close(struct sim *s); /* of one that was not opened, too */
-/* The head of that slice's queue may not start: S12. */
+/* S12: the head of that slice's queue must not start now. */
 bool sy_sim_must_wait(const struct sim *s, int device, uint64_t request);
-/* A running iteration of the job stands still for what another slice serves; else how much slower it is beside what they do. */
+/* S12: a running iteration of the job waits for what another slice serves. */
 bool sy_sim_job_is_held(const struct sim *s, int device, int job);
+/* Its slow-down by the other slices. */
 double sy_sim_job_slow_down(const struct sim *s, int device, int job);
-/* The same of the request that is served. */
+/* The same for the served request. */
 double sy_sim_request_slow_down(const struct sim *s, int device);
 /* The nth slice of the device whose one slice this is. */
 int sy_sim_slice_at(const struct sim *s, int device, int nth);
@@ -230,7 +231,7 @@ static inline struct sy_admission *sy_sim_queue(const struct sim *s, int device)
 {
     return (struct sy_admission *)(void *)(s->queues + (size_t)device * s->queue_bytes);
 }
-/* Without faults and without jobs, nothing but the first line of a device is looked at. */
+/* Without faults and jobs, events read only the first line of a device. */
 static inline sy_ns sy_sim_down_until(const struct sim *s, const struct device *d)
 {
     return s->in->n_faults > 0 ? d->down_until_ns : 0;
@@ -327,7 +328,7 @@ static inline int sy_sim_fleet_place(const struct sim *s, const struct fleet *f,
 /* With its kinds, residency, slices and router. Failed: close it, too. */
 int sy_sim_open(struct sim *s);
 void sy_sim_close(struct sim *s);
-/* Nothing was ever there: neither requests nor models. */
+/* Back to the initial state: no requests, no models. */
 int sy_sim_empty_device(struct sim *s, int device);
 
 /* ---- sim_loop.c ---- */
@@ -338,7 +339,7 @@ struct sy_sim_streams {
     uint64_t request, fault;           /* next places */
     int job;
 };
-/* All of these events, and what follows from them. */
+/* Runs these events and those that follow from them. */
 int sy_sim_loop(struct sim *s, struct sy_sim_streams *at);
 
 /* ---- sim_by_device.c ---- */
@@ -359,35 +360,35 @@ void sy_sim_tell(const struct sim *s, const struct sy_sim_answer *answer);
 int sy_sim_answers_create(uint64_t n_requests, struct sy_sim_answers **out);
 void sy_sim_answers_destroy(struct sy_sim_answers *answers); /* NULL is fine */
 void sy_sim_answers_keep(struct sy_sim_answers *answers, const struct sy_sim_answer *answer);
-/* All that were kept, in the order in which they would have been told at once. */
+/* Reports all that were kept, by time. */
 void sy_sim_answers_tell(struct sim *s);
 
 /* ---- sim_residency.c ---- */
 int sy_sim_residency_open(struct sim *s);
 void sy_sim_residency_close(struct sim *s);
 void sy_sim_residency_empty(struct sim *s); /* of the device at place 0, the only one */
-/* Missing bytes of the model there. */
+/* Bytes of the model that are not resident on the device. */
 uint64_t sy_sim_missing_bytes(const struct sim *s, int device, int model);
-/* What a copy that begins then takes, as far as faults until now tell. */
+/* Duration of a copy that begins at that time, by the link's rate as faults have set it so far. */
 sy_ns sy_sim_copy_ns(const struct sim *s, const struct device *d, uint64_t bytes, sy_ns from_ns);
-/* How many of the bytes that are copied have not come. */
+/* Bytes of the copy that are still in flight. */
 uint64_t sy_sim_bytes_left(const struct sim *s, const struct device *d);
-/* The copy stops here: what has not come is not there. */
+/* The copy stops: bytes in flight are not resident. */
 void sy_sim_stop_copy(struct sim *s, int device, int model);
 /* By M1, on that device; copy_ns: of the missing bytes, what is left of it. */
 sy_ns sy_sim_service_ns(const struct sim *s, int device, int model, sy_ns copy_ns, uint64_t missing,
                         sy_ns compute_ns);
-/* How much a swap adds to the computation, as the profile has it: a slow link is learned from what is observed. */
+/* Time that a swap adds to the computation by the profile's link rate; a slower link is learned from observations. */
 sy_ns sy_sim_profiled_swap_ns(const struct sim *s, int device, int model, uint64_t missing);
-/* The whole model comes in, others give way. */
+/* Makes the whole model resident, evicting others. */
 void sy_sim_bring_in(struct sim *s, int device, int model);
-/* Idle models give way until jobs have their bytes too. */
+/* Evicts idle models until the jobs' bytes fit. */
 void sy_sim_make_room(struct sim *s, int device, uint64_t bytes, int but_model);
 
 /* ---- sim_request.c ---- */
 /* 0: none. */
 sy_ns sy_sim_deadline_ns(const struct sim *s, sy_ns came_ns, sy_ns within_ns);
-/* What admission is asked there; computed if `asked`, of this request and this moment, does not know it already. It is in `asked`. */
+/* The query for admission on that device, kept in `asked`; computed unless `asked` has it for this request and time. */
 const struct sy_admission_request *sy_sim_ask_for(const struct sim *s, int device, uint64_t request,
                                                   struct sy_sim_asked *asked);
 
@@ -397,27 +398,27 @@ void sy_sim_router_close(struct sim *s);
 /* Of a model that some device serves. `asked` is empty, or known after it. */
 int sy_sim_route(struct sim *s, const struct sy_sim_request *r, struct sy_sim_asked *asked);
 int sy_sim_route_at_random(const struct sim *s, uint64_t request);
-/* It comes now, others after it: what deciding on those will look at comes out of memory meanwhile. */
+/* Prefetches the state that routing the requests after this one will read. */
 void sy_sim_expect_request(struct sim *s, uint64_t request);
 int sy_sim_route_job(struct sim *s, const struct sy_sim_job *j);
-/* A request came to the device (1) or left it (-1). */
+/* The device's load changes: a request was added (1) or has ended (-1). */
 void sy_sim_note_load(struct sim *s, int device, int change);
 
 /* ---- sim_due.c ---- */
-/* Something on the device is other: its next event is set anew. */
+/* After a change on the device: computes its next event again. */
 void sy_sim_reschedule(struct sim *s, int device);
 
 /* ---- sim_device.c ---- */
 int sy_sim_arrive(struct sim *s, uint64_t request);
 void sy_sim_fault(struct sim *s, int device, const struct sy_sim_fault *f);
-/* What is due on the device now. */
+/* Handles the device's event that is due now. */
 void sy_sim_turn(struct sim *s, int device);
 bool sy_sim_device_is_valid(const struct sim *s, int device);
 
 /* ---- sim_jobs.c ---- */
 int sy_sim_submit(struct sim *s, int job);
 void sy_sim_welcome(struct sim *s, struct device *d);
-/* Iterations go on at rates that hold from now on. */
+/* Recomputes the rates of running iterations. */
 void sy_sim_set_rates(struct sim *s, struct device *d);
 /* Running iterations advance to now. */
 void sy_sim_advance(struct sim *s, struct device *d);
@@ -425,7 +426,7 @@ void sy_sim_end_iterations(struct sim *s, struct device *d);
 void sy_sim_begin_iterations(struct sim *s, struct device *d);
 void sy_sim_lose_iterations(struct sim *s, struct device *d);
 sy_ns sy_sim_next_iteration_end(const struct sim *s, const struct device *d);
-/* At the end: what is under way counts up to now. */
+/* At the end: charges running iterations up to now. */
 void sy_sim_close_books(struct sim *s);
 
 #endif

@@ -56,7 +56,7 @@ static int open_jobs(struct sim *s, struct device *d)
     return set_tenants(s, d);
 }
 
-/* What jobs can use of training's share is predicted of requests from now on. */
+/* Updates the part of training's share that jobs can use, and what predictions for requests leave to it. */
 static void follow_share(struct sim *s, struct device *d)
 {
     unsigned share = (unsigned)(s->config->train_share * 1000 + 0.5);
@@ -74,7 +74,7 @@ static const struct sy_sim_job *job_of(const struct sim *s, uint64_t id)
     return &s->in->jobs[id - 1];
 }
 
-/* Of more than 64 bits hold, as much as they do: not less. */
+/* Saturates instead of wrapping. */
 static uint64_t time_of(const struct sy_sim_job *j, uint64_t iterations)
 {
     uint64_t ns;
@@ -96,7 +96,7 @@ static sy_ns iteration_ns(const struct sim *s, const struct device *d, const str
     return sy_sim_iteration_ns(sy_sim_kind_of(s, (int)(d - s->devices)), j);
 }
 
-static void let_in(struct sim *s, struct device *d)
+static void admit_jobs(struct sim *s, struct device *d)
 {
     struct sy_lanes_change change;
     while (sy_lanes_next(d->lanes, &change)) {
@@ -172,7 +172,7 @@ static struct extremes look_around(const struct sim *s, const struct device *d)
     return x;
 }
 
-/* M5: makes the sums right for the shortest that waits, as long as longer ones than that are in memory. True: something went. */
+/* M5: spills longer jobs until the sums allow the shortest waiting one. True: something was spilled. */
 static bool spill_for_shortest(struct sim *s, struct device *d)
 {
     bool any = false;
@@ -190,7 +190,7 @@ static bool spill_for_shortest(struct sim *s, struct device *d)
     }
 }
 
-/* The sums allow it, but persistent parts lie in the way of a lane: they go too. */
+/* The sums allow it, but persistent parts lie where its lane must be: they are spilled too. */
 static bool spill_in_the_way(struct sim *s, struct device *d)
 {
     struct extremes x = look_around(s, d);
@@ -203,19 +203,19 @@ static bool spill_in_the_way(struct sim *s, struct device *d)
 
 static void admit(struct sim *s, struct device *d)
 {
-    let_in(s, d);
+    admit_jobs(s, d);
     if (s->config->spill && s->config->policy.kind == SY_POLICY_SRTF &&
         sy_lanes_n_waiting(d->lanes) > 0 && !sy_lanes_draining(d->lanes)) {
         if (spill_for_shortest(s, d))
-            let_in(s, d);
+            admit_jobs(s, d);
         for (int i = 0; i < s->in->n_jobs && spill_in_the_way(s, d); i++)
-            let_in(s, d);
+            admit_jobs(s, d);
     }
     sy_sim_make_room(s, (int)(d - s->devices), 0, -1);
     follow_share(s, d);
 }
 
-/* Those that are submitted at one time are let in together, when the device has its turn: the policy chooses among all of them. */
+/* Jobs submitted at one time are admitted together, at the device's next event: the policy chooses among all of them. */
 void sy_sim_welcome(struct sim *s, struct device *d)
 {
     if (d->has_newcomers)
@@ -269,7 +269,7 @@ void sy_sim_set_rates(struct sim *s, struct device *d)
     for (int i = 0; i < d->n_running; i++) {
         struct running *r = &d->running[i];
         r->rate = rate;
-        if (s->beside) /* M9 */
+        if (s->slowdowns) /* M9 */
             r->rate = sy_sim_job_is_held(s, device, r->job)
                           ? 0
                           : rate / sy_sim_job_slow_down(s, device, r->job);
@@ -394,7 +394,7 @@ void sy_sim_begin_iterations(struct sim *s, struct device *d)
         sy_sim_set_rates(s, d);
 }
 
-/* The worker is gone: the iterations are run again, from what persists (their time is spent). */
+/* The worker died: running iterations start again from persistent state; their time is lost. */
 void sy_sim_lose_iterations(struct sim *s, struct device *d)
 {
     while (d->n_running > 0) {

@@ -87,7 +87,7 @@ static int loop(struct sim *s, struct sy_sim_streams *at)
         if (device < 0)
             return device;
         if (n_standing > limit)
-            return broken(s, device, "time stands still");
+            return broken(s, device, "time does not advance");
         if (s->config->check && !sy_sim_device_is_valid(s, device))
             return broken(s, device, "an invariant is broken");
     }

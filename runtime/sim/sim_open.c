@@ -1,4 +1,4 @@
-/* The memory of a simulation: devices, queues, what is counted. */
+/* The memory of a simulation: devices, queues, counters. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,7 +48,7 @@ static int open_devices(struct sim *s)
     return SY_OK;
 }
 
-/* Where nothing interrupts a served request and the router asks no queue, a queue need not know of a request that comes alone. */
+/* A request alone on an idle device bypasses the queue if nothing interrupts a served request and the router reads no queue. */
 static int open_idle(struct sim *s)
 {
     if (s->in->n_jobs > 0 || s->in->n_faults > 0 || s->config->preempt_ns > 0 ||

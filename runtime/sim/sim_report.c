@@ -326,7 +326,7 @@ static void print_requests(const struct sy_sim_report *r, FILE *to)
             (double)r->moved_bytes / 1e9);
 }
 
-/* Of one tenant alone there is nothing to say. */
+/* Printed only with several tenants. */
 static void print_tenants(const struct sy_sim_report *r, FILE *to)
 {
     int n = 0;

@@ -62,7 +62,7 @@ struct sy_sim_report {
 struct sy_sim_report *sy_sim_report_new(void);
 void sy_sim_report_free(struct sy_sim_report *r); /* NULL is fine */
 
-/* Devices that are alike, after those that are there already; before anything is noted of them. ENOMEM_HOST. */
+/* Adds a kind with its devices; before anything is noted of them. ENOMEM_HOST. */
 int sy_sim_report_add_kind(struct sy_sim_report *r, const char *name, int n_devices);
 /* Of a job, or of a model that no device has; the first is kept. */
 void sy_sim_note_refused_job(struct sy_sim_report *r, const char *why);

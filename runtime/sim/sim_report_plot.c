@@ -122,7 +122,7 @@ static void plot_distribution(const struct sy_sim_report *r, FILE *to)
         }
 }
 
-/* What is no UTF-8, or cannot be in XML, is '?'. */
+/* Bytes that are not UTF-8, or that XML forbids, become '?'. */
 static void words(FILE *to, const char *text)
 {
     for (size_t n; *text; text += n) {
@@ -135,7 +135,7 @@ static void words(FILE *to, const char *text)
     }
 }
 
-/* So that all of a long one is to be seen: letters are 0.55 of their size wide. */
+/* Font size at which a long name fits: letters are 0.55 of their size wide. */
 static double title_size(const char *title)
 {
     size_t n = SY_MAX(strlen(title), 1);

@@ -1,4 +1,4 @@
-/* What admission is asked for a request. */
+/* Admission queries for a request. */
 #include "runtime/base/assert.h"
 #include "runtime/sim/sim_internal.h"
 

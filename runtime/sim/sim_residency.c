@@ -9,8 +9,8 @@
 #include "runtime/sim/sim_internal.h"
 #include "runtime/sim/sim_memory.h"
 
-/* The order of use matters where not all models fit: jobs take room as well. */
-static bool gives_way(const struct sim *s)
+/* Whether the order of use matters: models and jobs together may exceed the pool. */
+static bool needs_eviction(const struct sim *s)
 {
     uint64_t room = UINT64_MAX;
     for (int i = 0; i < s->n_kinds; i++)
@@ -28,14 +28,14 @@ int sy_sim_residency_open(struct sim *s)
     size_t n_models = (size_t)SY_MAX(s->in->n_models, 1);
     size_t n = n_models * (size_t)s->n_devices;
     s->places = sy_sim_zeroed(n, sizeof *s->places);
-    if (gives_way(s))
+    if (needs_eviction(s))
         s->uses = sy_sim_zeroed(n, sizeof *s->uses);
     s->n_held = (n_models + 63) / 64;
     s->held = sy_sim_zeroed(s->n_held * (size_t)s->n_devices, sizeof *s->held);
     s->holders = calloc(n_models, sizeof *s->holders);
     s->n_holders = calloc(n_models, sizeof *s->n_holders);
     s->max_holders = calloc(n_models, sizeof *s->max_holders);
-    if (!s->places || (gives_way(s) && !s->uses) || !s->held || !s->holders || !s->n_holders ||
+    if (!s->places || (needs_eviction(s) && !s->uses) || !s->held || !s->holders || !s->n_holders ||
         !s->max_holders)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for %d models on %d devices",
                             s->in->n_models, s->n_devices);
@@ -85,7 +85,7 @@ static uint64_t bit_of(int model)
     return 1ull << (model % 64);
 }
 
-/* After its bytes changed. */
+/* Call after changing its bytes. */
 static void note_held(struct sim *s, int device, int model)
 {
     uint64_t bytes = place_of(s, device, model)->bytes, bit = bit_of(model);

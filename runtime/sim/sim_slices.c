@@ -67,8 +67,8 @@ static int read_size(struct parts *p, int i)
     bool share = *end == '%' && !weighs;
     if (end == size + weighs || end[share] || !(value > 0 && value <= 1e6) ||
         (!share && value != (double)(unsigned)value))
-        return sy_error_set(SY_EARG, "slice '%s': '%.40s' is no size: 2, 50%%, w3 or @0-3", w->name,
-                            size);
+        return sy_error_set(SY_EARG, "slice '%s': '%.40s' is not a size: 2, 50%%, w3 or @0-3",
+                            w->name, size);
     w->by = share ? SY_SLICE_BY_SHARE : weighs ? SY_SLICE_BY_WEIGHT : SY_SLICE_BY_COUNT;
     w->amount = (unsigned)(share ? SY_MAX(value * 10 + 0.5, 1) : value);
     return SY_OK;

@@ -9,7 +9,7 @@
 
 #define NO_TASK (-1) /* no pair names it: it slows no task down, and no task slows it */
 
-struct beside {
+struct slowdowns {
     struct sy_interference slow;
     const char *names[SY_INTERFERENCE_TASKS];
     int n_tasks;
@@ -19,7 +19,7 @@ struct beside {
 
 /* ---- opening ---- */
 
-static int find_task(const struct beside *b, const char *name)
+static int find_task(const struct slowdowns *b, const char *name)
 {
     for (int i = 0; i < b->n_tasks; i++)
         if (strcmp(b->names[i], name) == 0)
@@ -27,7 +27,7 @@ static int find_task(const struct beside *b, const char *name)
     return NO_TASK;
 }
 
-static int take_name(struct beside *b, const char *name)
+static int take_name(struct slowdowns *b, const char *name)
 {
     int task = find_task(b, name);
     if (task != NO_TASK)
@@ -41,7 +41,7 @@ static int take_name(struct beside *b, const char *name)
 
 static int take_pairs(struct sim *s)
 {
-    struct beside *b = s->beside;
+    struct slowdowns *b = s->slowdowns;
     sy_interference_start(&b->slow);
     for (int i = 0; i < s->in->n_pairs; i++) {
         const struct sy_sim_pair *p = &s->in->pairs[i];
@@ -59,7 +59,7 @@ static int take_pairs(struct sim *s)
 /* A pair that names no task is an error of the file. */
 static int check_names(const struct sim *s)
 {
-    const struct beside *b = s->beside;
+    const struct slowdowns *b = s->slowdowns;
     bool known[SY_INTERFERENCE_TASKS] = {false};
     for (int m = 0; m < s->in->n_models; m++)
         if (b->model_task[m] != NO_TASK)
@@ -83,7 +83,7 @@ static int check_slice(const struct sim *s, const char *what, const char *name, 
 
 static int take_models(struct sim *s)
 {
-    struct beside *b = s->beside;
+    struct slowdowns *b = s->slowdowns;
     for (int m = 0; m < s->in->n_models; m++) {
         SY_TRY(check_slice(s, "model", s->in->models[m].name, s->in->models[m].slice));
         b->model_task[m] = find_task(b, s->in->models[m].name);
@@ -127,7 +127,7 @@ int sy_sim_slowdown_open(struct sim *s)
     if (s->config->n_slices <= 1)
         return SY_OK;
     size_t n_models = (size_t)s->in->n_models + 1, n_jobs = (size_t)s->in->n_jobs + 1;
-    struct beside *b = s->beside = calloc(1, sizeof *b);
+    struct slowdowns *b = s->slowdowns = calloc(1, sizeof *b);
     if (b) {
         b->model_task = calloc(n_models, sizeof *b->model_task);
         b->job_task = calloc(n_jobs, sizeof *b->job_task);
@@ -144,12 +144,12 @@ int sy_sim_slowdown_open(struct sim *s)
 
 void sy_sim_slowdown_close(struct sim *s)
 {
-    if (s->beside) {
-        free(s->beside->model_task);
-        free(s->beside->job_task);
-        free(s->beside->promises);
+    if (s->slowdowns) {
+        free(s->slowdowns->model_task);
+        free(s->slowdowns->job_task);
+        free(s->slowdowns->promises);
     }
-    free(s->beside);
+    free(s->slowdowns);
 }
 
 /* ---- tasks beside one another ---- */
@@ -164,7 +164,7 @@ static double slow_down(const struct sim *s, int task, int beside)
 {
     return task == NO_TASK || beside == NO_TASK
                ? 1
-               : sy_interference_predict(&s->beside->slow, task, beside);
+               : sy_interference_predict(&s->slowdowns->slow, task, beside);
 }
 
 static int model_of(const struct sim *s, uint64_t request)
@@ -175,14 +175,14 @@ static int model_of(const struct sim *s, uint64_t request)
 /* `model` promises something that `other`, a task, would break. */
 static bool breaks(const struct sim *s, int model, int other)
 {
-    const struct beside *b = s->beside;
+    const struct slowdowns *b = s->slowdowns;
     return b->promises[model] && b->model_task[model] != NO_TASK && other != NO_TASK &&
            sy_interference_breaks(&b->slow, b->model_task[model], other, s->config->bound);
 }
 
-static bool are_apart(const struct sim *s, int a, int b)
+static bool take_turns(const struct sim *s, int a, int b)
 {
-    return breaks(s, a, s->beside->model_task[b]) || breaks(s, b, s->beside->model_task[a]);
+    return breaks(s, a, s->slowdowns->model_task[b]) || breaks(s, b, s->slowdowns->model_task[a]);
 }
 
 /* Of two heads exactly one is before the other, so no two wait for each other. */
@@ -201,10 +201,10 @@ bool sy_sim_must_wait(const struct sim *s, int device, uint64_t request)
         const struct device *o = &s->devices[at];
         if (at == device)
             continue;
-        if (o->serving && are_apart(s, model, model_of(s, o->serves)))
+        if (o->serving && take_turns(s, model, model_of(s, o->serves)))
             return true;
         if (!o->serving && s->loads[at] > 0 && sy_admission_peek(sy_sim_queue(s, at), &head) &&
-            are_apart(s, model, model_of(s, head.id)) && is_before(s, head.id, request))
+            take_turns(s, model, model_of(s, head.id)) && is_before(s, head.id, request))
             return true;
     }
     return false;
@@ -216,7 +216,7 @@ bool sy_sim_job_is_held(const struct sim *s, int device, int job)
         int at = sy_sim_slice_at(s, device, i);
         const struct device *o = &s->devices[at];
         if (at != device && o->serving &&
-            breaks(s, model_of(s, o->serves), s->beside->job_task[job]))
+            breaks(s, model_of(s, o->serves), s->slowdowns->job_task[job]))
             return true;
     }
     return false;
@@ -229,11 +229,11 @@ static double added_by(const struct sim *s, int task, int slice)
     double sum = 0;
     int n = 0;
     if (o->serving)
-        return slow_down(s, task, s->beside->model_task[model_of(s, o->serves)]) - 1;
+        return slow_down(s, task, s->slowdowns->model_task[model_of(s, o->serves)]) - 1;
     for (int i = 0; i < o->n_running; i++) {
         if (sy_sim_job_is_held(s, slice, o->running[i].job))
             continue;
-        sum += slow_down(s, task, s->beside->job_task[o->running[i].job]) - 1;
+        sum += slow_down(s, task, s->slowdowns->job_task[o->running[i].job]) - 1;
         n++;
     }
     return n ? sum / n : 0;
@@ -252,10 +252,11 @@ static double slow_down_of(const struct sim *s, int device, int task)
 
 double sy_sim_job_slow_down(const struct sim *s, int device, int job)
 {
-    return slow_down_of(s, device, s->beside->job_task[job]);
+    return slow_down_of(s, device, s->slowdowns->job_task[job]);
 }
 
 double sy_sim_request_slow_down(const struct sim *s, int device)
 {
-    return slow_down_of(s, device, s->beside->model_task[model_of(s, s->devices[device].serves)]);
+    return slow_down_of(s, device,
+                        s->slowdowns->model_task[model_of(s, s->devices[device].serves)]);
 }

@@ -125,7 +125,7 @@ struct dice {
     uint64_t state;
 };
 
-static double roll(struct dice *d)
+static double draw_uniform(struct dice *d)
 {
     uint64_t x = d->state += 0x9e3779b97f4a7c15ull;
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
@@ -171,16 +171,17 @@ static void next_burst(const struct sy_sim_generator *g, struct burst *burst, st
                        double t)
 {
     while (t >= burst->to_s) {
-        burst->from_s = burst->to_s - log(roll(dice)) * g->burst_every_s;
-        burst->to_s = burst->from_s - log(roll(dice)) * g->burst_last_s;
+        burst->from_s = burst->to_s - log(draw_uniform(dice)) * g->burst_every_s;
+        burst->to_s = burst->from_s - log(draw_uniform(dice)) * g->burst_last_s;
     }
 }
 
 static struct sy_sim_request make_request(const struct sy_sim_generator *g, struct dice *dice,
                                           const double *sums, double t)
 {
-    struct sy_sim_request r = {.at_ns = ns_of(t), .model = pick(sums, g->n_models, roll(dice))};
-    r.class_ = (int32_t)(roll(dice) * g->n_classes);
+    struct sy_sim_request r = {.at_ns = ns_of(t),
+                               .model = pick(sums, g->n_models, draw_uniform(dice))};
+    r.class_ = (int32_t)(draw_uniform(dice) * g->n_classes);
     r.deadline_ns = ns_of(deadline_s(g, r.class_));
     return r;
 }
@@ -198,13 +199,13 @@ int sy_sim_generate(const struct sy_sim_generator *g, uint64_t seed, struct sy_s
     *out = NULL;
     *n = 0;
     for (double t = 0; sums;) {
-        t -= log(roll(&dice)) / most;
+        t -= log(draw_uniform(&dice)) / most;
         if (t >= g->seconds)
             break;
         if (*n >= g->n_at_most)
             goto too_many;
         next_burst(g, &burst, &dice, t);
-        if (roll(&dice) * most > rate_at(g, &burst, t))
+        if (draw_uniform(&dice) * most > rate_at(g, &burst, t))
             continue;
         if (*n == max) {
             max = max ? 2 * max : 1024;

@@ -72,7 +72,7 @@ static int check_uri(const char *url, const struct evhttp_uri *uri)
                             url);
     if (!scheme || strcasecmp(scheme, "http") != 0 || !host || !*host ||
         evhttp_uri_get_userinfo(uri))
-        return sy_error_set(SY_EARG, "\"%s\" is no URL like http://host:4318", url);
+        return sy_error_set(SY_EARG, "\"%s\" is not a URL like http://host:4318", url);
     return SY_OK;
 }
 

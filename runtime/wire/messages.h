@@ -107,7 +107,7 @@ enum sy_load_resident { SY_LOAD_COMES = 0, SY_LOAD_RESIDENT = 1, SY_LOAD_DIRECT 
  * 0; it then answers. busy_ns: what it computed in this turn. cores: where its team computes from now on. */
 #define SY_FIELDS_JOB_TURN(F)      F(U64, job) F(U64, ephemeral_offset) F(U64S, cores)
 #define SY_FIELDS_JOB_TURN_OVER(F) F(U64, job) F(U64, step) F(U64, busy_ns)
-/* What lasts of the job goes from the pool to the file that came with JOB_START; the worker answers. status < 0: it could not, and all is as it was. And
+/* The job's persistent state goes from the pool to the file that came with JOB_START; the worker answers. status < 0: it could not, and all is as it was. And
  * back, to this offset. */
 #define SY_FIELDS_JOB_SPILL(F)    F(U64, job)
 #define SY_FIELDS_JOB_SPILLED(F)  F(U64, job) F(STATUS, status) F(STR, error) F(U64, bytes)

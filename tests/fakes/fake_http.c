@@ -80,7 +80,8 @@ int fake_http_tight_connections(void)
 
 void fake_http_tight_look(void)
 {
-    event_active(servers[1]->tick, EV_TIMEOUT, 0);
+    servers[1]->base.looks.was_late = false; /* however busy the machine was until now */
+    event_active(servers[1]->base.tick, EV_TIMEOUT, 0);
 }
 
 /* Clients that have just closed are seen. */
@@ -104,7 +105,7 @@ int fake_http_finish(void **state)
     for (int i = 0; i < 2; i++) {
         assert_int_equal(sy_http_server_connections(servers[i]), 0);
         assert_int_equal(servers[i]->buffered_bytes, 0);
-        assert_int_equal(servers[i]->refs, 1);
+        assert_int_equal(servers[i]->base.refs, 1);
         sy_http_server_destroy(servers[i]);
     }
     http_forget(&http_last);

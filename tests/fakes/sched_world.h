@@ -72,7 +72,7 @@ struct world {
     bool away[MAX_IDS];            /* in host memory, whole; nowhere else */
     bool cannot_spill[MAX_IDS];    /* a spill of it failed */
     bool spills_work, spills_fail; /* none fails; all do */
-    bool kept[MAX_IDS];            /* on no worker, what lasts lies where it lay */
+    bool kept[MAX_IDS];            /* on no worker; its persistent part keeps its place */
     bool no_progress;              /* jobs whose workers die had finished no iteration on them */
     int n_ends[MAX_IDS], end_status[MAX_IDS];
     uint64_t started_order, last_started; /* FIFO */

@@ -130,7 +130,7 @@ static bool overlap(uint64_t a, uint64_t a_bytes, uint64_t b, uint64_t b_bytes)
     return a < b + b_bytes && b < a + a_bytes;
 }
 
-/* What lasts lies apart from all else that jobs have now; so does what an iteration needs. */
+/* Persistent parts overlap with nothing else that jobs have now; nor does an iteration's ephemeral part. */
 static void check_job_memory(const struct world *w, int worker, uint64_t at, uint64_t bytes)
 {
     for (int i = 0; i < N_WORKERS; i++) {
@@ -167,7 +167,7 @@ static void do_job(struct world *w, const struct sy_sched_action *a)
     case SY_DO_JOB_PREPARE:
         assert_int_equal(w->workers[a->worker], IDLE);
         w->workers[a->worker] = PREPARING_JOB;
-        if (w->kept[a->job]) /* what lasts is laid out for it */
+        if (w->kept[a->job]) /* its persistent part is laid out for it */
             assert_int_equal(a->team, w->team_of[a->job]);
         w->team_of[a->job] = a->team;
         w->job_of[a->worker] = a->job;

@@ -1,5 +1,5 @@
 /* What a front end's target has behind it: a front, and a fake core that answers from the event loop. Its models are "m" (x FP32 [N, 2] and k UINT8 [3]
- * to y FP32 [N, 2]) and "o" (x alone). */
+ * to y FP32 [N, 2]) and "o" (x alone). A target that needs another "m", or further functions of the core, sets them before fuzz_front_open. */
 #ifndef SY_TESTS_FUZZ_FRONT_H
 #define SY_TESTS_FUZZ_FRONT_H
 
@@ -11,8 +11,22 @@
 #include "runtime/front/request/offload.h"
 #include "runtime/front/shared_regions.h"
 
+/* An answer that the core owes: one of the three callbacks. */
+struct fuzz_owed {
+    sy_core_infer_done infer_done;
+    sy_core_done done;
+    void (*drained)(void *ctx);
+    void *ctx;
+    uint64_t output, output_bytes; /* in the slab; 0 bytes: not there */
+};
+
 struct fuzz_front {
     struct sy_front front;
+    struct sy_core_handlers handlers; /* those that fuzz_front_open finds stay */
+    struct sy_core_model_ref *m;      /* NULL: the one above */
+    /* (optional) Checks where an inference's tensors lie; clears *in_slab if its output is elsewhere. A negative status refuses the request. */
+    int (*check)(int64_t batch, const struct sy_sizes *sizes, const uint64_t *inputs,
+                 const uint64_t *outputs, bool *in_slab);
     struct sy_slab *slab;
     struct sy_offload *offload; /* one thread; a target sets front.offload for inputs that use it */
     bool refuses;               /* the core answers EBUSY */
@@ -22,6 +36,8 @@ struct fuzz_front {
 extern struct fuzz_front fuzz_front;
 
 void fuzz_front_open(void);
+/* Answers in the loop's next turn. SY_OK. */
+int fuzz_front_owe(struct fuzz_owed owed);
 /* At exit, for the leak checker: the threads before the servers, the rest behind them. */
 void fuzz_front_stop_threads(void);
 void fuzz_front_close(void);

@@ -277,7 +277,7 @@ static void send_in_pieces(int fd)
 /* A thread may still have a request whose client is gone. */
 static void wait_for_threads(void)
 {
-    for (int i = 0; i < 10000 && (server->refs > 1 || fuzz_front.n_pending > 0); i++) {
+    for (int i = 0; i < 10000 && (server->base.refs > 1 || fuzz_front.n_pending > 0); i++) {
         event_base_loop(fuzz_front.front.base, EVLOOP_NONBLOCK);
         usleep(i < 10 ? 0 : 100);
     }
@@ -318,7 +318,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     fuzz_front_settle(-1, flags & FLAG_THREAD);
     wait_for_threads();
     FUZZ_CHECK(sy_grpc_server_connections(server) == 0);
-    FUZZ_CHECK(server->budget.used_bytes == 0 && server->refs == 1 && fuzz_front.n_refs == 0);
+    FUZZ_CHECK(server->budget.used_bytes == 0 && server->base.refs == 1 && fuzz_front.n_refs == 0);
     FUZZ_CHECK(sy_slab_used_bytes(fuzz_front.slab) == 0);
     return 0;
 }

@@ -10,7 +10,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "allocator/slab.h"
 #include "loader/graph/graph_bind.h"
 #include "loader/graph/size_expr.h"
 #include "runtime/base/assert.h"
@@ -19,16 +18,14 @@
 #include "runtime/client/json_msgpack.h"
 #include "runtime/front/rpc/rpc_internal.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/fuzz_front.h"
 
 enum { FLAG_GOES = 8, FLAG_AT_ONCE = 16, FLAG_REFUSES = 32, FLAG_TWO = 64, FLAG_REMOTE = 128 };
 
-static struct event_base *base;
-static struct sy_slab *slab;
 static struct sy_rpc_server *server;
 static unsigned flags;
-static int n_pending; /* answers that the core owes */
 
-/* ---- the fake core: a model with two inputs, one with an open size and one without a batch, and one output ---------------------------------- */
+/* ---- the model: two inputs, one with an open size and one without a batch, and one output -------------------------------------------------------- */
 
 static int indices[3] = {0, 1, 2};
 static struct sy_tensor tensors[3] = {
@@ -44,6 +41,7 @@ static struct sy_graph graph = {.n_tensors = 3,
                                 .outputs = &indices[2]};
 static struct sy_symbol length = {.name = "L", .usual = 2};
 static struct sy_package package = {.name = "m", .graph = &graph};
+static struct sy_core_model_ref model = {.package = &package, .name = "m", .version = 1};
 
 /* x is [N, L] from now on. */
 static void open_length(void)
@@ -55,70 +53,7 @@ static void open_length(void)
     FUZZ_CHECK(sy_graph_bind(&graph, &sizes, &package.usual) == SY_OK);
 }
 
-struct pending {
-    sy_core_infer_done infer_done;
-    sy_core_done done;
-    void (*drained)(void *ctx);
-    void *ctx;
-    uint64_t output;
-    int64_t batch;
-    bool is_shared; /* the output is no slab memory */
-};
-
-static void answer(evutil_socket_t fd, short what, void *ctx)
-{
-    struct pending *p = ctx;
-    struct sy_request_report report = {.id = 1, .arrived_ns = 1, .finished_ns = 5, .attempts = 1};
-    (void)fd, (void)what;
-    n_pending--;
-    int status = flags & FLAG_REFUSES ? SY_EBUSY : SY_OK;
-    if (p->infer_done) {
-        if (!p->is_shared)
-            memset(sy_slab_pointer(slab, p->output), 'y', (size_t)p->batch * 16);
-        p->infer_done(p->ctx, status, "busy", &report);
-    } else if (p->done) {
-        p->done(p->ctx, status, "busy");
-    } else {
-        p->drained(p->ctx);
-    }
-    free(p);
-}
-
-static int owe(struct pending with)
-{
-    struct pending *p = malloc(sizeof *p);
-    FUZZ_CHECK(p);
-    *p = with;
-    n_pending++;
-    FUZZ_CHECK(event_base_once(base, -1, EV_TIMEOUT, answer, p, &(struct timeval){0, 0}) == 0);
-    return SY_OK;
-}
-
-static struct sy_slab *fake_slab(void *core)
-{
-    (void)core;
-    return slab;
-}
-
-static struct sy_core_model_ref model = {.package = &package, .name = "m", .version = 1};
-static int n_model_refs;
-
-static int fake_acquire(void *core, const char *name, int64_t version,
-                        struct sy_core_model_ref **out)
-{
-    (void)core;
-    if (strcmp(name, "m") != 0 || version > 1)
-        return sy_error_set(SY_ENOTFOUND, "no model \"%s\"", name);
-    n_model_refs++;
-    *out = &model;
-    return SY_OK;
-}
-
-static void fake_release(void *core, struct sy_core_model_ref *ref)
-{
-    (void)core;
-    n_model_refs -= ref != NULL;
-}
+/* ---- the fake core ------------------------------------------------------------------------------------------------ */
 
 static uint64_t region_bytes[64]; /* of region i + 1; 0: none */
 static int n_regions;
@@ -158,35 +93,22 @@ static bool check_place(uint64_t at, uint64_t bytes)
     return true;
 }
 
-static int fake_infer(void *core, const struct sy_core_model_ref *ref, int64_t batch,
-                      const uint64_t *inputs, const uint64_t *outputs,
-                      const struct sy_core_infer_options *options, sy_core_infer_done done,
-                      void *ctx, uint64_t *out_id)
+static int check_infer(int64_t batch, const struct sy_sizes *sizes, const uint64_t *inputs,
+                       const uint64_t *outputs, bool *in_slab)
 {
-    static uint64_t id;
-    (void)core;
-    FUZZ_CHECK(ref == &model && batch > 0);
-    check_place(inputs[0], (uint64_t)batch * (uint64_t)options->sizes->of[0] * 4);
+    FUZZ_CHECK(batch > 0);
+    check_place(inputs[0], (uint64_t)batch * (uint64_t)sizes->of[0] * 4);
     check_place(inputs[1], 3);
-    if (flags & FLAG_AT_ONCE && flags & FLAG_REFUSES)
-        return sy_error_set(SY_EBUSY, "the queue is full");
-    *out_id = ++id;
-    return owe((struct pending){.infer_done = done,
-                                .ctx = ctx,
-                                .output = outputs[0],
-                                .batch = batch,
-                                .is_shared = check_place(outputs[0], (uint64_t)batch * 16)});
-}
-
-static void fake_cancel(void *core, uint64_t id)
-{
-    (void)core, (void)id; /* runs on, as a request that has started does */
+    *in_slab = !check_place(outputs[0], (uint64_t)batch * 16);
+    return flags & FLAG_AT_ONCE && flags & FLAG_REFUSES
+               ? sy_error_set(SY_EBUSY, "the queue is full")
+               : SY_OK;
 }
 
 static int fake_later(sy_core_done done, void *ctx)
 {
     if (!(flags & FLAG_AT_ONCE))
-        return owe((struct pending){.done = done, .ctx = ctx});
+        return fuzz_front_owe((struct fuzz_owed){.done = done, .ctx = ctx});
     return sy_error_set(SY_EARG, "refused at once");
 }
 
@@ -200,8 +122,8 @@ static int fake_model_add(void *core, const char *path, const struct sy_core_mod
 static int fake_model_remove(void *core, const char *name, int64_t version)
 {
     struct sy_core_model_ref *found;
-    SY_TRY(fake_acquire(core, name, version, &found));
-    fake_release(core, found);
+    SY_TRY(fuzz_front.handlers.model_acquire(core, name, version, &found));
+    fuzz_front.handlers.model_release(core, found);
     return SY_OK;
 }
 
@@ -247,8 +169,7 @@ static int fake_trace_dump(void *core, json_t **out)
 static int fake_drain(void *core, sy_ns grace_ns, void (*done)(void *ctx), void *ctx)
 {
     (void)core, (void)grace_ns;
-    owe((struct pending){.drained = done, .ctx = ctx});
-    return SY_OK;
+    return fuzz_front_owe((struct fuzz_owed){.drained = done, .ctx = ctx});
 }
 
 /* What changes nothing here. */
@@ -302,13 +223,8 @@ static int fake_status_part(void *core, const struct sy_core_status_part *part, 
     return fake_status(core, out);
 }
 
-static const struct sy_core_handlers fakes = {.slab = fake_slab,
-                                              .model_acquire = fake_acquire,
-                                              .model_release = fake_release,
-                                              .region_add = fake_region_add,
+static const struct sy_core_handlers fakes = {.region_add = fake_region_add,
                                               .region_drop = fake_region_drop,
-                                              .infer = fake_infer,
-                                              .infer_cancel = fake_cancel,
                                               .model_add = fake_model_add,
                                               .model_remove = fake_model_remove,
                                               .model_evict = fake_model_evict,
@@ -328,7 +244,6 @@ static const struct sy_core_handlers fakes = {.slab = fake_slab,
                                               .trace_enable = fake_trace_enable,
                                               .trace_dump = fake_trace_dump,
                                               .drain = fake_drain};
-static struct sy_front front = {.handlers = &fakes};
 
 static void set_up(void)
 {
@@ -339,11 +254,12 @@ static void set_up(void)
                                                     .max_regions = 8}};
     if (server)
         return;
-    base = event_base_new();
-    FUZZ_CHECK(base && sy_slab_create(16 << 20, &slab) == SY_OK);
     open_length();
-    front.base = base;
-    FUZZ_CHECK(sy_rpc_server_create(&config, &front, &server) == SY_OK);
+    fuzz_front.m = &model;
+    fuzz_front.handlers = fakes;
+    fuzz_front.check = check_infer;
+    fuzz_front_open();
+    FUZZ_CHECK(sy_rpc_server_create(&config, &fuzz_front.front, &server) == SY_OK);
 }
 
 /* At exit, for the leak checker. */
@@ -351,38 +267,13 @@ __attribute__((destructor)) static void tear_down(void)
 {
     if (!server)
         return;
+    fuzz_front_stop_threads();
     sy_rpc_server_destroy(server);
-    sy_slab_destroy(slab);
+    fuzz_front_close();
     sy_graph_free(package.usual);
-    event_base_free(base);
 }
 
 /* ---- the client ----------------------------------------------------------------------------------------------------- */
-
-static uint8_t answers[1 << 20];
-static size_t answers_bytes;
-
-static void read_answers(int fd)
-{
-    ssize_t n;
-    while (answers_bytes < sizeof answers &&
-           (n = recv(fd, answers + answers_bytes, sizeof answers - answers_bytes, MSG_DONTWAIT)) >
-               0)
-        answers_bytes += (size_t)n;
-}
-
-/* Runs the loop until neither the server nor the core has anything to do. */
-static void settle(int fd)
-{
-    for (int idle = 0; idle < 2;) {
-        int before = n_pending;
-        size_t had = answers_bytes;
-        event_base_loop(base, EVLOOP_NONBLOCK);
-        if (fd >= 0)
-            read_answers(fd);
-        idle = n_pending == 0 && before == 0 && answers_bytes == had ? idle + 1 : 0;
-    }
-}
 
 /* [1, id, error, result]: nothing but UTF-8 in an error, which a strict client decodes as JSON. */
 static void check_answer(const uint8_t *bytes, size_t n)
@@ -404,12 +295,12 @@ static void check_answer(const uint8_t *bytes, size_t n)
 /* Whole values, one after the other. */
 static void check_answers(void)
 {
-    for (size_t at = 0; at < answers_bytes;) {
+    for (size_t at = 0; at < fuzz_answers.n;) {
         struct sy_msgpack_scan scan;
-        sy_msgpack_scan_init(&scan, sizeof answers, SY_RPC_MAX_ELEMENTS);
-        FUZZ_CHECK(sy_msgpack_scan(&scan, answers + at, answers_bytes - at) == 1);
-        FUZZ_CHECK(answers[at] == 0x94 && answers[at + 1] == 1);
-        check_answer(answers + at, scan.at);
+        sy_msgpack_scan_init(&scan, sizeof fuzz_answers.bytes, SY_RPC_MAX_ELEMENTS);
+        FUZZ_CHECK(sy_msgpack_scan(&scan, fuzz_answers.bytes + at, fuzz_answers.n - at) == 1);
+        FUZZ_CHECK(fuzz_answers.bytes[at] == 0x94 && fuzz_answers.bytes[at + 1] == 1);
+        check_answer(fuzz_answers.bytes + at, scan.at);
         at += scan.at;
     }
 }
@@ -431,9 +322,9 @@ static void send_in_pieces(int fd, const uint8_t *data, size_t size)
             break;
         at += (size_t)sent;
         if (flags & FLAG_GOES)
-            event_base_loop(base, EVLOOP_NONBLOCK);
+            event_base_loop(fuzz_front.front.base, EVLOOP_NONBLOCK);
         else
-            settle(fd);
+            fuzz_front_settle(fd, false);
         look();
         piece *= 2; /* small pieces first: a long input must not take a thousand rounds */
     }
@@ -446,25 +337,26 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     set_up();
     flags = data[0];
-    answers_bytes = 0;
+    fuzz_front.refuses = flags & FLAG_REFUSES;
+    fuzz_answers.n = 0;
     server->limits.max_outstanding = flags & FLAG_TWO ? 2 : 64;
     FUZZ_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) == 0);
     FUZZ_CHECK(sy_rpc_connection_create(server, fds[0], !(flags & FLAG_REMOTE)) == SY_OK);
     server->limits.buffered_bytes = flags & FLAG_TWO ? 8 << 10 : 4 << 20;
     send_in_pieces(fds[1], data + 1, size - 1);
     if (!(flags & FLAG_GOES)) {
-        settle(fds[1]);
+        fuzz_front_settle(fds[1], false);
         shutdown(fds[1], SHUT_WR);
-        settle(fds[1]);
-        if (answers_bytes < sizeof answers)
+        fuzz_front_settle(fds[1], false);
+        if (fuzz_answers.n < sizeof fuzz_answers.bytes)
             check_answers();
     }
     close(fds[1]);
-    settle(-1);
+    fuzz_front_settle(-1, false);
     FUZZ_CHECK(sy_rpc_server_connections(server) == 0);
-    FUZZ_CHECK(server->buffered_bytes == 0 && server->refs == 1);
-    FUZZ_CHECK(sy_slab_used_bytes(slab) == 0);
-    FUZZ_CHECK(n_regions == 0 && server->region_bytes == 0 && n_model_refs == 0);
+    FUZZ_CHECK(server->buffered_bytes == 0 && server->base.refs == 1);
+    FUZZ_CHECK(sy_slab_used_bytes(fuzz_front.slab) == 0);
+    FUZZ_CHECK(n_regions == 0 && server->region_bytes == 0 && fuzz_front.n_refs == 0);
     return 0;
 }
 

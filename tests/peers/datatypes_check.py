@@ -276,7 +276,7 @@ def triton_serialize(x):
 def test_strings_refused(server):
     def of(model, **more):
         return post(server, model, {"inputs": [{"name": "x", "datatype": "BYTES", **more}]})
-    for more, word in (({"shape": [2, 1], "data": ["a"]}, "elements"), ({"shape": [1, 1], "data": ["a", "b"]}, "more"), ({"shape": [1, 1], "data": [1]}, "no string"),
+    for more, word in (({"shape": [2, 1], "data": ["a"]}, "elements"), ({"shape": [1, 1], "data": ["a", "b"]}, "more"), ({"shape": [1, 1], "data": [1]}, "not a string"),
                        ({"shape": [1, 1], "data": ["\ud800"]}, "string of JSON"), ({"shape": [1, 2], "data": ["a", "b"]}, "dimension")):
         code, why = of("column", **more)
         assert code == 400 and word in why, (more, code, why)

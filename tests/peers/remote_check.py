@@ -532,7 +532,7 @@ def test_attach(world):
     for extra in (["--server", "tcp:localhost:1"], []):
         assert subprocess.run([BINARY, "attach", *extra, "--socket", path], capture_output=True, timeout=LIMIT_S, check=False).returncode in (1, 2)
     done = subprocess.run([BINARY, "attach", "--server", path, "--socket", path], capture_output=True, text=True, timeout=LIMIT_S, check=False)
-    assert done.returncode == 2 and f"'{path}' is no tcp:HOST:PORT" in done.stderr, done.stderr
+    assert done.returncode == 2 and f"'{path}' is not tcp:HOST:PORT" in done.stderr, done.stderr
 
 
 SLEEPER = """

@@ -246,8 +246,8 @@ void sim_front_calm(void)
 bool sim_front_is_over(void)
 {
     return !fronts.open ||
-           (!fronts.connections && fronts.http->refs == 1 && fronts.rpc->refs == 1 &&
-            fronts.grpc->refs == 1 && fronts.grpc->budget.used_bytes == 0 &&
+           (!fronts.connections && fronts.http->base.refs == 1 && fronts.rpc->base.refs == 1 &&
+            fronts.grpc->base.refs == 1 && fronts.grpc->budget.used_bytes == 0 &&
             fronts.http->buffered_bytes == 0 && fronts.rpc->buffered_bytes == 0);
 }
 

@@ -84,7 +84,7 @@ void sim_worker_job_start(struct sim_worker *w, const struct sy_msg_job_start *m
     SIM_CHECK(!msg->spilled || job->has_spill, "job %llu: nothing was spilled",
               (unsigned long long)w->job);
     SIM_CHECK(msg->spilled || !msg->in_memory || state[0] == (JOB_MAGIC ^ w->job),
-              "job %llu: what lasts of it was written over", (unsigned long long)w->job);
+              "job %llu: its persistent state was overwritten", (unsigned long long)w->job);
     w->step = msg->spilled        ? job->spilled_step
               : msg->in_memory    ? state[1]
               : job->has_snapshot ? job->snapshot_step
@@ -131,7 +131,7 @@ void sim_worker_job_trip(struct sim_worker *w, const struct sy_message *m)
         w->persistent = m->job_return.persistent_offset;
 }
 
-/* What lasts has gone the whole way. */
+/* The persistent state has been copied wholly. */
 static void end_trip(struct sim_worker *w)
 {
     struct sim_job *job = job_of(w);
@@ -140,8 +140,8 @@ static void end_trip(struct sim_worker *w)
     uint64_t *state = sim_worker_pool(w->persistent);
     if (w->goes_out) {
         bool bad = sim_worker_fails();
-        SIM_CHECK(state[0] == (JOB_MAGIC ^ w->job), "job %llu: what lasts of it was written over",
-                  (unsigned long long)w->job);
+        SIM_CHECK(state[0] == (JOB_MAGIC ^ w->job),
+                  "job %llu: its persistent state was overwritten", (unsigned long long)w->job);
         job->has_spill |= !bad;
         job->spilled_step = state[1];
         w->is_out = !bad;
@@ -204,7 +204,7 @@ sy_ns sim_worker_train(struct sim_worker *w)
     }
     uint64_t *state = sim_worker_pool(w->persistent);
     SIM_CHECK(state[0] == (JOB_MAGIC ^ w->job) && state[1] == w->step,
-              "job %llu: what lasts of it was written over", (unsigned long long)w->job);
+              "job %llu: its persistent state was overwritten", (unsigned long long)w->job);
     SIM_CHECK(*sim_worker_pool(w->ephemeral) == (JOB_MAGIC ^ ~w->job),
               "job %llu: the memory of its turn was written over", (unsigned long long)w->job);
     if (w->stops || w->step >= w->total) {

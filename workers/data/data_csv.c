@@ -188,7 +188,7 @@ static int take_row(struct csv_source *s, const struct sy_csv_rows *rows)
         double value = strtod(text, &end);
         if (end == text || end[strspn(end, " \t")] || !isfinite(value) || fabs(value) > 3e38)
             return sy_error_set(SY_ECORRUPT,
-                                "'%s', line %llu, column '%s': '%.60s' is no number of float32",
+                                "'%s', line %llu, column '%s': '%.60s' is not a number of float32",
                                 s->path, (unsigned long long)rows->line, s->column_names[i], text);
         to[i] = (float)value;
     }
@@ -317,7 +317,7 @@ static int find_values(struct csv_source *s)
 {
     for (uint64_t i = 0; i < s->base.n; i++)
         if (!take_number(s->texts[i], &s->labels[i]))
-            return sy_error_set(SY_ECORRUPT, "'%s', row %llu, column '%s': '%.60s' is no number",
+            return sy_error_set(SY_ECORRUPT, "'%s', row %llu, column '%s': '%.60s' is not a number",
                                 s->path, (unsigned long long)i + 1, s->spec->label, s->texts[i]);
     return SY_OK;
 }

@@ -17,7 +17,7 @@ int sy_data_put_class(const struct sy_data_want *want, const char *where, uint64
 uint64_t sy_data_max_classes(const struct sy_data_want *want);
 /* Whether the field feeds that input. */
 bool sy_data_is_for(const struct sy_data_field *field, const struct sy_data_input *input);
-/* Where the model's i-th input comes from; never NULL. */
+/* Source of the model's i-th input; never NULL. */
 const struct sy_data_field *sy_data_field_of(const struct sy_data_spec *spec,
                                              const struct sy_data_want *want, int i);
 /* Element i of an input. */

@@ -138,7 +138,7 @@ static int read_dim(struct cursor *c, int64_t *out)
 static int read_shape(struct cursor *c, struct header *h)
 {
     if (!take(c, "("))
-        return bad(c, "has a shape that is no tuple");
+        return bad(c, "has a shape that is not a tuple");
     while (!take(c, ")")) {
         skip_blanks(c);
         if (h->npy.rank == SY_MAX_RANK)
@@ -202,7 +202,7 @@ static int find_header(const char *path, const unsigned char *file, size_t bytes
     size_t prefix, length;
 
     if (bytes < 12 || memcmp(file, MAGIC, MAGIC_BYTES) != 0)
-        return sy_error_set(SY_ECORRUPT, "%s is no .npy file: it does not begin with \\x93NUMPY",
+        return sy_error_set(SY_ECORRUPT, "%s is not a .npy file: it does not begin with \\x93NUMPY",
                             path);
     if (file[6] < 1 || file[6] > 3)
         return sy_error_set(SY_EUNSUPPORTED, "%s: .npy version %u; 1 to 3 are known", path,

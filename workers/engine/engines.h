@@ -8,7 +8,7 @@
 #define SY_CUDA_ENGINE_ENTRY  "sy_cuda_engine_v1"
 #define SY_CUDA_TRAINER_ENTRY "sy_cuda_trainer_v1"
 
-/* What both sides of the plugin see, added up: an engine of another build is refused, not called. */
+/* Sum over the structures that both sides of the plugin see: an engine of another build is refused, not called. */
 #define SY_ENGINE_LAYOUT_BYTES                                                                \
     ((uint32_t)(sizeof(struct sy_engine_ops) + sizeof(struct sy_binding) +                    \
                 sizeof(struct sy_layer) + sizeof(struct sy_param) + sizeof(struct sy_graph) + \

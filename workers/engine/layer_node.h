@@ -1,4 +1,4 @@
-/* What every engine asks of a layer and its graph when it makes a program. Pure. */
+/* Queries on a layer and its graph that every engine makes when it builds a program. Pure. */
 #ifndef SY_WORKERS_ENGINE_LAYER_NODE_H
 #define SY_WORKERS_ENGINE_LAYER_NODE_H
 
@@ -21,7 +21,7 @@ struct sy_param_form {
     size_t layout_bytes;
     _Alignas(16) unsigned char layout[SY_PARAM_LAYOUT_BYTES];
 };
-/* What of a layer is an engine's own: which inputs are parameters, and their forms. */
+/* The engine-specific part of a layer: which inputs are parameters, and their forms. */
 struct sy_param_rules {
     bool (*is_param)(const struct sy_graph *graph, const struct sy_node *node, int input);
     int (*form)(const struct sy_graph *graph, const struct sy_node *node, int input,

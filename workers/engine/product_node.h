@@ -1,4 +1,4 @@
-/* What a Gemm or MatMul describes, for all engines. Pure. */
+/* Description of a Gemm or MatMul, for all engines. Pure. */
 #ifndef SY_WORKERS_ENGINE_PRODUCT_NODE_H
 #define SY_WORKERS_ENGINE_PRODUCT_NODE_H
 

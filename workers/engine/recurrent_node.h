@@ -1,4 +1,4 @@
-/* What an LSTM, GRU or RNN node describes, for all engines and trainers that run one time after another. */
+/* Description of an LSTM, GRU or RNN node, for all engines and trainers that run step by step. */
 #ifndef SY_WORKERS_ENGINE_RECURRENT_NODE_H
 #define SY_WORKERS_ENGINE_RECURRENT_NODE_H
 

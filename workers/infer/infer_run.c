@@ -38,7 +38,7 @@ static unsigned char *view(const struct sy_infer_run *run, uint64_t offset)
     return run->engine->attach || !host ? (unsigned char *)(uintptr_t)address.value : host;
 }
 
-/* Where each layer's parameters lie for this placement of the groups. */
+/* Addresses of each layer's parameters for this placement of the groups. */
 static void locate_layers(const struct sy_infer_run *run, unsigned char **params)
 {
     for (int g = 0; g < run->n_groups; g++) {

@@ -38,7 +38,7 @@ struct sy_infer_times {
     sy_ns end_ns;
     sy_ns wait_ns; /* the compute thread stood waiting for groups */
     sy_ns
-        lost_ns; /* of the run, that the computing thread stood without a core; set by who runs it */
+        lost_ns; /* of the run, that the computing thread stood without a core; set by the caller of the run */
     int next_layer; /* interrupted: where another run can go on, in any process; 0: from the beginning only */
     uint64_t read_bytes; /* of tables that stay in the host image; they crossed the link too */
     sy_ns *

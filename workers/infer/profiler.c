@@ -193,13 +193,13 @@ done:
 
 /* ---- one thread or all ------------------------------------------------------------------------ */
 
-/* Of a whole profile: [0] with all threads, [1] with one. */
+/* Totals of a profile: [0] with all threads, [1] with one. */
 struct both {
     uint64_t *layer_ns[2][SY_PROFILE_BATCHES];
     uint64_t rested_ns[2]; /* at the first batch */
 };
 
-/* What waking the threads adds to a run: the difference of rested runs less that of runs in a row. */
+/* Time that waking the threads adds to a run: the difference of rested runs less that of runs in a row. */
 static uint64_t wake_ns(const struct both *both, int n)
 {
     int64_t rested = (int64_t)both->rested_ns[0] - (int64_t)both->rested_ns[1];
@@ -220,7 +220,7 @@ static void times_at(uint64_t *const layer_ns[SY_PROFILE_BATCHES], const int64_t
     }
 }
 
-/* What is sized at run takes the time that the run's data takes, not the profile's. */
+/* Steps sized at run take as long as the run's data needs, not the profile's. */
 static bool may_be_solo(const struct sy_package *package, int layer)
 {
     return package->graph->nodes[package->layers[layer].node].op != SY_OP_DYNAMIC;

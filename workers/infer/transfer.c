@@ -358,7 +358,7 @@ const struct sy_transfer_group *sy_transfer_group(const struct sy_transfer *t, i
     return &t->groups[group];
 }
 
-/* Where it is read: the pool of a unified device, or the image. */
+/* Waits for a group that is read in place: in the pool of a unified device, or in the image. */
 static int wait_in_place(struct sy_transfer *t, int g, void (*beat)(void *ctx), void *ctx)
 {
     for (;;) {

@@ -53,7 +53,8 @@ static const struct key *find_key(const struct key *keys, size_t n, const char *
     return NULL;
 }
 
-const char *sy_job_keys_dot(const char *section)
+/* "section.name", for messages: "%s%s%s" of section, this, name. */
+static const char *dot_of(const char *section)
 {
     return *section ? "." : "";
 }
@@ -61,7 +62,7 @@ const char *sy_job_keys_dot(const char *section)
 int sy_job_keys_check(const struct key *keys, size_t n, const char *section, int variant,
                       const json_t *object)
 {
-    const char *name, *nearest = "", *dot = sy_job_keys_dot(section);
+    const char *name, *nearest = "", *dot = dot_of(section);
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)object, name, value)
     {
@@ -76,8 +77,8 @@ int sy_job_keys_check(const struct key *keys, size_t n, const char *section, int
 
 static int refuse(const struct key *key, const char *wanted)
 {
-    return sy_error_set(SY_EARG, "job: '%s%s%s' must be %s", key->section,
-                        sy_job_keys_dot(key->section), key->name, wanted);
+    return sy_error_set(SY_EARG, "job: '%s%s%s' must be %s", key->section, dot_of(key->section),
+                        key->name, wanted);
 }
 
 static int copy_text(const struct key *key, const json_t *value, char **out)
@@ -159,8 +160,8 @@ int sy_job_keys_take(const struct key *key, const json_t *value, void *to)
     if (value)
         return take_value(key, value, at);
     if (key->flags & KEY_NEEDED)
-        return sy_error_set(SY_EARG, "job: '%s%s%s' is missing", key->section,
-                            sy_job_keys_dot(key->section), key->name);
+        return sy_error_set(SY_EARG, "job: '%s%s%s' is missing", key->section, dot_of(key->section),
+                            key->name);
     if (!at)
         return SY_OK;
     if (key->kind == KIND_COUNT)
@@ -206,6 +207,6 @@ int sy_job_keys_choose(const char *section, const char *name, const json_t *valu
         size_t used = strlen(known);
         snprintf(known + used, sizeof known - used, "%s'%s'", i ? ", " : "", words[i]);
     }
-    return sy_error_set(SY_EARG, "job: '%s%s%s' is '%s'; known: %s", section,
-                        sy_job_keys_dot(section), name, text ? text : "no text", known);
+    return sy_error_set(SY_EARG, "job: '%s%s%s' is '%s'; known: %s", section, dot_of(section), name,
+                        text ? text : "no text", known);
 }

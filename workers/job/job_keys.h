@@ -44,7 +44,5 @@ void sy_job_keys_free(const struct key *keys, size_t n, void *from);
 /* A word of `words` (ends with NULL); a missing value is the first. */
 int sy_job_keys_choose(const char *section, const char *name, const json_t *value,
                        const char *const *words, int *out);
-/* "section.name", for messages: "%s%s%s" of section, this, name. */
-const char *sy_job_keys_dot(const char *section);
 
 #endif

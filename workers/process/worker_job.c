@@ -41,7 +41,7 @@ static int prepare(struct sy_worker *w, const struct sy_msg_job_prepare *msg,
     sy_worker_job_forget(w);
     return sy_error_set(SY_EUNSUPPORTED,
                         "a job of %llu ranks is processes of their own: 'switchyard train "
-                        "JOB.json' starts them, and they give way to this server's requests",
+                        "JOB.json' starts them, and this server's requests preempt them",
                         (unsigned long long)needs->ranks);
 }
 

@@ -117,7 +117,7 @@ int sy_worker_script_detach(struct sy_worker *w)
 {
     sy_script_job_detach(w->script->job);
     return w->job_started ? send_ended(w, sy_error_set(SY_ECANCELED, "the server stops; the script "
-                                                                     "goes on by itself"))
+                                                                     "continues"))
                           : SY_OK;
 }
 

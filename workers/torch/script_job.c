@@ -63,7 +63,7 @@ static int read_number(const json_t *script, const char *key, uint64_t most, uin
         return SY_OK;
     if (!json_is_integer(value) || json_integer_value(value) < 0 ||
         (uint64_t)json_integer_value(value) > most)
-        return sy_error_set(SY_EARG, "job: script.%s is no number from 0 to %llu", key,
+        return sy_error_set(SY_EARG, "job: script.%s is not a number from 0 to %llu", key,
                             (unsigned long long)most);
     *out = (uint64_t)json_integer_value(value);
     return SY_OK;

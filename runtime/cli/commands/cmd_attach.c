@@ -206,7 +206,7 @@ int sy_cmd_attach(int argc, char **argv)
     if (!attach.server)
         return sy_cli_usage("attach needs --server tcp:HOST:PORT");
     if (strncmp(attach.server, "tcp:", 4) != 0)
-        return sy_cli_usage("attach --server: '%s' is no tcp:HOST:PORT", attach.server);
+        return sy_cli_usage("attach --server: '%s' is not tcp:HOST:PORT", attach.server);
     if (strncmp(attach.path, "unix:", 5) == 0)
         attach.path += 5;
     return serve(&attach);

@@ -144,11 +144,12 @@ static int run(const char *text, bool json)
 
 int sy_cmd_bench_link(int argc, char **argv)
 {
+    enum { O_DEVICE, O_JSON };
     static const struct sy_cli_option options[] = {
-        {"device", "SPEC",
-         "host, emulated[,link-gbps=12.3], cuda:N, or cuda:UUID of a GPU or MIG instance; default "
-         "host"},
-        {"json", NULL, "the fitted costs only, as JSON"},
+        [O_DEVICE] = {"device", "SPEC",
+                      "host, emulated[,link-gbps=12.3], cuda:N, or cuda:UUID of a GPU or MIG "
+                      "instance; default host"},
+        [O_JSON] = {"json", NULL, "the fitted costs only, as JSON"},
         {NULL, NULL, NULL}};
     struct sy_cli_parser parser = {
         "bench-link [options]\n\nTimes copies between host and device: medians.", options, argc,
@@ -158,7 +159,7 @@ int sy_cmd_bench_link(int argc, char **argv)
     int got;
 
     while ((got = sy_cli_next(&parser, &value)) >= 0) {
-        if (got == 0)
+        if (got == O_DEVICE)
             text = value;
         else
             json = true;

@@ -10,7 +10,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
-#include "runtime/cli/cli.h"
+#include "runtime/cli/cli_fields.h"
 #include "runtime/cli/doctor/doctor_models.h"
 #include "runtime/cli/doctor/doctor_report.h"
 #include "runtime/cli/doctor/link_probe.h"
@@ -164,16 +164,19 @@ static int run(struct doctor *doctor)
     return sy_findings_will_work(&doctor->findings) ? 0 : 1;
 }
 
-static const struct sy_cli_option options[] = {
-    {"device", "SPEC",
-     "host, emulated[,link-gbps=12.3], cuda:N, or cuda:UUID of a GPU or MIG instance; default "
-     "host"},
-    {"models", "DIR",
-     "storage is measured here, and a swap is predicted for each package (FILE.sypkg, "
-     "NAME/VERSION/model.sypkg); default: the current folder, no models"},
-    {"quick", NULL, "smaller measurements: about a second less each, and less exact"},
-    {"json", NULL, "findings, facts and predictions as JSON"},
-    {NULL, NULL, NULL}};
+static const struct sy_cli_field fields[] = {
+    {{"device", "SPEC",
+      "host, emulated[,link-gbps=12.3], cuda:N, or cuda:UUID of a GPU or MIG instance; default "
+      "host"},
+     SY_CLI_TEXT(struct doctor, device)},
+    {{"models", "DIR",
+      "storage is measured here, and a swap is predicted for each package (FILE.sypkg, "
+      "NAME/VERSION/model.sypkg); default: the current folder, no models"},
+     SY_CLI_TEXT(struct doctor, folder)},
+    {{"quick", NULL, "smaller measurements: about a second less each, and less exact"},
+     SY_CLI_SWITCH(struct doctor, quick)},
+    {{"json", NULL, "findings, facts and predictions as JSON"},
+     SY_CLI_SWITCH(struct doctor, json)}};
 
 static const char usage[] =
     "doctor [options]\n\n"
@@ -192,29 +195,17 @@ static const char usage[] =
 
 int sy_cmd_doctor(int argc, char **argv)
 {
-    struct sy_cli_parser parser = {usage, options, argc, argv, 0};
+    static const struct sy_cli_fields command = {usage, fields, SY_ARRAY_LEN(fields), NULL};
     struct sy_device_spec spec;
-    const char *value;
-    int got;
     struct doctor *doctor = calloc(1, sizeof *doctor);
 
     if (!doctor)
         return sy_cli_fail("no memory");
     doctor->device = "host";
-    while ((got = sy_cli_next(&parser, &value)) >= 0) {
-        if (got == 0)
-            doctor->device = value;
-        else if (got == 1)
-            doctor->folder = value;
-        else
-            *(got == 2 ? &doctor->quick : &doctor->json) = true;
-    }
-    int result = got == SY_CLI_HELP ? 0 : 2;
-    if (got == SY_CLI_WORD)
-        sy_cli_usage("doctor takes no words: %s", value);
-    else if (got == SY_CLI_END && sy_device_spec_parse(doctor->device, &spec) < 0)
-        sy_cli_usage("--device: %s", sy_error_text());
-    else if (got == SY_CLI_END) {
+    int result = sy_cli_read(&command, argc, argv, doctor);
+    if (result == SY_CLI_END && sy_device_spec_parse(doctor->device, &spec) < 0) {
+        result = sy_cli_usage("--device: %s", sy_error_text());
+    } else if (result == SY_CLI_END) {
         if (!getenv("SY_LOG"))
             sy_log_threshold = SY_LOG_ERROR; /* the table reports refused probes */
         result = run(doctor);

@@ -8,24 +8,12 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/base/status.h"
-#include "runtime/cli/cli.h"
+#include "runtime/cli/cli_fields.h"
 #include "runtime/cli/fetch/fetch.h"
 #include "runtime/cli/fetch/fetch_stream.h"
 
 #define MAX_URLS      8
 #define MAX_URL_BYTES 4096
-
-static const struct sy_cli_option options[] = {
-    {"output", "FILE", "where to; default: the URL's last part, here (also -o)"},
-    {"sha256", "HEX", "what the file must hash to"},
-    {"max-bytes", "SIZE", "more is refused; default 64Gi"},
-    {"stall", "SECONDS", "a connection that does not move is made again; default 30"},
-    {"tries", "N", "in a row without a byte, at each URL; default 5"},
-    {"progress", NULL,
-     "of a package, for programs: its layers are checked as they come, 'of BYTES' is printed when "
-     "its head is there and the file has its full length, 'at BYTES' for "
-     "what is there and right; ends with the process that started it"},
-    {NULL, NULL, NULL}};
 
 struct command {
     struct sy_fetch fetch;
@@ -34,34 +22,41 @@ struct command {
     char lines[MAX_URLS][MAX_URL_BYTES]; /* from the standard input */
 };
 
-static int set_option(struct command *command, int index, const char *value)
+static int set_stall(void *ctx, const char *value)
 {
-    struct sy_fetch *fetch = &command->fetch;
-    int64_t number;
+    struct sy_fetch *fetch = &((struct command *)ctx)->fetch;
 
-    switch (index) {
-    case 0:
-        fetch->path = value;
-        return SY_OK;
-    case 1:
-        fetch->sha256 = value;
-        return SY_OK;
-    case 2:
-        return sy_cli_bytes(value, &fetch->max_bytes);
-    case 3:
-        SY_TRY(sy_cli_real(value, &fetch->stall_s));
-        return fetch->stall_s >= 1 && fetch->stall_s <= 3600
-                   ? SY_OK
-                   : sy_error_set(SY_EARG, "\"%s\" is no time from 1 to 3600 seconds", value);
-    case 4:
-        SY_TRY(sy_cli_integer(value, 1, 100, &number));
-        fetch->tries = (int)number;
-        return SY_OK;
-    default:
-        command->progress = true;
-        return SY_OK;
-    }
+    SY_TRY(sy_cli_real(value, &fetch->stall_s));
+    return fetch->stall_s >= 1 && fetch->stall_s <= 3600
+               ? SY_OK
+               : sy_error_set(SY_EARG, "\"%s\" is not a time from 1 to 3600 seconds", value);
 }
+
+static int add_url(void *ctx, const char *word)
+{
+    struct command *command = ctx;
+
+    if (command->fetch.n_urls == MAX_URLS)
+        return sy_error_set(SY_EARG, "fetch takes at most %d URLs", MAX_URLS);
+    command->urls[command->fetch.n_urls++] = word;
+    return SY_OK;
+}
+
+static const struct sy_cli_field fields[] = {
+    {{"output", "FILE", "where to; default: the URL's last part, here (also -o)"},
+     SY_CLI_TEXT(struct command, fetch.path)},
+    {{"sha256", "HEX", "what the file must hash to"}, SY_CLI_TEXT(struct command, fetch.sha256)},
+    {{"max-bytes", "SIZE", "more is refused; default 64Gi"},
+     SY_CLI_BYTES(struct command, fetch.max_bytes)},
+    {{"stall", "SECONDS", "a connection that does not move is made again; default 30"},
+     SY_CLI_SET(set_stall)},
+    {{"tries", "N", "in a row without a byte, at each URL; default 5"},
+     SY_CLI_INT(struct command, fetch.tries, 1, 100)},
+    {{"progress", NULL,
+      "of a package, for programs: its layers are checked as they come, 'of BYTES' is printed when "
+      "its head is there and the file has its full length, 'at BYTES' for "
+      "what is there and right; ends with the process that started it"},
+     SY_CLI_SWITCH(struct command, progress)}};
 
 /* The URL's last part, without what follows a '?'; "" where it has none. */
 static const char *name_in(const char *url, char *name, size_t bytes)
@@ -169,30 +164,22 @@ static int check(struct command *command, char *name, size_t bytes)
 
 int sy_cmd_fetch(int argc, char **argv)
 {
-    struct sy_cli_parser parser = {
+    static const struct sy_cli_fields words = {
         "fetch URL [URL ...] [options]\n\nFetches a package (or any file) from a registry by HTTP "
         "or HTTPS; an S3 object by its signed URL. A fetch that was ended goes on where it stood, "
         "if the registry still has the same content. The file appears under its name when it is "
         "whole and its hash is right. Further URLs are other sources of the same content, tried "
         "when those before them fail. '-': the URLs come from the standard input, a line each.",
-        options, argc, argv, 0};
+        fields, SY_ARRAY_LEN(fields), add_url};
     static struct command command = {
         .fetch = {.max_bytes = 64ull << 30, .stall_s = 30, .tries = 5}};
     char name[256];
-    const char *value;
-    int got;
 
     command.fetch.urls = command.urls;
-    while ((got = sy_cli_next(&parser, &value)) >= 0 || got == SY_CLI_WORD) {
-        if (got == SY_CLI_WORD && command.fetch.n_urls == MAX_URLS)
-            return sy_cli_usage("fetch takes at most %d URLs", MAX_URLS);
-        if (got == SY_CLI_WORD)
-            command.urls[command.fetch.n_urls++] = value;
-        else if (set_option(&command, got, value) < 0)
-            return sy_cli_usage("--%s: %s", options[got].name, sy_error_text());
-    }
-    if (got != SY_CLI_END)
-        return got == SY_CLI_HELP ? 0 : 2;
-    got = check(&command, name, sizeof(name));
-    return got ? got : fetch_and_say(&command);
+    int result = sy_cli_read(&words, argc, argv, &command);
+    if (result == SY_CLI_END)
+        result = check(&command, name, sizeof(name));
+    else
+        return result;
+    return result ? result : fetch_and_say(&command);
 }

@@ -11,7 +11,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/half.h"
 #include "runtime/base/status.h"
-#include "runtime/cli/cli.h"
+#include "runtime/cli/cli_fields.h"
 #include "runtime/cli/inputs/decoder_inputs.h"
 #include "runtime/cli/inputs/random_inputs.h"
 #include "runtime/cli/inputs/sample_token.h"
@@ -20,7 +20,7 @@
 #define MOST_TOKENS (1 << 20)
 
 struct generate {
-    const char *model, *output, *vocabulary_path;
+    const char *address, *model, *output, *vocabulary_path;
     int64_t *tokens; /* of the prompt, then the one that came last */
     int64_t n_tokens, past, n_new, most_new, stop;
     struct sy_sampler sampler;
@@ -39,7 +39,7 @@ static int add_token(struct generate *g, const char *text, char **end)
     long long token = strtoll(text, end, 10);
 
     if (*end == text || token < 0 || token > INT32_MAX)
-        return sy_error_set(SY_EARG, "\"%.40s\" is no token: whole numbers, from 0 on", text);
+        return sy_error_set(SY_EARG, "\"%.40s\" is not a token: whole numbers, from 0 on", text);
     if (g->n_tokens == MOST_TOKENS)
         return sy_error_set(SY_ETOOBIG, "more than %d tokens", MOST_TOKENS);
     g->tokens[g->n_tokens++] = token;
@@ -213,7 +213,7 @@ static int generate_all(struct generate *g)
     return SY_OK;
 }
 
-/* One that ended by its last request is not there any more, and need not be. */
+/* A session that ended with its last request is gone already. */
 static void end_session(const struct generate *g)
 {
     json_t *params = json_pack("{s:s, s:s}", "model", g->model, "session", g->session);
@@ -247,72 +247,52 @@ static int run(struct generate *g)
     return result;
 }
 
-static const struct sy_cli_option options[] = {
-    {"socket", "ADDRESS", "unix:PATH or tcp:HOST:PORT of the server"},
-    {"tokens", "LIST", "the prompt: token ids, as 1,2,3"},
-    {"prompt-file", "FILE", "the prompt: a file of token ids, between commas or white space"},
-    {"max-tokens", "N", "how many; default 32"},
-    {"stop", "ID", "ends behind this token, the model's end of text"},
-    {"temperature", "T", "0, the default: always the likeliest token"},
-    {"top-k", "N", "with a temperature: among the N likeliest; default all"},
-    {"seed", "N", "of what is drawn; default 1"},
-    {"vocab", "FILE",
-     "tokenizer.json or vocab.json of the model: prints text; else token ids are printed"},
-    {"output", "NAME", "the output that has the scores; default logits"},
-    {"class", "N", "0, the most urgent, to 9; default: the model's, mostly 1"},
-    {"tenant", "NAME", "whose request it is"},
-    {"version", "N", "of the model; default: as its version policy says, the highest"},
-    {NULL, NULL, NULL}};
-
-static int set_number(int64_t *to, const char *value, int64_t least, int64_t most)
+static int set_tokens(void *command, const char *value)
 {
-    return sy_cli_integer(value, least, most, to);
+    return read_tokens(command, value);
 }
 
-static int set_option(struct generate *g, int index, const char *value, const char **address)
+static int set_prompt_file(void *command, const char *value)
 {
-    int64_t number = 0;
-    int status;
-
-    switch (index) {
-    case 0:
-        *address = value;
-        return SY_OK;
-    case 1:
-        return read_tokens(g, value);
-    case 2:
-        return read_prompt_file(g, value);
-    case 3:
-        return set_number(&g->most_new, value, 1, MOST_TOKENS);
-    case 4:
-        return set_number(&g->stop, value, 0, INT32_MAX);
-    case 5:
-        return sy_cli_real(value, &g->sampler.temperature);
-    case 6:
-        return set_number(&g->sampler.top_k, value, 1, INT32_MAX);
-    case 7:
-        status = set_number(&number, value, 0, INT64_MAX);
-        g->sampler.state = (uint64_t)number;
-        return status;
-    case 8:
-        g->vocabulary_path = value;
-        return SY_OK;
-    case 9:
-        g->output = value;
-        return SY_OK;
-    case 10:
-        status = set_number(&number, value, 0, 9);
-        g->options.urgency_class = (int)number;
-        return status;
-    case 11:
-        g->options.tenant = value;
-        return SY_OK;
-    default:
-        status = set_number(&number, value, 1, INT64_MAX);
-        g->options.version = number;
-        return status;
-    }
+    return read_prompt_file(command, value);
 }
+
+static int set_model(void *command, const char *word)
+{
+    struct generate *g = command;
+
+    if (g->model)
+        return sy_error_set(SY_EARG, "one model, not also %s", word);
+    g->model = word;
+    return SY_OK;
+}
+
+static const struct sy_cli_field fields[] = {
+    {{"socket", "ADDRESS", "unix:PATH or tcp:HOST:PORT of the server"},
+     SY_CLI_TEXT(struct generate, address)},
+    {{"tokens", "LIST", "the prompt: token ids, as 1,2,3"}, SY_CLI_SET(set_tokens)},
+    {{"prompt-file", "FILE", "the prompt: a file of token ids, between commas or white space"},
+     SY_CLI_SET(set_prompt_file)},
+    {{"max-tokens", "N", "how many; default 32"},
+     SY_CLI_INT64(struct generate, most_new, 1, MOST_TOKENS)},
+    {{"stop", "ID", "ends behind this token, the model's end of text"},
+     SY_CLI_INT64(struct generate, stop, 0, INT32_MAX)},
+    {{"temperature", "T", "0, the default: always the likeliest token"},
+     SY_CLI_REAL(struct generate, sampler.temperature)},
+    {{"top-k", "N", "with a temperature: among the N likeliest; default all"},
+     SY_CLI_INT64(struct generate, sampler.top_k, 1, INT32_MAX)},
+    {{"seed", "N", "of what is drawn; default 1"},
+     SY_CLI_INT64(struct generate, sampler.state, 0, INT64_MAX)},
+    {{"vocab", "FILE",
+      "tokenizer.json or vocab.json of the model: prints text; else token ids are printed"},
+     SY_CLI_TEXT(struct generate, vocabulary_path)},
+    {{"output", "NAME", "the output that has the scores; default logits"},
+     SY_CLI_TEXT(struct generate, output)},
+    {{"class", "N", "0, the most urgent, to 9; default: the model's, mostly 1"},
+     SY_CLI_INT(struct generate, options.urgency_class, 0, 9)},
+    {{"tenant", "NAME", "whose request it is"}, SY_CLI_TEXT(struct generate, options.tenant)},
+    {{"version", "N", "of the model; default: as its version policy says, the highest"},
+     SY_CLI_INT64(struct generate, options.version, 1, INT64_MAX)}};
 
 static int check(struct generate *g)
 {
@@ -325,47 +305,31 @@ static int check(struct generate *g)
     return 0;
 }
 
-static int read_words(struct generate *g, struct sy_cli_parser *parser, const char **address)
-{
-    const char *value;
-    int got;
-
-    while ((got = sy_cli_next(parser, &value)) >= 0 || got == SY_CLI_WORD) {
-        if (got == SY_CLI_WORD && g->model)
-            return sy_cli_usage("one model, not also %s", value);
-        if (got == SY_CLI_WORD)
-            g->model = value;
-        else if (set_option(g, got, value, address) < 0)
-            return sy_cli_usage("--%s: %s", options[got].name, sy_error_text());
-    }
-    return got == SY_CLI_END ? 0 : got == SY_CLI_HELP ? -1 : 2;
-}
-
 int sy_cmd_generate(int argc, char **argv)
 {
-    struct sy_cli_parser parser = {
+    static const struct sy_cli_fields command = {
         "generate MODEL --tokens LIST [options]\n\nRuns a decoder token by token in a session and "
         "prints the tokens as they come.",
-        options, argc, argv, 0};
+        fields, SY_ARRAY_LEN(fields), set_model};
     struct generate g = {.most_new = 32,
                          .stop = -1,
                          .sampler = {.state = 1},
                          .options = {.urgency_class = SWITCHYARD_MODEL_CLASS}};
-    const char *address = NULL;
 
     g.tokens = malloc(MOST_TOKENS * sizeof *g.tokens);
     if (!g.tokens)
         return sy_cli_fail("no memory for the prompt");
-    int result = read_words(&g, &parser, &address);
-    if (result == 0)
+    int result = sy_cli_read(&command, argc, argv, &g);
+    if (result == SY_CLI_END) {
         result = check(&g);
-    if (result == 0)
-        result = sy_cli_connect(address, 0, &g.client);
-    if (result == 0) {
-        result = run(&g);
-        sy_client_close(g.client);
+        if (result == 0)
+            result = sy_cli_connect(g.address, 0, &g.client);
+        if (result == 0) {
+            result = run(&g);
+            sy_client_close(g.client);
+        }
     }
     sy_vocabulary_close(g.vocabulary);
     free(g.tokens);
-    return SY_MAX(result, 0);
+    return result;
 }

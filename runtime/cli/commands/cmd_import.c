@@ -15,7 +15,7 @@
 #include "loader/storage/storage.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
-#include "runtime/cli/cli.h"
+#include "runtime/cli/cli_fields.h"
 #include "runtime/cli/confined.h"
 #include "runtime/cli/import_place.h"
 #include "runtime/cli/import_precision.h"
@@ -167,7 +167,7 @@ static void forget_place(void *ctx)
     sy_import_place_remove(&((struct import *)ctx)->place);
 }
 
-/* Of the machine's own: what libraries read of it, and may load late. */
+/* Files of the machine that libraries read, and may load late. */
 static const char *const system_paths[] = {"/lib",
                                            "/lib64",
                                            "/usr/lib",
@@ -354,70 +354,6 @@ static void print_sizes(const char *path)
     sy_package_close(package);
 }
 
-enum {
-    O_OUTPUT,
-    O_NAME,
-    O_NO_PROFILE,
-    O_UPDATE,
-    O_THREADS,
-    O_DEVICE,
-    O_PRECISION,
-    O_CALIBRATE,
-    O_DIM,
-    O_ALLOW_HOST_OPS,
-    O_EXPLAIN,
-    O_LIMIT,
-    O_MEMORY,
-    O_PYTHON
-};
-
-static const struct sy_cli_option import_options[] = {
-    [O_OUTPUT] = {"output", "FILE.sypkg", "where to; default: beside the model (also -o)"},
-    [O_NAME] = {"name", "NAME",
-                "the model's name; default: the file's, or NAME of NAME/1/model.onnx"},
-    [O_NO_PROFILE] = {"no-profile", NULL,
-                      "do not time the layers: groups are then planned from sizes alone"},
-    [O_UPDATE] = {"update", NULL, "do nothing if an up-to-date package is there"},
-    [O_THREADS] = {"threads", "N",
-                   "compute threads of the profile; default: all cores that may be used"},
-    [O_DEVICE] =
-        {"device", "SPEC",
-         "whose engine packs, and is timed: host (default), emulated, cuda[:N]. With --no-profile "
-         "a "
-         "package for a GPU is made without one"},
-    [O_PRECISION] =
-        {"precision", "f32|bf16|f16",
-         "bf16, f16: weights take half the bytes and products are computed in it, summed in f32; "
-         "on the host bf16 only, and a CPU without AVX512_BF16 or AMX computes in f32 with such "
-         "weights. Default: f32; with --update, that of the package"},
-    [O_CALIBRATE] =
-        {"calibrate", "[NAME=]FILE.npy",
-         "samples of an input, on which the error against f32 is reported, instead of random ones; "
-         "once for each input"},
-    [O_DIM] =
-        {"dim", "NAME=SIZE",
-         "a number for a dimension that requests could choose, as a sequence's length: by its name "
-         "in the file, or as INPUT.INDEX; once for each. It is then the same for all requests"},
-    [O_ALLOW_HOST_OPS] =
-        {"allow-host-ops", NULL,
-         "with --device cuda: operators that its engine lacks are computed on the host, in "
-         "between, "
-         "instead of being refused"},
-    [O_EXPLAIN] =
-        {"explain", NULL,
-         "write no package; print which nodes are sized at run (their results' sizes depend on "
-         "data), why, and what decides; or that nothing is. With --dim as the import would have "
-         "it"},
-    [O_LIMIT] = {"limit", "SECONDS", "an import that takes longer is ended; default 3600"},
-    [O_MEMORY] =
-        {"memory", "SIZE",
-         "memory that the import may take, as 8G; default: three quarters of the machine's, or of "
-         "its "
-         "cgroup's"},
-    [O_PYTHON] = {"python", "PROGRAM",
-                  "of a PyTorch model: the interpreter that has it; default python3"},
-    {NULL, NULL, NULL}};
-
 static int import_model(const char *model, const char *path, const char *name,
                         const struct sy_cli_import *import, struct sy_torch_export *exported,
                         const char *python)
@@ -430,7 +366,7 @@ static int import_model(const char *model, const char *path, const char *name,
     return status;
 }
 
-/* What the command line says. */
+/* The command line. */
 struct import_words {
     const char *model, *python;
     char path[4096], name[256];
@@ -438,95 +374,128 @@ struct import_words {
     bool update, has_precision, explain;
 };
 
-static int take_number(struct sy_cli_import *import, int option, const char *value)
+static int set_output(void *command, const char *value)
 {
-    int64_t number;
-    if (option == O_MEMORY)
-        return sy_cli_bytes(value, &import->memory_bytes);
-    SY_TRY(sy_cli_integer(value, 1, option == O_LIMIT ? 1 << 30 : 1024, &number));
-    if (option == O_LIMIT)
-        import->limit_ns = (sy_ns)number * SY_NS_PER_S;
-    else
-        import->n_threads = (int)number;
+    struct import_words *w = command;
+
+    snprintf(w->path, sizeof w->path, "%s", value);
     return SY_OK;
 }
 
-static int add_calibration(struct sy_cli_import *import, const char *value)
+static int set_name(void *command, const char *value)
 {
+    struct import_words *w = command;
+
+    snprintf(w->name, sizeof w->name, "%s", value);
+    return SY_OK;
+}
+
+static int set_precision(void *command, const char *value)
+{
+    struct import_words *w = command;
+
+    w->has_precision = true;
+    return sy_precision_from_name(value, &w->import.precision);
+}
+
+static int set_limit(void *command, const char *value)
+{
+    int64_t seconds;
+
+    SY_TRY(sy_cli_integer(value, 1, 1 << 30, &seconds));
+    ((struct import_words *)command)->import.limit_ns = (sy_ns)seconds * SY_NS_PER_S;
+    return SY_OK;
+}
+
+static int add_dim(void *command, const char *value)
+{
+    struct sy_cli_import *import = &((struct import_words *)command)->import;
+
+    return sy_cli_dim(value, import->dims, &import->n_dims);
+}
+
+static int add_calibration(void *command, const char *value)
+{
+    struct sy_cli_import *import = &((struct import_words *)command)->import;
+
     if (import->n_calibrate == SY_CLI_MAX_CALIBRATE)
         return sy_error_set(SY_EARG, "more than %d inputs", SY_CLI_MAX_CALIBRATE);
     import->calibrate[import->n_calibrate++] = value;
     return SY_OK;
 }
 
-static int take_option(struct import_words *w, int option, const char *value)
+static int set_model(void *command, const char *word)
 {
-    switch (option) {
-    case O_OUTPUT:
-        snprintf(w->path, sizeof w->path, "%s", value);
-        return SY_OK;
-    case O_NAME:
-        snprintf(w->name, sizeof w->name, "%s", value);
-        return SY_OK;
-    case O_NO_PROFILE:
-        w->import.profile = false;
-        return SY_OK;
-    case O_UPDATE:
-        w->update = true;
-        return SY_OK;
-    case O_DEVICE:
-        w->import.device = value;
-        return SY_OK;
-    case O_PRECISION:
-        w->has_precision = true;
-        return sy_precision_from_name(value, &w->import.precision);
-    case O_CALIBRATE:
-        return add_calibration(&w->import, value);
-    case O_DIM:
-        return sy_cli_dim(value, w->import.dims, &w->import.n_dims);
-    case O_ALLOW_HOST_OPS:
-        w->import.allow_host_ops = true;
-        return SY_OK;
-    case O_EXPLAIN:
-        w->explain = true;
-        return SY_OK;
-    case O_PYTHON:
-        w->python = value;
-        return SY_OK;
-    default:
-        return take_number(&w->import, option, value);
-    }
+    struct import_words *w = command;
+
+    if (w->model)
+        return sy_error_set(SY_EARG, "import takes one model, not also %s", word);
+    w->model = word;
+    return SY_OK;
 }
 
-/* 0; or the exit code, after what is wrong, or --help, was printed. */
-static int read_words(struct import_words *w, int argc, char **argv)
-{
-    struct sy_cli_parser parser = {
-        "import MODEL.onnx|MODEL.pt2|SCRIPT.py:FUNCTION [options]\n\n"
-        "A PyTorch model goes through torch.onnx first, in a process of its own: "
-        "a program of torch.export (.pt2), or the value of FUNCTION(), "
-        "(model, example_inputs) or (model, example_inputs, {options of "
-        "torch.onnx.export}).\n\nReads the model, infers shapes, "
-        "fuses, packs the weights for the device and times each layer. "
-        "Dimensions that the file leaves open stay open: each request "
-        "chooses them.\n\nA model file is not trusted: it is read in a process "
-        "of its own, which has no network, reads the model's folder "
-        "alone, and writes into a folder of its own; a failure "
-        "there is reported as a refusal.",
-        import_options, argc, argv, 0};
-    const char *value;
-    int got;
+static const struct sy_cli_field fields[] = {
+    {{"output", "FILE.sypkg", "where to; default: beside the model (also -o)"},
+     SY_CLI_SET(set_output)},
+    {{"name", "NAME", "the model's name; default: the file's, or NAME of NAME/1/model.onnx"},
+     SY_CLI_SET(set_name)},
+    {{"no-profile", NULL, "do not time the layers: groups are then planned from sizes alone"},
+     SY_CLI_OFF(struct import_words, import.profile)},
+    {{"update", NULL, "do nothing if an up-to-date package is there"},
+     SY_CLI_SWITCH(struct import_words, update)},
+    {{"threads", "N", "compute threads of the profile; default: all cores that may be used"},
+     SY_CLI_INT(struct import_words, import.n_threads, 1, 1024)},
+    {{"device", "SPEC",
+      "whose engine packs, and is timed: host (default), emulated, cuda[:N]. With --no-profile "
+      "a "
+      "package for a GPU is made without one"},
+     SY_CLI_TEXT(struct import_words, import.device)},
+    {{"precision", "f32|bf16|f16",
+      "bf16, f16: weights take half the bytes and products are computed in it, summed in f32; "
+      "on the host bf16 only, and a CPU without AVX512_BF16 or AMX computes in f32 with such "
+      "weights. Default: f32; with --update, that of the package"},
+     SY_CLI_SET(set_precision)},
+    {{"calibrate", "[NAME=]FILE.npy",
+      "samples of an input, on which the error against f32 is reported, instead of random ones; "
+      "once for each input"},
+     SY_CLI_SET(add_calibration)},
+    {{"dim", "NAME=SIZE",
+      "a number for a dimension that requests could choose, as a sequence's length: by its name "
+      "in the file, or as INPUT.INDEX; once for each. It is then the same for all requests"},
+     SY_CLI_SET(add_dim)},
+    {{"allow-host-ops", NULL,
+      "with --device cuda: operators that its engine lacks are computed on the host, in "
+      "between, "
+      "instead of being refused"},
+     SY_CLI_SWITCH(struct import_words, import.allow_host_ops)},
+    {{"explain", NULL,
+      "write no package; print which nodes are sized at run (their results' sizes depend on "
+      "data), why, and what decides; or that nothing is. With --dim as the import would have "
+      "it"},
+     SY_CLI_SWITCH(struct import_words, explain)},
+    {{"limit", "SECONDS", "an import that takes longer is ended; default 3600"},
+     SY_CLI_SET(set_limit)},
+    {{"memory", "SIZE",
+      "memory that the import may take, as 8G; default: three quarters of the machine's, or of "
+      "its "
+      "cgroup's"},
+     SY_CLI_BYTES(struct import_words, import.memory_bytes)},
+    {{"python", "PROGRAM", "of a PyTorch model: the interpreter that has it; default python3"},
+     SY_CLI_TEXT(struct import_words, python)}};
 
-    while ((got = sy_cli_next(&parser, &value)) >= 0 || got == SY_CLI_WORD) {
-        if (got == SY_CLI_WORD && w->model)
-            return sy_cli_usage("import takes one model, not also %s", value);
-        if (got == SY_CLI_WORD)
-            w->model = value;
-        else if (take_option(w, got, value) < 0)
-            return sy_cli_usage("--%s: %s", import_options[got].name, sy_error_text());
-    }
-    return got == SY_CLI_END ? SY_OK : got == SY_CLI_HELP ? -1 : 2;
-}
+static const struct sy_cli_fields words = {
+    "import MODEL.onnx|MODEL.pt2|SCRIPT.py:FUNCTION [options]\n\n"
+    "A PyTorch model goes through torch.onnx first, in a process of its own: "
+    "a program of torch.export (.pt2), or the value of FUNCTION(), "
+    "(model, example_inputs) or (model, example_inputs, {options of "
+    "torch.onnx.export}).\n\nReads the model, infers shapes, "
+    "fuses, packs the weights for the device and times each layer. "
+    "Dimensions that the file leaves open stay open: each request "
+    "chooses them.\n\nA model file is not trusted: it is read in a process "
+    "of its own, which has no network, reads the model's folder "
+    "alone, and writes into a folder of its own; a failure "
+    "there is reported as a refusal.",
+    fields, SY_ARRAY_LEN(fields), set_model};
 
 /* NULL, or why these words do not go together. */
 static const char *contradiction(const struct import_words *w, bool is_torch)
@@ -543,10 +512,10 @@ int sy_cmd_import(int argc, char **argv)
 {
     static struct sy_torch_export exported;
     struct import_words w = {.import = {.device = "host", .profile = true}};
-    int wrong = read_words(&w, argc, argv);
+    int result = sy_cli_read(&words, argc, argv, &w);
 
-    if (wrong)
-        return wrong < 0 ? 0 : wrong;
+    if (result != SY_CLI_END)
+        return result;
     bool is_torch = w.model && sy_torch_export_names(w.model, &exported);
     if (!w.model || !default_names(is_torch ? exported.nominal : w.model, w.path, sizeof w.path,
                                    w.name, sizeof w.name))

@@ -9,17 +9,17 @@
 #include "loader/graph/graph.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/status.h"
-#include "runtime/cli/cli.h"
+#include "runtime/cli/cli_fields.h"
 #include "runtime/cli/inputs/random_inputs.h"
 #include "workers/data/npy.h"
 
 struct infer {
-    const char *model, *output_folder;
+    const char *address, *model, *output_folder;
     const char
         *words[SWITCHYARD_MAX_TENSORS]; /* NAME=FILE.npy, or FILE.npy for a model with one input */
     int n_words;
     bool random;
-    int64_t batch, times;
+    int64_t batch, times, seed;
     struct sy_cli_sizes sizes;
     sy_client *client;
     json_t *list; /* the model's inputs, as the server describes them */
@@ -201,71 +201,42 @@ static int run(struct infer *infer)
     return result;
 }
 
-static const struct sy_cli_option options[] = {
-    {"socket", "ADDRESS", "unix:PATH or tcp:HOST:PORT of the server"},
-    {"output", "DIR", "write the (last) answer's tensors as DIR/NAME.npy (also -o)"},
-    {"random", NULL, "random values for inputs without a file; the default when none is given"},
-    {"seed", "N", "of the random inputs; default 1"},
-    {"batch", "N", "batch size of the random inputs; default 1"},
-    {"repeat", "N", "so many requests, one after the other; default 1"},
-    {"class", "N", "0, the most urgent, to 9; default: the model's, mostly 1"},
-    {"deadline-ms", "N", "refused at once if it would be late by prediction"},
-    {"tenant", "NAME", "whose request it is"},
-    {"dim", "NAME=SIZE",
-     "of the random inputs: an open size of the model, as a sequence's length; once for each, the "
-     "others are the usual ones (switchyard models shows them)"},
-    {"version", "N", "of the model; default: as its version policy says, the highest"},
-    {NULL, NULL, NULL}};
-
-static int read_version(const char *value, long long *out)
+static int add_dim(void *command, const char *value)
 {
-    int64_t version;
+    struct sy_cli_sizes *sizes = &((struct infer *)command)->sizes;
 
-    SY_TRY(sy_cli_integer(value, 1, INT64_MAX, &version));
-    *out = version;
-    return SY_OK;
+    return sy_cli_dim(value, sizes->dims, &sizes->n);
 }
 
-static int set_option(struct infer *infer, int index, const char *value, const char **address)
-{
-    int64_t seed, class_;
+static const struct sy_cli_field fields[] = {
+    {{"socket", "ADDRESS", "unix:PATH or tcp:HOST:PORT of the server"},
+     SY_CLI_TEXT(struct infer, address)},
+    {{"output", "DIR", "write the (last) answer's tensors as DIR/NAME.npy (also -o)"},
+     SY_CLI_TEXT(struct infer, output_folder)},
+    {{"random", NULL, "random values for inputs without a file; the default when none is given"},
+     SY_CLI_SWITCH(struct infer, random)},
+    {{"seed", "N", "of the random inputs; default 1"},
+     SY_CLI_INT64(struct infer, seed, 0, INT64_MAX)},
+    {{"batch", "N", "batch size of the random inputs; default 1"},
+     SY_CLI_INT64(struct infer, batch, 1, 1 << 20)},
+    {{"repeat", "N", "so many requests, one after the other; default 1"},
+     SY_CLI_INT64(struct infer, times, 1, 1000000000)},
+    {{"class", "N", "0, the most urgent, to 9; default: the model's, mostly 1"},
+     SY_CLI_INT(struct infer, options.urgency_class, 0, 9)},
+    {{"deadline-ms", "N", "refused at once if it would be late by prediction"},
+     SY_CLI_REAL(struct infer, options.deadline_ms)},
+    {{"tenant", "NAME", "whose request it is"}, SY_CLI_TEXT(struct infer, options.tenant)},
+    {{"dim", "NAME=SIZE",
+      "of the random inputs: an open size of the model, as a sequence's length; once for each, the "
+      "others are the usual ones (switchyard models shows them)"},
+     SY_CLI_SET(add_dim)},
+    {{"version", "N", "of the model; default: as its version policy says, the highest"},
+     SY_CLI_INT64(struct infer, options.version, 1, INT64_MAX)}};
 
-    switch (index) {
-    case 0:
-        *address = value;
-        return SY_OK;
-    case 1:
-        infer->output_folder = value;
-        return SY_OK;
-    case 2:
-        infer->random = true;
-        return SY_OK;
-    case 3:
-        SY_TRY(sy_cli_integer(value, 0, INT64_MAX, &seed));
-        random_state = (uint64_t)seed;
-        return SY_OK;
-    case 4:
-        return sy_cli_integer(value, 1, 1 << 20, &infer->batch);
-    case 5:
-        return sy_cli_integer(value, 1, 1000000000, &infer->times);
-    case 6:
-        SY_TRY(sy_cli_integer(value, 0, 9, &class_));
-        infer->options.urgency_class = (int)class_;
-        return SY_OK;
-    case 7:
-        return sy_cli_real(value, &infer->options.deadline_ms);
-    case 8:
-        infer->options.tenant = value;
-        return SY_OK;
-    case 10:
-        return read_version(value, &infer->options.version);
-    default:
-        return sy_cli_dim(value, infer->sizes.dims, &infer->sizes.n);
-    }
-}
-
-static int add_word(struct infer *infer, const char *word)
+static int add_word(void *command, const char *word)
 {
+    struct infer *infer = command;
+
     if (!infer->model) {
         infer->model = word;
         return SY_OK;
@@ -278,28 +249,21 @@ static int add_word(struct infer *infer, const char *word)
 
 int sy_cmd_infer(int argc, char **argv)
 {
-    struct sy_cli_parser parser = {
+    static const struct sy_cli_fields command = {
         "infer MODEL [NAME=FILE.npy ...] [options]\n\nSends a request to a server and prints its "
         "times. Inputs are .npy files, or random.",
-        options, argc, argv, 0};
+        fields, SY_ARRAY_LEN(fields), add_word};
     struct infer infer = {
-        .batch = 1, .times = 1, .options = {.urgency_class = SWITCHYARD_MODEL_CLASS}};
-    const char *value, *address = NULL;
-    int got, result;
+        .batch = 1, .times = 1, .seed = 1, .options = {.urgency_class = SWITCHYARD_MODEL_CLASS}};
+    int result = sy_cli_read(&command, argc, argv, &infer);
 
-    random_state = 1;
-    while ((got = sy_cli_next(&parser, &value)) >= 0 || got == SY_CLI_WORD) {
-        if (got == SY_CLI_WORD && add_word(&infer, value) < 0)
-            return sy_cli_usage("%s", sy_error_text());
-        if (got >= 0 && set_option(&infer, got, value, &address) < 0)
-            return sy_cli_usage("--%s: %s", options[got].name, sy_error_text());
-    }
-    if (got != SY_CLI_END)
-        return got == SY_CLI_HELP ? 0 : 2;
+    if (result != SY_CLI_END)
+        return result;
     if (!infer.model)
         return sy_cli_usage("infer which model? see switchyard infer --help");
+    random_state = (uint64_t)infer.seed;
     infer.random |= infer.n_words == 0;
-    if (sy_cli_connect(address, 0, &infer.client))
+    if (sy_cli_connect(infer.address, 0, &infer.client))
         return 1;
     result = run(&infer);
     sy_client_close(infer.client);

@@ -51,7 +51,7 @@ static int list_jobs(sy_client *client)
         printf("no jobs; start one with: switchyard train JOB.json\n");
     else
         printf(" job  name                 state      tenant      prio      step /   total       "
-               "loss  device      left  memory (lasting+iteration)\n");
+               "loss  device      left  memory (persistent+ephemeral)\n");
     json_array_foreach(json_object_get(status, "jobs"), i, job) print_job(job, elapsed);
     json_decref(status);
     return 0;
@@ -63,7 +63,7 @@ static const char *const verbs[] = {"pause",  "resume",      "cancel", "priority
 static const char *const methods[] = {"job_pause", "job_resume", "train_stop", "job_priority",
                                       "job_suspend"};
 
-/* What was asked for. */
+/* The command line. */
 struct order {
     int verb;
     int64_t job, priority;

@@ -7,7 +7,7 @@
 
 #include "loader/package/package.h"
 #include "runtime/base/status.h"
-#include "runtime/cli/cli.h"
+#include "runtime/cli/cli_fields.h"
 
 #define MAX_SOURCES     7
 #define LOAD_TIMEOUT_MS 600000u /* every worker builds its programs */
@@ -91,6 +91,8 @@ static const char *const methods[] = {"model_load", "model_unload", "evict"};
 struct choices {
     const char *address, *name, *tenant, *from[MAX_SOURCES]; /* other sources of a URL's package */
     int n_from;
+    const char *words[2];
+    int n_words;
     int64_t version; /* 0: none */
     bool image;
 };
@@ -193,47 +195,48 @@ static int check_choices(const struct choices *choices, int verb, const char *wh
                  : 0;
 }
 
-static const struct sy_cli_option options[] = {
-    {"socket", "ADDRESS", "unix:PATH or tcp:HOST:PORT of the server"},
-    {"name", "NAME",
-     "with load of a file: what the model is to be called; default: the package's name"},
-    {"image", NULL, "with evict: out of the host image too"},
-    {"tenant", "NAME", "with load of a file: whose memory quota it counts for; default: nobody's"},
-    {"version", "N",
-     "with unload: only this one of the model's; with load of a file: its number, default 1"},
-    {"from", "URL",
-     "with load of a URL: another source of the same package, if that one fails; may be given "
-     "again"},
-    {NULL, NULL, NULL}};
-
-static int set_option(struct choices *choices, int index, const char *value)
+static int add_source(void *command, const char *value)
 {
-    switch (index) {
-    case 0:
-        choices->address = value;
-        return SY_OK;
-    case 1:
-        choices->name = value;
-        return SY_OK;
-    case 2:
-        choices->image = true;
-        return SY_OK;
-    case 3:
-        choices->tenant = value;
-        return SY_OK;
-    case 4:
-        return sy_cli_integer(value, 1, INT64_MAX, &choices->version);
-    default:
-        if (choices->n_from == MAX_SOURCES)
-            return sy_error_set(SY_EARG, "at most %d", MAX_SOURCES);
-        choices->from[choices->n_from++] = value;
-        return SY_OK;
-    }
+    struct choices *choices = command;
+
+    if (choices->n_from == MAX_SOURCES)
+        return sy_error_set(SY_EARG, "at most %d", MAX_SOURCES);
+    choices->from[choices->n_from++] = value;
+    return SY_OK;
 }
 
-static int run(const char *const *words, int n, const struct choices *choices)
+static int add_word(void *command, const char *word)
 {
-    int verb = LIST, result = 0;
+    struct choices *choices = command;
+
+    if (choices->n_words == 2)
+        return sy_error_set(SY_EARG, "models: '%s' is too much", word);
+    choices->words[choices->n_words++] = word;
+    return SY_OK;
+}
+
+static const struct sy_cli_field fields[] = {
+    {{"socket", "ADDRESS", "unix:PATH or tcp:HOST:PORT of the server"},
+     SY_CLI_TEXT(struct choices, address)},
+    {{"name", "NAME",
+      "with load of a file: what the model is to be called; default: the package's name"},
+     SY_CLI_TEXT(struct choices, name)},
+    {{"image", NULL, "with evict: out of the host image too"},
+     SY_CLI_SWITCH(struct choices, image)},
+    {{"tenant", "NAME", "with load of a file: whose memory quota it counts for; default: none"},
+     SY_CLI_TEXT(struct choices, tenant)},
+    {{"version", "N",
+      "with unload: only this one of the model's; with load of a file: its number, default 1"},
+     SY_CLI_INT64(struct choices, version, 1, INT64_MAX)},
+    {{"from", "URL",
+      "with load of a URL: another source of the same package, if that one fails; may be given "
+      "again"},
+     SY_CLI_SET(add_source)}};
+
+static int run(const struct choices *choices)
+{
+    const char *const *words = choices->words;
+    int verb = LIST, result = 0, n = choices->n_words;
     sy_client *client;
 
     if (n > 0 && (result = parse(words, n, &verb)) != 0)
@@ -249,7 +252,7 @@ static int run(const char *const *words, int n, const struct choices *choices)
 
 int sy_cmd_models(int argc, char **argv)
 {
-    struct sy_cli_parser parser = {
+    static const struct sy_cli_fields command = {
         "models [VERB WHAT] [options]\n\n"
         "Lists the models of a server (of those with open sizes, what they take: NAME~USUAL is a "
         "size that each request chooses), or does something with one, while requests run:\n\n"
@@ -263,20 +266,9 @@ int sy_cmd_models(int argc, char **argv)
         "requests once its head is there. URL#sha256=HEX: the SHA-256 that it must have\n"
         "  models unload NAME        no new request finds it; those that run end\n"
         "  models evict NAME         its weights leave the pool until it is asked for",
-        options, argc, argv, 0};
-    const char *value, *words[2];
+        fields, SY_ARRAY_LEN(fields), add_word};
     struct choices choices = {0};
-    int got, n = 0;
+    int result = sy_cli_read(&command, argc, argv, &choices);
 
-    while ((got = sy_cli_next(&parser, &value)) >= 0 || got == SY_CLI_WORD) {
-        if (got == SY_CLI_WORD && n == 2)
-            return sy_cli_usage("models: '%s' is too much", value);
-        if (got == SY_CLI_WORD)
-            words[n++] = value;
-        else if (set_option(&choices, got, value) < 0)
-            return sy_cli_usage("--%s: %s", options[got].name, sy_error_text());
-    }
-    if (got != SY_CLI_END)
-        return got == SY_CLI_HELP ? 0 : 2;
-    return run(words, n, &choices);
+    return result == SY_CLI_END ? run(&choices) : result;
 }

@@ -11,7 +11,7 @@
 #include "loader/storage/direct_read.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
-#include "runtime/cli/cli.h"
+#include "runtime/cli/cli_fields.h"
 #include "runtime/cli/doctor/link_probe.h"
 #include "runtime/device/device.h"
 
@@ -52,7 +52,7 @@ static void print_groups(const struct sy_direct_plan *plan, const uint64_t *span
     }
 }
 
-/* What a resident head is worth. */
+/* Time saved by a resident head. */
 static void print_prefix(const struct sy_run_group *groups, int n, const struct sy_link_cost *cost)
 {
     int k = sy_free_prefix(groups, n, cost, sy_free_prefix_slack(groups, n));
@@ -151,7 +151,7 @@ struct plan_options {
     bool host_reads; /* the device reads tables in the image */
 };
 
-/* What is given on the command line stands before what is measured. On the host device, storage is the link. */
+/* The command line overrides measurements. On the host device, storage is the link. */
 static int choose_link(struct plan_options *options, const struct sy_package *package,
                        struct sy_link_cost *out)
 {
@@ -225,60 +225,53 @@ static bool ends_with(const char *text, const char *end)
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-static const struct sy_cli_option options_table[] = {
-    {"device", "SPEC",
-     "plan for this device, its link measured: host, emulated[,link-gbps=12.3], cuda:N"},
-    {"link-gbps", "N", "rate of the link, 10^9 bytes per second; without --device 12.3"},
-    {"alpha-us", "N", "fixed cost of one copy; without --device 10"},
-    {"sigma-us", "N", "cost of one group's signal; without --device 5"},
-    {"batch", "N", "batch size; default 1"},
-    {"lost-ns-per-byte", "N",
-     "what computing is held up for each byte that moves; without --device 0"},
-    {NULL, NULL, NULL}};
-
-static int set_option(struct plan_options *options, int index, const char *value)
+static int set_rate(void *command, const char *value)
 {
-    switch (index) {
-    case 0:
-        options->device = value;
-        return SY_OK;
-    case 1:
-        SY_TRY(sy_cli_real(value, &options->link_gbps));
-        return options->link_gbps > 0 ? SY_OK : sy_error_set(SY_EARG, "a link is faster than 0");
-    case 2:
-        return sy_cli_real(value, &options->alpha_us);
-    case 3:
-        return sy_cli_real(value, &options->sigma_us);
-    case 5:
-        return sy_cli_real(value, &options->lost);
-    default:
-        return sy_cli_integer(value, 1, 1024, &options->batch);
-    }
+    struct plan_options *options = command;
+
+    SY_TRY(sy_cli_real(value, &options->link_gbps));
+    return options->link_gbps > 0 ? SY_OK : sy_error_set(SY_EARG, "a link is faster than 0");
 }
+
+static int set_file(void *command, const char *word)
+{
+    struct plan_options *options = command;
+
+    if (options->file)
+        return sy_error_set(SY_EARG, "plan takes one model, not also %s", word);
+    options->file = word;
+    return SY_OK;
+}
+
+static const struct sy_cli_field fields[] = {
+    {{"device", "SPEC",
+      "plan for this device, its link measured: host, emulated[,link-gbps=12.3], cuda:N"},
+     SY_CLI_TEXT(struct plan_options, device)},
+    {{"link-gbps", "N", "rate of the link, 10^9 bytes per second; without --device 12.3"},
+     SY_CLI_SET(set_rate)},
+    {{"alpha-us", "N", "fixed cost of one copy; without --device 10"},
+     SY_CLI_REAL(struct plan_options, alpha_us)},
+    {{"sigma-us", "N", "cost of one group's signal; without --device 5"},
+     SY_CLI_REAL(struct plan_options, sigma_us)},
+    {{"batch", "N", "batch size; default 1"}, SY_CLI_INT64(struct plan_options, batch, 1, 1024)},
+    {{"lost-ns-per-byte", "N",
+      "what computing is held up for each byte that moves; without --device 0"},
+     SY_CLI_REAL(struct plan_options, lost)}};
 
 int sy_cmd_plan(int argc, char **argv)
 {
-    struct sy_cli_parser parser = {
+    static const struct sy_cli_fields command = {
         "plan MODEL.sypkg|MODEL.onnx [options]\n\nCuts the model into groups for this link, "
         "draws the pipeline, and says which head makes a swap cost nothing when it is resident "
         "(the free prefix).\nWith --device emulated, tables of which a batch reads few rows may "
         "be read in the host image.",
-        options_table, argc, argv, 0};
+        fields, SY_ARRAY_LEN(fields), set_file};
     struct plan_options options = {
         .link_gbps = -1, .alpha_us = -1, .sigma_us = -1, .lost = -1, .batch = 1};
-    const char *value;
-    int got, status;
+    int status = sy_cli_read(&command, argc, argv, &options);
 
-    while ((got = sy_cli_next(&parser, &value)) >= 0 || got == SY_CLI_WORD) {
-        if (got == SY_CLI_WORD && options.file)
-            return sy_cli_usage("plan takes one model, not also %s", value);
-        if (got == SY_CLI_WORD)
-            options.file = value;
-        else if (set_option(&options, got, value) < 0)
-            return sy_cli_usage("--%s: %s", options_table[got].name, sy_error_text());
-    }
-    if (got != SY_CLI_END)
-        return got == SY_CLI_HELP ? 0 : 2;
+    if (status != SY_CLI_END)
+        return status;
     if (!options.file)
         return sy_cli_usage("plan which model? see switchyard plan --help");
     status = ends_with(options.file, ".onnx") ? plan_onnx(&options)

@@ -12,7 +12,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/status.h"
-#include "runtime/cli/cli.h"
+#include "runtime/cli/cli_fields.h"
 #include "runtime/cli/inputs/random_inputs.h"
 #include "runtime/cli/train/run_progress.h"
 #include "runtime/sim/sim_report.h"
@@ -61,7 +61,7 @@ static void on_interrupt(int signal)
     atomic_store(&interrupted, true);
 }
 
-static bool gives_up(const struct replay *r)
+static bool should_stop(const struct replay *r)
 {
     return atomic_load(&r->stop) || atomic_load(&interrupted);
 }
@@ -114,7 +114,7 @@ static int make_inputs(struct replay *r, int model, uint64_t *state)
     return SY_OK;
 }
 
-/* What is slowed down so far would not fit into nanoseconds, and be sent at once. */
+/* Slowed down further, times would overflow nanoseconds, and requests be sent at once. */
 static int check_speed(const struct replay *r)
 {
     sy_ns last = r->n_requests ? r->requests[r->n_requests - 1].at_ns : 0;
@@ -143,12 +143,12 @@ static int prepare(struct replay *r, sy_client *client)
 /* False: all is given up meanwhile. */
 static bool sleep_until(const struct replay *r, sy_ns at)
 {
-    for (sy_ns now; (now = sy_clock_now()) < at && !gives_up(r);) {
+    for (sy_ns now; (now = sy_clock_now()) < at && !should_stop(r);) {
         sy_ns next = SY_MIN(at, now + LOOK_UP_NS);
         struct timespec until = {(time_t)(next / SY_NS_PER_S), (long)(next % SY_NS_PER_S)};
         clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
     }
-    return !gives_up(r);
+    return !should_stop(r);
 }
 
 /* Returns how long it had the device, as the server says: answers come to threads in another order than requests end in. Not 0, which is for
@@ -167,8 +167,8 @@ static sy_ns note_answer(struct replay *r, const struct sy_sim_request *request,
     return served;
 }
 
-/* The trace's deadlines count from the time at which a request was to be sent. Of one that is longer than a server takes nobody sees the
- * end: replay waits for a minute. */
+/* The trace's deadlines count from the time at which a request was to be sent. A deadline longer than the server accepts
+ * is cut to its most: replay itself waits for a minute. */
 static double deadline_left_ms(const struct sy_sim_request *request, sy_ns late_ns)
 {
     if (request->deadline_ns == 0)
@@ -241,7 +241,7 @@ static bool send_one(struct replay *r, sy_client *client, const struct sy_sim_re
     return status == SY_OK || refused;
 }
 
-/* NULL, and all is given up: there is nobody to send the rest to. */
+/* NULL: no server to send the rest to, and the replay ends. */
 static sy_client *connect_again(struct replay *r, sy_client *old)
 {
     sy_client *client;
@@ -261,12 +261,12 @@ static void *connection_main(void *arg)
 {
     struct replay *r = arg;
     sy_client *client = connect_again(r, NULL);
-    while (client && !gives_up(r)) {
+    while (client && !should_stop(r)) {
         uint64_t i = atomic_fetch_add(&r->next, 1);
         if (i >= r->n_requests)
             break;
         /* Whatever went wrong, the next one gets a connection of its own. */
-        if (!send_one(r, client, &r->requests[i]) && !gives_up(r))
+        if (!send_one(r, client, &r->requests[i]) && !should_stop(r))
             client = connect_again(r, client);
     }
     sy_client_close(client);
@@ -389,73 +389,57 @@ static int replay(struct replay *r)
     return status < 0 ? sy_cli_fail_status() : 0;
 }
 
-enum { O_SERVER, O_SOCKET, O_CONNECTIONS, O_SPEED, O_BATCH, O_SEED, O_ANSWERS, O_PLOT, O_JSON };
-
-static const struct sy_cli_option options[] = {
-    [O_SERVER] = {"server", "ADDRESS", "unix:PATH or tcp:HOST:PORT of the server"},
-    [O_SOCKET] = {"socket", "ADDRESS", "the same"},
-    [O_CONNECTIONS] = {"connections", "N", "the most requests in flight at once; default 64"},
-    [O_SPEED] = {"speed", "X", "so many times as fast as the trace says; default 1"},
-    [O_BATCH] = {"batch", "N", "batch size of the random inputs; default 1"},
-    [O_SEED] = {"seed", "N", "of the random inputs; default 1"},
-    [O_ANSWERS] = {"answers", "FILE",
-                   "CSV of each request: time_s,model,class,device,outcome,latency_ms,served_ms"},
-    [O_PLOT] = {"plot", "FILE", "SVG: the device over time, distribution"},
-    [O_JSON] = {"json", NULL, "print JSON, with the keys of simulate --json"},
-    {NULL, NULL, NULL}};
-
-static int set_option(struct replay *r, int option, const char *value)
+static int set_speed(void *command, const char *value)
 {
-    switch (option) {
-    case O_SERVER:
-    case O_SOCKET:
-        r->address = value;
-        return SY_OK;
-    case O_CONNECTIONS:
-        return sy_cli_integer(value, 1, MAX_CONNECTIONS, &r->n_connections);
-    case O_SPEED:
-        SY_TRY(sy_cli_real(value, &r->speed));
-        if (r->speed >= 1e-6 && r->speed <= 1e6)
-            return SY_OK;
-        return sy_error_set(SY_EARG, "%s is not from 0.000001 to 1000000", value);
-    case O_BATCH:
-        return sy_cli_integer(value, 1, 1 << 20, &r->batch);
-    case O_SEED:
-        return sy_cli_integer(value, 0, INT64_MAX, &r->seed);
-    case O_ANSWERS:
-        r->answers_path = value;
-        return SY_OK;
-    case O_PLOT:
-        r->plot = value;
-        return SY_OK;
-    default:
-        r->json = true;
-        return SY_OK;
-    }
+    struct replay *r = command;
+
+    SY_TRY(sy_cli_real(value, &r->speed));
+    return r->speed >= 1e-6 && r->speed <= 1e6
+               ? SY_OK
+               : sy_error_set(SY_EARG, "%s is not from 0.000001 to 1000000", value);
 }
+
+static int set_trace(void *command, const char *word)
+{
+    struct replay *r = command;
+
+    if (r->trace)
+        return sy_error_set(SY_EARG, "one trace at a time: %s", word);
+    r->trace = word;
+    return SY_OK;
+}
+
+static const struct sy_cli_field fields[] = {
+    {{"server", "ADDRESS", "unix:PATH or tcp:HOST:PORT of the server"},
+     SY_CLI_TEXT(struct replay, address)},
+    {{"socket", "ADDRESS", "the same"}, SY_CLI_TEXT(struct replay, address)},
+    {{"connections", "N", "the most requests in flight at once; default 64"},
+     SY_CLI_INT64(struct replay, n_connections, 1, MAX_CONNECTIONS)},
+    {{"speed", "X", "so many times as fast as the trace says; default 1"}, SY_CLI_SET(set_speed)},
+    {{"batch", "N", "batch size of the random inputs; default 1"},
+     SY_CLI_INT64(struct replay, batch, 1, 1 << 20)},
+    {{"seed", "N", "of the random inputs; default 1"},
+     SY_CLI_INT64(struct replay, seed, 0, INT64_MAX)},
+    {{"answers", "FILE",
+      "CSV of each request: time_s,model,class,device,outcome,latency_ms,served_ms"},
+     SY_CLI_TEXT(struct replay, answers_path)},
+    {{"plot", "FILE", "SVG: the device over time, distribution"}, SY_CLI_TEXT(struct replay, plot)},
+    {{"json", NULL, "print JSON, with the keys of simulate --json"},
+     SY_CLI_SWITCH(struct replay, json)}};
 
 int sy_cmd_replay(int argc, char **argv)
 {
-    struct sy_cli_parser parser = {
+    static const struct sy_cli_fields command = {
         "replay TRACE.csv [options]\n\nSends each request of the trace (time_s,model[,class,"
         "deadline_ms], as for simulate --requests) to a running server at its time, whether or not "
         "others have been answered, and prints what simulate prints. Inputs are random.",
-        options, argc, argv, 0};
+        fields, SY_ARRAY_LEN(fields), set_trace};
     struct replay r = {.n_connections = 64, .batch = 1, .seed = 1, .speed = 1};
-    const char *value;
-    int got;
-
     r.address = sy_cli_default_socket();
-    while ((got = sy_cli_next(&parser, &value)) >= 0 || got == SY_CLI_WORD) {
-        if (got == SY_CLI_WORD && r.trace)
-            return sy_cli_usage("one trace at a time: %s", value);
-        if (got == SY_CLI_WORD)
-            r.trace = value;
-        else if (set_option(&r, got, value) < 0)
-            return sy_cli_usage("--%s: %s", options[got].name, sy_error_text());
-    }
-    if (got != SY_CLI_END)
-        return got == SY_CLI_HELP ? 0 : 2;
+    int result = sy_cli_read(&command, argc, argv, &r);
+
+    if (result != SY_CLI_END)
+        return result;
     if (!r.trace)
         return sy_cli_usage("replay which trace? see switchyard replay --help");
     return replay(&r);

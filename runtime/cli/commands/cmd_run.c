@@ -126,7 +126,7 @@ struct session {
     bool is_canceled;
 };
 
-/* The worker is gone. Another comes, or the server has died: then nobody has a use for a script that stands still. */
+/* The worker is gone. Another comes, or the server has died: then a paused script must not stay paused for good. */
 static void look_for_server(struct session *s)
 {
     struct sy_script_process *p = &s->process;
@@ -139,7 +139,7 @@ static void look_for_server(struct session *s)
     if (has > 0)
         p->lost_ns = now - ASK_EVERY_NS;
     if (has == 0 || (has < 0 && now - p->lost_ns >= ALONE_AFTER_NS)) {
-        fprintf(stderr, "switchyard: the server %s; the script goes on by itself\n",
+        fprintf(stderr, "switchyard: the server %s; the script continues without it\n",
                 has < 0 ? "does not answer" : "has given the job up");
         sy_script_let_go(p);
     }
@@ -163,7 +163,7 @@ static void follow_stop(struct session *s)
 /* A process that is not ours is let go: it computes on as if it had never joined. */
 static void leave(struct session *s)
 {
-    fprintf(stderr, "switchyard: process %ld goes on by itself\n", (long)s->process.pid);
+    fprintf(stderr, "switchyard: process %ld continues on its own\n", (long)s->process.pid);
     sy_script_let_go(&s->process);
     s->process.ended = true;
     s->process.wait_status = -1;
@@ -190,7 +190,7 @@ static bool pass_signals(struct session *s)
 }
 
 /* A script may end later, or never; only a cancel kills it. */
-static void say_deaf(struct session *s)
+static void report_ignored_signal(struct session *s)
 {
     if (!s->signal_ns || s->process.ended || sy_clock_now() - s->signal_ns < DEAF_AFTER_NS)
         return;
@@ -242,7 +242,7 @@ static void run_to_end(struct session *s)
     while (!s->process.ended) {
         sy_script_process_look(&s->process, LOOK_MS, s->signals);
         (void)pass_signals(s);
-        say_deaf(s);
+        report_ignored_signal(s);
         look_for_server(s);
         s->is_canceled |= s->process.kill_ns != 0;
     }
@@ -530,9 +530,9 @@ static const struct sy_cli_option options[] = {
      "how many iterations it will do, for srtf and the time left; "
      "switchyard.torch.step(total=N) sets it too"},
     {"stop-after", "MS",
-     "a process that does not give way within this time is stopped by SIGSTOP (20)"},
+     "a process that is not preempted within this time is stopped by SIGSTOP (20)"},
     {"kill-after", "S", "time from SIGTERM to SIGKILL for a canceled script (10)"},
-    {"no-hooks", NULL, "no hooks in Python: the script gives way by being stopped only"},
+    {"no-hooks", NULL, "no hooks in Python: the script is preempted by SIGSTOP only"},
     {"pid", "PID",
      "instead of a program: one that runs already (switchyard.torch.join() does this); Ctrl-C or "
      "SIGTERM here lets it continue without the server"},
@@ -544,7 +544,7 @@ int sy_cmd_run(int argc, char **argv)
         "run [options] -- PROGRAM [arguments]\n\n"
         "Runs a PyTorch script as a training job of a running server, the script unchanged:\n\n"
         "  switchyard run --memory 4Gi -- python train.py --epochs 3\n\n"
-        "It computes while no request waits, and gives way between two operators when one comes. "
+        "It computes while no request waits; a request preempts it between two operators. "
         "'switchyard jobs' shows it, and pauses, "
         "resumes and cancels it. A step is an optimizer's step, or what the script says by "
         "switchyard.torch.step(). "
@@ -575,8 +575,7 @@ int sy_cmd_run(int argc, char **argv)
     if (order.argv && !order.argv[0])
         return sy_cli_usage("run: no program behind '--'; see switchyard run --help");
     if (order.pid == 1 || order.pid == getpid())
-        return sy_cli_usage("run --pid: %lld is %s, which cannot be made to stand still",
-                            (long long)order.pid,
+        return sy_cli_usage("run --pid: %lld is %s, which cannot be paused", (long long)order.pid,
                             order.pid == 1 ? "the first process of the system" : "this process");
     if (!order.argv == !order.pid)
         return sy_cli_usage("run takes a program, as in: switchyard run -- python train.py");

@@ -80,7 +80,7 @@ static void loaded(void *ctx, int status, const char *error)
     printf("ready\n");
     fflush(stdout);
     if (serve->ready_fd >= 0 && write(serve->ready_fd, "ready\n", 6) != 6)
-        sy_log_warn("serve", "event=ready_fd why=\"nobody reads it\"");
+        sy_log_warn("serve", "event=ready_fd why=\"its reader is gone\"");
 }
 
 /* Without --strict a model of the folder that is not loaded is listed as unavailable, and the rest is served. */
@@ -136,7 +136,7 @@ static int choose_threads(struct sy_serve *serve)
     return SY_OK;
 }
 
-/* An image of an earlier server of this socket, or one that a later server can have. Without it the server serves all the same. */
+/* An image of an earlier server of this socket, or one that a later server can have. The server also works without. */
 static void open_keeper(struct sy_serve *serve)
 {
     char path[1024];
@@ -159,7 +159,7 @@ static void open_keeper(struct sy_serve *serve)
     serve->core_config.image_book = sy_keeper_book(serve->keeper);
 }
 
-/* What an earlier server measured on this machine: of its keeper, or in the state folder. */
+/* Measurements of an earlier server on this machine: from its keeper, or the state folder. */
 static bool recall_link(struct sy_serve *serve)
 {
     const char *device = serve->core_config.device, *folder = serve->core_config.state_folder;
@@ -196,7 +196,7 @@ static void remember_link(const struct sy_serve *serve)
         sy_log_warn("serve", "event=link_not_remembered why=\"%s\"", sy_error_text());
 }
 
-/* What plans are made for; where it cannot be measured, the device's description stands in. */
+/* The link that plans are made for: measured, or else the device's description. */
 static int measure_link(struct sy_serve *serve)
 {
     struct sy_device_spec spec;
@@ -274,7 +274,7 @@ static int add_package(struct sy_serve *serve, const struct sy_serve_package *pa
                                           (int)strcspn(path, "?#"), path);
 }
 
-/* What is left for clients, regions and imports. Where the kernel does not tell what is open, accept says it (event=accept_failed). */
+/* Descriptors left for clients, regions and imports. If the kernel does not list open ones, accept reports the lack (event=accept_failed). */
 static int check_descriptors(void)
 {
     struct rlimit limit;
@@ -334,7 +334,7 @@ static int start(struct sy_serve *serve)
 
 /* ---- reload --------------------------------------------------------------------------------------------- */
 
-/* What the running server takes over from the fresh options; the rest needs a restart. */
+/* Applies those of the new options that a running server can change; the rest needs a restart. */
 static bool is_live(const char *name)
 {
     return strcmp(name, "policy") == 0 || strcmp(name, "string-bytes") == 0 ||

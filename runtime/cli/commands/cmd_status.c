@@ -5,7 +5,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "runtime/cli/cli.h"
+#include "runtime/cli/cli_fields.h"
 
 #define MAP_WIDTH  72
 #define TEXT_WIDTH 120 /* of what is wrapped where no terminal says its width */
@@ -130,7 +130,7 @@ static void print_job(const json_t *job, double elapsed_ns, FILE *to)
                 sy_cli_number(job, "longest_layer_ns") / 1e6, sy_cli_word(job, "longest_layer"));
 }
 
-/* Those that are over, or the others: a terminal may have no room for both. */
+/* Prints ended jobs, or the others: a terminal may have no room for both. */
 static void print_jobs(json_t *status, bool over, double elapsed_ns, FILE *to)
 {
     json_t *job;
@@ -246,33 +246,31 @@ static int show(sy_client *client, bool raw, bool clear)
     return 0;
 }
 
+struct status_words {
+    const char *address;
+    bool watch, json;
+};
+
+static const struct sy_cli_field fields[] = {
+    {{"socket", "ADDRESS", "unix:PATH or tcp:HOST:PORT of the server"},
+     SY_CLI_TEXT(struct status_words, address)},
+    {{"watch", NULL, "again every second, until interrupted"},
+     SY_CLI_SWITCH(struct status_words, watch)},
+    {{"json", NULL, "everything, as JSON"}, SY_CLI_SWITCH(struct status_words, json)}};
+
 int sy_cmd_status(int argc, char **argv)
 {
-    static const struct sy_cli_option options[] = {
-        {"socket", "ADDRESS", "unix:PATH or tcp:HOST:PORT of the server"},
-        {"watch", NULL, "again every second, until interrupted"},
-        {"json", NULL, "everything, as JSON"},
-        {NULL, NULL, NULL}};
-    struct sy_cli_parser parser = {"status [options]\n\nWhat a server is doing.", options, argc,
-                                   argv, 0};
-    const char *value, *address = NULL;
-    bool watch = false, raw = false;
+    static const struct sy_cli_fields command = {"status [options]\n\nWhat a server is doing.",
+                                                 fields, SY_ARRAY_LEN(fields), NULL};
+    struct status_words words = {0};
     sy_client *client;
-    int got, result;
+    int result = sy_cli_read(&command, argc, argv, &words);
 
-    while ((got = sy_cli_next(&parser, &value)) >= 0) {
-        if (got == 0)
-            address = value;
-        watch |= got == 1;
-        raw |= got == 2;
-    }
-    if (got != SY_CLI_END)
-        return got == SY_CLI_HELP  ? 0
-               : got == SY_CLI_BAD ? 2
-                                   : sy_cli_usage("status takes no words: %s", value);
-    if (sy_cli_connect(address, 0, &client))
+    if (result != SY_CLI_END)
+        return result;
+    if (sy_cli_connect(words.address, 0, &client))
         return 1;
-    while ((result = show(client, raw, watch && isatty(1))) == 0 && watch)
+    while ((result = show(client, words.json, words.watch && isatty(1))) == 0 && words.watch)
         sleep(1);
     sy_client_close(client);
     return result;

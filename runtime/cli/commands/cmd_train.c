@@ -48,7 +48,7 @@ struct watch {
     struct sy_train_curve curve;
 };
 
-static void see(struct watch *w, const struct sy_train_sight *sight, bool is_last)
+static void note_sight(struct watch *w, const struct sy_train_sight *sight, bool is_last)
 {
     sy_train_curve_add_loss(&w->curve, sight->step, sight->loss);
     sy_train_curve_add_accuracy(&w->curve, sight->accuracy_step, sight->accuracy);
@@ -76,7 +76,7 @@ static int draw(const struct watch *w)
     return 0;
 }
 
-/* What the status says of a job; false when that was the last of it. */
+/* Reads a job's status; false: it has ended. */
 static bool see_job(struct watch *w, json_t *job, bool *failed)
 {
     const json_t *accuracy = json_object_get(job, "accuracy");
@@ -90,7 +90,7 @@ static bool see_job(struct watch *w, json_t *job, bool *failed)
         .state = state ? state : ""};
     *failed = strcmp(sight.state, "failed") == 0;
     bool is_last = *failed || strcmp(sight.state, "ended") == 0;
-    see(w, &sight, is_last);
+    note_sight(w, &sight, is_last);
     return !is_last;
 }
 
@@ -157,7 +157,7 @@ static int run_here(struct sy_local_job *job, struct watch *w, struct sy_script_
                                                          : "training"};
         if (!is_end && !is_last)
             continue;
-        see(w, &sight, is_last);
+        note_sight(w, &sight, is_last);
         sy_script_gate_show(gate, sight.step, sight.total_steps, sight.loss);
     }
     return SY_OK;
@@ -299,7 +299,7 @@ struct order {
     const char *mpi_options, *devices;
 };
 
-/* Of several ranks: by this process here, or as a job of a server. */
+/* Trains with several ranks: here, or as a job of a server. */
 static int start_ranks(const struct order *order, const char *text, int n_ranks, int64_t batch)
 {
     const struct sy_rank_order here = {order->path, n_ranks, order->mpi_options, order->devices,
@@ -419,8 +419,8 @@ int sy_cmd_train(int argc, char **argv)
          "N processes under mpirun, each with its part of the batch and its share of "
          "the cores (the job file's 'ranks'); gradients are summed while backward goes on, in an "
          "order that is fixed. If one is killed, the job goes on from its last snapshot with those "
-         "that are left. Without --local they are one job of the server, whose requests all of "
-         "them give way to; this process owns them and ends with the job"},
+         "that are left. Without --local they are one job of the server, whose requests "
+         "preempt all of them; this process owns them and ends with the job"},
         {"mpi", NULL,
          "with --local: this process is one of mpirun's: mpirun -n 4 --hostfile F switchyard train "
          "JOB.json --local --mpi"},

@@ -1,4 +1,4 @@
-/* What `serve` is told, by its command line and its file, and what it has while it runs. */
+/* Options of `serve`, from its command line and its file, and its state while it runs. */
 #ifndef SY_CLI_SERVE_OPTIONS_H
 #define SY_CLI_SERVE_OPTIONS_H
 

@@ -1,4 +1,4 @@
-/* What `switchyard simulate` is asked for, and what it reads for that: files, packages, generated requests. */
+/* Options of `switchyard simulate`, and its input: files, packages, generated requests. */
 #ifndef SY_CLI_COMMANDS_SIMULATE_INPUT_H
 #define SY_CLI_COMMANDS_SIMULATE_INPUT_H
 

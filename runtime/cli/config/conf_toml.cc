@@ -115,7 +115,7 @@ try {
     if (std::count(text.begin(), text.end(), '[') > SY_CONF_MAX_ARRAYS)
         return sy_error_set(SY_EARG, "%s: more than %d '['", path, SY_CONF_MAX_ARRAYS);
     if (text.find('\0') != std::string::npos)
-        return sy_error_set(SY_EARG, "%s: a zero byte is no text", path);
+        return sy_error_set(SY_EARG, "%s: a zero byte is not text", path);
     *out = list_of(entries_of(text));
     return SY_OK;
 } catch (const bad_value &bad) {

@@ -1,4 +1,4 @@
-/* What `switchyard doctor` prints: a table for people, 80 columns wide, and JSON for programs (its keys: runtime/doctor/README.md). */
+/* Output of `switchyard doctor`: a table for people, 80 columns wide, and JSON for programs (its keys: runtime/doctor/README.md). */
 #ifndef SY_CLI_DOCTOR_REPORT_H
 #define SY_CLI_DOCTOR_REPORT_H
 

@@ -46,7 +46,7 @@ static int start(const char *device_spec, int *out_fd, pid_t *out_pid)
     return SY_OK;
 }
 
-/* What the measurement has used. Time on the clock says nothing: on a loaded machine it may get a tenth of a core. */
+/* CPU time of the measurement. Wall time says nothing: on a loaded machine it may get a tenth of a core. */
 struct progress {
     clockid_t cpu;
     sy_ns begun_ns, at_ns, cpu_ns; /* at, cpu: when it had moved on last */

@@ -1,4 +1,4 @@
-/* What was measured of a device's link, for a server that is started again soon: FOLDER/link.json. It holds for ten minutes, and as long as this machine
+/* Measurements of a device's link, for a server that restarts soon: FOLDER/link.json. It holds for ten minutes, and as long as this machine
  * runs. */
 #ifndef SY_CLI_LINK_RECORD_H
 #define SY_CLI_LINK_RECORD_H

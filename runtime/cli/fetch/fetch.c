@@ -67,7 +67,7 @@ static int check(const struct sy_fetch *fetch, struct transfer *t)
 
         choose_url(t, i);
         if (strncmp(url, "http://", 7) != 0 && strncmp(url, "https://", 8) != 0)
-            return sy_error_set(SY_EARG, "%s is no http:// or https:// URL", t->shown);
+            return sy_error_set(SY_EARG, "%s is not an http:// or https:// URL", t->shown);
     }
     if (fetch->sha256 && !is_hex(fetch->sha256))
         return sy_error_set(SY_EARG, "\"%s\" is no SHA-256: 64 hexadecimal digits", fetch->sha256);
@@ -151,7 +151,7 @@ static int open_part(struct transfer *t)
     return t->etag[0] ? count_what_is_there(t) : start_over(t);
 }
 
-/* Of an answer that begins: which content it is of. Weak ones name no bytes. */
+/* Keeps the content's ETag, from the head of an answer. Weak ones do not identify bytes. */
 static void keep_etag(struct transfer *t)
 {
     bool is_strong = t->etag_now[0] == '"';
@@ -209,7 +209,7 @@ static bool is_streaming(const struct transfer *t)
     return t->fetch->stream && sy_fetch_stream_has_begun(t->fetch->stream);
 }
 
-/* What somebody reads already is not written again. */
+/* Bytes that a reader may have read are not written again. */
 static int begin_whole(struct transfer *t)
 {
     if (is_streaming(t))

@@ -21,7 +21,7 @@ struct sy_fetch {
         stall_s; /* a connection that does not move for so long is given up, and made again where it stood */
     int tries; /* in a row without a byte of progress, at each URL */
     struct sy_fetch_stream
-        *stream; /* told of what has come and is right (fetch_stream.h); NULL: nobody */
+        *stream; /* told of what has come and is right (fetch_stream.h); NULL: none */
 };
 
 struct sy_fetch_result {

@@ -103,7 +103,7 @@ static int end_layer(struct sy_fetch_stream *stream)
     return SY_OK;
 }
 
-/* What comes behind what was hashed. */
+/* The bytes behind those hashed so far. */
 static int hash_layers(struct sy_fetch_stream *stream, const char *bytes, uint64_t n)
 {
     const struct sy_package *package = stream->package;

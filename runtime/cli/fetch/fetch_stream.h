@@ -30,7 +30,7 @@ int sy_fetch_stream_took(struct sy_fetch_stream *stream, int fd, uint64_t at, co
                          size_t n);
 /* The first `n` bytes of the file were there before: as if they came now. */
 int sy_fetch_stream_take_over(struct sy_fetch_stream *stream, int fd, uint64_t n);
-/* What is not verified comes again, perhaps from another source; all that was, if it has not begun. */
+/* Fetches unverified bytes again, perhaps from another source; all of them if verification has not begun. */
 void sy_fetch_stream_rewind(struct sy_fetch_stream *stream);
 /* The source says that this was all. EIO: it is less than the package has. */
 int sy_fetch_stream_check_whole(const struct sy_fetch_stream *stream, const char *url,

@@ -7,7 +7,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
-/* What a request is made of. */
+/* Parts of a request. */
 struct step {
     const int64_t *tokens;
     int64_t n, past;

@@ -10,7 +10,7 @@
 #define SY_EXPLAIN_LAYERS 1024
 #define SY_EXPLAIN_PARTS  5 /* enum sy_train_part */
 
-/* What is other than usual. */
+/* Settings that differ from the default. */
 struct sy_explain_variant {
     char name[64];
     int n_threads; /* 0: all */

@@ -41,7 +41,7 @@ static int find_needs(const struct sy_rank_job *job, struct sy_train_needs *need
     return status;
 }
 
-/* What the runtime reads of a job file goes on by options of `run`. */
+/* Keys of the job file that the runtime reads become options of `run`. */
 static void add_runtime_keys(struct words *words, const json_t *root, char *priority, size_t bytes)
 {
     static const char *const keys[] = {"name", "tenant", "class"};
@@ -67,8 +67,8 @@ int sy_rank_job_exec(const struct sy_rank_job *job)
     json_t *root = json_loads(job->text, 0, NULL);
     if (json_object_get(root, "slice")) {
         json_decref(root);
-        return sy_cli_fail("%s: 'slice' and %d ranks do not go together: a job of ranks gives way "
-                           "as a whole",
+        return sy_cli_fail("%s: 'slice' and %d ranks do not go together: a job of ranks is "
+                           "preempted as a whole",
                            job->path, job->n_ranks);
     }
     snprintf(memory, sizeof memory, "%" PRIu64,

@@ -1,4 +1,4 @@
-/* What a training job's loss and accuracy did, as it is gathered and as a figure. */
+/* A training job's loss and accuracy over its steps, gathered, and drawn as a figure. */
 #ifndef SY_CLI_TRAIN_CURVE_H
 #define SY_CLI_TRAIN_CURVE_H
 

@@ -1,4 +1,4 @@
-/* Where a training step's time goes, and what each switch of this machine's CPU is worth to the job: measured, in processes of their
+/* Time of a training step by layer, and the job's gain from each CPU setting of this machine: measured in processes of their
  * own, in turns. */
 #ifndef SY_CLI_TRAIN_EXPLAIN_H
 #define SY_CLI_TRAIN_EXPLAIN_H

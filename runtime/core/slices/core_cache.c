@@ -1,4 +1,4 @@
-/* Slices of cores have parts of the last-level cache too, where resctrl is mounted, which it is on purpose only. Each has ways by its number of cores. */
+/* Partitions the last-level cache between slices of cores where resctrl is mounted: each slice gets ways in proportion to its cores. */
 #include <stdio.h>
 #include <string.h>
 

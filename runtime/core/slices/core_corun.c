@@ -1,5 +1,5 @@
-/* What may compute side by side: models that promise something (class 0, or a deadline of their own) are measured alone first, then beside their neighbours;
- * pairs in which they would be slower than the bound take turns, and are tried again later.
+/* Which tasks may compute side by side. Bound models (class 0, or with a deadline of their own) are measured alone first, then beside their neighbours; pairs in
+ * which they would be slower than the bound take turns, and are tried again later.
  *
  *   runs alone (the others stand still for ALONE of them) ──> runs beside b, measured ──slower than the bound──> apart from b ──RETRY, doubling──> beside b again */
 #include <math.h>
@@ -11,7 +11,7 @@
 #include "runtime/core/core_internal.h"
 
 #define ALONE       8 /* runs; the median counts: the first ones find caches cold */
-#define BEFORE      4 /* observations of a pair, before it is judged */
+#define BEFORE      4 /* observations of a pair before it may be told apart */
 #define RETRY_NS    (30 * SY_NS_PER_S)
 #define MOST_RETRY  (64 * RETRY_NS)
 #define FIRST_JOB   256
@@ -43,7 +43,7 @@ static bool promises(const struct sy_core_model *m)
 
 /* ---- pairs that take turns -------------------------------------------------------------------------- */
 
-static void set_apart(struct sy_core *core, int model, int other, bool apart)
+static void set_exclusive(struct sy_core *core, int model, int other, bool apart)
 {
     if (other < FIRST_JOB) {
         (void)sy_sched_set_exclusive(core->sched, model, other, apart);
@@ -54,8 +54,8 @@ static void set_apart(struct sy_core *core, int model, int other, bool apart)
             (void)sy_sched_job_set_exclusive(core->sched, j->id, model, apart);
 }
 
-/* Of `model`, which promises something, beside `other`. */
-static bool should_be_apart(const struct sy_core *core, int model, int other, sy_ns now)
+/* Whether the bound model `model` would be slower than the bound beside `other`. */
+static bool must_take_turns(const struct sy_core *core, int model, int other, sy_ns now)
 {
     const struct sy_core_model *m = &core->models[model];
     const struct sy_interference_pair *pair = sy_interference_find(&core->corun.slow, model, other);
@@ -69,7 +69,7 @@ static bool should_be_apart(const struct sy_core *core, int model, int other, sy
            now < m->corun.retry_at_ns[other];
 }
 
-/* One that is too slow and not told apart yet is from now on. */
+/* Pairs that are too slow take turns from now on. */
 static void judge(struct sy_core *core, int model, int other, const char *name, sy_ns now)
 {
     struct sy_core_model *m = &core->models[model];
@@ -85,10 +85,10 @@ static void judge(struct sy_core *core, int model, int other, const char *name, 
         sy_log_info("slices", "event=apart model=%s beside=%s slowdown=%.3f bound=%.3f for_s=%.0f",
                     m->name, name, slow, core->corun.bound, (double)wait / 1e9);
     }
-    bool apart = should_be_apart(core, model, other, now) ||
-                 (other < FIRST_JOB && should_be_apart(core, other, model, now));
+    bool apart = must_take_turns(core, model, other, now) ||
+                 (other < FIRST_JOB && must_take_turns(core, other, model, now));
     if (apart != m->corun.apart[other])
-        set_apart(core, model, other, apart);
+        set_exclusive(core, model, other, apart);
     m->corun.apart[other] = apart;
     if (other < FIRST_JOB)
         core->models[other].corun.apart[model] = apart;
@@ -140,7 +140,7 @@ void sy_core_corun_begins(struct sy_core *core, struct sy_core_request *r, bool 
     r->beside = continued ? SEVERAL : neighbour(core, r->slice);
 }
 
-/* As a pair's blocks are predicted, of undisturbed runs: no prediction of a pair can be better than that. */
+/* The error of predicting undisturbed runs in the same blocks: a pair's prediction cannot be better. */
 static void note_block(struct sy_core_corun_model *of)
 {
     unsigned n = SY_ARRAY_LEN(of->recent), n_blocks = of->n_alone / SY_INTERFERENCE_BLOCK;
@@ -159,7 +159,7 @@ static void note_lost(struct sy_core_corun_model *of, bool beside, sy_ns took, s
     of->lost[beside] += ((double)lost / (double)took - of->lost[beside]) / 32;
 }
 
-/* Also how much it moves through memory: its weights once, its workspace there and back. */
+/* An undisturbed run: learns its time, and its memory traffic (weights once, workspace written and read). */
 static void note_alone(struct sy_core *core, int model, double scale, sy_ns took)
 {
     struct sy_core_model *m = &core->models[model];
@@ -174,8 +174,8 @@ static void note_alone(struct sy_core *core, int model, double scale, sy_ns took
                                     (double)took);
 }
 
-/* Of whole runs that moved nothing, each beside one and the same neighbour from its beginning to its end; of each the time that it had
- * its core. When it had none, another thread computed there, not the neighbour, which is confined to cores of its own. */
+/* Counts whole runs without copies, each beside one neighbour from beginning to end, by the time that the run had its core: while it had none, some other thread
+ * computed there, never the neighbour, which is confined to its own cores. */
 void sy_core_corun_ends(struct sy_core *core, const struct sy_core_request *r, sy_ns took,
                         sy_ns lost)
 {
@@ -195,7 +195,7 @@ void sy_core_corun_ends(struct sy_core *core, const struct sy_core_request *r, s
     sy_core_corun_judge(core, r->model);
 }
 
-/* All that was measured of the task beside others, and of others beside it. */
+/* Forgets all measurements of the task beside others, and of others beside it. */
 static void forget_task(struct sy_core *core, int task)
 {
     for (int i = 0; i < (int)SY_MAX_MODELS; i++) {
@@ -206,8 +206,8 @@ static void forget_task(struct sy_core *core, int task)
     sy_interference_forget(&core->corun.slow, task);
 }
 
-/* Its slice has other cores, or it is another model: what it takes alone is not known. */
-void sy_core_corun_anew(struct sy_core *core, int model)
+/* Its slice has other cores, or the model changed: its time alone must be measured again. */
+void sy_core_corun_reset(struct sy_core *core, int model)
 {
     struct sy_core_model *m = &core->models[model];
     if (!m->corun.retry_at_ns)
@@ -233,7 +233,7 @@ void sy_core_corun_leave(struct sy_core *core, int model)
     struct sy_core_model *m = &core->models[model];
     for (int other = 0; m->corun.apart && other < SY_INTERFERENCE_TASKS; other++)
         if (m->corun.apart[other])
-            set_apart(core, model, other, false);
+            set_exclusive(core, model, other, false);
     forget_task(core, model);
     for (int other = 0; other < (int)SY_MAX_MODELS; other++)
         if (core->models[other].corun.apart)
@@ -243,21 +243,21 @@ void sy_core_corun_leave(struct sy_core *core, int model)
     memset(&m->corun, 0, sizeof m->corun);
 }
 
-/* Ids of jobs come again after N_JOB_IDS: what was known is an earlier one's. */
+/* Job ids wrap after N_JOB_IDS: measurements under this id belong to an earlier job. */
 void sy_core_corun_forget_job(struct sy_core *core, const struct sy_core_job *j)
 {
     int task = id_of_job(j);
     for (int i = 0; i < (int)SY_MAX_MODELS; i++) {
         bool *apart = core->models[i].corun.apart;
         if (apart && apart[task])
-            set_apart(core, i, task, false);
+            set_exclusive(core, i, task, false);
         if (apart)
             apart[task] = false;
     }
     forget_task(core, task);
 }
 
-/* ---- looking ------------------------------------------------------------------------------------ */
+/* ---- status ------------------------------------------------------------------------------------- */
 
 static const char *name_of(const struct sy_core *core, int task)
 {

@@ -1,5 +1,5 @@
-/* Opportunistic jobs beside guaranteed ones, in other slices: they have what those can spare (../sched/fill.h). Steps of each guaranteed job are counted over windows in which
- * opportunistic ones computed all the while, or not at all; at each window's end is decided whether they may in the next one. */
+/* Opportunistic jobs beside guaranteed ones in other slices: they get the time that guaranteed jobs can spare (../sched/fill.h). The steps of each guaranteed job are counted
+ * over windows in which opportunistic jobs computed throughout, or not at all; the end of a window decides whether they may compute in the next. */
 #include <event2/event.h>
 
 #include "runtime/base/assert.h"
@@ -9,11 +9,11 @@
 
 #define TICK_US    50000
 #define WINDOW_NS  (200 * SY_NS_PER_MS)
-#define LONGEST_NS (5 * SY_NS_PER_S) /* after that it is measured also with fewer steps */
+#define LONGEST_NS (5 * SY_NS_PER_S) /* a window ends then, even with fewer steps */
 #define STEPS \
     8 /* where in a step a window begins and ends is not known: an eighth of one, at most */
 #define USUAL_KEEP 0.97
-/* Of a window, that standing still and beginning take. */
+/* Part of a window that pausing and resuming may take. */
 #define NOT_AT_ALL   0.03
 #define ALL_THE_TIME 0.97
 
@@ -43,8 +43,8 @@ static void mark(struct sy_core *core, sy_ns now)
     }
 }
 
-/* What opportunistic jobs computed since the window began, of the time, not of the slices. */
-static double had(const struct sy_core *core, sy_ns now)
+/* Share of the window's time, not of the slices, in which opportunistic jobs computed. */
+static double opportunistic_share(const struct sy_core *core, sy_ns now)
 {
     sy_ns sum = core->fill.had_ns, window = SY_MAX(now - core->fill.since_ns, 1);
     for (const struct sy_core_job *j = core->jobs; j; j = j->next)
@@ -60,7 +60,7 @@ void sy_core_fill_stands(struct sy_core *core, const struct sy_core_job *j, sy_n
         core->fill.had_ns += at - from;
 }
 
-/* Its worker changed, or it counts from the beginning again: no measurement. */
+/* Its worker changed, or its step count restarted: not a measurement. */
 static bool advanced(const struct sy_core_job *j)
 {
     return j->step > j->fill_step && j->busy_ns > j->fill_busy_ns;
@@ -108,7 +108,7 @@ static void on_tick(int fd, short what, void *ctx)
         sy_core_job_look(core, j);
     if (!core->fill.begins && !is_over(core, core->tick_ns))
         return;
-    bool may = decide(core, core->fill.begins ? 0 : had(core, core->tick_ns));
+    bool may = decide(core, core->fill.begins ? 0 : opportunistic_share(core, core->tick_ns));
     core->fill.begins = false;
     mark(core, core->tick_ns);
     sy_sched_hold_opportunistic(core->sched, !may);
@@ -128,8 +128,8 @@ void sy_core_fill_destroy(struct sy_core *core)
         event_free(core->fill.event);
 }
 
-/* A job computes in other slices, or more cores, than it was measured in. */
-void sy_core_fill_anew(struct sy_core *core)
+/* The slices or cores that a job was measured in have changed. */
+void sy_core_fill_reset(struct sy_core *core)
 {
     for (struct sy_core_job *j = core->jobs; j; j = j->next)
         sy_fill_start(&j->fill);
@@ -146,7 +146,7 @@ void sy_core_fill_watch(struct sy_core *core)
     event_active(core->fill.event, EV_TIMEOUT, 0); /* this may be in the midst of actions */
 }
 
-/* Of a guaranteed job: what it kept of its speed beside opportunistic ones, and how much of the time those have for it; null: not known. */
+/* For a guaranteed job: the speed that it kept beside opportunistic ones, and their share of the time; null: not known. */
 json_t *sy_core_fill_json(const struct sy_core *core, const struct sy_core_job *j)
 {
     if (j->opportunistic || j->fill.n_alone == 0 || j->fill.n_beside == 0)

@@ -1,6 +1,5 @@
-/* Where the runtime's own thread computes: on all cores that it began with, or on a slice's. A thread that wakes up on a core where a job
- * computes waits until the kernel takes the core away, a millisecond or more; in the slice of the models that it serves it finds the core
- * idle while it has something to do. */
+/* The cores of the runtime's own thread: all that it started with, or one slice's. A thread that wakes on a core where a job computes waits for the kernel to
+ * preempt the job, a millisecond or more; in the slice of the models that it serves, the core is idle when the runtime has work. */
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,7 +24,7 @@ static const struct sy_core_slice *wanted(const struct sy_core *core)
     return NULL;
 }
 
-/* Of the thread that calls: the loop's. What it starts has the cores that it began with (thread_cores.h). */
+/* Sets the calling thread's cores, the loop's. Threads that it starts keep the original ones (thread_cores.h). */
 void sy_core_home_follow(struct sy_core *core)
 {
     cpu_set_t set;

@@ -84,11 +84,11 @@ void sy_core_slices_place(struct sy_core *core, int model, bool anew)
     slice = wanted(core, m->slice, core->for_models);
     (void)sy_sched_model_set_slice(core->sched, model, slice);
     if (anew || slice != was)
-        sy_core_corun_anew(core, model);
+        sy_core_corun_reset(core, model);
     sy_core_corun_judge(core, model);
 }
 
-/* ---- looking ------------------------------------------------------------------------------------ */
+/* ---- status ------------------------------------------------------------------------------------- */
 
 static json_t *slice_json(const struct sy_core *core, int i)
 {
@@ -132,7 +132,7 @@ static const char *there_is(const struct sy_core *core, const char *slice)
     return find(core, slice) >= 0 ? slice : "";
 }
 
-/* As setting takes it; one slice, of all cores, is none. */
+/* In the form that setting takes; a single slice of all cores counts as none. */
 json_t *sy_core_slices_rules(const struct sy_core *core)
 {
     char text[4096];

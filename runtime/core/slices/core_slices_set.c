@@ -1,4 +1,4 @@
-/* Slices are set: read, checked, planned; then models, jobs and what computes now follow. */
+/* Sets slices: read, check, plan; then move models, jobs and running work to them. */
 #include <stdio.h>
 #include <string.h>
 
@@ -143,7 +143,7 @@ static int set_list(struct sy_core *core, const json_t *list)
     return SY_OK;
 }
 
-/* Before anything changes: a slice that is there, or is about to be. */
+/* Checks, before anything changes, that the slice exists or is among the new ones. */
 static int check_slice(const struct sy_core *core, const json_t *list, const char *wanted)
 {
     size_t i;
@@ -151,7 +151,7 @@ static int check_slice(const struct sy_core *core, const json_t *list, const cha
     if (!json_is_array(list))
         return sy_core_slice_check(core, wanted);
     if (json_array_size(list) == 0 && strcmp(wanted, SY_CORE_ALL_SLICE) == 0)
-        return SY_OK; /* what there is without any */
+        return SY_OK; /* the one that exists without slices */
     json_array_foreach(list, i, entry)
     {
         const char *is = json_string_value(json_object_get(entry, "name"));
@@ -272,7 +272,7 @@ int sy_core_slices_apply(struct sy_core *core, const json_t *params)
     if (keep)
         core->fill.keep = json_number_value(keep);
     if (list)
-        sy_core_fill_anew(core);
+        sy_core_fill_reset(core);
     if (bound || list || json_object_get(params, "for_jobs") ||
         json_object_get(params, "for_models"))
         place_all(core, list != NULL);

@@ -1,4 +1,4 @@
-/* What slices are made of: cores on the host, parts of a GPU's multiprocessors on cuda. */
+/* The units that slices are made of: cores on the host, groups of a GPU's multiprocessors on cuda. */
 #include <stdio.h>
 #include <string.h>
 
@@ -55,7 +55,7 @@ json_t *sy_core_units_limit(const struct sy_core *core)
     return *why ? json_string(why) : json_null();
 }
 
-/* Each unit whole: as many of its multiprocessors are listed as it has. */
+/* Multiprocessors as units: each unit must be listed whole. */
 static int read_list(const struct sy_core_units *u, struct sy_slice_wish *wish, uint64_t *listed)
 {
     static unsigned n_of[SY_CORE_MAX_CORES]; /* one thread; large for a stack */

@@ -20,7 +20,7 @@ static void widen(struct sy_timeline_span *s, sy_ns start, sy_ns end)
     s->n++;
 }
 
-static bool goes_on(const struct sy_timeline_span *s, const char *name, sy_ns start)
+static bool continues(const struct sy_timeline_span *s, const char *name, sy_ns start)
 {
     return start >= s->start && start <= s->end + SY_TIMELINE_GAP_NS && strcmp(s->name, name) == 0;
 }
@@ -52,7 +52,7 @@ void sy_timeline_add(struct sy_timeline *t, int lane, const char *name, sy_ns st
     if (end <= start)
         return;
     copy_name(span.name, sizeof(span.name), name);
-    if (last && goes_on(last, span.name, start)) {
+    if (last && continues(last, span.name, start)) {
         widen(last, start, end);
     } else if (is_full(t, lane)) {
         widen(last, start, end);

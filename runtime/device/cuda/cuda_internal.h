@@ -83,7 +83,7 @@ extern const struct sy_stream_ops sy_cuda_stream_ops;
 
 /* ---- cuda_slice.c ---- */
 
-/* Where a stream computes. */
+/* Placement of a stream's work. */
 struct sy_cuda_slice {
     struct CUgreenCtx_st *context; /* NULL: the whole device */
     uint64_t parts;                /* a bit each */

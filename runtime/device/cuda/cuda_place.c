@@ -22,7 +22,7 @@ int sy_cuda_place_init(struct sy_cuda_place *place, const char *text)
     if (end == text || *end || errno != 0 || base % BASE_ALIGN != 0 || base < LOWEST ||
         base > USER_END - PLACE_BYTES)
         return sy_error_set(SY_EARG,
-                            "SY_CUDA_POOL_BASE=%s is no multiple of 1 GiB from 0x%llx to 0x%llx",
+                            "SY_CUDA_POOL_BASE=%s is not a multiple of 1 GiB from 0x%llx to 0x%llx",
                             text, LOWEST, USER_END - PLACE_BYTES);
     place->base = base;
     return SY_OK;

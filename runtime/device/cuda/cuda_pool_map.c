@@ -1,4 +1,4 @@
-/* Where a pool lies: its addresses, and mapping it there (C3, C4). */
+/* A pool's address range, and mapping it there (C3, C4). */
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
 #include "runtime/device/cuda/cuda_error.h"

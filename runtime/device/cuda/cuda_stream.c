@@ -149,7 +149,7 @@ static int block(struct cuda_event *event)
 }
 
 /* Linux lets an ordinary thread's sleeps end 50 us late. */
-static void sleep_sharply(void)
+static void sleep_precisely(void)
 {
     static _Thread_local bool told;
     if (!told)
@@ -161,7 +161,7 @@ static void sleep_sharply(void)
 static int poll_until(struct cuda_event *event, sy_ns deadline)
 {
     sy_ns start = sy_clock_now();
-    sleep_sharply();
+    sleep_precisely();
     for (;;) {
         int answer = event_query(&event->base);
         sy_ns now = sy_clock_now();

@@ -68,7 +68,8 @@ int sy_pool_ticket_read(int fd, struct sy_pool_ticket *out, int *out_memory_fd)
                              .msg_controllen = sizeof space.bytes};
     ssize_t got = recvmsg(fd, &message, MSG_PEEK | MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (got < 0)
-        return sy_error_set(SY_EARG, "the file is no pool of a CUDA device: %s", strerror(errno));
+        return sy_error_set(SY_EARG, "the file is not a pool of a CUDA device: %s",
+                            strerror(errno));
     int memory_fd = passed_fd(&message);
     if (got != (ssize_t)sizeof *out || out->magic != TICKET_MAGIC ||
         out->version != TICKET_VERSION) {

@@ -146,7 +146,7 @@ static bool is_loopback(const struct sockaddr *address)
     return address->sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&six->sin6_addr);
 }
 
-/* What does not resolve is refused where it is bound, with the reason. */
+/* Whether only this machine reaches the address. One that does not resolve counts so: binding it reports the reason. */
 static bool stays_here(const char *address)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *info = NULL;
@@ -175,7 +175,7 @@ int sy_access_check_listen(const struct sy_access *access, const char *option, c
         stays_here(address))
         return SY_OK;
     return sy_error_set(SY_EDENIED,
-                        "--%s %s: whoever reaches this address could use this server; give "
+                        "--%s %s: anybody who reaches this address could use this server; give "
                         "--token-file FILE (who may do what), or say with --anonymous RIGHTS what "
                         "callers without a token may do",
                         option, address);

@@ -34,7 +34,7 @@
 #define SY_RIGHT_SETTINGS 16u /* policy, tenants, traces, logs, drain */
 #define SY_RIGHT_PATHS    32u /* of files outside the models' folder */
 #define SY_RIGHTS_ALL     63u
-/* What all tenants share: a token of one tenant has none of them, whatever its line says. */
+/* Rights on what all tenants share: a token of one tenant never has them, whatever its line says. */
 #define SY_RIGHTS_SHARED (SY_RIGHT_MODELS | SY_RIGHT_SETTINGS)
 /* In tables of methods and routes: allowed without a token. A row that states no right is denied to all. */
 #define SY_RIGHT_ANYBODY 0x80000000u
@@ -77,9 +77,9 @@ void sy_access_anonymous(struct sy_access *access, struct sy_grant *grant);
 int sy_access_token(struct sy_access *access, const char *token, size_t n, struct sy_grant *grant);
 /* The value of an HTTP authorization header: "Bearer TOKEN", or "Basic" with the token as password; NULL: anonymous. EDENIED. */
 int sy_access_header(struct sy_access *access, const char *value, struct sy_grant *grant);
-/* Of a connected Unix socket: all for this process's user and root. EDENIED: the kernel does not say who it is. */
+/* The grant of a connected Unix socket's peer: everything for this process's user and root. EDENIED: the kernel does not name the peer. */
 int sy_access_peer(struct sy_access *access, int fd, struct sy_grant *grant);
-/* A3: before each request of a connection that lasts. */
+/* A3: before each request of a persistent connection. */
 void sy_access_refresh(struct sy_access *access, struct sy_grant *grant);
 
 /* EDENIED, with the right that lacks and whose it is; SY_OK where `right` is SY_RIGHT_ANYBODY, or held. No grant holds 0. */

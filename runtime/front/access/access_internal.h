@@ -1,4 +1,4 @@
-/* What the files of access share. */
+/* Internals of access. */
 #ifndef SY_FRONT_ACCESS_INTERNAL_H
 #define SY_FRONT_ACCESS_INTERNAL_H
 

@@ -21,13 +21,13 @@ static int denied(const char *path)
                         path);
 }
 
-/* What follows the folder, for an absolute path; NULL: it is not below it. */
+/* The part of an absolute path below the folder; NULL: it is not below it. */
 static const char *relative(const char *folder, const char *path)
 {
     return *path == '/' ? sy_path_rest(folder, path) : path;
 }
 
-/* Where an open descriptor lies. */
+/* The path of an open descriptor. */
 static int path_of(int fd, char out[SY_PATH_BYTES])
 {
     char link[64];

@@ -1,4 +1,4 @@
-/* What methods share: what a request says, answers that come later. */
+/* Helpers of methods: reading requests, deferred replies. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,7 +6,7 @@
 #include "runtime/base/status.h"
 #include "runtime/front/grpc/grpc_internal.h"
 
-struct sy_grpc_later {
+struct sy_grpc_deferred {
     struct sy_grpc_server *server;
     struct sy_grpc_stream *stream; /* NULL: the call has ended */
 };
@@ -39,41 +39,41 @@ int sy_grpc_read_version(struct sy_grpc_bytes text, int64_t *out)
     return SY_OK;
 }
 
-struct sy_grpc_later *sy_grpc_later_create(struct sy_grpc_stream *stream)
+struct sy_grpc_deferred *sy_grpc_deferred_create(struct sy_grpc_stream *stream)
 {
-    struct sy_grpc_later *later = malloc(sizeof *later);
+    struct sy_grpc_deferred *deferred = malloc(sizeof *deferred);
 
-    if (!later) {
+    if (!deferred) {
         sy_error_set(SY_ENOMEM_HOST, "no memory for a call");
         return NULL;
     }
-    *later = (struct sy_grpc_later){stream->connection->server, stream};
-    later->server->refs++;
-    stream->later = later;
-    return later;
+    *deferred = (struct sy_grpc_deferred){stream->connection->server, stream};
+    deferred->server->base.refs++;
+    stream->deferred = deferred;
+    return deferred;
 }
 
-void sy_grpc_later_drop(struct sy_grpc_stream *stream)
+void sy_grpc_deferred_drop(struct sy_grpc_stream *stream)
 {
-    if (stream->later)
-        stream->later->stream = NULL;
-    stream->later = NULL;
+    if (stream->deferred)
+        stream->deferred->stream = NULL;
+    stream->deferred = NULL;
 }
 
-void sy_grpc_later_forget(struct sy_grpc_later *later)
+void sy_grpc_deferred_forget(struct sy_grpc_deferred *deferred)
 {
-    if (later->stream)
-        later->stream->later = NULL;
-    sy_grpc_server_release(later->server);
-    free(later);
+    if (deferred->stream)
+        deferred->stream->deferred = NULL;
+    sy_front_server_release(&deferred->server->base);
+    free(deferred);
 }
 
-void sy_grpc_later_done(void *ctx, int status, const char *error)
+void sy_grpc_deferred_done(void *ctx, int status, const char *error)
 {
-    struct sy_grpc_later *later = ctx;
-    struct sy_grpc_stream *stream = later->stream;
+    struct sy_grpc_deferred *deferred = ctx;
+    struct sy_grpc_stream *stream = deferred->stream;
 
-    sy_grpc_later_forget(later);
+    sy_grpc_deferred_forget(deferred);
     if (!stream)
         return;
     if (status < 0)

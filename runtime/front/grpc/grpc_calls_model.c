@@ -106,7 +106,7 @@ static int read_load_parameters(const json_t *request, const char **config)
             continue;
         *config = json_string_value(json_object_get(value, "string_param"));
         if (!*config)
-            return sy_error_set(SY_EARG, "parameter \"config\" is no string");
+            return sy_error_set(SY_EARG, "parameter \"config\" is not a string");
     }
     return SY_OK;
 }
@@ -114,22 +114,22 @@ static int read_load_parameters(const json_t *request, const char **config)
 int sy_grpc_call_RepositoryModelLoad(struct sy_grpc_stream *stream, const json_t *request,
                                      json_t **out)
 {
-    struct sy_grpc_later *later;
+    struct sy_grpc_deferred *deferred;
     const char *config;
 
     (void)out;
     SY_TRY(check_repository(request));
     SY_TRY(read_load_parameters(request, &config));
-    later = sy_grpc_later_create(stream);
-    if (!later)
+    deferred = sy_grpc_deferred_create(stream);
+    if (!deferred)
         return SY_ENOMEM_HOST;
     int status = sy_model_info_load(sy_grpc_front(stream), sy_grpc_text(request, "model_name"),
-                                    config, sy_grpc_later_done, later);
+                                    config, sy_grpc_deferred_done, deferred);
     if (status < 0) {
-        sy_grpc_later_forget(later);
+        sy_grpc_deferred_forget(deferred);
         return status;
     }
-    return SY_GRPC_LATER;
+    return SY_GRPC_DEFERRED;
 }
 
 int sy_grpc_call_RepositoryModelUnload(struct sy_grpc_stream *stream, const json_t *request,

@@ -71,6 +71,7 @@ static bool flush(struct sy_grpc_connection *connection)
             return false;
         if (sy_grpc_out_is_empty(connection->out)) {
             put_out(connection);
+            sy_socket_write(&connection->events, false);
             return nghttp2_session_want_read(connection->session) ||
                    nghttp2_session_want_write(connection->session);
         }
@@ -84,7 +85,8 @@ static bool flush(struct sy_grpc_connection *connection)
         if (n == 0 || !sy_grpc_out_is_empty(connection->out))
             break;
     }
-    return event_add(connection->write_event, NULL) == 0;
+    sy_socket_write(&connection->events, true);
+    return true;
 }
 
 /* Answers have gone: streams whose requests waited for that go on. */
@@ -157,7 +159,6 @@ static void on_readable(evutil_socket_t fd, short what, void *ctx)
 {
     struct sy_grpc_connection *connection = ctx;
     uint8_t *received = connection->server->received;
-    static const struct timeval at_once = {0, 0};
     bool was_ready = sy_tls_is_ready(connection->tls);
     ssize_t n = sy_net_read(connection->fd, connection->tls, received, SY_GRPC_READ_BYTES), taken;
 
@@ -178,8 +179,8 @@ static void on_readable(evutil_socket_t fd, short what, void *ctx)
         sy_log_debug("grpc", "event=bad_connection why=\"%s\"", nghttp2_strerror((int)taken));
         connection->closes = true;
     }
-    if (sy_tls_pending(connection->tls)) /* makes no event of the socket */
-        event_add(connection->again_event, &at_once);
+    if (sy_tls_pending(connection->tls) && !sy_socket_again(&connection->events))
+        connection->closes = true;
     sy_grpc_connection_mark(connection);
 }
 
@@ -194,33 +195,12 @@ static void link_connection(struct sy_grpc_connection *connection)
     if (connection->next)
         connection->next->previous = &connection->next;
     server->connections = connection;
-    server->n_connections++;
-    server->refs++;
-}
-
-static int start_events(struct sy_grpc_connection *connection)
-{
-    struct event_base *base = connection->server->front->base;
-
-    connection->read_event =
-        event_new(base, connection->fd, EV_READ | EV_PERSIST, on_readable, connection);
-    connection->write_event = event_new(base, connection->fd, EV_WRITE, on_writable, connection);
-    if (connection->tls)
-        connection->again_event = event_new(base, -1, 0, on_readable, connection);
-    if (!connection->read_event || !connection->write_event ||
-        (connection->tls && !connection->again_event) || event_add(connection->read_event, NULL))
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a gRPC connection");
-    return SY_OK;
+    sy_front_server_connected(&server->base);
 }
 
 static void connection_free(struct sy_grpc_connection *connection)
 {
-    if (connection->read_event)
-        event_free(connection->read_event);
-    if (connection->write_event)
-        event_free(connection->write_event);
-    if (connection->again_event)
-        event_free(connection->again_event);
+    sy_socket_events_finish(&connection->events);
     sy_tls_stream_destroy(connection->tls);
     nghttp2_session_del(connection->session);
     sy_grpc_out_destroy(connection->out);
@@ -229,6 +209,7 @@ static void connection_free(struct sy_grpc_connection *connection)
 
 int sy_grpc_connection_create(struct sy_grpc_server *server, int fd)
 {
+    static const struct sy_socket_callbacks callbacks = {on_readable, on_writable, on_readable};
     struct sy_grpc_connection *connection = calloc(1, sizeof *connection);
     int status;
 
@@ -241,7 +222,9 @@ int sy_grpc_connection_create(struct sy_grpc_server *server, int fd)
     if (server->front->tls)
         SY_TRY_GOTO(sy_tls_stream_create(server->front->tls, fd, "h2", &connection->tls), fail);
     SY_TRY_GOTO(sy_grpc_session_create(connection), fail);
-    SY_TRY_GOTO(start_events(connection), fail);
+    SY_TRY_GOTO(sy_socket_events_init(&connection->events, server->front->base, fd, &callbacks,
+                                      NULL, connection),
+                fail);
     link_connection(connection);
     sy_grpc_connection_mark(connection);
     return SY_OK;
@@ -278,8 +261,8 @@ void sy_grpc_connection_close(struct sy_grpc_connection *connection)
         connection->next->previous = connection->previous;
     connection_free(connection); /* its events before its descriptor */
     close(fd);
-    server->n_connections--;
-    sy_grpc_server_release(server);
+    server->base.n_connections--;
+    sy_front_server_release(&server->base);
 }
 
 void sy_grpc_connection_leave(struct sy_grpc_connection *connection, uint32_t code)

@@ -126,7 +126,7 @@ static size_t take_messages(struct sy_grpc_stream *stream, struct sy_grpc_bytes 
 
 /* ---- bytes ------------------------------------------------------------------------------------------------------ */
 
-/* Of the message that `bytes` begins with. */
+/* Bytes that the message at the start of `bytes` still lacks; SIZE_MAX: it is whole. */
 static size_t missing(struct sy_grpc_bytes bytes)
 {
     size_t whole =

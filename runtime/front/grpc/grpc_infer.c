@@ -38,7 +38,7 @@ static void infer_free(void *ctx)
     sy_grpc_block_free(&infer->kept);
     free(infer->id);
     free(infer->why);
-    sy_grpc_server_release(infer->server);
+    sy_front_server_release(&infer->server->base);
     free(infer);
 }
 
@@ -57,7 +57,7 @@ static struct sy_grpc_infer *create(struct sy_grpc_stream *stream, struct sy_grp
         return NULL;
     }
     infer->server = stream->connection->server;
-    infer->server->refs++;
+    infer->server->base.refs++;
     infer->stream = stream;
     infer->message = message;
     infer->is_stream = stream->method->is_stream;

@@ -1,4 +1,4 @@
-/* What the files of ModelInfer and ModelStreamInfer share. */
+/* Internals of ModelInfer and ModelStreamInfer. */
 #ifndef SY_FRONT_GRPC_INFER_INTERNAL_H
 #define SY_FRONT_GRPC_INFER_INTERNAL_H
 

@@ -14,7 +14,7 @@ enum { PARAM_BOOL = 1, PARAM_INT64, PARAM_STRING, PARAM_DOUBLE, PARAM_UINT64 };
 
 static int bad_wire(const char *what)
 {
-    return sy_error_set(SY_EARG, "%s is no protobuf message of its type", what);
+    return sy_error_set(SY_EARG, "%s is not a protobuf message of its type", what);
 }
 
 /* ---- parameters ---------------------------------------------------------------------------------------------- */

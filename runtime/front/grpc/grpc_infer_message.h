@@ -16,7 +16,7 @@
 
 #define SY_GRPC_RAW_INPUT 7 /* the field's number */
 
-/* Where a tensor lies in shared memory. */
+/* A tensor's place in shared memory. */
 struct sy_grpc_region_view {
     struct sy_grpc_bytes name; /* data NULL: it does not */
     uint64_t offset, bytes;

@@ -229,7 +229,7 @@ static int read_options(struct sy_grpc_infer *infer, const struct sy_grpc_reques
 
 /* ---- bytes ------------------------------------------------------------------------------------------------------- */
 
-/* What is there, or announced, against what shape and datatype say. */
+/* Checks the bytes that came, or were announced, against shape and datatype. */
 static int announce_strings(struct sy_grpc_infer *infer, struct sy_grpc_infer_input *input)
 {
     uint64_t n = (uint64_t)sy_front_infer_elements(infer->request, input->index);
@@ -389,7 +389,7 @@ static int take_tag_byte(struct sy_grpc_infer *infer, uint8_t byte)
     if (got == SY_GRPC_FIELD)
         got = sy_grpc_wire_varint(&at, &n);
     if (got == SY_GRPC_BAD || infer->n_tag == sizeof infer->tag)
-        return sy_error_set(SY_EARG, "the request is no protobuf message of its type");
+        return sy_error_set(SY_EARG, "the request is not a protobuf message of its type");
     if (got == SY_GRPC_MORE)
         return SY_OK;
     infer->n_tag = 0;

@@ -27,7 +27,7 @@ static void job_free(struct sy_grpc_inflate *job)
 {
     sy_grpc_block_free(&job->kept);
     sy_grpc_block_free(&job->inflated);
-    sy_grpc_server_release(job->server);
+    sy_front_server_release(&job->server->base);
     free(job);
 }
 
@@ -74,7 +74,7 @@ static int start_job(struct sy_grpc_stream *stream, struct sy_grpc_bytes message
     int status;
 
     SY_TRY_ALLOC(job, "no memory to inflate a message");
-    server->refs++;
+    server->base.refs++;
     *job = (struct sy_grpc_inflate){.server = server,
                                     .stream = stream,
                                     .inflated.budget = &server->budget,

@@ -1,4 +1,4 @@
-/* What the gRPC front end's files share. */
+/* Internals of the gRPC front end: server, connection, stream, reply. */
 #ifndef SY_FRONT_GRPC_INTERNAL_H
 #define SY_FRONT_GRPC_INTERNAL_H
 
@@ -11,10 +11,12 @@
 
 #include "runtime/front/access/access.h"
 #include "runtime/front/front_acquire.h"
+#include "runtime/front/front_server.h"
 #include "runtime/front/grpc/grpc_block.h"
 #include "runtime/front/grpc/grpc_server.h"
 #include "runtime/front/grpc/grpc_status.h"
 #include "runtime/front/least_rate.h"
+#include "runtime/front/socket_events.h"
 #include "runtime/net/tls.h"
 
 #define SY_GRPC_READ_BYTES (256u << 10) /* of one recv */
@@ -22,29 +24,24 @@
     (1u                     \
      << 20) /* of a ModelStreamInfer's answers, which lie in the slab, until its next request is read */
 
-struct evconnlistener;
 struct sy_grpc_connection;
 struct sy_grpc_infer;
 struct sy_grpc_inflate;
-struct sy_grpc_later;
+struct sy_grpc_deferred;
 struct sy_grpc_stream;
 
 struct sy_grpc_server {
+    struct sy_front_server base; /* first: front_server.h */
     struct sy_front *front;
     struct sy_grpc_limits limits;
     struct sy_grpc_budget budget;
-    int refs; /* its owner, connections, requests that are not over */
-    int n_connections, port;
-    struct evconnlistener *listener;
-    struct event *tick, *flush_event;
-    struct sy_stall_looks looks;
+    struct event *flush_event;
     nghttp2_session_callbacks *callbacks;
     nghttp2_option *options;
     struct sy_grpc_connection *connections, *dirty;
     struct sy_grpc_out *spare_out;
     uint8_t *received; /* SY_GRPC_READ_BYTES: what was read last */
-    bool is_full, is_draining;
-    sy_ns accept_said_ns; /* sy_net_accept_failed */
+    bool is_draining;
 };
 
 /* The frame that is being received. nghttp2 says of a frame that it has begun, but not of every one that it ignores when it ends. */
@@ -60,9 +57,8 @@ struct sy_grpc_connection {
     struct sy_grpc_connection *next, **previous, *next_dirty;
     nghttp2_session *session;
     int fd;
-    struct event *read_event, *write_event;
-    struct event *again_event; /* TLS: decrypted bytes were not taken; else NULL */
-    struct sy_tls_stream *tls; /* NULL: plain */
+    struct sy_socket_events events; /* again: TLS bytes that were decrypted and not taken */
+    struct sy_tls_stream *tls;      /* NULL: plain */
     struct sy_grpc_stream *streams;
     struct sy_grpc_out *out; /* what the socket has not taken; NULL: nothing */
     uint64_t unsent_bytes;   /* replies of its streams */
@@ -113,12 +109,12 @@ struct sy_grpc_method {
     /* A whole message, inflated: valid during the call, or see sy_grpc_keep. */
     void (*on_message)(struct sy_grpc_stream *stream, struct sy_grpc_bytes message);
     void (*on_end)(struct sy_grpc_stream *stream); /* no more messages; NULL: nothing to do */
-    /* Calls whose messages pass as JSON (on_message is call_json). SY_OK: *out is the answer, NULL for an empty one. SY_GRPC_LATER: see
-     * sy_grpc_later_create. Else an error. */
+    /* Calls whose messages pass as JSON (on_message is call_json). SY_OK: *out is the answer, NULL for an empty one. SY_GRPC_DEFERRED: see
+     * sy_grpc_deferred_create. Else an error. */
     int (*call)(struct sy_grpc_stream *stream, const json_t *request, json_t **out);
     const ProtobufCMessageDescriptor *request, *response;
 };
-#define SY_GRPC_LATER 1
+#define SY_GRPC_DEFERRED 1
 
 struct sy_grpc_stream {
     struct sy_grpc_connection *connection;
@@ -158,21 +154,13 @@ struct sy_grpc_stream {
     bool infers_hold;
     bool takes_no_more; /* its token is gone: its requests are answered, then it ends */
     struct sy_grpc_inflate *inflate;
-    struct sy_grpc_later *later;
+    struct sy_grpc_deferred *deferred;
     bool is_watching;
     int health;
 };
 
-/* ---- grpc_server.c ---- */
-/* What is destroyed is freed when no request is left on it. */
-static inline void sy_grpc_server_release(struct sy_grpc_server *server)
-{
-    if (--server->refs == 0)
-        free(server);
-}
-
 /* ---- grpc_mark.c ---- */
-/* What nghttp2 was told to send: out of memory it never will, and the client must not wait for ever, so its connection ends. */
+/* Checks the result of an nghttp2_submit call. Without memory the frame will never be sent, so the connection ends: its client must not wait for ever. */
 void sy_grpc_connection_submitted(struct sy_grpc_connection *connection, int result);
 /* There is something to be sent: at the end of this turn of the loop. */
 void sy_grpc_connection_mark(struct sy_grpc_connection *connection);
@@ -214,6 +202,7 @@ void sy_grpc_incoming_end(struct sy_grpc_stream *stream);
 bool sy_grpc_incoming_is_allowed(struct sy_grpc_stream *stream);
 /* A stream with many requests is not read until one is answered, nor one whose client does not read the answers. */
 void sy_grpc_incoming_check_hold(struct sy_grpc_stream *stream);
+/* Ends one hold: messages are handled again after the last. */
 void sy_grpc_incoming_go_on(struct sy_grpc_stream *stream);
 void sy_grpc_incoming_finish(struct sy_grpc_stream *stream);
 
@@ -267,11 +256,11 @@ struct sy_front *sy_grpc_front(const struct sy_grpc_stream *stream);
 const char *sy_grpc_text(const json_t *request, const char *key);
 /* A version as a text; "": 0. EARG. */
 int sy_grpc_read_version(struct sy_grpc_bytes text, int64_t *out);
-/* An answer that comes later. done(ctx, status, error) is as sy_core_done; it may come when the stream is gone. NULL: no memory. */
-struct sy_grpc_later *sy_grpc_later_create(struct sy_grpc_stream *stream);
-void sy_grpc_later_done(void *later, int status, const char *error);
-void sy_grpc_later_drop(struct sy_grpc_stream *stream);
-void sy_grpc_later_forget(struct sy_grpc_later *later); /* done will not be called */
+/* A reply that is deferred until the core calls back. done(ctx, status, error) is as sy_core_done; it may come when the stream is gone. NULL: no memory. */
+struct sy_grpc_deferred *sy_grpc_deferred_create(struct sy_grpc_stream *stream);
+void sy_grpc_deferred_done(void *deferred, int status, const char *error);
+void sy_grpc_deferred_drop(struct sy_grpc_stream *stream);
+void sy_grpc_deferred_forget(struct sy_grpc_deferred *deferred); /* done will not be called */
 
 /* ---- grpc_calls_model.c, grpc_calls_server.c: calls of the table in grpc_methods.c, each as `call` of struct sy_grpc_method ---- */
 #define SY_GRPC_CALLS(X)            \

@@ -1,4 +1,4 @@
-/* What is done with a message that is handed on: it is kept beyond the call, and later ones wait. */
+/* Keeps a message beyond the call that delivered it, and holds the stream's later messages meanwhile. */
 #include "runtime/base/status.h"
 #include "runtime/front/grpc/grpc_internal.h"
 

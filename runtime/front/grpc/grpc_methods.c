@@ -17,7 +17,7 @@ static void call_json(struct sy_grpc_stream *stream, struct sy_grpc_bytes messag
     if (status == SY_OK)
         status = stream->method->call(stream, request, &answer);
     json_decref(request);
-    if (status != SY_GRPC_LATER)
+    if (status != SY_GRPC_DEFERRED)
         sy_grpc_stream_answer(stream, status, answer);
 }
 
@@ -41,7 +41,7 @@ static void call_json(struct sy_grpc_stream *stream, struct sy_grpc_bytes messag
         .response = &grpc__reflection__v1__server_reflection_response__descriptor               \
     }
 
-/* Those called most often first. */
+/* Most frequently called first. */
 static const struct sy_grpc_method methods[] = {
     {.path = INFERENCE "ModelInfer",
      .right = SY_RIGHT_INFER,

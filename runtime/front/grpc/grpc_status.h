@@ -1,4 +1,4 @@
-/* What gRPC puts into HTTP/2 headers: status codes, messages, timeouts, names of compressions. Pure. */
+/* gRPC's values in HTTP/2 headers: status codes, messages, timeouts, compression names. Pure. */
 #ifndef SY_FRONT_GRPC_STATUS_H
 #define SY_FRONT_GRPC_STATUS_H
 

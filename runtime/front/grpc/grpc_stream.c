@@ -37,7 +37,7 @@ static void drop_work(struct sy_grpc_stream *stream)
 {
     sy_grpc_infer_drop_all(stream);
     sy_grpc_inflate_drop(stream);
-    sy_grpc_later_drop(stream);
+    sy_grpc_deferred_drop(stream);
     sy_grpc_incoming_finish(stream);
     if (stream->deadline_event)
         event_free(stream->deadline_event);
@@ -243,7 +243,7 @@ static void start_deadline(struct sy_grpc_stream *stream)
 
 /* ---- the call -------------------------------------------------------------------------------------------------- */
 
-/* What is no gRPC gets an answer of HTTP. */
+/* A request that is not gRPC is answered in plain HTTP. */
 static void answer_http(struct sy_grpc_stream *stream)
 {
     static const char wrong_method[] = "405", wrong_type[] = "415";

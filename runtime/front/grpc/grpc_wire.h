@@ -28,7 +28,7 @@ struct sy_grpc_field {
     struct sy_grpc_bytes bytes; /* of BYTES */
 };
 
-/* What reading one field finds. */
+/* Result of reading one field. */
 enum {
     SY_GRPC_FIELD = 1,
     SY_GRPC_END = 0,   /* there are no more */

@@ -26,7 +26,7 @@ struct sy_http_call *sy_http_call_create(struct sy_http_connection *connection)
     }
     call->text_size = FIRST_TEXT;
     call->server = connection->server;
-    call->server->refs++;
+    call->server->base.refs++;
     call->connection = connection;
     return call;
 }
@@ -47,7 +47,7 @@ void sy_http_call_free(struct sy_http_call *call)
     if (!call)
         return;
     free_body(call);
-    sy_http_server_release(call->server);
+    sy_front_server_release(&call->server->base);
     json_decref(call->parsed);
     free(call->parse_why);
     free(call->extra_headers);
@@ -179,12 +179,6 @@ int sy_http_call_json(const struct sy_http_call *call, json_t **out)
                                      call->server->limits.json_depth, out);
     *out = json_object();
     return *out ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for JSON");
-}
-
-void sy_http_call_on_gone(struct sy_http_call *call, void (*gone)(void *ctx), void *ctx)
-{
-    call->gone = gone;
-    call->gone_ctx = ctx;
 }
 
 void sy_http_call_add_header(struct sy_http_call *call, const char *name, const char *value)

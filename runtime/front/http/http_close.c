@@ -19,7 +19,7 @@ void sy_http_connection_release(struct sy_http_connection *connection)
     if (--connection->refs > 0)
         return;
     sy_http_connection_free(connection);
-    sy_http_server_release(server);
+    sy_front_server_release(&server->base);
 }
 
 static void unlink_connection(struct sy_http_connection *connection)
@@ -33,7 +33,7 @@ static void unlink_connection(struct sy_http_connection *connection)
     if (connection->next)
         connection->next->previous = connection->previous;
     connection->next = connection->previous = NULL;
-    server->n_connections--;
+    server->base.n_connections--;
 }
 
 /* The call belongs to its handler until that replies; otherwise it is freed here. */
@@ -49,8 +49,6 @@ static void lose_call(struct sy_http_connection *connection)
     sy_http_sink_drop(call);
     if (!is_handled)
         sy_http_call_free(call);
-    else if (call->gone)
-        call->gone(call->gone_ctx);
 }
 
 static void lose_stream(struct sy_http_connection *connection)

@@ -22,11 +22,12 @@
 
 static void on_readable(evutil_socket_t fd, short what, void *ctx);
 static void on_writable(evutil_socket_t fd, short what, void *ctx);
+static void on_again(evutil_socket_t fd, short what, void *ctx);
 static void go_on(struct sy_http_connection *connection);
 
 /* ---- life ------------------------------------------------------------------------------------------------ */
 
-static const struct sy_socket_callbacks callbacks = {on_readable, on_writable};
+static const struct sy_socket_callbacks callbacks = {on_readable, on_writable, on_again};
 
 int sy_http_connection_create(struct sy_http_server *server, int fd)
 {
@@ -53,8 +54,7 @@ int sy_http_connection_create(struct sy_http_server *server, int fd)
     if (connection->next)
         connection->next->previous = connection;
     server->connections = connection;
-    server->n_connections++;
-    server->refs++;
+    sy_front_server_connected(&server->base);
     return SY_OK;
 }
 
@@ -123,7 +123,7 @@ static void parse_held(struct sy_http_connection *connection)
     connection->held_at = connection->held_used = 0;
 }
 
-/* Where the bytes of a tensor may be received to: only in a body of known length, uncompressed. */
+/* Room to receive a tensor's bytes into directly: only for an uncompressed body of known length. */
 static uint64_t direct_room(struct sy_http_connection *connection, unsigned char **to)
 {
     struct sy_http_call *call = connection->call;
@@ -228,12 +228,7 @@ static void on_again(evutil_socket_t fd, short what, void *ctx)
 /* This turn's inflate budget is spent, or decrypted bytes were not taken: continues in the next turn of the loop. */
 static void go_on_later(struct sy_http_connection *connection)
 {
-    struct timeval at_once = {0, 0};
-
-    if (!connection->events.again)
-        connection->events.again =
-            event_new(connection->server->front->base, -1, 0, on_again, connection);
-    if (!connection->events.again || event_add(connection->events.again, &at_once))
+    if (!sy_socket_again(&connection->events))
         sy_http_connection_close(connection);
 }
 

@@ -9,7 +9,7 @@ struct sy_http_segment;
 
 enum sy_http_coding { SY_HTTP_PLAIN, SY_HTTP_GZIP, SY_HTTP_DEFLATE };
 
-/* Of the value of Accept-Encoding (NULL: none): gzip before deflate, where their weights are equal; q=0 refuses. */
+/* Chooses by the value of Accept-Encoding (NULL: none): gzip before deflate at equal weights; q=0 refuses. */
 enum sy_http_coding sy_http_accepted_coding(const char *accept_encoding);
 const char *sy_http_coding_name(enum sy_http_coding coding);
 /* All segments as one compressed block, malloc'd. ENOMEM_HOST. Any thread. */

@@ -43,7 +43,7 @@ static void infer_free(struct sy_http_infer *infer)
     }
     free(infer->inputs);
     drop_text(infer);
-    sy_http_server_release(infer->server);
+    sy_front_server_release(&infer->server->base);
     free(infer);
 }
 
@@ -182,7 +182,7 @@ static void start(struct sy_http_infer *infer)
 
 /* ---- tensors from the socket ----------------------------------------------------------------------------------- */
 
-/* Where the next byte of the body belongs; 0: all is there. */
+/* Destination of the body's next bytes; 0: the body is complete. */
 static uint64_t stream_room(struct sy_http_infer *infer, unsigned char **to)
 {
     while (infer->streaming < infer->n_inputs) {
@@ -309,7 +309,7 @@ static uint64_t expected_bytes(const struct sy_http_infer *infer)
 
     if (infer->header_bytes == UINT64_MAX)
         return announced;
-    /* What follows the JSON in one piece besides. */
+    /* The piece that ends the JSON may bring binary data with it. */
     uint64_t expected = infer->header_bytes + SY_HTTP_READ_BYTES;
     return announced > 0 ? SY_MIN(expected, announced) : expected;
 }
@@ -421,13 +421,13 @@ int sy_http_infer_begin(struct sy_http_call *call, const char **why)
     if (!infer)
         return 503;
     infer->server = call->server;
-    infer->server->refs++;
+    infer->server->base.refs++;
     infer->received_ns = infer->server->front->otlp ? sy_clock_now() : 0;
     infer->wait = (struct sy_repository_wait){.ready = on_loaded, .ctx = infer};
     if (sy_http_call_number(call, "inference-header-content-length", &header) &&
         header > call->server->limits.body_bytes) {
         infer_free(infer);
-        *why = "Inference-Header-Content-Length is no number of bytes within the body";
+        *why = "Inference-Header-Content-Length is not a number of bytes within the body";
         return 400;
     }
     infer->header_bytes = header;

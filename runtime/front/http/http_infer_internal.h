@@ -1,4 +1,4 @@
-/* What the infer route's files share. */
+/* Internals of the infer route. */
 #ifndef SY_FRONT_HTTP_INFER_INTERNAL_H
 #define SY_FRONT_HTTP_INFER_INTERNAL_H
 

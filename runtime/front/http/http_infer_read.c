@@ -63,7 +63,7 @@ static int read_size(const json_t *parameters, const char *key, uint64_t usual, 
     if (!value)
         return SY_OK;
     if (!json_is_integer(value) || json_integer_value(value) < 0)
-        return sy_error_set(SY_EARG, "the parameter \"%s\" is no whole number from 0 on", key);
+        return sy_error_set(SY_EARG, "the parameter \"%s\" is not a whole number from 0 on", key);
     *out = (uint64_t)json_integer_value(value);
     return SY_OK;
 }
@@ -93,7 +93,8 @@ static int read_shape(const json_t *input, const char *name, int64_t dims[SY_MAX
     json_array_foreach(shape, i, dim)
     {
         if (!json_is_integer(dim))
-            return sy_error_set(SY_EARG, "input \"%s\": dimension %zu is no whole number", name, i);
+            return sy_error_set(SY_EARG, "input \"%s\": dimension %zu is not a whole number", name,
+                                i);
         dims[i] = json_integer_value(dim);
     }
     *rank = (int)json_array_size(shape);
@@ -120,7 +121,7 @@ static int read_parameters(const json_t *of, const char *name, const json_t **ou
     *out = json_object_get(of, "parameters");
     return !*out || json_is_object(*out)
                ? SY_OK
-               : sy_error_set(SY_EARG, "\"%s\": \"parameters\" is no object", name);
+               : sy_error_set(SY_EARG, "\"%s\": \"parameters\" is not an object", name);
 }
 
 static int read_region(const json_t *parameters, const char *name, const char **out)
@@ -130,10 +131,10 @@ static int read_region(const json_t *parameters, const char *name, const char **
     *out = json_string_value(region);
     return !region || *out
                ? SY_OK
-               : sy_error_set(SY_EARG, "\"%s\": \"shared_memory_region\" is no string", name);
+               : sy_error_set(SY_EARG, "\"%s\": \"shared_memory_region\" is not a string", name);
 }
 
-/* Where its bytes come from: exactly one of "data", binary data, shared memory. */
+/* The source of its bytes: exactly one of "data", binary data, shared memory. */
 static int read_source(struct sy_http_infer *infer, struct sy_http_infer_input *input,
                        const json_t *json)
 {
@@ -157,7 +158,7 @@ static int read_source(struct sy_http_infer *infer, struct sy_http_infer_input *
     input->source = SY_HTTP_JSON;
     input->cut = json_is_integer(data) ? json_integer_value(data) : -1;
     if (input->cut < 0 || input->cut >= infer->json.n_cuts)
-        return sy_error_set(SY_EARG, "input \"%s\": \"data\" is no array", input->name);
+        return sy_error_set(SY_EARG, "input \"%s\": \"data\" is not an array", input->name);
     return SY_OK;
 }
 
@@ -170,7 +171,7 @@ static int read_input(struct sy_http_infer *infer, const json_t *json)
     int rank;
 
     if (!json_is_object(json))
-        return sy_error_set(SY_EARG, "an element of \"inputs\" is no object");
+        return sy_error_set(SY_EARG, "an element of \"inputs\" is not an object");
     SY_TRY(need_string(json, "name", "an input", &name));
     SY_TRY(need_string(json, "datatype", name, &dtype));
     SY_TRY(read_shape(json, name, dims, &rank));
@@ -180,7 +181,7 @@ static int read_input(struct sy_http_infer *infer, const json_t *json)
     return read_source(infer, input, json);
 }
 
-/* What came, or is announced, against what the shape says. */
+/* Checks the bytes that came, or were announced, against the shape. */
 static int announce_strings(struct sy_http_infer *infer, struct sy_http_infer_input *input)
 {
     uint64_t n = (uint64_t)sy_front_infer_elements(infer->request, input->index);
@@ -268,7 +269,7 @@ static int read_outputs(struct sy_http_infer *infer, const json_t *root)
                      &binary));
     json_array_foreach(list, i, output) SY_TRY(read_output(infer, output, binary));
     if (list && !json_is_array(list))
-        return sy_error_set(SY_EARG, "\"outputs\" is no array");
+        return sy_error_set(SY_EARG, "\"outputs\" is not an array");
     if (infer->n_outputs > 0)
         return SY_OK;
     infer->n_outputs = 0;
@@ -335,7 +336,7 @@ static int read_options(struct sy_http_infer *infer, const json_t *root)
     const char *tenant = sy_http_call_header(infer->call, "switchyard-tenant");
 
     if (id && !json_is_string(id))
-        return sy_error_set(SY_EARG, "\"id\" is no string");
+        return sy_error_set(SY_EARG, "\"id\" is not a string");
     infer->id = json_string_value(id);
     sy_front_infer_set_trace(infer->request, "http", infer->received_ns,
                              sy_http_call_header(infer->call, "traceparent"),

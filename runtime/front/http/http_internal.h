@@ -1,4 +1,4 @@
-/* What the HTTP server's files share: server, connection, call, reply.
+/* Internals of the HTTP server: server, connection, call, reply.
  *
  *   socket ─ http_connection.c ─ http_parse.c ─> http_call.c (header lines), http_route.c ─> http_body.c (inflate) ─> sink
  *   socket <─ http_send.c <─ http_reply.c <────────────── segments: text, or tensors where they lie <──────── handler
@@ -15,6 +15,7 @@
 #include "runtime/base/text_builder.h"
 #include "runtime/front/access/access.h"
 #include "runtime/front/closed_watch.h"
+#include "runtime/front/front_server.h"
 #include "runtime/front/http/http_server.h"
 #include "runtime/front/least_rate.h"
 #include "runtime/front/socket_events.h"
@@ -47,28 +48,21 @@ struct sy_http_route_entry {
 };
 
 struct sy_http_server {
+    struct sy_front_server base; /* first: front_server.h */
     struct sy_front *front;
     struct sy_http_limits limits;
-    struct evconnlistener *listener;
-    int port;
-    struct event *tick;
-    struct sy_stall_looks looks;
     struct sy_closed_watch *closed_watch;
     struct sy_http_connection *connections;
-    int n_connections;
-    bool full;            /* the last client that came was refused */
-    sy_ns accept_said_ns; /* sy_net_accept_failed */
     uint64_t buffered_bytes;
     struct sy_http_route_entry routes[SY_HTTP_MAX_ROUTES];
     int n_routes;
     int n_packages;             /* on their way out (http_package.c) */
     unsigned char *read_buffer; /* SY_HTTP_READ_BYTES, shared: valid during one callback */
-    int refs;                   /* the owner's, each connection's */
 };
 
 /* ---- bodies ---- */
 
-/* Where the bytes of a body go. */
+/* The consumer of a body's bytes. */
 struct sy_http_sink {
     /* n bytes, inflated. SY_OK, or the status to answer with (the rest is discarded). */
     int (*take)(void *ctx, const unsigned char *bytes, uint64_t n);
@@ -131,8 +125,6 @@ struct sy_http_call {
     bool replied;
     char *extra_headers; /* lines, or NULL */
     bool lacks_header;   /* no memory for one: the call has no reply, its connection ends */
-    void (*gone)(void *ctx);
-    void *gone_ctx;
 };
 
 /* ---- a reply ---- */
@@ -193,20 +185,13 @@ void sy_http_connection_gone(void *connection);
 void sy_http_connection_look(struct sy_http_connection *connection, sy_ns now);
 
 /* ---- http_close.c ---- */
-/* Of a closed one, too. */
+/* Closing twice is fine. */
 void sy_http_connection_close(struct sy_http_connection *connection);
 void sy_http_connection_release(struct sy_http_connection *connection);
-/* Of one that nobody holds, or that could not be created. */
+/* Without references, or not created wholly. */
 void sy_http_connection_free(struct sy_http_connection *connection);
 
 /* ---- http_server.c ---- */
-static inline void sy_http_server_release(struct sy_http_server *server)
-{
-    if (--server->refs > 0)
-        return;
-    free(server->read_buffer);
-    free(server);
-}
 /* As sy_http_server_add_routes, of routes that have no handler, but `begin`. */
 int sy_http_server_add_streamed(struct sy_http_server *server, const struct sy_http_route *routes,
                                 int n, sy_http_begin begin);

@@ -1,4 +1,4 @@
-/* What the HTTP parser calls, and how far it may run: a call is made, routed, given its body, and handed to its handler.
+/* Callbacks of the HTTP parser: they make a call, route it, feed it its body, and hand it to its handler.
  *
  * HT3: nothing here closes the connection: a call lives until the parser has returned (http_connection.c, settle). */
 #include <stdlib.h>
@@ -32,7 +32,7 @@ static int on_begin(http_parser *parser)
     return 0;
 }
 
-/* Where a callback fails the parser stops; that the answer is there already says so to parse(). */
+/* A failing callback stops the parser; parse() sees that by the reply, which exists already. */
 static int fail_header(struct sy_http_connection *connection, int status)
 {
     if (status == SY_OK)

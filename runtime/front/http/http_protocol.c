@@ -115,10 +115,10 @@ static int check_object(const json_t *body)
     const json_t *parameters = json_object_get(body, "parameters");
 
     if (!json_is_object(body))
-        return sy_error_set(SY_EARG, "the body is no JSON object");
+        return sy_error_set(SY_EARG, "the body is not a JSON object");
     return !parameters || json_is_object(parameters)
                ? SY_OK
-               : sy_error_set(SY_EARG, "\"parameters\" is no object");
+               : sy_error_set(SY_EARG, "\"parameters\" is not an object");
 }
 
 /* An object, or nothing. False: the call is answered. */
@@ -161,7 +161,7 @@ static void loaded(void *ctx, int status, const char *error)
         sy_http_reply(call, 200, NULL, NULL, 0);
 }
 
-/* What a client may give along: a configuration; not files, which would be code of others in this server's repository. */
+/* A client may pass a configuration, but no model files: those would be foreign code in this server's repository. */
 static int check_load(const json_t *parameters)
 {
     const char *key;

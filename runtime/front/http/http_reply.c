@@ -47,7 +47,7 @@ static const char *reason_of(int code)
 
 /* ---- header lines ------------------------------------------------------------------------------------- */
 
-/* Of this second; formatted once. */
+/* The Date header, formatted once a second. */
 static const char *date_now(void)
 {
     static char text[40];

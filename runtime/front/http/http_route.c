@@ -160,7 +160,7 @@ int sy_http_call_route(struct sy_http_call *call, const char **why)
         return 400;
     }
     if (!split_url(call)) {
-        *why = "the request's target is no path, or its query no list of NAME=VALUE";
+        *why = "the request's target is not a path, or its query is not a list of NAME=VALUE";
         return 400;
     }
     for (int i = 0; i < server->n_routes; i++) {

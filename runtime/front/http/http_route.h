@@ -7,7 +7,7 @@
  *   sy_http_server_add_routes(server, routes, SY_ARRAY_LEN(routes), ctx);
  *
  * H1: a handler answers with exactly one sy_http_reply*, at once or later; the call is the handler's until then, also when its client is gone (the
- *     reply is dropped then, and sy_http_call_on_gone was called).
+ *     reply is dropped then).
  * H2: a handler does not hold the loop: what takes longer than a millisecond goes to sy_offload.
  * H3: GET routes answer HEAD too. A path that no route has is 404, a method that a path does not have 405 with Allow.
  *
@@ -49,12 +49,10 @@ const char *sy_http_call_header(const struct sy_http_call *call, const char *nam
 bool sy_http_call_is_local(const struct sy_http_call *call);
 /* Its client showed a token of this server (which has the right that the route needs). */
 bool sy_http_call_has_token(const struct sy_http_call *call);
-/* What its client may do; valid until the reply. */
+/* Its client's rights; valid until the reply. */
 const struct sy_grant *sy_http_call_grant(const struct sy_http_call *call);
 /* The body as JSON, the caller's reference. EARG says where it is none; an empty body gives an empty object. */
 int sy_http_call_json(const struct sy_http_call *call, json_t **out);
-/* gone(ctx) is called once, if the client goes before the reply; the handler still replies. */
-void sy_http_call_on_gone(struct sy_http_call *call, void (*gone)(void *ctx), void *ctx);
 
 /* ---- the reply ---- each ends the call */
 /* `type` may be NULL for no body. The body is copied. */
@@ -82,7 +80,7 @@ struct sy_http_stream *sy_http_stream_begin_sized(struct sy_http_call *call, int
 /* Sends from where it lies; release(ctx) is called once, when it is sent or dropped, perhaps from inside, and calls nothing of the stream. Only of a stream of known length. */
 void sy_http_stream_give(struct sy_http_stream *stream, const void *data, size_t bytes,
                          void (*release)(void *ctx), void *ctx);
-/* What was promised cannot be sent: the connection ends, and with it the stream; closed is called from the loop. */
+/* The announced body cannot be sent: ends the connection, and the stream with it; closed is called from the loop. */
 void sy_http_stream_fail(struct sy_http_stream *stream);
 void sy_http_stream_end(struct sy_http_stream *stream); /* closed is not called */
 

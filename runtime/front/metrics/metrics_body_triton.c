@@ -138,7 +138,7 @@ static void write_models(struct sy_exposition *e, const struct sy_metrics_input 
     }
 }
 
-/* What runtime and workers have of the GPU is the pool: it is taken once. */
+/* GPU memory in use is the pool, which is allocated once. */
 static void write_gpu(struct sy_exposition *e, const struct sy_core_metrics *core)
 {
     struct sy_label label = {"gpu_uuid", core->device_uuid};

@@ -73,7 +73,7 @@ static int begin(struct sy_metrics_routes *r)
     return sy_offload_run(r->front->offload, make_text, on_text, r);
 }
 
-/* Those for whom it cannot be made are answered; the first for whom it can is under way then. */
+/* Answers requests whose body cannot be made, until one starts being made. */
 static void begin_next(struct sy_metrics_routes *r)
 {
     while (!r->is_busy && r->n_waiting > 0) {

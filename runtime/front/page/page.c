@@ -121,7 +121,7 @@ static void on_tick(evutil_socket_t fd, short what, void *ctx)
     free(text);
 }
 
-static void greet(struct sy_page_listener *listener)
+static void send_hello(struct sy_page_listener *listener)
 {
     char *hello;
 
@@ -152,7 +152,7 @@ static void on_events(void *ctx, struct sy_http_call *call)
         return;
     }
     add_listener(page, listener);
-    greet(listener);
+    send_hello(listener);
 }
 
 /* ---- the page ----------------------------------------------------------------------------------------- */

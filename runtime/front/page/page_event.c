@@ -23,7 +23,7 @@ static json_int_t last_of(const json_t *list, const char *key)
     return integer_of(json_array_get(list, json_array_size(list) - 1), key);
 }
 
-/* Of success and failure: how many, how long; the page makes rates and means of two ticks. */
+/* Count and total time of successes and failures; the page computes rates and means from two ticks. */
 static void add_stats(const struct sy_page *page, json_t *model)
 {
     struct sy_front_model_stats stats;

@@ -16,7 +16,7 @@ struct sy_page_content {
 
 /* False: no file has this name. */
 bool sy_page_content(const char *name, struct sy_page_content *out);
-/* Of all files together: they come from one build, and change together. With its quotes; constant. */
+/* The ETag of all files: they come from one build, and change together. With its quotes; constant. */
 const char *sy_page_etag(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* What the page's files share. */
+/* Internals of the page. */
 #ifndef SY_FRONT_PAGE_INTERNAL_H
 #define SY_FRONT_PAGE_INTERNAL_H
 
@@ -34,7 +34,7 @@ struct sy_page {
 /* ---- page_event.c ---- */
 /* "data: {...}\n\n", what runtime/front/page/README.md says; malloc'd, zero-terminated. */
 int sy_page_event(struct sy_page *page, char **out);
-/* What a listener is told first. */
+/* The first event of a listener. */
 int sy_page_hello(const struct sy_page *page, char **out);
 
 /* ---- page_actions.c ---- */

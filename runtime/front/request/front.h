@@ -1,4 +1,4 @@
-/* What all front ends share: the core behind a table of functions, and what is remembered between requests.
+/* State of all front ends: the core behind a table of functions, and what is kept between requests.
  *
  *   rpc/  http/  grpc/            bytes of a protocol
  *      \   |    /

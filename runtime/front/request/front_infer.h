@@ -44,7 +44,7 @@ int sy_front_infer_set_class(struct sy_front_infer *infer, int64_t class_);
 int sy_front_infer_set_deadline(struct sy_front_infer *infer,
                                 sy_ns deadline_ns);                /* from start on */
 sy_ns sy_front_infer_deadline(const struct sy_front_infer *infer); /* 0: none */
-/* What the client sent along for traces: front_trace.h, sy_front_trace_take. */
+/* The client's trace context: front_trace.h, sy_front_trace_take. */
 void sy_front_infer_set_trace(struct sy_front_infer *infer, const char *protocol, sy_ns received_ns,
                               const char *traceparent, const char *tracestate);
 int sy_front_infer_set_tenant(struct sy_front_infer *infer, const char *tenant);
@@ -96,7 +96,7 @@ struct sy_front_tensor {
 int sy_front_infer_output(const struct sy_front_infer *infer, int output,
                           struct sy_front_tensor *out);
 int sy_front_infer_n_outputs(const struct sy_front_infer *infer);
-/* Of the last run; NULL before done, and of a batch of 0. */
+/* The last run's report; NULL before done, and for a batch of 0. */
 const struct sy_request_report *sy_front_infer_report(const struct sy_front_infer *infer);
 
 #endif

@@ -1,4 +1,4 @@
-/* What a request takes of the tensor slab, and how it grows where results are larger than their place. */
+/* A request's slab memory, and how it grows when results exceed their buffers. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -113,7 +113,7 @@ static int take_tensors(struct sy_front_infer *infer)
     return SY_OK;
 }
 
-/* All that the request takes of the slab; more than its size is not counted to the end. */
+/* Slab bytes of the whole request; counting stops beyond the slab's size. */
 static int slab_bytes_wanted(const struct sy_front_infer *infer, uint64_t size, uint64_t *out)
 {
     uint64_t wants = 0, bytes;
@@ -146,7 +146,7 @@ static int check_kept_room(const struct sy_front_infer *infer, uint64_t size, ui
                         (unsigned long long)size, (unsigned long long)kept, infer->options.class_);
 }
 
-/* Of the slab, by inputs that it was given there. */
+/* Slab bytes that the caller has placed inputs in. */
 static uint64_t adopted_bytes(const struct sy_front_infer *infer)
 {
     uint64_t bytes = 0;

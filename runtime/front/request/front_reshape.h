@@ -6,7 +6,7 @@
 
 #include "runtime/core/core.h"
 
-/* Of an input or output of the graph; NULL: it is as in the model. */
+/* The configured reshape of an input or output; NULL: as in the model. */
 const struct sy_core_reshape *sy_front_reshape_of(const struct sy_core_model_ref *model,
                                                   bool is_output, int index);
 /* A request's dims become the model's, in place; dims: room for SY_MAX_RANK. EARG: they are not as the requests' pattern says. */

@@ -1,4 +1,4 @@
-/* What Triton's statistics say of a model's version: how many requests, how long each part took. Kept by name and version, also after
+/* Triton's statistics of a model's version: counts of requests, times of each phase. Kept by name and version, also after
  * the model was unloaded and loaded again.
  *
  * One thread, the event loop's. */
@@ -35,7 +35,7 @@ struct sy_front_model_stats {
     uint64_t n_inferences; /* rows */
     uint64_t n_executions; /* runs: of what was gathered, one */
     uint64_t n_successes, n_failures;
-    /* Of the failures: refused for a full queue or a deadline; canceled; not the request's fault. */
+    /* Failures by reason: refused for a full queue or a deadline; canceled; not the request's fault. */
     uint64_t n_rejected, n_canceled, n_backend_failures;
     uint64_t last_inference_ms; /* wall clock since 1970; 0: none */
 #define X(part) struct sy_front_duration part;

@@ -112,7 +112,7 @@ static int read_string(struct reader *r)
             *to++ = c;
     }
     if (!to || r->at == r->end)
-        return bad_data(r, "is no string of JSON");
+        return bad_data(r, "is not a string of JSON");
     uint32_t bytes = (uint32_t)(to - start);
     memcpy(r->to, &bytes, sizeof bytes);
     r->to = to;
@@ -142,7 +142,7 @@ static int read_brackets(struct reader *r, int *depth, enum place *place)
             *place = AFTER_COMMA;
         } else {
             return c == '"' && *place != AFTER_VALUE && *depth > 0 ? SY_OK
-                                                                   : bad_data(r, "is no string");
+                                                                   : bad_data(r, "is not a string");
         }
     }
 }
@@ -250,7 +250,7 @@ int sy_strings_to_json(struct sy_text *text, const struct sy_front_tensor *tenso
         if (!add_string(text, at + sizeof n, n))
             return sy_error_set(SY_EARG,
                                 "output \"%s\": string %" PRIu64
-                                " is no UTF-8, which JSON needs: ask for it with "
+                                " is not UTF-8, which JSON needs: ask for it with "
                                 "\"binary_data\": true",
                                 tensor->name, i);
         at += sizeof n + n;

@@ -1,4 +1,4 @@
-/* What a client says of a tensor, held against the graph. Pure. */
+/* A client's description of a tensor, checked against the graph. Pure. */
 #ifndef SY_RUNTIME_FRONT_REQUEST_FRONT_TENSOR_H
 #define SY_RUNTIME_FRONT_REQUEST_FRONT_TENSOR_H
 

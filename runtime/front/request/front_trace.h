@@ -7,7 +7,7 @@
 #include "runtime/front/request/front.h"
 #include "runtime/telemetry/trace_context.h"
 
-/* What the client said; the caller's, zeroed at first. */
+/* Trace context of a request; the caller's, zeroed at first. */
 struct sy_front_trace {
     const char *protocol; /* a literal; NULL: "msgpack" */
     sy_ns received_ns;    /* when the request's first byte came; 0: not known */

@@ -23,7 +23,7 @@ static int read_whole(const json_t *value, const char *name, int64_t *out)
     json_decref(parsed);
     int status =
         good ? SY_OK
-             : sy_error_set(SY_EARG, "the parameter \"%s\" is no whole number from 0 on: %.60s",
+             : sy_error_set(SY_EARG, "the parameter \"%s\" is not a whole number from 0 on: %.60s",
                             name, said ? said : "?");
     free(said);
     return status;
@@ -54,7 +54,7 @@ static int set_timeout(struct sy_front_infer *request, const json_t *value)
 static int set_tenant(struct sy_front_infer *request, const json_t *value)
 {
     if (!json_is_string(value))
-        return sy_error_set(SY_EARG, "the parameter \"tenant\" is no string");
+        return sy_error_set(SY_EARG, "the parameter \"tenant\" is not a string");
     return sy_front_infer_set_tenant(request, json_string_value(value));
 }
 
@@ -128,7 +128,7 @@ int sy_infer_parameters_set(struct sy_front_infer *request, const json_t *parame
     };
 
     if (!json_is_object(parameters))
-        return sy_error_set(SY_EARG, "\"parameters\" is no object");
+        return sy_error_set(SY_EARG, "\"parameters\" is not an object");
     for (size_t i = 0; i < SY_ARRAY_LEN(known); i++) {
         const json_t *value = json_object_get(parameters, known[i].name);
 

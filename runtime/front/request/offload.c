@@ -236,13 +236,13 @@ int sy_offload_run(struct sy_offload *offload, void (*work)(void *ctx), void (*d
 
 #define LARGE_BLOCK (1u << 20)
 
-static void nothing(void *ctx)
+static void no_op(void *ctx)
 {
     (void)ctx;
 }
 
 void sy_offload_free(struct sy_offload *offload, void *block, size_t bytes)
 {
-    if (!offload || bytes < LARGE_BLOCK || sy_offload_run(offload, free_block, nothing, block) < 0)
+    if (!offload || bytes < LARGE_BLOCK || sy_offload_run(offload, free_block, no_op, block) < 0)
         free(block);
 }

@@ -1,4 +1,4 @@
-/* What models keep between requests: sessions, each a sequence of requests for one version of a model by one tenant, under an id that the client chooses.
+/* Sessions: state that models keep between requests. Each is a sequence of requests for one version of a model by one tenant, under an id that the client chooses.
  *
  *   start ─> take ─(run)─> store ─> give ─> take ─(run)─> store ─> give(ends)
  *                 └ failed: give; what is stored stays as it was
@@ -53,7 +53,7 @@ struct sy_session {
 
 struct sy_sessions;
 
-/* What sessions of the model keep, `most` pairs at most: as its configuration says, else by names. Gives how many. */
+/* State pairs of the model, at most `most`, by its configuration or else by names. Returns their number. */
 int sy_session_pairs(const struct sy_core_model_ref *model, struct sy_state_pair *pairs, int most);
 
 /* limits: NULL for the usual ones. ENOMEM_HOST. `front` has base, core and handlers set and outlives the table. */

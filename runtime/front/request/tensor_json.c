@@ -120,7 +120,7 @@ static int cut_value(struct scanner *s, struct sy_text *rest, struct sy_request_
     if (!skip_value(s) || s->at == from)
         return sy_error_set(
             SY_EARG,
-            "failed to parse the request JSON: \"data\" of tensor %d is no JSON, does "
+            "failed to parse the request JSON: \"data\" of tensor %d is not JSON, does "
             "not end, or is nested deeper than %d",
             out->n_cuts, s->most_depth);
     sy_text_add(rest, ":", 1);
@@ -162,7 +162,7 @@ static int parse_rest(const struct sy_text *rest, int most_depth, json_t **out)
         return SY_OK;
     json_decref(*out);
     *out = NULL;
-    return sy_error_set(SY_EARG, "failed to parse the request JSON: it is no object");
+    return sy_error_set(SY_EARG, "failed to parse the request JSON: it is not an object");
 }
 
 int sy_request_json_parse(const char *text, uint64_t bytes, int most_depth,
@@ -198,7 +198,7 @@ struct reader {
     char *to;
 };
 
-/* What a value that is no number begins with; NULL: a number, or no JSON. */
+/* Kind of a value that is not a number, by its first letter; NULL: a number, or not JSON. */
 static const char *kind_of(const char *at, const char *end)
 {
     switch (at < end ? *at : '\0') {
@@ -376,7 +376,7 @@ static int put_whole(struct reader *r, const struct number *number)
     uint64_t most = (uint64_t)INT64_MAX + number->is_negative;
 
     if (!number->is_whole)
-        return bad_element(r, "is no whole number, as is wanted of");
+        return bad_element(r, "is not a whole number, as is wanted of");
     if (r->dtype == SY_DTYPE_U64) /* more than int64 has; of negative numbers only -0 */
         most = number->is_negative ? 0 : UINT64_MAX;
     if (!number->fits || number->digits > most)
@@ -393,7 +393,7 @@ static int read_number(struct reader *r, struct scanner *s)
     if (kind)
         return bad_kind(r, kind);
     if (number.length == 0)
-        return bad_element(r, "is no number of");
+        return bad_element(r, "is not a number of");
     s->at += number.length;
     return is_float(r->dtype) ? put_float(r, float_value(&number, text)) : put_whole(r, &number);
 }

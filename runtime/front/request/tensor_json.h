@@ -34,7 +34,7 @@ void sy_request_json_finish(struct sy_request_json *request); /* zeroed is fine 
  * what was wrong: too few, too many, not of this dtype, out of its range; EUNSUPPORTED: a dtype that has no numbers. */
 int sy_tensor_from_json(const struct sy_json_cut *data, const char *name, enum sy_dtype dtype,
                         uint64_t n, void *to);
-/* Of a text that is too short for its shape: always EARG, which names the kind of its first element if that is no number. */
+/* The error for data too short for its shape: always EARG; names the kind of the first element if that is not a number. */
 int sy_tensor_json_few(const struct sy_json_cut *data, const char *name, enum sy_dtype dtype);
 /* "[1.5,2.0]" of n elements. EARG: a value that JSON has no number for (NaN, infinity). */
 int sy_tensor_to_json(struct sy_text *text, const char *name, enum sy_dtype dtype, const void *data,

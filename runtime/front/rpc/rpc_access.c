@@ -1,4 +1,4 @@
-/* What a connection's client may do, and which files it may name. */
+/* Rights of a connection's client, and the paths that it may name. */
 #include <stdlib.h>
 #include <string.h>
 

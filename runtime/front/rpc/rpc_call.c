@@ -1,4 +1,4 @@
-/* What methods share: their answer, at once or later. */
+/* Replies of methods, immediate or deferred. */
 #include <stdlib.h>
 
 #include "runtime/base/status.h"
@@ -28,35 +28,35 @@ int sy_rpc_need_text(json_t *params, const char *key, const char **out)
                 : sy_error_set(SY_EARG, "the parameter \"%s\" is missing or no string", key);
 }
 
-int sy_rpc_later_create(const struct sy_rpc_request *request, struct sy_rpc_later **out)
+int sy_rpc_deferred_create(const struct sy_rpc_request *request, struct sy_rpc_deferred **out)
 {
-    struct sy_rpc_later *later = calloc(1, sizeof(*later));
+    struct sy_rpc_deferred *deferred = calloc(1, sizeof(*deferred));
 
-    SY_TRY_ALLOC(later, "no memory for a request");
-    *later = (struct sy_rpc_later){
+    SY_TRY_ALLOC(deferred, "no memory for a request");
+    *deferred = (struct sy_rpc_deferred){
         .connection = request->connection, .answers = request->answers, .id = request->id};
     request->connection->refs++;
-    *out = later;
+    *out = deferred;
     return SY_OK;
 }
 
-void sy_rpc_later_free(struct sy_rpc_later *later)
+void sy_rpc_deferred_free(struct sy_rpc_deferred *deferred)
 {
-    sy_rpc_connection_release(later->connection);
-    free(later);
+    sy_rpc_connection_release(deferred->connection);
+    free(deferred);
 }
 
-void sy_rpc_later_done(void *ctx, int status, const char *error)
+void sy_rpc_deferred_done(void *ctx, int status, const char *error)
 {
-    struct sy_rpc_later *later = ctx;
-    struct sy_rpc_connection *connection = later->connection;
+    struct sy_rpc_deferred *deferred = ctx;
+    struct sy_rpc_connection *connection = deferred->connection;
 
     if (status < 0)
-        sy_rpc_answer_error(connection, later->answers, later->id, status, error);
+        sy_rpc_answer_error(connection, deferred->answers, deferred->id, status, error);
     else
-        sy_rpc_answer_json(connection, later->answers, later->id,
-                           later->with_job ? json_pack("{s:I}", "job", (json_int_t)later->job)
-                                           : json_object());
+        sy_rpc_answer_json(connection, deferred->answers, deferred->id,
+                           deferred->with_job ? json_pack("{s:I}", "job", (json_int_t)deferred->job)
+                                              : json_object());
     sy_rpc_connection_resume(connection);
-    sy_rpc_later_free(later);
+    sy_rpc_deferred_free(deferred);
 }

@@ -20,7 +20,7 @@ void sy_rpc_connection_release(struct sy_rpc_connection *connection)
     if (--connection->refs > 0)
         return;
     sy_rpc_connection_free(connection);
-    sy_rpc_server_release(server);
+    sy_front_server_release(&server->base);
 }
 
 static void unlink_connection(struct sy_rpc_connection *connection)
@@ -34,7 +34,7 @@ static void unlink_connection(struct sy_rpc_connection *connection)
     if (connection->next)
         connection->next->previous = connection->previous;
     connection->next = connection->previous = NULL;
-    server->n_connections--;
+    server->base.n_connections--;
 }
 
 void sy_rpc_connection_close(struct sy_rpc_connection *connection)

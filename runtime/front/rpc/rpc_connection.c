@@ -37,8 +37,7 @@ static void link_connection(struct sy_rpc_server *server, struct sy_rpc_connecti
     if (connection->next)
         connection->next->previous = connection;
     server->connections = connection;
-    server->n_connections++;
-    server->refs++;
+    sy_front_server_connected(&server->base);
 }
 
 /* The model that its first message asks for is loaded now, or never will be. */
@@ -52,15 +51,11 @@ static void on_model_ready(void *ctx)
 
 static int make_events(struct sy_rpc_connection *connection)
 {
-    static const struct sy_socket_callbacks callbacks = {on_readable, on_writable};
-    struct event_base *base = connection->server->front->base;
+    static const struct sy_socket_callbacks callbacks = {on_readable, on_writable, on_readable};
 
-    if (connection->tls) {
-        connection->events.again = event_new(base, -1, 0, on_readable, connection);
-        SY_TRY_ALLOC(connection->events.again, "no memory for a connection's events");
-    }
-    return sy_socket_events_init(&connection->events, base, connection->fd, &callbacks,
-                                 connection->server->closed_watch, connection);
+    return sy_socket_events_init(&connection->events, connection->server->front->base,
+                                 connection->fd, &callbacks, connection->server->closed_watch,
+                                 connection);
 }
 
 /* The peer's grant, and the transport of its bytes. */
@@ -115,10 +110,9 @@ bool sy_rpc_connection_stalled(const struct sy_rpc_connection *connection, sy_ns
 /* Bytes that lie decrypted in the TLS stream make no event of the socket: they are taken in the loop's next turn. */
 static void read_on(struct sy_rpc_connection *connection)
 {
-    static const struct timeval at_once = {0, 0};
-
-    if (connection->fd >= 0 && connection->events.reading && sy_tls_pending(connection->tls))
-        event_add(connection->events.again, &at_once);
+    if (connection->fd >= 0 && connection->events.reading && sy_tls_pending(connection->tls) &&
+        !sy_socket_again(&connection->events))
+        sy_rpc_connection_close(connection);
 }
 
 static void want_read(struct sy_rpc_connection *connection, bool wanted)

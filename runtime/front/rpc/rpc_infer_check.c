@@ -1,4 +1,4 @@
-/* What the method infer is given: its parameters against what it has, its inputs against the model's graph. */
+/* Checks an infer call: parameter names, and inputs against the model's graph. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -24,7 +24,7 @@ static int read_shape(const msgpack_object *map, const char *name, int64_t dims[
         const msgpack_object *dim = &shape->via.array.ptr[i];
 
         if (dim->type != MSGPACK_OBJECT_POSITIVE_INTEGER || dim->via.u64 > INT64_MAX)
-            return sy_error_set(SY_EARG, "input \"%s\": dimension %d is no length", name, i);
+            return sy_error_set(SY_EARG, "input \"%s\": dimension %d is not a length", name, i);
         dims[i] = (int64_t)dim->via.u64;
     }
     return SY_OK;
@@ -83,7 +83,7 @@ static int add_input(struct sy_rpc_infer *infer, const msgpack_object *map, stru
     return SY_OK;
 }
 
-/* What lies in the slab stays there; strings have a head in front of them, so they are copied. Two inputs that name one long tensor: the second has none. */
+/* Long tensors were received into the slab and stay there; strings need a head in front, so they are copied. If two inputs name one long tensor, the second has no data. */
 static int adopt_inputs(struct sy_front_infer *request, struct sent *by_input, int n_inputs)
 {
     for (int i = 0; i < n_inputs; i++) {

@@ -6,7 +6,7 @@
 #include "runtime/front/rpc/rpc_internal.h"
 #include "runtime/front/rpc/rpc_region.h"
 
-/* Where a tensor lies in its client's memory. */
+/* A tensor's place in its client's shared memory. */
 struct sy_rpc_place {
     struct sy_rpc_region *region; /* held; NULL: not there, but in the message */
     uint64_t offset, bytes;
@@ -31,7 +31,7 @@ void sy_rpc_infer_unlink(struct sy_rpc_infer *infer);
 /* ---- rpc_infer_check.c: all EARG, with what is wrong ---- */
 /* A misspelt deadline must not be no deadline. */
 int sy_rpc_infer_check_keys(const msgpack_object *params);
-/* All that "inputs" and "outputs" say: the request is prepared, and its inputs that came in the message are written. */
+/* Reads "inputs" and "outputs": prepares the request, and writes the inputs that came in the message. */
 int sy_rpc_infer_read_tensors(struct sy_rpc_infer *infer, const msgpack_object *params);
 /* Class, deadline, tenant. */
 int sy_rpc_infer_read_options(struct sy_front_infer *request, const struct sy_grant *grant,
@@ -42,7 +42,7 @@ int sy_rpc_infer_read_version(const msgpack_object *params, int64_t *out);
 /* ---- rpc_infer_place.c ---- */
 /* The input lies where `map` says: {region, offset, bytes}. */
 int sy_rpc_infer_place_input(struct sy_rpc_infer *infer, int input, const msgpack_object *map);
-/* All that "outputs" says, if it is there: [{name, region, offset, bytes}]. After the inputs. */
+/* Reads the optional "outputs": [{name, region, offset, bytes}]. After the inputs. */
 int sy_rpc_infer_place_outputs(struct sy_rpc_infer *infer, const msgpack_object *params);
 /* NULL: the output goes into the answer. */
 const struct sy_rpc_place *sy_rpc_infer_output_place(const struct sy_rpc_infer *infer, int output);

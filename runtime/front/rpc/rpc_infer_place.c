@@ -45,7 +45,7 @@ static int check_range(const struct sy_rpc_infer *infer, int place,
     const char *kind = kind_of(infer, place), *name = name_of(infer, place);
 
     if (offset % SY_RPC_REGION_ALIGN != 0)
-        return sy_error_set(SY_EARG, "%s \"%s\": offset %" PRIu64 " is no multiple of %d", kind,
+        return sy_error_set(SY_EARG, "%s \"%s\": offset %" PRIu64 " is not a multiple of %d", kind,
                             name, offset, SY_RPC_REGION_ALIGN);
     if (offset >= region->bytes || bytes > region->bytes - offset)
         return sy_error_set(SY_EARG,
@@ -145,7 +145,7 @@ int sy_rpc_infer_place_outputs(struct sy_rpc_infer *infer, const msgpack_object 
     if (!list)
         return SY_OK;
     if (list->type != MSGPACK_OBJECT_ARRAY)
-        return sy_error_set(SY_EARG, "\"outputs\" is no array");
+        return sy_error_set(SY_EARG, "\"outputs\" is not an array");
     for (uint32_t i = 0; i < list->via.array.size; i++)
         SY_TRY(place_output(infer, &list->via.array.ptr[i]));
     return check_overlaps(infer);

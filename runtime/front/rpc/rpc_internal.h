@@ -1,4 +1,4 @@
-/* What the RPC server's files share: server, connection, reply. */
+/* Internals of the RPC server: server, connection, reply. */
 #ifndef SY_RUNTIME_RPC_INTERNAL_H
 #define SY_RUNTIME_RPC_INTERNAL_H
 
@@ -10,6 +10,7 @@
 #include "runtime/base/msgpack_scan.h"
 #include "runtime/front/access/access.h"
 #include "runtime/front/closed_watch.h"
+#include "runtime/front/front_server.h"
 #include "runtime/front/least_rate.h"
 #include "runtime/front/rpc/rpc_long.h"
 #include "runtime/front/rpc/rpc_server.h"
@@ -25,25 +26,18 @@
 struct sy_rpc_connection;
 
 struct sy_rpc_server {
+    struct sy_front_server base; /* first: front_server.h */
     struct sy_front *front;
     struct sy_rpc_limits limits;
-    struct evconnlistener *unix_listener, *tcp_listener;
     char *socket_path;
-    int port;
-    struct event *tick; /* once a second: looks for stalled connections */
-    struct sy_stall_looks looks;
     struct sy_closed_watch *closed_watch; /* connections that are not being read */
     struct sy_rpc_connection *connections;
-    int n_connections;
-    sy_ns said_ns;        /* when a failed TLS connection was logged last */
-    bool full;            /* the last client that came was refused */
-    sy_ns accept_said_ns; /* sy_net_accept_failed */
+    sy_ns said_ns; /* when a failed TLS connection was logged last */
     uint64_t buffered_bytes;
     uint64_t region_bytes; /* of all connections */
     int n_received;        /* jobs that come from other servers (rpc_job.h) */
     /* One whole message (rpc_methods.c): the connections' files do not know what it says. */
     int (*dispatch)(struct sy_rpc_connection *connection, const msgpack_object *message);
-    int refs; /* the owner's, each connection's, each received job's */
 };
 
 struct sy_rpc_infer;
@@ -113,15 +107,8 @@ bool sy_rpc_connection_stalled(const struct sy_rpc_connection *connection, sy_ns
 /* Its requests are canceled, its regions, replies and the job that it sends dropped. Of a closed one, too. */
 void sy_rpc_connection_close(struct sy_rpc_connection *connection);
 void sy_rpc_connection_release(struct sy_rpc_connection *connection);
-/* Of one that nobody holds, or that could not be created. */
+/* Without references, or not created wholly. */
 void sy_rpc_connection_free(struct sy_rpc_connection *connection);
-static inline void sy_rpc_server_release(struct sy_rpc_server *server)
-{
-    if (--server->refs > 0)
-        return;
-    free(server->socket_path);
-    free(server);
-}
 
 /* ---- rpc_reply.c ---- */
 /* A reply that begins as a response to `id`: after it the caller packs error and result. NULL: out of memory. */

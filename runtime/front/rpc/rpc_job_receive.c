@@ -176,7 +176,7 @@ static int put_folder(struct sy_rpc_receive *r)
     return r->text ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for a job");
 }
 
-/* What can be refused without looking at the state folder. */
+/* Checks that need no look at the state folder. */
 static int check_job(const struct sy_rpc_connection *connection, json_t *job,
                      struct sy_rpc_receive *r)
 {
@@ -254,7 +254,7 @@ static int make_run(struct sy_rpc_work *work)
     return SY_OK;
 }
 
-/* One that could not be made is none. */
+/* A receive that could not be started is dropped. */
 static void make_release(struct sy_rpc_work *work)
 {
     struct receive_work *w = (struct receive_work *)work;
@@ -379,7 +379,7 @@ static int end_then(struct sy_rpc_work *work)
                                           .priority_set = r->state.has_priority};
     uint64_t job;
 
-    if (work->connection->fd < 0) /* nobody would learn of it */
+    if (work->connection->fd < 0) /* no client to answer */
         return sy_error_set(SY_EPEER, "the client is gone");
     SY_TRY(front->handlers->job_receive(front->core, &parked, &job));
     r->taken = true;

@@ -19,7 +19,7 @@ static struct sy_slab *slab_of(const struct sy_rpc_connection *connection)
     return front->handlers->slab(front->core);
 }
 
-/* Of long tensors that this caller has announced and not sent yet, over all of its connections. Callers without a token are one. */
+/* Bytes of long tensors that this caller has announced but not sent, over all of its connections. Callers without a token count as one. */
 static uint64_t on_its_way(const struct sy_rpc_connection *connection)
 {
     uint64_t bytes = 0;

@@ -32,7 +32,7 @@ struct sy_rpc_longs { /* zeroed: none */
 
 /* After the scan asked for more of the message at the front of the buffer: if it stands inside of a long bin, that goes to the slab from now on. */
 void sy_rpc_long_begin(struct sy_rpc_connection *connection);
-/* Where the next bytes of the socket go, and how many at most; NULL: to the buffer. */
+/* Destination and room of the socket's next bytes; NULL: the buffer. */
 void *sy_rpc_long_next(const struct sy_rpc_connection *connection, uint64_t *room);
 void sy_rpc_long_filled(struct sy_rpc_connection *connection, uint64_t n);
 /* The tensor that `data` stands for; NULL: none. The caller that keeps its memory sets held to false. */

@@ -22,7 +22,7 @@ typedef int (*method)(const struct sy_rpc_request *request, json_t *params);
 
 static void drain_done(void *ctx)
 {
-    sy_rpc_later_done(ctx, SY_OK, NULL);
+    sy_rpc_deferred_done(ctx, SY_OK, NULL);
 }
 
 /* ---- the methods ----------------------------------------------------------------------------------------- */
@@ -84,20 +84,20 @@ static int do_region_drop(const struct sy_rpc_request *request, json_t *params)
 static int do_train(const struct sy_rpc_request *request, json_t *params)
 {
     const char *text;
-    struct sy_rpc_later *later = NULL;
+    struct sy_rpc_deferred *deferred = NULL;
     char *allowed = NULL;
     int status;
 
     SY_TRY(sy_rpc_need_text(params, "text", &text));
     SY_TRY(sy_rpc_allow_job(request->connection, text, &allowed));
-    status = sy_rpc_later_create(request, &later);
+    status = sy_rpc_deferred_create(request, &deferred);
     if (status == SY_OK) {
-        later->with_job = true;
-        status = sy_rpc_handlers(request)->job_submit(sy_rpc_core(request), allowed,
-                                                      sy_rpc_later_done, later, &later->job);
+        deferred->with_job = true;
+        status = sy_rpc_handlers(request)->job_submit(
+            sy_rpc_core(request), allowed, sy_rpc_deferred_done, deferred, &deferred->job);
     }
-    if (status < 0 && later)
-        sy_rpc_later_free(later);
+    if (status < 0 && deferred)
+        sy_rpc_deferred_free(deferred);
     free(allowed);
     return status;
 }
@@ -167,35 +167,35 @@ static int do_slices(const struct sy_rpc_request *request, json_t *params)
 
 static int do_train_stop(const struct sy_rpc_request *request, json_t *params)
 {
-    struct sy_rpc_later *later = NULL;
+    struct sy_rpc_deferred *deferred = NULL;
     uint64_t job;
     int status;
 
     SY_TRY(need_job(request, params, &job));
-    SY_TRY(sy_rpc_later_create(request, &later));
-    later->with_job = true;
-    later->job = job;
-    status = sy_rpc_handlers(request)->job_stop(sy_rpc_core(request), later->job,
+    SY_TRY(sy_rpc_deferred_create(request, &deferred));
+    deferred->with_job = true;
+    deferred->job = job;
+    status = sy_rpc_handlers(request)->job_stop(sy_rpc_core(request), deferred->job,
                                                 json_is_true(json_object_get(params, "evaluate")),
-                                                sy_rpc_later_done, later);
+                                                sy_rpc_deferred_done, deferred);
     if (status < 0)
-        sy_rpc_later_free(later);
+        sy_rpc_deferred_free(deferred);
     return status;
 }
 
 static int do_job_suspend(const struct sy_rpc_request *request, json_t *params)
 {
-    struct sy_rpc_later *later = NULL;
+    struct sy_rpc_deferred *deferred = NULL;
     uint64_t job;
 
     SY_TRY(need_job(request, params, &job));
-    SY_TRY(sy_rpc_later_create(request, &later));
-    later->with_job = true;
-    later->job = job;
-    int status =
-        sy_rpc_handlers(request)->job_park(sy_rpc_core(request), job, sy_rpc_later_done, later);
+    SY_TRY(sy_rpc_deferred_create(request, &deferred));
+    deferred->with_job = true;
+    deferred->job = job;
+    int status = sy_rpc_handlers(request)->job_park(sy_rpc_core(request), job, sy_rpc_deferred_done,
+                                                    deferred);
     if (status < 0)
-        sy_rpc_later_free(later);
+        sy_rpc_deferred_free(deferred);
     return status;
 }
 
@@ -230,14 +230,14 @@ static int do_session_end(const struct sy_rpc_request *request, json_t *params)
 
 static int do_drain(const struct sy_rpc_request *request, json_t *params)
 {
-    struct sy_rpc_later *later = NULL;
+    struct sy_rpc_deferred *deferred = NULL;
 
     (void)params;
-    SY_TRY(sy_rpc_later_create(request, &later));
+    SY_TRY(sy_rpc_deferred_create(request, &deferred));
     int status =
-        sy_rpc_handlers(request)->drain(sy_rpc_core(request), DRAIN_GRACE_NS, drain_done, later);
+        sy_rpc_handlers(request)->drain(sy_rpc_core(request), DRAIN_GRACE_NS, drain_done, deferred);
     if (status < 0)
-        sy_rpc_later_free(later);
+        sy_rpc_deferred_free(deferred);
     return status;
 }
 

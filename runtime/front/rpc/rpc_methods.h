@@ -1,4 +1,4 @@
-/* What the files of methods share. Each method answers, or returns a negative status and its text: then the caller answers with that. */
+/* The methods. Each one replies, or returns a negative status with its error text, which the caller replies with. */
 #ifndef SY_RPC_METHODS_H
 #define SY_RPC_METHODS_H
 
@@ -14,18 +14,18 @@ int sy_rpc_answer(const struct sy_rpc_request *request, json_t *result);
 /* *out lives as long as params. EARG: it is missing, or no string. */
 int sy_rpc_need_text(json_t *params, const char *key, const char **out);
 
-/* A call at the core that answers later. */
-struct sy_rpc_later {
+/* A reply that is deferred until the core calls back. Holds its connection meanwhile. */
+struct sy_rpc_deferred {
     struct sy_rpc_connection *connection;
     bool answers;
     uint64_t id, job;
     bool with_job; /* the answer says its number */
 };
 
-int sy_rpc_later_create(const struct sy_rpc_request *request, struct sy_rpc_later **out);
-void sy_rpc_later_free(struct sy_rpc_later *later);
+int sy_rpc_deferred_create(const struct sy_rpc_request *request, struct sy_rpc_deferred **out);
+void sy_rpc_deferred_free(struct sy_rpc_deferred *deferred);
 /* Answers, and frees it: a sy_core_done. */
-void sy_rpc_later_done(void *later, int status, const char *error);
+void sy_rpc_deferred_done(void *deferred, int status, const char *error);
 
 /* ---- rpc_methods_model.c ---- */
 int sy_rpc_models(const struct sy_rpc_request *request, json_t *params);

@@ -202,7 +202,7 @@ static int load_from_repository(const struct sy_rpc_request *request, json_t *pa
 {
     struct sy_repository *repository = request->connection->server->front->repository;
     const char *name;
-    struct sy_rpc_later *later = NULL;
+    struct sy_rpc_deferred *deferred = NULL;
     int status;
 
     SY_TRY(sy_rpc_need_text(params, "model", &name));
@@ -211,12 +211,12 @@ static int load_from_repository(const struct sy_rpc_request *request, json_t *pa
                             "the server has no model repository (serve --models) to load '%.100s' "
                             "from; give the path of a package",
                             name);
-    SY_TRY(sy_rpc_later_create(request, &later));
+    SY_TRY(sy_rpc_deferred_create(request, &deferred));
     status =
         sy_repository_load(repository, name, json_string_value(json_object_get(params, "config")),
-                           sy_rpc_later_done, later);
+                           sy_rpc_deferred_done, deferred);
     if (status < 0)
-        sy_rpc_later_free(later);
+        sy_rpc_deferred_free(deferred);
     return status;
 }
 
@@ -227,7 +227,7 @@ static int load_from_urls(const struct sy_rpc_request *request, json_t *params,
     struct sy_arrivals *arrivals = request->connection->server->front->arrivals;
     const json_t *list = json_object_get(params, "urls");
     const char *urls[SY_ARRIVALS_SOURCES + 1];
-    struct sy_rpc_later *later = NULL;
+    struct sy_rpc_deferred *deferred = NULL;
     size_t n = json_array_size(list);
     int status;
 
@@ -242,11 +242,11 @@ static int load_from_urls(const struct sy_rpc_request *request, json_t *params,
         if (!urls[i])
             return sy_error_set(SY_EARG, "'urls' is a list of texts");
     }
-    SY_TRY(sy_rpc_later_create(request, &later));
+    SY_TRY(sy_rpc_deferred_create(request, &deferred));
     status = sy_arrivals_add(arrivals, urls, n > INT_MAX ? INT_MAX : (int)n, options,
-                             sy_rpc_later_done, later);
+                             sy_rpc_deferred_done, deferred);
     if (status < 0)
-        sy_rpc_later_free(later);
+        sy_rpc_deferred_free(deferred);
     return status;
 }
 
@@ -254,7 +254,7 @@ int sy_rpc_model_load(const struct sy_rpc_request *request, json_t *params)
 {
     struct sy_core_model_options options = {0};
     const char *path = NULL;
-    struct sy_rpc_later *later = NULL;
+    struct sy_rpc_deferred *deferred = NULL;
     char *allowed = NULL;
     int status;
 
@@ -272,12 +272,12 @@ int sy_rpc_model_load(const struct sy_rpc_request *request, json_t *params)
     if (json_object_get(params, "urls"))
         return load_from_urls(request, params, &options);
     SY_TRY(sy_rpc_allow_path(request->connection, path, &allowed));
-    status = sy_rpc_later_create(request, &later);
+    status = sy_rpc_deferred_create(request, &deferred);
     if (status == SY_OK)
         status = sy_rpc_handlers(request)->model_add(sy_rpc_core(request), allowed, &options,
-                                                     sy_rpc_later_done, later);
-    if (status < 0 && later)
-        sy_rpc_later_free(later);
+                                                     sy_rpc_deferred_done, deferred);
+    if (status < 0 && deferred)
+        sy_rpc_deferred_free(deferred);
     free(allowed);
     return status;
 }

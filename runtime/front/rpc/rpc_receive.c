@@ -27,7 +27,7 @@ static void receive_free(void *ctx)
 
     remove_files(r); /* where the end of the server kept the work from running */
     r->server->n_received--;
-    sy_rpc_server_release(r->server);
+    sy_front_server_release(&r->server->base);
     sy_job_state_finish(&r->state);
     json_decref(r->snapshot);
     free(r->state_folder);
@@ -87,7 +87,7 @@ int sy_rpc_receive_create(struct sy_rpc_connection *connection, struct sy_rpc_re
     SY_TRY_ALLOC(r, "no memory for a job");
     r->refs = 1;
     r->server = connection->server;
-    r->server->refs++;
+    r->server->base.refs++;
     r->server->n_received++;
     r->file.fd = -1;
     sy_pace_anew(&r->pace);

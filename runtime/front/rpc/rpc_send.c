@@ -75,7 +75,7 @@ static void attach_fd(struct msghdr *message, union passed_fd *control, int fd)
     memcpy(CMSG_DATA(header), &fd, sizeof fd);
 }
 
-/* Of as many replies as go out in one call, those after the first whole. A descriptor goes with its reply alone. */
+/* Segments of the replies that one call sends; replies after the first only whole. A reply with a descriptor is sent alone. */
 static size_t queued_parts(const struct sy_rpc_connection *connection, struct iovec *parts)
 {
     const struct sy_rpc_reply *reply = connection->first_reply;
@@ -204,7 +204,7 @@ static void pack_text(msgpack_packer *packer, const char *text)
     msgpack_pack_str_body(packer, text, n);
 }
 
-/* What a client sent may stand in the message, and a long one is cut anywhere: no client has to take a string that is no UTF-8. */
+/* Error messages may quote the client's bytes, and long ones are cut anywhere: makes them valid UTF-8. */
 static void pack_message(msgpack_packer *packer, const char *message)
 {
     char plain[512];

@@ -1,7 +1,6 @@
 #include "runtime/front/rpc/rpc_server.h"
 
 #include <errno.h>
-#include <event2/listener.h>
 #include <grp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,50 +16,24 @@
 #include "runtime/base/status.h"
 #include "runtime/front/rpc/rpc_internal.h"
 #include "runtime/front/rpc/rpc_receive.h"
-#include "runtime/front/tcp_listen.h"
 #include "runtime/net/stale_socket.h"
 
-#define LISTENER_FLAGS (LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC)
-
-static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *address,
-                      int n_bytes, void *ctx)
+static int accept_client(struct sy_front_server *base, int fd, bool is_unix)
 {
-    struct sy_rpc_server *server = ctx;
-
-    (void)listener, (void)n_bytes;
-    if (server->n_connections >= server->limits.max_connections) {
-        int status = sy_error_set(SY_EBUSY, "%d connections are open already; try again later",
-                                  server->n_connections);
-        if (!server->full) /* said once, not for each of a flood */
-            sy_log_warn("rpc", "event=refused why=\"%s\"", sy_error_text());
-        server->full = true;
-        sy_rpc_refuse(fd, status, sy_error_text());
-        close(fd);
-        return;
-    }
-    server->full = false;
-    if (address->sa_family != AF_UNIX)
-        sy_net_set_tcp(fd);
-    if (sy_rpc_connection_create(server, fd, address->sa_family == AF_UNIX) < 0) {
-        sy_log_warn("rpc", "event=refused why=\"%s\"", sy_error_text());
-        close(fd);
-    }
+    return sy_rpc_connection_create((struct sy_rpc_server *)base, fd, is_unix);
 }
 
-/* Out of fds, mostly: a level-triggered listener would spin, so it rests until the next tick. */
-static void on_accept_error(struct evconnlistener *listener, void *ctx)
+static void refuse_client(struct sy_front_server *base, int fd, int status)
 {
-    struct sy_rpc_server *server = ctx;
-
-    sy_net_accept_failed("rpc", &server->accept_said_ns);
-    evconnlistener_disable(listener);
+    (void)base;
+    sy_rpc_refuse(fd, status, sy_error_text());
 }
 
-static void look_for_stalled(struct sy_rpc_server *server, sy_ns now)
+static void look(struct sy_front_server *base, sy_ns now, bool counts)
 {
-    struct sy_rpc_connection *connection = server->connections, *next;
+    struct sy_rpc_connection *connection = ((struct sy_rpc_server *)base)->connections, *next;
 
-    for (; connection; connection = next) {
+    for (; counts && connection; connection = next) {
         next = connection->next;
         if (sy_rpc_connection_stalled(connection, now)) {
             sy_log_info("rpc", "event=stalled buffered_bytes=%llu unsent_bytes=%llu",
@@ -73,19 +46,21 @@ static void look_for_stalled(struct sy_rpc_server *server, sy_ns now)
     }
 }
 
-static void on_tick(evutil_socket_t fd, short what, void *ctx)
+static void free_server(struct sy_front_server *base)
 {
-    struct sy_rpc_server *server = ctx;
-    sy_ns now = sy_clock_now();
+    struct sy_rpc_server *server = (struct sy_rpc_server *)base;
 
-    (void)fd, (void)what;
-    if (sy_stall_look_counts(&server->looks, now))
-        look_for_stalled(server, now);
-    if (server->unix_listener)
-        evconnlistener_enable(server->unix_listener);
-    if (server->tcp_listener)
-        evconnlistener_enable(server->tcp_listener);
+    free(server->socket_path);
+    free(server);
 }
+
+static const struct sy_front_server_ops ops = {
+    .name = "rpc",
+    .accept = accept_client,
+    .refuse = refuse_client,
+    .look = look,
+    .free = free_server,
+};
 
 /* ---- addresses --------------------------------------------------------------------------------------- */
 
@@ -99,18 +74,6 @@ static int unix_address(const char *path, struct sockaddr_un *out)
         return sy_error_set(SY_EARG, "socket path %s has %zu bytes; at most %zu are possible", path,
                             strlen(path), sizeof(out->sun_path) - 1);
     strcpy(out->sun_path, path);
-    return SY_OK;
-}
-
-static int listen_on(struct sy_rpc_server *server, int fd, struct evconnlistener **out)
-{
-    evutil_make_socket_nonblocking(fd);
-    *out = evconnlistener_new(server->front->base, on_accept, server, LISTENER_FLAGS, 128, fd);
-    if (!*out) {
-        close(fd);
-        return sy_error_set(SY_EIO, "cannot listen: %s", strerror(errno));
-    }
-    evconnlistener_set_error_cb(*out, on_accept_error);
     return SY_OK;
 }
 
@@ -155,7 +118,7 @@ static int listen_unix(struct sy_rpc_server *server, const struct sy_rpc_config 
     SY_TRY(unix_address(path, &address));
     fd = sy_service_socket((const struct sockaddr *)&address, sizeof(address));
     if (fd >= 0) /* the service manager removes its file */
-        return listen_on(server, fd, &server->unix_listener);
+        return sy_front_server_listen(&server->base, fd);
     SY_TRY(sy_net_clear_stale(&address));
     fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
@@ -175,16 +138,14 @@ static int listen_unix(struct sy_rpc_server *server, const struct sy_rpc_config 
         close(fd);
         return failed;
     }
-    return listen_on(server, fd, &server->unix_listener);
+    return sy_front_server_listen(&server->base, fd);
 }
 
 static int listen_tcp(struct sy_rpc_server *server, const char *text)
 {
-    int fd;
-
-    SY_TRY(sy_tcp_bind(text, &fd, &server->port));
-    sy_log_info("rpc", "event=listening what=tcp port=%d", server->port);
-    return listen_on(server, fd, &server->tcp_listener);
+    SY_TRY(sy_front_server_listen_tcp(&server->base, text));
+    sy_log_info("rpc", "event=listening what=tcp port=%d", server->base.port);
+    return SY_OK;
 }
 
 /* ---- create and destroy ------------------------------------------------------------------------------- */
@@ -215,19 +176,6 @@ static void set_defaults(struct sy_rpc_limits *limits)
         limits->max_regions = 64;
 }
 
-static int start_tick(struct sy_rpc_server *server)
-{
-    sy_ns period = SY_MIN(server->limits.stall_ns / 2, SY_NS_PER_S);
-    struct timeval interval = {(time_t)(period / SY_NS_PER_S),
-                               (suseconds_t)(period % SY_NS_PER_S / SY_NS_PER_US)};
-
-    server->looks = (struct sy_stall_looks){sy_clock_now(), period, false};
-    server->tick = event_new(server->front->base, -1, EV_PERSIST, on_tick, server);
-    if (!server->tick || event_add(server->tick, &interval))
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a timer");
-    return SY_OK;
-}
-
 int sy_rpc_server_create(const struct sy_rpc_config *config, struct sy_front *front,
                          struct sy_rpc_server **out)
 {
@@ -235,12 +183,15 @@ int sy_rpc_server_create(const struct sy_rpc_config *config, struct sy_front *fr
     int status;
 
     SY_TRY_ALLOC(server, "no memory for the RPC server");
+    sy_front_server_init(&server->base, &ops, front->base);
     server->front = front;
     server->limits = config->limits;
-    server->refs = 1;
     server->dispatch = sy_rpc_dispatch;
     set_defaults(&server->limits);
-    SY_TRY_GOTO(start_tick(server), fail);
+    server->base.max_connections = server->limits.max_connections;
+    SY_TRY_GOTO(sy_front_server_start_looks(&server->base,
+                                            SY_MIN(server->limits.stall_ns / 2, SY_NS_PER_S)),
+                fail);
     SY_TRY_GOTO(sy_closed_watch_create(front->base, sy_rpc_connection_gone, &server->closed_watch),
                 fail);
     if (config->socket_path)
@@ -258,30 +209,23 @@ void sy_rpc_server_destroy(struct sy_rpc_server *server)
 {
     if (!server)
         return;
-    if (server->unix_listener)
-        evconnlistener_free(server->unix_listener);
-    if (server->tcp_listener)
-        evconnlistener_free(server->tcp_listener);
-    server->unix_listener = server->tcp_listener = NULL;
+    sy_front_server_stop(&server->base);
     if (server->socket_path)
         unlink(server->socket_path);
-    if (server->tick)
-        event_free(server->tick);
-    server->tick = NULL;
     while (server->connections) {
         (void)sy_rpc_reply_flush(server->connections); /* what the loop's last turn was to send */
         sy_rpc_connection_close(server->connections);
     }
     sy_closed_watch_destroy(server->closed_watch);
-    sy_rpc_server_release(server);
+    sy_front_server_release(&server->base);
 }
 
 int sy_rpc_server_port(const struct sy_rpc_server *server)
 {
-    return server->port;
+    return server->base.port;
 }
 
 int sy_rpc_server_connections(const struct sy_rpc_server *server)
 {
-    return server->n_connections;
+    return server->base.n_connections;
 }

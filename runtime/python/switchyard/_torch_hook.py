@@ -239,7 +239,7 @@ def start(path: str) -> Page:
     is_owner = found.claim()
     if error is not None:
         lost = "; the memory limit is not kept" if found.limit_bytes else ""
-        print(f"switchyard: no look per operator ({error}): the script gives way between modules, or is stopped{lost}", file=sys.stderr)
+        print(f"switchyard: no look per operator ({error}): the script is preempted between modules, or stopped{lost}", file=sys.stderr)
         _start_modules(torch, found, is_owner)
     if is_owner:
         _counting = _count_steps(found)

@@ -92,7 +92,7 @@ def _connect(address: str, timeout: float, security: Security) -> Union[socket.s
         if address.startswith("tcp:"):
             host, _, port = address[4:].rpartition(":")
             if not port.isdigit():
-                raise ConnectionLost(f'"{address}" is no tcp:HOST:PORT')
+                raise ConnectionLost(f'"{address}" is not tcp:HOST:PORT')
             host = host.strip("[]") or "127.0.0.1"
             sock = socket.create_connection((host, int(port)), timeout)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -300,7 +300,7 @@ class Connection:
             if self._head:
                 self._divert()
         except (ValueError, msgpack.exceptions.UnpackException) as error:
-            self._break(ProtocolError(f"the server's answer is no msgpack-RPC ({error})"))
+            self._break(ProtocolError(f"the server's answer is not msgpack-RPC ({error})"))
 
     def _feed(self, data: bytes) -> None:
         self._unpacker.feed(data)
@@ -325,7 +325,7 @@ class Connection:
 
     def _take(self, answer: object) -> None:
         if not isinstance(answer, (list, tuple)) or len(answer) != 4 or answer[0] != 1:
-            self._break(ProtocolError("the server's answer is no msgpack-RPC response"))
+            self._break(ProtocolError("the server's answer is not a msgpack-RPC response"))
             return
         pending = self._pending.pop(answer[1], None)
         if pending is not None:

@@ -276,8 +276,8 @@ static void test_hostile_shapes(void **state)
     /* 2^62 * 2 floats are 2^65 bytes; 2^64 + 8 bytes would be 8 */
     hostile(SY_ECORRUPT, ONE("F32", "[4611686018427387904,2]", "[0,8]"), "need another number");
     hostile(SY_ECORRUPT, ONE("U8", "[2305843009213693952,8]", "[0,0]"), "need another number");
-    hostile(SY_ECORRUPT, ONE("F32", "[-2]", "[0,8]"), "'a': a dimension is no length");
-    hostile(SY_ECORRUPT, ONE("F32", "[2.0]", "[0,8]"), "'a': a dimension is no length");
+    hostile(SY_ECORRUPT, ONE("F32", "[-2]", "[0,8]"), "'a': a dimension is not a length");
+    hostile(SY_ECORRUPT, ONE("F32", "[2.0]", "[0,8]"), "'a': a dimension is not a length");
     hostile(SY_ECORRUPT, ONE("F32", "2", "[0,8]"), "'a': its shape");
     hostile(SY_EUNSUPPORTED, ONE("F32", "[2,1,1,1,1,1,1,1,1]", "[0,8]"), "'a' has 9 dimensions");
     hostile(SY_EUNSUPPORTED, ONE("F8_E4M3", "[8]", "[0,8]"), "'a' has type 'F8_E4M3'");
@@ -301,8 +301,8 @@ static void test_hostile_json(void **state)
     hostile(SY_ECORRUPT, "{} {}", "header");
     hostile(SY_ECORRUPT, "{\"a\\u0000b\":{}}", "header");
     hostile(SY_ECORRUPT, "{\"\xff\":{}}", "header");
-    hostile(SY_ECORRUPT, "{\"__metadata__\":[]}", "__metadata__ is no object");
-    hostile(SY_ECORRUPT, "{\"__metadata__\":{\"k\":1}}", "__metadata__ 'k' is no text");
+    hostile(SY_ECORRUPT, "{\"__metadata__\":[]}", "__metadata__ is not an object");
+    hostile(SY_ECORRUPT, "{\"__metadata__\":{\"k\":1}}", "__metadata__ 'k' is not text");
     for (int kind = 0; kind < 2; kind++) {
         memcpy(nested, "{\"a\":", 5);
         for (size_t i = 5; i < deep; i++)

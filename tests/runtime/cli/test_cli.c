@@ -104,8 +104,35 @@ static void bad_usage_is_one_line_and_exit_2(void **state)
     assert_usage("infer", "which model");
     assert_usage("infer m --repeat -1", "--repeat");
     assert_usage("status --wach", "did you mean --watch");
-    assert_usage("policy --tenant a --memory 0.5", "no size"); /* 0 is no limit */
+    assert_usage("policy --tenant a --memory 0.5", "not a size"); /* 0 is no limit */
     assert_usage("bench-link --device abacus", "abacus");
+}
+
+/* Each kind of value that a row of cli_fields.h has, beyond its bounds, and words that no command takes. */
+static void values_are_held_to_their_bounds(void **state)
+{
+    (void)state;
+    assert_usage("infer m --class 10", "from 0 to 9");
+    assert_usage("infer m --deadline-ms -1", "at least 0");
+    assert_usage("infer m --dim N", "NAME=SIZE");
+    assert_usage("infer m --random=yes", "takes no value");
+    assert_usage("generate m --tokens 1,x", "not a token");
+    assert_usage("generate m --max-tokens 0", "--max-tokens");
+    assert_usage("generate a b", "not also b");
+    assert_usage("fetch http://h/x --stall 0", "from 1 to 3600");
+    assert_usage("fetch http://h/x --max-bytes much", "not a size");
+    assert_usage("fetch 1 2 3 4 5 6 7 8 9", "at most 8");
+    assert_usage("replay a b", "one trace");
+    assert_usage("simulate --pause-ms 1e30", "30 years");
+    assert_usage("simulate --pause-ms 1e-9", "less than a nanosecond");
+    assert_usage("simulate --bound 0.5", "0.5");
+    assert_usage("simulate --queue 65535", "65534");
+    assert_usage("simulate here", "takes no words: here");
+    assert_usage("status now", "takes no words: now");
+    assert_usage("doctor now", "takes no words: now");
+    assert_usage("doctor --device abacus", "abacus");
+    assert_usage("import a.onnx --limit 0", "--limit");
+    assert_usage("import a.onnx --precision f8", "f8");
 }
 
 static void failures_are_exit_1_and_name_the_thing(void **state)
@@ -466,6 +493,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_command_explains_itself),
         cmocka_unit_test(bad_usage_is_one_line_and_exit_2),
+        cmocka_unit_test(values_are_held_to_their_bounds),
         cmocka_unit_test(failures_are_exit_1_and_name_the_thing),
         cmocka_unit_test(plan_draws_packages_and_onnx_files),
         cmocka_unit_test(import_explains_without_a_package),

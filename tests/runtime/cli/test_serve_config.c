@@ -83,7 +83,7 @@ static void the_printed_file_is_toml_when_uncommented(void **state)
     write_conf(kept);
     snprintf(arguments, sizeof arguments, "serve --config %s", conf_path);
     assert_int_equal(run(arguments), 2);
-    assert_non_null(strstr(output, "pool-bytes: \"SIZE\" is no size"));
+    assert_non_null(strstr(output, "pool-bytes: \"SIZE\" is not a size"));
 }
 
 static void what_is_wrong_is_refused_by_name(void **state)
@@ -97,7 +97,7 @@ static void what_is_wrong_is_refused_by_name(void **state)
         {"policy = true\n", "policy = true: it takes NAME"},
         {"strict = 1\n", "strict = 1: write true or false"},
         {"strict = \"true\"\n", "write true or false"},
-        {"workers = 1000\n", "workers: \"1000\" is no number from 2 to 64"},
+        {"workers = 1000\n", "workers: \"1000\" is not a number from 2 to 64"},
         {"workers = [2, [3]]\n", ""},
         {"workers = 1979-05-27\n", "workers is neither"},
         {"[http]\nidle = 3\n", "[http] is a table"},

@@ -155,7 +155,7 @@ static void wrong_variables_are_refused(void **state)
     int pipes[2]; /* a descriptor that is no socket */
     assert_int_equal(pipe(pipes), 0);
     assert_int_equal(end_of(start(pipes[0], "1", NULL, 0)), 1);
-    assert_true(fixture_log_has(&f, "is no listening stream socket"));
+    assert_true(fixture_log_has(&f, "is not a listening stream socket"));
     close(pipes[0]);
     close(pipes[1]);
 }

@@ -335,10 +335,10 @@ static void what_is_no_job_keeps_nobody_from_starting(void **state)
 static void exact_pool(struct fixture *f, char *bytes, size_t size)
 {
     json_t *status = fixture_status(f), *job = first_job(status);
-    json_int_t lasting = json_integer_value(json_object_get(job, "persistent_bytes"));
+    json_int_t persistent = json_integer_value(json_object_get(job, "persistent_bytes"));
     json_int_t iteration = json_integer_value(json_object_get(job, "ephemeral_bytes"));
-    assert_true(lasting > 0 && iteration > 0);
-    snprintf(bytes, size, "%lld", (long long)(3 * lasting + iteration + (64 << 10)));
+    assert_true(persistent > 0 && iteration > 0);
+    snprintf(bytes, size, "%lld", (long long)(3 * persistent + iteration + (64 << 10)));
     json_decref(status);
 }
 

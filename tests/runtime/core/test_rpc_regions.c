@@ -248,7 +248,7 @@ static void test_bad_places(void **state)
     static const struct {
         const char *format, *words;
     } bad[] = {
-        {X("\"region\":%lld,\"offset\":8,\"bytes\":32") "]", "offset 8 is no multiple of 64"},
+        {X("\"region\":%lld,\"offset\":8,\"bytes\":32") "]", "offset 8 is not a multiple of 64"},
         {X("\"region\":%lld,\"offset\":4096,\"bytes\":32") "]", "32 bytes at offset 4096 are not"},
         {X("\"region\":%lld,\"offset\":4096,\"bytes\":0") "]", "which has 4096"},
         {X("\"region\":%lld,\"offset\":4032,\"bytes\":65") "]", "65 bytes at offset 4032"},
@@ -261,7 +261,7 @@ static void test_bad_places(void **state)
         {X("\"region\":\"%lld\",\"offset\":0,\"bytes\":32") "]", "\"region\" is missing or no"},
         {X("\"region\":%lld,\"offset\":0,\"bytes\":32,\"data\":\"\"") "]", "both"},
         {X("\"region\":77%lld,\"offset\":0,\"bytes\":32") "]", "this connection has no region 77"},
-        {GOOD "],\"outputs\":7", "\"outputs\" is no array"},
+        {GOOD "],\"outputs\":7", "\"outputs\" is not an array"},
         {GOOD "],\"outputs\":[{\"name\":\"z\"}]", "no output \"z\"; it has y"},
         {GOOD "],\"outputs\":[{\"name\":\"y\"}]", "output \"y\": \"region\" is missing"},
         {GOOD "],\"outputs\":[{\"name\":\"y\",\"region\":99,\"offset\":0,\"bytes\":32}]",

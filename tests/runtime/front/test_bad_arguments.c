@@ -158,7 +158,7 @@ static void serve_addresses(void **state)
     assert_int_equal(stat(file, &info), 0);
     assert_int_equal(info.st_size, 4);
     snprintf(longest, sizeof longest, "unix:%s", file); /* as clients write it */
-    serve_refused("--socket", longest, 1, "is no socket");
+    serve_refused("--socket", longest, 1, "is not a socket");
     assert_int_equal(stat(file, &info), 0);
     serve_refused("--socket", folder, 1, folder);
     serve_refused("--socket", in_folder("no/such/folder"), 1, "no/such/folder");

@@ -199,7 +199,7 @@ static void what_is_not_served_is_refused(void **state)
             "precision");
     refused("model_warmup { inputs { key: \"x\" value { data_type: TYPE_FP32 dims: [-1] } } }",
             SY_EARG, "dimension 0 is open");
-    refused("default_model_filename: \"../secret\"", SY_EARG, "no name of a file");
+    refused("default_model_filename: \"../secret\"", SY_EARG, "not the name of a file");
 }
 
 static void it_is_held_against_the_model(void **state)

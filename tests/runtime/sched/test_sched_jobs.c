@@ -127,7 +127,7 @@ static void test_suspended_job_gives_its_turns_away(void **state)
     sy_sched_destroy(w.s);
 }
 
-/* Two jobs of 60 MiB and 30 MiB an iteration in 170 MiB: both lasting parts fit, one lane only. */
+/* Two jobs of 60 MiB and 30 MiB an iteration in 170 MiB: both persistent parts fit, one lane only. */
 static void test_jobs_share_a_lane_when_memory_is_scarce(void **state)
 {
     (void)state;

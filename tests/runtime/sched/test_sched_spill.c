@@ -95,7 +95,7 @@ static void test_spilled_job_lets_its_worker_go(void **state)
     assert_true(worker_of(&w, 1) >= 0);
     end(&w, 5);
     end(&w, 3);
-    advance_all(&w, 10); /* the world checks that it is told where what lasts of it is */
+    advance_all(&w, 10); /* the world checks that it is told where its persistent part is */
     assert_true(w.iterations[1] >= before);
     assert_int_equal(doing(&w, 1), TRAINING);
     assert_int_equal(w.n_left, 2);

@@ -303,9 +303,9 @@ static void test_refusals(void **state)
     static const struct {
         const char *text, *why;
     } wrong[] = {{"a", "NAME=SIZE"},          {"a=", "NAME=SIZE"},        {"=1", "NAME=SIZE"},
-                 {"a=x", "no size"},          {"a=1.5", "no size"},       {"a=nan", "no size"},
+                 {"a=x", "not a size"},       {"a=1.5", "not a size"},    {"a=nan", "not a size"},
                  {"a=5", "wants 5"},          {"a=1,a=1", "two slices"},  {"a=@9", "core 9"},
-                 {"a=w1%", "no size"},        {"a=@0,0", "in slice 'a'"}, {"a=3,b=2", "wants 2"},
+                 {"a=w1%", "not a size"},     {"a=@0,0", "in slice 'a'"}, {"a=3,b=2", "wants 2"},
                  {"a=200%", "2000 per mille"}};
     struct sy_sim_slices s;
     struct sy_sim_model model = {.name = "m"};

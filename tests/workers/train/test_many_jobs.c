@@ -212,7 +212,7 @@ static void beside_each_other(const char *device, const struct alone *alone, con
     fixture_finish(&f);
 }
 
-/* Hardly more than lets all three in: what lasts of each, one iteration's memory, and room for the models. */
+/* Hardly more than lets all three in: the persistent part of each, one iteration's memory, and room for the models. */
 static const char *tight_pool(const struct alone *alone)
 {
     static char text[32];
@@ -262,7 +262,7 @@ static uint64_t submit_opportunistic(struct fixture *f)
     return id;
 }
 
-/* A pool for one of the two large jobs, with room for the models, and not for what lasts of both: the opportunistic one's memory goes to host memory for the guaranteed one, and comes back. */
+/* A pool for one of the two large jobs, with room for the models, and not for the persistent parts of both: the opportunistic one's memory goes to host memory for the guaranteed one, and comes back. */
 static void spilled_on(const char *device, const struct alone *alone)
 {
     struct fixture f;

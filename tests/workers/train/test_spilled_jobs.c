@@ -17,7 +17,7 @@
 #define ROOMY    "256M"
 #define EMULATED "emulated,link-gbps=2"
 
-/* The opportunistic one and the large guaranteed one have Adam's state, which lasts and is half of theirs; the small one does without. */
+/* The opportunistic one and the large guaranteed one have Adam's state, which is persistent and half of theirs; the small one does without. */
 static const char *make_job(struct fixture *f, const char *name, bool opportunistic, bool small,
                             int steps)
 {
@@ -95,9 +95,9 @@ static void find_pool(struct scene *s)
 {
     start_server(s, ROOMY, "3");
     uint64_t job = fixture_submit(&s->f, make_job(&s->f, "measured", true, false, ENDLESS));
-    double lasts = number_of(&s->f, job, "persistent_bytes"),
+    double persistent = number_of(&s->f, job, "persistent_bytes"),
            iteration = number_of(&s->f, job, "ephemeral_bytes");
-    snprintf(s->pool, sizeof s->pool, "%.0fK", (1.8 * lasts + iteration) / 1000);
+    snprintf(s->pool, sizeof s->pool, "%.0fK", (1.8 * persistent + iteration) / 1000);
     fixture_end_job(&s->f, job);
     assert_int_equal(fixture_stop(&s->f), 0);
 }

@@ -1,4 +1,4 @@
-/* What this CPU computes with, as far as oneDNN may use it (ONEDNN_MAX_CPU_ISA). Any thread. */
+/* The CPU's vector instructions that oneDNN may use (ONEDNN_MAX_CPU_ISA). Any thread. */
 #ifndef SY_WORKERS_HOST_BASE_CPU_CLASS_H
 #define SY_WORKERS_HOST_BASE_CPU_CLASS_H
 

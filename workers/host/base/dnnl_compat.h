@@ -20,7 +20,7 @@
 #else
 #define SY_DNNL_FACTORS_ARGUMENT 0
 #endif
-/* One factor for each of the n columns (channels) of the result; weights_mask: the dimensions of the weights that these are. */
+/* A factor for each of the n columns (channels) of the result; weights_mask: the weights' dimensions that these columns are. */
 static inline dnnl_status_t sy_dnnl_set_factors(dnnl_primitive_attr_t attr, int n,
                                                 const float *factors, int weights_mask)
 {
@@ -118,7 +118,7 @@ const dnnl_memory_desc_t *sy_dnnl3_query_md(dnnl_memory_desc_t *room,
                                             const_dnnl_primitive_desc_t pd, dnnl_query_t what,
                                             int index);
 
-/* What 3.x no longer has. */
+/* Removed in 3.x. */
 dnnl_status_t dnnl_memory_desc_init_by_tag(dnnl_memory_desc_t *md, int ndims,
                                            const dnnl_dims_t dims, dnnl_data_type_t type,
                                            dnnl_format_tag_t tag);
@@ -128,7 +128,7 @@ dnnl_status_t dnnl_memory_desc_init_by_strides(dnnl_memory_desc_t *md, int ndims
 dnnl_status_t dnnl_primitive_desc_create(dnnl_primitive_desc_t *pd, const_dnnl_op_desc_t desc,
                                          const_dnnl_primitive_attr_t attr, dnnl_engine_t engine,
                                          const_dnnl_primitive_desc_t hint);
-/* One scale for the whole result, before what is summed and the activation. */
+/* One scale for the whole result, applied before the sum and the activation. */
 dnnl_status_t dnnl_primitive_attr_set_output_scales(dnnl_primitive_attr_t attr, dnnl_dim_t n,
                                                     int mask, const float *scale);
 

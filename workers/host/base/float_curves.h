@@ -149,7 +149,7 @@ SY_VECTORISED struct sy_turn sy_double_turn(double x)
     return t;
 }
 
-/* The sine after so many quarters more. 1 ulp. */
+/* The sine, shifted by a number of quarter turns. 1 ulp. */
 SY_VECTORISED float sy_float_sine(float x, uint64_t more)
 {
     struct sy_turn t = sy_double_turn((double)x);

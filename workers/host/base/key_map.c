@@ -42,7 +42,7 @@ void sy_key_map_destroy(void *of)
     free(map);
 }
 
-/* The key's slot, or the free one that it gets. */
+/* The key's slot, or the free slot for it. */
 static uint64_t look(const struct sy_key_map *map, const void *key, uint32_t bytes, uint64_t hash)
 {
     uint64_t i = hash & map->mask;

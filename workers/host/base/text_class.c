@@ -45,7 +45,7 @@ static bool add_named(char name, bool *has)
     return false;
 }
 
-/* The character that stands at *at, maybe escaped; 0: none, or one that means something else. */
+/* The literal character at *at, escaped or not; 0: none, or a special one. */
 static char take_literal(const char **at)
 {
     static const char names[] = "ntrf", of[] = "\n\t\r\f";
@@ -65,7 +65,7 @@ static char take_literal(const char **at)
     return name ? of[name - names] : (char)c;
 }
 
-/* What stands between brackets, *at behind the first. */
+/* The class between brackets; *at is behind the opening one. */
 static bool take_set(const char **at, bool *has)
 {
     bool negated = **at == '^';

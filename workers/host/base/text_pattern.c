@@ -11,7 +11,7 @@
 
 #define MOST_STEPS 10000000u /* from one beginning of a match */
 #define MOST_HEAP  65536u    /* KiB */
-#define KEPT       16        /* patterns that nobody uses; a model has one or two */
+#define KEPT       16        /* compiled patterns not in use; a model has one or two */
 
 enum { BYTES_A_STEP = 16 }; /* that an item of a pattern runs over in the time of a step */
 
@@ -34,7 +34,7 @@ static int count_step(pcre2_callout_block *block, void *ctx)
     return sy_strings_spend(1 + moved / BYTES_A_STEP) < 0 ? PCRE2_ERROR_CALLOUT : 0;
 }
 
-/* Patterns that nobody uses: a run of a text model takes its own from here, where compiling took a third of a short run. Of one thread; full, the places are
+/* Compiled patterns that are not in use, kept for the next run of the same model: compiling took a third of a short run. Of one thread; full, the places are
  * taken in turn. */
 static _Thread_local struct {
     struct sy_pattern *kept[KEPT];
@@ -121,7 +121,7 @@ static int find_class(const struct sy_pattern *p, const char *text, size_t bytes
                       bool *found, size_t *start, size_t *end)
 {
     if (from == 0 && !sy_text_is_utf8(text, bytes))
-        return sy_error_set(SY_EARG, "a text of %zu bytes is no UTF-8", bytes);
+        return sy_error_set(SY_EARG, "a text of %zu bytes is not UTF-8", bytes);
     *start = from;
     *end = bytes;
     *found = p->whole ? sy_text_class_is_all(&p->of, text + from, bytes - from)

@@ -323,7 +323,7 @@ static bool may_step(const struct sy_at_frame *f, const struct sy_at_plan *p, in
     return may;
 }
 
-/* All that is no part of any stretch and has its inputs, so that the next stretch is as long as can be. */
+/* Runs every node outside of stretches whose inputs exist, so that the next stretch is as long as possible. */
 static int step_alone(struct sy_at_frame *f, struct sy_at_plan *p)
 {
     for (int n = 0; n < p->graph->n_nodes; n++)

@@ -81,7 +81,7 @@ static int take_items(struct sy_at_state *state, const struct sy_node *node,
     return SY_OK;
 }
 
-/* What an optional holds, in the place of the list. */
+/* The element of an optional, in place of a list. */
 static int make_optional(struct sy_at_state *state, const struct sy_node *node,
                          struct sy_at_value *const *in, struct sy_at_value **out)
 {

@@ -18,7 +18,7 @@ struct sy_at_value {
     struct sy_at_value **items;
 };
 
-/* What all nodes of a run share. */
+/* State of a run, shared by its nodes. */
 struct sy_at_state {
     uint64_t bytes;            /* owned by values */
     bool by_node;              /* no stretches: within a turn of other shapes than the one before */
@@ -35,10 +35,10 @@ void *sy_at_alloc(uint64_t bytes);
 /* bytes: as asked for. Large memory is kept for the next that asks, SY_DYNAMIC_KEPT in the process at most. */
 void sy_at_free(void *data, uint64_t bytes);
 void sy_at_free_kept(void);
-/* Its elements are not set. */
+/* Elements are uninitialised. */
 int sy_at_value_new(struct sy_at_state *state, enum sy_dtype dtype, int rank, const int64_t *dims,
                     struct sy_at_value **out);
-/* Of memory that outlives it. */
+/* References memory that outlives the value. */
 int sy_at_value_borrow(const struct sy_array *a, struct sy_at_value **out);
 /* The elements of `of`, as many, in another shape; holds a reference to it. */
 int sy_at_value_view(struct sy_at_value *of, int rank, const int64_t *dims,
@@ -53,7 +53,7 @@ void sy_at_values_drop(struct sy_at_state *state, struct sy_at_value **values, i
 int sy_at_value_append(struct sy_at_value *list, struct sy_at_value *item);
 int sy_at_value_new_none(struct sy_at_value **out);
 size_t sy_at_value_size(const struct sy_at_value *v); /* of its elements */
-/* One integer, or `otherwise` where it is left out; EARG names the node. */
+/* Reads one integer; `otherwise` if it is left out; EARG names the node. */
 int sy_at_value_integer(const struct sy_node *node, const struct sy_at_value *v, int64_t otherwise,
                         int64_t *out);
 
@@ -61,7 +61,7 @@ int sy_at_value_integer(const struct sy_node *node, const struct sy_at_value *v,
 
 struct sy_at_node;
 void sy_at_node_free(struct sy_at_node *made); /* NULL is fine */
-/* What a node is run with. */
+/* Input of a node's run. */
 struct sy_at_call {
     struct sy_at_state *state;
     const struct sy_graph *graph; /* that the node stands in */

@@ -24,7 +24,7 @@ int sy_at_if_run(struct sy_at_state *state, const struct sy_node *node,
     SY_TRY(is_true(node, inputs[0], &condition));
     int status =
         sy_at_plan_run(state, bodies[condition], inputs + sy_node_int(node, "formal", 1), outputs);
-    /* What does not fit in a branch does not with this request's sizes and data: others may take the other one. */
+    /* A branch that does not fit fails for this request's sizes and data only: other requests may take the other branch. */
     return status == SY_ECORRUPT ? sy_error_prefix(SY_EARG, "in the %s branch of node '%.120s'",
                                                    condition ? "then" : "else", node->name)
                                  : status;
@@ -57,7 +57,7 @@ static bool are_alike(const struct sy_at_value *a, const struct sy_at_value *b)
            (a->is_list || sy_array_same_dims(&a->a, &b->a));
 }
 
-/* What the turn made is what the next one is given. */
+/* Passes the iteration's results to the next one. */
 static int take_results(struct loop *l)
 {
     l->grows = false;
@@ -220,7 +220,7 @@ static int check_lists(const struct map *m)
     for (int k = 0; k < m->node->n_inputs; k++) {
         const struct sy_at_value *v = m->inputs[k];
         if (!v || v->is_none || (k == 0 && !v->is_list))
-            return sy_at_fail(m->node, "input %d is no list", k);
+            return sy_at_fail(m->node, "input %d is not a list", k);
         if (is_mapped(m, k) && v->n_items != m->n)
             return sy_at_fail(m->node, "lists of %d and %d", m->n, v->n_items);
     }

@@ -12,7 +12,7 @@
 
 enum { MOST_DECIDING_BYTES = 1 << 19, MOST_DECIDING_FLOATS = 128 };
 
-/* What the graph was made for. */
+/* Key of the node's graph: the shapes and values that it was made for. */
 struct key {
     bool is_there, is_constant;
     int param; /* it is packed with the node: any other would need another */

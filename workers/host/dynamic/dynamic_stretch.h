@@ -22,7 +22,7 @@
 #define SY_STRETCHES_KEPT      256
 #define SY_STRETCHES_MAX_BYTES (64ull << 20)
 
-/* One run of a graph, as far as it has come. */
+/* Progress of one run of a graph. */
 struct sy_at_frame {
     struct sy_at_state *state;
     const struct sy_graph *graph;
@@ -43,7 +43,7 @@ struct sy_at_identity {
     int graph;         /* among its bodies */
 };
 
-/* What was made for one graph, perhaps shared. */
+/* Stretches of one graph, perhaps shared. */
 struct sy_at_stretches;
 int sy_at_stretches_acquire(const struct sy_at_identity *who, struct sy_at_stretches **out);
 void sy_at_stretches_release(struct sy_at_stretches *s); /* NULL is fine */
@@ -55,9 +55,9 @@ void sy_at_frame_done(struct sy_at_frame *frame, int node);
 
 /* For tests: off, all nodes are run one by one, which is what stretches are compared with. On at first. */
 void sy_at_stretches_use(bool on);
-/* Other bounds than SY_STRETCHES_KEPT and SY_STRETCHES_MAX_BYTES, from the next stretch that is made on. The one that runs stays whatever it takes. */
+/* Sets other bounds than SY_STRETCHES_KEPT and SY_STRETCHES_MAX_BYTES, from the next stretch that is made. A running stretch is never evicted. */
 void sy_at_stretches_limit(int n, uint64_t bytes);
-/* In the process: how many are kept, and their bytes beside packed weights. */
+/* Counts kept stretches of the process, and their bytes without packed weights. */
 int sy_at_stretches_n(void);
 uint64_t sy_at_stretches_bytes(void);
 

@@ -20,7 +20,7 @@ static bool stands_alone(enum sy_op op)
            sy_at_is_of_lists(op) || sy_at_node_counts(op);
 }
 
-/* What Shape and Size give, and what is computed of it and of constants alone. */
+/* Values of Shape and Size, and those computed from them and constants alone. */
 static void find_sized(const struct sy_graph *graph, bool *sized)
 {
     for (int t = 0; t < graph->n_tensors; t++)

@@ -5,7 +5,7 @@
 #include "workers/host/dynamic/dynamic_stretch.h"
 #include "workers/host/program/body.h"
 
-/* What is to become a stretch: nodes that have all their inputs, or whose inputs others among them make. */
+/* Nodes of a stretch to make: each input exists already or is made by another node of the stretch. */
 struct sy_stretch_nodes {
     int n, *nodes;
     int n_inputs, *inputs; /* tensors that have values, each once */

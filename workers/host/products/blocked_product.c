@@ -6,7 +6,7 @@
 #include "runtime/base/assert.h"
 #include "workers/host/rows/elementwise.h"
 
-/* x of so many bytes stays in the second cache beside what passes through it. */
+/* Bytes of x that stay in the second cache while weights stream through it. */
 enum { LANES = 8, COLUMNS = 2 * LANES, ROWS = 6, DEPTH = 384, CACHED_BYTES = 512 << 10 };
 
 typedef float lanes __attribute__((vector_size(LANES * sizeof(float)), aligned(4)));
@@ -68,7 +68,7 @@ static void put_together(const struct sy_blocked_product *b, int64_t t)
 
 /* ---- a tile and a block -------------------------------------------------------------------------------------------- */
 
-/* Where the sums go: y, of which `width` columns are the matrix's, and what is added to them: y times its scale, and the bias. */
+/* Destination of the sums: y, `width` columns of it, to which y times a scale and the bias are added. */
 struct corner {
     float *y;
     int64_t stride, width;

@@ -13,7 +13,7 @@ enum { LANES = SY_DEPTHWISE_LANES, PIXELS = 4, VECTORS = 4 };
 /* Of the result: with the rows that they are made of in the second cache, and seldom the weights again. */
 enum { FLOATS_AT_ONCE = 16 << 10 };
 
-/* What a tile is computed from: taps [from, to) of rows and columns, and where the first of each lies. */
+/* Source of a tile: taps [from, to) of rows and columns, and the position of the first of each. */
 struct window {
     int64_t rows[2], columns[2];
     const float *src; /* of tap (0, 0), perhaps outside */

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Columns are packed by so many: a product of some of them begins at a multiple, at sy_packed_floats(first, k). */
+/* Columns of a packed panel. A product of some columns begins at a multiple of it, at sy_packed_floats(first, k). */
 #define SY_PACKED_COLUMNS 32
 
 /* Floats of a packed matrix of k rows and n columns. */

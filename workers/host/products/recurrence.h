@@ -50,7 +50,7 @@ int64_t sy_recurrence_packed(int64_t directions, int64_t gates, int64_t hidden, 
 /* From ONNX's R, [directions][gates * hidden][hidden]. Floats in the order of packed weights; rounding is the caller's. */
 void sy_recurrence_pack(int64_t directions, int64_t gates, int64_t hidden, int units, bool narrow,
                         const float *r, float *out);
-/* Sequences that share a range: those of ONNX Runtime with so many threads. */
+/* Sequences that share a quantisation range: as ONNX Runtime splits them between that number of threads. */
 int64_t sy_recurrence_int8_group(int64_t batch, int64_t hidden, int threads);
 /* Room for the states in 8 bits, of each thread. */
 int64_t sy_recurrence_int8_bytes(int64_t batch, int64_t hidden, int threads);

@@ -127,7 +127,7 @@ INLINE void finish_gru(const struct place *p, int64_t b, int64_t block, lanes *g
     put_state(p, b, block, &value, n);
 }
 
-/* What comes from the inputs for the next block of these sequences: rows far apart, which no prefetcher of the CPU follows. */
+/* Prefetches the inputs' part for the next block of these sequences: rows too far apart for the CPU's own prefetcher. */
 INLINE void fetch_next(const struct place *p, int64_t block, int64_t b, int gates, int count)
 {
     const struct sy_recurrence *r = p->r;
@@ -185,7 +185,7 @@ INLINE void some_sequences(const struct place *p, int64_t block, int64_t b, int 
     finish_sums(p, block, b, gates, count, sum, fresh);
 }
 
-/* All sequences, `most` at once: so many sums as there are registers for. */
+/* All sequences, `most` at once: as many sums as fit the registers. */
 #define BLOCK(compiled, name, some, gates, most)             \
     compiled void name(const struct place *p, int64_t block) \
     {                                                        \

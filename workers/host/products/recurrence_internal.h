@@ -1,4 +1,4 @@
-/* What recurrence.c and the compiled forms of its inner loop share. */
+/* Internals of recurrence.c and the compiled forms of its inner loop. */
 #ifndef SY_WORKERS_HOST_PRODUCTS_RECURRENCE_INTERNAL_H
 #define SY_WORKERS_HOST_PRODUCTS_RECURRENCE_INTERNAL_H
 
@@ -25,7 +25,7 @@ static inline int64_t recurrence_int8_stride(int64_t hidden)
     return SY_ALIGN_UP((int64_t)sizeof(struct int8_state) + hidden, (int64_t)64);
 }
 
-/* One step of a block of units, for all sequences; of so many units as the name says. */
+/* One step of a block of units, for all sequences; the name gives the number of units. */
 typedef void sy_recurrence_block(const struct place *p, int64_t block);
 sy_recurrence_block sy_lstm_block_8, sy_gru_block_8, sy_lstm_block_16, sy_gru_block_16,
     sy_narrow_lstm_block, sy_narrow_gru_block, sy_int8_lstm_block_8, sy_int8_lstm_block_16;
@@ -41,7 +41,7 @@ static inline int64_t recurrence_rows(int64_t hidden, bool narrow)
     return narrow ? (hidden + 1) / 2 : hidden;
 }
 
-/* Where a block's weights begin, in elements (pairs, if narrow). */
+/* Offset of a block's weights, in elements (pairs, if narrow). */
 static inline int64_t recurrence_weights_at(const struct sy_recurrence *r, int64_t direction,
                                             int64_t block)
 {

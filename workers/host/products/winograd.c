@@ -41,13 +41,13 @@ bool sy_winograd_is_gain(const struct sy_winograd *w)
 
 /* ---- sizes ------------------------------------------------------------------------------------------------ */
 
-/* Of a transformed tile's row of channels. Not a power of two: six or twelve of them are read beside each other. */
+/* Stride of a transformed tile's row of channels. Not a power of two: six or twelve such rows are read together. */
 static int64_t row_floats(const struct sy_winograd *w)
 {
     return SY_ALIGN_UP(w->channels, kernels()->lanes) + kernels()->lanes;
 }
 
-/* Of a block: what is transformed takes half of the second cache, and the weights pass by. */
+/* Size of a block: its transformed tiles take half of the second cache; weights stream through the rest. */
 static int64_t block_tiles(const struct sy_winograd *w)
 {
     long cache = sysconf(_SC_LEVEL2_CACHE_SIZE);

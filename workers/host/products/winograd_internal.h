@@ -1,4 +1,4 @@
-/* What winograd.c and the compiled forms of its loops share. */
+/* Internals of winograd.c and the compiled forms of its loops. */
 #ifndef SY_WORKERS_HOST_PRODUCTS_WINOGRAD_INTERNAL_H
 #define SY_WORKERS_HOST_PRODUCTS_WINOGRAD_INTERNAL_H
 
@@ -7,7 +7,7 @@
 /* PLACES of a transformed tile. */
 enum { WINOGRAD_SIDE = 4, WINOGRAD_PLACES = WINOGRAD_SIDE * WINOGRAD_SIDE };
 
-/* Loops for vectors of `lanes` floats. Transformed weights lie in panels, so many filters each; their sums for `rows` tiles are in registers. */
+/* Loops for vectors of `lanes` floats. Transformed weights lie in panels of `panel` filters; their sums for `rows` tiles stay in registers. */
 struct winograd_kernels {
     int64_t lanes, panel, rows;
     /* Channels [first, first + n) of a panel's weights -> to [16][place] with [channels][panel] at each place. */

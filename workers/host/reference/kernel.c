@@ -1,4 +1,4 @@
-/* What kernels share: errors, counting, arrays and their types. */
+/* Helpers of kernels: errors, counting, arrays and their types. */
 #include "workers/host/reference/kernel.h"
 
 #include <stdarg.h>

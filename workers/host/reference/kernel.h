@@ -62,7 +62,7 @@ struct sy_kernel {
     int64_t (*scratch)(const struct sy_call *call); /* (optional) bytes */
 };
 
-/* Of kernels that make something with the program that all its runs use, and only read. */
+/* State that a kernel makes with the program; all runs read it. */
 struct sy_kernel_state {
     enum sy_op op;
     int (*prepare)(const struct sy_call *call, void **state); /* after `check`; no data is there */

@@ -62,7 +62,7 @@ static int from_text(const struct sy_call *call, int64_t i)
         if (read_number(copy, &call->out[0], i))
             return SY_OK;
     }
-    return sy_kernel_fail(call, "string %lld ('%.*s') is no number of type %s", (long long)i,
+    return sy_kernel_fail(call, "string %lld ('%.*s') is not a number of type %s", (long long)i,
                           (int)(n < 40 ? n : 40), text, sy_dtype_wire_name(call->out[0].dtype));
 }
 

@@ -62,7 +62,7 @@ static inline bool gather_row(const struct sy_array *indices, int64_t row, int64
     return inside;
 }
 
-/* One row of the result. */
+/* Computes one row of the result. */
 static bool gather_elements(const struct sy_call *call, int axis, const int64_t *strides,
                             int64_t row)
 {

@@ -68,7 +68,7 @@ static int prepare_labels(const struct sy_call *call, void **out)
     return SY_OK;
 }
 
-/* Of strings each goes to the heap once a run, when the first element needs it. */
+/* Each string is copied to the heap once a run, when the first element needs it. */
 static int put_text(const struct sy_attr *list, int i, struct sy_string *known, bool *is_known,
                     struct sy_string *to)
 {

@@ -20,7 +20,7 @@ static struct loss read_loss(const struct sy_call *call)
                          .has_ignored = sy_node_attr(call->node, "ignore_index") != NULL};
 }
 
-/* Where class c of target i lies in the scores. */
+/* Offset of target i's class c in the scores. */
 static int64_t score_at(const struct loss *l, int64_t i, int64_t c)
 {
     return (i / l->inner * l->classes + c) * l->inner + i % l->inner;

@@ -244,7 +244,7 @@ static int check_split(const struct sy_call *call)
 
 /* ---- Pad ------------------------------------------------------------------------------------------ */
 
-/* Where position `at` of the padded axis comes from; -1: from the padding. */
+/* Source of position `at` of the padded axis; -1: the padding. */
 static int64_t padded_source(const char *mode, int64_t at, int64_t n)
 {
     if (at >= 0 && at < n)
@@ -268,7 +268,7 @@ static bool is_small(int64_t value)
     return value > -((int64_t)1 << 48) && value < (int64_t)1 << 48;
 }
 
-/* What is put before each dimension, from the attribute (all of them) or the inputs (perhaps of some axes). */
+/* Reads the padding before each dimension, from the attribute (all axes) or the inputs (perhaps some). */
 static int read_pads(const struct sy_call *call, int64_t *before)
 {
     const struct sy_array *x = &call->in[0], *given = sy_call_in(call, 1),

@@ -104,7 +104,7 @@ static int run_lines(const struct sy_call *call)
     return SY_OK;
 }
 
-/* ---- blocks: mean and variance of what lies together ---------------------------------------------- */
+/* ---- blocks: mean and variance of contiguous elements ---------------------------------------------- */
 
 struct moments {
     double mean, rate;
@@ -199,7 +199,7 @@ static int check_group_norm(const struct sy_call *call)
     return check_same(call);
 }
 
-/* Of channel c, over all images: mean and variance (of all, not n - 1). */
+/* Mean and variance of channel c over all images (biased: divided by n). */
 static void channel_moments(const struct sy_array *x, int64_t c, int64_t inner, double *mean,
                             double *variance)
 {

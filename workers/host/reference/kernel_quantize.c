@@ -193,7 +193,7 @@ static int64_t attr_at(const struct sy_node *node, const char *name, int i, int6
     return a && a->kind == SY_ATTR_INTS && i < a->n ? a->ints[i] : otherwise;
 }
 
-/* Where position k of the window at `out` lies in a channel of x; -1: in the padding, whose value is the zero point. */
+/* Offset in a channel of x of position k of the window at `out`; -1: the padding, whose value is the zero point. */
 static int64_t tap(const struct sy_call *call, const struct sy_array *w, const int64_t *out,
                    int64_t k)
 {

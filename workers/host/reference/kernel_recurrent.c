@@ -26,7 +26,7 @@ static int gates_of(enum sy_op op)
     return op == SY_OP_LSTM ? 4 : op == SY_OP_GRU ? 3 : 1;
 }
 
-/* All that is the same in each direction. */
+/* Reads what both directions have in common. */
 static struct cell read_cell(const struct sy_call *call)
 {
     const struct sy_array *x = &call->in[0];

@@ -353,7 +353,7 @@ struct slices {
     int64_t n;
 };
 
-/* What is no number comes last, and is one value. */
+/* NaN sorts last; all NaNs are one value. */
 static int compare_elements(const struct sy_array *x, int64_t i, int64_t k)
 {
     if (x->dtype == SY_DTYPE_STRING)

@@ -284,7 +284,7 @@ struct bins {
     int64_t n;
 };
 
-/* Where a region lies along one dimension, in float32: what is rounded depends on it. */
+/* A region's extent along one dimension, in float32: rounding depends on it. */
 static struct bins bins_of(const struct sy_call *call, int64_t region, int column, int64_t n)
 {
     float scale = sy_node_float(call->node, "spatial_scale", 1);

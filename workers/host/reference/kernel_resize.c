@@ -64,7 +64,7 @@ static double common_scale(const struct sy_call *call, bool larger)
     return scale;
 }
 
-/* Where a policy keeps the aspect, the result's size is rounded from it and the scale is their quotient. */
+/* If a policy keeps the aspect, it gives the result's size, rounded; the scale is their quotient. */
 static int64_t wanted_size(const struct sy_call *call, int d, int i)
 {
     const char *policy = text_of(call->node, "keep_aspect_ratio_policy", "stretch");
@@ -125,7 +125,7 @@ static int read_resize(const struct sy_call *call, struct resize *r)
     return read_scales(call, r);
 }
 
-/* Where position `at` of the result's dimension d lies in the input. In float32: a quotient that is whole but for the scale's own rounding becomes
+/* Coordinate in the input of position `at` of the result's dimension d. In float32: a quotient that is whole but for the scale's own rounding becomes
  * whole, on which the nearest position depends. */
 static double place(const struct resize *r, int d, int64_t at, int64_t n_in, int64_t n_out)
 {
@@ -206,7 +206,7 @@ struct taps {
     double weights[TAPS];
 };
 
-/* Of every position of the result's dimension d. */
+/* Taps of every position of the result's dimension d. */
 static void place_taps(const struct resize *r, const struct sy_array *x, const struct sy_array *y,
                        int d, struct taps *taps)
 {

@@ -34,7 +34,7 @@ static int check_window(const struct sy_call *call)
 
 /* ---- DFT ------------------------------------------------------------------------------------------ */
 
-/* What is transformed: `bins` numbers of which n (the length) count; beyond half of it an inverse of half the bins goes on with their conjugates. */
+/* Input of a transform: `bins` numbers, of which the first n (its length) count; an inverse of half the bins continues with their conjugates. */
 struct dft {
     const struct sy_array *x;
     int64_t n, bins, inner;

@@ -51,7 +51,7 @@ static double activate(const struct sy_node *node, double x)
     return x;
 }
 
-/* What passes fused to the node: a residual of the result's shape, an activation. */
+/* Applies what passes fused to the node: a residual of the result's shape, an activation. */
 static void finish(const struct sy_call *call, const struct sy_array *residual)
 {
     const struct sy_array *y = &call->out[0];

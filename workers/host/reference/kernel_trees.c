@@ -70,7 +70,7 @@ struct ensemble {
     enum aggregate how;
 };
 
-/* Of MIN and MAX a score that no tree gave yet is NaN. */
+/* With MIN and MAX a score without a contribution yet is NaN. */
 static void collect(enum aggregate how, float value, float *sum)
 {
     if (how == MIN)
@@ -131,7 +131,7 @@ static void walk(const struct ensemble *e, int32_t depth, int lanes, const int64
         walk_doubles(e->nodes, NULL, depth, lanes, e->has_nan, wide, at);
 }
 
-/* Of one row, 8 trees at a time; the scores are summed in the order of the trees. */
+/* Scores of one row, 8 trees at a time, summed in the order of the trees. */
 static void run_row(const struct ensemble *e, int64_t row, float *scores)
 {
     for (int64_t t = 0; t < e->n_trees; t += LANES) {
@@ -220,7 +220,7 @@ static int run_trees(const struct sy_call *call)
     return SY_OK;
 }
 
-/* What the nodes say import wrote, and the package's hash covers: here are shapes alone. */
+/* Checks shapes alone: import wrote the nodes, and the package's hash covers them. */
 static int check_trees(const struct sy_call *call)
 {
     const struct sy_array *x = &call->in[X], *y = &call->out[0];

@@ -34,7 +34,7 @@ static struct window read_window(const struct sy_call *call, const int64_t *kern
     return w;
 }
 
-/* Where position k of the window at `out` (spatial, row-major in `small`) lies in `large`: an offset within a channel, -1 in the padding. */
+/* Offset in a channel of `large` of position k of the window at `out` (spatial, row-major in `small`); -1: the padding. */
 static int64_t window_offset(const struct window *w, const struct sy_array *large,
                              const int64_t *out, int64_t k)
 {

@@ -4,7 +4,7 @@
 
 enum { PARALLEL_FROM = 16384, PARTS = 64, /* of the rows, for the threads */ LONG_RUN = 4 };
 
-/* What a result's rows have in common. A row's element is a block: dimensions behind it that are copied whole. */
+/* Constants of all rows of a result. A row's element is a block: the inner dimensions that are copied whole. */
 struct rows {
     const struct sy_pick *pick;
     const int64_t *dims, *last; /* the rows' own table */
@@ -104,7 +104,7 @@ static void pick_row(const struct rows *r, const char *from, char *to)
     }
 }
 
-/* Where the dimensions before the row have come to: base[d] is the offset, or -1, of those before dimension d. */
+/* Counters of the dimensions before the row: base[d] is the offset, or -1, by those before dimension d. */
 struct walk {
     int64_t at[SY_MAX_RANK], base[SY_MAX_RANK + 1];
 };

@@ -10,7 +10,7 @@
 
 struct sy_pattern;
 
-/* Where the parts of a string go: places [0, room) of its row; more are counted only. */
+/* Destination of a string's parts: places [0, room) of its row; further parts are only counted. */
 struct sy_parts {
     struct sy_string whole, *to;
     int64_t n, room;

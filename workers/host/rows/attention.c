@@ -57,8 +57,8 @@ SY_CLONES static void row_fill(float *x, const uint8_t *mask, uint8_t where, flo
         x[i] = (mask[i] != 0) == where ? fill : x[i];
 }
 
-/* A mask that is repeated along the row, or lies with gaps. */
-static void row_mask_apart(const struct sy_attention *a, int m, const void *mask, float *x)
+/* A mask with a column stride: 0 repeats one value along the row. */
+static void row_mask_strided(const struct sy_attention *a, int m, const void *mask, float *x)
 {
     int64_t step = a->masks[m].column;
     for (int64_t i = 0; i < a->columns; i++) {
@@ -76,7 +76,7 @@ static void row_mask(const struct sy_attention *a, int m, const void *mask, int6
     const void *row =
         add ? (const void *)((const float *)mask + at) : (const void *)((const uint8_t *)mask + at);
     if (a->masks[m].column != 1)
-        row_mask_apart(a, m, row, x);
+        row_mask_strided(a, m, row, x);
     else if (add)
         row_add(x, row, a->columns);
     else
@@ -93,7 +93,7 @@ static int64_t count_heads(const struct sy_attention *a)
     return heads;
 }
 
-/* As many as fit the cache, but some for each thread. */
+/* As many rows as fit the cache, but some for each thread. */
 static int64_t block_rows(const struct sy_attention *a)
 {
     int64_t fit = SCORES_BYTES / (int64_t)sizeof(float) / SY_MAX(a->columns, 1);
@@ -102,7 +102,7 @@ static int64_t block_rows(const struct sy_attention *a)
     return SY_MAX(SY_MIN(SY_MAX(fit, FEWEST_ROWS), a->rows), 1);
 }
 
-/* What a thread has: scores; wide copies of what is bf16. */
+/* Scratch of a thread: scores, float32 copies of bf16 operands. */
 static int64_t floats_of_thread(const struct sy_attention *a)
 {
     int64_t rows = block_rows(a), n = rows * a->columns;

@@ -20,7 +20,7 @@ static inline float larger_of(float a, float x)
     return (x > a) | (x != x) ? x : a;
 }
 
-/* Of one kind: a row of the input into `to`, the first of its window or another one; columns `stride` apart into `to`. */
+/* Loops of one kind of pooling: a row of the input into `to`, as the first of its window or a later one; columns `stride` apart into `to`. */
 struct loops {
     void (*start)(int64_t n, const float *from, void *to);
     void (*add)(int64_t n, const float *from, void *to);

@@ -383,7 +383,7 @@ void sy_reduce_any(enum sy_op op, const struct sy_reduction *r, const float *in,
 
 /* ---- the place of the largest ---------------------------------------------------------------------------- */
 
-/* As columns that are compared beside each other; `sign` -1 for the smallest. */
+/* Compares columns side by side; `sign` -1 finds the smallest. */
 SY_CLONES static void arg_columns(float sign, bool last, const float *x, int64_t n, int64_t step,
                                   int64_t width, int64_t *out)
 {

@@ -45,7 +45,7 @@ void sy_row_mix(int64_t n, const float *from, const struct sy_row_source *source
 /* ---- along a row ------------------------------------------------------------------------------------------- */
 
 /* Results 2q and 2q + 1 of an even start: the same steps and weights as those before them. */
-static bool goes_on(const struct sy_row_taps *t, int64_t q)
+static bool continues(const struct sy_row_taps *t, int64_t q)
 {
     bool same = true;
     for (int64_t i = 2 * q; i < 2 * q + 2; i++)
@@ -59,12 +59,12 @@ void sy_row_find_pairs(struct sy_row_taps *t)
 {
     int64_t q = 1, middle = t->length / 4;
     t->first = t->behind = 0;
-    if (t->n > 2 || middle < 1 || !goes_on(t, middle))
+    if (t->n > 2 || middle < 1 || !continues(t, middle))
         return;
-    for (q = middle; q > 1 && goes_on(t, q - 1); q--)
+    for (q = middle; q > 1 && continues(t, q - 1); q--)
         ;
     t->first = q;
-    for (q = middle + 1; 2 * q + 1 < t->length && goes_on(t, q); q++)
+    for (q = middle + 1; 2 * q + 1 < t->length && continues(t, q); q++)
         ;
     t->behind = q;
 }
@@ -161,7 +161,7 @@ INLINE void mix_some(int64_t n, int n_sources, const float *const *from, const f
     }
 }
 
-/* In pieces of known width: a dozen channels are no loop that is worth a vector's head and tail. */
+/* In pieces of constant width: with a dozen channels a loop's vector prologue and tail cost more than its body. */
 INLINE void mix_pixel(int64_t channels, int n_sources, const float *const *from,
                       const float *weights, float *to)
 {
@@ -184,7 +184,7 @@ INLINE void mix_pixel(int64_t channels, int n_sources, const float *const *from,
     }
 }
 
-/* Its sources in every line at each of its taps; what weighs nothing is not read. Returns how many. */
+/* Collects its sources in every line at each tap, without those of weight 0. Returns their number. */
 INLINE int pixel_sources(const struct sy_row_taps *t, int64_t i, int64_t channels,
                          const float *from, const struct sy_row_source *lines, int n_lines,
                          const float **at, float *weights)

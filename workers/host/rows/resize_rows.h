@@ -13,7 +13,7 @@ struct sy_row_source {
     double weight;
 };
 
-/* What each result along a row takes. */
+/* Taps of each result along a row. */
 struct sy_row_taps {
     int64_t length; /* results */
     int n;          /* elements that a result takes, at most; the others weigh 0 and are not read */

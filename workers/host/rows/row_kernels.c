@@ -70,7 +70,7 @@ static double variance_of(const struct spread *s)
     return variance < 0 ? 0 : variance; /* NaN goes on */
 }
 
-/* Where the mean lacks more than the numbers deviate, so that hardly a digit of them is left, around a better one. */
+/* If the mean's error exceeds the deviation, cancellation leaves hardly a digit: computes again around a better mean. */
 static struct spread spread_of(const float *x, float *mean, int64_t n)
 {
     struct spread s = spread_around(x, *mean, n);

@@ -96,10 +96,10 @@ struct sy_tr_tensor {
     int value, gradient;       /* -1: none */
     int param;                 /* -1: none */
     bool needs_gradient;       /* of a constant: it is trained */
-    int n_consumers, consumer; /* the last one: a node, -1 for whoever takes the graph's output */
+    int n_consumers, consumer; /* the last one: a node; -1: it is the graph's output */
 };
 
-/* What forward leaves for backward, per node. */
+/* Results that forward keeps for backward, per node. */
 struct sy_tr_node {
     dnnl_primitive_desc_t forward; /* hint of the backward primitives */
     int source, workspace, mean, variance;
@@ -113,13 +113,13 @@ struct sy_tr_update {
     uint64_t first, n; /* elements */
 };
 
-/* What ranks take the mean of: a parameter's gradient, or the batch's statistic. */
+/* A value averaged over ranks: a parameter's gradient, or a batch statistic. */
 struct sy_tr_shared {
     int value, ready_step;
     bool is_gradient;
 };
 
-/* One call of the caller's: a piece of a step. */
+/* One call: a piece of a step. */
 struct sy_tr_turn {
     int step, piece;
 };
@@ -192,7 +192,7 @@ dnnl_memory_desc_t sy_tr_raw_md(const struct sy_trainer *t, int tensor);
 int sy_tr_operand(struct sy_trainer *t, unsigned when, int tensor, int *value);
 /* A new row-major value for the tensor, which is a node's output. */
 int sy_tr_result(struct sy_trainer *t, int tensor, int *value);
-/* Where to write a contribution to the tensor's gradient, row-major; end adds it. */
+/* Buffer for a contribution to the tensor's gradient, row-major; end adds it. */
 int sy_tr_diff_begin(struct sy_trainer *t, int tensor, int *value);
 int sy_tr_diff_end(struct sy_trainer *t, int tensor, int value);
 /* The gradient of the node's i-th output, row-major. Only if it has one. */
@@ -211,7 +211,7 @@ int sy_tr_param_join(struct sy_trainer *t, int alias);
 /* The constant `tensor` as a parameter, stored in `layout` by its first user. *value is in `layout` either way. */
 int sy_tr_param_use(struct sy_trainer *t, int tensor, const dnnl_memory_desc_t *plain,
                     const dnnl_memory_desc_t *layout, bool trained, int *param, int *value);
-/* Where a primitive may write a contribution to the parameter's gradient; commit after its step. */
+/* Buffer in which a primitive writes a contribution to the parameter's gradient; commit after its step. */
 /* The parameter as its user with this plain layout knows it; -1: none. */
 int sy_tr_param_find(const struct sy_trainer *t, int tensor, const dnnl_memory_desc_t *plain);
 int sy_tr_param_gradient(struct sy_trainer *t, int param, const dnnl_memory_desc_t *md, int *value);
@@ -263,7 +263,7 @@ int sy_tr_recurrent_forward(struct sy_trainer *t, int node);
 int sy_tr_recurrent_backward(struct sy_trainer *t, int node, int gradient);
 int sy_tr_deconv_forward(struct sy_trainer *t, int node);
 int sy_tr_deconv_backward(struct sy_trainer *t, int node, int gradient);
-/* What needs no gradient, or has none: by the inference engine's kernel of the operator. */
+/* Nodes without a gradient run by the inference engine's kernel of the operator. */
 int sy_tr_plain_forward(struct sy_trainer *t, int node);
 int sy_tr_no_backward(struct sy_trainer *t, int node, int gradient);
 /* The attributes of a convolution or linear layer, with the activation behind it fused where it can be; owned by the caller. */

@@ -1,4 +1,4 @@
-/* What follows backward: sums over the phases of an iteration, the gradient's norm, and the optimizers. */
+/* After backward: sums over the phases of an iteration, the gradient's norm, and the optimizers. */
 #include <math.h>
 #include <string.h>
 

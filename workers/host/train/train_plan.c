@@ -1,4 +1,4 @@
-/* Where buffers lie, and the lists that run: the end of creation. */
+/* Last step of creation: places buffers, and builds the lists of steps that run. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -110,7 +110,7 @@ static void cut(struct plan *p, int n_segments)
     }
 }
 
-/* What is handed on, and the largest segment: the peak, nearly. Only buffers that backward reads count in a segment. */
+/* Estimates the peak: tensors between segments, and the largest segment. Only buffers that backward reads count. */
 static uint64_t cost(const struct plan *p, const bool *is_read, int n_segments)
 {
     uint64_t kept = 0, inside[MAX_SEGMENTS] = {0}, most = 0;

@@ -7,7 +7,7 @@
  *   inputs [S, B, I]  --W-->  gates [S, B, G H]  --curves-->  states h, c [S + 1, B, H], the first is the initial one
  *   backward: d gates [S, B, G H] step by step, then each weight's gradient in one product a piece
  *
- * Sequences know nothing of each other: a thread takes some of them through all steps of a piece and meets nobody on the way. Where there are
+ * Sequences are independent: a thread takes some of them through all steps of a piece without a barrier. Where there are
  * not half as many sequences as threads, and the weights are many, the products of a step are split instead: all threads make each, its
  * columns shared out, and meet before and behind it; the first thread alone does the rest. The bits are the same either way. */
 #ifndef SY_WORKERS_HOST_TRAIN_TRAIN_RECURRENT_H
@@ -60,7 +60,7 @@ int64_t sy_tr_recurrent_row(const struct cell *c, const int32_t *lengths, int64_
 void sy_tr_recurrent_start(float *to, const float *from, const struct cell *c);
 /* Columns of the gates that the first product of a step makes: all of them, or two thirds (GRU). */
 int64_t sy_tr_recurrent_first(const struct cell *c);
-/* What a thread does of a step: products of the sequences [from, to), curves of [from, own). */
+/* A thread's part of a step: products of the sequences [from, to), curves of [from, own). */
 struct share {
     int64_t from, to, own;
     bool splits; /* products, with the other threads */

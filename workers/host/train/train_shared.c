@@ -1,4 +1,4 @@
-/* What ranks that train together share, and from which step on it is whole. */
+/* Gradients shared by ranks, and the step from which each is complete. */
 #include "runtime/base/status.h"
 #include "workers/host/train/train_internal.h"
 

@@ -1,0 +1,87 @@
+#include "runtime/cli/cli_fields.h"
+
+#include <string.h>
+
+#include "runtime/base/status.h"
+
+static int store_integer(const struct sy_cli_field *field, char *to, const char *value)
+{
+    int64_t number;
+    int narrow;
+
+    SY_TRY(sy_cli_integer(value, field->least, field->most, &number));
+    narrow = (int)number;
+    if (field->kind == SY_CLI_IS_INT)
+        memcpy(to, &narrow, sizeof narrow);
+    else
+        memcpy(to, &number, sizeof number);
+    return SY_OK;
+}
+
+static int store_time(const struct sy_cli_field *field, sy_ns *to, const char *value)
+{
+    double ns;
+
+    SY_TRY(sy_cli_real(value, &ns));
+    ns *= field->unit_ns;
+    if (ns > 1e18)
+        return sy_error_set(SY_EARG, "%s is more than 30 years", value);
+    if (ns > 0 && ns < 1)
+        return sy_error_set(SY_EARG, "%s is less than a nanosecond", value);
+    *to = (sy_ns)ns;
+    return SY_OK;
+}
+
+static int store(const struct sy_cli_field *field, void *command, const char *value)
+{
+    char *to = (char *)command + field->at;
+
+    switch (field->kind) {
+    case SY_CLI_IS_TEXT:
+        *(const char **)to = value;
+        return SY_OK;
+    case SY_CLI_IS_SWITCH:
+    case SY_CLI_IS_OFF:
+        *(bool *)to = field->kind == SY_CLI_IS_SWITCH;
+        return SY_OK;
+    case SY_CLI_IS_INT:
+    case SY_CLI_IS_INT64:
+        return store_integer(field, to, value);
+    case SY_CLI_IS_REAL:
+        return sy_cli_real(value, (double *)to);
+    case SY_CLI_IS_BYTES:
+        return sy_cli_bytes(value, (uint64_t *)to);
+    case SY_CLI_IS_TIME:
+        return store_time(field, (sy_ns *)to, value);
+    case SY_CLI_IS_SET:
+        return field->set(command, value);
+    }
+    return SY_EARG;
+}
+
+static int take_word(const struct sy_cli_fields *f, const char *name, void *command,
+                     const char *word)
+{
+    if (!f->word)
+        return sy_error_set(SY_EARG, "%s takes no words: %s", name, word);
+    return f->word(command, word);
+}
+
+int sy_cli_read(const struct sy_cli_fields *f, int argc, char **argv, void *command)
+{
+    struct sy_cli_option options[SY_CLI_MAX_FIELDS + 1] = {{NULL, NULL, NULL}};
+    struct sy_cli_parser parser = {f->usage, options, argc, argv, 0};
+    const char *value;
+    int got;
+
+    sy_assert_internal(f->n <= SY_CLI_MAX_FIELDS);
+    for (size_t i = 0; i < f->n; i++)
+        options[i] = f->fields[i].option;
+    while ((got = sy_cli_next(&parser, &value)) >= 0 || got == SY_CLI_WORD) {
+        if (got == SY_CLI_WORD && take_word(f, argv[0], command, value) < 0)
+            return sy_cli_usage("%s", sy_error_text());
+        if (got >= 0 && store(&f->fields[got], command, value) < 0)
+            return sy_cli_usage("--%s: %s", options[got].name, sy_error_text());
+    }
+    return got == SY_CLI_END ? SY_CLI_END : got == SY_CLI_HELP ? 0 : 2;
+}
