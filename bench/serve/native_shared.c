@@ -2,18 +2,25 @@
  *
  *   native_shared SOCKET MODEL N_REQUESTS        MODEL gives back its input
  *
- * added = the call's time, as this process sees it, less the time that the model had the device, as the server says. Medians. One line of JSON. */
+ * added = the call's time, as this process sees it, less the time that the model had the device, as the server says. echo = a message to a process that gives it back,
+ * over a Unix socket, after the same writes to memory: two wake-ups with cold caches, which no server does without. Medians. One line of JSON. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <signal.h>
 
 #include "runtime/base/clock.h"
 #include "runtime/client/switchyard.h"
 
 #define MAX_REQUESTS 10000
 #define WARM_UP      3
+#define ECHO_BYTES   256 /* as a request without its tensors */
 
 struct sample {
     double added_ns, own_ns;
@@ -30,7 +37,8 @@ struct bench {
     sy_client_tensor input;
     sy_client_place output;
     sy_client_options shared;
-    struct series by_reference, sent;
+    struct series by_reference, sent, echo;
+    int echo_fd;
 };
 
 static int compare(const void *a, const void *b)
@@ -74,12 +82,54 @@ static int ask(struct bench *b, const void *data, const sy_client_options *optio
     return same ? 0 : -1;
 }
 
+static void give_back(int fd)
+{
+    char message[ECHO_BYTES];
+    ssize_t n;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    while ((n = read(fd, message, sizeof message)) > 0)
+        if (write(fd, message, (size_t)n) != n)
+            break;
+    _exit(0);
+}
+
+/* Ends with this process. */
+static int start_echo(struct bench *b)
+{
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
+        return -1;
+    pid_t child = fork();
+    if (child == 0) {
+        close(ends[0]);
+        give_back(ends[1]);
+    }
+    close(ends[1]);
+    b->echo_fd = ends[0];
+    return child < 0 ? -1 : 0;
+}
+
+static int echo(struct bench *b, struct series *series)
+{
+    char message[ECHO_BYTES] = {0};
+    sy_ns start = sy_clock_now();
+    if (write(b->echo_fd, message, sizeof message) != sizeof message ||
+        recv(b->echo_fd, message, sizeof message, MSG_WAITALL) != sizeof message)
+        return -1;
+    if (series)
+        series->samples[series->n++] = (struct sample){(double)(sy_clock_now() - start), 0};
+    return 0;
+}
+
 static int measure(struct bench *b, char *shared, const char *own, int n)
 {
     for (int i = 0; i < n + WARM_UP; i++) {
         bool counts = i >= WARM_UP;
         memset(shared + b->input.bytes, 0, b->input.bytes); /* an old output is no answer */
         if (ask(b, shared, &b->shared, counts ? &b->by_reference : NULL) < 0)
+            return -1;
+        memset(shared + b->input.bytes, 0, b->input.bytes);
+        if (echo(b, counts ? &b->echo : NULL) < 0)
             return -1;
         if (i % 4 == 0 && ask(b, own, NULL, counts ? &b->sent : NULL) < 0)
             return -1;
@@ -118,6 +168,10 @@ static int describe(struct bench *b)
 static int run(struct bench *b, int n)
 {
     sy_client_region *region = NULL;
+    if (start_echo(b) < 0) {
+        perror("native_shared: no process for the echo");
+        return 1;
+    }
     if (describe(b) < 0 || sy_client_region_create(b->client, 2 * b->input.bytes, &region) < 0) {
         fprintf(stderr, "native_shared: %s\n", sy_client_error(b->client));
         return 1;
@@ -133,9 +187,10 @@ static int run(struct bench *b, int n)
         return 1;
     size_t added = offsetof(struct sample, added_ns), alone = offsetof(struct sample, own_ns);
     printf("{\"n\": %d, \"bytes\": %zu, \"added_ms\": %.4f, \"own_ms\": %.3f, \"sent_added_ms\": "
-           "%.3f}\n",
+           "%.3f, \"echo_ms\": %.4f}\n",
            b->by_reference.n, b->input.bytes, median_ms(&b->by_reference, added),
-           median_ms(&b->by_reference, alone), median_ms(&b->sent, added));
+           median_ms(&b->by_reference, alone), median_ms(&b->sent, added),
+           median_ms(&b->echo, added));
     return 0;
 }
 

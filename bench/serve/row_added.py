@@ -111,5 +111,6 @@ def native_shared(bench):
     model, package = make_identity(bench.options, 100 * WIDTH)
     with Served(bench.options, "--package", package, "--pool-bytes", "1G", "--slab-bytes", "1G") as server:
         found = run_json(program, server.socket, model, 20 if bench.options.quick else 100)
-    beside = f"the model alone: {found['own_ms']:.2f} ms; sent through the socket it adds {found['sent_added_ms']:.1f} ms"
+    beside = (f"the model alone: {found['own_ms']:.2f} ms; sent through the socket it adds {found['sent_added_ms']:.1f} ms; "
+              f"a bare echo over a Unix socket takes {found['echo_ms']:.3f} ms")
     return {"native_100mb": bench.result(found["added_ms"], found["n"], beside, bytes=found["bytes"])}

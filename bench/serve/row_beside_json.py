@@ -14,6 +14,7 @@ from served import Served, make_identity, median, must, ask, run_json, without_e
 WIDTH = 10_000_000  # numbers of ten characters: 100 MB of JSON
 RATE = 500          # small requests a second
 BODIES = 3          # in each round
+CONNECTIONS = 64    # one that waits for its answer keeps none of the others back
 
 
 def large_body():
@@ -86,7 +87,7 @@ def small_while(bench, server, small, port, request, n):
     """Latencies of the small requests while n bodies go to `port`; the longest in milliseconds, and the 99th percentile."""
     answered, found = multiprocessing.Queue(), {}
     sender = multiprocessing.Process(target=send_bodies, args=(port, request, n, answered), daemon=True)
-    words = [f"{bench.options.build}/bench/http_load", "127.0.0.1", server.need("http"), "--connections", 1, "--warm-up", 0, "--rate", RATE, "--request", small]
+    words = [f"{bench.options.build}/bench/http_load", "127.0.0.1", server.need("http"), "--connections", CONNECTIONS, "--warm-up", 0, "--rate", RATE, "--request", small]
 
     def load():
         found["told"] = run_json(*words, "--seconds", 2 + 3 * n)

@@ -8,8 +8,11 @@
 A row whose measurement fails, or needs what is not there, has the value null and a "why": it counts as missed.
 """
 import argparse
+import contextlib
 import json
+import math
 import os
+import queue
 import signal
 import subprocess
 import sys
@@ -49,6 +52,8 @@ MEASUREMENTS = {
         ("storm_lost", "storm: requests lost", "==", 0),
         ("storm_memory", "storm: memory at the end, over that after the first minute: MB", "<=", 2)]),
 }
+LIMIT_SECONDS = 300  # of one measurement, the storm's own time aside; most take one to two minutes
+SLOW_SECONDS = 600   # of those that import ResNet-50 and may install ONNX Runtime
 HOLDS = {"<=": lambda value, bar: value <= bar, ">=": lambda value, bar: value >= bar, "==": lambda value, bar: value == bar}
 
 
@@ -76,14 +81,30 @@ def text_of(*words):
     return subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip() or "unknown"
 
 
+@contextlib.contextmanager
+def bounded(seconds):
+    """A measurement that takes longer is a miss; servers and clients are stopped on the way out."""
+    def over(*_):
+        raise Missing(f"not over after {seconds:.0f} s")
+    before = signal.signal(signal.SIGALRM, over)
+    signal.alarm(math.ceil(seconds))
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
 def measure(bench, name):
     """All rows of one measurement, whatever becomes of it."""
     run, rows = MEASUREMENTS[name]
     begun, load, why, found = time.monotonic(), os.getloadavg()[0], None, {}
-    print(f"{name} ...", file=sys.stderr, flush=True)
+    limit = SLOW_SECONDS if name in ("engine", "fastapi") else LIMIT_SECONDS + (bench.options.storm_seconds if name == "storm" else 0)
+    print(f"{time.strftime('%H:%M:%S')} {name} ... (at most {limit:.0f} s)", file=sys.stderr, flush=True)
     try:
-        found = run(bench)
-    except (Missing, OSError, ValueError, KeyError, IndexError, subprocess.SubprocessError) as failure:
+        with bounded(limit):
+            found = run(bench)
+    except (Missing, queue.Empty, OSError, ValueError, KeyError, IndexError, subprocess.SubprocessError) as failure:
         why = f"{type(failure).__name__}: {failure}" if not isinstance(failure, Missing) else str(failure)
     nothing = {"value": None, "n": 0, "baseline": None, "why": why or "not measured"}
     about = {"measured": time.strftime("%Y-%m-%d %H:%M"), "commit": text_of("git", "rev-parse", "--short=12", "HEAD"), "load_before": load, "quick": bench.options.quick,

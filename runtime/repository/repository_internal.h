@@ -3,7 +3,8 @@
  *   repository.c           create, destroy, acquire, unload
  *   repository_index.c     what is said of models
  *   repository_models.c    the table of models and versions, by name
- *   repository_load.c      loads and scans: what the folder has becomes what is wanted of each version
+ *   repository_apply.c     what the folder has becomes what is wanted of each version
+ *   repository_load.c      loads and scans: when the folder is read, and who hears of it
  *   repository_version.c   one version's way: its states, and what is done in each
  *   repository_task.c      what the thread does for a version: is it imported, open its package
  *   repository_warmup.c    a version's warm-up runs */
@@ -38,14 +39,15 @@ struct sy_repository_version {
     struct sy_repository_model *model;
     int64_t version;
     enum sy_version_state state;
-    bool serves;   /* the core has it and answers requests on it, whatever is loaded beside it */
-    bool chosen;   /* by the version policy */
-    bool off;      /* unloaded by command: only a load turns it on */
-    bool evicted;  /* was served, and was evicted for another */
-    bool dropped;  /* the load in progress ends in UNLOADED */
-    bool again;    /* the load in progress is outdated: load once more afterwards */
-    bool gone;     /* removed from the folder: freed once it rests */
-    bool at_start; /* counts for `started` */
+    bool serves;     /* the core has it and answers requests on it, whatever is loaded beside it */
+    bool chosen;     /* by the version policy */
+    bool off;        /* unloaded by command: only a load turns it on */
+    bool evicted;    /* was served, and was evicted for another */
+    bool dropped;    /* the load in progress ends in UNLOADED */
+    bool again;      /* the load in progress is outdated: load once more afterwards */
+    bool gone;       /* removed from the folder: freed once it rests */
+    bool at_start;   /* counts for `started` */
+    bool was_loaded; /* or had failed, before the load whose configuration is tried */
     struct sy_repository_content has;     /* at the last scan of the folder */
     struct sy_repository_content loading; /* of the load in progress */
     struct sy_repository_content served;
@@ -82,14 +84,24 @@ struct sy_repository_model {
     struct sy_repository_wait *waits;
 };
 
+/* What a model had before a load brought a configuration along. */
+struct sy_repository_config_before {
+    struct sy_model_config *config; /* held */
+    uint64_t stamp;
+    bool is_given;
+    int status;
+    char reason[512];
+};
+
 /* One call of sy_repository_load, or a model that is loaded at start. */
 struct sy_repository_load {
     struct sy_repository_load *next;
     struct sy_repository *repository;
     struct sy_repository_model *model;
     enum { SY_LOAD_WAITS, SY_LOAD_SCANS, SY_LOAD_RUNS, SY_LOAD_OVER } state;
-    bool unloaded; /* meanwhile */
-    char *config;  /* JSON, or NULL */
+    bool unloaded;                             /* meanwhile */
+    char *config;                              /* JSON, or NULL */
+    struct sy_repository_config_before before; /* where there is a config, from RUNS on */
     struct sy_scanned_model scanned;
     int status;
     char error[512];
@@ -150,6 +162,22 @@ void sy_repository_tell_soon(struct sy_repository *r);
 void sy_repository_wake(struct sy_repository_model *model);
 void sy_repository_call_woken(struct sy_repository *r);
 int sy_repository_park(struct sy_repository_model *model, struct sy_repository_wait *wait);
+
+/* ---- repository_apply.c ---- */
+enum sy_scan_reason { SY_SCAN_AT_START, SY_SCAN_BY_POLL, SY_SCAN_BY_LOAD };
+/* Takes configuration and versions over, and begins to load what the reason asks for. */
+int sy_repository_apply(struct sy_repository_model *model, struct sy_scanned_model *scanned,
+                        enum sy_scan_reason reason, bool config_is_given);
+/* A model whose folder is gone. */
+void sy_repository_forget(struct sy_repository_model *model);
+bool sy_repository_is_startup(const struct sy_repository *r, const char *name);
+/* Before a configuration that came with a load is applied; `before` is freed by its config. */
+void sy_repository_config_remember(struct sy_repository_model *model,
+                                   struct sy_repository_config_before *before);
+/* That load has failed: the model is to be as it was (R7). */
+void sy_repository_config_restore(struct sy_repository_model *model,
+                                  const struct sy_scanned_model *scanned,
+                                  struct sy_repository_config_before *before);
 
 /* ---- repository_load.c ---- */
 /* A version rests: continues loads that waited for it. May free the model. */

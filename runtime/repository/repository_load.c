@@ -12,186 +12,6 @@
 #include "runtime/front/request/offload.h"
 #include "runtime/repository/repository_internal.h"
 
-enum reason { AT_START, BY_POLL, BY_LOAD };
-
-/* ---- what a scan says of a model ------------------------------------------------------------------------------- */
-
-static void set_model_error(struct sy_repository_model *model, int status, const char *why)
-{
-    if (model->status == status && strcmp(model->reason, why) == 0)
-        return;
-    model->status = status;
-    snprintf(model->reason, sizeof model->reason, "%s", why);
-    if (status < 0)
-        sy_log_error("repository", "event=refused model=%s why=\"%s\"", model->name, why);
-}
-
-/* Takes the configuration over. One that is refused leaves what is served as it is. */
-static void take_config(struct sy_repository_model *model, struct sy_scanned_model *scanned,
-                        enum reason reason, bool is_given)
-{
-    bool same = scanned->config_stamp == model->config_stamp && model->config &&
-                !model->config_is_given && !is_given;
-
-    if (reason == BY_POLL && model->config_is_given)
-        return;
-    model->config_stamp = scanned->config_stamp;
-    set_model_error(model, scanned->status, scanned->error);
-    if (same && scanned->config)
-        return;
-    sy_model_config_free(model->config);
-    model->config = scanned->config;
-    scanned->config = NULL;
-    model->config_is_given = is_given;
-    model->config_serial++;
-    if (model->config && model->config->warning)
-        sy_log_warn("repository", "event=config model=%s without_effect=\"%s\"", model->name,
-                    model->config->warning);
-}
-
-/* Versions that have been removed from the folder are unloaded and forgotten. */
-static void drop_gone(struct sy_repository_model *model, const struct sy_scanned_model *scanned)
-{
-    struct sy_repository_version *v, *next;
-
-    for (v = model->versions; v; v = next) {
-        bool is_there = false;
-
-        next = v->next;
-        for (int i = 0; scanned && i < scanned->n_versions; i++)
-            is_there |= scanned->versions[i].version == v->version;
-        v->gone = !is_there;
-        if (v->gone)
-            v->chosen = false;
-    }
-    for (v = model->versions; v; v = next) {
-        next = v->next;
-        if (v->gone && v->state == SY_VERSION_UNLOADED && !v->serves)
-            sy_repository_version_rests(v);
-        else if (v->gone)
-            sy_repository_version_drop(v);
-    }
-}
-
-static int note_versions(struct sy_repository_model *model, const struct sy_scanned_model *scanned)
-{
-    static const struct sy_version_policy latest;
-    int64_t versions[SY_MOST_VERSIONS];
-    bool chosen[SY_MOST_VERSIONS];
-    struct sy_repository_version *v;
-
-    for (int i = 0; i < scanned->n_versions; i++)
-        versions[i] = scanned->versions[i].version;
-    sy_version_policy_choose(model->config ? &model->config->versions : &latest, versions,
-                             scanned->n_versions, chosen);
-    for (int i = 0; i < scanned->n_versions; i++) {
-        SY_TRY(sy_repository_version_make(model, versions[i], &v));
-        v->chosen = chosen[i];
-        v->has.source = scanned->versions[i].source_stamp;
-        v->has.package = scanned->versions[i].package_stamp;
-    }
-    return SY_OK;
-}
-
-/* Triton's error for a model that nothing is served of. */
-static void check_versions(struct sy_repository_model *model,
-                           const struct sy_scanned_model *scanned)
-{
-    int64_t versions[SY_MOST_VERSIONS], missing = 0;
-    char why[200];
-
-    if (model->status < 0 || !model->config)
-        return;
-    for (int i = 0; i < scanned->n_versions; i++)
-        versions[i] = scanned->versions[i].version;
-    missing = sy_version_policy_missing(&model->config->versions, versions, scanned->n_versions);
-    if (scanned->n_versions == 0)
-        set_model_error(model, SY_ENOTFOUND,
-                        "it has no version: a folder named by a number, as 1, with model.onnx");
-    else if (missing) {
-        snprintf(why, sizeof why, "version_policy asks for version %" PRId64 ", which is not there",
-                 missing);
-        set_model_error(model, SY_ENOTFOUND, why);
-    }
-}
-
-static bool is_new_content(const struct sy_repository_version *v)
-{
-    const struct sy_repository_content *than =
-        v->state == SY_VERSION_READY ? &v->served : &v->loading;
-
-    return v->has.source != than->source || v->model->config_serial != than->config ||
-           (v->has.package != than->package && v->state == SY_VERSION_READY);
-}
-
-static bool is_startup(const struct sy_repository *r, const char *name)
-{
-    if (r->control != SY_REPOSITORY_EXPLICIT)
-        return true;
-    for (int i = 0; i < r->n_startup; i++)
-        if (strcmp(r->startup[i], "*") == 0 || strcmp(r->startup[i], name) == 0)
-            return true;
-    return false;
-}
-
-/* Whether the version is to be loaded now. */
-static bool wants(const struct sy_repository_version *v, enum reason reason, bool is_new)
-{
-    if (!v->chosen)
-        return false;
-    if (reason == BY_LOAD)
-        return true;
-    if (reason == AT_START)
-        return is_startup(v->model->repository, v->model->name);
-    return !v->off && (is_new || is_new_content(v)) &&
-           (v->state != SY_VERSION_UNLOADED || !v->evicted);
-}
-
-static void apply_version(struct sy_repository_version *v, enum reason reason)
-{
-    struct sy_repository *r = v->model->repository;
-    bool is_new = v->state == SY_VERSION_UNLOADED && !v->off && !v->evicted;
-
-    if (!v->chosen) {
-        sy_repository_version_drop(v);
-        return;
-    }
-    if (!wants(v, reason, is_new) || (!v->model->config && v->serves))
-        return;
-    if (reason == AT_START) {
-        v->at_start = true;
-        r->n_starting++;
-    }
-    sy_repository_version_want(v);
-}
-
-/* A version may be freed in the walk: each is looked up by its number. */
-static int apply_busy(struct sy_repository_model *model, struct sy_scanned_model *scanned,
-                      enum reason reason, bool config_is_given)
-{
-    take_config(model, scanned, reason, config_is_given);
-    SY_TRY(note_versions(model, scanned));
-    check_versions(model, scanned);
-    drop_gone(model, scanned);
-    for (int i = 0; i < scanned->n_versions; i++) {
-        struct sy_repository_version *v =
-            sy_repository_version_find(model, scanned->versions[i].version);
-
-        if (v)
-            apply_version(v, reason);
-    }
-    return SY_OK;
-}
-
-static int apply(struct sy_repository_model *model, struct sy_scanned_model *scanned,
-                 enum reason reason, bool config_is_given)
-{
-    model->n_busy++;
-    int status = apply_busy(model, scanned, reason, config_is_given);
-    model->n_busy--;
-    return status;
-}
-
 /* ---- loads --------------------------------------------------------------------------------------------------------- */
 
 static void load_over(struct sy_repository_load *load, int status, const char *why)
@@ -207,6 +27,7 @@ static void load_over(struct sy_repository_load *load, int status, const char *w
 static void load_free(struct sy_repository_load *load)
 {
     sy_scanned_model_finish(&load->scanned);
+    sy_model_config_free(load->before.config);
     free(load->config);
     free(load);
 }
@@ -219,18 +40,6 @@ static void scan_work(void *ctx)
                                             load->config, &load->scanned);
     if (load->status < 0)
         snprintf(load->error, sizeof load->error, "%s", sy_error_text());
-}
-
-/* A model whose folder is gone. */
-static void forget(struct sy_repository_model *model)
-{
-    sy_model_config_free(model->config);
-    model->config = NULL;
-    model->config_is_given = false;
-    model->status = SY_OK;
-    model->n_busy++;
-    drop_gone(model, NULL);
-    model->n_busy--;
 }
 
 /* A configuration that came with the request and is none: the model stays as it was, whatever state that is. */
@@ -258,7 +67,9 @@ static void scan_done(void *ctx)
         return;
     }
     if (status == SY_OK && !load->unloaded) {
-        status = apply(model, &load->scanned, BY_LOAD, load->config != NULL);
+        if (load->config)
+            sy_repository_config_remember(model, &load->before);
+        status = sy_repository_apply(model, &load->scanned, SY_SCAN_BY_LOAD, load->config != NULL);
         if (status < 0)
             snprintf(load->error, sizeof load->error, "%s", sy_error_text());
     }
@@ -269,7 +80,7 @@ static void scan_done(void *ctx)
 
         snprintf(why, sizeof why, "%s", load->error);
         if (status == SY_ENOTFOUND)
-            forget(model);
+            sy_repository_forget(model);
         load_over(load, status, why);
     }
     sy_repository_loads_check(model);
@@ -326,6 +137,8 @@ void sy_repository_loads_check(struct sy_repository_model *model)
             continue; /* it could not begin: the next one */
         }
         int status = load->unloaded ? SY_OK : result_of(model, why);
+        if (status < 0 && load->config)
+            sy_repository_config_restore(model, &load->scanned, &load->before);
         load_over(load, status, status < 0 ? why : "");
     }
     sy_repository_model_tidy(model);
@@ -478,7 +291,7 @@ static void say_ignored(struct sy_repository *r, const struct sy_scan *scan)
                     r->folder, r->ignored, SY_CORE_MODEL_NAME - 1);
 }
 
-static int apply_all(struct sy_repository *r, struct sy_scan *scan, enum reason reason)
+static int apply_all(struct sy_repository *r, struct sy_scan *scan, enum sy_scan_reason reason)
 {
     say_ignored(r, scan);
     for (int i = 0; i < scan->n; i++) {
@@ -488,8 +301,8 @@ static int apply_all(struct sy_repository *r, struct sy_scan *scan, enum reason 
         model->seen = true;
         if (model->n_loads > 0)
             continue;
-        SY_TRY(apply(model, &scan->models[i], reason, false));
-        if (reason == AT_START && is_startup(r, scan->models[i].name))
+        SY_TRY(sy_repository_apply(model, &scan->models[i], reason, false));
+        if (reason == SY_SCAN_AT_START && sy_repository_is_startup(r, scan->models[i].name))
             note_start(r, model->status, model->name, model->reason);
     }
     return SY_OK;
@@ -513,7 +326,7 @@ int sy_repository_begin(struct sy_repository *r)
 
     SY_TRY(sy_repository_scan(r->folder, &scan));
     r->n_starting++; /* until all are begun */
-    status = apply_all(r, &scan, AT_START);
+    status = apply_all(r, &scan, SY_SCAN_AT_START);
     sy_scan_finish(&scan);
     check_startup_names(r);
     r->n_starting--;
@@ -548,7 +361,7 @@ static void forget_unseen(struct sy_repository *r)
     for (int i = 0; list && list[i]; i++)
         if (!list[i]->seen && list[i]->n_loads == 0) {
             sy_log_info("repository", "event=gone model=%s", list[i]->name);
-            forget(list[i]);
+            sy_repository_forget(list[i]);
             sy_repository_model_tidy(list[i]);
         }
     free(list);
@@ -563,7 +376,7 @@ static void poll_done(void *ctx)
         for (int i = 0; i < r->n_buckets; i++)
             for (struct sy_repository_model *model = r->buckets[i]; model; model = model->next)
                 model->seen = false;
-        if (apply_all(r, &poll->scan, BY_POLL) < 0)
+        if (apply_all(r, &poll->scan, SY_SCAN_BY_POLL) < 0)
             sy_log_warn("repository", "event=poll_failed why=\"%s\"", sy_error_text());
         else
             forget_unseen(r);
