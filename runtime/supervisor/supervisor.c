@@ -24,6 +24,8 @@
 #define FIRST_BACKOFF    (100 * SY_NS_PER_MS)
 #define LONGEST_BACKOFF  (5 * SY_NS_PER_S)
 #define MAX_EARLY_DEATHS 10
+#define START_PATIENCE   SY_NS_PER_S         /* V5 */
+#define RERUN_TIME       (50 * SY_NS_PER_MS) /* V3 */
 #define MESSAGES_A_TURN  32 /* so that one chatty worker does not starve the others */
 
 extern char **environ;
@@ -35,7 +37,8 @@ struct process {
     enum sy_worker_state state, died_in;
     sy_ns deadline, respawn_ns; /* 0: none */
     sy_ns moved_ns;             /* when it came into its state */
-    sy_ns beat_at_stop_ns;      /* its last one before SHUTDOWN was sent; 0: it need not beat */
+    sy_ns spawned_ns;
+    sy_ns beat_at_stop_ns; /* its last one before SHUTDOWN was sent; 0: it need not beat */
     sy_ns
         closed_ns; /* when it closed its socket, 0: it has not; a move of the state must not forget that */
     struct event *socket_event, *exit_event;
@@ -50,7 +53,7 @@ struct sy_supervisor {
     struct event_base *base;
     char *program;
     struct sy_supervisor_config config;
-    struct event *tick;
+    struct event *tick, *due; /* due: the next respawn */
     char **environment;
     bool stopping;
     struct process *processes;
@@ -58,6 +61,7 @@ struct sy_supervisor {
 
 static void on_socket(int fd, short what, void *process);
 static void on_exit_fd(int fd, short what, void *process);
+static void spawn_due(struct sy_supervisor *s, sy_ns now);
 
 /* ---- state ------------------------------------------------------------------------------------ */
 
@@ -78,8 +82,11 @@ int sy_supervisor_event(struct sy_supervisor *s, int worker, enum sy_worker_even
     sy_ns timeout = sy_worker_state_timeout_ns(to);
     p->moved_ns = sy_clock_now();
     p->deadline = timeout ? p->moved_ns + timeout : 0;
-    p->was_ready |= to == SY_WORKER_IDLE;
     p->state = to;
+    if (to == SY_WORKER_IDLE && !p->was_ready) {
+        p->was_ready = true;
+        spawn_due(s, p->moved_ns);
+    }
     return SY_OK;
 }
 
@@ -201,6 +208,7 @@ static int spawn(struct sy_supervisor *s, struct process *p)
     p->was_ready = false;
     p->why[0] = 0;
     p->respawn_ns = p->closed_ns = 0;
+    p->spawned_ns = sy_clock_now();
     sy_log_info("supervisor", "event=spawned worker=%d pid=%d", p->index, (int)p->pid);
     return sy_supervisor_event(s, p->index, SY_WORKER_EVENT_SPAWN);
 
@@ -209,6 +217,30 @@ reap:
 close_socket:
     unwatch(p);
     return status;
+}
+
+static bool is_starting(const struct process *p, sy_ns now)
+{
+    return p->pid > 0 && !p->was_ready && p->state != SY_WORKER_KILLED &&
+           now < p->spawned_ns + START_PATIENCE;
+}
+
+static bool may_start(const struct sy_supervisor *s, sy_ns now)
+{
+    int n = 0;
+    for (int i = 0; i < s->config.n_workers; i++)
+        n += is_starting(&s->processes[i], now);
+    return !s->stopping && (s->config.most_starting == 0 || n < s->config.most_starting);
+}
+
+/* Those that are due, as many as may start (V5). One that cannot be spawned stays due, for the next tick. */
+static void spawn_due(struct sy_supervisor *s, sy_ns now)
+{
+    for (int i = 0; i < s->config.n_workers && may_start(s, now); i++) {
+        struct process *p = &s->processes[i];
+        if (p->pid <= 0 && p->respawn_ns && now >= p->respawn_ns)
+            SY_CLEANUP(spawn(s, p));
+    }
 }
 
 /* ---- dying ------------------------------------------------------------------------------------ */
@@ -240,14 +272,34 @@ static void describe_exit(struct process *p, int wait_status, char *text, size_t
                  WEXITSTATUS(wait_status));
 }
 
+static bool one_is_idle(const struct sy_supervisor *s)
+{
+    for (int i = 0; i < s->config.n_workers; i++)
+        if (s->processes[i].state == SY_WORKER_IDLE)
+            return true;
+    return false;
+}
+
 /* V3. */
+static sy_ns respawn_wait(const struct sy_supervisor *s, const struct process *p)
+{
+    sy_ns wait = 0;
+    if (p->was_ready)
+        return one_is_idle(s) ? RERUN_TIME : 0;
+    for (int i = 1; i < p->n_early; i++)
+        wait = wait ? SY_MIN(2 * wait, LONGEST_BACKOFF) : FIRST_BACKOFF;
+    return wait;
+}
+
+/* Where the timer cannot be set the tick comes. */
 static void plan_respawn(struct sy_supervisor *s, struct process *p)
 {
     p->n_early = p->was_ready ? 0 : p->n_early + 1;
-    sy_ns wait = 0;
-    for (int i = 1; i < p->n_early; i++)
-        wait = wait ? SY_MIN(2 * wait, LONGEST_BACKOFF) : FIRST_BACKOFF;
+    sy_ns wait = respawn_wait(s, p);
+    struct timeval later = {.tv_usec = RERUN_TIME / SY_NS_PER_US};
     p->respawn_ns = sy_clock_now() + wait;
+    if (wait == RERUN_TIME && !event_pending(s->due, EV_TIMEOUT, NULL))
+        event_add(s->due, &later);
     if (p->n_early < MAX_EARLY_DEATHS)
         return;
     p->given_up = true;
@@ -287,8 +339,7 @@ static void on_exit_fd(int fd, short what, void *process)
                 sy_worker_state_name(p->died_in), text);
     plan_respawn(s, p);
     s->config.ops.lost(s->config.ops.ctx, p->index, p->died_in, !p->given_up, text);
-    if (p->respawn_ns && p->respawn_ns <= sy_clock_now())
-        SY_CLEANUP(spawn(s, p)); /* on failure respawn_ns stays and the tick tries again */
+    spawn_due(s, sy_clock_now());
 }
 
 /* ---- messages --------------------------------------------------------------------------------- */
@@ -394,12 +445,7 @@ static bool is_deaf(const struct sy_supervisor *s, const struct process *p, sy_n
 static void check_process(struct sy_supervisor *s, struct process *p, sy_ns now)
 {
     char why[200];
-    if (p->pid <= 0) {
-        if (p->respawn_ns && now >= p->respawn_ns && !s->stopping)
-            SY_CLEANUP(spawn(s, p));
-        return;
-    }
-    if (p->state == SY_WORKER_KILLED)
+    if (p->pid <= 0 || p->state == SY_WORKER_KILLED)
         return;
     struct sy_control_page *page = p->page.base;
     sy_ns beat = atomic_load_explicit(&page->heartbeat_ns, memory_order_relaxed);
@@ -430,6 +476,14 @@ static void on_tick(int fd, short what, void *supervisor)
     (void)what;
     for (int i = 0; i < s->config.n_workers; i++)
         check_process(s, &s->processes[i], now);
+    spawn_due(s, now);
+}
+
+static void on_due(int fd, short what, void *supervisor)
+{
+    (void)fd;
+    (void)what;
+    spawn_due(supervisor, sy_clock_now());
 }
 
 /* ---- start and end ---------------------------------------------------------------------------- */
@@ -451,12 +505,15 @@ static char **make_environment(void)
 
 static int init_processes(struct sy_supervisor *s)
 {
+    sy_ns now = sy_clock_now();
     for (int i = 0; i < s->config.n_workers; i++)
         s->processes[i] = (struct process){.owner = s, .index = i, .fd = -1, .pidfd = -1};
     for (int i = 0; i < s->config.n_workers; i++)
         SY_TRY(sy_shared_memory_create(&s->processes[i].page, "switchyard-control",
                                        SY_CONTROL_PAGE_BYTES));
     for (int i = 0; i < s->config.n_workers; i++)
+        s->processes[i].respawn_ns = now;
+    for (int i = 0; i < s->config.n_workers && may_start(s, now); i++)
         SY_TRY(spawn(s, &s->processes[i]));
     return SY_OK;
 }
@@ -473,8 +530,9 @@ int sy_supervisor_create(struct event_base *base, const struct sy_supervisor_con
     s->environment = make_environment();
     s->processes = calloc((size_t)config->n_workers, sizeof *s->processes);
     s->tick = event_new(base, -1, EV_PERSIST, on_tick, s);
+    s->due = event_new(base, -1, 0, on_due, s);
     int status = SY_OK;
-    if (!s->program || !s->environment || !s->processes || !s->tick ||
+    if (!s->program || !s->environment || !s->processes || !s->tick || !s->due ||
         event_add(s->tick, &tick) < 0)
         status = sy_error_set(SY_ENOMEM_HOST, "no memory for %d workers", config->n_workers);
     if (status == SY_OK)
@@ -502,6 +560,8 @@ void sy_supervisor_destroy(struct sy_supervisor *s)
     }
     if (s->tick)
         event_free(s->tick);
+    if (s->due)
+        event_free(s->due);
     free(s->processes);
     free(s->environment);
     free(s->program);
