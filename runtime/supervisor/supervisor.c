@@ -26,6 +26,7 @@
 #define MAX_EARLY_DEATHS 10
 #define START_PATIENCE   SY_NS_PER_S         /* V5 */
 #define RERUN_TIME       (50 * SY_NS_PER_MS) /* V3 */
+#define LOAD_PATIENCE    6u                  /* hang timeouts, V4 */
 #define MESSAGES_A_TURN  32 /* so that one chatty worker does not starve the others */
 
 extern char **environ;
@@ -37,8 +38,8 @@ struct process {
     enum sy_worker_state state, died_in;
     sy_ns deadline, respawn_ns; /* 0: none */
     sy_ns moved_ns;             /* when it came into its state */
-    sy_ns spawned_ns;
-    sy_ns beat_at_stop_ns; /* its last one before SHUTDOWN was sent; 0: it need not beat */
+    sy_ns spawned_ns, heard_ns; /* heard_ns: its last message */
+    sy_ns beat_at_stop_ns;      /* its last one before SHUTDOWN was sent; 0: it need not beat */
     sy_ns
         closed_ns; /* when it closed its socket, 0: it has not; a move of the state must not forget that */
     struct event *socket_event, *exit_event;
@@ -357,6 +358,7 @@ static int take_message(struct sy_supervisor *s, struct process *p, bool posted)
         sy_message_dump(&message, line, sizeof line);
         sy_log_debug("wire", "from=%d %s", p->index, line);
     }
+    p->heard_ns = sy_clock_now();
     status = s->config.ops.message(s->config.ops.ctx, p->index, &message);
     sy_message_finish(&message);
     if (status == SY_EBUSY || status == SY_EPEER)
@@ -442,6 +444,13 @@ static bool is_deaf(const struct sy_supervisor *s, const struct process *p, sy_n
            now > p->moved_ns + s->config.hang_timeout_ns;
 }
 
+/* It answers after each program that it made. */
+static bool is_stuck_loading(const struct sy_supervisor *s, const struct process *p, sy_ns now)
+{
+    return p->state == SY_WORKER_LOADING_MODELS &&
+           now > SY_MAX(p->heard_ns, p->moved_ns) + LOAD_PATIENCE * s->config.hang_timeout_ns;
+}
+
 static void check_process(struct sy_supervisor *s, struct process *p, sy_ns now)
 {
     char why[200];
@@ -458,6 +467,10 @@ static void check_process(struct sy_supervisor *s, struct process *p, sy_ns now)
         sy_supervisor_kill(s, p->index, why);
     } else if (beats_in(p->state) && now > beat && now - beat > s->config.hang_timeout_ns) {
         snprintf(why, sizeof why, "no heartbeat for %.1f s", (double)(now - beat) / 1e9);
+        sy_supervisor_kill(s, p->index, why);
+    } else if (is_stuck_loading(s, p, now)) {
+        snprintf(why, sizeof why, "it has loaded nothing for %.1f s",
+                 (double)(now - SY_MAX(p->heard_ns, p->moved_ns)) / 1e9);
         sy_supervisor_kill(s, p->index, why);
     } else if (p->closed_ns && now > p->closed_ns + exit_time(p)) {
         sy_supervisor_kill(s, p->index, "it closed its control socket and did not exit");
