@@ -4,7 +4,6 @@
 #include <event2/event.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,9 +16,9 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
-#include "runtime/base/thread_cores.h"
+#include "runtime/supervisor/cpu_watch.h"
+#include "runtime/supervisor/worker_program.h"
 
-#define WORKER_FD        3
 #define TICK_NS          (100 * SY_NS_PER_MS)
 #define FIRST_BACKOFF    (100 * SY_NS_PER_MS)
 #define LONGEST_BACKOFF  (5 * SY_NS_PER_S)
@@ -29,8 +28,6 @@
 #define LOAD_PATIENCE    6u                  /* hang timeouts, V4 */
 #define MESSAGES_A_TURN  32 /* so that one chatty worker does not starve the others */
 
-extern char **environ;
-
 struct process {
     struct sy_supervisor *owner;
     int index, fd, pidfd;
@@ -39,9 +36,9 @@ struct process {
     sy_ns deadline, respawn_ns; /* 0: none */
     sy_ns moved_ns;             /* when it came into its state */
     sy_ns spawned_ns, heard_ns; /* heard_ns: its last message */
-    sy_ns beat_at_stop_ns;      /* its last one before SHUTDOWN was sent; 0: it need not beat */
-    sy_ns
-        closed_ns; /* when it closed its socket, 0: it has not; a move of the state must not forget that */
+    struct sy_cpu_watch cpu;
+    sy_ns beat_at_stop_ns; /* its last one before SHUTDOWN was sent; 0: it need not beat */
+    sy_ns closed_ns;       /* when it closed its socket, 0: it has not; not of a state */
     struct event *socket_event, *exit_event;
     struct sy_shared_memory page;
     struct sy_post post;   /* messages, both ways */
@@ -126,36 +123,6 @@ int sy_supervisor_n_alive(const struct sy_supervisor *s)
 
 /* ---- spawning --------------------------------------------------------------------------------- */
 
-static int run_program(struct sy_supervisor *s, struct process *p, int child_fd)
-{
-    char fd_text[16], index_text[16];
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attributes;
-    sigset_t none, all;
-    snprintf(fd_text, sizeof fd_text, "%d", WORKER_FD);
-    snprintf(index_text, sizeof index_text, "%d", p->index);
-    char *const argv[] = {s->program, "worker", "--fd", fd_text, "--index", index_text, NULL};
-    sigemptyset(&none);
-    sigfillset(&all);
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, child_fd,
-                                     WORKER_FD); /* clears CLOEXEC, also when they are equal */
-    posix_spawnattr_init(&attributes);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-    posix_spawnattr_setsigmask(&attributes, &none);
-    posix_spawnattr_setsigdefault(&attributes, &all);
-    sy_thread_cores_widen();
-    int error = posix_spawn(&p->pid, s->program, &actions, &attributes, argv, s->environment);
-    sy_thread_cores_narrow();
-    posix_spawnattr_destroy(&attributes);
-    posix_spawn_file_actions_destroy(&actions);
-    if (error == 0)
-        return SY_OK;
-    p->pid = 0;
-    return sy_error_set(SY_EIO, "cannot start worker %d from %s: %s", p->index, s->program,
-                        strerror(error));
-}
-
 static int watch(struct sy_supervisor *s, struct process *p)
 {
     p->pidfd = (int)syscall(SYS_pidfd_open, p->pid, 0); /* CLOEXEC by itself */
@@ -202,13 +169,14 @@ static int spawn(struct sy_supervisor *s, struct process *p)
     struct sy_control_page *page = p->page.base;
     atomic_store_explicit(&page->heartbeat_ns, sy_clock_now(), memory_order_relaxed);
     p->post = (struct sy_post){.out = &page->to_worker, .in = &page->to_runtime};
-    status = run_program(s, p, pair[1]);
+    status = sy_worker_program_start(s->program, s->environment, p->index, pair[1], &p->pid);
     close(pair[1]);
     SY_TRY_GOTO(status, close_socket);
     SY_TRY_GOTO(watch(s, p), reap);
     p->was_ready = false;
     p->why[0] = 0;
     p->respawn_ns = p->closed_ns = 0;
+    p->cpu = (struct sy_cpu_watch){0};
     p->spawned_ns = sy_clock_now();
     sy_log_info("supervisor", "event=spawned worker=%d pid=%d", p->index, (int)p->pid);
     return sy_supervisor_event(s, p->index, SY_WORKER_EVENT_SPAWN);
@@ -451,6 +419,15 @@ static bool is_stuck_loading(const struct sy_supervisor *s, const struct process
            now > SY_MAX(p->heard_ns, p->moved_ns) + LOAD_PATIENCE * s->config.hang_timeout_ns;
 }
 
+/* Of the states without beats those that others wait for: a load for its answer, all requests for a job to start (S1). */
+static bool stands_still(const struct sy_supervisor *s, struct process *p, sy_ns now)
+{
+    if (p->state != SY_WORKER_LOADING_MODELS && p->state != SY_WORKER_STARTING_JOB)
+        return false;
+    sy_ns stirred = SY_MAX(sy_cpu_watch_look(&p->cpu, p->pid, now), p->moved_ns);
+    return now > stirred + s->config.hang_timeout_ns;
+}
+
 static void check_process(struct sy_supervisor *s, struct process *p, sy_ns now)
 {
     char why[200];
@@ -469,8 +446,10 @@ static void check_process(struct sy_supervisor *s, struct process *p, sy_ns now)
         snprintf(why, sizeof why, "no heartbeat for %.1f s", (double)(now - beat) / 1e9);
         sy_supervisor_kill(s, p->index, why);
     } else if (is_stuck_loading(s, p, now)) {
-        snprintf(why, sizeof why, "it has loaded nothing for %.1f s",
-                 (double)(now - SY_MAX(p->heard_ns, p->moved_ns)) / 1e9);
+        sy_supervisor_kill(s, p->index, "it loads one model for longer than six hang timeouts");
+    } else if (stands_still(s, p, now)) {
+        snprintf(why, sizeof why, "in state %s it has not computed for the hang timeout",
+                 sy_worker_state_name(p->state));
         sy_supervisor_kill(s, p->index, why);
     } else if (p->closed_ns && now > p->closed_ns + exit_time(p)) {
         sy_supervisor_kill(s, p->index, "it closed its control socket and did not exit");
@@ -501,21 +480,6 @@ static void on_due(int fd, short what, void *supervisor)
 
 /* ---- start and end ---------------------------------------------------------------------------- */
 
-/* The environment with GOMP_SPINCOUNT, unless it is set already: threads of a paused worker must not spin. */
-static char **make_environment(void)
-{
-    size_t n = 0;
-    while (environ[n])
-        n++;
-    char **list = calloc(n + 2, sizeof *list);
-    if (!list)
-        return NULL;
-    memcpy(list, environ, n * sizeof *list);
-    if (!getenv("GOMP_SPINCOUNT"))
-        list[n] = "GOMP_SPINCOUNT=20000";
-    return list;
-}
-
 static int init_processes(struct sy_supervisor *s)
 {
     sy_ns now = sy_clock_now();
@@ -540,7 +504,7 @@ int sy_supervisor_create(struct event_base *base, const struct sy_supervisor_con
     s->base = base;
     s->config = *config;
     s->program = strdup(config->program ? config->program : "/proc/self/exe");
-    s->environment = make_environment();
+    s->environment = sy_worker_program_environment();
     s->processes = calloc((size_t)config->n_workers, sizeof *s->processes);
     s->tick = event_new(base, -1, EV_PERSIST, on_tick, s);
     s->due = event_new(base, -1, 0, on_due, s);

@@ -7,7 +7,8 @@
  *     it is given up, and that is logged.
  * V4: a heartbeat older than the hang timeout, a state that outlasts its timeout, or a socket that it closed a second ago
  *     kills it. One that is told to stop may wind up without a heartbeat, but has to begin within the hang timeout.
- *     One that loads models has six hang timeouts for each program: a load waits for its answer, too.
+ *     One that loads models or starts a job does not beat, and others wait for it: it is killed if it uses no CPU time for the hang timeout, and after six
+ *     of them for one program.
  * V5: at most `most_starting` start at once, the others after them: six that start together on two cores are all ready as late as the last one. One that
  *     has started for a second holds up no other.
  *

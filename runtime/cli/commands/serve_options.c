@@ -41,8 +41,7 @@ const struct sy_cli_option sy_serve_options[] = {
     {"train", "JOB.json", "start this training job; may be given again"},
     {"grouping", "KIND", "planned, per_layer or whole; for comparison"},
     {"hang-timeout", "SECONDS",
-     "a worker without a heartbeat for this time is replaced, one that loads models after six "
-     "times as long; default 10"},
+     "a worker without a heartbeat for this time is replaced; default 10"},
     {"no-prefetch", NULL, "do not prefetch heads of models into the pool while the device is idle"},
     {"whole-models", NULL,
      "no heads: evict whole models, least recently used first; for comparison"},

@@ -63,25 +63,6 @@ static void test_first_worker_is_enough_at_start(void **state)
     core_rig_close(&r);
 }
 
-/* One that stands still on its way up, while it loads: it is killed after six hang timeouts, and a model that is added meanwhile waits no longer. */
-static void test_worker_that_never_ends_loading(void **state)
-{
-    (void)state;
-    struct core_rig r;
-    struct core_done done;
-    core_rig_open(&r, "host", 2);
-    assert_int_equal(core_rig_add(&r, "a", &done), SY_OK);
-    core_rig_calm(&r);
-    core_rig_fault(&r, FAKE_AT_MODEL_ADD, FAKE_STOP, 1);
-    core_rig_kill(&r, 0);
-    core_rig_await_deaths(&r, 1);
-    core_rig_await_state(&r, SY_WORKER_LOADING_MODELS);
-    assert_int_equal(core_rig_add(&r, "b", &done), SY_OK);
-    assert_int_equal(core_rig_deaths(&r), 2);
-    core_rig_calm(&r);
-    core_rig_close(&r);
-}
-
 /* A model whose loading kills workers is refused before long, and what was there goes on. */
 static void test_model_that_kills(void **state)
 {
@@ -218,7 +199,6 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_faults_on_the_way_up),
         cmocka_unit_test(test_first_worker_is_enough_at_start),
-        cmocka_unit_test(test_worker_that_never_ends_loading),
         cmocka_unit_test(test_model_that_kills),
         cmocka_unit_test(test_all_workers_given_up),
         cmocka_unit_test(test_model_that_is_refused),
