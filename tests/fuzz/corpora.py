@@ -24,6 +24,7 @@ import written
 HERE = os.path.dirname(os.path.abspath(__file__))
 MOST_BYTES = 100 << 10  # of a corpus as a file; the largest inputs are left out
 LEAST_SECONDS_TO_STOP = 60  # of CPU time, after it was told
+HANG_SECONDS = 200  # of the wall, for one input: at a low priority beside other work 20 s are less than one of CPU time
 IDLE_SECONDS = 120  # without CPU time: it hangs where nothing computes, and libFuzzer's own limit did not see it
 
 
@@ -88,7 +89,7 @@ def libfuzzer(target, arguments, seconds):
     """Its output, None if it failed: then the output has been printed."""
     words = f"{HERE}/dictionaries/{name_of(target)}.dict"
     # Names of new functions would take a process and its reading of 60 MB each.
-    command = [target, f"-artifact_prefix={target}-", "-print_final_stats=1", "-print_funcs=0"] + ([f"-dict={words}"] if os.path.exists(words) else [])
+    command = [target, f"-artifact_prefix={target}-", "-print_final_stats=1", "-print_funcs=0", f"-timeout={HANG_SECONDS}"] + ([f"-dict={words}"] if os.path.exists(words) else [])
     with tempfile.TemporaryFile("w+", errors="replace") as said, subprocess.Popen(command + arguments, stdout=subprocess.DEVNULL, stderr=said) as child:
         why = end_after(child, seconds)
         said.seek(0)
