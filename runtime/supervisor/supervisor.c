@@ -219,8 +219,9 @@ void sy_supervisor_kill(struct sy_supervisor *s, int worker, const char *why)
     struct process *p = &s->processes[worker];
     if (p->pid <= 0 || p->state == SY_WORKER_KILLED || p->state == SY_WORKER_DEAD)
         return;
-    sy_log_warn("supervisor", "event=kill worker=%d pid=%d state=%s why=\"%s\"", worker,
-                (int)p->pid, sy_worker_state_name(p->state), why);
+    sy_log_at(s->stopping && !p->was_ready ? SY_LOG_INFO : SY_LOG_WARN, "supervisor",
+              "event=kill worker=%d pid=%d state=%s why=\"%s\"", worker, (int)p->pid,
+              sy_worker_state_name(p->state), why);
     snprintf(p->why, sizeof p->why, "%s", why);
     p->died_in = p->state;
     kill(p->pid, SIGKILL);
@@ -419,10 +420,11 @@ static bool is_stuck_loading(const struct sy_supervisor *s, const struct process
            now > SY_MAX(p->heard_ns, p->moved_ns) + LOAD_PATIENCE * s->config.hang_timeout_ns;
 }
 
-/* Of the states without beats those that others wait for: a load for its answer, all requests for a job to start (S1). */
+/* Of the states without beats those that others wait for: a load for its answer, all requests for a job to start (S1), a drain. */
 static bool stands_still(const struct sy_supervisor *s, struct process *p, sy_ns now)
 {
-    if (p->state != SY_WORKER_LOADING_MODELS && p->state != SY_WORKER_STARTING_JOB)
+    if (p->state != SY_WORKER_LOADING_MODELS && p->state != SY_WORKER_STARTING_JOB &&
+        (p->state != SY_WORKER_STOPPING || p->beat_at_stop_ns))
         return false;
     sy_ns stirred = SY_MAX(sy_cpu_watch_look(&p->cpu, p->pid, now), p->moved_ns);
     return now > stirred + s->config.hang_timeout_ns;
@@ -553,6 +555,10 @@ void sy_supervisor_stop(struct sy_supervisor *s, sy_ns grace_ns)
         struct process *p = &s->processes[i];
         if (p->pid <= 0 || p->state == SY_WORKER_KILLED)
             continue;
+        if (!p->was_ready) { /* it holds nothing, and would read the message only after its start */
+            sy_supervisor_kill(s, i, "told to stop before it had its models");
+            continue;
+        }
         const struct sy_control_page *page = p->page.base;
         p->beat_at_stop_ns = beats_in(p->state)
                                  ? atomic_load_explicit(&page->heartbeat_ns, memory_order_relaxed)

@@ -7,8 +7,8 @@
  *     it is given up, and that is logged.
  * V4: a heartbeat older than the hang timeout, a state that outlasts its timeout, or a socket that it closed a second ago
  *     kills it. One that is told to stop may wind up without a heartbeat, but has to begin within the hang timeout.
- *     One that loads models or starts a job does not beat, and others wait for it: it is killed if it uses no CPU time for the hang timeout, and after six
- *     of them for one program.
+ *     Others wait for one that loads models, starts a job, or is told to stop in a state without beats: it is killed if it uses no CPU time for the hang
+ *     timeout, and if one program takes it six of them.
  * V5: at most `most_starting` start at once, the others after them: six that start together on two cores are all ready as late as the last one. One that
  *     has started for a second holds up no other.
  *
@@ -64,7 +64,7 @@ int sy_supervisor_send(struct sy_supervisor *s, int worker, const struct sy_mess
  * loop sleeps. */
 void sy_supervisor_look(struct sy_supervisor *supervisor, bool looks);
 void sy_supervisor_kill(struct sy_supervisor *s, int worker, const char *why);
-/* SHUTDOWN to all; no worker is replaced from now on. The dead are reported by `lost`. */
+/* SHUTDOWN to all that have their models, the end of those that still start; no worker is replaced from now on. The dead are reported by `lost`. */
 void sy_supervisor_stop(struct sy_supervisor *s, sy_ns grace_ns);
 int sy_supervisor_n_alive(const struct sy_supervisor *s);
 

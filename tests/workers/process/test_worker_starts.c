@@ -22,6 +22,7 @@ struct rig {
     struct sy_supervisor *s;
     char program[64];
     int n_lost;
+    bool stops;
 };
 
 static int on_message(void *ctx, int worker, const struct sy_message *message)
@@ -35,7 +36,7 @@ static void on_lost(void *ctx, int worker, enum sy_worker_state was, bool comes_
 {
     struct rig *r = ctx;
     (void)worker, (void)was, (void)why;
-    assert_true(comes_back);
+    assert_true(comes_back != r->stops);
     r->n_lost++;
 }
 
@@ -50,7 +51,7 @@ static void write_program(struct rig *r)
     close(fd);
 }
 
-static void rig_open(struct rig *r, int n_workers, int most_starting)
+static void rig_open(struct rig *r, int n_workers, int most_starting, sy_ns hang_timeout_ns)
 {
     *r = (struct rig){.base = event_base_new()};
     write_program(r);
@@ -58,7 +59,7 @@ static void rig_open(struct rig *r, int n_workers, int most_starting)
         .program = r->program,
         .n_workers = n_workers,
         .most_starting = most_starting,
-        .hang_timeout_ns = 60 * SY_NS_PER_S,
+        .hang_timeout_ns = hang_timeout_ns,
         .ops = {.message = on_message, .lost = on_lost, .ctx = r}};
     assert_int_equal(sy_supervisor_create(r->base, &config, &r->s), SY_OK);
 }
@@ -103,7 +104,7 @@ static void test_as_many_start_as_may(void **state)
 {
     (void)state;
     struct rig r;
-    rig_open(&r, 5, 2);
+    rig_open(&r, 5, 2, 60 * SY_NS_PER_S);
     sy_ns begun = sy_clock_now();
     assert_int_equal(sy_supervisor_n_alive(r.s), 2);
     assert_true(is_there(&r, 0) && is_there(&r, 1));
@@ -118,7 +119,7 @@ static void test_all_start_where_all_may(void **state)
 {
     (void)state;
     struct rig r;
-    rig_open(&r, 5, 0);
+    rig_open(&r, 5, 0, 60 * SY_NS_PER_S);
     assert_int_equal(sy_supervisor_n_alive(r.s), 5);
     rig_close(&r);
 }
@@ -128,7 +129,7 @@ static void test_replacement_waits_for_the_rerun(void **state)
 {
     (void)state;
     struct rig r;
-    rig_open(&r, 2, 2);
+    rig_open(&r, 2, 2, 60 * SY_NS_PER_S);
     get_ready(&r, 0);
     get_ready(&r, 1);
     kill_worker(&r, 0);
@@ -140,12 +141,29 @@ static void test_replacement_waits_for_the_rerun(void **state)
     rig_close(&r);
 }
 
+/* None of them would ever read that it is to stop: one that starts, one that prepares a job. */
+static void test_stop_waits_for_none_that_stands_still(void **state)
+{
+    (void)state;
+    struct rig r;
+    rig_open(&r, 2, 2, SY_NS_PER_S);
+    get_ready(&r, 0);
+    assert_int_equal(sy_supervisor_event(r.s, 0, SY_WORKER_EVENT_JOB_PREPARE), SY_OK);
+    r.stops = true;
+    sy_supervisor_stop(r.s, 600 * SY_NS_PER_S);
+    while (sy_supervisor_n_alive(r.s) > 0)
+        assert_int_equal(event_base_loop(r.base, EVLOOP_ONCE), 0);
+    assert_int_equal(r.n_lost, 2);
+    rig_close(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_as_many_start_as_may),
         cmocka_unit_test(test_all_start_where_all_may),
         cmocka_unit_test(test_replacement_waits_for_the_rerun),
+        cmocka_unit_test(test_stop_waits_for_none_that_stands_still),
     };
     sy_log_init("test_worker_starts");
     sy_log_threshold = SY_LOG_ERROR; /* workers die here, as they should */
