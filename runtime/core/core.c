@@ -160,6 +160,14 @@ static int take_memory(struct sy_core *core, const struct sy_core_config *config
     return sy_slab_create(config->slab_bytes ? config->slab_bytes : 256 * MIB, &core->slab);
 }
 
+/* V5: one a core that this process may use; two where it has one, since with a job it takes two to serve. */
+static int most_starting(void)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? SY_MAX(CPU_COUNT(&set), 2) : 2;
+}
+
 static int start_parts(struct sy_core *core, const struct sy_core_config *config)
 {
     struct sy_sched_config sched = {.pool_bytes = sy_pool_size(core->pool),
@@ -172,6 +180,7 @@ static int start_parts(struct sy_core *core, const struct sy_core_config *config
     struct sy_supervisor_config supervisor = {
         .program = config->worker_program,
         .n_workers = core->n_workers,
+        .most_starting = most_starting(),
         .hang_timeout_ns = config->hang_timeout_ns ? config->hang_timeout_ns : 10 * SY_NS_PER_S,
         .ops = {.message = sy_core_message, .lost = sy_core_worker_lost, .ctx = core}};
     SY_TRY(sy_sched_create(&sched, &core->sched));

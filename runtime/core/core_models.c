@@ -80,6 +80,7 @@ static void send_model(struct sy_core *core, int worker, int model)
     };
     core->workers[worker].has[model] = SY_HAS_SENT;
     core->workers[worker].n_pending++;
+    sy_sched_worker_loads(core->sched, worker, core->workers[worker].n_pending);
     (void)sy_supervisor_send(core->supervisor, worker, &message, &m->package->fd,
                              1); /* a failure kills it: sy_core_worker_lost */
 }
@@ -390,6 +391,8 @@ static void settle_workers(struct sy_core *core)
     }
 }
 
+/* A model is ready when all workers that were told have it. While the server starts (jobs_held) the first one is enough: it serves, and others build their
+ * programs meanwhile. */
 void sy_core_settle_models(struct sy_core *core)
 {
     if (core->stopping)
@@ -402,7 +405,8 @@ void sy_core_settle_models(struct sy_core *core)
             n_sent += core->workers[w].has[i] == SY_HAS_SENT;
             n_have += core->workers[w].has[i] == SY_HAS_IT;
         }
-        if (n_sent == 0 && (n_have > 0 || core->models[i].status < 0))
+        bool waits = n_sent > 0 && (n_have == 0 || !core->jobs_held);
+        if (!waits && (n_have > 0 || core->models[i].status < 0))
             settle(core, i);
     }
     settle_workers(core);
@@ -451,6 +455,7 @@ int sy_core_model_added(struct sy_core *core, int worker, const struct sy_msg_mo
     bool failed = msg->status < 0;
     w->has[msg->model] = m->used && !failed ? SY_HAS_IT : SY_HAS_NOT;
     w->n_pending--;
+    sy_sched_worker_loads(core->sched, worker, w->n_pending);
     if (!failed)
         m->n_lost = 0;
     if (m->used && m->state == SY_MODEL_READY && msg->status == SY_ENOMEM_HOST &&

@@ -112,6 +112,8 @@ bool sy_sched_has_next(const struct sy_sched *s);
 
 /* ---- workers: 0..n_workers-1 ---- */
 void sy_sched_worker_ready(struct sy_sched *s, int worker);
+/* It was told of so many models that it has not loaded yet: requests go to others first, jobs to it, and nothing is fetched by it. */
+void sy_sched_worker_loads(struct sy_sched *s, int worker, int n_models);
 /* How a worker was lost. */
 struct sy_sched_loss {
     bool

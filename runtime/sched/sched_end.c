@@ -121,6 +121,13 @@ void sy_sched_worker_ready(struct sy_sched *s, int worker)
     sy_sched_step(s);
 }
 
+void sy_sched_worker_loads(struct sy_sched *s, int worker, int n_models)
+{
+    s->n_loading[worker] = n_models;
+    if (n_models == 0)
+        sy_sched_step(s);
+}
+
 static void lose_run(struct sy_sched *s, struct request *r, const struct sy_sched_loss *loss)
 {
     char text[256];

@@ -5,10 +5,13 @@
 
 int sy_sched_idle_worker(const struct sy_sched *s)
 {
+    int loads = -1;
+    for (int w = s->config.n_workers - 1; w >= 0; w--)
+        loads = s->workers[w] == WORKER_IDLE ? w : loads;
     for (int w = 0; w < s->config.n_workers; w++)
-        if (s->workers[w] == WORKER_IDLE)
+        if (s->workers[w] == WORKER_IDLE && s->n_loading[w] == 0)
             return w;
-    return -1;
+    return loads;
 }
 
 struct job *sy_sched_job_by_id(const struct sy_sched *s, uint64_t id)
@@ -165,7 +168,8 @@ int sy_sched_worker_for(struct sy_sched *s, const struct request *r, bool *ready
         sy_sched_find_workspace(s, r->model, r->batch, r->sizes, r->team);
     int best = -1, best_rank = -1;
     for (int w = 0; w < s->config.n_workers; w++) {
-        int rank = 2 * (known && (known->workers >> w & 1)) + (s->n_preparing[w] == 0);
+        int rank =
+            2 * (known && (known->workers >> w & 1)) + (s->n_preparing[w] + s->n_loading[w] == 0);
         if (s->workers[w] == WORKER_IDLE && rank > best_rank) {
             best = w;
             best_rank = rank;

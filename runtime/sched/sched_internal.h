@@ -133,6 +133,7 @@ struct sy_sched {
     enum worker_use workers[SY_SCHED_MAX_WORKERS];
     int n_preparing
         [SY_SCHED_MAX_WORKERS]; /* PREPAREs that a worker has not answered; others are taken first */
+    int n_loading[SY_SCHED_MAX_WORKERS]; /* sy_sched_worker_loads */
     struct model models[SY_SCHED_MAX_MODELS];
     struct request
         *waiting; /* in no order: admissions have it, and all but those that are active */

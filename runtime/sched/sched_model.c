@@ -9,7 +9,7 @@
 
 void sy_sched_workspaces_lost(struct sy_sched *s, int worker)
 {
-    s->n_preparing[worker] = 0;
+    s->n_preparing[worker] = s->n_loading[worker] = 0;
     for (int m = 0; m < SY_SCHED_MAX_MODELS; m++)
         for (int i = 0; s->models[m].used && i < SY_SCHED_WORKSPACES; i++) {
             struct workspace *w = &s->models[m].workspaces[i];

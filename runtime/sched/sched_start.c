@@ -260,9 +260,10 @@ static void cancel_fetch(struct sy_sched *s)
 void sy_sched_step_fetch(struct sy_sched *s)
 {
     bool quiet = !s->waiting && sy_sched_n_started(s) == 0 && !s->admitting;
+    int worker = sy_sched_idle_worker(s);
     if (s->fetch && !quiet)
         cancel_fetch(s);
-    if (s->fetch || !quiet || !s->config.fetch_heads || sy_sched_idle_worker(s) < 0)
+    if (s->fetch || !quiet || !s->config.fetch_heads || worker < 0 || s->n_loading[worker] > 0)
         return;
     struct sy_sched_request wants = {.model = sy_residency_next_fetch(s->pool_residency)};
     struct request *r;

@@ -74,12 +74,26 @@ static void give_turns(struct sy_sched *s, struct slice *c)
     }
 }
 
+/* A worker for a job, -1: none. While others start, the only one that takes requests stays with them, since a start takes as long as many requests. One that
+ * still loads models goes first: requests wait for those less. */
+static int worker_for_job(const struct sy_sched *s)
+{
+    int n = 0, loads = -1;
+    for (int w = s->config.n_workers - 1; w >= 0; w--) {
+        n += s->workers[w] == WORKER_IDLE || s->workers[w] == WORKER_REQUEST;
+        loads = s->workers[w] == WORKER_IDLE && s->n_loading[w] > 0 ? w : loads;
+    }
+    if (n < 2)
+        return -1;
+    return loads >= 0 ? loads : sy_sched_idle_worker(s);
+}
+
 static void prepare_jobs(struct sy_sched *s)
 {
     struct job *j;
     int worker;
     while (!s->jobs_held && (j = sy_sched_next_for_worker(s)) && !sy_sched_jobs_hold_workers(s) &&
-           (worker = sy_sched_idle_worker(s)) >= 0) {
+           (worker = worker_for_job(s)) >= 0) {
         j->worker = worker;
         s->workers[worker] = WORKER_JOB;
         j->state = JOB_PREPARING;

@@ -4,7 +4,6 @@
 #include <event2/event.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,16 +16,17 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
-#include "runtime/base/thread_cores.h"
+#include "runtime/supervisor/cpu_watch.h"
+#include "runtime/supervisor/worker_program.h"
 
-#define WORKER_FD        3
 #define TICK_NS          (100 * SY_NS_PER_MS)
 #define FIRST_BACKOFF    (100 * SY_NS_PER_MS)
 #define LONGEST_BACKOFF  (5 * SY_NS_PER_S)
 #define MAX_EARLY_DEATHS 10
+#define START_PATIENCE   SY_NS_PER_S         /* V5 */
+#define RERUN_TIME       (50 * SY_NS_PER_MS) /* V3 */
+#define LOAD_PATIENCE    6u                  /* hang timeouts, V4 */
 #define MESSAGES_A_TURN  32 /* so that one chatty worker does not starve the others */
-
-extern char **environ;
 
 struct process {
     struct sy_supervisor *owner;
@@ -35,9 +35,10 @@ struct process {
     enum sy_worker_state state, died_in;
     sy_ns deadline, respawn_ns; /* 0: none */
     sy_ns moved_ns;             /* when it came into its state */
-    sy_ns beat_at_stop_ns;      /* its last one before SHUTDOWN was sent; 0: it need not beat */
-    sy_ns
-        closed_ns; /* when it closed its socket, 0: it has not; a move of the state must not forget that */
+    sy_ns spawned_ns, heard_ns; /* heard_ns: its last message */
+    struct sy_cpu_watch cpu;
+    sy_ns beat_at_stop_ns; /* its last one before SHUTDOWN was sent; 0: it need not beat */
+    sy_ns closed_ns;       /* when it closed its socket, 0: it has not; not of a state */
     struct event *socket_event, *exit_event;
     struct sy_shared_memory page;
     struct sy_post post;   /* messages, both ways */
@@ -50,7 +51,7 @@ struct sy_supervisor {
     struct event_base *base;
     char *program;
     struct sy_supervisor_config config;
-    struct event *tick;
+    struct event *tick, *due; /* due: the next respawn */
     char **environment;
     bool stopping;
     struct process *processes;
@@ -58,6 +59,7 @@ struct sy_supervisor {
 
 static void on_socket(int fd, short what, void *process);
 static void on_exit_fd(int fd, short what, void *process);
+static void spawn_due(struct sy_supervisor *s, sy_ns now);
 
 /* ---- state ------------------------------------------------------------------------------------ */
 
@@ -78,8 +80,11 @@ int sy_supervisor_event(struct sy_supervisor *s, int worker, enum sy_worker_even
     sy_ns timeout = sy_worker_state_timeout_ns(to);
     p->moved_ns = sy_clock_now();
     p->deadline = timeout ? p->moved_ns + timeout : 0;
-    p->was_ready |= to == SY_WORKER_IDLE;
     p->state = to;
+    if (to == SY_WORKER_IDLE && !p->was_ready) {
+        p->was_ready = true;
+        spawn_due(s, p->moved_ns);
+    }
     return SY_OK;
 }
 
@@ -117,36 +122,6 @@ int sy_supervisor_n_alive(const struct sy_supervisor *s)
 }
 
 /* ---- spawning --------------------------------------------------------------------------------- */
-
-static int run_program(struct sy_supervisor *s, struct process *p, int child_fd)
-{
-    char fd_text[16], index_text[16];
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attributes;
-    sigset_t none, all;
-    snprintf(fd_text, sizeof fd_text, "%d", WORKER_FD);
-    snprintf(index_text, sizeof index_text, "%d", p->index);
-    char *const argv[] = {s->program, "worker", "--fd", fd_text, "--index", index_text, NULL};
-    sigemptyset(&none);
-    sigfillset(&all);
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, child_fd,
-                                     WORKER_FD); /* clears CLOEXEC, also when they are equal */
-    posix_spawnattr_init(&attributes);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-    posix_spawnattr_setsigmask(&attributes, &none);
-    posix_spawnattr_setsigdefault(&attributes, &all);
-    sy_thread_cores_widen();
-    int error = posix_spawn(&p->pid, s->program, &actions, &attributes, argv, s->environment);
-    sy_thread_cores_narrow();
-    posix_spawnattr_destroy(&attributes);
-    posix_spawn_file_actions_destroy(&actions);
-    if (error == 0)
-        return SY_OK;
-    p->pid = 0;
-    return sy_error_set(SY_EIO, "cannot start worker %d from %s: %s", p->index, s->program,
-                        strerror(error));
-}
 
 static int watch(struct sy_supervisor *s, struct process *p)
 {
@@ -194,13 +169,15 @@ static int spawn(struct sy_supervisor *s, struct process *p)
     struct sy_control_page *page = p->page.base;
     atomic_store_explicit(&page->heartbeat_ns, sy_clock_now(), memory_order_relaxed);
     p->post = (struct sy_post){.out = &page->to_worker, .in = &page->to_runtime};
-    status = run_program(s, p, pair[1]);
+    status = sy_worker_program_start(s->program, s->environment, p->index, pair[1], &p->pid);
     close(pair[1]);
     SY_TRY_GOTO(status, close_socket);
     SY_TRY_GOTO(watch(s, p), reap);
     p->was_ready = false;
     p->why[0] = 0;
     p->respawn_ns = p->closed_ns = 0;
+    p->cpu = (struct sy_cpu_watch){0};
+    p->spawned_ns = sy_clock_now();
     sy_log_info("supervisor", "event=spawned worker=%d pid=%d", p->index, (int)p->pid);
     return sy_supervisor_event(s, p->index, SY_WORKER_EVENT_SPAWN);
 
@@ -211,6 +188,30 @@ close_socket:
     return status;
 }
 
+static bool is_starting(const struct process *p, sy_ns now)
+{
+    return p->pid > 0 && !p->was_ready && p->state != SY_WORKER_KILLED &&
+           now < p->spawned_ns + START_PATIENCE;
+}
+
+static bool may_start(const struct sy_supervisor *s, sy_ns now)
+{
+    int n = 0;
+    for (int i = 0; i < s->config.n_workers; i++)
+        n += is_starting(&s->processes[i], now);
+    return !s->stopping && (s->config.most_starting == 0 || n < s->config.most_starting);
+}
+
+/* Those that are due, as many as may start (V5). One that cannot be spawned stays due, for the next tick. */
+static void spawn_due(struct sy_supervisor *s, sy_ns now)
+{
+    for (int i = 0; i < s->config.n_workers && may_start(s, now); i++) {
+        struct process *p = &s->processes[i];
+        if (p->pid <= 0 && p->respawn_ns && now >= p->respawn_ns)
+            SY_CLEANUP(spawn(s, p));
+    }
+}
+
 /* ---- dying ------------------------------------------------------------------------------------ */
 
 void sy_supervisor_kill(struct sy_supervisor *s, int worker, const char *why)
@@ -218,8 +219,9 @@ void sy_supervisor_kill(struct sy_supervisor *s, int worker, const char *why)
     struct process *p = &s->processes[worker];
     if (p->pid <= 0 || p->state == SY_WORKER_KILLED || p->state == SY_WORKER_DEAD)
         return;
-    sy_log_warn("supervisor", "event=kill worker=%d pid=%d state=%s why=\"%s\"", worker,
-                (int)p->pid, sy_worker_state_name(p->state), why);
+    sy_log_at(s->stopping && !p->was_ready ? SY_LOG_INFO : SY_LOG_WARN, "supervisor",
+              "event=kill worker=%d pid=%d state=%s why=\"%s\"", worker, (int)p->pid,
+              sy_worker_state_name(p->state), why);
     snprintf(p->why, sizeof p->why, "%s", why);
     p->died_in = p->state;
     kill(p->pid, SIGKILL);
@@ -240,14 +242,34 @@ static void describe_exit(struct process *p, int wait_status, char *text, size_t
                  WEXITSTATUS(wait_status));
 }
 
+static bool one_is_idle(const struct sy_supervisor *s)
+{
+    for (int i = 0; i < s->config.n_workers; i++)
+        if (s->processes[i].state == SY_WORKER_IDLE)
+            return true;
+    return false;
+}
+
 /* V3. */
+static sy_ns respawn_wait(const struct sy_supervisor *s, const struct process *p)
+{
+    sy_ns wait = 0;
+    if (p->was_ready)
+        return one_is_idle(s) ? RERUN_TIME : 0;
+    for (int i = 1; i < p->n_early; i++)
+        wait = wait ? SY_MIN(2 * wait, LONGEST_BACKOFF) : FIRST_BACKOFF;
+    return wait;
+}
+
+/* Where the timer cannot be set the tick comes. */
 static void plan_respawn(struct sy_supervisor *s, struct process *p)
 {
     p->n_early = p->was_ready ? 0 : p->n_early + 1;
-    sy_ns wait = 0;
-    for (int i = 1; i < p->n_early; i++)
-        wait = wait ? SY_MIN(2 * wait, LONGEST_BACKOFF) : FIRST_BACKOFF;
+    sy_ns wait = respawn_wait(s, p);
+    struct timeval later = {.tv_usec = RERUN_TIME / SY_NS_PER_US};
     p->respawn_ns = sy_clock_now() + wait;
+    if (wait == RERUN_TIME && !event_pending(s->due, EV_TIMEOUT, NULL))
+        event_add(s->due, &later);
     if (p->n_early < MAX_EARLY_DEATHS)
         return;
     p->given_up = true;
@@ -287,8 +309,7 @@ static void on_exit_fd(int fd, short what, void *process)
                 sy_worker_state_name(p->died_in), text);
     plan_respawn(s, p);
     s->config.ops.lost(s->config.ops.ctx, p->index, p->died_in, !p->given_up, text);
-    if (p->respawn_ns && p->respawn_ns <= sy_clock_now())
-        SY_CLEANUP(spawn(s, p)); /* on failure respawn_ns stays and the tick tries again */
+    spawn_due(s, sy_clock_now());
 }
 
 /* ---- messages --------------------------------------------------------------------------------- */
@@ -306,6 +327,7 @@ static int take_message(struct sy_supervisor *s, struct process *p, bool posted)
         sy_message_dump(&message, line, sizeof line);
         sy_log_debug("wire", "from=%d %s", p->index, line);
     }
+    p->heard_ns = sy_clock_now();
     status = s->config.ops.message(s->config.ops.ctx, p->index, &message);
     sy_message_finish(&message);
     if (status == SY_EBUSY || status == SY_EPEER)
@@ -391,15 +413,27 @@ static bool is_deaf(const struct sy_supervisor *s, const struct process *p, sy_n
            now > p->moved_ns + s->config.hang_timeout_ns;
 }
 
+/* It answers after each program that it made. */
+static bool is_stuck_loading(const struct sy_supervisor *s, const struct process *p, sy_ns now)
+{
+    return p->state == SY_WORKER_LOADING_MODELS &&
+           now > SY_MAX(p->heard_ns, p->moved_ns) + LOAD_PATIENCE * s->config.hang_timeout_ns;
+}
+
+/* Of the states without beats those that others wait for: a load for its answer, all requests for a job to start (S1), a drain. */
+static bool stands_still(const struct sy_supervisor *s, struct process *p, sy_ns now)
+{
+    if (p->state != SY_WORKER_LOADING_MODELS && p->state != SY_WORKER_STARTING_JOB &&
+        (p->state != SY_WORKER_STOPPING || p->beat_at_stop_ns))
+        return false;
+    sy_ns stirred = SY_MAX(sy_cpu_watch_look(&p->cpu, p->pid, now), p->moved_ns);
+    return now > stirred + s->config.hang_timeout_ns;
+}
+
 static void check_process(struct sy_supervisor *s, struct process *p, sy_ns now)
 {
     char why[200];
-    if (p->pid <= 0) {
-        if (p->respawn_ns && now >= p->respawn_ns && !s->stopping)
-            SY_CLEANUP(spawn(s, p));
-        return;
-    }
-    if (p->state == SY_WORKER_KILLED)
+    if (p->pid <= 0 || p->state == SY_WORKER_KILLED)
         return;
     struct sy_control_page *page = p->page.base;
     sy_ns beat = atomic_load_explicit(&page->heartbeat_ns, memory_order_relaxed);
@@ -412,6 +446,12 @@ static void check_process(struct sy_supervisor *s, struct process *p, sy_ns now)
         sy_supervisor_kill(s, p->index, why);
     } else if (beats_in(p->state) && now > beat && now - beat > s->config.hang_timeout_ns) {
         snprintf(why, sizeof why, "no heartbeat for %.1f s", (double)(now - beat) / 1e9);
+        sy_supervisor_kill(s, p->index, why);
+    } else if (is_stuck_loading(s, p, now)) {
+        sy_supervisor_kill(s, p->index, "it loads one model for longer than six hang timeouts");
+    } else if (stands_still(s, p, now)) {
+        snprintf(why, sizeof why, "in state %s it has not computed for the hang timeout",
+                 sy_worker_state_name(p->state));
         sy_supervisor_kill(s, p->index, why);
     } else if (p->closed_ns && now > p->closed_ns + exit_time(p)) {
         sy_supervisor_kill(s, p->index, "it closed its control socket and did not exit");
@@ -430,33 +470,29 @@ static void on_tick(int fd, short what, void *supervisor)
     (void)what;
     for (int i = 0; i < s->config.n_workers; i++)
         check_process(s, &s->processes[i], now);
+    spawn_due(s, now);
+}
+
+static void on_due(int fd, short what, void *supervisor)
+{
+    (void)fd;
+    (void)what;
+    spawn_due(supervisor, sy_clock_now());
 }
 
 /* ---- start and end ---------------------------------------------------------------------------- */
 
-/* The environment with GOMP_SPINCOUNT, unless it is set already: threads of a paused worker must not spin. */
-static char **make_environment(void)
-{
-    size_t n = 0;
-    while (environ[n])
-        n++;
-    char **list = calloc(n + 2, sizeof *list);
-    if (!list)
-        return NULL;
-    memcpy(list, environ, n * sizeof *list);
-    if (!getenv("GOMP_SPINCOUNT"))
-        list[n] = "GOMP_SPINCOUNT=20000";
-    return list;
-}
-
 static int init_processes(struct sy_supervisor *s)
 {
+    sy_ns now = sy_clock_now();
     for (int i = 0; i < s->config.n_workers; i++)
         s->processes[i] = (struct process){.owner = s, .index = i, .fd = -1, .pidfd = -1};
     for (int i = 0; i < s->config.n_workers; i++)
         SY_TRY(sy_shared_memory_create(&s->processes[i].page, "switchyard-control",
                                        SY_CONTROL_PAGE_BYTES));
     for (int i = 0; i < s->config.n_workers; i++)
+        s->processes[i].respawn_ns = now;
+    for (int i = 0; i < s->config.n_workers && may_start(s, now); i++)
         SY_TRY(spawn(s, &s->processes[i]));
     return SY_OK;
 }
@@ -470,11 +506,12 @@ int sy_supervisor_create(struct event_base *base, const struct sy_supervisor_con
     s->base = base;
     s->config = *config;
     s->program = strdup(config->program ? config->program : "/proc/self/exe");
-    s->environment = make_environment();
+    s->environment = sy_worker_program_environment();
     s->processes = calloc((size_t)config->n_workers, sizeof *s->processes);
     s->tick = event_new(base, -1, EV_PERSIST, on_tick, s);
+    s->due = event_new(base, -1, 0, on_due, s);
     int status = SY_OK;
-    if (!s->program || !s->environment || !s->processes || !s->tick ||
+    if (!s->program || !s->environment || !s->processes || !s->tick || !s->due ||
         event_add(s->tick, &tick) < 0)
         status = sy_error_set(SY_ENOMEM_HOST, "no memory for %d workers", config->n_workers);
     if (status == SY_OK)
@@ -502,6 +539,8 @@ void sy_supervisor_destroy(struct sy_supervisor *s)
     }
     if (s->tick)
         event_free(s->tick);
+    if (s->due)
+        event_free(s->due);
     free(s->processes);
     free(s->environment);
     free(s->program);
@@ -516,6 +555,10 @@ void sy_supervisor_stop(struct sy_supervisor *s, sy_ns grace_ns)
         struct process *p = &s->processes[i];
         if (p->pid <= 0 || p->state == SY_WORKER_KILLED)
             continue;
+        if (!p->was_ready) { /* it holds nothing, and would read the message only after its start */
+            sy_supervisor_kill(s, i, "told to stop before it had its models");
+            continue;
+        }
         const struct sy_control_page *page = p->page.base;
         p->beat_at_stop_ns = beats_in(p->state)
                                  ? atomic_load_explicit(&page->heartbeat_ns, memory_order_relaxed)

@@ -2,10 +2,15 @@
  *
  * V1: a worker's memory is given to others only after `lost`, which comes when its process has been reaped.
  * V2: a worker is killed by its own pid, which is ours until waitpid has returned it.
- * V3: replaced at once the first time, then after 100 ms, doubling to 5 s, while it dies before it has loaded its models
- *     (IDLE); after ten such deaths in a row it is given up, and that is logged.
+ * V3: one that had its models (IDLE) is replaced at once where no other is idle, else after 50 ms: what it computed runs again first, and a start beside
+ *     it takes the cores from it. One that dies before is replaced at once the first time, then after 100 ms, doubling to 5 s; after ten such deaths in a row
+ *     it is given up, and that is logged.
  * V4: a heartbeat older than the hang timeout, a state that outlasts its timeout, or a socket that it closed a second ago
  *     kills it. One that is told to stop may wind up without a heartbeat, but has to begin within the hang timeout.
+ *     Others wait for one that loads models, starts a job, or is told to stop in a state without beats: it is killed if it uses no CPU time for the hang
+ *     timeout, and if one program takes it six of them.
+ * V5: at most `most_starting` start at once, the others after them: six that start together on two cores are all ready as late as the last one. One that
+ *     has started for a second holds up no other.
  *
  * One thread, the event loop's. Callbacks are made from the event loop, `message` also handles bad messages by returning
  * negative: then the worker is killed. */
@@ -33,11 +38,12 @@ struct sy_supervisor_ops {
 struct sy_supervisor_config {
     const char *program; /* NULL: /proc/self/exe */
     int n_workers;
+    int most_starting; /* V5; 0: all */
     sy_ns hang_timeout_ns;
     struct sy_supervisor_ops ops;
 };
 
-/* Spawns all workers. EARG, ENOMEM_HOST, EIO. */
+/* Spawns the first workers, the others as these are ready (V5). EARG, ENOMEM_HOST, EIO. */
 int sy_supervisor_create(struct event_base *base, const struct sy_supervisor_config *config,
                          struct sy_supervisor **out);
 /* Kills and reaps what is left (blocks for that: SIGKILL, no callbacks). NULL is fine. */
@@ -58,7 +64,7 @@ int sy_supervisor_send(struct sy_supervisor *s, int worker, const struct sy_mess
  * loop sleeps. */
 void sy_supervisor_look(struct sy_supervisor *supervisor, bool looks);
 void sy_supervisor_kill(struct sy_supervisor *s, int worker, const char *why);
-/* SHUTDOWN to all; no worker is replaced from now on. The dead are reported by `lost`. */
+/* SHUTDOWN to all that have their models, the end of those that still start; no worker is replaced from now on. The dead are reported by `lost`. */
 void sy_supervisor_stop(struct sy_supervisor *s, sy_ns grace_ns);
 int sy_supervisor_n_alive(const struct sy_supervisor *s);
 

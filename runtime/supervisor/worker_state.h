@@ -23,7 +23,7 @@
     X(DEAD, 0, "being spawned")                                                   \
     X(SPAWNED, 20000, "HELLO")                                                    \
     X(CONFIGURING, 60000, "READY: maps pool, image, slab; opens the device")      \
-    X(LOADING_MODELS, 300000, "MODEL_ADDED for every model: builds programs")     \
+    X(LOADING_MODELS, 0, "MODEL_ADDED for every model; V4 bounds each")           \
     X(IDLE, 0, "work")                                                            \
     X(LOADED, 0, "RUN, which waits for training to stand still and for its turn") \
     X(CANCELING, 30000, "RUN_DONE of a run that will not run")                    \

@@ -2,7 +2,8 @@
 """Corpora of the fuzz targets, and libFuzzer's runs. `make fuzz`, `make fuzz-merge` and the tests call it.
 
 usage: corpora.py unpack TARGET...                 corpus/NAME.zip, corpus/NAME/* and what written.py makes to the folder TARGET.corpus
-       corpora.py run SECONDS SEED TARGET...       libFuzzer, from seeds and corpus; inputs that went somewhere new stay in TARGET.found
+       corpora.py run SECONDS SEED TARGET...       libFuzzer, from seeds and corpus, for so many seconds of CPU time; inputs that went somewhere new stay in
+                                                   TARGET.found
        corpora.py merge TARGET...                  corpus/NAME.zip anew: the fewest inputs that reach what those of all folders reach
 
 TARGET is the path of a built target. Fails after all targets have run, if one did.
@@ -11,15 +12,20 @@ import glob
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import tempfile
+import time
 import zipfile
 
 import written
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 MOST_BYTES = 100 << 10  # of a corpus as a file; the largest inputs are left out
-LEAST_SECONDS_TO_STOP = 60
+LEAST_SECONDS_TO_STOP = 60  # of CPU time, after it was told
+HANG_SECONDS = 200  # of the wall, for one input: at a low priority beside other work 20 s are less than one of CPU time
+IDLE_SECONDS = 120  # without CPU time: it hangs where nothing computes, and libFuzzer's own limit did not see it
 
 
 def empty_folder(path):
@@ -52,24 +58,52 @@ def write_seeds(target):
     return folder
 
 
+def cpu_seconds(pid):
+    """Of a child that has not been waited for, and of its own that it has waited for."""
+    with open(f"/proc/{pid}/stat", encoding="ascii") as text:
+        fields = text.read().rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+
+
+def end_after(child, seconds):
+    """Lets it compute for `seconds` of CPU time: on a machine that has other work, or at a low priority, seconds of the wall would be spent before all seeds are read.
+    None, or why it was killed."""
+    told, used, moved = False, 0.0, time.monotonic()
+    while child.poll() is None:
+        time.sleep(0.2)
+        now = cpu_seconds(child.pid)
+        moved, used = (time.monotonic(), now) if now > used else (moved, used)
+        if used > seconds and not told:
+            child.send_signal(signal.SIGUSR1)  # it ends after the input, with its figures
+            told = True
+        why = f"still runs {LEAST_SECONDS_TO_STOP} s after the {seconds} s that it was given" if used > seconds + LEAST_SECONDS_TO_STOP else None
+        why = f"has not computed for {IDLE_SECONDS} s" if time.monotonic() > moved + IDLE_SECONDS else why
+        if why:
+            child.kill()
+            child.wait()
+            return why
+    return None
+
+
 def libfuzzer(target, arguments, seconds):
     """Its output, None if it failed: then the output has been printed."""
     words = f"{HERE}/dictionaries/{name_of(target)}.dict"
-    command = [target, f"-artifact_prefix={target}-", "-print_final_stats=1"] + ([f"-dict={words}"] if os.path.exists(words) else [])
-    try:
-        done = subprocess.run(command + arguments, capture_output=True, text=True, errors="replace", timeout=seconds + LEAST_SECONDS_TO_STOP)
-    except subprocess.TimeoutExpired:
-        print(f"[  FAILED  ] {name_of(target)}: still runs {LEAST_SECONDS_TO_STOP} s after the {seconds} s that it was given")
-        return None
-    if done.returncode != 0:
-        print(f"{done.stderr[-8000:]}\n[  FAILED  ] {name_of(target)}: replay: {target} and the file named above")
-        return None
-    return done.stderr
+    # Names of new functions would take a process and its reading of 60 MB each.
+    command = [target, f"-artifact_prefix={target}-", "-print_final_stats=1", "-print_funcs=0", f"-timeout={HANG_SECONDS}"] + ([f"-dict={words}"] if os.path.exists(words) else [])
+    with tempfile.TemporaryFile("w+", errors="replace") as said, subprocess.Popen(command + arguments, stdout=subprocess.DEVNULL, stderr=said) as child:
+        why = end_after(child, seconds)
+        said.seek(0)
+        text = said.read()
+    if why is None and child.returncode != 0:
+        why = f"replay: {target} and the file named above"
+    if why:
+        print(f"{text[-8000:]}\n[  FAILED  ] {name_of(target)}: {why}", flush=True)
+    return None if why else text
 
 
 def run(target, seconds, seed):
     os.makedirs(target + ".found", exist_ok=True)
-    said = libfuzzer(target, [f"-max_total_time={seconds}", f"-seed={seed}", target + ".found", write_seeds(target), unpack(target)], seconds)
+    said = libfuzzer(target, [f"-seed={seed}", target + ".found", write_seeds(target), unpack(target)], seconds)
     if said is None:
         return False
     inputs = re.search(r"stat::number_of_executed_units:\s*(\d+)", said).group(1)

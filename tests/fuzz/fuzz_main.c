@@ -260,10 +260,6 @@ static void load_seeds(void)
         n_seeds++;
         keep_current();
     }
-    if (n_seeds == 0) {
-        fprintf(stderr, "fuzz: %s has no seeds\n", target_name);
-        exit(2);
-    }
 }
 
 static void read_current(const char *name)
@@ -296,6 +292,10 @@ static void load_corpus(void)
     }
     if (n >= 0)
         free(files);
+    if (n_seeds == 0) {
+        fprintf(stderr, "fuzz: %s has neither seeds nor a corpus\n", target_name);
+        exit(2);
+    }
 }
 
 /* On a copy of exactly its length, so that one byte too far is seen. */

@@ -9,5 +9,5 @@ import written_rpc
 import written_worker
 
 # Of a target, a function that yields its inputs.
-TARGETS = {"fuzz_config": written_config.config, "fuzz_grpc": written_grpc.grpc, "fuzz_grpc_message": written_grpc.grpc_message, "fuzz_http": written_http.http, "fuzz_onnx": written_onnx.onnx,
+TARGETS = {"fuzz_config": written_config.config, "fuzz_engine": written_onnx.onnx, "fuzz_grpc": written_grpc.grpc, "fuzz_grpc_message": written_grpc.grpc_message, "fuzz_http": written_http.http, "fuzz_onnx": written_onnx.onnx,
            "fuzz_rpc": written_rpc.rpc, "fuzz_worker": written_worker.worker}

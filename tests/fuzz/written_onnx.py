@@ -1,4 +1,4 @@
-"""ONNX files for fuzz_onnx: functions, tensors of each kind, attributes, open sizes, bodies."""
+"""ONNX files for fuzz_onnx, and for fuzz_engine, which has no other seeds where ONNX's test data is not installed: functions, tensors of each kind, attributes, open sizes, bodies."""
 import struct
 
 from wire import field, many, varint

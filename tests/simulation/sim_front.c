@@ -24,7 +24,7 @@
 #define STALL_NS         (400 * SY_NS_PER_MS) /* and the other limits of time; walks last for seconds */
 
 static struct {
-    bool open, calm;
+    bool open, calm, wild;
     uint64_t random, n_made, last_ask;
     sy_ns next_ns;
     struct sy_front front;
@@ -38,6 +38,11 @@ static struct {
 uint64_t sim_front_draw(uint64_t n)
 {
     return (seed_next(&fronts.random) >> 16) % n;
+}
+
+bool sim_front_is_wild(void)
+{
+    return fronts.wild;
 }
 
 /* ---- connections -------------------------------------------------------------------------------- */
@@ -162,7 +167,9 @@ static void half_close(struct sim_connection *c)
 static void act(struct sim_connection *c)
 {
     uint64_t roll = sim_front_draw(1000);
-    if (roll < 300) {
+    if (fronts.wild && c->protocol == SIM_GRPC && sim_front_draw(12) == 0) {
+        sim_front_grpc_misbehave(c);
+    } else if (roll < 300) {
         ask(c);
     } else if (roll < 650) {
         send_some(c, 1 + sim_front_draw(sim_front_draw(2) ? 40 : SIM_SAID_BYTES));
@@ -195,6 +202,8 @@ void sim_front_happen(void)
     if (fronts.calm) {
         for (; c; c = next) {
             next = c->next;
+            if (fronts.wild && c->protocol == SIM_GRPC && !c->nonsense)
+                sim_front_grpc_end(c);
             end_one(c);
         }
         return;
@@ -270,6 +279,7 @@ void sim_front_open(uint64_t seed)
                                                    .stall_ns = STALL_NS}};
     memset(&fronts, 0, sizeof fronts);
     fronts.random = seed * 2654435761u + 1;
+    fronts.wild = seed % 4 == 1; /* the others are as they were before there was any such client */
     fronts.next_ns = sim_os_now();
     fronts.front = (struct sy_front){.base = sim.rig.base,
                                      .handlers = &sy_core_own_handlers,

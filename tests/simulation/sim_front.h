@@ -64,10 +64,14 @@ void sim_front_grpc_say(struct sim_connection *c);  /* what there is, as far as 
 void sim_front_grpc_take(struct sim_connection *c); /* what was read */
 bool sim_front_grpc_ask(struct sim_connection *c, struct sim_ask *ask, const char *model);
 void sim_front_grpc_reset(struct sim_connection *c); /* its first request */
+/* Resets in any state, windows of 0, GOAWAY, pings, going on with a call that stood still within its message. */
+void sim_front_grpc_misbehave(struct sim_connection *c);
+void sim_front_grpc_end(struct sim_connection *c); /* of all that */
 
 /* sim_front.c */
 void sim_front_open(uint64_t seed);
 uint64_t sim_front_draw(uint64_t n);
+bool sim_front_is_wild(void); /* gRPC clients misbehave in this walk */
 sy_ns sim_front_next(
     void); /* when a client does something next; SIM_NEVER: there are no front ends */
 void sim_front_happen(void); /* it does */

@@ -6,6 +6,7 @@
 
 #include "grpc_service.pb-c.h"
 #include "runtime/base/assert.h"
+#include "runtime/front/grpc/grpc_gzip.h"
 #include "runtime/front/grpc/grpc_wire.h"
 #include "tests/simulation/sim_front.h"
 #include "tests/simulation/sim_world.h"
@@ -19,7 +20,9 @@ struct sim_call_bytes {
     size_t sent;
     unsigned char got[1024];
     size_t n_got;
-    int status; /* -1: none came */
+    size_t holds_at; /* it sends this much and no more until it is told to go on; 0: all */
+    bool is_damaged; /* no answer but an error fits */
+    int status;      /* -1: none came */
 };
 
 /* ---- nghttp2 ------------------------------------------------------------------------------------ */
@@ -33,8 +36,11 @@ static ssize_t on_read(nghttp2_session *session, int32_t id, uint8_t *to, size_t
                        uint32_t *flags, nghttp2_data_source *source, void *ctx)
 {
     struct sim_call_bytes *call = source->ptr;
-    size_t n = SY_MIN(room, call->to_send.n - call->sent);
+    size_t end = call->holds_at ? call->holds_at : call->to_send.n;
+    size_t n = SY_MIN(room, end - call->sent);
     (void)session, (void)id, (void)ctx;
+    if (n == 0 && call->holds_at)
+        return NGHTTP2_ERR_DEFERRED;
     memcpy(to, call->to_send.data + call->sent, n);
     call->sent += n;
     if (call->sent == call->to_send.n)
@@ -90,6 +96,8 @@ static int on_close(nghttp2_session *session, int32_t id, uint32_t code, void *c
     if (!ask)
         return 0;
     bool is_ok = code == 0 && ask->call->status == 0;
+    SIM_CHECK(!is_ok || !ask->call->is_damaged, "request %llu: a message cut short was taken",
+              (unsigned long long)ask->id);
     if (is_ok && ask->rows)
         read_output(ask, y);
     while (*at != ask)
@@ -170,6 +178,19 @@ static nghttp2_nv header(const char *name, const char *value)
                         strlen(value), NGHTTP2_NV_FLAG_NONE};
 }
 
+/* In the place of its message the beginning of what that is compressed. */
+static void damage(struct sim_call_bytes *call)
+{
+    struct sy_grpc_buffer whole = {0};
+    struct sy_grpc_bytes message = {call->to_send.data + PREFIX, call->to_send.n - PREFIX};
+    SIM_CHECK(sy_grpc_deflate(&message, 1, SY_GRPC_GZIP, &whole) == SY_OK, "no memory");
+    size_t n = (size_t)sim_front_draw(whole.n);
+    call->to_send.n = PREFIX;
+    memcpy(sy_grpc_buffer_extend(&call->to_send, n), whole.data, n);
+    sy_grpc_buffer_free(&whole);
+    call->is_damaged = true;
+}
+
 bool sim_front_grpc_ask(struct sim_connection *c, struct sim_ask *ask, const char *model)
 {
     const nghttp2_nv headers[] = {
@@ -179,7 +200,8 @@ bool sim_front_grpc_ask(struct sim_connection *c, struct sim_ask *ask, const cha
         header(":path", ask->rows ? "/inference.GRPCInferenceService/ModelInfer"
                                   : "/inference.GRPCInferenceService/ServerLive"),
         header("content-type", "application/grpc"),
-        header("te", "trailers")};
+        header("te", "trailers"),
+        header("grpc-encoding", "gzip")};
     if (!nghttp2_session_check_request_allowed(c->session))
         return false;
     ask->call = calloc(1, sizeof *ask->call);
@@ -188,12 +210,18 @@ bool sim_front_grpc_ask(struct sim_connection *c, struct sim_ask *ask, const cha
     sy_grpc_buffer_extend(&ask->call->to_send, PREFIX);
     if (ask->rows)
         put_request(&ask->call->to_send, ask, model);
+    bool is_wild = sim_front_is_wild();
+    if (is_wild && ask->rows && sim_front_draw(8) == 0)
+        damage(ask->call);
     memset(ask->call->to_send.data, 0, PREFIX - 1);
+    ask->call->to_send.data[0] = ask->call->is_damaged;
+    if (is_wild && sim_front_draw(8) == 0)
+        ask->call->holds_at = 1 + (size_t)sim_front_draw(ask->call->to_send.n);
     ask->call->to_send.data[PREFIX - 1] = (uint8_t)(ask->call->to_send.n - PREFIX);
     SIM_CHECK(ask->call->to_send.n - PREFIX < 256, "a long request");
     nghttp2_data_provider provider = {.source.ptr = ask->call, .read_callback = on_read};
-    int32_t id =
-        nghttp2_submit_request(c->session, NULL, headers, SY_ARRAY_LEN(headers), &provider, ask);
+    int32_t id = nghttp2_submit_request(
+        c->session, NULL, headers, SY_ARRAY_LEN(headers) - !ask->call->is_damaged, &provider, ask);
     SIM_CHECK(id > 0, "no call: %s", nghttp2_strerror(id));
     ask->stream = id;
     return true;
@@ -206,4 +234,56 @@ void sim_front_grpc_reset(struct sim_connection *c)
     sim_say("connection %llu: resets request %llu", (unsigned long long)c->number,
             (unsigned long long)c->asks->id);
     nghttp2_submit_rst_stream(c->session, 0, c->asks->stream, NGHTTP2_CANCEL);
+}
+
+/* ---- clients that keep to HTTP/2, and to little else ------------------------------------------------ */
+
+static struct sim_ask *any_ask(const struct sim_connection *c)
+{
+    struct sim_ask *ask = c->asks;
+    for (uint64_t k = sim_front_draw(8); ask && ask->next && k > 0; k--)
+        ask = ask->next;
+    return ask;
+}
+
+static void go_on(struct sim_connection *c, struct sim_ask *ask)
+{
+    ask->call->holds_at = 0;
+    nghttp2_session_resume_data(c->session,
+                                ask->stream); /* an error: it has said all, or nothing yet */
+}
+
+/* 0: the server may send headers, and no answer's bytes. */
+static void set_window(struct sim_connection *c, uint32_t bytes)
+{
+    const nghttp2_settings_entry window = {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, bytes};
+    nghttp2_submit_settings(c->session, 0, &window, 1);
+}
+
+void sim_front_grpc_misbehave(struct sim_connection *c)
+{
+    static const uint32_t codes[] = {NGHTTP2_NO_ERROR, NGHTTP2_CANCEL, NGHTTP2_INTERNAL_ERROR,
+                                     NGHTTP2_REFUSED_STREAM, 0xffffffff};
+    struct sim_ask *ask = any_ask(c);
+    uint64_t what = sim_front_draw(5);
+    if (what == 0 && sim_front_draw(4) == 0) {
+        nghttp2_submit_goaway(c->session, NGHTTP2_FLAG_NONE, 0, NGHTTP2_NO_ERROR, NULL, 0);
+        c->ends = true; /* the server need not wait for more */
+    } else if (what <= 1) {
+        set_window(c, what ? 0 : (uint32_t)(64 + sim_front_draw(1000)));
+    } else if (what == 2 && ask) {
+        nghttp2_submit_rst_stream(c->session, 0, ask->stream,
+                                  codes[sim_front_draw(SY_ARRAY_LEN(codes))]);
+    } else if (what == 3) {
+        nghttp2_submit_ping(c->session, 0, NULL);
+    } else if (ask) {
+        go_on(c, ask);
+    }
+}
+
+void sim_front_grpc_end(struct sim_connection *c)
+{
+    set_window(c, 1000);
+    for (struct sim_ask *ask = c->asks; ask; ask = ask->next)
+        go_on(c, ask);
 }

@@ -196,7 +196,8 @@ static bool strikes(struct sim_worker *w)
         w->hangs = true;
         return true;
     case 4:
-        close(w->fd);
+        if (!w->closed) /* the number may be another's by now */
+            close(w->fd);
         w->closed = true;
         return false;
     case 5:

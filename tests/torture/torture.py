@@ -58,6 +58,8 @@ def options():
     parser.add_argument("--clients", type=int, default=1, help="threads for each interface (%(default)s)")
     parser.add_argument("--round", choices=list(ROUNDS), action="append", help="only this round; default: all, one after the other")
     parser.add_argument("--recovery", action="store_true", help="measure recovery alone, without load beside it: report-recovery.json")
+    parser.add_argument("--recoveries", type=int, default=60, help="with --recovery: deaths of workers; a fifth as many of the runtime (%(default)s)")
+    parser.add_argument("--busy", type=int, default=0, help="with --recovery: processes that compute beside it (%(default)s)")
     parser.add_argument("--connections", type=int, default=0, help="open so many at once, and measure what they cost: report-connections.json")
     parser.add_argument("--asks", type=int, default=3000, help="with --connections: requests of the client beside them (%(default)s)")
     parser.add_argument("--short", action="store_true", help="a short form: 12 s of one round, shorter jobs")
@@ -193,15 +195,22 @@ def recoveries(rnd):
     answer of a request that ran again."""
     answers, reruns, ready, unready, agains = sorted(rnd.tally.answered_at), sorted(rnd.tally.reruns), [], [], []
     faults, stops = sorted(rnd.faults.injected_at) + [float("inf")], rnd.faults.stopped_at
-    for at, standby in rnd.faults.computing_deaths:
+    for at, standby, whose in rnd.faults.computing_deaths:
         until = faults[bisect.bisect_right(faults, at)]  # TO5
         if any(at - HANG_SECONDS - 0.5 < stop < at for stop in stops):
             continue
         for times, out in ((answers, ready if standby else unready), (reruns, agains)):
             k = bisect.bisect_right(times, at)
             if k < len(times) and times[k] < until:
-                out.append(times[k] - at)
+                out.append((times[k] - at, at, whose))
     return ready, unready, agains
+
+
+def slowest(what, taken, n=5):
+    """Lines that say when, by the wall clock, so that one finds them in the server's log. taken: (seconds, when it began, what)."""
+    wall = time.time() - time.monotonic()
+    moment = lambda at: time.strftime("%H:%M:%S", time.gmtime(at + wall)) + f".{int((at + wall) % 1 * 1000):03d}"
+    return [f"{what}: {1e3 * took:.1f} ms from {moment(at)}, {whose}" for took, at, whose in sorted(taken, reverse=True)[:n]]
 
 
 def gather(o, rounds):
@@ -217,6 +226,8 @@ def gather(o, rounds):
             f"job lost: {t}" for t in rnd.trainer.lost]
         with_one, with_none, again = recoveries(rnd)
         ready, unready, agains, back = ready + with_one, unready + with_none, agains + again, back + rnd.faults.runtime_back
+    told["slowest"] = slowest("a standby ready", ready) + slowest("no standby", unready) + slowest("own request", agains) + slowest("runtime", back)
+    ready, unready, agains, back = ([took for took, _, _ in taken] for taken in (ready, unready, agains, back))
     n_ok, n_jobs = sum(told["answers"].values()), sum(r.trainer.same + len(r.trainer.different) for r in rounds)
     seconds = sum(r.load_seconds for r in rounds)
     told["seconds"] = seconds

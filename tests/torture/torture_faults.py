@@ -81,7 +81,7 @@ class Faults:
             self.stopped_at.append(time.monotonic())
         if worker["state"] in COMPUTING and worker["request"] and WORKER_SIGNALS[kind] != signal.SIGSTOP:
             ready = any(w["state"] == "idle" and w["pid"] not in self.dead for w in status["workers"])
-            self.computing_deaths.append((time.monotonic(), ready))
+            self.computing_deaths.append((time.monotonic(), ready, f"worker {worker['worker']}, pid {pid}, {worker['state']}, request {worker['request']}"))
         self.n_early[worker["worker"]] = self.n_early.get(worker["worker"], 0) + 1 if worker["state"] in STARTING else 0
         self.dead.add(pid)  # until it is reaped the status still names it: no death is counted twice
         if WORKER_SIGNALS[kind] != signal.SIGSTOP:
@@ -123,7 +123,7 @@ class Faults:
         if not self.server.start():
             raise SystemExit(f"the server does not start again after '{kind}':\n{self.server.words()[-3000:]}")
         self.tally.comes_up()
-        self.runtime_back.append(time.monotonic() - begun)
+        self.runtime_back.append((time.monotonic() - begun, begun, kind))
         self.steps_at_kill.clear()
         self.killed_requests.clear()
         self.n_early.clear()

@@ -88,13 +88,24 @@ def runtime_deaths(o, folder, n):
 
 
 def measure(o):
+    """Beside o.busy processes that compute all the time, of the same priority."""
+    busy = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(o.busy)]
+    try:
+        return measure_beside(o)
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+
+
+def measure_beside(o):
     folder = tempfile.mkdtemp(prefix="switchyard-recovery-")
     try:
-        deaths = worker_deaths(o, folder, 10 if o.short else 60)
+        deaths = worker_deaths(o, folder, 10 if o.short else o.recoveries)
         for name in os.listdir(folder):
             if name != "log":
                 shutil.rmtree(f"{folder}/{name}", ignore_errors=True)
-        back, first = runtime_deaths(o, folder, 3 if o.short else 12)
+        back, first = runtime_deaths(o, folder, 3 if o.short else max(o.recoveries // 5, 3))
     finally:
         shutil.copy(f"{folder}/log", f"{o.out}/log-recovery") if os.path.exists(f"{folder}/log") and os.makedirs(o.out, exist_ok=True) is None else None
         shutil.rmtree(folder, ignore_errors=True)

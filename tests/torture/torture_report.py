@@ -63,7 +63,7 @@ def write(folder, told, pictures):
              table(["fault", "times"], [[cell(k), cell(v, "n")] for k, v in sorted(told["faults"].items())]),
              table(["state of the worker that was hit", "times"], [[cell(k), cell(v, "n")] for k, v in sorted(told["states"].items())]),
              table(["refused, in words", "times"], [[cell(k), cell(v, "n")] for k, v in sorted(told["refused"].items())])]
-    for what in ("wrong", "lost", "troubles"):
+    for what in ("wrong", "lost", "troubles", "slowest"):
         if told[what]:
             parts.append(table([what], [[cell(text)] for text in told[what][:50]]))
     with open(f"{folder}/report.html", "w", encoding="utf-8") as out:

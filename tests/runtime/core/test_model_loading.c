@@ -42,6 +42,27 @@ static void test_faults_on_the_way_up(void **state)
     core_rig_close(&r);
 }
 
+/* While a server starts, a model is ready with the first worker that has it: one that stands still at it does not keep the server waiting. */
+static void test_first_worker_is_enough_at_start(void **state)
+{
+    (void)state;
+    struct core_rig r;
+    struct core_done done;
+    struct core_answer answer;
+    core_rig_open(&r, "host", 3);
+    core_rig_calm(&r);
+    sy_core_hold_jobs(r.core, true);
+    core_rig_fault(&r, FAKE_AT_MODEL_ADD, FAKE_STOP, 1);
+    assert_int_equal(core_rig_add(&r, "a", &done), SY_OK);
+    assert_int_equal(core_rig_deaths(&r), 0);
+    core_rig_must_infer(&r, "a", &answer); /* by one that has it */
+    assert_int_equal(core_rig_deaths(&r), 0);
+    sy_core_hold_jobs(r.core, false);
+    core_rig_await_deaths(&r, 1);
+    core_rig_calm(&r);
+    core_rig_close(&r);
+}
+
 /* A model whose loading kills workers is refused before long, and what was there goes on. */
 static void test_model_that_kills(void **state)
 {
@@ -177,6 +198,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_faults_on_the_way_up),
+        cmocka_unit_test(test_first_worker_is_enough_at_start),
         cmocka_unit_test(test_model_that_kills),
         cmocka_unit_test(test_all_workers_given_up),
         cmocka_unit_test(test_model_that_is_refused),

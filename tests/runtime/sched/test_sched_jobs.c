@@ -545,9 +545,30 @@ static void test_held_job_leaves_room_for_models(void **state)
     add_model_beside_job(true);
 }
 
+/* The first worker that is ready takes requests; a job has the second, which still loads models. */
+static void test_job_leaves_the_only_ready_worker(void **state)
+{
+    (void)state;
+    struct sy_sched_config config = {.pool_bytes = 64 * MIB, .n_workers = 3, .max_queue = 4};
+    struct sy_sched_job job = {.id = 1};
+    struct sy_sched_action a;
+    struct sy_sched *s;
+    assert_int_equal(sy_sched_create(&config, &s), SY_OK);
+    assert_int_equal(sy_sched_job_submit(s, &job), SY_OK);
+    sy_sched_worker_ready(s, 0);
+    assert_false(sy_sched_next(s, &a));
+    sy_sched_worker_loads(s, 1, 1);
+    sy_sched_worker_ready(s, 1);
+    assert_true(sy_sched_next(s, &a));
+    assert_int_equal(a.kind, SY_DO_JOB_PREPARE);
+    assert_int_equal(a.worker, 1);
+    sy_sched_destroy(s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_job_leaves_the_only_ready_worker),
         cmocka_unit_test(test_training_memory_survives_its_worker),
         cmocka_unit_test(test_jobs_take_turns),
         cmocka_unit_test(test_suspended_job_gives_its_turns_away),
