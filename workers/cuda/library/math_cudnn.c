@@ -276,7 +276,7 @@ static int make_gemm(struct sy_math *math, struct sy_math_plan *p)
     return sy_math_matmul_plan(math, &m, &p->gemm);
 }
 
-/* Times what there is; without memory for it, products where it is some, else what cuDNN thinks best. */
+/* Times what there is; without memory for it, products where there are some, else what cuDNN thinks best. */
 static int choose(struct sy_math_trial *t, bool has_algo)
 {
     struct sy_math_plan *p = t->plan;

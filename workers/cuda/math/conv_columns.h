@@ -28,7 +28,7 @@ struct sy_conv_columns {
 bool sy_conv_columns_of(const struct sy_math_conv *conv, uint64_t u_bytes, uint64_t parts_bytes,
                         struct sy_conv_columns *out);
 
-/* Each enqueues and returns a status. x and dx are those of the images in u. */
+/* Each enqueues and returns a status. x and dx are those of the images in u. product: FORWARD with the conv's bias, if it has one. */
 struct sy_conv_columns_ops {
     int (*unroll)(void *ctx, const struct sy_math_conv *conv, const struct sy_conv_columns *columns,
                   const void *x, void *u);
