@@ -164,25 +164,25 @@ static bool is_coming(const struct sy_prefetch *p, bool is_test, uint64_t index)
            (slot->is_full ? slot->index : p->next) == index;
 }
 
-static void wait_for(struct sy_prefetch *p, const struct slot *slot, int wait_ms)
+static void wait_for(struct sy_prefetch *p, const struct slot *slot, int wait_us)
 {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
-    long ns = until.tv_nsec + (long)wait_ms * 1000000L;
+    long ns = until.tv_nsec + (long)wait_us * 1000L;
     until.tv_sec += ns / 1000000000L;
     until.tv_nsec = ns % 1000000000L;
     while (!slot->is_full && pthread_cond_timedwait(&p->changed, &p->mutex, &until) == 0)
         continue;
 }
 
-int sy_prefetch_take(struct sy_prefetch *p, bool is_test, uint64_t index, int wait_ms,
+int sy_prefetch_take(struct sy_prefetch *p, bool is_test, uint64_t index, int wait_us,
                      void *const *inputs, void *labels)
 {
     struct slot *slot = slot_of(p, index);
     pthread_mutex_lock(&p->mutex);
     int status = is_coming(p, is_test, index) ? SY_OK : aim(p, is_test, index);
     if (status == SY_OK)
-        wait_for(p, slot, wait_ms);
+        wait_for(p, slot, wait_us);
     bool is_here = status == SY_OK && slot->is_full;
     pthread_mutex_unlock(&p->mutex);
     if (status < 0 || !is_here)

@@ -19,8 +19,8 @@ int sy_prefetch_create(const struct sy_train_data *data, const struct sy_data_wa
                        int64_t rows, struct sy_prefetch **out);
 void sy_prefetch_destroy(
     struct sy_prefetch *prefetch); /* NULL is fine; waits for the sample in work */
-/* 1: batch `index` (of the test set, or of the stream) is in place. 0: not yet, after wait_ms. Else the reader's error. One thread. */
-int sy_prefetch_take(struct sy_prefetch *prefetch, bool is_test, uint64_t index, int wait_ms,
+/* 1: batch `index` (of the test set, or of the stream) is in place. 0: not yet, after wait_us. Else the reader's error. One thread. */
+int sy_prefetch_take(struct sy_prefetch *prefetch, bool is_test, uint64_t index, int wait_us,
                      void *const *inputs, void *labels);
 
 #endif

@@ -139,7 +139,7 @@ static int load_batch(struct sy_train_run *r, bool is_test, uint64_t index, enum
     for (int i = 0; i < r->want.n_inputs; i++)
         inputs[i] = r->ops->batch_input(r->trainer, i);
     uint64_t part = is_test ? index : sy_run_part_of_batch(r, index);
-    int got = sy_prefetch_take(r->prefetch, is_test, part, SY_RUN_WAIT_MS, inputs,
+    int got = sy_prefetch_take(r->prefetch, is_test, part, SY_RUN_BATCH_WAIT_US, inputs,
                                r->ops->batch_labels(r->trainer));
     if (got == 1) {
         if (r->ops->begin_batch)

@@ -13,8 +13,10 @@
 #include "workers/train/snapshot.h"
 #include "workers/train/train_run.h"
 
-/* How long one advance may stand in a wait for the snapshot thread: the caller looks at the epoch in between. */
-#define SY_RUN_WAIT_MS 1
+/* How long one advance may stand in a wait for the snapshot thread, and for a batch: the caller looks at the epoch in between. A job whose batches
+ * come late waits for them most of its time, so a preemption would wait too. */
+#define SY_RUN_WAIT_MS       1
+#define SY_RUN_BATCH_WAIT_US 200
 
 /* T3: first page of the persistent part. Written by the worker that trains; read after its death by the next. */
 struct sy_run_header {

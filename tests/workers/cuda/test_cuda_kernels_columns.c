@@ -1,4 +1,4 @@
-/* Gradients of convolutions as products of unrolled windows: the plan and its kernels, run on the CPU, against the definition in double. */
+/* Convolutions and their gradients as products of unrolled windows: the plan and its kernels, run on the CPU, against the definition in double. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -74,24 +74,25 @@ static struct sizes sizes_of(const struct sy_math_conv *c)
                           c->batch * area_of(c->out) * c->out_channels};
 }
 
-/* other: x of WEIGHTS, w of DATA. */
-static double *gradient_of(const struct sy_math_conv *c, const struct kernel_tensor *dy,
-                           const struct kernel_tensor *other)
+static double *result_of(const struct sy_math_conv *c, const struct kernel_tensor *a,
+                         const struct kernel_tensor *b)
 {
-    bool weights = c->direction == SY_MATH_WEIGHTS;
     struct sizes s = sizes_of(c);
     int64_t ins = c->in_channels, outs = c->out_channels, area = area_of(c->kernel);
-    double *got = calloc((size_t)(weights ? s.w : s.x), sizeof *got);
+    double *got = calloc((size_t)(s.x + s.w + s.y), sizeof *got);
     assert_non_null(got);
     for (int64_t row = 0; row < c->batch * area_of(c->out); row++)
         for (int64_t e = 0; e < area; e++) {
             int64_t image = row / area_of(c->out), at = read_at(c, row % area_of(c->out), e);
             for (int64_t k = 0; at >= 0 && k < outs * ins; k++) {
-                int64_t out = k / ins, in = k % ins;
-                int64_t x = (image * area_of(c->in) + at) * ins + in,
-                        w = (out * area + e) * ins + in;
-                got[weights ? w : x] +=
-                    kernel_get(dy, row * outs + out) * kernel_get(other, weights ? x : w);
+                int64_t x = (image * area_of(c->in) + at) * ins + k % ins,
+                        w = (k / ins * area + e) * ins + k % ins, y = row * outs + k / ins;
+                if (c->direction == SY_MATH_FORWARD)
+                    got[y] += kernel_get(a, x) * kernel_get(b, w);
+                else if (c->direction == SY_MATH_DATA)
+                    got[x] += kernel_get(a, y) * kernel_get(b, w);
+                else
+                    got[w] += kernel_get(a, x) * kernel_get(b, y);
             }
         }
     return got;
@@ -155,13 +156,13 @@ static int add_parts(void *ctx, const struct sy_math_conv *conv,
 
 /* The tensor that has this address, from which element on. */
 struct operands {
-    struct kernel_tensor *all[4];
+    struct kernel_tensor *all[5];
     int n_products, n_sums;
 };
 
 static struct kernel_tensor *tensor_at(struct operands *o, const void *at, int64_t *first)
 {
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         struct kernel_tensor *t = o->all[i];
         int64_t bytes = (const char *)at - (const char *)t->device;
         *first = bytes / (int64_t)sy_dtype_bytes(t->type);
@@ -187,7 +188,8 @@ static int product(void *ctx, const struct sy_conv_columns *columns, bool adds, 
         for (int64_t i = 0; i < m->k; i++)
             sum += kernel_get(ta, fa + part * m->a_stride +
                                       (m->a_transposed ? i * m->m + row : row * m->k + i)) *
-                   kernel_get(tb, fb + part * m->b_stride + i * m->n + column);
+                   kernel_get(tb, fb + part * m->b_stride +
+                                      (m->b_transposed ? column * m->k + i : i * m->n + column));
         kernel_put(ty, fy + part * m->y_stride + row * m->n + column, sum);
     }
     o->n_products++;
@@ -203,24 +205,24 @@ static void check(const struct sy_math_conv *c, uint64_t u_bytes, int *n_sums, i
 {
     struct sy_conv_columns columns;
     struct sizes s = sizes_of(c);
-    bool weights = c->direction == SY_MATH_WEIGHTS;
     assert_true(sy_conv_columns_of(c, u_bytes, 1 << 20, &columns));
     assert_int_equal(c->batch % columns.images, 0);
     int64_t rows = columns.images * area_of(c->out);
-    struct kernel_tensor *dy = kernel_random(c->type, s.y),
-                         *other = kernel_random(c->type, weights ? s.x : s.w),
-                         *result = kernel_tensor(c->type, weights ? s.w : s.x),
-                         *u = kernel_tensor(weights ? c->type : SY_DTYPE_F32,
-                                            rows * columns.columns),
+    const int64_t of[][3] = {[SY_MATH_FORWARD] = {s.x, s.w, s.y},
+                             [SY_MATH_DATA] = {s.y, s.w, s.x},
+                             [SY_MATH_WEIGHTS] = {s.x, s.y, s.w}};
+    const int64_t *n = of[c->direction];
+    enum sy_dtype u_type = c->direction == SY_MATH_DATA ? SY_DTYPE_F32 : c->type;
+    struct kernel_tensor *a = kernel_random(c->type, n[0]), *b = kernel_random(c->type, n[1]),
+                         *result = kernel_tensor(c->type, n[2]),
+                         *u = kernel_tensor(u_type, rows * columns.columns),
                          *parts = kernel_tensor(SY_DTYPE_F32,
                                                 columns.parts * c->out_channels * columns.columns);
     assert_true((uint64_t)u->n * sy_dtype_bytes(u->type) <= u_bytes);
-    struct operands o = {.all = {dy, other, u, parts}};
-    double *want = gradient_of(c, dy, other);
-    assert_int_equal(sy_conv_columns_run(&ops, &o, c, &columns,
-                                         weights ? other->device : dy->device,
-                                         weights ? dy->device : other->device, result->device,
-                                         u->device, parts->device),
+    struct operands o = {.all = {a, b, u, parts, result}};
+    double *want = result_of(c, a, b);
+    assert_int_equal(sy_conv_columns_run(&ops, &o, c, &columns, a->device, b->device,
+                                         result->device, u->device, parts->device),
                      SY_OK);
     for (int64_t i = 0; i < result->n; i++)
         kernel_compare(result, i, want[i], 4);
@@ -233,10 +235,9 @@ static void check(const struct sy_math_conv *c, uint64_t u_bytes, int *n_sums, i
 
 static uint64_t image_bytes(const struct sy_math_conv *c)
 {
-    bool weights = c->direction == SY_MATH_WEIGHTS;
     int64_t columns = area_of(c->kernel) * c->in_channels;
-    return (uint64_t)(area_of(c->out) * (weights ? (columns + 7) / 8 * 8 : columns)) *
-           (weights ? sy_dtype_bytes(c->type) : 4u);
+    return (uint64_t)(area_of(c->out) * SY_ALIGN_UP(columns, (int64_t)8)) *
+           (c->direction == SY_MATH_DATA ? 4u : sy_dtype_bytes(c->type));
 }
 
 static void test_weights(void **state)
@@ -258,6 +259,18 @@ static void test_data(void **state)
     for (int i = 0; i < ROUNDS; i++) {
         struct sy_math_conv c;
         random_conv(SY_MATH_DATA, kernel_float_type(), &c);
+        check(&c, image_bytes(&c) * (uint64_t)kernel_between(1, c.batch), &unused, &unused);
+    }
+}
+
+static void test_forward(void **state)
+{
+    (void)state;
+    int unused = 0;
+    for (int i = 0; i < ROUNDS; i++) {
+        struct sy_math_conv c;
+        random_conv(SY_MATH_FORWARD, kernel_float_type(), &c);
+        c.in_channels = 8; /* rows of w are aligned */
         check(&c, image_bytes(&c) * (uint64_t)kernel_between(1, c.batch), &unused, &unused);
     }
 }
@@ -308,6 +321,14 @@ static void test_refused(void **state)
     (void)state;
     struct sy_conv_columns u;
     struct sy_math_conv c = wide_conv(SY_MATH_FORWARD);
+    assert_true(sy_conv_columns_of(&c, 64 << 20, 32 << 20, &u));
+    c.activation = SY_ACT_RELU;
+    assert_false(sy_conv_columns_of(&c, 64 << 20, 32 << 20, &u));
+    c = wide_conv(SY_MATH_FORWARD);
+    c.has_residual = true;
+    assert_false(sy_conv_columns_of(&c, 64 << 20, 32 << 20, &u));
+    c = wide_conv(SY_MATH_FORWARD);
+    c.in_channels = 3; /* rows of w of 54 bytes */
     assert_false(sy_conv_columns_of(&c, 64 << 20, 32 << 20, &u));
     c = wide_conv(SY_MATH_DATA);
     assert_false(sy_conv_columns_of(&c, 1 << 20, 32 << 20, &u)); /* an image of 7.2 MB */
@@ -324,6 +345,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(test_weights, kernel_end),
         cmocka_unit_test_teardown(test_data, kernel_end),
+        cmocka_unit_test_teardown(test_forward, kernel_end),
         cmocka_unit_test(test_plans),
         cmocka_unit_test(test_refused),
     };

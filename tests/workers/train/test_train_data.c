@@ -130,7 +130,7 @@ static void take(struct sy_prefetch *prefetch, bool is_test, uint64_t index, flo
                  int32_t *labels)
 {
     int got;
-    while ((got = sy_prefetch_take(prefetch, is_test, index, 1, ONE(input), labels)) == 0)
+    while ((got = sy_prefetch_take(prefetch, is_test, index, 1000, ONE(input), labels)) == 0)
         continue;
     assert_int_equal(got, 1);
 }

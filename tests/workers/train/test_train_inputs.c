@@ -307,7 +307,7 @@ static void test_synthetic(void **state)
         int32_t labels[2];
         int got;
         void *places[] = {ids, mask, size};
-        while ((got = sy_prefetch_take(prefetch, false, i / 2, 1, places, labels)) == 0)
+        while ((got = sy_prefetch_take(prefetch, false, i / 2, 1000, places, labels)) == 0)
             continue;
         assert_int_equal(got, 1);
         for (int row = 0; row < 2; row++) {

@@ -1,4 +1,4 @@
-/* Gradients of convolutions as products of unrolled windows (math/conv_columns.h), by cuBLASLt and kernels of our own. */
+/* Convolutions and their gradients as products of unrolled windows (math/conv_columns.h), by cuBLASLt and kernels of our own. */
 #include "runtime/base/status.h"
 #include "workers/cuda/kernels/kernels_columns.h"
 #include "workers/cuda/library/math_internal.h"
@@ -12,6 +12,7 @@ _Static_assert(SY_MATH_SCRATCH_BYTES + U_BYTES + PARTS_BYTES <= SY_MATH_BACK_SCR
 struct context {
     struct sy_math *math;
     struct sy_math_plan *plan;
+    const void *bias;
     void *scratch;
 };
 
@@ -37,7 +38,7 @@ static int product(void *ctx, const struct sy_conv_columns *columns, bool adds, 
     struct context *c = ctx;
     (void)columns;
     return sy_math_matmul_run(c->math, adds ? c->plan->columns_sum : c->plan->columns_product, a, b,
-                              NULL, y, y, c->scratch);
+                              c->bias, y, y, c->scratch);
 }
 
 static int add_parts(void *ctx, const struct sy_math_conv *conv,
@@ -52,7 +53,8 @@ static int add_parts(void *ctx, const struct sy_math_conv *conv,
 int sy_math_columns_plan(struct sy_math *math, struct sy_math_plan *p)
 {
     struct sy_math_plan *first, *further = NULL;
-    if (!sy_conv_columns_of(&p->conv, U_BYTES, PARTS_BYTES, &p->columns))
+    if (sy_math_conv_scratch(&p->conv) < SY_MATH_BACK_SCRATCH_BYTES ||
+        !sy_conv_columns_of(&p->conv, U_BYTES, PARTS_BYTES, &p->columns))
         return SY_OK;
     struct sy_math_matmul m = p->columns.product;
     SY_TRY(sy_math_matmul_plan(math, &m, &first));
@@ -65,11 +67,11 @@ int sy_math_columns_plan(struct sy_math *math, struct sy_math_plan *p)
 }
 
 int sy_math_columns_run(struct sy_math *math, struct sy_math_plan *p, const void *a, const void *b,
-                        void *y, void *scratch)
+                        const void *bias, void *y, void *scratch)
 {
     static const struct sy_conv_columns_ops ops = {
         .unroll = unroll, .roll = roll, .product = product, .add_parts = add_parts};
     unsigned char *u = (unsigned char *)scratch + SY_MATH_SCRATCH_BYTES;
-    struct context context = {math, p, scratch};
+    struct context context = {math, p, bias, scratch};
     return sy_conv_columns_run(&ops, &context, &p->conv, &p->columns, a, b, y, u, u + U_BYTES);
 }

@@ -29,6 +29,7 @@ static void make_key(const struct sy_math_conv *c, int64_t *key)
     all[SY_MATH_KEY - 2] = (int64_t)c->direction;
     all[SY_MATH_KEY - 3] = sy_math_is_narrow(c->type) ? (int64_t)c->type : 0;
     all[SY_MATH_KEY - 4] = sy_math_is_narrow(c->bias_type);
+    all[8 + 6] = c->wide_scratch; /* not used by the dimension's words */
     memcpy(key, all, sizeof all);
 }
 
@@ -137,8 +138,8 @@ static int run_fused(struct sy_math *math, struct sy_math_plan *p, const void *x
     SY_CUDNN(math,
              cudnnConvolutionBiasActivationForward(
                  math->cudnn, &one, p->x, x, p->w, w, p->window, (cudnnConvolutionFwdAlgo_t)p->algo,
-                 scratch, SY_MATH_SCRATCH_BYTES, &of_residual, p->y, residual ? residual : y,
-                 p->bias, bias, p->activation, p->y, y));
+                 scratch, sy_math_conv_scratch(&p->conv), &of_residual, p->y,
+                 residual ? residual : y, p->bias, bias, p->activation, p->y, y));
     return SY_OK;
 }
 
@@ -188,7 +189,7 @@ int sy_math_conv_run(struct sy_math *math, struct sy_math_plan *p, const void *a
         return sy_math_matmul_run(math, p->gemm, swaps ? b : a, swaps ? a : b, bias, residual, y,
                                   scratch);
     case SY_WAY_COLUMNS:
-        return sy_math_columns_run(math, p, a, b, y, scratch);
+        return sy_math_columns_run(math, p, a, b, bias, y, scratch);
     default:
         return sy_math_cuda_check(
             math, (cudaError_t)sy_kernel_conv(math->stream, &p->conv, a, b, bias, residual, y),
@@ -275,7 +276,7 @@ static int make_gemm(struct sy_math *math, struct sy_math_plan *p)
     return sy_math_matmul_plan(math, &m, &p->gemm);
 }
 
-/* Times what there is; without memory for it, products where it is some, else what cuDNN thinks best. */
+/* Times what there is; without memory for it, products where there are some, else what cuDNN thinks best. */
 static int choose(struct sy_math_trial *t, bool has_algo)
 {
     struct sy_math_plan *p = t->plan;

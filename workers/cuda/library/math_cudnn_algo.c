@@ -29,7 +29,7 @@ static cudnnStatus_t find_forward(struct sy_math_trial *t, struct found *out, in
     cudnnStatus_t answer =
         t->x ? cudnnFindConvolutionForwardAlgorithmEx(t->math->cudnn, p->x, t->x, p->w, t->w,
                                                       p->window, p->y, t->y, MAX_ALGOS, n, perf,
-                                                      t->scratch, SY_MATH_SCRATCH_BYTES)
+                                                      t->scratch, sy_math_conv_scratch(&p->conv))
              : cudnnGetConvolutionForwardAlgorithm_v7(t->math->cudnn, p->x, p->w, p->window, p->y,
                                                       MAX_ALGOS, n, perf);
     if (answer == CUDNN_STATUS_SUCCESS)
@@ -158,9 +158,10 @@ int sy_math_cudnn_run(struct sy_math *math, struct sy_math_plan *p, const void *
                                                 SY_MATH_BACK_SCRATCH_BYTES, &zero, p->w, result));
         return SY_OK;
     default:
-        SY_CUDNN(math, cudnnConvolutionForward(math->cudnn, &one, p->x, a, p->w, b, p->window,
-                                               (cudnnConvolutionFwdAlgo_t)p->algo, scratch,
-                                               SY_MATH_SCRATCH_BYTES, &zero, p->y, result));
+        SY_CUDNN(math,
+                 cudnnConvolutionForward(math->cudnn, &one, p->x, a, p->w, b, p->window,
+                                         (cudnnConvolutionFwdAlgo_t)p->algo, scratch,
+                                         sy_math_conv_scratch(&p->conv), &zero, p->y, result));
         return SY_OK;
     }
 }

@@ -42,7 +42,7 @@ enum sy_math_way {
     SY_WAY_GEMM,   /* a window of one element: a product */
     SY_WAY_DIRECT, /* our own kernel */
     SY_WAY_LT,     /* a product */
-    SY_WAY_COLUMNS /* a gradient as products of unrolled windows */
+    SY_WAY_COLUMNS /* as products of unrolled windows */
 };
 
 struct sy_math_plan {
@@ -129,14 +129,15 @@ void sy_math_conv_finish(struct sy_math_plan *plan);
 
 static inline uint64_t sy_math_conv_scratch(const struct sy_math_conv *conv)
 {
-    return conv->direction == SY_MATH_FORWARD ? SY_MATH_SCRATCH_BYTES : SY_MATH_BACK_SCRATCH_BYTES;
+    return conv->direction == SY_MATH_FORWARD && !conv->wide_scratch ? SY_MATH_SCRATCH_BYTES
+                                                                     : SY_MATH_BACK_SCRATCH_BYTES;
 }
 
 /* ---- math_conv_columns.c ---- */
-/* The plan's products, if its gradient can be had this way. An error leaves it without. */
+/* The plan's products, if it can be had this way. An error leaves it without. */
 int sy_math_columns_plan(struct sy_math *math, struct sy_math_plan *plan);
 int sy_math_columns_run(struct sy_math *math, struct sy_math_plan *plan, const void *a,
-                        const void *b, void *y, void *scratch);
+                        const void *b, const void *bias, void *y, void *scratch);
 
 /* ---- math_cudnn_algo.c: cuDNN's three directions as one ---- */
 struct sy_math_trial { /* memory NULL: nothing can be timed */

@@ -28,7 +28,8 @@ static int64_t divisor_up_to(int64_t n, int64_t most)
 
 static uint64_t row_bytes(const struct sy_math_conv *c, const struct sy_conv_columns *u)
 {
-    return (uint64_t)(u->columns * (is_weights(c) ? sy_math_float_bytes(c->type) : 4));
+    return (uint64_t)(u->columns *
+                      (c->direction == SY_MATH_DATA ? 4 : sy_math_float_bytes(c->type)));
 }
 
 static void choose_parts(const struct sy_math_conv *c, uint64_t bytes, struct sy_conv_columns *u)
@@ -43,8 +44,8 @@ static int64_t common_alignment(const struct sy_math_matmul *m)
 {
     int64_t in = sy_math_float_bytes(m->type), out = sy_math_float_bytes(m->y_type),
             align = ALIGN_BYTES;
-    int64_t a_row = m->a_transposed ? m->m : m->k;
-    while (a_row * in % align || m->n * in % align || m->n * out % align)
+    int64_t a_row = m->a_transposed ? m->m : m->k, b_row = m->b_transposed ? m->k : m->n;
+    while (a_row * in % align || b_row * in % align || m->n * out % align)
         align /= 2;
     return align;
 }
@@ -61,7 +62,14 @@ static void describe_product(const struct sy_math_conv *c, struct sy_conv_column
                                  .k = c->out_channels,
                                  .count = 1,
                                  .alpha = 1};
-    if (is_weights(c)) {
+    if (c->direction == SY_MATH_FORWARD) {
+        m->y_type = c->type;
+        m->bias_type = c->bias_type;
+        m->n = c->out_channels;
+        m->k = u->columns;
+        m->b_transposed = true;
+        m->has_bias = c->has_bias;
+    } else if (is_weights(c)) {
         m->m = c->out_channels;
         m->k = rows / u->parts;
         m->count = u->parts;
@@ -77,8 +85,10 @@ bool sy_conv_columns_of(const struct sy_math_conv *c, uint64_t u_bytes, uint64_t
                         struct sy_conv_columns *u)
 {
     int64_t taken = area_of(c->kernel) * c->in_channels, rows = area_of(c->out);
-    if (c->direction == SY_MATH_FORWARD || c->groups != 1 || taken * rows * c->batch == 0 ||
-        c->out_channels == 0)
+    if (c->groups != 1 || taken * rows * c->batch * c->out_channels == 0)
+        return false;
+    if (c->direction == SY_MATH_FORWARD && (c->has_residual || c->activation != SY_ACT_NONE ||
+                                            taken * sy_math_float_bytes(c->type) % ALIGN_BYTES))
         return false;
     *u = (struct sy_conv_columns){.parts = 1};
     u->columns = is_weights(c) ? SY_ALIGN_UP(taken, (int64_t)PADDED_TO) : taken;
@@ -113,10 +123,24 @@ static int run_weights(const struct sy_conv_columns_ops *ops, void *ctx,
     return ops->add_parts(ctx, c, columns, parts, dw);
 }
 
+static int run_forward(const struct sy_conv_columns_ops *ops, void *ctx,
+                       const struct sy_math_conv *c, const struct sy_conv_columns *columns,
+                       const void *x, const void *w, void *y, void *u)
+{
+    for (int64_t i = 0; i < c->batch; i += columns->images) {
+        SY_TRY(ops->unroll(ctx, c, columns, image_at(x, c, i, c->in_channels, c->in), u));
+        SY_TRY(ops->product(ctx, columns, false, u, w,
+                            (void *)(uintptr_t)image_at(y, c, i, c->out_channels, c->out)));
+    }
+    return SY_OK;
+}
+
 int sy_conv_columns_run(const struct sy_conv_columns_ops *ops, void *ctx,
                         const struct sy_math_conv *c, const struct sy_conv_columns *columns,
                         const void *a, const void *b, void *y, void *u, void *parts)
 {
+    if (c->direction == SY_MATH_FORWARD)
+        return run_forward(ops, ctx, c, columns, a, b, y, u);
     if (is_weights(c))
         return run_weights(ops, ctx, c, columns, a, b, y, u, parts);
     for (int64_t i = 0; i < c->batch; i += columns->images) {

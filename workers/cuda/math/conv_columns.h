@@ -1,7 +1,8 @@
-/* The gradient of a convolution as matrix products over unrolled windows, for windows of more than one element. Pure.
+/* A convolution or its gradient as matrix products over unrolled windows, for windows of more than one element. Pure.
  *
  *   u[rows, columns]: a row for each output position; its columns are what the window there reads, [kernel..., in]
  *
+ *   FORWARD   unroll x into u; y[rows, out] = u[rows, columns] w'[columns, out] + bias
  *   WEIGHTS   unroll x into u; dw[out, columns] = dy'[out, rows] u[rows, columns]
  *   DATA      u[rows, columns] = dy[rows, out] w[out, columns]; roll: each input adds up its elements of u
  *
@@ -22,11 +23,12 @@ struct sy_conv_columns {
     struct sy_math_matmul product; /* the first; the others add to what WEIGHTS has so far */
 };
 
-/* false: it is forward, in groups, or too large: u and all parts have so much room. */
+/* false: it is in groups, too large (u and all parts have so much room), or forward with a residual, an activation or rows of w that are not
+ * aligned. */
 bool sy_conv_columns_of(const struct sy_math_conv *conv, uint64_t u_bytes, uint64_t parts_bytes,
                         struct sy_conv_columns *out);
 
-/* Each enqueues and returns a status. x and dx are those of the images in u. */
+/* Each enqueues and returns a status. x and dx are those of the images in u. product: FORWARD with the conv's bias, if it has one. */
 struct sy_conv_columns_ops {
     int (*unroll)(void *ctx, const struct sy_math_conv *conv, const struct sy_conv_columns *columns,
                   const void *x, void *u);

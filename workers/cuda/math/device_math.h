@@ -59,6 +59,7 @@ struct sy_math_conv {
     int64_t in[SY_MATH_SPATIAL], out[SY_MATH_SPATIAL], kernel[SY_MATH_SPATIAL];
     int64_t strides[SY_MATH_SPATIAL], dilations[SY_MATH_SPATIAL], pads[SY_MATH_SPATIAL];
     bool has_bias, has_residual;
+    bool wide_scratch; /* FORWARD: it is given back_scratch_bytes, as the other directions are */
     enum sy_activation activation;
     float act_alpha, act_beta;
 };

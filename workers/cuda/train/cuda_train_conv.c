@@ -190,6 +190,7 @@ int sy_cutr_conv_forward(struct sy_trainer *t, int n)
     SY_TRY(sy_cutr_result_typed(t, node->outputs[0], true, type, &out));
     struct sy_math_conv conv = record->conv;
     conv.has_bias = bias >= 0;
+    conv.wide_scratch = true;
     return sy_cutr_add_conv(t, SY_CUTR_FORWARD, node->name, &conv,
                             (int[]){record->source, weights, bias, out});
 }
