@@ -162,7 +162,7 @@ int sy_side_add(struct sy_side *side, int n_parts, const void *from, uint64_t n,
 {
     SY_TRY(call("add"));
     return sy_math_kernel_check(
-        side->math, sy_kernel_add_parts(&side->stream, n_parts, (int64_t)n, from, to), "sum");
+        side->math, sy_kernel_add_ranks(&side->stream, n_parts, (int64_t)n, from, to), "sum");
 }
 
 int sy_side_to_host(struct sy_side *side, const void *from, void *host, uint64_t bytes)

@@ -20,7 +20,7 @@ __global__ static void scale(int64_t n, float share, const float *from, float *t
     to[i] = from[i] * share;
 }
 
-int sy_kernel_add_parts(struct CUstream_st *stream, int n_parts, int64_t n, const float *from,
+int sy_kernel_add_ranks(struct CUstream_st *stream, int n_parts, int64_t n, const float *from,
                         float *to)
 {
     return n ? sy_launch(add_parts, sy_blocks(n), stream, n_parts, n, from, to) : 0;

@@ -11,7 +11,7 @@ extern "C" {
 #endif
 
 /* to[i] = from[i] + from[n + i] + ... of n_parts, added in this order. */
-int sy_kernel_add_parts(struct CUstream_st *stream, int n_parts, int64_t n, const float *from,
+int sy_kernel_add_ranks(struct CUstream_st *stream, int n_parts, int64_t n, const float *from,
                         float *to);
 int sy_kernel_scale(struct CUstream_st *stream, int64_t n, float share, const float *from,
                     float *to);

@@ -26,7 +26,7 @@ static int run_once(struct sy_side *side)
     struct sy_math *math = side->math;
     SY_CUDA(math, cudaMalloc(&room, 2 * sizeof(float)));
     cudaError_t error =
-        (cudaError_t)sy_kernel_add_parts(side->stream, 1, 1, room, (float *)room + 1);
+        (cudaError_t)sy_kernel_add_ranks(side->stream, 1, 1, room, (float *)room + 1);
     if (error == cudaSuccess)
         error = (cudaError_t)sy_kernel_scale(side->stream, 1, 1, room, (float *)room + 1);
     if (error == cudaSuccess)
@@ -157,7 +157,7 @@ void *sy_side_handle(struct sy_side *side)
 int sy_side_add(struct sy_side *side, int n_parts, const void *from, uint64_t n, void *to)
 {
     return sy_math_kernel_check(side->math,
-                                sy_kernel_add_parts(side->stream, n_parts, (int64_t)n, from, to),
+                                sy_kernel_add_ranks(side->stream, n_parts, (int64_t)n, from, to),
                                 "sum of ranks");
 }
 
