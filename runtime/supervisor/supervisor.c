@@ -196,10 +196,14 @@ static bool is_starting(const struct process *p, sy_ns now)
 
 static bool may_start(const struct sy_supervisor *s, sy_ns now)
 {
-    int n = 0;
-    for (int i = 0; i < s->config.n_workers; i++)
+    int n = 0, most = s->config.most_starting;
+    bool serves = false;
+    for (int i = 0; i < s->config.n_workers; i++) {
         n += is_starting(&s->processes[i], now);
-    return !s->stopping && (s->config.most_starting == 0 || n < s->config.most_starting);
+        serves |= s->processes[i].pid > 0 && s->processes[i].was_ready;
+    }
+    most = serves ? SY_MAX(most / 2, 1) : most;
+    return !s->stopping && (s->config.most_starting == 0 || n < most);
 }
 
 /* Those that are due, as many as may start (V5). One that cannot be spawned stays due, for the next tick. */

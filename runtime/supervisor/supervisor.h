@@ -9,8 +9,8 @@
  *     kills it. One that is told to stop may wind up without a heartbeat, but has to begin within the hang timeout.
  *     Others wait for one that loads models, starts a job, or is told to stop in a state without beats: it is killed if it uses no CPU time for the hang
  *     timeout, and if one program takes it six of them.
- * V5: at most `most_starting` start at once, the others after them: six that start together on two cores are all ready as late as the last one. One that
- *     has started for a second holds up no other.
+ * V5: at most `most_starting` start at once, half of that while another serves, the others after them: six that start together on two cores are all ready
+ *     as late as the last one, and take the cores from requests. One that has started for a second holds up no other.
  *
  * One thread, the event loop's. Callbacks are made from the event loop, `message` also handles bad messages by returning
  * negative: then the worker is killed. */

@@ -59,6 +59,7 @@ def http():
             yield bytes([flags]) + chunked(bomb, "Content-Encoding: gzip\r\n") + LIVE
             yield bytes([flags]) + post(gzip.compress(b"\0" * size, mtime=0), "Content-Encoding: gzip\r\nInference-Header-Content-Length: 0\r\n", "/v2/models/o/infer") + LIVE
     yield bytes([0]) + chunked(b"12345678", "Inference-Header-Content-Length: 0\r\n").replace(b"/m/", b"/o/") + LIVE
+    yield bytes([0]) + b"POST /v2/models/o/infer HTTP/1.1\r\nHost: h\r\nInference-Header-Content-Length: 0\r\n\r\n" + LIVE
     yield bytes([0]) + b"GET /v2 HTTP/1.1\r\nHost: h\r\nX: " + b"a" * 40000 + b"\r\n\r\n" + LIVE
     yield bytes([0]) + b"GET /v2 HTTP/1.1\r\nHost: h\r\n" + b"".join(b"X%d: a\r\n" % i for i in range(120)) + b"\r\n" + LIVE
     for more in ({"outputs": 7}, {"parameters": {"tenant": 7}}, {"parameters": {"priority": -1}}, {"parameters": {"timeout": "x"}}):

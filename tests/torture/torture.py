@@ -208,9 +208,11 @@ def recoveries(rnd):
 
 def slowest(what, taken, n=5):
     """Lines that say when, by the wall clock, so that one finds them in the server's log. taken: (seconds, when it began, what)."""
-    wall = time.time() - time.monotonic()
-    moment = lambda at: time.strftime("%H:%M:%S", time.gmtime(at + wall)) + f".{int((at + wall) % 1 * 1000):03d}"
-    return [f"{what}: {1e3 * took:.1f} ms from {moment(at)}, {whose}" for took, at, whose in sorted(taken, reverse=True)[:n]]
+    wall, lines = time.time() - time.monotonic(), []
+    for took, at, whose in sorted(taken, reverse=True)[:n]:
+        seconds, part = divmod(at + wall, 1)
+        lines.append(f"{what}: {1e3 * took:.1f} ms from {time.strftime('%H:%M:%S', time.gmtime(seconds))}.{int(part * 1000):03d}, {whose}")
+    return lines
 
 
 def gather(o, rounds):

@@ -236,8 +236,9 @@ static void begin_streaming(struct sy_http_infer *infer, int status)
 {
     if (status == SY_OK) {
         infer->phase = SY_HTTP_STREAMING;
-        status = stream(infer, infer->text.at + infer->header_bytes,
-                        infer->text.used - infer->header_bytes);
+        if (infer->text.used > infer->header_bytes) /* without a body there is no text */
+            status = stream(infer, infer->text.at + infer->header_bytes,
+                            infer->text.used - infer->header_bytes);
     }
     if (status == SY_OK)
         status = stream(infer, infer->late.at, infer->late.used);
