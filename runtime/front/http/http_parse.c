@@ -91,6 +91,19 @@ static int check_host(struct sy_http_call *call, const char **why)
     return 400;
 }
 
+/* RFC 9112, 6.1: a body in a coding that is not understood is not taken for one without. */
+static int check_coding(struct sy_http_call *call, const char **why)
+{
+    *why = "Transfer-Encoding: only chunked is understood";
+    for (int i = 0; i < call->n_fields; i++)
+        if (strcmp(call->text + call->fields[i].name, "transfer-encoding") == 0 &&
+            strcasecmp(call->text + call->fields[i].value, "chunked") != 0) {
+            call->keeps_alive = false;
+            return 400;
+        }
+    return 0;
+}
+
 static int check_expectation(struct sy_http_call *call, const char **why)
 {
     const char *expect = sy_http_call_header(call, "expect");
@@ -132,6 +145,8 @@ static int on_headers(http_parser *parser)
         code = check_host(call, &why);
     if (!code)
         code = sy_http_call_route(call, &why);
+    if (!code)
+        code = check_coding(call, &why);
     if (!code)
         code = check_expectation(call, &why);
     if (!code)

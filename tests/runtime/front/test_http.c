@@ -206,6 +206,28 @@ static void test_continue(void **state)
                      "gold\r\nContent-Length: 74\r\n\r\n");
 }
 
+/* What is sent in another coding is not read as if it had none. */
+static void test_other_codings(void **state)
+{
+    static const char *const codings[] = {"gzip, chunked", "chunked, chunked", "xchunked, chunked"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof codings / sizeof *codings; i++) {
+        int fd = http_connect(fake_http_port);
+
+        http_say(fd,
+                 "POST /v2/models/double/infer HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: "
+                 "%s\r\n\r\n4a\r\n" ROW "\r\n0\r\n\r\n",
+                 codings[i]);
+        assert_non_null(strstr(http_expect(fd, 400), "Transfer-Encoding"));
+        assert_true(http_is_closed(fd));
+        close(fd);
+    }
+    expect_text(200,
+                "POST /v2/models/double/infer HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: Chunked"
+                "\r\n\r\n4a\r\n" ROW "\r\n0\r\n\r\n");
+}
+
 static void test_chunks(void **state)
 {
     int fd = http_connect(fake_http_port);
@@ -511,6 +533,7 @@ int main(void)
         cmocka_unit_test(test_random_bytes),
         cmocka_unit_test(test_refused_body_is_read),
         cmocka_unit_test(test_half_close),
+        cmocka_unit_test(test_other_codings),
         cmocka_unit_test(test_half_close_behind_answers),
         cmocka_unit_test(test_information),
     };
