@@ -468,6 +468,7 @@ def test_reload_answers_what_was_asked(world):
     given.set_data_from_numpy(np.zeros((1, 16), np.float32))
     channel = triton.InferenceServerClient(f"localhost:{world.secure.port('grpc')}", ssl=True, root_certificates=world.cert)
     with world.client("ops", world.secure) as ops:
+        wait_for(lambda: all(row["state"] == "idle" for row in ops.status()["workers"]))  # they start one after the other
         workers = [row["pid"] for row in ops.status()["workers"]]
     try:
         channel.start_stream(lambda result, error: answers.put(error), headers={"authorization": bearer("team")["Authorization"]})
