@@ -16,7 +16,7 @@ cp "$build/switchyard" "$build/make-models" "$out/bin/"
 for plugin in carried/libswitchyard-cuda.so switchyard-cuda-keeper; do
     if [ -e "$build/$plugin" ]; then cp "$build/$plugin" "$out/lib/"; else echo "dist: without $plugin"; fi
 done
-for file in "$build"/tests/test_gpu_* "$build"/tests/test_device "$build"/tests/test_cuda_plugin "$build"/tests/test_end_to_end \
+for file in "$build"/tests/test_gpu_* "$build"/tests/test_device "$build"/tests/test_cuda_plugin "$build"/tests/test_end_to_end "$build"/tests/test_worker_deaths \
     "$build"/tests/gpu_onnx_suite "$build"/tests/libgpu_*.so "$build"/tests/libswitchyard-tests.so; do
     if [ -f "$file" ] && [ -x "$file" ]; then cp "$file" "$out/tests/"; fi
 done

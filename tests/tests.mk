@@ -367,7 +367,7 @@ test-train: deps ## Test: gradients and losses against PyTorch; TEST_TRAIN_ARGS=
 	else echo 'test-train: skipped: PyTorch cannot be installed here, as said above'; fi
 
 # On a machine with a GPU, or in what `make dist` made: the same script.
-gpu-tests: $(GPU_BIN) $(addprefix $(B)/tests/,test_device test_cuda_plugin test_gpu_device test_gpu_slices test_gpu_models test_gpu_training test_gpu_ranks test_end_to_end gpu_onnx_suite) $(GPU_FAULT)
+gpu-tests: $(GPU_BIN) $(addprefix $(B)/tests/,test_device test_cuda_plugin test_gpu_device test_gpu_slices test_gpu_models test_gpu_training test_gpu_ranks test_end_to_end test_worker_deaths gpu_onnx_suite) $(GPU_FAULT)
 
 gpu-check: deps ## Test: the tests that need a GPU, on cuda:0; SY_TEST_DEVICE=cuda:N for another, PART="device engine" for some
 	@$(MAKE) --no-print-directory CUDA=1 binaries gpu-tests

@@ -17,12 +17,17 @@ SY_BUILD=$1
 export SY_TEST_SERVE_DEVICE SY_TEST_SERVE_POOL SY_BUILD
 failed=0
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+all=$(mktemp)
+trap 'rm -f "$log" "$all"' EXIT
 for filter in ${3:-$filters}; do
+    : >"$all"
     echo "== $filter on $SY_TEST_SERVE_DEVICE"
-    SY_TEST_FILTER=$filter "$tests/test_end_to_end" >"$log" 2>&1 || failed=1
-    cat "$log"
-    if ! grep -qE '^\[ +(OK|FAILED|SKIPPED) +\] [a-z]' "$log"; then
+    for test in test_end_to_end test_worker_deaths; do # whichever has it
+        SY_TEST_FILTER=$filter "$tests/$test" >"$log" 2>&1 || failed=1
+        cat "$log"
+        cat "$log" >>"$all"
+    done
+    if ! grep -qE '^\[ +(OK|FAILED|SKIPPED) +\] [a-z]' "$all"; then
         echo "no test ran: none is called $filter, or it did not start"
         failed=1
     fi
