@@ -60,7 +60,7 @@ static void drop_gone(struct sy_repository_model *model, const struct sy_scanned
     for (v = model->versions; v; v = next) {
         next = v->next;
         if (v->gone && v->state == SY_VERSION_UNLOADED && !v->serves)
-            sy_repository_version_rests(v);
+            model->repository->rests(v);
         else if (v->gone)
             sy_repository_version_drop(v);
     }

@@ -434,6 +434,15 @@ static bool stands_still(const struct sy_supervisor *s, struct process *p, sy_ns
     return now > stirred + s->config.hang_timeout_ns;
 }
 
+static bool is_silent(const struct sy_supervisor *s, struct process *p, sy_ns beat, sy_ns now)
+{
+    sy_ns timeout = s->config.hang_timeout_ns;
+    struct sy_cpu_use use = {0};
+    if (now > beat + timeout / 2)
+        use = sy_cpu_use_of(p->pid);
+    return sy_cpu_watch_is_silent(&p->cpu, beat, timeout, use, now);
+}
+
 static void check_process(struct sy_supervisor *s, struct process *p, sy_ns now)
 {
     char why[200];
@@ -448,7 +457,7 @@ static void check_process(struct sy_supervisor *s, struct process *p, sy_ns now)
         snprintf(why, sizeof why, "told to stop, it did not stir for %.1f s",
                  (double)(now - p->moved_ns) / 1e9);
         sy_supervisor_kill(s, p->index, why);
-    } else if (beats_in(p->state) && now > beat && now - beat > s->config.hang_timeout_ns) {
+    } else if (beats_in(p->state) && is_silent(s, p, beat, now)) {
         snprintf(why, sizeof why, "no heartbeat for %.1f s", (double)(now - beat) / 1e9);
         sy_supervisor_kill(s, p->index, why);
     } else if (is_stuck_loading(s, p, now)) {

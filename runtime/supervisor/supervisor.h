@@ -5,7 +5,7 @@
  * V3: one that had its models (IDLE) is replaced at once where no other is idle, else after 50 ms: what it computed runs again first, and a start beside
  *     it takes the cores from it. One that dies before is replaced at once the first time, then after 100 ms, doubling to 5 s; after ten such deaths in a row
  *     it is given up, and that is logged.
- * V4: a heartbeat older than the hang timeout, a state that outlasts its timeout, or a socket that it closed a second ago
+ * V4: a heartbeat older than the hang timeout (and than the time in which it wanted a core and had none, up to six of them), a state that outlasts its timeout, or a socket that it closed a second ago
  *     kills it. One that is told to stop may wind up without a heartbeat, but has to begin within the hang timeout.
  *     Others wait for one that loads models, starts a job, or is told to stop in a state without beats: it is killed if it uses no CPU time for the hang
  *     timeout, and if one program takes it six of them.
