@@ -3,6 +3,7 @@
  *   spill_script ROUNDS [deaf]      prints "hash HEX" of what the blocks hold after so many rounds a thread; deaf: one more thread, which blocks every signal
  *
  * A step is counted for each round of the first thread. */
+#include <barrier>
 #include <cinttypes>
 #include <cstdint>
 #include <thread>
@@ -19,6 +20,7 @@ struct block {
 };
 
 static sy_script_page *page;
+static std::barrier all_rounds(N_THREADS); /* before it no block goes */
 
 static bool find_page()
 {
@@ -57,6 +59,7 @@ static void work(int thread, int rounds, uint64_t *hash)
         if (thread == 0)
             page->step.fetch_add(1);
     }
+    all_rounds.arrive_and_wait();
     *hash = 14695981039346656037u;
     for (block &b : blocks) {
         const uint64_t *words = reinterpret_cast<const uint64_t *>(b.data);
