@@ -55,6 +55,8 @@ sy_fuse_pass sy_fuse_einsum_pairs, sy_fuse_einsums;  /* fuse_einsum.c */
 sy_fuse_pass sy_fuse_noops, sy_fuse_transposes, sy_fuse_reshapes, sy_fuse_pads; /* fuse_clean.c */
 sy_fuse_pass sy_fuse_thin_reshapes;                                             /* fuse_thin.c */
 sy_fuse_pass sy_fuse_known_products;                                            /* fuse_known.c */
+/* With so many multiplications and bytes of results at most, of all nodes together; what is beyond stays a node. */
+int sy_fuse_known_products_within(struct sy_fuse *f, int64_t products, int64_t bytes);
 sy_fuse_pass sy_fuse_batch_norms, sy_fuse_conv_pairs, sy_fuse_conv_biases,
     sy_fuse_residuals; /* fuse_conv.c */
 sy_fuse_pass sy_fuse_matmul_scales, sy_fuse_flat_biases, sy_fuse_matmul_biases,

@@ -10,12 +10,17 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
-/* Multiplications: some seconds of an import. MOST_INPUTS is more than what is folded here has. */
-enum { MOST_PRODUCTS = 1 << 30, MOST_INPUTS = 4 };
+/* Of all nodes together. Multiplications: some ten seconds of an import, and more than the 26 G of DeBERTa-large. */
+#define MOST_PRODUCTS (INT64_C(1) << 35)
+#define MOST_BYTES    (INT64_C(1) << 30)
+
+/* MOST_INPUTS is more than what is folded here has; LANES: sums side by side. */
+enum { MOST_INPUTS = 4, LANES = 8 };
 
 struct known {
     struct sy_fuse *f;
     bool *made; /* by tensor: a constant of this pass */
+    int64_t products_left, bytes_left;
     struct sy_block inputs[MOST_INPUTS], out;
     enum sy_dtype dtypes[MOST_INPUTS];
 };
@@ -52,14 +57,34 @@ static bool read_blocks(struct known *k, const struct sy_node *node)
            sy_block_make(&y->shape, &k->out) && k->out.n <= largest;
 }
 
-/* One row: sums in double. */
-static void multiply_row(const float *a, const float *b, int64_t n, int64_t depth, int64_t b_row,
-                         int64_t b_column, double *sums)
+/* One row by b[depth][n]: sums in double. */
+static void multiply_row(const float *a, const float *b, int64_t n, int64_t depth, double *sums)
 {
     memset(sums, 0, (size_t)n * sizeof *sums);
     for (int64_t i = 0; i < depth; i++)
         for (int64_t j = 0; j < n; j++)
-            sums[j] += (double)a[i] * (double)b[i * b_row + j * b_column];
+            sums[j] += (double)a[i] * (double)b[i * n + j];
+}
+
+static double dot(const float *a, const float *b, int64_t n)
+{
+    double sums[LANES] = {0};
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int l = 0; l < LANES; l++)
+            sums[l] += (double)a[i + l] * (double)b[i + l];
+    for (; i < n; i++)
+        sums[0] += (double)a[i] * (double)b[i];
+    for (int l = 1; l < LANES; l++)
+        sums[0] += sums[l];
+    return sums[0];
+}
+
+/* One row by b[n][depth]. */
+static void multiply_turned(const float *a, const float *b, int64_t n, int64_t depth, double *sums)
+{
+    for (int64_t j = 0; j < n; j++)
+        sums[j] = dot(a, b + j * depth, depth);
 }
 
 static int multiply(const struct known *k, const struct sy_node *node, float *to)
@@ -70,9 +95,9 @@ static int multiply(const struct known *k, const struct sy_node *node, float *to
     double *sums;
     SY_TRY(sy_graph_alloc((size_t)n, sizeof *sums, &sums));
     for (int64_t row = 0; n > 0 && row < k->out.n / n; row++) {
-        multiply_row((const float *)(const void *)k->inputs[0].data + row * depth,
-                     (const float *)(const void *)b->data, n, depth, turned ? 1 : n,
-                     turned ? depth : 1, sums);
+        const float *a = (const float *)(const void *)k->inputs[0].data + row * depth;
+        (turned ? multiply_turned : multiply_row)(a, (const float *)(const void *)b->data, n, depth,
+                                                  sums);
         for (int64_t j = 0; j < n; j++)
             to[row * n + j] = (float)sums[j];
     }
@@ -80,12 +105,16 @@ static int multiply(const struct known *k, const struct sy_node *node, float *to
     return SY_OK;
 }
 
-static bool is_small_product(const struct known *k, const struct sy_node *node)
+static int64_t depth_of(const struct known *k)
 {
     const struct sy_block *a = &k->inputs[0];
-    int64_t depth = a->rank > 0 ? a->dims[a->rank - 1] : 0;
+    return a->rank > 0 ? a->dims[a->rank - 1] : 0;
+}
+
+static bool is_small_product(const struct known *k, const struct sy_node *node)
+{
     return is_plain_product(k->f, node) && k->dtypes[1] == SY_DTYPE_F32 &&
-           (depth == 0 || k->out.n <= MOST_PRODUCTS / depth);
+           (depth_of(k) == 0 || k->out.n <= k->products_left / depth_of(k));
 }
 
 /* Moves and arithmetic on what this pass made; by itself a constant subgraph stays as it is (fold/). */
@@ -97,10 +126,12 @@ static bool follows(const struct known *k, const struct sy_node *node)
     return any && sy_op_facts(node->op)->fold != SY_FOLD_NONE && node->op != SY_OP_GATHER;
 }
 
-static int compute(const struct known *k, const struct sy_node *node, float *to)
+static int compute(struct known *k, const struct sy_node *node, float *to)
 {
-    if (is_plain_product(k->f, node))
+    if (is_plain_product(k->f, node)) {
+        k->products_left -= k->out.n * depth_of(k);
         return multiply(k, node, to);
+    }
     int status = sy_fold_move(node, k->inputs, NULL, sizeof *to, &k->out, (unsigned char *)to);
     if (status == SY_EUNSUPPORTED)
         status =
@@ -121,6 +152,7 @@ static int make_known(struct known *k, struct sy_node *node)
     }
     y->data = to;
     y->data_bytes = (size_t)k->out.n * sizeof *to;
+    k->bytes_left -= (int64_t)y->data_bytes;
     y->is_derived = true;
     k->made[node->outputs[0]] = true;
     k->f->producer[node->outputs[0]] = -1;
@@ -129,16 +161,22 @@ static int make_known(struct known *k, struct sy_node *node)
     return SY_OK;
 }
 
-int sy_fuse_known_products(struct sy_fuse *f)
+int sy_fuse_known_products_within(struct sy_fuse *f, int64_t products, int64_t bytes)
 {
-    struct known k = {.f = f};
+    struct known k = {.f = f, .products_left = products, .bytes_left = bytes};
     int status = SY_OK;
     SY_TRY(sy_graph_alloc((size_t)f->n_tensors, sizeof *k.made, &k.made));
     for (int n = 0; status == SY_OK && n < f->graph->n_nodes; n++) {
         struct sy_node *node = &f->graph->nodes[n];
-        if (read_blocks(&k, node) && (is_small_product(&k, node) || follows(&k, node)))
+        if (read_blocks(&k, node) && k.out.n <= k.bytes_left / (int64_t)sizeof(float) &&
+            (is_small_product(&k, node) || follows(&k, node)))
             status = make_known(&k, node);
     }
     free(k.made);
     return status;
+}
+
+int sy_fuse_known_products(struct sy_fuse *f)
+{
+    return sy_fuse_known_products_within(f, MOST_PRODUCTS, MOST_BYTES);
 }

@@ -330,11 +330,11 @@ static void run_spoil(const struct note *q)
 static int conv(struct sy_math *math, struct sy_math_plan *plan, const void *x, const void *w,
                 const void *bias, const void *residual, void *y, void *scratch)
 {
-    bool is_forward = plan->conv.direction == SY_MATH_FORWARD;
     assert(plan && plan->is_conv && x != y && residual != y);
+    bool is_narrow = plan->conv.direction == SY_MATH_FORWARD && !plan->conv.wide_scratch;
     assert(plan->conv.has_bias == !!bias && plan->conv.has_residual == !!residual);
     struct note spoil = {.run = run_spoil,
-                         .n = is_forward ? SCRATCH_BYTES : BACK_SCRATCH_BYTES,
+                         .n = is_narrow ? SCRATCH_BYTES : BACK_SCRATCH_BYTES,
                          .at = {fake_math_seen(scratch)}};
     SY_TRY(enqueue(math, "conv", &spoil));
     return sy_math_kernel_check(

@@ -4,6 +4,8 @@
  *
  *   FAKE_NCCL_FAIL=CALL:N:RESULT   the N-th call of ncclCALL in this process answers RESULT; AsyncError: what CommGetAsyncError tells; Hang: the N-th group does
  *                                  not end
+ *   FAKE_NCCL_ABORT=hangs          ncclCommAbort does not end
+ *   FAKE_NCCL_STILL=FILE           while that file is there no group may begin: it ends the process
  *   FAKE_NCCL_VERSION=N            what ncclGetVersion tells */
 #include <assert.h>
 #include <errno.h>
@@ -199,6 +201,8 @@ int ncclCommGetAsyncError(struct ncclComm *comm, int *result)
 
 int ncclCommAbort(struct ncclComm *comm)
 {
+    while (getenv("FAKE_NCCL_ABORT"))
+        pause();
     atomic_store(&comm->aborted, true);
     if (comm->has_thread)
         pthread_join(comm->thread, NULL);
@@ -218,7 +222,8 @@ static int depth;
 
 int ncclGroupStart(void)
 {
-    assert(depth == 0);
+    const char *still = getenv("FAKE_NCCL_STILL");
+    assert(depth == 0 && !(still && access(still, F_OK) == 0));
     FAIL_IF_PLANNED("GroupStart");
     depth++;
     of_group = NULL;

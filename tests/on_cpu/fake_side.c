@@ -23,7 +23,7 @@ struct sy_side {
     int n_blocks;
 };
 
-static atomic_int n_calls, fail_at;
+static atomic_int n_calls, fail_at, n_open;
 
 void fake_side_fail(int n)
 {
@@ -34,6 +34,11 @@ void fake_side_fail(int n)
 int fake_side_calls(void)
 {
     return atomic_load(&n_calls);
+}
+
+int fake_side_n_open(void)
+{
+    return atomic_load(&n_open);
 }
 
 static int call(const char *name)
@@ -60,6 +65,7 @@ int sy_side_open(struct sy_math *math, unsigned n_marks, struct sy_side **out)
                              .marks = calloc(n_marks, sizeof *side->marks),
                              .n_marks = n_marks};
     assert(side->marks);
+    atomic_fetch_add(&n_open, 1);
     *out = side;
     return SY_OK;
 }
@@ -68,6 +74,7 @@ void sy_side_close(struct sy_side *side)
 {
     if (!side)
         return;
+    atomic_fetch_sub(&n_open, 1);
     fake_math_synchronize(); /* what is in the stream that computes may use the memory */
     for (int i = 0; i < side->n_blocks; i++)
         free(side->blocks[i]);

@@ -6,5 +6,7 @@
 void fake_side_fail(int n);
 /* Calls since then. */
 int fake_side_calls(void);
+/* Sides that are open, with what they took. */
+int fake_side_n_open(void);
 
 #endif

@@ -146,8 +146,7 @@ static int use_choices(struct sy_math *math, const char *text)
 
 static int host_take(struct sy_math *math, uint64_t bytes, void **out)
 {
-    SY_CUDA(math, cudaHostAlloc(out, bytes, cudaHostAllocMapped));
-    return SY_OK;
+    return sy_math_pinned_take(math, bytes, cudaHostAllocMapped, out);
 }
 
 static void host_drop(struct sy_math *math, void *memory)

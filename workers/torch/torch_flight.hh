@@ -105,7 +105,8 @@ struct state {
 
 inline state all;
 
-inline thread_local float *own_kind; /* of the operator that this thread is in */
+/* Of the operator that this thread is in; NULL: none, or it began before the accelerator counted. */
+inline thread_local float *own_kind;
 
 inline float *kind_of(const void *name)
 {
@@ -276,7 +277,10 @@ inline void before(const void *name, const std::atomic<uint32_t> &gate)
 
 inline void after(bool learns)
 {
+    if (!own_kind)
+        return;
     guarded([&](queue &l, c10::DeviceIndex index) { add(l, index, learns); });
+    own_kind = nullptr;
 }
 
 /* Somebody wants the accelerator, and may want it again soon. */

@@ -9,7 +9,9 @@
 
 #include <cmocka.h>
 
+#include "loader/fuse/fuse.h"
 #include "loader/graph/graph_internal.h"
+#include "runtime/base/status.h"
 #include "tests/rigs/engine_rig.h"
 
 static uint64_t seed;
@@ -473,16 +475,56 @@ static void test_large_known_products(void **state)
     rig_check(&(struct engine_case){.graph = g, .optimize = true}, &seed);
 }
 
+/* What stays of three products of 5 by 4 and 4 by 3. */
+static int n_unknown(int64_t products, int64_t bytes)
+{
+    struct sy_fuse f;
+    struct sy_graph *g = gb_new("three products");
+    int x = gb_input(g, DIMS(1, 5)), n = 0;
+    int table = gb_constant(g, "table", DIMS(5, 4), &seed, -1, 1);
+    for (int i = 0; i < 3; i++) {
+        int w = gb_constant(g, i == 0 ? "a" : i == 1 ? "b" : "c", DIMS(4, 3), &seed, -1, 1);
+        int y = known(g, SY_OP_MATMUL, INPUTS(table, w), DIMS(5, 3));
+        gb_output(g, gb_node(g, SY_OP_MATMUL, INPUTS(x, y), DIMS(1, 3)));
+    }
+    assert_int_equal(sy_fuse_open(&f, g), SY_OK);
+    assert_int_equal(sy_fuse_known_products_within(&f, products, bytes), SY_OK);
+    sy_fuse_close(&f);
+    for (int i = 0; i < g->n_nodes; i++)
+        n += g->nodes[i].op == SY_OP_MATMUL && g->nodes[i].inputs[0] == table;
+    sy_graph_free(g);
+    return n;
+}
+
+/* A table that many products share makes neither an import without end nor a package without bound. */
+static void test_many_known_products(void **state)
+{
+    (void)state;
+    const int64_t cost = 5 * 4 * 3, bytes = 5 * 3 * 4;
+    assert_int_equal(n_unknown(3 * cost, 3 * bytes), 0);
+    assert_int_equal(n_unknown(3 * cost - 1, 3 * bytes), 1);
+    assert_int_equal(n_unknown(2 * cost - 1, 3 * bytes), 2);
+    assert_int_equal(n_unknown(3 * cost, 3 * bytes - 1), 1);
+    assert_int_equal(n_unknown(3 * cost, bytes - 1), 3);
+}
+
 int main(void)
 {
     seed = rig_start();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_curves),         cmocka_unit_test(test_no_curves),
-        cmocka_unit_test(test_rms_norm),       cmocka_unit_test(test_late_layer_norm),
-        cmocka_unit_test(test_transposes),     cmocka_unit_test(test_upright_biases),
-        cmocka_unit_test(test_conv_constants), cmocka_unit_test(test_conv_other_operands),
-        cmocka_unit_test(test_group_norms),    cmocka_unit_test(test_prelus),
-        cmocka_unit_test(test_known_products), cmocka_unit_test(test_large_known_products),
+        cmocka_unit_test(test_curves),
+        cmocka_unit_test(test_no_curves),
+        cmocka_unit_test(test_rms_norm),
+        cmocka_unit_test(test_late_layer_norm),
+        cmocka_unit_test(test_transposes),
+        cmocka_unit_test(test_upright_biases),
+        cmocka_unit_test(test_conv_constants),
+        cmocka_unit_test(test_conv_other_operands),
+        cmocka_unit_test(test_group_norms),
+        cmocka_unit_test(test_prelus),
+        cmocka_unit_test(test_known_products),
+        cmocka_unit_test(test_large_known_products),
+        cmocka_unit_test(test_many_known_products),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

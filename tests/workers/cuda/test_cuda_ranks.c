@@ -25,7 +25,6 @@
 #include "workers/cuda/ranks/device_exchange.h"
 #include "workers/cuda/ranks/ranks_nccl.h"
 #include "workers/cuda/train/cuda_trainer.h"
-#include "workers/job/job.h"
 #include "workers/train/train_exchange.h"
 #include "workers/train/train_run.h"
 
@@ -34,7 +33,7 @@
 #define STATE_FLOATS 65536
 #define TEXT_BYTES   512
 
-static char nccl_path[4200];
+static char nccl_path[4200], still_path[4200];
 static char normed[4200],
     *model = normed; /* with a batch norm: it shares statistics; or one without, in ob_path */
 
@@ -43,7 +42,7 @@ static struct shared {
     float states[RANK_RIG_MOST][STATE_FLOATS];
     uint64_t n_floats[RANK_RIG_MOST], steps[RANK_RIG_MOST], first_step[RANK_RIG_MOST];
     char errors[RANK_RIG_MOST][TEXT_BYTES];
-    int calls;
+    int calls, n_open[RANK_RIG_MOST]; /* of the side */
 } * shared;
 
 struct order {
@@ -54,7 +53,8 @@ struct order {
     const char *variable, *value; /* set there; NULL: none */
     int side_fails;               /* its n-th call of the side fails; 0: none */
     int dies_after;               /* steps, then it is killed; 0: not */
-    int stands_ms;                /* in front of its third step */
+    int hurried;                  /* the rank that NCCL may keep for a second only; -1: none */
+    bool stands;                  /* for a while, in front of its third step */
 };
 
 /* ---- a rank ------------------------------------------------------------------------------------------------- */
@@ -83,6 +83,16 @@ static void keep_state(const struct sy_trainer_ops *ops, int rank)
     shared->n_floats[rank] = at;
 }
 
+/* Long enough for another rank to come as far as it can. */
+static void stand_still(void)
+{
+    FILE *file = fopen(still_path, "w");
+    if (!file || fclose(file) != 0)
+        abort();
+    usleep(300000);
+    unlink(still_path);
+}
+
 static int train(struct sy_train_run *run, const struct order *order, int rank)
 {
     enum sy_train_state state = SY_TRAIN_RUNNING;
@@ -92,8 +102,8 @@ static int train(struct sy_train_run *run, const struct order *order, int rank)
         uint64_t step = sy_train_run_step(run);
         if (is_victim && order->dies_after && step == (uint64_t)order->dies_after)
             raise(SIGKILL);
-        if (is_victim && order->stands_ms && step == 2 && !stood)
-            usleep((unsigned)order->stands_ms * 1000u);
+        if (is_victim && order->stands && step == 2 && !stood)
+            stand_still();
         stood |= step == 2;
         SY_TRY(sy_train_run_advance(run, &state));
     }
@@ -147,6 +157,8 @@ static int run_rank(const struct sy_ranks *ranks, void *ctx)
     sy_log_threshold = SY_LOG_ERROR;
     if (is_victim && order->variable)
         setenv(order->variable, order->value, 1);
+    if (order->hurried == ranks->rank)
+        setenv("SY_NCCL_TIMEOUT_S", "1", 1);
     sy_cuda_engine_use(&fake_math);
     if (sy_cuda_engine.attach(NULL, NULL) < 0)
         abort();
@@ -154,6 +166,7 @@ static int run_rank(const struct sy_ranks *ranks, void *ctx)
     int status = run_job(order, ranks);
     if (is_victim)
         shared->calls = fake_side_calls();
+    shared->n_open[ranks->rank] = fake_side_n_open();
     snprintf(shared->errors[ranks->rank], TEXT_BYTES, "%s", status < 0 ? sy_error_text() : "");
     sy_cuda_engine.detach();
     return status < 0;
@@ -195,7 +208,7 @@ static struct shared *keep(void)
 
 static struct order order_of(const char *way)
 {
-    return (struct order){.way = way, .more = "", .steps = STEPS, .victim = -1};
+    return (struct order){.way = way, .more = "", .steps = STEPS, .victim = -1, .hurried = -1};
 }
 
 static void check_whole(const struct shared *alone)
@@ -242,18 +255,18 @@ static void test_bits_of_ranks(void **state)
     model = normed;
 }
 
-/* Longer than NCCL may take: nothing of NCCL's waits for it (DX1). */
+/* Nothing of NCCL's waits for it (DX1): no group begins meanwhile. */
 static void test_a_rank_that_stands_still(void **state)
 {
     struct order order = order_of("nccl");
     (void)state;
     run_all(2, &order);
     struct shared *undisturbed = keep();
-    setenv("SY_NCCL_TIMEOUT_S", "1", 1);
+    setenv("FAKE_NCCL_STILL", still_path, 1);
     order.victim = 1;
-    order.stands_ms = 2500;
+    order.stands = true;
     run_all(2, &order);
-    unsetenv("SY_NCCL_TIMEOUT_S");
+    unsetenv("FAKE_NCCL_STILL");
     for (int r = 0; r < 2; r++)
         assert_memory_equal(shared->states[r], undisturbed->states[r], state_bytes());
     free(undisturbed);
@@ -303,38 +316,59 @@ static void check_failure(const struct order *order, const char *said)
         fail_msg("%s: said %s", order->value, shared->errors[order->victim]);
 }
 
+/* Hurried is who waits in NCCL for what never comes: whatever is late besides, it ends in the same words. */
 static void test_each_call_of_nccl_fails(void **state)
 {
     static const struct {
         const char *plan, *said;
-        int victim;
+        int victim, hurried;
     } cases[] = {
-        {"GetVersion:1:3", "ncclGetVersion", 1},
-        {"GetUniqueId:1:2", "ncclGetUniqueId", 0},
-        {"CommInitRankConfig:1:5", "a GPU for each rank", 1},
-        {"AsyncError:1:5", "a GPU for each rank", 1},
-        {"CommGetAsyncError:1:3", "ncclCommGetAsyncError", 1},
-        {"GroupStart:1:3", "ncclGroupStart", 1},
-        {"GroupStart:2:3", "ncclGroupStart", 0},
-        {"Send:1:1", "ncclSend", 1},
-        {"Recv:2:1", "ncclRecv", 1},
-        {"Send:3:1", "ncclSend", 1},
-        {"GroupEnd:1:3", "ncclGroupEnd", 1},
-        {"GroupEnd:4:3", "ncclGroupEnd", 0},
-        {"AsyncError:40:6", "remote process exited", 1},
-        {"Hang:3:1", "has not ended in 1 s", 1},
+        {"GetVersion:1:3", "ncclGetVersion", 1, -1},
+        {"GetUniqueId:1:2", "ncclGetUniqueId", 0, -1},
+        {"CommInitRankConfig:1:5", "a GPU for each rank", 1, 0},
+        {"AsyncError:1:5", "a GPU for each rank", 1, 0},
+        {"CommGetAsyncError:1:3", "ncclCommGetAsyncError", 1, 0},
+        {"GroupStart:1:3", "ncclGroupStart", 1, -1},
+        {"GroupStart:2:3", "ncclGroupStart", 0, -1},
+        {"Send:1:1", "ncclSend", 1, -1},
+        {"Recv:2:1", "ncclRecv", 1, -1},
+        {"Send:3:1", "ncclSend", 1, -1},
+        {"GroupEnd:1:3", "ncclGroupEnd", 1, -1},
+        {"GroupEnd:4:3", "ncclGroupEnd", 0, -1},
+        {"AsyncError:40:6", "remote process exited", 1, -1},
+        {"Hang:3:1", "has not ended in 1 s", 1, 1},
     };
     (void)state;
-    setenv("SY_NCCL_TIMEOUT_S", "1", 1);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct order order = order_of("nccl");
         order.steps = 200;
         order.victim = cases[i].victim;
+        order.hurried = cases[i].hurried;
         order.variable = "FAKE_NCCL_FAIL";
         order.value = cases[i].plan;
         check_failure(&order, cases[i].said);
     }
-    unsetenv("SY_NCCL_TIMEOUT_S");
+}
+
+/* NCCL lets go of nothing: a rank ends all the same, and frees nothing that NCCL may still use (NC3). */
+static void test_an_abort_that_does_not_end(void **state)
+{
+    struct order order = order_of("nccl");
+    (void)state;
+    run_all(2, &order);
+    assert_true(shared->n_open[0] == 0 && shared->n_open[1] == 0);
+    setenv("SY_NCCL_ABORT_TIMEOUT_S", "1", 1);
+    setenv("FAKE_NCCL_ABORT", "hangs", 1);
+    run_all(2, &order);
+    assert_true(shared->n_open[0] == 1 && shared->n_open[1] == 1);
+    order.victim = 1;
+    order.hurried = 0;
+    order.variable = "FAKE_NCCL_FAIL";
+    order.value = "AsyncError:1:5"; /* in open */
+    check_failure(&order, "a GPU for each rank");
+    assert_true(shared->n_open[0] == 1 && shared->n_open[1] == 1);
+    unsetenv("FAKE_NCCL_ABORT");
+    unsetenv("SY_NCCL_ABORT_TIMEOUT_S");
 }
 
 /* The device fails on one rank: it says so, and the other ends too. */
@@ -342,7 +376,6 @@ static void test_each_call_of_the_device_fails(void **state)
 {
     static const char *const ways[] = {"nccl", "host"};
     (void)state;
-    setenv("SY_NCCL_TIMEOUT_S", "1", 1);
     for (int w = 0; w < 2; w++) {
         struct order order = order_of(ways[w]);
         order.steps = 1;
@@ -359,7 +392,6 @@ static void test_each_call_of_the_device_fails(void **state)
             check_failure(&order, "fake side");
         }
     }
-    unsetenv("SY_NCCL_TIMEOUT_S");
 }
 
 static void test_no_nccl(void **state)
@@ -378,29 +410,6 @@ static void test_no_nccl(void **state)
     order.variable = "SY_NCCL_LIBRARY";
     order.value = "/nonexistent/libnccl.so.2";
     run_all(2, &order);
-}
-
-static void test_the_job_file_says_the_way(void **state)
-{
-    static const char text[] =
-        "{\"name\": \"a\", \"model\": \"m\", \"optimizer\": {\"learning_rate\": 1}, \"data\": "
-        "{\"kind\": \"synthetic\", \"samples\": 4}%s}";
-    static const char *const more[] = {"", ", \"exchange\": \"nccl\"", ", \"exchange\": \"host\""};
-    struct sy_job jobs[3];
-    char whole[400];
-    (void)state;
-    for (int i = 0; i < 3; i++) {
-        snprintf(whole, sizeof whole, text, more[i]);
-        assert_int_equal(sy_job_parse(whole, &jobs[i]), SY_OK);
-        assert_int_equal(jobs[i].exchange, i == 2 ? SY_EXCHANGE_HOST : SY_EXCHANGE_NCCL);
-        assert_true(jobs[i].hash == jobs[0].hash); /* the bits are the same */
-    }
-    for (int i = 0; i < 3; i++)
-        sy_job_finish(&jobs[i]);
-    snprintf(whole, sizeof whole, text, ", \"exchange\": \"mpi\"");
-    assert_int_equal(sy_job_parse(whole, &jobs[0]), SY_EARG);
-    assert_non_null(strstr(sy_error_text(), "exchange"));
-    sy_job_finish(&jobs[0]);
 }
 
 /* ---- many buckets ----------------------------------------------------------------------------------------------------- */
@@ -551,6 +560,7 @@ static int set_up(void **state)
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED || ob_open_folder(state) != 0 || !realpath(MODEL, normed))
         return -1;
+    snprintf(still_path, sizeof still_path, "%s/still", ob_folder);
     write_plain();
     return 0;
 }
@@ -565,13 +575,13 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_job_file_says_the_way),
         cmocka_unit_test(test_bits_of_ranks),
         cmocka_unit_test(test_sums_are_in_the_order_of_ranks),
         cmocka_unit_test(test_a_rank_that_stands_still),
         cmocka_unit_test(test_a_rank_that_is_killed),
         cmocka_unit_test(test_no_nccl),
         cmocka_unit_test(test_each_call_of_nccl_fails),
+        cmocka_unit_test(test_an_abort_that_does_not_end),
         cmocka_unit_test(test_each_call_of_the_device_fails),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -96,23 +96,42 @@ static struct sy_train_options options(void)
                                      .batch = BATCH};
 }
 
-static int job_open(struct job *j)
+/* Behind what the trainer has of ephemeral memory: nobody writes there. */
+#define FENCE_BYTES (256u << 10)
+#define FENCE       0x5c
+
+static unsigned char *fence_of(const struct job *j)
 {
-    struct sy_train_options o = options();
-    *j = (struct job){.graph = network()};
-    SY_TRY(ops->create(j->graph, &o, &j->trainer));
+    return (unsigned char *)j->ephemeral + ops->ephemeral_bytes(j->trainer);
+}
+
+static int open_graph(struct job *j, struct sy_graph *graph, const struct sy_train_options *o)
+{
+    *j = (struct job){.graph = graph};
+    SY_TRY(ops->create(j->graph, o, &j->trainer));
     j->persistent = aligned_alloc(4096, SY_TRAIN_HEADER_BYTES + 4096 +
                                             ops->persistent_bytes(j->trainer) / 4096 * 4096);
-    j->ephemeral = aligned_alloc(4096, 4096 + ops->ephemeral_bytes(j->trainer) / 4096 * 4096);
+    j->ephemeral =
+        aligned_alloc(4096, 4096 + FENCE_BYTES + ops->ephemeral_bytes(j->trainer) / 4096 * 4096);
     assert_non_null(j->persistent);
     assert_non_null(j->ephemeral);
+    memset(fence_of(j), FENCE, FENCE_BYTES);
     ops->bind(j->trainer, fake_math_device((char *)j->persistent + SY_TRAIN_HEADER_BYTES),
               fake_math_device(j->ephemeral));
     return ops->init_state(j->trainer);
 }
 
+static int job_open(struct job *j)
+{
+    struct sy_train_options o = options();
+    return open_graph(j, network(), &o);
+}
+
 static void job_close(struct job *j)
 {
+    for (unsigned i = 0; j->ephemeral && i < FENCE_BYTES; i++)
+        if (fence_of(j)[i] != FENCE)
+            fail_msg("byte %u behind the ephemeral memory was written", i);
     ops->destroy(j->trainer);
     sy_graph_free(j->graph);
     free(j->persistent);
@@ -312,6 +331,29 @@ static void test_what_is_in_flight_is_bounded(void **state)
     assert_in_range(seldom, 0, n_steps / 2);
 }
 
+/* A convolution that stays computes forward only, with as much scratch as one that is trained: all of it is the trainer's (the fence). */
+static void test_convolutions_that_stay(void **state)
+{
+    char *frozen[] = {"c", NULL};
+    struct sy_train_options o = options();
+    struct sy_graph *g = gb_new("stays");
+    struct job j;
+    double loss;
+    (void)state;
+    int x = gb_input(g, LIST(1, 2, 4, 4));
+    int y = gb_node(g, SY_OP_CONV, IN(x, weight(g, "c", LIST(4, 2, 3, 3))), LIST(1, 4, 4, 4));
+    gb_ints(g, "kernel_shape", LIST(3, 3));
+    gb_ints(g, "pads", LIST(1, 1, 1, 1));
+    y = gb_node(g, SY_OP_RESHAPE, IN(y), LIST(1, 64));
+    gb_output(g, gb_node(g, SY_OP_MATMUL, IN(y, weight(g, "p", LIST(64, 4))), LIST(1, 4)));
+    o.frozen = frozen;
+    assert_int_equal(open_graph(&j, g, &o), SY_OK);
+    assert_in_range(ops->ephemeral_bytes(j.trainer), fake_math.back_scratch_bytes, UINT64_MAX);
+    assert_int_equal(iterate(&j, &loss), SY_OK);
+    assert_true(loss > 0);
+    job_close(&j);
+}
+
 /* More than the scratch has room for is refused with the number, before anything is enqueued. */
 static void test_sums_of_too_many_columns(void **state)
 {
@@ -333,6 +375,7 @@ int main(void)
         cmocka_unit_test(test_weights_are_kept_in_float32),
         cmocka_unit_test(test_state_of_a_copy),
         cmocka_unit_test(test_state_is_the_hosts),
+        cmocka_unit_test(test_convolutions_that_stay),
         cmocka_unit_test(test_sums_of_too_many_columns),
         cmocka_unit_test(test_what_is_in_flight_is_bounded),
     };

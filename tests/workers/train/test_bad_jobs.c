@@ -55,6 +55,27 @@ static void refused_text(const char *text, const char *word)
                  sy_error_text(), word);
 }
 
+/* What carries the gradients of ranks is no part of the hash: the bits are the same. */
+static void test_ways_of_an_exchange(void **state)
+{
+    static const char *const ways[] = {NULL, "'nccl'", "'host'"};
+    uint64_t hash = 0;
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct sy_job job;
+        char *text = job_with("", ways[i] ? "exchange" : "name", ways[i] ? ways[i] : "'a'");
+        assert_int_equal(sy_job_parse(text, &job), SY_OK);
+        assert_int_equal(job.exchange, i == 2 ? SY_EXCHANGE_HOST : SY_EXCHANGE_NCCL);
+        assert_true(i == 0 || job.hash == hash);
+        hash = job.hash;
+        sy_job_finish(&job);
+        free(text);
+    }
+    char *text = job_with("", "exchange", "'mpi'");
+    refused_text(text, "exchange");
+    free(text);
+}
+
 static void test_values(void **state)
 {
     (void)state;
@@ -410,7 +431,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_values),      cmocka_unit_test(test_unknown_keys),
         cmocka_unit_test(test_large_texts), cmocka_unit_test(test_idx_files),
-        cmocka_unit_test(test_other_files),
+        cmocka_unit_test(test_other_files), cmocka_unit_test(test_ways_of_an_exchange),
     };
     return cmocka_run_group_tests(tests, open_folder, close_folder);
 }

@@ -18,6 +18,16 @@ int sy_math_cuda_check(struct sy_math *math, cudaError_t error, const char *call
                                 : sy_cuda_device_check(math->device, (int)error, "%.80s", call);
 }
 
+int sy_math_pinned_take(struct sy_math *math, uint64_t bytes, unsigned flags, void **out)
+{
+    cudaError_t error = cudaHostAlloc(out, bytes, flags);
+    if (error != cudaErrorMemoryAllocation)
+        return sy_math_cuda_check(math, error, "cudaHostAlloc");
+    (void)cudaGetLastError();
+    return sy_error_set(SY_ENOMEM_HOST, "cudaHostAlloc: no %llu bytes of pinned memory",
+                        (unsigned long long)bytes);
+}
+
 /* If CUDA itself has failed behind a library's answer, that is what is told. */
 static int library_failed(struct sy_math *math, int status, const char *call, const char *text)
 {

@@ -76,6 +76,8 @@ struct sy_math_plan {
 int sy_math_cuda_check(struct sy_math *math, cudaError_t error, const char *call);
 int sy_math_cudnn_check(struct sy_math *math, cudnnStatus_t answer, const char *call);
 int sy_math_lt_check(struct sy_math *math, cublasStatus_t answer, const char *call);
+/* Pinned memory of the host; `flags` of cudaHostAlloc. ENOMEM_HOST: CUDA has one answer for both kinds of memory. */
+int sy_math_pinned_take(struct sy_math *math, uint64_t bytes, unsigned flags, void **out);
 /* What a library that tried something and went on has left as CUDA's last error: the next kernel of our own would be taken for what
  * failed. An error that sticks comes again. */
 static inline void sy_math_forget_errors(void)

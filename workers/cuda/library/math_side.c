@@ -89,7 +89,7 @@ int sy_side_take(struct sy_side *side, uint64_t bytes, void **out)
 int sy_side_take_host(struct sy_side *side, uint64_t bytes, void **out)
 {
     assert(side->n_host_blocks < MOST_BLOCKS);
-    SY_CUDA(side->math, cudaHostAlloc(out, bytes, cudaHostAllocDefault));
+    SY_TRY(sy_math_pinned_take(side->math, bytes, cudaHostAllocDefault, out));
     side->host_blocks[side->n_host_blocks++] = *out;
     return SY_OK;
 }

@@ -1,8 +1,8 @@
 /* A second stream beside the one that computes, for what ranks exchange: its memory, its marks in the stream that computes, two kernels. Brought by the
  * owner of the table of mathematics: library/math_side.c on CUDA, tests/on_cpu/fake_side.c without.
  *
- * S1: open, close, mark and what enqueues into the computing stream (gather, scale, clear) are called by the thread that trains, the rest by one other thread,
- * which calls enter first.
+ * S1: open, take, take_host and close are called by the thread that trains, before the other thread's first call or after its last; mark and what enqueues into
+ * the computing stream (gather, scale, clear) by the thread that trains, at any time; the rest by one other thread, which calls enter first.
  * S2: an address of the device is followed by the device only (M2). */
 #ifndef SY_WORKERS_CUDA_MATH_DEVICE_SIDE_H
 #define SY_WORKERS_CUDA_MATH_DEVICE_SIDE_H

@@ -76,12 +76,13 @@ static int make_parts(struct sy_device_exchange *x, const struct sy_device_excha
     return SY_OK;
 }
 
+/* NC3: while NCCL has its stream and its memory, both stay; freeing them would wait for it. */
 static void close_exchange(struct sy_device_exchange *x)
 {
     if (!x)
         return;
-    sy_nccl_ranks_close(x->nccl);
-    sy_side_close(x->side);
+    if (sy_nccl_ranks_close(x->nccl))
+        sy_side_close(x->side);
     free(x->host_scratch);
     free(x);
 }

@@ -28,11 +28,11 @@ struct sy_nccl_ranks {
 
 /* ---- waiting (NC2) -------------------------------------------------------------------------------------- */
 
-static uint64_t timeout_s(void)
+static uint64_t timeout_s(const char *variable, uint64_t otherwise)
 {
-    const char *text = getenv("SY_NCCL_TIMEOUT_S");
+    const char *text = getenv(variable);
     long seconds = text ? strtol(text, NULL, 10) : 0;
-    return seconds > 0 ? (uint64_t)seconds : TIMEOUT_S;
+    return seconds > 0 ? (uint64_t)seconds : otherwise;
 }
 
 static int answer(struct sy_nccl_ranks *c, int result, const char *what)
@@ -52,7 +52,7 @@ static int is_over(struct sy_nccl_ranks *c, bool enqueued, const char *what, boo
 
 static int wait_for(struct sy_nccl_ranks *c, bool enqueued, const char *what)
 {
-    uint64_t limit_s = timeout_s();
+    uint64_t limit_s = timeout_s("SY_NCCL_TIMEOUT_S", TIMEOUT_S);
     sy_ns begin = sy_clock_now();
     struct timespec nap = {0, FIRST_NAP_NS};
     for (bool over = false;;) {
@@ -119,14 +119,8 @@ int sy_nccl_ranks_open(const struct sy_rank_wire *wire, struct sy_side *side, fl
     SY_TRY_ALLOC(c, "no memory for ranks");
     *c = (struct sy_nccl_ranks){.side = side, .scratch = scratch, .rank = wire->rank, .n = wire->n};
     int status = sy_nccl_api_get(&c->api);
-    if (status == SY_OK)
-        status = init(c, wire);
-    if (status < 0) {
-        sy_nccl_ranks_close(c);
-        return status;
-    }
     *out = c;
-    return SY_OK;
+    return status == SY_OK ? init(c, wire) : status;
 }
 
 static void *abort_comm(void *ranks)
@@ -138,9 +132,10 @@ static void *abort_comm(void *ranks)
     return NULL;
 }
 
-/* NC3. False: it still runs, and has what it uses. */
+/* NC3 */
 static bool abort_in_time(struct sy_nccl_ranks *c)
 {
+    uint64_t limit_s = timeout_s("SY_NCCL_ABORT_TIMEOUT_S", ABORT_TIMEOUT_S);
     pthread_t thread;
     struct timespec until;
     sigset_t all, before;
@@ -149,20 +144,21 @@ static bool abort_in_time(struct sy_nccl_ranks *c)
     int error = pthread_create(&thread, NULL, abort_comm, c);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += ABORT_TIMEOUT_S;
+    until.tv_sec += (time_t)limit_s;
     if (!error && pthread_timedjoin_np(thread, NULL, &until) == 0)
         return true;
-    sy_log_warn("ranks", "event=abort_late seconds=%d", ABORT_TIMEOUT_S);
+    sy_log_warn("ranks", "event=abort_late seconds=%llu", (unsigned long long)limit_s);
     if (!error)
         pthread_detach(thread);
     return false;
 }
 
-void sy_nccl_ranks_close(struct sy_nccl_ranks *c)
+bool sy_nccl_ranks_close(struct sy_nccl_ranks *c)
 {
-    if (!c || (c->comm && !abort_in_time(c)))
-        return;
+    if (c && c->comm && !abort_in_time(c))
+        return false;
     free(c);
+    return true;
 }
 
 /* ---- sums (NC1) --------------------------------------------------------------------------------------------- */

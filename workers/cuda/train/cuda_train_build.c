@@ -251,7 +251,7 @@ static uint64_t scratch_bytes(const struct sy_trainer *t)
 {
     for (int s = 0; s < t->n_steps; s++)
         if (t->steps[s].plan_kind == SY_CUTR_CONV_PLAN &&
-            t->steps[s].conv.direction != SY_MATH_FORWARD)
+            (t->steps[s].conv.direction != SY_MATH_FORWARD || t->steps[s].conv.wide_scratch))
             return t->ops->back_scratch_bytes;
     return t->ops->scratch_bytes;
 }
