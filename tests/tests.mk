@@ -108,6 +108,8 @@ $(B)/tests/test_size_expr: $(OBJ)/runtime/cli/inputs/size_text.o
 $(B)/tests/test_sample_token: $(OBJ)/runtime/cli/inputs/sample_token.o $(OBJ)/runtime/cli/inputs/token_text.o
 $(B)/tests/test_random_inputs: $(OBJ)/runtime/cli/inputs/random_inputs.o $(OBJ)/runtime/cli/inputs/size_text.o
 $(B)/tests/test_local_job: $(OBJ)/runtime/cli/train/local_job.o
+$(B)/tests/test_rank_devices: $(OBJ)/runtime/cli/train/rank_devices.o
+$(B)/tests/test_script_cgroup: $(OBJ)/runtime/cli/script_cgroup.o
 $(B)/tests/test_confined: $(OBJ)/runtime/cli/confined.o
 
 # Time that a test lets pass.

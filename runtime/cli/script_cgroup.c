@@ -1,5 +1,7 @@
 #include "runtime/cli/script_cgroup.h"
 
+#include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <stdbool.h>
@@ -10,14 +12,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "runtime/base/clock.h"
 #include "runtime/doctor/doctor_file.h"
 #include "runtime/doctor/doctor_parse.h"
 
-#define PREFIX   "switchyard-run-" /* of a script's folder, and of its cgroup */
-#define FILE_END 32                /* "/cgroup.procs" and the like */
-#define ROUNDS   50
-#define ROUND_MS 10
+#define PREFIX     "switchyard-run-" /* of a script's folder, and of its cgroup */
+#define FILE_END   32                /* "/cgroup.procs" and the like */
+#define ROUND_MS   10
+#define MOST_DEPTH 16 /* of runs within runs */
 
 /* Where version 2 is mounted: alone, or beside version 1. NULL: nowhere. */
 static const char *find_mount(void)
@@ -97,9 +98,24 @@ void sy_script_cgroup_kill(const char *path)
     (void)write_to(path, "cgroup.kill", "1");
 }
 
-void sy_script_cgroup_remove(const char *path)
+static bool remove_tree(const char *path, int depth)
+{
+    char inner[SY_SCRIPT_CGROUP_BYTES];
+    DIR *folder = depth < MOST_DEPTH ? opendir(path) : NULL;
+    for (struct dirent *e; folder && (e = readdir(folder));) {
+        if (e->d_type == DT_DIR && strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 &&
+            snprintf(inner, sizeof inner, "%s/%s", path, e->d_name) < (int)sizeof inner)
+            (void)remove_tree(inner, depth + 1);
+    }
+    if (folder)
+        closedir(folder);
+    return rmdir(path) == 0 || errno == ENOENT;
+}
+
+void sy_script_cgroup_remove(const char *path, sy_ns patience)
 {
     const struct timespec pause = {.tv_nsec = ROUND_MS * (long)SY_NS_PER_MS};
-    for (int i = 0; *path && i < ROUNDS && rmdir(path) < 0; i++)
+    sy_ns until = sy_clock_now() + patience;
+    while (*path && !remove_tree(path, 0) && sy_clock_now() < until)
         nanosleep(&pause, NULL);
 }

@@ -6,6 +6,8 @@
 
 #include <stddef.h>
 
+#include "runtime/base/clock.h"
+
 #define SY_SCRIPT_CGROUP_BYTES 1024
 
 /* `name`: of the new folder, the last part of the script's own in /tmp. out: its path, "" if there is none; SY_SCRIPT_CGROUP_BYTES. */
@@ -16,7 +18,7 @@ void sy_script_cgroup_enter(const char *path);
 void sy_script_cgroup_leave(void);
 /* Ends all that is in it. */
 void sy_script_cgroup_kill(const char *path);
-/* Removes the empty one. Waits a moment for what was killed; else it stays. */
-void sy_script_cgroup_remove(const char *path);
+/* Removes it when it is empty, those of runs within it first. Waits so long for what was killed; then it stays. */
+void sy_script_cgroup_remove(const char *path, sy_ns patience);
 
 #endif

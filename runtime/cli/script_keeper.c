@@ -19,6 +19,8 @@
 #define ROUND_MS 10 /* what is killed goes, and what it had just started shows */
 /* Rounds in a row with nothing left: a process that is about to end has no environment any more, and its children are not yet another's. */
 #define QUIET 10
+/* Nobody waits for this process, and what was killed may be slow to die. */
+#define CGROUP_PATIENCE (30 * SY_NS_PER_S)
 
 /* Also what is in a group or a session of its own. Orphans of the run and this process go to the same one, a moment after the pipe's end. */
 static void end_all(const struct sy_script_process *p, pid_t run)
@@ -46,9 +48,9 @@ static void replace_run(struct sy_script_process *p, pid_t run)
         p->is_stopped = true; /* perhaps */
         sy_script_let_go(p);
     }
-    sy_script_cgroup_remove(p->cgroup);
     unlink(p->socket);
     rmdir(p->folder);
+    sy_script_cgroup_remove(p->cgroup, CGROUP_PATIENCE);
 }
 
 /* In a session of its own, with signals ignored and no file but the pipe: a reader of run's output must not wait for this process. */

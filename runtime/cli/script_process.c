@@ -23,10 +23,11 @@
 #include "runtime/wire/control_page.h"
 #include "workers/torch/script_link.h"
 
-#define FAREWELL_MS 2000
-#define LEFT_MS     1000 /* between SIGTERM and SIGKILL of what a script left behind */
-#define WEIGH_NS    (500 * SY_NS_PER_MS)
-#define OOM_SCORE   "500" /* where the machine itself runs out: before servers, which have 0 */
+#define CGROUP_PATIENCE (500 * SY_NS_PER_MS) /* the user waits */
+#define FAREWELL_MS     2000
+#define LEFT_MS         1000 /* between SIGTERM and SIGKILL of what a script left behind */
+#define WEIGH_NS        (500 * SY_NS_PER_MS)
+#define OOM_SCORE       "500" /* where the machine itself runs out: before servers, which have 0 */
 
 /* ---- start ------------------------------------------------------------------------------------ */
 
@@ -350,7 +351,7 @@ void sy_script_process_finish(struct sy_script_process *p)
     if (p->pidfd >= 0)
         close(p->pidfd);
     sy_script_cgroup_kill(p->cgroup);
-    sy_script_cgroup_remove(p->cgroup);
+    sy_script_cgroup_remove(p->cgroup, CGROUP_PATIENCE);
     if (p->socket[0])
         unlink(p->socket);
     if (p->folder[0])

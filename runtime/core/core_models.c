@@ -444,6 +444,26 @@ static int check_model(const struct sy_core *core, uint64_t model, const char *w
     return SY_OK;
 }
 
+static bool another_has(const struct sy_core *core, int worker, uint64_t model)
+{
+    for (int w = 0; w < core->n_workers; w++)
+        if (w != worker && core->workers[w].has[model] == SY_HAS_IT)
+            return true;
+    return false;
+}
+
+/* Of a model that serves, on a worker that cannot load it: a fresh one may. For want of memory three in a row may fail; else those that have it serve, and the
+ * supervisor gives up a worker that fails ever again. */
+static bool is_worth_a_fresh_worker(struct sy_core *core, int worker,
+                                    const struct sy_msg_model_added *msg)
+{
+    struct sy_core_model *m = &core->models[msg->model];
+    if (!m->used || m->state != SY_MODEL_READY || msg->status >= 0)
+        return false;
+    return msg->status == SY_ENOMEM_HOST ? ++m->n_lost < MAX_LOST
+                                         : another_has(core, worker, msg->model);
+}
+
 int sy_core_model_added(struct sy_core *core, int worker, const struct sy_msg_model_added *msg)
 {
     SY_TRY(check_model(core, msg->model, "MODEL_ADDED"));
@@ -458,9 +478,8 @@ int sy_core_model_added(struct sy_core *core, int worker, const struct sy_msg_mo
     sy_sched_worker_loads(core->sched, worker, w->n_pending);
     if (!failed)
         m->n_lost = 0;
-    if (m->used && m->state == SY_MODEL_READY && msg->status == SY_ENOMEM_HOST &&
-        ++m->n_lost < MAX_LOST) /* the others have it: a fresh worker may have the memory */
-        return sy_error_set(SY_ENOMEM_HOST, "model %s: %.200s", m->name, msg->error);
+    if (is_worth_a_fresh_worker(core, worker, msg))
+        return sy_error_set((int)msg->status, "model %s: %.200s", m->name, msg->error);
     if (m->used && failed) {
         m->status = (int)msg->status;
         snprintf(m->error, sizeof m->error, "%s", msg->error);

@@ -208,8 +208,12 @@ void sy_repository_config_remember(struct sy_repository_model *model,
         .status = model->status,
     };
     snprintf(before->reason, sizeof before->reason, "%s", model->reason);
-    for (struct sy_repository_version *v = model->versions; v; v = v->next)
-        v->was_loaded = v->serves || v->state == SY_VERSION_UNAVAILABLE;
+    for (struct sy_repository_version *v = model->versions; v; v = v->next) {
+        v->before.loaded = v->serves || v->state == SY_VERSION_UNAVAILABLE ||
+                           (sy_repository_version_moves(v) && !v->dropped);
+        v->before.off = v->off;
+        v->before.evicted = v->evicted;
+    }
 }
 
 static void put_back(struct sy_repository_model *model, struct sy_repository_config_before *before)
@@ -223,7 +227,18 @@ static void put_back(struct sy_repository_model *model, struct sy_repository_con
     set_model_error(model, before->status, before->reason);
 }
 
-/* Versions that were served, or had failed, load again: what serves goes on meanwhile. */
+static void restore_version(struct sy_repository_version *v)
+{
+    if (v->chosen && v->before.loaded) {
+        sy_repository_version_want(v);
+        return;
+    }
+    v->off = v->before.off; /* the load has turned it on */
+    v->evicted = v->before.evicted;
+    sy_repository_version_drop(v);
+}
+
+/* Versions that were served, were loading, or had failed, load again: what serves goes on meanwhile. */
 static int restore_versions(struct sy_repository_model *model,
                             const struct sy_scanned_model *scanned)
 {
@@ -232,10 +247,8 @@ static int restore_versions(struct sy_repository_model *model,
         struct sy_repository_version *v =
             sy_repository_version_find(model, scanned->versions[i].version);
 
-        if (v && v->chosen && v->was_loaded)
-            sy_repository_version_want(v);
-        else if (v)
-            sy_repository_version_drop(v);
+        if (v)
+            restore_version(v);
     }
     return SY_OK;
 }

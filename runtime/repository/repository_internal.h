@@ -39,15 +39,17 @@ struct sy_repository_version {
     struct sy_repository_model *model;
     int64_t version;
     enum sy_version_state state;
-    bool serves;     /* the core has it and answers requests on it, whatever is loaded beside it */
-    bool chosen;     /* by the version policy */
-    bool off;        /* unloaded by command: only a load turns it on */
-    bool evicted;    /* was served, and was evicted for another */
-    bool dropped;    /* the load in progress ends in UNLOADED */
-    bool again;      /* the load in progress is outdated: load once more afterwards */
-    bool gone;       /* removed from the folder: freed once it rests */
-    bool at_start;   /* counts for `started` */
-    bool was_loaded; /* or had failed, before the load whose configuration is tried */
+    bool serves;   /* the core has it and answers requests on it, whatever is loaded beside it */
+    bool chosen;   /* by the version policy */
+    bool off;      /* unloaded by command: only a load turns it on */
+    bool evicted;  /* was served, and was evicted for another */
+    bool dropped;  /* the load in progress ends in UNLOADED */
+    bool again;    /* the load in progress is outdated: load once more afterwards */
+    bool gone;     /* removed from the folder: freed once it rests */
+    bool at_start; /* counts for `started` */
+    struct {
+        bool loaded, off, evicted; /* loaded: or was on its way, or had failed */
+    } before; /* the load whose configuration is tried; sy_repository_config_remember */
     struct sy_repository_content has;     /* at the last scan of the folder */
     struct sy_repository_content loading; /* of the load in progress */
     struct sy_repository_content served;

@@ -16,8 +16,8 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
-#include "runtime/supervisor/cpu_watch.h"
 #include "runtime/supervisor/worker_program.h"
+#include "runtime/supervisor/worker_watch.h"
 
 #define TICK_NS          (100 * SY_NS_PER_MS)
 #define FIRST_BACKOFF    (100 * SY_NS_PER_MS)
@@ -25,7 +25,6 @@
 #define MAX_EARLY_DEATHS 10
 #define START_PATIENCE   SY_NS_PER_S         /* V5 */
 #define RERUN_TIME       (50 * SY_NS_PER_MS) /* V3 */
-#define LOAD_PATIENCE    6u                  /* hang timeouts, V4 */
 #define MESSAGES_A_TURN  32 /* so that one chatty worker does not starve the others */
 
 struct process {
@@ -33,18 +32,15 @@ struct process {
     int index, fd, pidfd;
     pid_t pid;
     enum sy_worker_state state, died_in;
-    sy_ns deadline, respawn_ns; /* 0: none */
-    sy_ns moved_ns;             /* when it came into its state */
-    sy_ns spawned_ns, heard_ns; /* heard_ns: its last message */
-    struct sy_cpu_watch cpu;
-    sy_ns beat_at_stop_ns; /* its last one before SHUTDOWN was sent; 0: it need not beat */
-    sy_ns closed_ns;       /* when it closed its socket, 0: it has not; not of a state */
+    sy_ns spawned_ns, respawn_ns; /* respawn_ns 0: it is not to be */
+    struct sy_worker_watch watch;
     struct event *socket_event, *exit_event;
     struct sy_shared_memory page;
     struct sy_post post;   /* messages, both ways */
-    int n_deaths, n_early; /* n_early: deaths before it was idle, in a row */
+    int n_deaths, n_early; /* n_early: deaths before it was idle, and vain starts, in a row */
     bool was_ready, given_up;
-    char why[256]; /* it was killed */
+    bool is_untold; /* given up, of which `lost` does not know yet */
+    char why[256];  /* it was killed */
 };
 
 struct sy_supervisor {
@@ -60,6 +56,7 @@ struct sy_supervisor {
 static void on_socket(int fd, short what, void *process);
 static void on_exit_fd(int fd, short what, void *process);
 static void spawn_due(struct sy_supervisor *s, sy_ns now);
+static void plan_respawn(struct sy_supervisor *s, struct process *p);
 
 /* ---- state ------------------------------------------------------------------------------------ */
 
@@ -77,13 +74,11 @@ int sy_supervisor_event(struct sy_supervisor *s, int worker, enum sy_worker_even
     sy_log_debug("supervisor", "worker=%d event=%s from=%s to=%s", worker,
                  sy_worker_event_name(event), sy_worker_state_name(p->state),
                  sy_worker_state_name(to));
-    sy_ns timeout = sy_worker_state_timeout_ns(to);
-    p->moved_ns = sy_clock_now();
-    p->deadline = timeout ? p->moved_ns + timeout : 0;
+    sy_worker_watch_move(&p->watch, to, sy_clock_now());
     p->state = to;
     if (to == SY_WORKER_IDLE && !p->was_ready) {
         p->was_ready = true;
-        spawn_due(s, p->moved_ns);
+        spawn_due(s, p->watch.moved_ns);
     }
     return SY_OK;
 }
@@ -175,8 +170,8 @@ static int spawn(struct sy_supervisor *s, struct process *p)
     SY_TRY_GOTO(watch(s, p), reap);
     p->was_ready = false;
     p->why[0] = 0;
-    p->respawn_ns = p->closed_ns = 0;
-    p->cpu = (struct sy_cpu_watch){0};
+    p->respawn_ns = 0;
+    p->watch = (struct sy_worker_watch){0};
     p->spawned_ns = sy_clock_now();
     sy_log_info("supervisor", "event=spawned worker=%d pid=%d", p->index, (int)p->pid);
     return sy_supervisor_event(s, p->index, SY_WORKER_EVENT_SPAWN);
@@ -206,14 +201,42 @@ static bool may_start(const struct sy_supervisor *s, sy_ns now)
     return !s->stopping && (s->config.most_starting == 0 || n < most);
 }
 
-/* Those that are due, as many as may start (V5). One that cannot be spawned stays due, for the next tick. */
+/* Sets the timer to the next respawn. Where it cannot be set the tick comes. */
+static void set_due(struct sy_supervisor *s, sy_ns now)
+{
+    sy_ns next = UINT64_MAX;
+    for (int i = 0; i < s->config.n_workers; i++) {
+        const struct process *p = &s->processes[i];
+        if (p->pid <= 0 && p->respawn_ns > now)
+            next = SY_MIN(next, p->respawn_ns);
+    }
+    if (next == UINT64_MAX || s->stopping)
+        return;
+    sy_ns wait_us = (next - now) / SY_NS_PER_US + 1;
+    struct timeval later = {.tv_sec = (time_t)(wait_us / 1000000),
+                            .tv_usec = (suseconds_t)(wait_us % 1000000)};
+    event_add(s->due, &later);
+}
+
+/* Without a process, a descriptor, or its program: as an early death. */
+static void fail_spawn(struct sy_supervisor *s, struct process *p)
+{
+    snprintf(p->why, sizeof p->why, "%s", sy_error_text());
+    sy_log_warn("supervisor", "event=not_spawned worker=%d why=\"%s\"", p->index, p->why);
+    p->was_ready = false;
+    plan_respawn(s, p);
+    p->is_untold = p->given_up;
+}
+
+/* Those that are due, as many as may start (V5). */
 static void spawn_due(struct sy_supervisor *s, sy_ns now)
 {
     for (int i = 0; i < s->config.n_workers && may_start(s, now); i++) {
         struct process *p = &s->processes[i];
-        if (p->pid <= 0 && p->respawn_ns && now >= p->respawn_ns)
-            SY_CLEANUP(spawn(s, p));
+        if (p->pid <= 0 && p->respawn_ns && now >= p->respawn_ns && spawn(s, p) < 0)
+            fail_spawn(s, p);
     }
+    set_due(s, now);
 }
 
 /* ---- dying ------------------------------------------------------------------------------------ */
@@ -265,24 +288,20 @@ static sy_ns respawn_wait(const struct sy_supervisor *s, const struct process *p
     return wait;
 }
 
-/* Where the timer cannot be set the tick comes. */
 static void plan_respawn(struct sy_supervisor *s, struct process *p)
 {
     p->n_early = p->was_ready ? 0 : p->n_early + 1;
-    sy_ns wait = respawn_wait(s, p);
-    struct timeval later = {.tv_usec = RERUN_TIME / SY_NS_PER_US};
-    p->respawn_ns = sy_clock_now() + wait;
-    if (wait == RERUN_TIME && !event_pending(s->due, EV_TIMEOUT, NULL))
-        event_add(s->due, &later);
+    p->respawn_ns = sy_clock_now() + respawn_wait(s, p);
     if (p->n_early < MAX_EARLY_DEATHS)
         return;
     p->given_up = true;
     p->respawn_ns = 0;
-    sy_log_error("supervisor",
-                 "event=given_up worker=%d deaths=%d why=\"it died %d times in a row before it had "
-                 "loaded its models\" "
-                 "try=\"run %s worker by hand, SY_LOG=debug\"",
-                 p->index, p->n_deaths, p->n_early, s->program);
+    sy_log_error(
+        "supervisor",
+        "event=given_up worker=%d deaths=%d why=\"it died, or did not start, %d times in a "
+        "row before it had loaded its models\" "
+        "try=\"run %s worker by hand, SY_LOG=debug\"",
+        p->index, p->n_deaths, p->n_early, s->program);
 }
 
 static void on_exit_fd(int fd, short what, void *process)
@@ -331,7 +350,7 @@ static int take_message(struct sy_supervisor *s, struct process *p, bool posted)
         sy_message_dump(&message, line, sizeof line);
         sy_log_debug("wire", "from=%d %s", p->index, line);
     }
-    p->heard_ns = sy_clock_now();
+    p->watch.heard_ns = sy_clock_now();
     status = s->config.ops.message(s->config.ops.ctx, p->index, &message);
     sy_message_finish(&message);
     if (status == SY_EBUSY || status == SY_EPEER)
@@ -349,7 +368,7 @@ static void take_messages(struct sy_supervisor *s, struct process *p, bool poste
         if (status == SY_EPEER) {
             event_del(
                 p->socket_event); /* its exit follows, or it has closed the socket and hangs */
-            p->closed_ns = sy_clock_now();
+            p->watch.closed_ns = sy_clock_now();
             return;
         }
         if (status < 0) {
@@ -397,81 +416,27 @@ int sy_supervisor_send(struct sy_supervisor *s, int worker, const struct sy_mess
 
 /* ---- time ------------------------------------------------------------------------------------- */
 
-/* The time from closing a worker's socket to its exit. A worker that was told to stop frees its memory first. */
-static sy_ns exit_time(const struct process *p)
-{
-    return p->state == SY_WORKER_STOPPING ? 5 * SY_NS_PER_S : SY_NS_PER_S;
-}
-
-/* Where libraries, programs and data sets are loaded, nothing beats: the state's own timeout watches there. So it is while a worker winds up. */
-static bool beats_in(enum sy_worker_state state)
-{
-    return state > SY_WORKER_LOADING_MODELS && state != SY_WORKER_PREPARING_JOB &&
-           state != SY_WORKER_STARTING_JOB && state != SY_WORKER_STOPPING;
-}
-
-/* It was told to stop and has sent no heartbeat since: it has not read the message. */
-static bool is_deaf(const struct sy_supervisor *s, const struct process *p, sy_ns beat, sy_ns now)
-{
-    return p->state == SY_WORKER_STOPPING && p->beat_at_stop_ns && p->beat_at_stop_ns == beat &&
-           now > p->moved_ns + s->config.hang_timeout_ns;
-}
-
-/* It answers after each program that it made. */
-static bool is_stuck_loading(const struct sy_supervisor *s, const struct process *p, sy_ns now)
-{
-    return p->state == SY_WORKER_LOADING_MODELS &&
-           now > SY_MAX(p->heard_ns, p->moved_ns) + LOAD_PATIENCE * s->config.hang_timeout_ns;
-}
-
-/* Of the states without beats those that others wait for: a load for its answer, all requests for a job to start (S1), a drain. */
-static bool stands_still(const struct sy_supervisor *s, struct process *p, sy_ns now)
-{
-    if (p->state != SY_WORKER_LOADING_MODELS && p->state != SY_WORKER_STARTING_JOB &&
-        (p->state != SY_WORKER_STOPPING || p->beat_at_stop_ns))
-        return false;
-    sy_ns stirred = SY_MAX(sy_cpu_watch_look(&p->cpu, p->pid, now), p->moved_ns);
-    return now > stirred + s->config.hang_timeout_ns;
-}
-
-static bool is_silent(const struct sy_supervisor *s, struct process *p, sy_ns beat, sy_ns now)
-{
-    sy_ns timeout = s->config.hang_timeout_ns;
-    struct sy_cpu_use use = {0};
-    if (now > beat + timeout / 2)
-        use = sy_cpu_use_of(p->pid);
-    return sy_cpu_watch_is_silent(&p->cpu, beat, timeout, use, now);
-}
-
 static void check_process(struct sy_supervisor *s, struct process *p, sy_ns now)
 {
-    char why[200];
+    char why[SY_WORKER_WATCH_WHY];
     if (p->pid <= 0 || p->state == SY_WORKER_KILLED)
         return;
     struct sy_control_page *page = p->page.base;
     sy_ns beat = atomic_load_explicit(&page->heartbeat_ns, memory_order_relaxed);
-    bool deaf = is_deaf(s, p, beat, now);
-    beat = SY_MAX(beat,
-                  p->moved_ns); /* behind a state without beats the next one has its time again */
-    if (deaf) {
-        snprintf(why, sizeof why, "told to stop, it did not stir for %.1f s",
-                 (double)(now - p->moved_ns) / 1e9);
+    if (sy_worker_watch_is_over(&p->watch, p->state, p->pid, beat, s->config.hang_timeout_ns, now,
+                                why))
         sy_supervisor_kill(s, p->index, why);
-    } else if (beats_in(p->state) && is_silent(s, p, beat, now)) {
-        snprintf(why, sizeof why, "no heartbeat for %.1f s", (double)(now - beat) / 1e9);
-        sy_supervisor_kill(s, p->index, why);
-    } else if (is_stuck_loading(s, p, now)) {
-        sy_supervisor_kill(s, p->index, "it loads one model for longer than six hang timeouts");
-    } else if (stands_still(s, p, now)) {
-        snprintf(why, sizeof why, "in state %s it has not computed for the hang timeout",
-                 sy_worker_state_name(p->state));
-        sy_supervisor_kill(s, p->index, why);
-    } else if (p->closed_ns && now > p->closed_ns + exit_time(p)) {
-        sy_supervisor_kill(s, p->index, "it closed its control socket and did not exit");
-    } else if (p->deadline && now > p->deadline) {
-        snprintf(why, sizeof why, "it waited too long in state %s for %s",
-                 sy_worker_state_name(p->state), sy_worker_state_waits_for(p->state));
-        sy_supervisor_kill(s, p->index, why);
+}
+
+/* Here, since a vain start may come in the midst of the caller's work. */
+static void tell_of_vain_starts(struct sy_supervisor *s)
+{
+    for (int i = 0; i < s->config.n_workers; i++) {
+        struct process *p = &s->processes[i];
+        if (!p->is_untold || s->stopping)
+            continue;
+        p->is_untold = false;
+        s->config.ops.lost(s->config.ops.ctx, i, SY_WORKER_DEAD, false, p->why);
     }
 }
 
@@ -484,6 +449,7 @@ static void on_tick(int fd, short what, void *supervisor)
     for (int i = 0; i < s->config.n_workers; i++)
         check_process(s, &s->processes[i], now);
     spawn_due(s, now);
+    tell_of_vain_starts(s);
 }
 
 static void on_due(int fd, short what, void *supervisor)
@@ -573,9 +539,10 @@ void sy_supervisor_stop(struct sy_supervisor *s, sy_ns grace_ns)
             continue;
         }
         const struct sy_control_page *page = p->page.base;
-        p->beat_at_stop_ns = beats_in(p->state)
-                                 ? atomic_load_explicit(&page->heartbeat_ns, memory_order_relaxed)
-                                 : 0;
+        p->watch.beat_at_stop_ns =
+            sy_worker_beats_in(p->state)
+                ? atomic_load_explicit(&page->heartbeat_ns, memory_order_relaxed)
+                : 0;
         if (sy_supervisor_send(s, i, &message, NULL, 0) < 0)
             continue;
         (void)sy_supervisor_event(s, i, SY_WORKER_EVENT_SHUTDOWN);

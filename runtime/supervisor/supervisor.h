@@ -4,11 +4,11 @@
  * V2: a worker is killed by its own pid, which is ours until waitpid has returned it.
  * V3: one that had its models (IDLE) is replaced at once where no other is idle, else after 50 ms: what it computed runs again first, and a start beside
  *     it takes the cores from it. One that dies before is replaced at once the first time, then after 100 ms, doubling to 5 s; after ten such deaths in a row
- *     it is given up, and that is logged.
+ *     it is given up, and that is logged. A start in vain (no process, no descriptor) counts as one.
  * V4: a heartbeat older than the hang timeout (and than the time in which it wanted a core and had none, up to six of them), a state that outlasts its timeout, or a socket that it closed a second ago
  *     kills it. One that is told to stop may wind up without a heartbeat, but has to begin within the hang timeout.
- *     Others wait for one that loads models, starts a job, or is told to stop in a state without beats: it is killed if it uses no CPU time for the hang
- *     timeout, and if one program takes it six of them.
+ *     Others wait for one that loads models, starts a job, or is told to stop in a state without beats: it is killed if it uses no CPU time, and waits
+ *     for no storage, for the hang timeout and 5 s at least; if it computes on one program for six of them and 300 s at least.
  * V5: at most `most_starting` start at once, half of that while another serves, the others after them: six that start together on two cores are all ready
  *     as late as the last one, and take the cores from requests. One that has started for a second holds up no other.
  *
@@ -29,7 +29,7 @@ struct sy_supervisor;
 
 struct sy_supervisor_ops {
     int (*message)(void *ctx, int worker, const struct sy_message *message);
-    /* was: its state then; DEAD: it was idle, and gone before it was told of anything. comes_back false: given up. The control page still holds what the
+    /* was: its state then; DEAD: it was idle, and gone before it was told of anything, or did not start. comes_back false: given up. The control page still holds what the
      * worker wrote last. */
     void (*lost)(void *ctx, int worker, enum sy_worker_state was, bool comes_back, const char *why);
     void *ctx;

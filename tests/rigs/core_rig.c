@@ -64,6 +64,15 @@ void core_rig_open(struct core_rig *r, const char *device, int n_workers)
     core_rig_open_small(r, device, n_workers, POOL_BYTES);
 }
 
+void core_rig_open_patient(struct core_rig *r, const char *device, int n_workers)
+{
+    struct sy_core_config config = {.device = device,
+                                    .pool_bytes = POOL_BYTES,
+                                    .n_workers = n_workers,
+                                    .hang_timeout_ns = 60 * SY_NS_PER_S};
+    core_rig_open_with(r, &config);
+}
+
 void core_rig_open_small(struct core_rig *r, const char *device, int n_workers, uint64_t pool_bytes)
 {
     core_rig_open_gathering(r, device, n_workers, pool_bytes, 0);

@@ -38,7 +38,9 @@ struct core_done {
 /* Packages a and b are made, and the core is started with small memory. Workers hang after 1.5 s without a heartbeat: shorter, and those that
  * only wait for a core of a busy machine would be taken for hung. */
 void core_rig_open(struct core_rig *r, const char *device, int n_workers);
-/* The same with a pool of this size instead of 1 MiB. */
+/* Workers hang after a minute: one that is stopped stays until the test ends it. */
+void core_rig_open_patient(struct core_rig *r, const char *device, int n_workers);
+/* As core_rig_open with a pool of this size instead of 1 MiB. */
 void core_rig_open_small(struct core_rig *r, const char *device, int n_workers,
                          uint64_t pool_bytes);
 void core_rig_open_gathering(struct core_rig *r, const char *device, int n_workers,

@@ -10,6 +10,7 @@
 #include "runtime/base/status.h"
 #include "runtime/cli/cli.h"
 #include "runtime/cli/train/local_job.h"
+#include "runtime/cli/train/rank_devices.h"
 #include "runtime/cli/train/rank_job.h"
 #include "runtime/cli/train/rank_launch.h"
 #include "runtime/cli/train/script_gate.h"
@@ -175,6 +176,17 @@ static int open_gated(const char *text, const char *device, struct sy_ranks *ran
     return sy_local_job_open(text, SY_HUGE_ALWAYS, device, ranks, job);
 }
 
+/* One that could not be opened says so at once: a closed gate opens when its turn comes. */
+static int run_gated(struct sy_local_job *job, struct watch *w, struct sy_script_gate *gate)
+{
+    sy_script_gate_enter(gate);
+    int status = run_here(job, w, gate);
+    if (status == SY_OK)
+        status = sy_train_run_settle(job->run);
+    sy_script_gate_leave(gate);
+    return status;
+}
+
 /* ranks: NULL, or joined; all of them come to the same end, and one that fails ends its process, and the others with it. */
 static int start_here(const char *text, const char *device, struct watch *w, struct sy_ranks *ranks)
 {
@@ -188,12 +200,8 @@ static int start_here(const char *text, const char *device, struct watch *w, str
     if (ranks)
         signal(SIGUSR1, interrupt); /* mpirun passes it on */
     w->is_shown = !ranks || ranks->rank == 0;
-    sy_script_gate_enter(&gate);
     if (status == SY_OK)
-        status = run_here(&job, w, &gate);
-    if (status == SY_OK)
-        status = sy_train_run_settle(job.run);
-    sy_script_gate_leave(&gate);
+        status = run_gated(&job, w, &gate);
     int result = status < 0 ? sy_cli_fail_status() : is_interrupted ? 0 : check_target(w);
     sy_local_job_finish(&job);
     sy_script_gate_close(&gate);
@@ -202,17 +210,11 @@ static int start_here(const char *text, const char *device, struct watch *w, str
     return draw(w) | result;
 }
 
-/* One of a list of devices for each rank of this machine, in turns; `devices` is cut. */
-static const char *device_of_rank(char *devices)
+/* Counted on its machine. */
+static long local_rank(void)
 {
     const char *local = getenv("OMPI_COMM_WORLD_LOCAL_RANK");
-    long number = local ? strtol(local, NULL, 10) : 0, n = 1;
-    for (const char *at = devices; *at; at++)
-        n += *at == ',';
-    for (number %= n; number > 0; number--)
-        devices = strchr(devices, ',') + 1;
-    devices[strcspn(devices, ",")] = '\0';
-    return devices;
+    return local ? strtol(local, NULL, 10) : 0;
 }
 
 static int start_rank(const char *text, const char *devices, struct watch *w)
@@ -224,7 +226,7 @@ static int start_rank(const char *text, const char *devices, struct watch *w)
     if (ranks.rank > 0)
         w->plot = NULL;
     char *list = devices ? strdup(devices) : NULL;
-    int result = start_here(text, list ? device_of_rank(list) : NULL, w, &ranks);
+    int result = start_here(text, list ? sy_rank_device(list, local_rank()) : NULL, w, &ranks);
     free(list);
     ranks.ops->leave();
     return result;

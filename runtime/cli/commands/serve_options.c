@@ -87,8 +87,11 @@ const struct sy_cli_option sy_serve_options[] = {
                         "batch sizes prepared when a model is loaded; default 1"},
     [O_TRAIN] = {"train", "JOB.json", "start this training job; may be given again"},
     [O_GROUPING] = {"grouping", "KIND", "planned, per_layer or whole; for comparison"},
-    [O_HANG_TIMEOUT] = {"hang-timeout", "SECONDS",
-                        "a worker without a heartbeat for this time is replaced; default 10"},
+    [O_HANG_TIMEOUT] =
+        {"hang-timeout", "SECONDS",
+         "a worker without a heartbeat for this time is replaced; default 10. While it "
+         "loads: if it stands still for this time, at least 5 s, or computes on one "
+         "model for six times as long, at least 300 s"},
     [O_NO_PREFETCH] = {"no-prefetch", NULL,
                        "do not prefetch heads of models into the pool while the device is idle"},
     [O_WHOLE_MODELS] = {"whole-models", NULL,

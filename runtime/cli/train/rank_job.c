@@ -11,6 +11,7 @@
 #include "runtime/base/status.h"
 #include "runtime/cli/cli.h"
 #include "runtime/cli/train/local_job.h"
+#include "runtime/cli/train/rank_devices.h"
 
 #define MAX_WORDS 40
 /* An operator of one core may take some hundred ms; a rank that hangs is stopped after this. */
@@ -59,7 +60,7 @@ static void add_runtime_keys(struct words *words, const json_t *root, char *prio
 
 int sy_rank_job_exec(const struct sy_rank_job *job)
 {
-    char memory[32], steps[32], ranks[16], priority[32];
+    char memory[32], device_memory[32], steps[32], ranks[16], priority[32];
     struct sy_train_needs needs;
     struct words words = {.n = 0};
     if (find_needs(job, &needs) < 0)
@@ -71,9 +72,10 @@ int sy_rank_job_exec(const struct sy_rank_job *job)
                            "preempted as a whole",
                            job->path, job->n_ranks);
     }
-    snprintf(memory, sizeof memory, "%" PRIu64,
-             (needs.persistent_bytes + needs.ephemeral_bytes + needs.exchange_bytes) *
-                 (uint64_t)job->n_ranks);
+    uint64_t each = needs.persistent_bytes + needs.ephemeral_bytes + needs.exchange_bytes;
+    int n_on_one = sy_rank_devices_most_on_one(job->devices, job->n_ranks);
+    snprintf(memory, sizeof memory, "%" PRIu64, each * (uint64_t)job->n_ranks);
+    snprintf(device_memory, sizeof device_memory, "%" PRIu64, each * (uint64_t)n_on_one);
     snprintf(steps, sizeof steps, "%" PRIu64, needs.total_steps);
     snprintf(ranks, sizeof ranks, "%d", job->n_ranks);
     add(&words, "switchyard", "run");
@@ -81,6 +83,7 @@ int sy_rank_job_exec(const struct sy_rank_job *job)
         add(&words, "--socket", job->address);
     add_runtime_keys(&words, root, priority, sizeof priority);
     add(&words, "--memory", memory);
+    add(&words, "--device-memory", device_memory);
     add(&words, "--steps", steps);
     add(&words, "--stop-after", GRACE_MS);
     add(&words, "--kill-after", KILL_AFTER_S);

@@ -4,7 +4,7 @@
  *                            └─> switchyard train --local --ranks N        owns mpirun, begins again without a rank that died
  *                                  └─> mpirun ─> rank 0 .. N-1             look at the page's gate in front of each operator
  *
- * The server leases the memory of all ranks from its pool. */
+ * The server leases from its pool the memory of all ranks, or on GPUs of as many as share one. */
 #ifndef SY_CLI_RANK_JOB_H
 #define SY_CLI_RANK_JOB_H
 

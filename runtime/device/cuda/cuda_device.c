@@ -73,13 +73,25 @@ static int find_uuid(struct sy_cuda_device *device, int n)
                         uuid, n, n == 1 ? "" : "s");
 }
 
-/* CUDA shows a process one MIG instance at most: the one that CUDA_VISIBLE_DEVICES names when the driver starts. */
+/* CUDA shows a process one MIG instance at most: the one that CUDA_VISIBLE_DEVICES names when the driver starts. What an orchestrator set there is not widened. */
+static int show_instance(const char *uuid)
+{
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    if (visible && *visible && !strcasestr(visible, uuid))
+        return sy_error_set(SY_ENODEVICE,
+                            "cuda:%s: CUDA_VISIBLE_DEVICES is %s, which does not name it", uuid,
+                            visible);
+    if (setenv("CUDA_VISIBLE_DEVICES", uuid, 1) < 0)
+        return sy_error_set(SY_ENODEVICE, "cuda:%s: no memory for CUDA_VISIBLE_DEVICES", uuid);
+    return SY_OK;
+}
+
 static int start_driver(struct sy_cuda_device *device, int *out_n)
 {
     const char *uuid = device->base.spec.uuid;
     *out_n = 0;
-    if (strncmp(uuid, "MIG-", 4) == 0 && setenv("CUDA_VISIBLE_DEVICES", uuid, 1) < 0)
-        return sy_error_set(SY_ENODEVICE, "cuda:%s: no memory for CUDA_VISIBLE_DEVICES", uuid);
+    if (strncmp(uuid, "MIG-", 4) == 0)
+        SY_TRY(show_instance(uuid));
     SY_TRY(refused(device, device->api->init(), "the NVIDIA driver does not start"));
     return refused(device, device->api->device_count(out_n), "cannot count the GPUs");
 }

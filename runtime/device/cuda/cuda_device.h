@@ -2,7 +2,10 @@
  *
  * All of it holds for devices, streams and events of this backend only; asserted. The engine queues its own kernels, copies and
  * captures on these handles; it need not count them (queue_bound.h counts what goes through device.h), but must report what
- * CUDA answers through sy_cuda_device_check, so that a sticky error is seen once and by all. */
+ * CUDA answers through sy_cuda_device_check, so that a sticky error is seen once and by all.
+ *
+ * Opening a MIG instance sets CUDA_VISIBLE_DEVICES to its UUID, in this process and so for its children; where that is set already it has to name the instance
+ * (else ENODEVICE). */
 #ifndef SY_DEVICE_CUDA_CUDA_DEVICE_H
 #define SY_DEVICE_CUDA_CUDA_DEVICE_H
 

@@ -42,6 +42,18 @@ static void test_faults_on_the_way_up(void **state)
     core_rig_close(&r);
 }
 
+/* Which stands still at it. */
+static void kill_the_one_that_loads(struct core_rig *r)
+{
+    int model = sy_core_model_lookup(r->core, "a", 0), worker = -1;
+    assert_true(model >= 0);
+    for (int w = 0; w < r->n_workers; w++)
+        if (r->core->workers[w].has[model] == SY_HAS_SENT)
+            worker = w;
+    assert_true(worker >= 0);
+    core_rig_kill(r, worker);
+}
+
 /* While a server starts, a model is ready with the first worker that has it: one that stands still at it does not keep the server waiting. */
 static void test_first_worker_is_enough_at_start(void **state)
 {
@@ -49,7 +61,7 @@ static void test_first_worker_is_enough_at_start(void **state)
     struct core_rig r;
     struct core_done done;
     struct core_answer answer;
-    core_rig_open(&r, "host", 3);
+    core_rig_open_patient(&r, "host", 3);
     core_rig_calm(&r);
     sy_core_hold_jobs(r.core, true);
     core_rig_fault(&r, FAKE_AT_MODEL_ADD, FAKE_STOP, 1);
@@ -58,6 +70,7 @@ static void test_first_worker_is_enough_at_start(void **state)
     core_rig_must_infer(&r, "a", &answer); /* by one that has it */
     assert_int_equal(core_rig_deaths(&r), 0);
     sy_core_hold_jobs(r.core, false);
+    kill_the_one_that_loads(&r);
     core_rig_await_deaths(&r, 1);
     core_rig_calm(&r);
     core_rig_close(&r);
@@ -168,6 +181,47 @@ static bool is_unavailable(struct core_rig *r, void *name)
     return model >= 0 && r->core->models[model].state == SY_MODEL_UNAVAILABLE;
 }
 
+/* Another failure of a fresh worker, as often as it comes: those that have the model serve it. */
+static void test_worker_that_cannot_load_what_others_have(void **state)
+{
+    (void)state;
+    struct core_rig r;
+    struct core_answer answer;
+    core_rig_open(&r, "host", 2);
+    core_rig_add_both(&r);
+    core_rig_calm(&r);
+    core_rig_fault(&r, FAKE_AT_MODEL_ADD, FAKE_FAIL, 4);
+    core_rig_kill(&r, 0);
+    core_rig_await_deaths(&r, 3); /* one worker may have answered for both models */
+    core_rig_must_infer(&r, "a", &answer);
+    core_rig_must_infer(&r, "b", &answer);
+    core_rig_calm(&r);
+    assert_int_equal(atomic_load(&r.script->left), 0);
+    assert_in_range(core_rig_deaths(&r), 3, 5);
+    core_rig_close(&r);
+}
+
+/* While a server starts, one worker has the model, and the next one cannot load it. */
+static void test_second_worker_fails_at_start(void **state)
+{
+    (void)state;
+    struct core_rig r;
+    struct core_done done;
+    struct core_answer answer;
+    core_rig_open_patient(&r, "host", 2);
+    core_rig_calm(&r);
+    sy_core_hold_jobs(r.core, true);
+    core_rig_fault(&r, FAKE_AT_MODEL_ADD, FAKE_STOP, 1);
+    assert_int_equal(core_rig_add(&r, "a", &done), SY_OK);
+    core_rig_fault(&r, FAKE_AT_MODEL_ADD, FAKE_FAIL, 1);
+    kill_the_one_that_loads(&r);
+    core_rig_await_deaths(&r, 2);
+    core_rig_calm(&r);
+    core_rig_must_infer(&r, "a", &answer);
+    sy_core_hold_jobs(r.core, false);
+    core_rig_close(&r);
+}
+
 /* Three in a row: the model is not available and says why; everything else is, and so is it when it is loaded again. */
 static void test_model_that_no_worker_has_memory_for(void **state)
 {
@@ -203,6 +257,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_all_workers_given_up),
         cmocka_unit_test(test_model_that_is_refused),
         cmocka_unit_test(test_worker_without_memory_for_a_model),
+        cmocka_unit_test(test_worker_that_cannot_load_what_others_have),
+        cmocka_unit_test(test_second_worker_fails_at_start),
         cmocka_unit_test(test_model_that_no_worker_has_memory_for),
     };
     if (fake_is_worker(argc, argv))

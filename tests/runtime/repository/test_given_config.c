@@ -5,13 +5,19 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 #include <jansson.h>
 
+#include "runtime/base/clock.h"
 #include "runtime/base/status.h"
 #include "tests/rigs/repository_rig.h"
 #include "tests/rigs/seed.h"
+
+#define DOES_NOT_FIT \
+    "{\"input\": [{\"name\": \"nowhere\", \"data_type\": \"TYPE_FP32\", \"dims\": [4]}]}"
+#define HAS_NO_VERSION "{\"version_policy\": {\"specific\": {\"versions\": [7]}}}"
 
 static uint64_t seed;
 
@@ -54,8 +60,10 @@ static void until_ready(struct repo_rig *rig)
 {
     char reason[600];
 
-    for (int i = 0; i < 5000 && strcmp(repo_rig_state(rig, "a", 1, reason), "READY") != 0; i++)
+    for (int i = 0; i < 30000 && strcmp(repo_rig_state(rig, "a", 1, reason), "READY") != 0; i++) {
         repo_rig_turn(rig);
+        usleep(1000);
+    }
     assert_string_equal(repo_rig_state(rig, "a", 1, reason), "READY");
 }
 
@@ -75,9 +83,7 @@ static void one_that_does_not_fit_is_put_back(void **state)
 {
     (void)state;
     static const struct sy_repository_config config = {.control = SY_REPOSITORY_NONE};
-    static const char *const bad[] = {
-        "{\"input\": [{\"name\": \"nowhere\", \"data_type\": \"TYPE_FP32\", \"dims\": [4]}]}",
-        "{\"version_policy\": {\"specific\": {\"versions\": [7]}}}"};
+    static const char *const bad[] = {DOES_NOT_FIT, HAS_NO_VERSION};
     struct repo_rig rig;
 
     repo_rig_write("a", 1, "c1");
@@ -94,6 +100,91 @@ static void one_that_does_not_fit_is_put_back(void **state)
         expect_content(&rig, "c1");
     }
     repo_rig_close(&rig);
+}
+
+/* The folder is polled on, and finds no new version. */
+static void one_that_was_unloaded_stays_so(void **state)
+{
+    (void)state;
+    static const struct sy_repository_config config = {.control = SY_REPOSITORY_POLL,
+                                                       .poll_ns = 2 * SY_NS_PER_MS};
+    struct repo_rig rig;
+    char reason[600];
+
+    repo_rig_write("a", 1, "c1");
+    repo_rig_init(&rig, 8, &seed);
+    repo_rig_open(&rig, &config);
+    repo_rig_until_started(&rig);
+    expect_content(&rig, "c1");
+    assert_int_equal(sy_repository_unload(rig.repository, "a"), SY_OK);
+    int n_adds = rig.n_adds;
+    assert_true(repo_rig_load(&rig, "a", DOES_NOT_FIT) < 0);
+    for (int i = 0; i < 100; i++) {
+        assert_string_equal(repo_rig_state(&rig, "a", 1, reason), "UNAVAILABLE");
+        repo_rig_turn(&rig);
+        usleep(1000);
+    }
+    assert_int_equal(rig.n_adds, n_adds);
+    repo_rig_close(&rig);
+}
+
+static void open_two_with_one_place(struct repo_rig *rig, enum sy_repository_control control)
+{
+    struct sy_repository_config config = {.control = control, .poll_ns = 3600 * SY_NS_PER_S};
+
+    repo_rig_write("a", 1, "c1");
+    repo_rig_write("b", 1, "c2");
+    repo_rig_init(rig, 1, &seed);
+    repo_rig_open(rig, &config);
+    repo_rig_until_started(rig);
+    assert_int_equal(repo_rig_load(rig, "a", NULL), SY_OK);
+    assert_int_equal(repo_rig_load(rig, "b", NULL), SY_OK); /* in a's place */
+}
+
+/* Its next request brings it back. */
+static void one_that_was_evicted_comes_back(void **state)
+{
+    (void)state;
+    struct repo_rig rig;
+
+    open_two_with_one_place(&rig, SY_REPOSITORY_EXPLICIT);
+    assert_true(repo_rig_load(&rig, "a", DOES_NOT_FIT) < 0);
+    expect_content(&rig, "c1");
+    repo_rig_close(&rig);
+    repo_rig_remove("b");
+}
+
+static void ignore_wake(void *ctx)
+{
+    (void)ctx;
+}
+
+/* It waits for a place, which a request on b keeps. */
+static void one_that_was_loading_loads_on(void **state)
+{
+    (void)state;
+    static const enum sy_repository_control controls[] = {SY_REPOSITORY_EXPLICIT,
+                                                          SY_REPOSITORY_POLL};
+    for (size_t i = 0; i < 2; i++) {
+        struct sy_repository_wait wait = {.ready = ignore_wake};
+        struct sy_core_model_ref *held, *ref;
+        struct repo_rig rig;
+        char reason[600];
+        int status;
+
+        open_two_with_one_place(&rig, controls[i]);
+        repo_rig_content(&rig, "b", 0, &status, &held);
+        assert_int_equal(status, SY_OK);
+        assert_int_equal(sy_repository_acquire(rig.repository, "a", 0, &wait, &ref),
+                         SY_REPOSITORY_LOADS);
+        assert_string_equal(repo_rig_state(&rig, "a", 1, reason), "LOADING");
+        assert_true(repo_rig_load(&rig, "a", HAS_NO_VERSION) < 0);
+        repo_rig_release(&rig, held);
+        until_ready(&rig);
+        expect_content(&rig, "c1");
+        repo_rig_close(&rig);
+    }
+    repo_rig_remove("b");
 }
 
 static void count_loads(void *ctx, int status, const char *error)
@@ -132,6 +223,9 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_that_is_none_changes_nothing),
         cmocka_unit_test(one_that_does_not_fit_is_put_back),
+        cmocka_unit_test(one_that_was_unloaded_stays_so),
+        cmocka_unit_test(one_that_was_evicted_comes_back),
+        cmocka_unit_test(one_that_was_loading_loads_on),
         cmocka_unit_test(a_request_beside_a_load_that_fails_is_answered),
     };
 

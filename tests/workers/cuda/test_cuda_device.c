@@ -81,6 +81,21 @@ IN_A_PROCESS(a_mig_instance_is_what_the_driver_is_told_to_show)
     CHECK(strcmp(getenv("CUDA_VISIBLE_DEVICES"), "MIG-" FAKE_UUID_0) == 0);
 }
 
+IN_A_PROCESS(a_mig_instance_that_is_hidden_stays_so)
+{
+    struct sy_device *device = NULL;
+    fake_cuda.name = "Fake GPU MIG 1g.18gb";
+    setenv("CUDA_VISIBLE_DEVICES", "MIG-" FAKE_UUID_1, 1);
+    CHECK(open_cuda_uuid("MIG-" FAKE_UUID_0, &device) == SY_ENODEVICE);
+    CHECK(strstr(sy_error_text(), FAKE_UUID_0) && strstr(sy_error_text(), FAKE_UUID_1));
+    CHECK(strcmp(getenv("CUDA_VISIBLE_DEVICES"), "MIG-" FAKE_UUID_1) == 0);
+    setenv("CUDA_VISIBLE_DEVICES", "MIG-" FAKE_UUID_1 ",MIG-" FAKE_UUID_0, 1);
+    expect_uuid("MIG-" FAKE_UUID_0, "cuda:0 (Fake GPU MIG 1g.18gb)");
+    CHECK(strcmp(getenv("CUDA_VISIBLE_DEVICES"), "MIG-" FAKE_UUID_0) == 0);
+    setenv("CUDA_VISIBLE_DEVICES", "", 1);
+    expect_uuid("MIG-" FAKE_UUID_0, "cuda:0 (Fake GPU MIG 1g.18gb)");
+}
+
 IN_A_PROCESS(the_properties)
 {
     struct sy_device *device = must_open();
@@ -502,6 +517,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_what_cannot_be_opened_says_why),
         cmocka_unit_test(test_a_gpu_is_opened_by_its_uuid),
         cmocka_unit_test(test_a_mig_instance_is_what_the_driver_is_told_to_show),
+        cmocka_unit_test(test_a_mig_instance_that_is_hidden_stays_so),
         cmocka_unit_test(test_the_properties),
         cmocka_unit_test(test_the_runtime_makes_no_context),
         cmocka_unit_test(test_the_way_is_chosen_once),

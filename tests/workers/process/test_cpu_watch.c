@@ -4,7 +4,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <sched.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -64,6 +66,62 @@ static void test_a_core_that_comes_and_a_beat(void **state)
     assert_true(sy_cpu_watch_is_silent(&watch, beat, TIMEOUT, use, now + TICK));
 }
 
+/* Looked at each tick from its last computation on: when it counts as standing, in ticks. */
+static uint64_t stands_after(bool is_blocked)
+{
+    struct sy_cpu_watch watch = {0};
+    struct sy_cpu_use use = {.used_ns = 77, .is_blocked = is_blocked};
+    for (uint64_t tick = 0; tick <= 100 * TIMEOUT / TICK; tick++)
+        if (sy_cpu_watch_stands(&watch, use, BEAT, TIMEOUT, BEAT + tick * TICK))
+            return tick;
+    return 0;
+}
+
+static void test_what_waits_for_storage_stands_later(void **state)
+{
+    (void)state;
+    const sy_ns bound = 120 * SY_NS_PER_S;
+    assert_int_equal(stands_after(false), TIMEOUT / TICK + 1);
+    assert_int_equal(stands_after(true), (bound + TIMEOUT) / TICK + 1);
+}
+
+static void test_what_computes_does_not_stand(void **state)
+{
+    (void)state;
+    struct sy_cpu_watch watch = {0};
+    struct sy_cpu_use use = {.used_ns = 77};
+    sy_ns now = BEAT;
+    for (; now < BEAT + 20 * TIMEOUT; now += TIMEOUT, use.used_ns++)
+        assert_false(sy_cpu_watch_stands(&watch, use, BEAT, TIMEOUT, now));
+    use.used_ns--;
+    assert_true(sy_cpu_watch_stands(&watch, use, BEAT, TIMEOUT, now + TICK));
+    assert_false(sy_cpu_watch_stands(&watch, use, now, TIMEOUT, now + TICK)); /* a new state */
+    use.used_ns = 0; /* the kernel does not tell */
+    assert_false(sy_cpu_watch_stands(&watch, use, BEAT, TIMEOUT, now + TICK));
+    assert_false(sy_cpu_watch_stands(&watch, use, BEAT, TIMEOUT, now + 10 * TIMEOUT));
+}
+
+/* A process whose child has yet to call exec waits as one for a disk does. */
+static void test_what_waits_in_the_kernel(void **state)
+{
+    (void)state;
+    pid_t child = fork();
+    if (child == 0) {
+        pid_t parent = getpid();
+        if (syscall(SYS_clone, CLONE_VFORK | SIGCHLD, 0, 0, 0, 0) == 0)
+            while (getppid() == parent)
+                usleep(10000);
+        _exit(0);
+    }
+    int n = 0;
+    while (!sy_cpu_use_of(child).is_blocked && n++ < 10000)
+        usleep(1000);
+    assert_true(sy_cpu_use_of(child).is_blocked);
+    assert_false(sy_cpu_use_of(getpid()).is_blocked);
+    assert_int_equal(kill(child, SIGKILL), 0);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+}
+
 static void test_what_the_kernel_tells(void **state)
 {
     (void)state;
@@ -92,6 +150,9 @@ int main(void)
         cmocka_unit_test(test_what_stands_or_loops_is_silent_after_the_timeout),
         cmocka_unit_test(test_what_has_no_core_has_six_times_as_long),
         cmocka_unit_test(test_a_core_that_comes_and_a_beat),
+        cmocka_unit_test(test_what_waits_for_storage_stands_later),
+        cmocka_unit_test(test_what_computes_does_not_stand),
+        cmocka_unit_test(test_what_waits_in_the_kernel),
         cmocka_unit_test(test_what_the_kernel_tells),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
