@@ -452,16 +452,15 @@ static bool another_has(const struct sy_core *core, int worker, uint64_t model)
     return false;
 }
 
-/* Of a model that serves, on a worker that cannot load it: a fresh one may. For want of memory three in a row may fail; else those that have it serve, and the
- * supervisor gives up a worker that fails ever again. */
+/* Of a model that serves, on a worker that cannot load it: a fresh one may, where memory was lacking or another has it. Three that fail in a row end the model. */
 static bool is_worth_a_fresh_worker(struct sy_core *core, int worker,
                                     const struct sy_msg_model_added *msg)
 {
     struct sy_core_model *m = &core->models[msg->model];
     if (!m->used || m->state != SY_MODEL_READY || msg->status >= 0)
         return false;
-    return msg->status == SY_ENOMEM_HOST ? ++m->n_lost < MAX_LOST
-                                         : another_has(core, worker, msg->model);
+    return (msg->status == SY_ENOMEM_HOST || another_has(core, worker, msg->model)) &&
+           ++m->n_lost < MAX_LOST;
 }
 
 int sy_core_model_added(struct sy_core *core, int worker, const struct sy_msg_model_added *msg)

@@ -152,10 +152,9 @@ static void test_model_that_is_refused(void **state)
     core_rig_close(&r);
 }
 
-/* A fresh worker has no memory for a model that the others have: it is ended, and the next one loads it. */
-static void test_worker_without_memory_for_a_model(void **state)
+/* A fresh worker cannot load a model that another has: it is ended, and the next one loads it. */
+static void expect_fresh_workers(enum fake_fault fault)
 {
-    (void)state;
     struct core_rig r;
     struct core_answer answer;
     core_rig_open(&r, "host", 2);
@@ -163,7 +162,7 @@ static void test_worker_without_memory_for_a_model(void **state)
     core_rig_calm(&r);
     for (int i = 0; i < 2; i++) { /* what happened once is forgotten when the model is loaded */
         int deaths = core_rig_deaths(&r);
-        core_rig_fault(&r, FAKE_AT_MODEL_ADD, FAKE_NO_MEMORY, 2);
+        core_rig_fault(&r, FAKE_AT_MODEL_ADD, fault, 2);
         core_rig_kill(&r, i);
         core_rig_await_deaths(&r, deaths + 2); /* 3 unless one worker answered for both models */
         core_rig_must_infer(&r, "a", &answer);
@@ -175,30 +174,17 @@ static void test_worker_without_memory_for_a_model(void **state)
     core_rig_close(&r);
 }
 
+static void test_worker_that_cannot_load_what_others_have(void **state)
+{
+    (void)state;
+    expect_fresh_workers(FAKE_NO_MEMORY);
+    expect_fresh_workers(FAKE_FAIL);
+}
+
 static bool is_unavailable(struct core_rig *r, void *name)
 {
     int model = sy_core_model_lookup(r->core, name, 0);
     return model >= 0 && r->core->models[model].state == SY_MODEL_UNAVAILABLE;
-}
-
-/* Another failure of a fresh worker, as often as it comes: those that have the model serve it. */
-static void test_worker_that_cannot_load_what_others_have(void **state)
-{
-    (void)state;
-    struct core_rig r;
-    struct core_answer answer;
-    core_rig_open(&r, "host", 2);
-    core_rig_add_both(&r);
-    core_rig_calm(&r);
-    core_rig_fault(&r, FAKE_AT_MODEL_ADD, FAKE_FAIL, 4);
-    core_rig_kill(&r, 0);
-    core_rig_await_deaths(&r, 3); /* one worker may have answered for both models */
-    core_rig_must_infer(&r, "a", &answer);
-    core_rig_must_infer(&r, "b", &answer);
-    core_rig_calm(&r);
-    assert_int_equal(atomic_load(&r.script->left), 0);
-    assert_in_range(core_rig_deaths(&r), 3, 5);
-    core_rig_close(&r);
 }
 
 /* While a server starts, one worker has the model, and the next one cannot load it. */
@@ -223,9 +209,8 @@ static void test_second_worker_fails_at_start(void **state)
 }
 
 /* Three in a row: the model is not available and says why; everything else is, and so is it when it is loaded again. */
-static void test_model_that_no_worker_has_memory_for(void **state)
+static void expect_the_models_end(enum fake_fault fault, int status)
 {
-    (void)state;
     struct core_rig r;
     struct core_answer answer;
     struct core_done done;
@@ -233,11 +218,11 @@ static void test_model_that_no_worker_has_memory_for(void **state)
     core_rig_open(&r, "host", 2);
     assert_int_equal(core_rig_add(&r, "a", &done), SY_OK);
     core_rig_calm(&r);
-    core_rig_fault(&r, FAKE_AT_MODEL_ADD, FAKE_NO_MEMORY, 3);
+    core_rig_fault(&r, FAKE_AT_MODEL_ADD, fault, 3);
     core_rig_kill(&r, 0);
     core_rig_until(&r, is_unavailable, "a", "the model's end");
     assert_int_equal(core_rig_deaths(&r), 3);
-    assert_int_equal(sy_core_model_acquire(r.core, "a", 0, &ref), SY_ENOMEM_HOST);
+    assert_int_equal(sy_core_model_acquire(r.core, "a", 0, &ref), status);
     assert_non_null(strstr(sy_error_text(), "not available until it is loaded again"));
     assert_int_equal(core_rig_add(&r, "b", &done), SY_OK);
     core_rig_must_infer(&r, "b", &answer);
@@ -248,6 +233,13 @@ static void test_model_that_no_worker_has_memory_for(void **state)
     core_rig_close(&r);
 }
 
+static void test_model_that_no_fresh_worker_can_load(void **state)
+{
+    (void)state;
+    expect_the_models_end(FAKE_NO_MEMORY, SY_ENOMEM_HOST);
+    expect_the_models_end(FAKE_FAIL, SY_EDEVICE);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -256,10 +248,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_model_that_kills),
         cmocka_unit_test(test_all_workers_given_up),
         cmocka_unit_test(test_model_that_is_refused),
-        cmocka_unit_test(test_worker_without_memory_for_a_model),
         cmocka_unit_test(test_worker_that_cannot_load_what_others_have),
         cmocka_unit_test(test_second_worker_fails_at_start),
-        cmocka_unit_test(test_model_that_no_worker_has_memory_for),
+        cmocka_unit_test(test_model_that_no_fresh_worker_can_load),
     };
     if (fake_is_worker(argc, argv))
         return fake_worker_main(argv);
