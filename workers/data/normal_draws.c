@@ -35,7 +35,7 @@ INLINE void add_words(const lanes *state, halves *sum)
     lanes both = {0};
 #pragma GCC unroll 3
     for (uint64_t word = 0; word < WORDS; word++) {
-        lanes bits = *state + word * STEP;
+        lanes bits = *state + (uint64_t)(word * STEP);
         mix(&bits);
         both += (bits & low) + ((bits >> 16) & low);
     }
