@@ -201,6 +201,10 @@ int ncclCommGetAsyncError(struct ncclComm *comm, int *result)
 
 int ncclCommAbort(struct ncclComm *comm)
 {
+    if (getenv("FAKE_NCCL_ABORT") && comm->has_thread) { /* nobody joins it any more */
+        pthread_detach(comm->thread);
+        comm->has_thread = false;
+    }
     while (getenv("FAKE_NCCL_ABORT"))
         pause();
     atomic_store(&comm->aborted, true);
