@@ -31,6 +31,14 @@ static void expect_content(struct repo_rig *rig, const char *content)
     assert_string_equal(got, content);
 }
 
+static void open_one(struct repo_rig *rig, const struct sy_repository_config *config)
+{
+    repo_rig_write("a", 1, "c1");
+    repo_rig_init(rig, 8, &seed);
+    repo_rig_open(rig, config);
+    repo_rig_until_started(rig);
+}
+
 /* Served before and after an unload, as if nobody had asked. */
 static void one_that_is_none_changes_nothing(void **state)
 {
@@ -41,10 +49,7 @@ static void one_that_is_none_changes_nothing(void **state)
     struct repo_rig rig;
     char reason[600];
 
-    repo_rig_write("a", 1, "c1");
-    repo_rig_init(&rig, 8, &seed);
-    repo_rig_open(&rig, &config);
-    repo_rig_until_started(&rig);
+    open_one(&rig, &config);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_true(repo_rig_load(&rig, "a", bad[i]) < 0);
         assert_non_null(strstr(sy_error_text(), "model 'a': "));
@@ -86,10 +91,7 @@ static void one_that_does_not_fit_is_put_back(void **state)
     static const char *const bad[] = {DOES_NOT_FIT, HAS_NO_VERSION};
     struct repo_rig rig;
 
-    repo_rig_write("a", 1, "c1");
-    repo_rig_init(&rig, 8, &seed);
-    repo_rig_open(&rig, &config);
-    repo_rig_until_started(&rig);
+    open_one(&rig, &config);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_true(repo_rig_load(&rig, "a", bad[i]) < 0);
         assert_non_null(strstr(sy_error_text(), i ? "version 7" : "nowhere"));
@@ -111,10 +113,7 @@ static void one_that_was_unloaded_stays_so(void **state)
     struct repo_rig rig;
     char reason[600];
 
-    repo_rig_write("a", 1, "c1");
-    repo_rig_init(&rig, 8, &seed);
-    repo_rig_open(&rig, &config);
-    repo_rig_until_started(&rig);
+    open_one(&rig, &config);
     expect_content(&rig, "c1");
     assert_int_equal(sy_repository_unload(rig.repository, "a"), SY_OK);
     int n_adds = rig.n_adds;

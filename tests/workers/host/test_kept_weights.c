@@ -105,14 +105,20 @@ static int find_length(void **state)
     return 0;
 }
 
+/* A graph of the length that was found, and a package for it; skips the test where there is none. */
+static struct sy_graph *begin(struct engine_rig *rig)
+{
+    if (found == 0)
+        skip();
+    open_package(rig);
+    return make_graph(found);
+}
+
 static void test_a_second_run_does_not_read_the_package(void **state)
 {
     struct engine_rig rig;
     (void)state;
-    if (found == 0)
-        skip();
-    open_package(&rig);
-    struct sy_graph *g = make_graph(found);
+    struct sy_graph *g = begin(&rig);
     struct sy_program *p = program_for(&rig, g, 1);
     float *want = expected(found), *first = run(p, found, rig.params),
           *second = run(p, found, rig.absent);
@@ -131,10 +137,7 @@ static void test_programs_of_a_package_share(void **state)
 {
     struct engine_rig rig;
     (void)state;
-    if (found == 0)
-        skip();
-    open_package(&rig);
-    struct sy_graph *g = make_graph(found);
+    struct sy_graph *g = begin(&rig);
     struct sy_program *a = program_for(&rig, g, 1);
     uint64_t bytes = sy_kept_weights_bytes();
     free(run(a, found, rig.params));
@@ -177,10 +180,7 @@ static void test_bounds(void **state)
 {
     struct engine_rig rig;
     (void)state;
-    if (found == 0)
-        skip();
-    open_package(&rig);
-    struct sy_graph *g = make_graph(found);
+    struct sy_graph *g = begin(&rig);
     struct sy_program *many = program_for(&rig, g, SY_KEPT_MOST_ROWS / found + 1);
     assert_int_equal(sy_kept_weights_bytes(), 0); /* a hundredth of its time */
     sy_host_engine.program_destroy(many);
