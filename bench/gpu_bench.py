@@ -28,6 +28,7 @@ PARTS = {"swaps": "ready and pipelined in f32", "torch": "PyTorch's side", "narr
 TABLE_MODES = "/(ready|pipelined)/"
 OTHER_MODES = "/(prefix|per_layer|whole|sequential|no_pool|one_process|restart|no_pin|no_ipc|managed)/"
 OTHER_ITERATIONS = 10
+TRAIN_SECONDS, LOAD_SECONDS = 10, 20
 LINK_SECONDS = 120  # for bench-link, which opens the GPU: a driver that hangs must not take the whole run
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "sched")]
@@ -169,8 +170,8 @@ class Bench:
     def server(self):
         return Server(argparse.Namespace(build=os.path.dirname(self.program)), "--device", self.device)
 
-    def training_ms(self, model, batch, precision, seconds=30):
-        """Of a step, from those made in half a minute."""
+    def training_ms(self, model, batch, precision, seconds=TRAIN_SECONDS):
+        """Of a step, from those made in so many seconds: some hundred."""
         self.need_model(model)
         with self.server() as server:
             self.train(server, model, batch, precision)
@@ -179,7 +180,7 @@ class Bench:
             raise ValueError("no step in %d s" % seconds)
         return elapsed * 1e3 / steps
 
-    def loaded_share(self, job, batch, model, seconds=30):
+    def loaded_share(self, job, batch, model, seconds=LOAD_SECONDS):
         """Steps a second while requests take half of the time, over those alone times the share that the requests leave. A request counts
         from when it is sent until its answer is there, its swap included."""
         self.need_model(job)
