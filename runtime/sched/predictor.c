@@ -10,7 +10,7 @@
 #define WINDOW SY_PREDICTOR_WINDOW
 
 struct window {
-    int n, next;          /* next: the oldest, once full */
+    int n, next;          /* next: the oldest entry, once full */
     float sorted[WINDOW]; /* ratios */
     float ring[WINDOW];
 };
@@ -47,7 +47,7 @@ void sy_predictor_destroy(struct sy_predictor *p)
     free(p);
 }
 
-/* The first place whose value is not less. */
+/* The first position whose value is not less than `ratio`. */
 static int place_of(const struct window *w, float ratio)
 {
     int low = 0, high = w->n;

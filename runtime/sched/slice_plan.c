@@ -87,7 +87,7 @@ static uint64_t sum_of_weights(const struct plan *p, int *n)
     return sum;
 }
 
-/* One core for each, then one after the other to the slice that lacks most of its part; of equals the first. */
+/* One core for each slice, then one at a time to the slice that is farthest below its share; of equals the first. */
 static int divide(struct plan *p)
 {
     size_t has[SY_SLICE_PLAN_MAX] = {0}, left = n_free(p), all = left;
