@@ -16,7 +16,7 @@ bool sy_core_model_is_named(const struct sy_core_model *m, const char *name, int
            (version == 0 || m->ref.version == version);
 }
 
-/* The highest version that is ready, else the highest; -1. */
+/* The highest version that is ready, else the highest; -1: none. */
 static int best_match(const struct sy_core *core, const char *name, int64_t version)
 {
     int best = -1;
@@ -32,7 +32,7 @@ static int best_match(const struct sy_core *core, const char *name, int64_t vers
     return best;
 }
 
-/* Another version of its name. */
+/* True if another version of this name comes before it in the table. */
 static bool is_listed_before(const struct sy_core *core, unsigned model)
 {
     for (unsigned i = 0; i < model; i++)
@@ -42,7 +42,7 @@ static bool is_listed_before(const struct sy_core *core, unsigned model)
     return false;
 }
 
-/* "a, b" or the versions of one name; at most 8. */
+/* Lists names as "a, b", or the versions of one name; at most 8. */
 static int list_models(const struct sy_core *core, const char *of, char *list, size_t bytes)
 {
     size_t used = 0;

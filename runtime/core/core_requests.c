@@ -151,7 +151,7 @@ void sy_core_note_end(struct sy_core *core, int model, int status,
     sy_phases_add(&core->models[model].phases, &core->counts.phases, report);
 }
 
-/* Its time on the device, without the queue: the expectation for the model's next request. */
+/* Learns its time on the device, without the queue, for the prediction of the model's next request. */
 static void learn(struct sy_core *core, const struct sy_core_request *r)
 {
     struct sy_core_slice *slice = &core->slices[r->slice];

@@ -36,13 +36,13 @@
 struct sy_admission;
 
 struct sy_admission_config {
-    sy_ns
-        preempt_ns; /* a running request yields to a more urgent class within this time (an estimate until observed); 0: never preempt */
+    /* a running request yields to a more urgent class within this time (an estimate until observed); 0: never preempt */
+    sy_ns preempt_ns;
     int max_requests; /* waiting, 1..65534 */
-    bool
-        may_break_lower; /* a request without a deadline may break promises made to less urgent classes (Q1) */
-    bool
-        restarts; /* a preempted request restarts from its beginning: call sy_admission_again, not _paused (Q5) */
+    /* a request without a deadline may break promises made to less urgent classes (Q1) */
+    bool may_break_lower;
+    /* a preempted request restarts from its beginning: call sy_admission_again, not _paused (Q5) */
+    bool restarts;
     bool reserves; /* Q6: reserve time for more urgent requests to come */
 };
 

@@ -13,8 +13,8 @@
 
 struct entry {
     struct sy_admission_request is;
-    bool
-        again; /* was preempted: sorts before requests of its class that were not, and before those preempted earlier */
+    /* was preempted: sorts before requests of its class that were not, and before those preempted earlier */
+    bool again;
     sy_ns lost_ns; /* work discarded by all its preemptions */
 };
 
@@ -58,8 +58,8 @@ struct sy_admission {
     struct entry second[NEAR - 1]; /* entries of slots 1 to NEAR - 1 */
 
     struct entry first __attribute__((aligned(LINE))); /* slot 0: enough for most queues */
-    uint16_t
-        queue[]; /* slot numbers: the n_waiting entries in order of execution, then the free ones */
+    /* slot numbers: the n_waiting entries in order of execution, then the free ones */
+    uint16_t queue[];
 } __attribute__((aligned(LINE)));
 static_assert(offsetof(struct sy_admission, gave_way) == SY_ADMISSION_HOT_BYTES &&
                   offsetof(struct sy_admission, first) % LINE == 0,

@@ -15,8 +15,8 @@ struct job {
     struct sy_policy_job is;
     bool running, blocked;
     uint64_t arrival, turn; /* turn: sequence number of its last start, 0: none */
-    uint64_t
-        virtual_ns; /* fair: device time since it joined or came back, plus the virtual clock at that time */
+    /* fair: device time since it joined or came back, plus the virtual clock at that time */
+    uint64_t virtual_ns;
     sy_ns used_ns, ready_since;
 };
 

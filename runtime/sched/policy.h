@@ -55,9 +55,9 @@ struct sy_policy_job {
     int lane; /* 0..max_jobs-1; jobs on one lane take turns */
     int tenant;
     int priority; /* smaller is more urgent */
-    uint64_t
-        iterations_left; /* 0: not known; srtf schedules such jobs after those with a known number */
-    sy_ns iteration_ns;  /* 0: not known; srtf runs the job once to measure it */
+    /* 0: not known; srtf schedules such jobs after those with a known number */
+    uint64_t iterations_left;
+    sy_ns iteration_ns; /* 0: not known; srtf runs the job once to measure it */
 };
 
 /* EARG, ENOMEM_HOST. */
@@ -103,8 +103,8 @@ int sy_policy_n_ready(const struct sy_policy *p); /* not blocked, running or not
 bool sy_policy_can_use(const struct sy_policy *p, sy_ns now);
 /* The part of the time, per mille, that training can use with the jobs that are ready now: all, or the sum of their tenants' hard shares. */
 unsigned sy_policy_usable_permille(const struct sy_policy *p);
-sy_ns sy_policy_job_ns(const struct sy_policy *p,
-                       uint64_t job); /* device time so far; 0: no such job */
+/* device time so far; 0: no such job */
+sy_ns sy_policy_job_ns(const struct sy_policy *p, uint64_t job);
 sy_ns sy_policy_tenant_ns(const struct sy_policy *p, int tenant);
 /* Remaining time by measurement; UINT64_MAX: not known. */
 sy_ns sy_policy_left_ns(const struct sy_policy *p, uint64_t job);

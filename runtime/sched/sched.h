@@ -117,12 +117,12 @@ void sy_sched_worker_ready(struct sy_sched *s, int worker);
 void sy_sched_worker_loads(struct sy_sched *s, int worker, int n_models);
 /* How a worker was lost. */
 struct sy_sched_loss {
-    bool
-        heard; /* the worker knew of its run or job; false: its process died before, so the death counts against neither */
+    /* the worker knew of its run or job; false: its process died before, so the death counts against neither */
+    bool heard;
     bool state_intact; /* the training job on it, if any, was in the gradient phase */
-    bool
-        job_progressed; /* it finished an iteration on that worker; three deaths in a row without one, each while the worker executed the job, end it */
-    bool comes_back;    /* false: the worker will not be replaced */
+    /* it finished an iteration on that worker; three deaths in a row without one, each while the worker executed the job, end it */
+    bool job_progressed;
+    bool comes_back; /* false: the worker will not be replaced */
     const char *why;
 };
 /* Its process was reaped, so it cannot write to shared memory any more. */
@@ -144,8 +144,8 @@ int sy_sched_model_head(struct sy_sched *s, int model, int n_head, double worth)
 int sy_sched_charge(struct sy_sched *s, int tenant, uint64_t bytes, const char *what);
 void sy_sched_release(struct sy_sched *s, int tenant, uint64_t bytes);
 int sy_sched_model_remove(struct sy_sched *s, int model); /* EBUSY while it has requests */
-int sy_sched_model_evict(struct sy_sched *s, int model,
-                         bool image_too); /* EBUSY while a request uses it */
+/* EBUSY while a request uses it */
+int sy_sched_model_evict(struct sy_sched *s, int model, bool image_too);
 /* The result of a PREPARE, or a report that a worker sent unasked; negative status: it cannot be prepared. worker: the one that is ready for such runs now and
  * is preferred; -1: all workers are, and their replacements will be. */
 struct sy_sched_prepared {
@@ -176,9 +176,8 @@ int sy_sched_request(struct sy_sched *s, const struct sy_sched_request *request,
                      struct sy_prediction *prediction);
 /* Corrects the remaining duration of the running request. */
 void sy_sched_expect(struct sy_sched *s, uint64_t request, struct sy_duration left);
-sy_ns sy_sched_busy_ns(
-    const struct sy_sched *s,
-    int slice); /* expected time until all admitted requests there are finished */
+/* expected time until all admitted requests there are finished */
+sy_ns sy_sched_busy_ns(const struct sy_sched *s, int slice);
 /* Ends the request with ECANCELED: at once if it has not started, else when its worker has stopped (between two layers if it computes). A request that
  * completes first ends normally. */
 void sy_sched_cancel(struct sy_sched *s, uint64_t request);
@@ -199,10 +198,10 @@ struct sy_sched_job {
     uint64_t id;
     int tenant, priority; /* priority: smaller is more urgent */
     int slice;            /* 0 if there is no slice of this number */
-    bool
-        moves; /* the job has snapshots: it can be prepared again for another number of compute units, and resume from them */
-    bool
-        opportunistic; /* gets no turn while a guaranteed job wants it, and gives its memory (spilled to the host) and worker to guaranteed jobs */
+    /* the job has snapshots: it can be prepared again for another number of compute units, and resume from them */
+    bool moves;
+    /* gets no turn while a guaranteed job wants it, and gives its memory (spilled to the host) and worker to guaranteed jobs */
+    bool opportunistic;
 };
 #define SY_SCHED_MAX_JOBS 1024 /* jobs in workers and waiting */
 int sy_sched_job_submit(
@@ -248,8 +247,8 @@ int sy_sched_set_train_share(struct sy_sched *s, unsigned permille);
  * there. EARG, ENOMEM_HOST. */
 int sy_sched_set_slices(struct sy_sched *s, int n);
 int sy_sched_n_slices(const struct sy_sched *s);
-bool sy_sched_slice_is_busy(const struct sy_sched *s,
-                            int slice); /* a request waits or has started there */
+/* a request waits or has started there */
+bool sy_sched_slice_is_busy(const struct sy_sched *s, int slice);
 /* For requests that arrive from now on. EARG: no such slice; ENOTFOUND. */
 int sy_sched_model_set_slice(struct sy_sched *s, int model, int slice);
 int sy_sched_model_slice(const struct sy_sched *s, int model);
@@ -289,8 +288,8 @@ const struct sy_lanes *sy_sched_lanes(const struct sy_sched *s);
 const struct sy_quotas *sy_sched_quotas(const struct sy_sched *s);
 /* The minimum memory of the most demanding model: its largest group and its smallest workspace. */
 uint64_t sy_sched_least_room(const struct sy_sched *s);
-bool sy_sched_computes(const struct sy_sched *s,
-                       int worker); /* the worker computes a request now */
+/* the worker computes a request now */
+bool sy_sched_computes(const struct sy_sched *s, int worker);
 const struct sy_pool *sy_sched_pool(const struct sy_sched *s);
 const struct sy_pool *sy_sched_image(const struct sy_sched *s); /* NULL: unified */
 const struct sy_residency *sy_sched_residency(const struct sy_sched *s);

@@ -17,8 +17,8 @@ struct workspace {
     int64_t batch; /* 0: unused entry */
     int team;
     uint64_t sizes, bytes;
-    uint64_t
-        workers; /* bit mask of the workers that are ready for it; ALL: every worker keeps it ready */
+    /* bit mask of the workers that are ready for it; ALL: every worker keeps it ready */
+    uint64_t workers;
     uint64_t used;
 };
 
@@ -26,8 +26,8 @@ struct model {
     bool used;
     int n_groups, n_requests; /* n_requests: those that have not ended */
     uint64_t *group_bytes;    /* bytes in the image */
-    uint64_t *
-        pool_bytes; /* bytes in the pool: 0 for groups that are read in the image; same allocation as group_bytes */
+    /* bytes in the pool: 0 for groups that are read in the image; same allocation as group_bytes */
+    uint64_t *pool_bytes;
     bool has_direct;
     uint64_t largest_bytes; /* largest group in the pool */
     uint64_t least_bytes;   /* largest group and smallest workspace */
@@ -57,13 +57,13 @@ struct request {
     int next_layer;          /* layer to resume at; 0: from the beginning */
     struct sy_duration left; /* remaining duration from there */
     int first_layer;         /* layer at which its last run began */
-    bool
-        lost_layer; /* the layer within which it stopped: repeated interruptions there would make no progress (Q5) */
+    /* the layer within which it stopped: repeated interruptions there would make no progress (Q5) */
+    bool lost_layer;
     uint64_t kept_offset, kept_bytes,
         kept_at;    /* place and time of its workspace, which is kept while others compute */
     bool compacted; /* lanes were compacted for it once */
-    bool
-        wants_room; /* it is at the head, and other slices' requests have to leave their places for it (S12) */
+    /* it is at the head, and other slices' requests have to leave their places for it (S12) */
+    bool wants_room;
     bool dropped, image_dropped; /* of a fetch: its groups are evicted again */
 };
 
@@ -137,8 +137,8 @@ struct sy_sched {
         [SY_SCHED_MAX_WORKERS]; /* unanswered PREPAREs per worker; workers without one are preferred */
     int n_loading[SY_SCHED_MAX_WORKERS]; /* sy_sched_worker_loads */
     struct model models[SY_SCHED_MAX_MODELS];
-    struct request *
-        waiting; /* the waiting ones are unordered (admission keeps the order); active ones are in their slices */
+    /* the waiting ones are unordered (admission keeps the order); active ones are in their slices */
+    struct request *waiting;
     int n_waiting;
     struct request *fetch; /* S9: a run without a request */
     uint64_t last_run, last_use;
@@ -146,8 +146,8 @@ struct sy_sched {
     struct job *jobs; /* in order of arrival */
     struct sy_lanes *lanes;
     struct sy_quotas quotas;
-    bool
-        admitting; /* a job could be admitted once nothing has started: prefetching stops meanwhile */
+    /* a job could be admitted once nothing has started: prefetching stops meanwhile */
+    bool admitting;
     bool admission_stuck; /* that job could not be admitted; reset when jobs or models change */
     bool compacting;      /* a request waits for all lanes to be empty, so that they can be moved */
     bool any_hard;        /* some tenant has a hard share: no job keeps its turn */
@@ -188,15 +188,15 @@ bool sy_sched_are_exclusive(const struct sy_sched *s, int model, int other);
 int sy_sched_open_slice(const struct sy_sched *s, int wanted); /* 0 if there is no such slice */
 struct slice *sy_sched_slice_of(const struct sy_sched *s, const struct request *r);
 bool sy_sched_others_started(const struct sy_sched *s, const struct slice *c);
-int sy_sched_computing_in(
-    const struct slice *c); /* the worker that computes a request there, or -1 */
+/* the worker that computes a request there, or -1 */
+int sy_sched_computing_in(const struct slice *c);
 bool sy_sched_trains_in(const struct sy_sched *s, const struct slice *c);
-bool sy_sched_training_is_ready(const struct sy_sched *s,
-                                const struct slice *c); /* whether some job can compute there */
+/* whether some job can compute there */
+bool sy_sched_training_is_ready(const struct sy_sched *s, const struct slice *c);
 uint64_t sy_sched_job_bytes(const struct sy_sched *s); /* bytes of the pool held by training jobs */
 uint64_t sy_sched_lane_bytes(const struct sy_sched *s); /* bytes of all slices' workspaces */
-uint64_t sy_sched_kept_bytes(
-    const struct sy_sched *s); /* bytes held by interrupted requests (S8) */
+/* bytes held by interrupted requests (S8) */
+uint64_t sy_sched_kept_bytes(const struct sy_sched *s);
 struct job *sy_sched_job_by_id(const struct sy_sched *s, uint64_t id); /* NULL: none */
 uint64_t sy_sched_job_rank(const struct job *j); /* sort key in the lanes' queue */
 /* EPROTO if `worker` does not have the job. */
@@ -204,8 +204,8 @@ int sy_sched_find_job(struct sy_sched *s, int worker, uint64_t id, struct job **
 int sy_sched_slice_wanted(const struct job *j); /* its home slice, or the one lent to it */
 /* A ready job of another slice needs the same lane for its iteration. */
 bool sy_sched_lane_is_wanted(const struct sy_sched *s, const struct job *j);
-bool sy_sched_jobs_hold_workers(
-    const struct sy_sched *s); /* all workers but the one reserved for requests */
+/* all workers but the one reserved for requests */
+bool sy_sched_jobs_hold_workers(const struct sy_sched *s);
 struct job *sy_sched_next_for_worker(const struct sy_sched *s); /* NULL: none waits for one */
 bool sy_sched_may_leave(const struct job *j);                   /* may release its worker */
 int sy_sched_n_lacking(const struct sy_sched *s);
@@ -231,8 +231,8 @@ void sy_sched_push(struct sy_sched *s, struct request *r);   /* the request wait
 void sy_sched_unlink(struct sy_sched *s, struct request *r); /* the request no longer waits */
 void sy_sched_drop_waiting(struct sy_sched *s, struct request *r, int status, const char *why);
 void sy_sched_end(struct sy_sched *s, struct request *r, int status, const char *why);
-void sy_sched_end_hopeless(
-    struct sy_sched *s); /* ends all waiting requests once no worker is left */
+/* ends all waiting requests once no worker is left */
+void sy_sched_end_hopeless(struct sy_sched *s);
 
 /* ---- sched_keep.c (S8): an interrupted request leaves the device, and comes back to it ---- */
 void sy_sched_leave_device(struct sy_sched *s, struct request *r);
@@ -240,12 +240,12 @@ bool sy_sched_would_keep(struct sy_sched *s, const struct request *urgent);
 void sy_sched_keep_workspace(struct sy_sched *s, struct request *r);
 void sy_sched_take_up_workspace(struct sy_sched *s, struct request *r);
 void sy_sched_forget_workspace(struct sy_sched *s, struct request *r);
-bool sy_sched_release_workspace(
-    struct sy_sched *s); /* frees one workspace for room; false: none was left */
-bool sy_sched_give_workspaces(
-    struct sy_sched *s); /* frees all; only when nothing has started (S7). False: there were none */
-void sy_sched_give_workspace_lane(struct sy_sched *s,
-                                  struct slice *c); /* S7: only when nothing has started */
+/* frees one workspace for room; false: none was left */
+bool sy_sched_release_workspace(struct sy_sched *s);
+/* frees all; only when nothing has started (S7). False: there were none */
+bool sy_sched_give_workspaces(struct sy_sched *s);
+/* S7: only when nothing has started */
+void sy_sched_give_workspace_lane(struct sy_sched *s, struct slice *c);
 
 /* ---- sched_hold.c (S12, S13) ---- */
 /* `j` is paused while `r` is started: they share a slice, or S12 separates them. */
@@ -268,8 +268,8 @@ bool sy_sched_fill_holds(const struct sy_sched *s, const struct job *j);
 /* ---- sched_start.c: puts a request's memory in place ---- */
 int sy_sched_start(struct sy_sched *s, struct request *r, bool prefetch); /* EBUSY: not now */
 int sy_sched_complete(struct sy_sched *s, struct request *r);
-void sy_sched_give_up_run(struct sy_sched *s,
-                          struct request *r); /* it was loaded; its worker drops it */
+/* it was loaded; its worker drops it */
+void sy_sched_give_up_run(struct sy_sched *s, struct request *r);
 void sy_sched_unpin(struct sy_sched *s, struct request *r);
 /* S9 */
 void sy_sched_step_fetch(struct sy_sched *s);
@@ -289,17 +289,16 @@ int sy_sched_join_policy(struct sy_sched *s, struct job *j);
 void sy_sched_note_progress(struct sy_sched *s, struct job *j, uint64_t iterations_done);
 /* The scheduler ends the job on its own initiative. */
 void sy_sched_refuse_job(struct sy_sched *s, struct job *j, int status, const char *why);
-void sy_sched_remove_job(struct sy_sched *s,
-                         struct job *j); /* all its resources are free at once */
+/* all its resources are free at once */
+void sy_sched_remove_job(struct sy_sched *s, struct job *j);
 void sy_sched_free_jobs(struct sy_sched *s);
 bool sy_sched_jobs_are_valid(const struct sy_sched *s);
 
 /* ---- sched_spill.c ---- */
 void sy_sched_spilled_join_lanes(struct sy_sched *s); /* those that may wait for memory again */
 void sy_sched_step_spills(struct sy_sched *s);
-void sy_sched_spill(
-    struct sy_sched *s,
-    struct job *j); /* may be spilled, runs, has no turn; no spill or restore is in progress */
+/* may be spilled, runs, has no turn; no spill or restore is in progress */
+void sy_sched_spill(struct sy_sched *s, struct job *j);
 
 /* ---- sched_leave.c ---- */
 void sy_sched_step_leaving(struct sy_sched *s);

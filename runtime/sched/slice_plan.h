@@ -16,8 +16,8 @@ enum sy_slice_by { SY_SLICE_BY_LIST, SY_SLICE_BY_COUNT, SY_SLICE_BY_SHARE, SY_SL
 struct sy_slice_wish {
     char name[SY_SLICE_NAME];
     enum sy_slice_by by;
-    unsigned
-        amount; /* COUNT: cores; SHARE: per mille of all, rounded to whole cores; WEIGHT: 1 or more */
+    /* COUNT: cores; SHARE: per mille of all, rounded to whole cores; WEIGHT: 1 or more */
+    unsigned amount;
     size_t n_listed; /* of a LIST */
     const uint64_t *listed;
 };

@@ -1,4 +1,4 @@
-/* The books of training jobs: by number, as their workers' control pages and the state folder have them. */
+/* The table of training jobs, updated from the workers' control pages and the state folder. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -135,7 +135,7 @@ int sy_core_job_keep(struct sy_core *core, const struct sy_core_job *j)
                                      j->slice_set ? j->slice : NULL);
 }
 
-/* A job that does not compute, being started, or suspended without a worker. */
+/* Reason why a job does not compute while it starts, or is suspended without a worker. */
 static const char *why_it_stands(const struct sy_core *core, const struct sy_core_job *j)
 {
     struct sy_sched_job_view at = {0};

@@ -10,8 +10,8 @@
 #include "runtime/base/log.h"
 #include "runtime/core/core_internal.h"
 
-#define ALONE       8 /* runs; the median counts: the first ones find caches cold */
-#define BEFORE      4 /* observations of a pair before it may be told apart */
+#define ALONE       8 /* runs; their median counts, since the first ones find cold caches */
+#define BEFORE      4 /* observations of a pair before it may be separated */
 #define RETRY_NS    (30 * SY_NS_PER_S)
 #define MOST_RETRY  (64 * RETRY_NS)
 #define FIRST_JOB   256
@@ -212,7 +212,7 @@ void sy_core_corun_reset(struct sy_core *core, int model)
     struct sy_core_model *m = &core->models[model];
     if (!m->corun.retry_at_ns)
         m->corun.retry_at_ns = calloc(2 * SY_INTERFERENCE_TASKS, sizeof(sy_ns));
-    if (m->corun.retry_at_ns) /* of the same block: never the one without the other */
+    if (m->corun.retry_at_ns) /* same allocation: both exist or neither */
         m->corun.wait_ns = m->corun.retry_at_ns + SY_INTERFERENCE_TASKS;
     if (!m->corun.apart)
         m->corun.apart = calloc(SY_INTERFERENCE_TASKS, sizeof(bool));

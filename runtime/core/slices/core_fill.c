@@ -10,8 +10,7 @@
 #define TICK_US    50000
 #define WINDOW_NS  (200 * SY_NS_PER_MS)
 #define LONGEST_NS (5 * SY_NS_PER_S) /* a window ends then, even with fewer steps */
-#define STEPS \
-    8 /* where in a step a window begins and ends is not known: an eighth of one, at most */
+#define STEPS      8 /* a window may begin and end anywhere within a step: an error of at most 1/8 */
 #define USUAL_KEEP 0.97
 /* Part of a window that pausing and resuming may take. */
 #define NOT_AT_ALL   0.03
@@ -143,7 +142,7 @@ void sy_core_fill_watch(struct sy_core *core)
     mark(core, sy_clock_now());
     core->fill.begins = true;
     event_add(core->fill.event, &tick);
-    event_active(core->fill.event, EV_TIMEOUT, 0); /* this may be in the midst of actions */
+    event_active(core->fill.event, EV_TIMEOUT, 0); /* may be called while actions are carried out */
 }
 
 /* For a guaranteed job: the speed that it kept beside opportunistic ones, and their share of the time; null: not known. */

@@ -9,11 +9,11 @@
 /* The facts that a policy may use. Times are nanoseconds of device time. */
 struct sy_policy_facts {
     uint64_t turn; /* sequence number of the job's last start among all starts; 0: it has not run */
-    uint64_t
-        left_ns; /* remaining iterations x measured iteration time; 0: not measured yet; UINT64_MAX: not known */
+    /* remaining iterations x measured iteration time; 0: not measured yet; UINT64_MAX: not known */
+    uint64_t left_ns;
     uint64_t used_ns; /* since it joined */
-    uint64_t
-        virtual_ns; /* used_ns, plus the virtual time that the running job had when this one joined, came back or the policy was set (P4) */
+    /* used_ns, plus the virtual time that the running job had when this one joined, came back or the policy was set (P4) */
+    uint64_t virtual_ns;
     uint64_t tenant_virtual_ns; /* virtual time of its tenant */
     uint64_t priority;          /* smaller is more urgent */
 };
