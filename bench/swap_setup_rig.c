@@ -19,8 +19,8 @@
 #define PROFILE_RUNS 5
 #define SIGMA_NS     5000.0 /* storage: the computing thread notices one arrival */
 #define PROBE_BYTES  (16ull << 20)
-#define STORAGE_ALPHA_NS \
-    5000.0 /* one more read range: its first chunk is queued behind the others */
+/* one more read range: its first chunk is queued behind the others */
+#define STORAGE_ALPHA_NS 5000.0
 
 /* Called once: set_threads pins this thread, and later queries would return only its own cores, without the link's. Destroying the rig unpins the thread for
  * the next model. */

@@ -17,9 +17,9 @@
 #include "workers/job/job.h"
 
 #define PAUSE_US 2000
-#define OTHER_BYTES \
-    (32u << 20) /* larger than a core's caches, so that nothing of what ran before stays in them */
-#define MOST_STEPS 100000
+/* larger than a core's caches, so that nothing of what ran before stays in them */
+#define OTHER_BYTES (32u << 20)
+#define MOST_STEPS  100000
 
 static double ms[MOST_STEPS], losses[MOST_STEPS];
 

@@ -15,8 +15,8 @@
 #define SY_MAX_RANK    8
 #define SY_MAX_SYMBOLS 16  /* of a graph: a sequence input uses two or three */
 #define SY_MAX_ENDS    256 /* inputs, or outputs, of a model */
-#define SY_LOOP_MOST_TRIPS \
-    (1 << 24) /* total iterations of a run's loops: an endless loop is an error, not a hang */
+/* total iterations of a run's loops: an endless loop is an error, not a hang */
+#define SY_LOOP_MOST_TRIPS (1 << 24)
 
 /* X(name, ONNX TensorProto.DataType value, bytes, KServe v2 name, numpy descr) */
 #define SY_DTYPE_TABLE(X)          \
@@ -268,8 +268,8 @@ struct sy_graph {
  * told of a result, its room grows with a size of the graph that no input has: a run whose result is larger says SY_NEEDS_ROOM for its rank, and
  * the bytes that it needs for its first dimension; nothing of the result is there. */
 #define SY_NEEDS_ROOM (-1)
-#define SY_SIZED_DYNAMIC_BYTES \
-    ((1 + SY_MAX_RANK) * sizeof(int64_t)) /* of the rank and the dimensions */
+/* of the rank and the dimensions */
+#define SY_SIZED_DYNAMIC_BYTES ((1 + SY_MAX_RANK) * sizeof(int64_t))
 /* Index of that size among the graph's symbols; -1: it has none. */
 int sy_graph_room_size(const struct sy_graph *graph);
 /* That size doubled until a room of `has` bytes becomes one of `needs`. False: there is none, or it cannot. */

@@ -12,8 +12,8 @@
 #define MAX_ELEMENTS     (16u * MAX_LAYERS)
 #define MAX_LAYOUT_BYTES 65536u
 #define MAX_NAME_BYTES   4096u
-#define MAX_CHOICES_BYTES \
-    (16u << 20) /* per engine, one line each: long for models with many sizes */
+/* per engine, one line each: long for models with many sizes */
+#define MAX_CHOICES_BYTES (16u << 20)
 
 /* meta = [name, packed_for, graph (bin), layers, hashes, profile]
  * layer = [node, offset, bytes, [param...]]   param = [input, offset, bytes, layout (bin)]

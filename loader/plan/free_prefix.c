@@ -5,8 +5,8 @@
 
 #include "runtime/base/assert.h"
 
-#define ROUNDING_NS \
-    1e-6 /* halves are rounded down, also where a double is slightly above, so that predicted ends never rise with a longer head */
+/* halves are rounded down, also where a double is slightly above, so that predicted ends never rise with a longer head */
+#define ROUNDING_NS 1e-6
 
 void sy_run_groups(const struct sy_plan_layer *layers, const uint64_t *read_bytes,
                    const struct sy_group *groups, int n_groups, struct sy_run_group *out)

@@ -20,8 +20,8 @@ struct tables {
     void *memory;
 };
 
-#define LEAST_SPEED \
-    0.1 /* lower bound of the speed: a larger effect of copies would be a measuring error */
+/* lower bound of the speed: a larger effect of copies would be a measuring error */
+#define LEAST_SPEED 0.1
 
 struct sy_compute_beside sy_compute_beside(const struct sy_link_cost *cost, double bytes)
 {

@@ -21,8 +21,8 @@
 
 #define USUAL_MAX_BATCH 8
 
-#define PROMISE_QUANTILE \
-    0.99 /* quantile of observed durations that deadlines are checked against */
+/* quantile of observed durations that deadlines are checked against */
+#define PROMISE_QUANTILE 0.99
 
 #define USUAL_SIGMA_NS     5000.0 /* one wake-up of a waiting thread */
 #define STORAGE_ALPHA_NS   5000.0 /* submitting and completing one read of a deep queue */

@@ -12,8 +12,8 @@
 #include "runtime/sched/admission_refusal.h"
 
 #define MOST_HELD_NS (24 * 3600 * SY_NS_PER_S) /* a fetch gives up earlier (fetch.h) */
-#define MOST_APART_ENDS \
-    16 /* inputs and outputs of a model: those of all members fit into one message */
+/* inputs and outputs of a model: those of all members fit into one message */
+#define MOST_APART_ENDS 16
 
 static void on_timer(int fd, short what, void *batches);
 

@@ -11,8 +11,8 @@
 
 #define MEMORY_NS (30 * SY_NS_PER_S)   /* decay time: requests this old weigh 1/e */
 #define SPEND_NS  (100 * SY_NS_PER_MS) /* minimum time between two choices */
-#define OFF \
-    0.1 /* relative change of the compute time that triggers a new estimate of what heads save */
+/* relative change of the compute time that triggers a new estimate of what heads save */
+#define OFF         0.1
 #define RATE_OF_ALL 1e-3 /* weight of a model without requests: it gets only spare room */
 
 /* ---- one model ------------------------------------------------------------------------------------ */

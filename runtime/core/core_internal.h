@@ -54,8 +54,8 @@ struct sy_model_heads {
 
 #define SY_CORE_SIZE_CLASSES 8 /* classes of sizes by compute time, each twice the one before */
 #define SY_CORE_USUAL_SIZES  3 /* class of the usual sizes */
-#define SY_CORE_IDLE_SIZES \
-    32 /* unused size choices remembered per model, besides those of its requests */
+/* unused size choices remembered per model, besides those of its requests */
+#define SY_CORE_IDLE_SIZES 32
 
 /* One choice of a model's open sizes, other than the usual one. */
 struct sy_core_sizes {

@@ -22,9 +22,9 @@
 #include "runtime/core/core_internal.h"
 #include "runtime/wire/tensor_at.h"
 
-#define DROP_DELAY_US \
-    100000 /* so that a worker which builds a program for 10 s finds 100 messages */
-#define TENSOR_ALIGN 64
+/* so that a worker which builds a program for 10 s finds 100 messages */
+#define DROP_DELAY_US 100000
+#define TENSOR_ALIGN  64
 
 _Static_assert(SY_CORE_REGION_SHIFT == SY_TENSOR_REGION_SHIFT, "one address");
 _Static_assert(SY_CORE_MAX_REGIONS == SY_MAX_REGIONS, "one table");

@@ -4,8 +4,8 @@
 
 #include "runtime/base/clock.h"
 
-#define SY_DEMAND_CLASSES \
-    10 /* classes with a counter of their own; the last counter covers all others */
+/* classes with a counter of their own; the last counter covers all others */
+#define SY_DEMAND_CLASSES 10
 
 /* Zero-initialised: no demand yet. */
 struct sy_class_demand {

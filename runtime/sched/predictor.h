@@ -12,8 +12,8 @@
 
 struct sy_predictor;
 
-#define SY_PREDICTOR_WINDOW \
-    64 /* observations per model; the oldest is replaced, so predictions follow a machine that changes */
+/* observations per model; the oldest is replaced, so predictions follow a machine that changes */
+#define SY_PREDICTOR_WINDOW 64
 
 struct sy_duration {
     sy_ns expected_ns; /* the median */

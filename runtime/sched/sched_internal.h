@@ -6,8 +6,8 @@
 
 #define SY_SCHED_MAX_MODELS  256
 #define SY_SCHED_MAX_WORKERS 64
-#define SY_SCHED_WORKSPACES \
-    32 /* workspaces remembered per model, by batch and sizes; the least recently used is replaced */
+/* workspaces remembered per model, by batch and sizes; the least recently used is replaced */
+#define SY_SCHED_WORKSPACES  32
 #define SY_SCHED_ALL_WORKERS UINT64_MAX
 #define SY_SCHED_RECENT_RUNS 16
 

@@ -3,8 +3,8 @@
 #include "runtime/base/status.h"
 #include "runtime/sched/sched_internal.h"
 
-#define INTERRUPT_NS \
-    (20 * SY_NS_PER_MS) /* time within which a request stops between layers: a long layer's time */
+/* time within which a request stops between layers: a long layer's time */
+#define INTERRUPT_NS (20 * SY_NS_PER_MS)
 
 int sy_sched_n_slices(const struct sy_sched *s)
 {

@@ -6,11 +6,11 @@
 #include "workers/host/rows/curve_rows.h"
 
 #define AVX512   __attribute__((target("avx512f")))
-#define UNROLLED _Pragma("GCC unroll 4") /* else the sums lie in memory */
+#define UNROLLED _Pragma("GCC unroll 4") /* otherwise the sums would be in memory */
 #define INLINE   static inline __attribute__((always_inline, target("avx512f")))
 
 enum { LANES = SY_DEPTHWISE_LANES, PIXELS = 4, VECTORS = 4 };
-/* Of the result: with the rows that they are made of in the second cache, and seldom the weights again. */
+/* Floats of the result per piece: with its source rows in the second-level cache, and few reads of the weights. */
 enum { FLOATS_AT_ONCE = 16 << 10 };
 
 /* Source of a tile: taps [from, to) of rows and columns, and the position of the first of each. */
