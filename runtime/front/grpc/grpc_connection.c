@@ -26,7 +26,7 @@ static bool take_out(struct sy_grpc_connection *connection)
 
     if (connection->out)
         return true;
-    sy_pace_anew(&connection->written);
+    sy_pace_restart(&connection->written);
     connection->out = server->spare_out ? server->spare_out : sy_grpc_out_create();
     server->spare_out = NULL;
     return connection->out != NULL;
@@ -79,9 +79,9 @@ static bool flush(struct sy_grpc_connection *connection)
         if (n < 0)
             return false;
         if (n > 0)
-            sy_pace_moved(&connection->written, (uint64_t)n,
-                          connection->server->front->least_bytes_per_s,
-                          connection->server->limits.stall_ns);
+            sy_pace_add_bytes(&connection->written, (uint64_t)n,
+                              connection->server->front->least_bytes_per_s,
+                              connection->server->limits.stall_ns);
         if (n == 0 || !sy_grpc_out_is_empty(connection->out))
             break;
     }
@@ -218,7 +218,7 @@ int sy_grpc_connection_create(struct sy_grpc_server *server, int fd)
     connection->fd = fd;
     connection->opened_ns = connection->active_ns = sy_clock_now();
     connection->frame.left = PREFACE;
-    sy_pace_anew(&connection->written);
+    sy_pace_restart(&connection->written);
     if (server->front->tls)
         SY_TRY_GOTO(sy_tls_stream_create(server->front->tls, fd, "h2", &connection->tls), fail);
     SY_TRY_GOTO(sy_grpc_session_create(connection), fail);

@@ -137,7 +137,7 @@ static int on_headers(http_parser *parser)
     const char *why = "";
 
     connection->begun_ns = 0;
-    sy_pace_anew(&connection->pace); /* the body's time begins */
+    sy_pace_restart(&connection->pace); /* the body's time begins */
     parser->upgrade = 0; /* a client that offers another protocol is answered in this one */
     read_framing(call, parser);
     int code = check_version(call, parser, &why);
