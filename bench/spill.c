@@ -137,7 +137,7 @@ static int travel(sy_ns *took)
 static int go_out(sy_ns *took)
 {
     sy_ns begun = sy_clock_now();
-    SY_TRY(sy_spill_begin_out(spill, 0, spill_bytes));
+    SY_TRY(sy_spill_begin_spill(spill, 0, spill_bytes));
     SY_TRY(travel(took));
     *took = sy_clock_now() - begun;
     return SY_OK;
@@ -145,7 +145,7 @@ static int go_out(sy_ns *took)
 
 static int come_back(sy_ns *took)
 {
-    sy_spill_begin_back(spill, 0);
+    sy_spill_begin_restore(spill, 0);
     return travel(took);
 }
 

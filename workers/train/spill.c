@@ -112,7 +112,7 @@ int sy_spill_adopt(struct sy_spill *s, uint64_t bytes)
     return SY_OK;
 }
 
-int sy_spill_begin_out(struct sy_spill *s, uint64_t pool_offset, uint64_t bytes)
+int sy_spill_begin_spill(struct sy_spill *s, uint64_t pool_offset, uint64_t bytes)
 {
     SY_TRY(sy_spill_prepare(s, bytes));
     sy_spill_room_hurry(s->room);
@@ -121,7 +121,7 @@ int sy_spill_begin_out(struct sy_spill *s, uint64_t pool_offset, uint64_t bytes)
     return SY_OK;
 }
 
-void sy_spill_begin_back(struct sy_spill *s, uint64_t pool_offset)
+void sy_spill_begin_restore(struct sy_spill *s, uint64_t pool_offset)
 {
     assert(!s->travels && s->is_out);
     begin(s, pool_offset, false);
@@ -209,17 +209,17 @@ int sy_spill_step(struct sy_spill *s, bool *done)
     return SY_OK;
 }
 
-bool sy_spill_travels(const struct sy_spill *s)
+bool sy_spill_is_moving(const struct sy_spill *s)
 {
     return s && s->travels;
 }
 
-bool sy_spill_goes_out(const struct sy_spill *s)
+bool sy_spill_is_outbound(const struct sy_spill *s)
 {
     return s->goes_out;
 }
 
-bool sy_spill_is_out(const struct sy_spill *s)
+bool sy_spill_is_complete(const struct sy_spill *s)
 {
     return s && s->is_out && !s->travels;
 }
