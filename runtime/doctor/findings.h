@@ -47,7 +47,7 @@ struct sy_findings {
 
 void sy_findings_make(const struct sy_doctor_facts *facts, struct sy_findings *out);
 /* Whether none is a failure. */
-bool sy_findings_will_work(const struct sy_findings *findings);
+bool sy_findings_are_ok(const struct sy_findings *findings);
 int sy_findings_count(const struct sy_findings *findings, enum sy_finding_level level);
 
 #define SY_DOCTOR_EXAMPLE_BYTES \

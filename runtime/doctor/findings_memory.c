@@ -68,8 +68,7 @@ static void huge_pages(const struct sy_doctor_facts *f, struct sy_findings *out)
                        "%.0f of %.0f blocks of 2 MiB of a test pool%s", f->huge_made_blocks,
                        f->huge_asked_blocks, isnan(f->huge_gain_percent) ? "" : ":");
     if (!isnan(f->huge_gain_percent))
-        sy_finding_say_more(finding, " random reads %+.0f %% over 4 KiB pages",
-                            f->huge_gain_percent);
+        sy_finding_append(finding, " random reads %+.0f %% over 4 KiB pages", f->huge_gain_percent);
     if (!made)
         sy_finding_advise(finding,
                           "echo advise > "
