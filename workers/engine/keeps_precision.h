@@ -8,7 +8,7 @@
 #include "loader/graph/engine.h"
 
 /* True for curves, pools, movement, and sums and products of two tensors of one shape. */
-bool sy_keeps_precision(const struct sy_graph *graph, const struct sy_node *node);
+bool sy_node_propagates_precision(const struct sy_graph *graph, const struct sy_node *node);
 /* Of a product of two computed matrices: large enough that narrow factors are worth it, since each number that is rounded is used for several
  * products. */
 bool sy_is_large_product(const struct sy_graph *graph, const struct sy_node *node);
