@@ -540,7 +540,7 @@ void sy_supervisor_stop(struct sy_supervisor *s, sy_ns grace_ns)
         }
         const struct sy_control_page *page = p->page.base;
         p->watch.beat_at_stop_ns =
-            sy_worker_beats_in(p->state)
+            sy_worker_state_has_heartbeat(p->state)
                 ? atomic_load_explicit(&page->heartbeat_ns, memory_order_relaxed)
                 : 0;
         if (sy_supervisor_send(s, i, &message, NULL, 0) < 0)

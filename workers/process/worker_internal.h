@@ -68,8 +68,8 @@ struct sy_worker {
 /* workers/process/worker_cores.c: where, and by how many threads, it computes. */
 int sy_worker_set_home(struct sy_worker *worker, const struct sy_u64s *cores); /* EPROTO, EARG */
 /* As messages say it: team 0, no cores: those of home. EPROTO, EARG. */
-int sy_worker_use(struct sy_worker *worker, uint64_t team, const struct sy_u64s *cores);
-int sy_worker_use_again(struct sy_worker *worker, const struct sy_worker_cores *cores);
+int sy_worker_set_cores(struct sy_worker *worker, uint64_t team, const struct sy_u64s *cores);
+int sy_worker_restore_cores(struct sy_worker *worker, const struct sy_worker_cores *cores);
 /* Moves the current run to the cores that the control page asks for. Cheap if it asks for none. */
 void sy_worker_follow_page(struct sy_worker *worker);
 
@@ -102,7 +102,7 @@ bool sy_worker_job_can_advance(const struct sy_worker *worker);
 /* One step, or a pause of at most 20 ms when the epoch is odd. */
 int sy_worker_job_advance(struct sy_worker *worker);
 /* On SHUTDOWN: ends the iteration, even if it is preempted, and snapshots, until `deadline`. */
-int sy_worker_job_wind_up(struct sy_worker *worker, sy_ns deadline);
+int sy_worker_job_finish_iteration(struct sy_worker *worker, sy_ns deadline);
 void sy_worker_job_forget(struct sy_worker *worker);
 
 #endif

@@ -50,7 +50,7 @@ int sy_worker_job_prepare(struct sy_worker *w, const struct sy_msg_job_prepare *
     if (sy_script_job_is(msg->text))
         return sy_worker_script_prepare(w, msg, file);
     struct sy_train_needs needs = {0};
-    int status = sy_worker_use(w, msg->team, &msg->cores);
+    int status = sy_worker_set_cores(w, msg->team, &msg->cores);
     w->job_team = msg->team;
     if (status == SY_OK)
         status = prepare(w, msg, &needs);
@@ -215,7 +215,7 @@ int sy_worker_job_turn(struct sy_worker *w, const struct sy_msg_job_turn *msg)
         needs.ephemeral_bytes > size - msg->ephemeral_offset)
         return sy_error_set(SY_EPROTO, "JOB_TURN of job %llu out of turn, or outside the pool",
                             (unsigned long long)msg->job);
-    SY_TRY(sy_worker_use(w, w->job_team, &msg->cores));
+    SY_TRY(sy_worker_set_cores(w, w->job_team, &msg->cores));
     sy_train_run_set_ephemeral(w->job, view(w, msg->ephemeral_offset));
     w->has_turn = true;
     w->turn_busy_ns = 0;
@@ -440,7 +440,7 @@ int sy_worker_job_advance(struct sy_worker *w)
     return is_over ? end_turn(w) : SY_OK;
 }
 
-int sy_worker_job_wind_up(struct sy_worker *w, sy_ns deadline)
+int sy_worker_job_finish_iteration(struct sy_worker *w, sy_ns deadline)
 {
     if (w->script)
         return sy_worker_script_detach(w);
