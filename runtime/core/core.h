@@ -59,7 +59,7 @@ uint64_t sy_core_usual_pool_bytes(const struct sy_device_properties *device);
 /* The host image's default size. */
 uint64_t sy_core_usual_image_bytes(void);
 /* Call when the models of the start are loaded: a kept image frees what it holds of other models. */
-void sy_core_image_sift(struct sy_core *core);
+void sy_core_image_drop_unused(struct sy_core *core);
 /* Starts: opens the device, takes pool, image and slab, spawns workers, resumes jobs found in the state folder. */
 int sy_core_create(struct event_base *base, const struct sy_core_config *config,
                    struct sy_core **out);

@@ -74,7 +74,7 @@ static void loaded(void *ctx, int status, const char *error)
     if (--serve->n_loading > 0 || serve->result)
         return;
     sy_core_hold_jobs(serve->core, false);
-    sy_core_image_sift(serve->core);
+    sy_core_image_drop_unused(serve->core);
     serve->fronts.front.is_ready = true;
     sy_service_notify("READY=1\nSTATUS=ready");
     printf("ready\n");
