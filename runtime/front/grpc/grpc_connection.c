@@ -179,7 +179,7 @@ static void on_readable(evutil_socket_t fd, short what, void *ctx)
         sy_log_debug("grpc", "event=bad_connection why=\"%s\"", nghttp2_strerror((int)taken));
         connection->closes = true;
     }
-    if (sy_tls_pending(connection->tls) && !sy_socket_again(&connection->events))
+    if (sy_tls_pending(connection->tls) && !sy_socket_call_soon(&connection->events))
         connection->closes = true;
     sy_grpc_connection_mark(connection);
 }

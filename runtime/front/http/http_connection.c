@@ -228,7 +228,7 @@ static void on_again(evutil_socket_t fd, short what, void *ctx)
 /* This turn's inflate budget is spent, or decrypted bytes were not taken: continues in the next turn of the loop. */
 static void go_on_later(struct sy_http_connection *connection)
 {
-    if (!sy_socket_again(&connection->events))
+    if (!sy_socket_call_soon(&connection->events))
         sy_http_connection_close(connection);
 }
 

@@ -111,7 +111,7 @@ bool sy_rpc_connection_stalled(const struct sy_rpc_connection *connection, sy_ns
 static void read_on(struct sy_rpc_connection *connection)
 {
     if (connection->fd >= 0 && connection->events.reading && sy_tls_pending(connection->tls) &&
-        !sy_socket_again(&connection->events))
+        !sy_socket_call_soon(&connection->events))
         sy_rpc_connection_close(connection);
 }
 
