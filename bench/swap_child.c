@@ -63,7 +63,7 @@ static int pause_while_asked(struct sy_train_run *run, struct sy_control_page *p
     uint32_t epoch = atomic_load_explicit(&page->preempt_epoch, memory_order_relaxed);
     if (!(epoch & 1))
         return SY_OK;
-    SY_TRY(sy_train_run_settle(run));
+    SY_TRY(sy_train_run_synchronize(run));
     atomic_store(&page->paused_ns, sy_clock_now());
     atomic_store(&page->paused_epoch, epoch);
     sy_futex_wake(&page->paused_epoch);

@@ -39,6 +39,6 @@ int64_t sy_train_count_right(enum sy_loss_kind loss, const float *x, const void 
                              int64_t rows, int64_t n);
 
 /* EARG: `what` is not finite, and what may help. `rate` is the job's learning rate. */
-int sy_train_not_finite(const char *what, double value, double rate);
+int sy_train_fail_not_finite(const char *what, double value, double rate);
 
 #endif

@@ -325,7 +325,8 @@ int sy_worker_job_leave(struct sy_worker *w, const struct sy_msg_job_leave *msg)
 static int pause_job(struct sy_worker *w, uint32_t epoch)
 {
     if (w->announced_epoch != epoch) {
-        int settled = sy_train_run_settle(w->job); /* the device is free when it is said to be */
+        int settled =
+            sy_train_run_synchronize(w->job); /* the device is free when it is said to be */
         if (settled < 0)
             return end_job(w, settled);
         SY_TRY(sy_worker_announce_pause(w, epoch));
@@ -375,7 +376,7 @@ static int step_job(struct sy_worker *w)
 static int end_turn(struct sy_worker *w)
 {
     sy_ns start = sy_clock_now();
-    int settled = sy_train_run_settle(w->job);
+    int settled = sy_train_run_synchronize(w->job);
     w->turn_busy_ns += sy_clock_now() - start;
     if (settled < 0)
         return end_job(w, settled);

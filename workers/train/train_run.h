@@ -82,7 +82,7 @@ const char *sy_train_run_next_words(const struct sy_train_run *run);
 void sy_train_run_stop(struct sy_train_run *run, int evaluate);
 
 /* Waits for what is in flight on the device, bounded by the trainer; where steps are done when they return, nothing. */
-int sy_train_run_settle(struct sy_train_run *run);
+int sy_train_run_synchronize(struct sy_train_run *run);
 
 uint64_t sy_train_run_step(const struct sy_train_run *run);
 double sy_train_run_loss(const struct sy_train_run *run);

@@ -127,7 +127,7 @@ static int give_way(struct sy_local_job *job, struct sy_script_gate *gate)
 {
     if (!sy_script_gate_is_closed(gate))
         return SY_OK;
-    int status = sy_train_run_settle(job->run);
+    int status = sy_train_run_synchronize(job->run);
     sy_script_gate_leave(gate);
     sy_script_gate_enter(gate);
     return status;
@@ -182,7 +182,7 @@ static int run_gated(struct sy_local_job *job, struct watch *w, struct sy_script
     sy_script_gate_enter(gate);
     int status = run_here(job, w, gate);
     if (status == SY_OK)
-        status = sy_train_run_settle(job->run);
+        status = sy_train_run_synchronize(job->run);
     sy_script_gate_leave(gate);
     return status;
 }

@@ -96,8 +96,8 @@ static int run_norm(struct sy_trainer *t, const struct sy_tr_step *step)
     for (uint64_t c = 0; c < norm->n_chunks; c++)
         t->norm_square += norm->sums[c];
     if (norm->is_last && !isfinite(t->norm_square))
-        return sy_train_not_finite("the norm of the gradient", sqrt(t->norm_square),
-                                   t->options.learning_rate);
+        return sy_train_fail_not_finite("the norm of the gradient", sqrt(t->norm_square),
+                                        t->options.learning_rate);
     return SY_OK;
 }
 
