@@ -138,7 +138,7 @@ struct sy_repository {
     struct sy_repository_wait *woken;
     int n_waits;
     struct event *wake_event, *poll_event;
-    void (*rests)(struct sy_repository_version *v); /* sy_repository_version_rests */
+    void (*rests)(struct sy_repository_version *v); /* sy_repository_version_settled */
     char ignored[512];                              /* said */
     bool stops;
 };
@@ -148,7 +148,7 @@ struct sy_repository_model *sy_repository_find(const struct sy_repository *r, co
 int sy_repository_model_make(struct sy_repository *r, const char *name,
                              struct sy_repository_model **out);
 /* Forgotten if the folder has it no more and nothing of it is left. */
-void sy_repository_model_tidy(struct sy_repository_model *model);
+void sy_repository_model_free_if_gone(struct sy_repository_model *model);
 void sy_repository_model_free(struct sy_repository_model *model);
 struct sy_repository_version *sy_repository_version_find(const struct sy_repository_model *model,
                                                          int64_t version);
@@ -158,8 +158,8 @@ void sy_repository_version_free(struct sy_repository_version *v);
 void sy_repository_close_package(struct sy_repository_version *v);
 /* All models in the order of their names; the caller frees the list. NULL: no memory. */
 struct sy_repository_model **sy_repository_models_sorted(const struct sy_repository *r);
-/* Completion is reported by the loop: sy_repository_call_woken, sy_repository_tell. */
-void sy_repository_tell_soon(struct sy_repository *r);
+/* Completion is reported by the loop: sy_repository_call_woken, sy_repository_run_callbacks. */
+void sy_repository_run_callbacks_soon(struct sy_repository *r);
 /* Waiters for the model are called by the next sy_repository_call_woken. */
 void sy_repository_wake(struct sy_repository_model *model);
 void sy_repository_call_woken(struct sy_repository *r);
@@ -183,13 +183,13 @@ void sy_repository_config_restore(struct sy_repository_model *model,
 
 /* ---- repository_load.c ---- */
 /* A version rests: continues loads that waited for it. May free the model. */
-void sy_repository_version_rests(struct sy_repository_version *v);
+void sy_repository_version_settled(struct sy_repository_version *v);
 /* Ends the model's running load if all its versions rest, and begins the next. May free the model. */
 void sy_repository_loads_check(struct sy_repository_model *model);
 /* Reads the folder for the first time, and begins to load what is loaded at start. */
 int sy_repository_begin(struct sy_repository *r);
 /* Calls `done` of loads that are over, and `started`. */
-void sy_repository_tell(struct sy_repository *r);
+void sy_repository_run_callbacks(struct sy_repository *r);
 int sy_repository_poll(struct sy_repository *r);
 /* After poll_ns. */
 void sy_repository_poll_later(struct sy_repository *r);
@@ -202,14 +202,14 @@ void sy_repository_loads_overtaken(struct sy_repository_model *model);
 void sy_repository_version_want(struct sy_repository_version *v);
 /* Not any more. */
 void sy_repository_version_drop(struct sy_repository_version *v);
-bool sy_repository_version_moves(const struct sy_repository_version *v); /* is on its way */
+bool sy_repository_version_is_busy(const struct sy_repository_version *v); /* is on its way */
 
 /* ---- repository_task.c ---- */
 /* status < 0: it failed, because of `why`; else `event` is what comes next. On the loop. May free the version. */
 typedef void (*sy_version_task_ended)(struct sy_repository_version *v, int status, const char *why,
                                       enum sy_version_event event);
 /* Each calls `ended` later, once, unless the repository stops before. */
-int sy_repository_look(struct sy_repository_version *v, sy_version_task_ended ended);
+int sy_repository_inspect(struct sy_repository_version *v, sy_version_task_ended ended);
 int sy_repository_open(struct sy_repository_version *v, sy_version_task_ended ended);
 
 /* ---- repository_warmup.c ---- */
@@ -219,6 +219,6 @@ int sy_warmup_start(const struct sy_front *front, struct sy_model_config *config
                     void *ctx, struct sy_warmup **out);
 void sy_warmup_stop(struct sy_warmup *warmup); /* done comes early */
 /* done does not come any more: it ends by itself, at the latest when the core goes. NULL is fine. */
-void sy_warmup_leave(struct sy_warmup *warmup);
+void sy_warmup_abandon(struct sy_warmup *warmup);
 
 #endif

@@ -167,7 +167,7 @@ static void look_done(void *ctx)
     end_task(task, task->is_current ? SY_VERSION_EVENT_CURRENT : SY_VERSION_EVENT_STALE);
 }
 
-int sy_repository_look(struct sy_repository_version *v, sy_version_task_ended ended)
+int sy_repository_inspect(struct sy_repository_version *v, sy_version_task_ended ended)
 {
     struct task *task;
 

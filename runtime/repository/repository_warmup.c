@@ -232,7 +232,7 @@ void sy_warmup_stop(struct sy_warmup *warmup)
         sy_front_infer_cancel(warmup->infer);
 }
 
-void sy_warmup_leave(struct sy_warmup *warmup)
+void sy_warmup_abandon(struct sy_warmup *warmup)
 {
     if (!warmup)
         return;
