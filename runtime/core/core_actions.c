@@ -45,7 +45,7 @@ static void resume(struct sy_core *core, const struct sy_sched_action *a)
     struct sy_core_job *j = sy_core_find_job(core, a->job);
     if (sy_supervisor_event(core->supervisor, a->worker, SY_WORKER_EVENT_RESUME) == SY_OK && j &&
         sy_supervisor_state(core->supervisor, a->worker) == SY_WORKER_TRAINING)
-        sy_core_job_computes(core, j, core->tick_ns);
+        sy_core_job_compute_begin(core, j, core->tick_ns);
 }
 
 /* ---- load ------------------------------------------------------------------------------------- */

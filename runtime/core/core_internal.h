@@ -417,7 +417,7 @@ void sy_core_fill_destroy(struct sy_core *core);
 void sy_core_fill_watch(struct sy_core *core); /* call when jobs or slices have changed */
 void sy_core_fill_reset(struct sy_core *core); /* discards earlier measurements */
 /* call while since_ns is still set */
-void sy_core_fill_stands(struct sy_core *core, const struct sy_core_job *j, sy_ns at);
+void sy_core_fill_compute_end(struct sy_core *core, const struct sy_core_job *j, sy_ns at);
 json_t *sy_core_fill_json(const struct sy_core *core, const struct sy_core_job *j);
 /* slices/core_slices_set.c */
 /* `params`: the parsed arguments of sy_core_slices_set, without unknown keys. */

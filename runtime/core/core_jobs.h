@@ -17,7 +17,7 @@ void sy_core_job_close_spill(struct sy_core_job *j); /* the spilled state is no 
 /* Saves the job's longest stretch from the control page, so that it outlives the worker. */
 void sy_core_job_longest(struct sy_core_job *j, const struct sy_control_page *page);
 /* updates it from the control page */
-void sy_core_job_look(struct sy_core *core, struct sy_core_job *job);
+void sy_core_job_refresh(struct sy_core *core, struct sy_core_job *job);
 /* Writes settings made at run time to the state folder, so that they survive a restart. */
 int sy_core_job_keep_settings(struct sy_core *core, const struct sy_core_job *j, bool suspended,
                               const int *priority, const char *slice);
@@ -38,8 +38,8 @@ int sy_core_job_enqueue(struct sy_core *core, const struct sy_core_job *j);
 void sy_core_job_lost(struct sy_core *core, int worker, bool *intact, bool *progressed);
 /* With fewer than two workers left, waiting jobs end with EPEER; their files stay for the next start. */
 void sy_core_end_hopeless_jobs(struct sy_core *core);
-void sy_core_job_computes(struct sy_core *core, struct sy_core_job *j, sy_ns at);
-void sy_core_job_stands(struct sy_core *core, struct sy_core_job *j, sy_ns at);
+void sy_core_job_compute_begin(struct sy_core *core, struct sy_core_job *j, sy_ns at);
+void sy_core_job_compute_end(struct sy_core *core, struct sy_core_job *j, sy_ns at);
 
 /* jobs/core_job_keep.c */
 int sy_core_resume_jobs(struct sy_core *core);

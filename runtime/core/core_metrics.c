@@ -131,7 +131,7 @@ static void look_at_job(struct sy_core *core, struct sy_core_job *j,
 {
     sy_ns since = j->started_ns ? sy_clock_now() - j->started_ns : 0;
 
-    sy_core_job_look(core, j);
+    sy_core_job_refresh(core, j);
     out->id = j->id;
     snprintf(out->name, sizeof out->name, "%s", j->name ? j->name : "");
     snprintf(out->tenant, sizeof out->tenant, "%s", core->tenants[j->tenant].name);

@@ -215,7 +215,7 @@ static json_t *waits_for(const struct sy_core *core, const struct sy_core_job *j
 
 static json_t *job_json(struct sy_core *core, struct sy_core_job *j)
 {
-    sy_core_job_look(core, j);
+    sy_core_job_refresh(core, j);
     double elapsed_s = j->started_ns ? (double)(sy_clock_now() - j->started_ns) / 1e9 : 0;
     double rate = j->state == SY_JOB_TRAINING && elapsed_s > 0
                       ? (double)(j->step - j->first_step) / elapsed_s

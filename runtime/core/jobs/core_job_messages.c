@@ -47,8 +47,8 @@ static int turn_over(struct sy_core *core, int worker, const struct sy_msg_job_t
                      struct sy_core_job *j)
 {
     SY_TRY(sy_supervisor_event(core->supervisor, worker, SY_WORKER_EVENT_JOB_TURN_OVER));
-    sy_core_job_stands(core, j, sy_clock_now());
-    sy_core_job_look(core, j);
+    sy_core_job_compute_end(core, j, sy_clock_now());
+    sy_core_job_refresh(core, j);
     j->step = msg->step;
     /* Charges the time for which the device was held, including messages and wake-ups, not only compute time: otherwise jobs with short iterations, which
      * alternate more often, would get more of the device. */
@@ -119,14 +119,14 @@ static int paused(struct sy_core *core, int worker, const struct sy_msg_job_paus
     SY_TRY(sy_supervisor_event(core->supervisor, worker, SY_WORKER_EVENT_JOB_PAUSED));
     note_wait(core, at);
     core->preempting_request = 0;
-    sy_core_job_stands(core, j, at);
+    sy_core_job_compute_end(core, j, at);
     return sy_sched_job_paused(core->sched, worker, msg->job);
 }
 
 static int ended(struct sy_core *core, int worker, const struct sy_msg_job_ended *msg,
                  struct sy_core_job *j)
 {
-    sy_core_job_look(
+    sy_core_job_refresh(
         core,
         j); /* such as the longest layer; a worker that has forgotten the job does not report it */
     SY_TRY(sy_supervisor_event(core->supervisor, worker, SY_WORKER_EVENT_JOB_ENDED));
@@ -289,7 +289,7 @@ static void send_turn(struct sy_core *core, const struct sy_sched_action *a, str
         return; /* the worker's loss is handled elsewhere */
     (void)sy_supervisor_event(core->supervisor, a->worker, SY_WORKER_EVENT_JOB_TURN);
     /* Charged from the decision on, as the scheduler counts it: the hand-over is training time, not idle time. */
-    sy_core_job_computes(core, j, core->tick_ns);
+    sy_core_job_compute_begin(core, j, core->tick_ns);
     j->turn_began_ns = j->account.used_ns;
 }
 

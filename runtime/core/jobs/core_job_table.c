@@ -83,7 +83,7 @@ void sy_core_job_longest(struct sy_core_job *j, const struct sy_control_page *pa
     memcpy(j->longest_what, what, sizeof what);
 }
 
-void sy_core_job_look(struct sy_core *core, struct sy_core_job *j)
+void sy_core_job_refresh(struct sy_core *core, struct sy_core_job *j)
 {
     if (j->worker < 0 || j->state != SY_JOB_TRAINING)
         return;

@@ -11,7 +11,7 @@
 #include "runtime/core/core_internal.h"
 #include "runtime/core/core_jobs.h"
 
-void sy_core_job_computes(struct sy_core *core, struct sy_core_job *j, sy_ns at)
+void sy_core_job_compute_begin(struct sy_core *core, struct sy_core_job *j, sy_ns at)
 {
     if (j->since_ns == 0)
         j->since_ns = at;
@@ -26,12 +26,12 @@ static void note_slice(struct sy_core *core, const struct sy_core_job *j, sy_ns 
         core->slices[view.slice].used_ns += at - j->since_ns;
 }
 
-void sy_core_job_stands(struct sy_core *core, struct sy_core_job *j, sy_ns at)
+void sy_core_job_compute_end(struct sy_core *core, struct sy_core_job *j, sy_ns at)
 {
     if (j->since_ns)
         sy_trace_span(core->trace, SY_TRACE_TRAINING, j->name, j->since_ns, at, 0);
     note_slice(core, j, at);
-    sy_core_fill_stands(core, j, at);
+    sy_core_fill_compute_end(core, j, at);
     j->since_ns = 0;
     sy_account_end(&core->account, &j->account, at);
 }
@@ -82,7 +82,7 @@ void sy_core_end_job(struct sy_core *core, struct sy_core_job *j, int status, co
     bool parked = j->park_wanted && (status < 0 || j->step < j->total_steps);
     if (sy_core_job_is_over(j))
         return;
-    sy_core_job_stands(core, j, sy_clock_now());
+    sy_core_job_compute_end(core, j, sy_clock_now());
     sy_core_job_close_spill(j);
     j->state = status < 0 && !canceled ? SY_JOB_FAILED : SY_JOB_ENDED;
     j->worker = -1;
@@ -303,12 +303,12 @@ void sy_core_job_lost(struct sy_core *core, int worker, bool *intact, bool *prog
     for (struct sy_core_job *j = core->jobs; j; j = j->next) {
         if (j->worker != worker || sy_core_job_is_over(j))
             continue;
-        sy_core_job_look(core, j);
+        sy_core_job_refresh(core, j);
         *intact =
             atomic_load_explicit(&page->job, memory_order_acquire) == j->id &&
             atomic_load_explicit(&page->train_phase, memory_order_acquire) == SY_PHASE_GRADIENT;
         *progressed = j->step > j->first_step;
-        sy_core_job_stands(core, j, sy_clock_now());
+        sy_core_job_compute_end(core, j, sy_clock_now());
         j->state = SY_JOB_QUEUED;
         j->worker = -1;
         sy_log_info("jobs", "event=worker_lost job=%llu step=%llu state=%s",

@@ -36,7 +36,7 @@ static void mark(struct sy_core *core, sy_ns now)
     core->fill.since_ns = now;
     core->fill.had_ns = 0;
     for (struct sy_core_job *j = core->jobs; j; j = j->next) {
-        sy_core_job_look(core, j);
+        sy_core_job_refresh(core, j);
         j->fill_step = j->step;
         j->fill_busy_ns = j->busy_ns;
     }
@@ -52,7 +52,7 @@ static double opportunistic_share(const struct sy_core *core, sy_ns now)
     return SY_MIN((double)sum / (double)window, 1.0);
 }
 
-void sy_core_fill_stands(struct sy_core *core, const struct sy_core_job *j, sy_ns at)
+void sy_core_fill_compute_end(struct sy_core *core, const struct sy_core_job *j, sy_ns at)
 {
     sy_ns from = SY_MAX(j->since_ns, core->fill.since_ns);
     if (j->opportunistic && j->since_ns && at > from)
@@ -104,7 +104,7 @@ static void on_tick(int fd, short what, void *ctx)
         return;
     }
     for (struct sy_core_job *j = core->jobs; j; j = j->next)
-        sy_core_job_look(core, j);
+        sy_core_job_refresh(core, j);
     if (!core->fill.begins && !is_over(core, core->tick_ns))
         return;
     bool may = decide(core, core->fill.begins ? 0 : opportunistic_share(core, core->tick_ns));
