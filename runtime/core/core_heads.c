@@ -39,7 +39,7 @@ static void fill(struct sy_model_heads *h, const struct sy_run_group *groups, in
     h->nothing_ns = (sy_ns)nothing;
 }
 
-int sy_core_heads_make(const struct sy_core *core, struct sy_core_model *m)
+int sy_core_heads_update(const struct sy_core *core, struct sy_core_model *m)
 {
     int n = m->n_groups, status = SY_OK;
     struct sy_link_cost link = sy_core_link(core, m->package);
@@ -73,7 +73,7 @@ static void refresh(const struct sy_core *core, struct sy_core_model *m)
 {
     double now = sy_core_compute_scale(core, m);
     if (fabs(now - m->heads.scale) > OFF * m->heads.scale)
-        SY_CLEANUP(sy_core_heads_make(core, m));
+        SY_CLEANUP(sy_core_heads_update(core, m));
 }
 
 double sy_core_heads_rate(const struct sy_core_model *m, sy_ns now)
@@ -100,7 +100,7 @@ void sy_core_heads_note(struct sy_core *core, struct sy_core_model *m)
     m->heads.rate_ns = now;
     m->heads.out = false;
     if (now - core->heads_ns >= SPEND_NS)
-        sy_core_heads_spend(core);
+        sy_core_heads_choose(core);
 }
 
 static bool has_head(const struct sy_core *core, int model)
@@ -130,7 +130,7 @@ static uint64_t room_for_heads(const struct sy_core *core, sy_ns now)
     return rates > 0 ? room - (uint64_t)(usual / rates) : room;
 }
 
-void sy_core_heads_spend(struct sy_core *core)
+void sy_core_heads_choose(struct sy_core *core)
 {
     static struct sy_head_curve curves[SY_MAX_MODELS]; /* only the loop's thread uses it */
     static int ids[SY_MAX_MODELS], heads[SY_MAX_MODELS];

@@ -568,12 +568,12 @@ void sy_core_learn_preparing(struct sy_core *core, int model, sy_ns took_ns); /*
 
 /* core_heads.c: which heads the pool keeps, by recent requests. */
 /* Computes the head values of a model with groups; call again to apply newer observations. On ENOMEM_HOST nothing changes. */
-int sy_core_heads_make(const struct sy_core *core, struct sy_core_model *m);
+int sy_core_heads_update(const struct sy_core *core, struct sy_core_model *m);
 void sy_core_heads_free(struct sy_core_model *m);
 /* a request for the model arrived */
 void sy_core_heads_note(struct sy_core *core, struct sy_core_model *m);
 /* reassigns the room for heads; cheap enough to call after any change */
-void sy_core_heads_spend(struct sy_core *core);
+void sy_core_heads_choose(struct sy_core *core);
 double sy_core_heads_rate(const struct sy_core_model *m, sy_ns now);
 /* Swap time with the groups resident now, on an idle link; 0: not profiled. */
 sy_ns sy_core_heads_predict(const struct sy_core *core, int model);

@@ -172,7 +172,7 @@ static int open_model(struct sy_core *core, const char *path,
     if (status == SY_OK)
         status = sy_core_cut_groups(core, m);
     if (status == SY_OK)
-        status = sy_core_heads_make(core, m);
+        status = sy_core_heads_update(core, m);
     if (status == SY_OK)
         m->rows_are_independent =
             sy_graph_rows_are_independent(m->package->graph, m->package->usual);
@@ -284,7 +284,7 @@ static int remove_model(struct sy_core *core, int index)
     sy_core_batch_flush(core->batches, index); /* its gathered requests need not wait for more */
     m->leaving = true;
     sy_core_models_leave(core);
-    sy_core_heads_spend(core);
+    sy_core_heads_choose(core);
     sy_core_pump_soon(core);
     return SY_OK;
 }
@@ -372,7 +372,7 @@ static void settle(struct sy_core *core, int model)
                                              .workspace_bytes = m->workspaces[i].bytes};
             sy_sched_workspace(core->sched, &warm);
         }
-        sy_core_heads_spend(core);
+        sy_core_heads_choose(core);
         sy_log_info("models", "event=loaded model=%s weights_bytes=%llu groups=%d gathered=%d",
                     m->name, (unsigned long long)m->package->weights_bytes, m->n_groups,
                     (int)m->rows_are_independent);
@@ -565,7 +565,7 @@ int sy_core_model_evict(struct sy_core *core, const char *name, bool image_too)
     for (int i = 0; i < (int)SY_MAX_MODELS; i++)
         if (sy_core_model_is_named(&core->models[i], name, 0))
             SY_TRY(evict_model(core, i, image_too));
-    sy_core_heads_spend(core);
+    sy_core_heads_choose(core);
     sy_core_pump_soon(core); /* a fetch of its groups may have to end */
     return SY_OK;
 }
