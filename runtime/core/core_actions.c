@@ -298,7 +298,7 @@ static void run(struct sy_core *core, const struct sy_sched_action *a)
     r->report.run_ns = sy_clock_now();
     core->models[a->model].account.tenant_ns = &core->tenants[r->tenant].used_ns;
     struct sy_duration expected = a->first_layer > 0
-                                      ? sy_core_rest(core, r, a->first_layer, r->n_resident)
+                                      ? sy_core_remaining(core, r, a->first_layer, r->n_resident)
                                       : sy_core_duration(core, a->model, r->guess);
     sy_sched_expect(core->sched, r->id, expected);
     sy_core_poll_run(core, expected.expected_ns, runs_in_one_thread(core, a));

@@ -547,14 +547,16 @@ struct sy_core_guess sy_core_predict(const struct sy_core *core,
 struct sy_duration sy_core_duration(const struct sy_core *core, int model,
                                     struct sy_core_guess guess);
 /* Remaining duration from this layer on, with this many leading groups in the pool. */
-struct sy_duration sy_core_rest(const struct sy_core *core, const struct sy_core_request *r,
-                                int first_layer, int n_resident);
-/* As sy_core_rest, for a request that stopped there and will resume later, given the present queue. */
-struct sy_duration sy_core_rest_later(const struct sy_core *core, const struct sy_core_request *r,
-                                      int first_layer, int n_arrived);
+struct sy_duration sy_core_remaining(const struct sy_core *core, const struct sy_core_request *r,
+                                     int first_layer, int n_resident);
+/* As sy_core_remaining, for a request that stopped there and will resume later, given the present queue. */
+struct sy_duration sy_core_remaining_later(const struct sy_core *core,
+                                           const struct sy_core_request *r, int first_layer,
+                                           int n_arrived);
 void sy_core_learn(struct sy_core *core, int model, struct sy_core_guess guess, sy_ns took_ns);
 /* Call when a request with `left_ns` until its deadline was rejected: if observations alone, not the profile, caused that, forgets some of them. */
-void sy_core_doubt(struct sy_core *core, int model, struct sy_core_guess guess, sy_ns left_ns);
+void sy_core_forget_after_refusal(struct sy_core *core, int model, struct sy_core_guess guess,
+                                  sy_ns left_ns);
 void sy_core_forget(struct sy_core *core, int model); /* forgets the model's observations */
 
 /* core_prepare.c: the wait for a worker to make a program for a new batch size or sizes. */
@@ -562,8 +564,8 @@ void sy_core_forget(struct sy_core *core, int model); /* forgets the model's obs
 struct sy_duration sy_core_whole_duration(const struct sy_core *core,
                                           const struct sy_core_request *wants);
 /* Prepends to the current error how much of the prediction was preparation, if any. Returns `status`. */
-int sy_core_say_preparing(const struct sy_core *core, const struct sy_core_request *wants,
-                          int status);
+int sy_core_explain_preparing(const struct sy_core *core, const struct sy_core_request *wants,
+                              int status);
 void sy_core_learn_preparing(struct sy_core *core, int model, sy_ns took_ns); /* 0: ignored */
 
 /* core_heads.c: which heads the pool keeps, by recent requests. */

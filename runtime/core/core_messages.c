@@ -123,8 +123,8 @@ static int run_done(struct sy_core *core, int worker, const struct sy_msg_run_do
     if (r && msg->status == SY_ECANCELED)
         sy_sched_stopped_at(
             core->sched, worker, msg->run, (int)msg->next_layer,
-            sy_core_rest_later(core, r, (int)msg->next_layer,
-                               (int)SY_MIN(msg->n_arrived, (uint64_t)SY_CORE_MAX_GROUPS)));
+            sy_core_remaining_later(core, r, (int)msg->next_layer,
+                                    (int)SY_MIN(msg->n_arrived, (uint64_t)SY_CORE_MAX_GROUPS)));
     SY_TRY(sy_sched_run_done(core->sched, worker, msg->run, (int)msg->status, msg->error));
     return sy_supervisor_event(core->supervisor, worker, SY_WORKER_EVENT_RUN_DONE);
 }

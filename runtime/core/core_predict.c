@@ -173,12 +173,13 @@ void sy_core_learn(struct sy_core *core, int model, struct sy_core_guess guess, 
         sy_predictor_observe_compute(core->predictor, slot, guess.ns, took_ns);
 }
 
-void sy_core_doubt(struct sy_core *core, int model, struct sy_core_guess guess, sy_ns left_ns)
+void sy_core_forget_after_refusal(struct sy_core *core, int model, struct sy_core_guess guess,
+                                  sy_ns left_ns)
 {
     struct sy_duration alone = sy_core_duration(core, model, guess);
     if (guess.ns < left_ns && alone.expected_ns + alone.margin_ns > left_ns)
-        sy_predictor_doubt(core->predictor, nearest_slot(core, model, guess.class_, guess.moves),
-                           guess.moves);
+        sy_predictor_forget_oldest(
+            core->predictor, nearest_slot(core, model, guess.class_, guess.moves), guess.moves);
 }
 
 /* ---- one that waits ---- */
@@ -276,15 +277,16 @@ struct sy_core_guess sy_core_predict(const struct sy_core *core,
     return guess_with(core, wants, n_resident_then(core, wants), 0);
 }
 
-struct sy_duration sy_core_rest(const struct sy_core *core, const struct sy_core_request *r,
-                                int first_layer, int n_resident)
+struct sy_duration sy_core_remaining(const struct sy_core *core, const struct sy_core_request *r,
+                                     int first_layer, int n_resident)
 {
     return sy_core_duration(core, r->model, guess_with(core, r, n_resident, first_layer));
 }
 
-struct sy_duration sy_core_rest_later(const struct sy_core *core, const struct sy_core_request *r,
-                                      int first_layer, int n_arrived)
+struct sy_duration sy_core_remaining_later(const struct sy_core *core,
+                                           const struct sy_core_request *r, int first_layer,
+                                           int n_arrived)
 {
     int n_resident = SY_MIN(n_resident_then(core, r), n_arrived);
-    return sy_core_rest(core, r, first_layer, n_resident);
+    return sy_core_remaining(core, r, first_layer, n_resident);
 }

@@ -30,8 +30,8 @@ struct sy_duration sy_core_whole_duration(const struct sy_core *core,
     return run;
 }
 
-int sy_core_say_preparing(const struct sy_core *core, const struct sy_core_request *wants,
-                          int status)
+int sy_core_explain_preparing(const struct sy_core *core, const struct sy_core_request *wants,
+                              int status)
 {
     struct sy_duration first = preparing(core, wants);
     if (first.expected_ns == 0)

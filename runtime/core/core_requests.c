@@ -122,8 +122,9 @@ int sy_core_infer_alone(struct sy_core *core, const struct sy_core_work *work,
     if (status < 0) {
         if (status == SY_EDEADLINE) {
             sy_ns now = sy_clock_now();
-            sy_core_doubt(core, index, r->guess, r->deadline_ns > now ? r->deadline_ns - now : 0);
-            status = sy_core_say_preparing(core, r, status);
+            sy_core_forget_after_refusal(core, index, r->guess,
+                                         r->deadline_ns > now ? r->deadline_ns - now : 0);
+            status = sy_core_explain_preparing(core, r, status);
         }
         core->n_refused_late += status == SY_EDEADLINE;
         core->requests = r->next;

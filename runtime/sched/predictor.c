@@ -124,7 +124,7 @@ int sy_predictor_n_seen(const struct sy_predictor *p, int model, bool swaps)
     return !knows(p, model) ? 0 : swaps ? p->swap[model].n : p->compute[model].n;
 }
 
-void sy_predictor_doubt(struct sy_predictor *p, int model, bool swaps)
+void sy_predictor_forget_oldest(struct sy_predictor *p, int model, bool swaps)
 {
     if (sy_predictor_n_seen(p, model, swaps) == 0)
         return;

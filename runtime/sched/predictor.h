@@ -36,7 +36,7 @@ struct sy_duration sy_predictor_correct(const struct sy_predictor *p, int model,
 int sy_predictor_n_seen(const struct sy_predictor *p, int model, bool swaps);
 /* Forgets the oldest observations (of swaps, or of computation) after a rejection that was due to observations alone. A rejected model yields no new
  * observations, so one run that stalled for minutes would otherwise reject all later ones. */
-void sy_predictor_doubt(struct sy_predictor *p, int model, bool swaps);
+void sy_predictor_forget_oldest(struct sy_predictor *p, int model, bool swaps);
 /* The model was reloaded or replaced: forgets its observations. */
 void sy_predictor_forget(struct sy_predictor *p, int model);
 
