@@ -389,7 +389,7 @@ static int take_request(struct sy_core *core, struct sy_core_model *m, int64_t b
                      ? sy_core_infer_alone(core, &work, options, done, ctx, &id)
                      : sy_core_batch_add(core->batches, way, index, batch, sizes, inputs, outputs,
                                          options, done, ctx, &id);
-    sy_core_sizes_give(m, sizes);
+    sy_core_sizes_release(m, sizes);
     if (status == SY_OK && out_id)
         *out_id = id;
     return status;

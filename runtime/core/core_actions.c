@@ -285,7 +285,7 @@ static void run(struct sy_core *core, const struct sy_sched_action *a)
         .inputs = {(size_t)r->n_inputs, r->inputs},
         .outputs = {(size_t)r->n_outputs, r->outputs},
     };
-    sy_core_poll_look(core);
+    sy_core_poll_check_load(core);
     atomic_store_explicit(&sy_supervisor_page(core->supervisor, a->worker)->poll_us,
                           sy_core_poll_us(core), memory_order_relaxed);
     sy_core_regions_send(core, a->worker, r->inputs, r->n_inputs);

@@ -262,7 +262,7 @@ static struct batch *make_batch(struct sy_core_batches *b, enum sy_batch_way way
                             .model = model,
                             .rows = is_apart || is_held ? rows : 0,
                             .expected_ns = is_apart ? expected_run(b, model, rows, sizes) : 0,
-                            .sizes = sy_core_sizes_again(sizes),
+                            .sizes = sy_core_sizes_hold(sizes),
                             .class_ = options->class_,
                             .due_ns = sy_clock_now() + (is_held    ? MOST_HELD_NS
                                                         : is_apart ? SY_BATCH_APART_DELAY_NS

@@ -105,8 +105,8 @@ static void unlink_batch(struct batch *batch)
 
 static void free_batch(struct batch *batch)
 {
-    sy_core_sizes_give(&batch->of->core->models[batch->model], batch->sizes);
-    sy_core_model_let_go(batch->of->core, batch->model);
+    sy_core_sizes_release(&batch->of->core->models[batch->model], batch->sizes);
+    sy_core_model_unhold(batch->of->core, batch->model);
     free(batch);
 }
 

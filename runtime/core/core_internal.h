@@ -354,7 +354,7 @@ struct sy_core {
 enum { SY_CORE_POLLED_RUNS = 2 }; /* runs of up to this many poll_us are polled for */
 /* Call before RUN is sent: detects whether the runtime computed much since the last run, such as on a long body and its JSON. The kernel preempts a polling
  * thread that has used up its share of a core for such work until the work ends (70 ms for 100 MB), whereas a sleeping thread is scheduled at once. */
-void sy_core_poll_look(struct sy_core *core);
+void sy_core_poll_check_load(struct sy_core *core);
 /* How long workers may poll after a run: the configured time; 0 while a worker has a job or the runtime has other work, since polling would take core time
  * from them. */
 uint32_t sy_core_poll_us(const struct sy_core *core);
@@ -383,7 +383,7 @@ int sy_core_units_read(const struct sy_core *core, struct sy_slice_wish *wish, u
 /* The reverse: "0-63". Returns buffer. */
 const char *sy_core_units_text(const struct sy_core *core, const struct sy_core_slice *slice,
                                char *buffer, size_t bytes);
-bool sy_core_slices_whole(const struct sy_core *core, int slice); /* it has all cores */
+bool sy_core_slice_has_all_cores(const struct sy_core *core, int slice); /* it has all cores */
 const char *sy_core_slice_name(const struct sy_core *core, int slice);
 int sy_core_slice_check(const struct sy_core *core, const char *name); /* ENOTFOUND; "" is fine */
 int sy_core_slice_of_job(const struct sy_core *core, const struct sy_core_job *j);
@@ -469,12 +469,13 @@ bool sy_core_model_is_named(const struct sy_core_model *m, const char *name, int
 int sy_core_model_lookup(const struct sy_core *core, const char *name, int64_t version);
 /* While held (n_held), an unloaded model's memory stays. */
 void sy_core_model_hold(struct sy_core *core, int model);
-void sy_core_model_let_go(struct sy_core *core, int model);
+void sy_core_model_unhold(struct sy_core *core, int model);
 void sy_core_send_models(struct sy_core *core, int worker);
 /* Handles MODEL_ADDED. A worker that lacks memory for a model which others have is replaced; the third failure in a row makes the model unavailable. */
 int sy_core_model_added(struct sy_core *core, int worker, const struct sy_msg_model_added *m);
 int sy_core_model_prepared(struct sy_core *core, int worker, const struct sy_msg_prepared *m);
-int sy_core_n_left(const struct sy_core *core); /* number of workers that were not given up */
+int sy_core_n_workers_left(
+    const struct sy_core *core); /* number of workers that were not given up */
 /* Clears the worker's state in all models. A model whose load kills several workers is rejected. */
 void sy_core_models_worker_lost(struct sy_core *core, int worker, bool comes_back, const char *why);
 /* updates which models all workers have, and which workers have all models */
@@ -484,12 +485,12 @@ void sy_core_models_leave(struct sy_core *core);
 void sy_core_free_models(struct sy_core *core);
 
 /* core_sizes.c */
-/* Finds or makes the entry for `wants`; NULL, or the usual sizes: *out is NULL. Return it with sy_core_sizes_give. EARG: the model does not allow
+/* Finds or makes the entry for `wants`; NULL, or the usual sizes: *out is NULL. Return it with sy_core_sizes_release. EARG: the model does not allow
  * them; ENOMEM_DEVICE: a tensor would exceed the pool; ENOMEM_HOST. */
 int sy_core_sizes_take(struct sy_core *core, struct sy_core_model *m, const struct sy_sizes *wants,
                        struct sy_core_sizes **out);
-struct sy_core_sizes *sy_core_sizes_again(struct sy_core_sizes *sizes); /* NULL is fine */
-void sy_core_sizes_give(struct sy_core_model *m, struct sy_core_sizes *sizes);
+struct sy_core_sizes *sy_core_sizes_hold(struct sy_core_sizes *sizes); /* NULL is fine */
+void sy_core_sizes_release(struct sy_core_model *m, struct sy_core_sizes *sizes);
 void sy_core_sizes_free(struct sy_core_model *m);
 /* Shape of an input or output with these sizes, linear in N. Cannot fail: sy_core_sizes_take has computed it before. */
 struct sy_shape sy_core_sizes_shape(const struct sy_core_model *m,

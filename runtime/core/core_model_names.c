@@ -98,7 +98,7 @@ void sy_core_model_hold(struct sy_core *core, int model)
     core->models[model].n_held++;
 }
 
-void sy_core_model_let_go(struct sy_core *core, int model)
+void sy_core_model_unhold(struct sy_core *core, int model)
 {
     struct sy_core_model *m = &core->models[model];
     assert(m->n_held > 0);
@@ -114,7 +114,7 @@ static int model_index(const struct sy_core *core, const struct sy_core_model_re
 void sy_core_model_release(struct sy_core *core, struct sy_core_model_ref *ref)
 {
     if (ref)
-        sy_core_model_let_go(core, model_index(core, ref));
+        sy_core_model_unhold(core, model_index(core, ref));
 }
 
 void sy_core_models_answer_left(struct sy_core *core)

@@ -297,7 +297,7 @@ static void make_way(struct sy_core *core, int self)
         SY_CLEANUP(remove_model(core, twin));
 }
 
-int sy_core_n_left(const struct sy_core *core)
+int sy_core_n_workers_left(const struct sy_core *core)
 {
     int n = 0;
     for (int w = 0; w < core->n_workers; w++)
@@ -316,7 +316,7 @@ int sy_core_model_add(struct sy_core *core, const char *path,
     if (options->version < 0)
         return sy_error_set(SY_EARG, "version %lld of a model; 1 or above",
                             (long long)options->version);
-    if (sy_core_n_left(core) == 0)
+    if (sy_core_n_workers_left(core) == 0)
         return sy_error_set(SY_EPEER, "no worker is left; see the log for why they died");
     SY_TRY(open_model(core, path, options, &id));
     struct sy_core_model *m = &core->models[id];
@@ -423,7 +423,7 @@ void sy_core_models_worker_lost(struct sy_core *core, int worker, bool comes_bac
 {
     struct sy_core_worker *w = &core->workers[worker];
     w->gone = !comes_back;
-    bool no_worker = sy_core_n_left(core) == 0;
+    bool no_worker = sy_core_n_workers_left(core) == 0;
     for (int i = 0; i < (int)SY_MAX_MODELS; i++) {
         struct sy_core_model *m = &core->models[i];
         if (!m->used || m->state != SY_MODEL_ADDING || m->status < 0)

@@ -14,7 +14,7 @@ static bool has_job(enum sy_worker_state state)
 #define OWN_WORK_NS   (100 * SY_NS_PER_US)
 #define OTHER_WORK_NS (20 * SY_NS_PER_MS)
 
-void sy_core_poll_look(struct sy_core *core)
+void sy_core_poll_check_load(struct sy_core *core)
 {
     sy_ns now = sy_clock_now(), computed = core->poll_us > 0 ? sy_clock_process() : 0;
     sy_ns did = computed - core->poll_look.computed_ns, took = now - core->poll_look.at_ns;

@@ -32,8 +32,8 @@ static void free_request(struct sy_core *core, struct sy_core_request *r)
         sy_core_regions_release(core, r->inputs, r->n_inputs);
         sy_core_regions_release(core, r->outputs, r->n_outputs);
     }
-    sy_core_sizes_give(&core->models[r->model], r->sizes);
-    sy_core_model_let_go(core, r->model);
+    sy_core_sizes_release(&core->models[r->model], r->sizes);
+    sy_core_model_unhold(core, r->model);
     free(r->inputs);
     free(r->outputs);
     free(r);
@@ -59,7 +59,7 @@ static int make_request(struct sy_core *core, const struct sy_core_work *work,
     r->model = work->model;
     sy_core_model_hold(core, work->model);
     r->batch = work->batch;
-    r->sizes = sy_core_sizes_again(work->sizes);
+    r->sizes = sy_core_sizes_hold(work->sizes);
     r->n_parts = work->n_parts;
     r->is_batch = work->is_batch;
     r->n_inputs = work->n_parts * graph->n_inputs;

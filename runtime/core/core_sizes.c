@@ -145,7 +145,7 @@ static bool are_usual(const struct sy_core_model *m, const struct sy_sizes *of)
     return true;
 }
 
-struct sy_core_sizes *sy_core_sizes_again(struct sy_core_sizes *sizes)
+struct sy_core_sizes *sy_core_sizes_hold(struct sy_core_sizes *sizes)
 {
     if (sizes)
         sizes->n_users++;
@@ -184,7 +184,7 @@ static void drop_oldest(struct sy_core_model *m)
     free_sizes(gone);
 }
 
-void sy_core_sizes_give(struct sy_core_model *m, struct sy_core_sizes *sizes)
+void sy_core_sizes_release(struct sy_core_model *m, struct sy_core_sizes *sizes)
 {
     if (sizes && --sizes->n_users == 0)
         drop_oldest(m);

@@ -145,7 +145,7 @@ static json_t *model_json(struct sy_core *core, int i)
                         m->tenant < 0 ? json_null() : json_string(core->tenants[m->tenant].name));
     json_object_update(json, more);
     json_decref(more);
-    if (sy_core_arrival_stands(core, i, &arrived))
+    if (sy_core_arrival_progress(core, i, &arrived))
         json_object_set_new(json, "arrived_bytes", count(arrived));
     return json;
 }

@@ -125,7 +125,7 @@ static int unpark(struct sy_core *core, struct sy_core_job *j)
     sy_core_tick(core);
     if (core->draining)
         return sy_error_set(SY_EBUSY, "draining: the runtime stops and lets no job go on");
-    if (sy_core_n_left(core) < FEWEST_WORKERS)
+    if (sy_core_n_workers_left(core) < FEWEST_WORKERS)
         return sy_error_set(SY_EPEER, "training needs two workers, and fewer are left");
     j->parked = j->park_wanted = j->suspended = false;
     int status = sy_core_job_keep(core, j);

@@ -74,7 +74,7 @@ static void answer_stop(struct sy_core_job *j, int removed, const char *why)
  * job of an earlier start that cannot begin in this one (a smaller pool, missing data, workers that die of it): it keeps its snapshots until it is canceled. */
 void sy_core_end_job(struct sy_core *core, struct sy_core_job *j, int status, const char *error)
 {
-    bool hopeless = sy_core_n_left(core) < FEWEST_WORKERS && status == SY_EPEER;
+    bool hopeless = sy_core_n_workers_left(core) < FEWEST_WORKERS && status == SY_EPEER;
     bool suspended =
         (core->stopping || hopeless) && !j->stop_wanted && (status < 0 || j->step < j->total_steps);
     bool not_begun = j->resumed && status < 0 && !j->stop_wanted && !j->is_script;
@@ -116,7 +116,7 @@ static struct sy_core_job *waiting_job(struct sy_core *core)
 void sy_core_end_hopeless_jobs(struct sy_core *core)
 {
     struct sy_core_job *j;
-    if (core->stopping || sy_core_n_left(core) >= FEWEST_WORKERS)
+    if (core->stopping || sy_core_n_workers_left(core) >= FEWEST_WORKERS)
         return;
     while ((j = waiting_job(core))) {
         (void)sy_sched_job_stop(core->sched, j->id); /* it is on no worker: removed at once */
@@ -198,7 +198,7 @@ int sy_core_job_submit(struct sy_core *core, const char *text, sy_core_done done
     sy_core_tick(core);
     if (core->draining)
         return sy_error_set(SY_EBUSY, "draining: the runtime stops and takes no jobs");
-    if (sy_core_n_left(core) < FEWEST_WORKERS)
+    if (sy_core_n_workers_left(core) < FEWEST_WORKERS)
         return sy_error_set(SY_EPEER, "training needs two workers, and fewer are left; see the log "
                                       "for why they died");
     if (strlen(text) > SY_MESSAGE_MAX_BYTES / 2)

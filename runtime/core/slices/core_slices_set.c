@@ -135,7 +135,7 @@ static int set_list(struct sy_core *core, const json_t *list)
         sy_core_slices_start(core);
     for (int k = 0; k < SY_SCHED_MAX_SLICES; k++)
         sy_sched_slice_resized(core->sched, k,
-                               sy_core_slices_whole(core, k)
+                               sy_core_slice_has_all_cores(core, k)
                                    ? 0
                                    : (int)(sy_core_slice_at(core, k)->n_cores * core->units.each));
     say(core);
