@@ -289,7 +289,7 @@ static int infer_or_defer(struct sy_infer *in, int n)
         return status;
     }
     if (in->facts) /* nothing was computed that they would be for */
-        sy_facts_go_back(in->facts, &known);
+        sy_facts_restore(in->facts, &known);
     if (!in->is_bound && !in->is_trial)
         SY_TRY(sy_explain_note(in, &was));
     return restore(in, n, n_nodes, &was);
@@ -326,7 +326,7 @@ static int infer(struct sy_graph *graph, bool for_training, bool *puts_off, stru
     in.is_body = puts_off != NULL;
     status = infer_nodes(&in, !for_training && !puts_off);
     if (status == SY_OK && facts && !in.is_body)
-        status = sy_facts_settle(&in);
+        status = sy_facts_commit(&in);
 out:
     close_infer(&in);
     return status;

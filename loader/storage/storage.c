@@ -129,7 +129,7 @@ int sy_storage_cached_share(const char *path, uint64_t offset, uint64_t bytes, d
 
 static atomic_bool without_ring;
 
-void sy_storage_without_ring(void)
+void sy_storage_disable_ring(void)
 {
     atomic_store(&without_ring, true);
 }

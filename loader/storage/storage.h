@@ -13,7 +13,7 @@
 struct sy_storage_reader;
 
 /* Readers created from now on use pread without logging it: for sandboxes that forbid io_uring. */
-void sy_storage_without_ring(void);
+void sy_storage_disable_ring(void);
 
 /* queue_depth 0: default 16. chunk_bytes 0: default (1 MiB). Falls back to pread where io_uring is refused, saying so once. */
 int sy_storage_reader_create(unsigned queue_depth, uint64_t chunk_bytes,

@@ -129,7 +129,7 @@ static int import_here(void *ctx)
     struct sy_graph *graph = NULL;
     int status, n_threads = options->n_threads;
 
-    sy_storage_without_ring();
+    sy_storage_disable_ring();
     if (engine->allow_host_ops)
         engine->allow_host_ops(options->allow_host_ops);
     SY_TRY(set_threads(engine, &n_threads));

@@ -95,7 +95,8 @@ int sy_kernel_fail(const struct sy_call *call, const char *format, ...)
 bool sy_array_same_dims(const struct sy_array *a, const struct sy_array *b);
 void sy_array_strides(const struct sy_array *a, int64_t *strides);
 /* Strides of `a` seen as `out`, 0 where it is repeated (numpy); false if it cannot be. */
-bool sy_array_spread(const struct sy_array *a, const struct sy_array *out, int64_t *strides);
+bool sy_array_broadcast_strides(const struct sy_array *a, const struct sy_array *out,
+                                int64_t *strides);
 /* The product of dims [first, end). */
 int64_t sy_array_extent(const struct sy_array *a, int first, int end);
 /* Row-major index tuple of element i. */
