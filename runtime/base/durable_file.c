@@ -81,7 +81,7 @@ int sy_folder_sync(const char *path)
                   : SY_OK;
 }
 
-const char *sy_path_rest(const char *folder, const char *path)
+const char *sy_path_relative_to(const char *folder, const char *path)
 {
     size_t n = strlen(folder);
     while (n > 1 && folder[n - 1] == '/')

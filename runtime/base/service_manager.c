@@ -201,7 +201,7 @@ static void write_address(const struct sockaddr_storage *address, char *text, si
     }
 }
 
-int sy_service_all_taken(void)
+int sy_service_check_all_taken(void)
 {
     struct sockaddr_storage address;
     char text[128] = "an unknown address";

@@ -17,7 +17,7 @@ int sy_service_take(void);
 /* The inherited socket that listens on this address (Unix: the same path), the caller's from then on; -1: none. */
 int sy_service_socket(const struct sockaddr *address, socklen_t n_bytes);
 /* EARG, with its address, if an inherited socket was not asked for: its clients would wait for ever. */
-int sy_service_all_taken(void);
+int sy_service_check_all_taken(void);
 /* Tells the service manager, as "READY=1"; lines are apart by "\n". Without one it does nothing; a message that cannot be sent is lost (it never blocks). */
 void sy_service_notify(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Whether the manager stores descriptors across restarts (systemd sets FDSTORE, of systemd 254 and later, to how many). */
