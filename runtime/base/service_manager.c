@@ -65,7 +65,7 @@ static int take_socket(int fd)
     return SY_OK;
 }
 
-/* Of LISTEN_FDNAMES the index-th, which colons are between; "": there is none. */
+/* The index-th of the colon-separated names in LISTEN_FDNAMES; "": there is none. */
 static void name_of(const char *names, int index, char *out, size_t bytes)
 {
     for (; names && index > 0; index--) {

@@ -25,7 +25,7 @@ bool sy_service_stores(void);
 /* Stores a descriptor under a name (FDSTORE=1), which stays the caller's; forgets it. Lost if it cannot be sent. */
 void sy_service_store(const char *name, int fd);
 void sy_service_forget(const char *name);
-/* What an earlier process of this service stored, the caller's from then on; -1: nothing. Those that nobody takes are closed with the process. */
+/* A descriptor that an earlier process of this service stored, now owned by the caller; -1: none. Descriptors that are not taken are closed with the process. */
 int sy_service_stored(const char *name);
 /* How often "WATCHDOG=1" must come, in nanoseconds; 0: it need not. */
 uint64_t sy_service_watchdog_ns(void);

@@ -436,7 +436,7 @@ struct sy_core_work {
     struct sy_core_sizes *sizes;
     const uint64_t *inputs, *outputs; /* over all parts */
     int n_parts;
-    bool is_batch; /* what it answers are others, which are noted each */
+    bool is_batch; /* a batch: its members' ends are recorded individually */
     uint64_t id;   /* an id that its client knows already; 0: assign one */
 };
 /* As sy_core_infer, without gathering. */
@@ -474,8 +474,8 @@ void sy_core_send_models(struct sy_core *core, int worker);
 /* Handles MODEL_ADDED. A worker that lacks memory for a model which others have is replaced; the third failure in a row makes the model unavailable. */
 int sy_core_model_added(struct sy_core *core, int worker, const struct sy_msg_model_added *m);
 int sy_core_model_prepared(struct sy_core *core, int worker, const struct sy_msg_prepared *m);
-int sy_core_n_workers_left(
-    const struct sy_core *core); /* number of workers that were not given up */
+/* number of workers that were not given up */
+int sy_core_n_workers_left(const struct sy_core *core);
 /* Clears the worker's state in all models. A model whose load kills several workers is rejected. */
 void sy_core_models_worker_lost(struct sy_core *core, int worker, bool comes_back, const char *why);
 /* updates which models all workers have, and which workers have all models */

@@ -7,9 +7,9 @@
 #define MIB (1024.0 * 1024.0)
 
 #define LEAST_BYTES    (512 * MIB) /* slab of 256 MiB, four workers with their libraries */
-#define LEAST_SHM      (64 * MIB)  /* what containers have unless told otherwise */
+#define LEAST_SHM      (64 * MIB)  /* the default of containers */
 #define LARGE_GAIN     5.0         /* percent; less is within what one measurement is off by */
-#define MOSTLY_COVERED 0.9         /* of the blocks */
+#define MOSTLY_COVERED 0.9         /* fraction of the blocks */
 
 /* Memory that this process and its workers may still take: the smaller of free memory and the cgroup's rest. */
 static double available(const struct sy_doctor_facts *f)

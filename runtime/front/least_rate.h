@@ -38,7 +38,7 @@ static inline void sy_pace_add_bytes(struct sy_transfer_pace *pace, uint64_t n,
 
 /* A server's looks for clients that have stalled. */
 struct sy_stall_looks {
-    sy_ns at_ns; /* of the last one, or of the timer's start */
+    sy_ns at_ns; /* time of the last look, or of the timer's start */
     sy_ns period_ns;
     bool was_late;
 };

@@ -36,7 +36,7 @@ void sy_socket_read(struct sy_socket_events *events, bool wanted);
 void sy_socket_write(struct sy_socket_events *events, bool wanted);
 /* Calls `again` in the loop's next turn: bytes that TLS has decrypted, or that are held, make no event of the socket. False: no memory. */
 bool sy_socket_call_soon(struct sy_socket_events *events);
-/* Of a socket that is not read: stops watching for its end. */
+/* Stops watching for the end of a socket that is not read. */
 void sy_socket_unwatch(struct sy_socket_events *events);
 
 #endif

@@ -27,12 +27,12 @@ struct sy_image_book {
 };
 
 struct sy_image_group {
-    uint64_t content_hash;  /* of its package */
+    uint64_t content_hash;  /* hash of its package */
     uint64_t offset, bytes; /* in the image */
     uint32_t first_layer, n_layers;
 };
 
-/* What was measured of a link (loader/plan/plan.h). */
+/* The measured link (loader/plan/plan.h). */
 struct sy_image_link {
     double values[4];
 };

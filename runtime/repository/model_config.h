@@ -20,7 +20,7 @@
 
 #define SY_CONFIG_OPEN_BATCH   1024
 #define SY_CONFIG_MOST_WARMUPS 64
-#define SY_CONFIG_MOST_BYTES   (4u << 20) /* of a file */
+#define SY_CONFIG_MOST_BYTES   (4u << 20) /* limit of a file */
 
 /* One input or output as the configuration says it is. Strings belong to the configuration. */
 struct sy_config_tensor {
@@ -69,7 +69,7 @@ struct sy_model_config {
     struct sy_core_model_defaults defaults;
     sy_ns max_delay_ns;    /* of gathering; 0: as the server does */
     int64_t max_gathered;  /* rows; 0: likewise */
-    sy_ns session_idle_ns; /* of a session that nothing uses; 0: as the server does */
+    sy_ns session_idle_ns; /* idle time after which a session ends; 0: the server's default */
 };
 
 /* EARG, EUNSUPPORTED: with the field's name and place. `text` may be NULL: nothing is said. name: the model's folder. */

@@ -18,7 +18,7 @@ struct parser {
     const char *start;
     size_t bytes; /* of WORD, NUMBER, QUOTED: as they stand there, without quotes */
     int token_line, token_column;
-    const char *field; /* that is being read, for errors; NULL: none */
+    const char *field; /* field being read, for errors; NULL: none */
 };
 
 static int fail_at(const struct parser *p, int line, int column, const char *what)

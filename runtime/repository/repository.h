@@ -52,7 +52,7 @@ struct sy_repository_config {
     sy_ns poll_ns;                     /* 0: 15 s */
     const char *const *startup_models; /* EXPLICIT: loaded at start; "*": all */
     int n_startup_models;
-    const char *device; /* that packages are made for */
+    const char *device; /* the device that packages are made for */
     struct sy_repository_importer importer;
     /* Called when what is loaded at start is loaded or has failed. status < 0: the first that failed, and why. */
     sy_core_done started;
@@ -76,7 +76,7 @@ struct sy_repository_wait {
     void *ctx;
     int *n_waits; /* the repository's count of those that wait; NULL: it does not */
 };
-#define SY_REPOSITORY_LOADS      1    /* what acquire returns then */
+#define SY_REPOSITORY_LOADS      1    /* the result of acquire in that case */
 #define SY_REPOSITORY_MOST_WAITS 8192 /* at once, over all models */
 /* Unparks it; fine for one that was never parked or was woken. */
 void sy_repository_wait_cancel(struct sy_repository_wait *wait);

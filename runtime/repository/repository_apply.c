@@ -1,4 +1,4 @@
-/* What a scan of the folder says of a model becomes its configuration, its versions, and which of them are to be loaded. */
+/* Applies a scan of the folder to a model: its configuration, its versions, and which of them are to be loaded. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -31,11 +31,11 @@ struct sy_warmup;
 /* The identity of a version's content: another number, another content. */
 struct sy_repository_content {
     uint64_t source, package; /* stamps; 0: there is none */
-    uint64_t config;          /* of the model's config_serial */
+    uint64_t config;          /* the model's config_serial at that time */
 };
 
 struct sy_repository_version {
-    struct sy_repository_version *next; /* of its model, ascending */
+    struct sy_repository_version *next; /* next version of its model, ascending */
     struct sy_repository_model *model;
     int64_t version;
     enum sy_version_state state;
@@ -51,15 +51,15 @@ struct sy_repository_version {
         bool loaded, off, evicted; /* loaded: or was on its way, or had failed */
     } before; /* the load whose configuration is tried; sy_repository_config_remember */
     struct sy_repository_content has;     /* at the last scan of the folder */
-    struct sy_repository_content loading; /* of the load in progress */
+    struct sy_repository_content loading; /* content of the load in progress */
     struct sy_repository_content served;
     uint64_t package_of; /* the source's stamp that the package is made of; 0: not known */
     sy_ns used_ns;       /* last acquired */
     sy_ns failed_ns;     /* when it became UNAVAILABLE */
     int status;          /* UNAVAILABLE: why */
     char reason[512];
-    enum sy_precision precision;    /* of the import */
-    struct sy_model_config *config; /* that it is loaded with; held */
+    enum sy_precision precision;    /* precision of the import */
+    struct sy_model_config *config; /* configuration that it is loaded with; held */
     struct sy_package *package;     /* PLACING, with its labels */
     struct sy_class_labels *labels;
     struct sy_warmup_files *warmup_files; /* until WARMING takes them */
@@ -78,15 +78,15 @@ struct sy_repository_model {
     uint64_t config_stamp, config_serial;
     bool config_is_given; /* by load */
     bool seen;            /* by the scan that is being looked at */
-    int status;           /* of the model as a whole; reason below */
+    int status;           /* status of the model as a whole; reason below */
     char reason[512];
     struct sy_repository_version *versions;
-    int n_loads; /* that are under way or wait for it */
+    int n_loads; /* loads in progress, or waiting for it */
     int n_busy;  /* callers that walk it: it stays, and no load of it ends */
     struct sy_repository_wait *waits;
 };
 
-/* What a model had before a load brought a configuration along. */
+/* A model's configuration before a load that brought its own. */
 struct sy_repository_config_before {
     struct sy_model_config *config; /* held */
     uint64_t stamp;
@@ -176,7 +176,7 @@ bool sy_repository_is_startup(const struct sy_repository *r, const char *name);
 /* Before a configuration that came with a load is applied; `before` is freed by its config. */
 void sy_repository_config_remember(struct sy_repository_model *model,
                                    struct sy_repository_config_before *before);
-/* That load has failed: the model is to be as it was (R7). */
+/* The load has failed: restores the model's configuration (R7). */
 void sy_repository_config_restore(struct sy_repository_model *model,
                                   const struct sy_scanned_model *scanned,
                                   struct sy_repository_config_before *before);

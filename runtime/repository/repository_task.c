@@ -19,7 +19,7 @@ struct task {
     struct sy_model_config *config; /* held */
     char folder[PATH_MAX], source[PATH_MAX], package_path[PATH_MAX];
     bool forced;
-    /* what came out */
+    /* results */
     bool ran, is_current;
     enum sy_precision precision;
     struct sy_package *package;

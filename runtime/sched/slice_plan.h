@@ -18,7 +18,7 @@ struct sy_slice_wish {
     enum sy_slice_by by;
     /* COUNT: cores; SHARE: per mille of all, rounded to whole cores; WEIGHT: 1 or more */
     unsigned amount;
-    size_t n_listed; /* of a LIST */
+    size_t n_listed; /* length of the LIST */
     const uint64_t *listed;
 };
 

@@ -7,7 +7,7 @@
 #include "runtime/sim/sim_internal.h"
 
 #define HASH_BOUND 1.25 /* times the mean load */
-#define MAX_BOUND  2.0  /* of a device that has the model */
+#define MAX_BOUND  2.0  /* limit for a device that has the model */
 #define AHEAD      8    /* requests: measured, with 4 memory has not come yet */
 #define FAR_AHEAD  16
 #define READ_AHEAD 64 /* requests lie in the order in which they come */

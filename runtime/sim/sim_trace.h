@@ -1,4 +1,4 @@
-/* What a simulation is fed with: CSV files, and generated requests. */
+/* Input of a simulation: CSV files, and generated requests. */
 #ifndef SY_SIM_SIM_TRACE_H
 #define SY_SIM_SIM_TRACE_H
 

@@ -4,9 +4,10 @@
 
 #include "runtime/base/assert.h"
 
-#define LOAD_TIMEOUTS  6u /* hang timeouts for one model or program */
-#define LOAD_AT_LEAST  (300 * SY_NS_PER_S)
-#define STAND_AT_LEAST (5 * SY_NS_PER_S) /* of a short hang timeout: two ticks are no measure */
+#define LOAD_TIMEOUTS 6u /* hang timeouts for one model or program */
+#define LOAD_AT_LEAST (300 * SY_NS_PER_S)
+/* lower bound for short hang timeouts, since two ticks measure nothing */
+#define STAND_AT_LEAST (5 * SY_NS_PER_S)
 
 bool sy_worker_state_has_heartbeat(enum sy_worker_state state)
 {

@@ -377,7 +377,7 @@ int sy_worker_run(struct sy_worker *w, const struct sy_msg_run *msg)
     struct sy_u64s spans = {0};
     int status = execute(w, msg, &times, &spans);
     if (status != SY_EDEVICE && sy_worker_regions_check(&msg->inputs) < 0)
-        status = SY_EARG; /* what it read were zeros */
+        status = SY_EARG; /* it has read zeros */
     else if (status != SY_EDEVICE && sy_worker_regions_check(&msg->outputs) < 0)
         status = SY_EARG; /* E1 */
     status = status < 0 ? fail_run_at(w, msg->run, status, times.next_layer)

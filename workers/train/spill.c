@@ -29,7 +29,7 @@ struct sy_spill {
     uint64_t queued;             /* of bytes; what is not on its way has come */
     uint64_t n_queued, n_landed; /* parts */
     bool travels, goes_out, is_out;
-    sy_ns since_ns; /* of the last chunk, or of the wish */
+    sy_ns since_ns; /* start of the last chunk, or of the request */
 };
 
 int sy_spill_create(struct sy_device *device, struct sy_pool_memory *pool,
@@ -154,7 +154,7 @@ static int land_part(struct sy_spill *s)
     return SY_OK;
 }
 
-/* What the rule lets go now, up to a whole chunk on its way. Shown on the board before it moves. */
+/* Queues what the rule allows now, up to one whole chunk in flight. Announced on the board before it moves. */
 static int queue_parts(struct sy_spill *s, uint64_t allowed)
 {
     while (allowed > 0 && flying(s) < N_PARTS) {

@@ -25,7 +25,7 @@ struct sy_access {
     bool anonymous_is_said;
     struct sy_token_list list;
     uint64_t generation; /* from 1; one more for each list */
-    struct stat seen;    /* of the token file */
+    struct stat seen;    /* stat of the token file when it was read */
     sy_ns looked_ns;
 };
 

@@ -163,7 +163,7 @@ static void on_readable(evutil_socket_t fd, short what, void *ctx)
     ssize_t n = sy_net_read(connection->fd, connection->tls, received, SY_GRPC_READ_BYTES), taken;
 
     (void)fd, (void)what;
-    if (!was_ready && sy_tls_is_ready(connection->tls)) /* what waited for the handshake */
+    if (!was_ready && sy_tls_is_ready(connection->tls)) /* sends what waited for the handshake */
         sy_grpc_connection_mark(connection);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;

@@ -35,7 +35,7 @@ static int find_model(struct sy_grpc_infer *infer, const struct sy_grpc_request_
 /* For the answer, also one that is an error. */
 static int read_id(struct sy_grpc_infer *infer, struct sy_grpc_bytes id)
 {
-    free(infer->id); /* of a first time, before the model was loaded */
+    free(infer->id); /* from the first attempt, before the model was loaded */
     infer->id = sy_text_copy(id.data, id.n);
     return infer->id ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for a request");
 }

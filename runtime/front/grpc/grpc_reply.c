@@ -13,7 +13,7 @@
 
 #define MESSAGE_ROOM    2048       /* of grpc-message, encoded */
 #define COMPRESS_FROM   256        /* bytes; below, a compressed message is none the smaller */
-#define COMPRESS_BUFFER (16 << 10) /* of a message in one buffer: 0.3 ms */
+#define COMPRESS_BUFFER (16 << 10) /* bytes of a message per piece: 0.3 ms */
 
 /* ---- replies ---------------------------------------------------------------------------------------------------- */
 

@@ -206,7 +206,7 @@ static int check_may(const struct sy_rpc_connection *connection)
 struct receive_work {
     struct sy_rpc_work work;
     struct sy_rpc_receive *receive;
-    uint64_t offset; /* of a piece */
+    uint64_t offset; /* offset of a piece */
     size_t n;
     unsigned char *bytes;
 };

@@ -73,7 +73,7 @@ void sy_body_finish(struct sy_body *b)
     *b = (struct sy_body){.graph = NULL};
 }
 
-/* What a layer's packed constants are made of, beside the layout. */
+/* Hash over the inputs of a layer's packed constants, except the layout. */
 static uint64_t hash_layer(const struct sy_graph *graph, const struct sy_layer *layer)
 {
     const struct sy_node *node = &graph->nodes[layer->node];
@@ -105,7 +105,7 @@ static unsigned char *share_packed(const struct sy_body *like, const struct sy_l
     return NULL;
 }
 
-/* What several threads may do at once even where tensors are small, or whose products are more than the tensors' sizes tell. */
+/* Operators that may use several threads even on small tensors, or that compute more than their tensors' sizes suggest. */
 static bool may_be_long(enum sy_op op)
 {
     return op == SY_OP_CONV || op == SY_OP_CONV_TRANSPOSE || op == SY_OP_LSTM || op == SY_OP_GRU ||
@@ -118,8 +118,8 @@ static bool is_product(enum sy_op op)
     return op == SY_OP_GEMM || op == SY_OP_MATMUL;
 }
 
-/* What a layer is estimated to take, in elements moved (some 0.15 ns each); UNKNOWN_WORK if it may be anything. A product multiplies as often as the root of the
- * product of its three sizes says. */
+/* Estimated cost of a layer in elements moved (some 0.15 ns each); UNKNOWN_WORK if it cannot be estimated. The number of multiplications of a product is the
+ * root of the product of its three sizes. */
 static double work_of(const struct sy_graph *graph, const struct sy_node *node, int64_t batch)
 {
     double product = 1, most = 0;

@@ -21,7 +21,7 @@ int sy_body_init(struct sy_body *body, const struct sy_graph *graph, int64_t bat
 int sy_body_init_like(struct sy_body *body, const struct sy_graph *graph, int64_t batch,
                       struct sy_body *like);
 void sy_body_finish(struct sy_body *body); /* one of zeros is fine */
-/* Of packed constants in the process, shared ones once. */
+/* Bytes of packed constants in the process, shared ones counted once. */
 uint64_t sy_body_packed_bytes(void);
 /* workspace: of sy_program_workspace_bytes(body->program). */
 int sy_body_run(struct sy_body *body, void *workspace);

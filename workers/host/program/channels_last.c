@@ -6,7 +6,7 @@
 
 enum { READERS_DEPTH = 4 }; /* Reshapes between a Transpose and its convolution */
 
-/* Of float32 with these dimensions; false: no such layout. */
+/* The channels-last layout of float32 with these dimensions; false: there is none. */
 static bool channels_last_md(int rank, const int64_t *dims, dnnl_memory_desc_t *md)
 {
     static const dnnl_format_tag_t tags[] = {[3] = dnnl_acb, [4] = dnnl_acdb, [5] = dnnl_acdeb};

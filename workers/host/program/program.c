@@ -218,7 +218,7 @@ int sy_program_create(const struct sy_graph *graph, const struct sy_layer *layer
     return SY_OK;
 }
 
-/* What other layers would have made lies row-major in the workspace. */
+/* Inputs made by other layers are row-major in the workspace. */
 static int invent_inputs(struct sy_program *p)
 {
     const struct sy_node *node = sy_program_node(p);

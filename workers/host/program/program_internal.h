@@ -40,13 +40,13 @@ struct sy_value {
     uint64_t bytes;
     int root;        /* itself, or the value whose bytes these are */
     int first, last; /* layers; of a root: of all its aliases */
-    dnnl_memory_desc_t
-        md; /* f32: its layout, of bf16 perhaps; 8 bits: its layout; other types: plain, md.ndims == 0 */
+    /* f32: its layout, of bf16 perhaps; 8 bits: its layout; other types: plain, md.ndims == 0 */
+    dnnl_memory_desc_t md;
     enum sy_dtype dtype;
     int64_t dims[SY_MAX_RANK];
     int rank;
-    bool
-        pending; /* its elements are part of another value: it gets bytes, and a copy, when it is asked for (program_parts.c) */
+    /* its elements are part of another value: it gets bytes, and a copy, when it is asked for (program_parts.c) */
+    bool pending;
 };
 
 /* Channels [first, ...) of a value that holds a group of concatenations (concat_homes.h) are a tensor's elements. */
@@ -69,14 +69,14 @@ struct sy_step {
     sy_step_run run;
     dnnl_primitive_t primitive; /* NULL: a loop of ours */
     int n_args;
-    int threads; /* that it was made for, and runs with */
+    int threads; /* number of threads that it was made for */
     struct sy_step_arg *args;
-    int64_t *numbers; /* what a loop needs: dims, strides, ... */
+    int64_t *numbers; /* parameters of a loop: dims, strides, ... */
     float *floats;
-    const struct sy_kernel *kernel; /* of a step that is one (kernel_step.c), and its node */
+    const struct sy_kernel *kernel; /* kernel of a kernel step (kernel_step.c), and its node */
     const struct sy_node *node;
     const char *name;
-    void *state; /* of a step that has more, and what frees it */
+    void *state; /* further state of a step, and its destructor */
     void (*free_state)(void *state);
 };
 
@@ -102,7 +102,7 @@ struct sy_program {
     uint64_t workspace_bytes, scratch_bytes, scratch_offset;
     int strings; /* the value that is the run's string heap; -1: of a body, or none */
     int layer;   /* being built */
-    const struct sy_binding *binding; /* of the run that is on */
+    const struct sy_binding *binding; /* of the current run */
 };
 
 /* ---- values ---- */
@@ -159,8 +159,8 @@ bool sy_program_is_last_use(const struct sy_program *p, int input, int value);
 
 const struct sy_node *sy_program_node(const struct sy_program *p);
 const struct sy_tensor *sy_program_input_tensor(const struct sy_program *p, int input);
-void sy_program_dims(const struct sy_program *p, int tensor,
-                     int64_t *dims); /* at the program's batch */
+/* at the program's batch */
+void sy_program_dims(const struct sy_program *p, int tensor, int64_t *dims);
 
 /* ---- concatenations that grow (program_parts.c) ---- */
 /* Fills p->homes and p->parts. */
@@ -191,7 +191,7 @@ bool sy_dnnl_widened_md(const dnnl_memory_desc_t *stored, dnnl_memory_desc_t *md
 int sy_program_add_widen(struct sy_program *p, int from, int to);
 /* Whether the layer's product takes its factors as bf16. */
 bool sy_program_multiplies_narrow(const struct sy_program *p, const struct sy_layer *layer);
-/* What the readers of the node's output want: SY_WANT_ bits; the other form is converted when it is read. */
+/* Forms that readers of the node's output want: SY_WANT_ bits; others convert when reading. */
 unsigned sy_program_wanted(const struct sy_program *p, int output);
 /* A fresh row-major value of bf16 for a tensor. */
 int sy_program_new_narrow(struct sy_program *p, int tensor, int *out);

@@ -27,7 +27,7 @@ bool sy_computes_narrow(const struct sy_graph *graph)
     return graph->precision == SY_PRECISION_BF16 && sy_dnnl_has_bf16();
 }
 
-/* That parameter is packed as bf16. */
+/* Whether that parameter is packed as bf16. */
 static bool layer_has_narrow(const struct sy_layer *layer, int input)
 {
     dnnl_memory_desc_t md;

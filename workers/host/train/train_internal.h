@@ -62,11 +62,11 @@ typedef int sy_tr_fn(struct sy_trainer *t, const struct sy_tr_step *step);
 
 struct sy_tr_step {
     enum sy_tr_step_kind kind;
-    int node;                              /* of the graph, for which it was added; -1: none */
+    int node;                              /* node of the graph that it was added for; -1: none */
     bool is_backward;                      /* added behind the loss */
-    bool is_copy;                          /* of a step that owns primitive and data */
+    bool is_copy;                          /* a copy of a step that owns primitive and data */
     unsigned when;                         /* SY_TR_TRAIN, SY_TR_EVALUATE or both */
-    const char *name;                      /* of the node, for errors */
+    const char *name;                      /* name of the node, for errors */
     int n_values, value[SY_TR_MAX_VALUES]; /* not of primitives; the first n_results are written */
     int n_results;
     sy_tr_fn *fn;
@@ -139,15 +139,15 @@ struct sy_trainer {
     struct sy_tr_param *params;
     struct sy_tr_update *updates;
     struct sy_state_slot *states;
-    struct sy_tr_turn *train_steps, *evaluate_steps; /* what runs, in order */
+    struct sy_tr_turn *train_steps, *evaluate_steps; /* steps in order of execution */
     int labels, logits;                              /* values */
     int64_t n_outputs, n_positions; /* classes or values of one position; positions of the batch */
-    int piece;                      /* of the running step */
+    int piece;                      /* piece of the running step */
     int node;                       /* for which steps are being added */
     bool is_backward;               /* the loss is there */
     bool is_training;               /* the running step is one of the gradient phase */
     bool is_channels_last;          /* between convolutions: as SY_TRAIN_LAYOUT says */
-    double norm_square;             /* of the gradient, since the last phase's end */
+    double norm_square;             /* of the gradient, since the end of the last phase */
     uint64_t draw;                  /* number of the batch since the beginning: dropout's counter */
     uint64_t persistent_bytes, ephemeral_bytes;
     double loss;
@@ -298,7 +298,7 @@ void sy_tr_kernel_update(struct sy_trainer *t, const struct sy_tr_update *update
 
 /* ---- train_shared.c: what ranks share ------------------------------------------------------------- */
 
-/* Of the plan that is made. */
+/* Parts that ranks share, from the finished plan. */
 int sy_tr_plan_shared(struct sy_trainer *t);
 int sy_tr_n_shared_parts(const struct sy_trainer *t);
 void sy_tr_shared_part(const struct sy_trainer *t, int index, struct sy_shared_part *out);

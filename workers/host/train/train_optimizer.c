@@ -46,7 +46,7 @@ struct follow {
     float keep;
 };
 
-/* What a running statistic is to gain: decayed from phase to phase as the statistic itself would be. */
+/* Accumulates the change of a running statistic, decayed from phase to phase like the statistic itself. */
 static int run_follow(struct sy_trainer *t, const struct sy_tr_step *step)
 {
     const struct follow *f = step->data;
