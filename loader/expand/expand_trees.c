@@ -123,7 +123,7 @@ static int read_weights(struct sy_trees *t, const char *prefix, const struct pla
         int at = find(places, t->n, t->weights[i].tree, t->weights[i].node);
         struct sy_branch *b = at < 0 ? NULL : &t->branches[at];
         if (!b)
-            return sy_expand_fail(t->e, SY_ECORRUPT, "a weight of a node that is not there");
+            return sy_expand_fail(t->e, SY_ECORRUPT, "a weight of a node that does not exist");
         b->first_weight = b->n_weights == 0 ? i : b->first_weight;
         b->n_weights += t->n_targets > 1 || b->n_weights == 0;
     }

@@ -21,7 +21,7 @@ static int make_env(const struct sy_graph *graph, const struct sy_sizes *sizes,
         struct sy_dim dim;
         SY_TRY(sy_size_symbol(graph->symbols[i].name, &dim));
         if (!sy_size_is_symbol(dim, &env->symbols[i]))
-            return sy_error_set(SY_ECORRUPT, "size '%.100s' is none", graph->symbols[i].name);
+            return sy_error_set(SY_ECORRUPT, "'%.100s' is not a size", graph->symbols[i].name);
         env->values[i] = sizes->of[i];
         env->n++;
     }

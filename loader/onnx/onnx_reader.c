@@ -414,7 +414,7 @@ int sy_onnx_read_graph(struct sy_onnx_reader *r)
         const char *name = sy_onnx_text(graph->initializer[i]->name);
         int tensor;
         if (sy_name_map_get(&r->map, name) >= 0)
-            return sy_error_set(SY_ECORRUPT, "constant '%.120s' is there twice", name);
+            return sy_error_set(SY_ECORRUPT, "constant '%.120s' occurs twice", name);
         SY_TRY(sy_onnx_read_tensor(r, graph->initializer[i], name, &tensor));
         sy_name_map_set(&r->map, name, tensor);
     }

@@ -132,7 +132,7 @@ int sy_onnx_check_node(enum sy_op op, const Onnx__NodeProto *node)
         SY_TRY(check_choice(op, node->attribute[i]));
         for (size_t k = 0; k < i; k++) /* all names are in the schema, so there are few */
             if (strcmp(node->attribute[k]->name, node->attribute[i]->name) == 0)
-                return sy_error_set(SY_ECORRUPT, "attribute '%.60s' is there twice",
+                return sy_error_set(SY_ECORRUPT, "attribute '%.60s' occurs twice",
                                     node->attribute[i]->name);
     }
     return SY_OK;

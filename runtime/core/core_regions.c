@@ -297,7 +297,7 @@ static int check_one(const struct sy_core *core, uint64_t at)
     uint64_t offset = sy_tensor_offset(at);
     const struct region *r = region_of(core, at);
     if (!r || r->dropped)
-        return sy_error_set(SY_EARG, "a tensor in shared memory region %llu, which is not there",
+        return sy_error_set(SY_EARG, "a tensor in shared memory region %llu, which does not exist",
                             (unsigned long long)sy_tensor_region(at));
     if (offset >= r->bytes || offset % TENSOR_ALIGN != 0)
         return sy_error_set(SY_EARG,

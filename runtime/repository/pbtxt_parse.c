@@ -231,7 +231,7 @@ static int append_string(struct parser *p, struct sy_pbtxt *field)
         size_t n = unescape(&at, end, text + field->bytes);
         if (n == 0) {
             text[field->bytes] = 0;
-            return fail(p, "an escape that is none");
+            return fail(p, "an invalid escape");
         }
         field->bytes += n;
     }

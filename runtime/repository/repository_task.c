@@ -115,7 +115,7 @@ static int look_at_precision(struct task *task, bool has_source)
     if (!has_source)
         return sy_error_set(SY_EARG,
                             "parameter precision: %s; the package is in %s, and there is "
-                            "no model to import anew",
+                            "no model to import again",
                             sy_precision_name(wanted), sy_precision_name(is));
     task->is_current = false;
     snprintf(task->error, sizeof task->error, "it is in %s, to be in %s", sy_precision_name(is),

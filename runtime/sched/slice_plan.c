@@ -46,7 +46,7 @@ static int take_listed(struct plan *p, int slice)
         while (i < p->n_cores && p->cores[i] != w->listed[k])
             i++;
         if (i == p->n_cores)
-            return sy_error_set(SY_EARG, "slice '%s': core %llu is none that computes here",
+            return sy_error_set(SY_EARG, "slice '%s': core %llu is not a compute core here",
                                 w->name, (unsigned long long)w->listed[k]);
         if (p->owner[i] >= 0)
             return sy_error_set(SY_EARG, "slice '%s': core %llu is in slice '%s' already", w->name,

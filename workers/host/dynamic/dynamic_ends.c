@@ -161,7 +161,7 @@ int sy_at_parts_of_list(struct sy_at_state *state, const struct sy_node *node,
     static const int64_t one = 1;
     struct sy_at_value *held = (struct sy_at_value *)list;
     if (node->n_outputs < 2 || !list || (sy_node_int(node, "sequence", 0) && !list->is_list))
-        return sy_at_fail(node, "what is declared a sequence is none");
+        return sy_at_fail(node, "an input declared as a sequence is not one");
     struct sy_at_value *const *items = list->is_list ? list->items : &held;
     int n = list->is_list ? list->n_items : 1, rank;
     int64_t elements;

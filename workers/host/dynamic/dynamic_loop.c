@@ -156,7 +156,7 @@ static int start_loop(struct loop *l, struct sy_at_value *const *inputs)
         l->given[i] = inputs[i] ? sy_at_value_ref(inputs[i]) : NULL;
     for (int i = 0; i < l->n_carried; i++)
         if (!inputs[2 + i])
-            return sy_at_fail(l->node, "what it carries is left out");
+            return sy_at_fail(l->node, "a carried value is omitted");
     for (int i = 0; i < l->n_scans; i++)
         SY_TRY(sy_at_value_new_list(NULL, 0, &l->scans[i]));
     return SY_OK;
