@@ -174,7 +174,7 @@ static void fetch(const char *next, int64_t from, int64_t to)
         __builtin_prefetch(next + at, 0, 2);
 }
 
-/* `next`: where the block after it is, or NULL. */
+/* `next`: the address of the following block, or NULL. */
 static void multiply_block(const struct share *s, int64_t panel, int64_t first, const char *next)
 {
     const struct sy_blocked_product *b = s->b;
@@ -223,7 +223,7 @@ static void multiply_share(const struct share *s)
     }
 }
 
-/* Threads share panels; where there are too few, rows. */
+/* Threads divide the panels among them; if there are too few, the rows. */
 static void multiply_part(const struct sy_blocked_product *b, int64_t part, int64_t parts)
 {
     int64_t tiles = n_tiles(b), panels = (b->n + COLUMNS - 1) / COLUMNS;

@@ -25,11 +25,11 @@ struct sy_depthwise {
     struct sy_curve curve;
 };
 
-/* Rows of one image, in its first 16 channels; those of other blocks lie as far away as in whole images. */
+/* Rows of one image, in its first 16 channels; other blocks have the same distances as in whole images. */
 struct sy_depthwise_rows {
     const float *weights; /* [channels / 16, rounded up][rows][columns][16], 64-byte aligned */
     const float *bias;    /* NULL: none */
-    const float *src; /* of n_src rows, above which pad_top rows of zeros stand, and others below */
+    const float *src;     /* n_src rows, with pad_top rows of zeros above and further ones below */
     int64_t n_src, pad_top;
     float *dst;
     int64_t n;

@@ -11,7 +11,7 @@
 #include "workers/engine/layer_node.h"
 #include "workers/host/program/program.h"
 
-/* In front of a layer's packed constants; as long as their alignment. */
+/* Header of a layer's packed constants; as long as their alignment. */
 struct packed {
     int refs;
     uint64_t bytes;
@@ -135,8 +135,8 @@ static double work_of(const struct sy_graph *graph, const struct sy_node *node, 
     return most + (is_product(node->op) ? sqrt(product) / PRODUCTS_AN_ELEMENT : 0);
 }
 
-/* No profile tells what a body's layers take, so their tensors do. One thread computes what takes a few microseconds, and all layers where they take less than
- * waking the other threads does. */
+/* A body has no profile, so the sizes of tensors decide. One thread computes layers of a few microseconds, and all layers if they take less than waking the
+ * other threads. */
 static void choose_threads(struct sy_body *b, int64_t batch)
 {
     double all = 0;
