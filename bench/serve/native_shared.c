@@ -2,7 +2,8 @@
  *
  *   native_shared SOCKET MODEL N_REQUESTS        MODEL gives back its input
  *
- * added = the call's time, as this process sees it, less the time that the model had the device, as the server says. echo = a message to a process that gives it back,
+ * added = the call's time, as this process sees it, less the time that the model had the device, as the server says. echo = a message to a process that gives
+ * it back,
  * over a Unix socket, after the same writes to memory: two wake-ups with cold caches, which no server does without. Medians. One line of JSON. */
 #include <stdbool.h>
 #include <stddef.h>

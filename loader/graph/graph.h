@@ -326,8 +326,8 @@ int sy_graph_infer(struct sy_graph *graph);
 /* The same of a few nodes, all of whose inputs have numbers for shapes: nothing is deferred to the run. *needs_values: it failed because an
  * input's elements decide on a size. */
 int sy_graph_infer_now(struct sy_graph *graph, bool *needs_values);
-/* The same, as far as it goes: (*waits)[t], of each tensor that the graph has then: its size, or what it is made of, needs elements that are not known yet, or an
- * operator that is not supported. *waits: the caller's. The graph is good for nothing else afterwards than to read shapes from. */
+/* The same, as far as it goes: (*waits)[t], of each tensor that the graph has then: its size, or what it is made of, needs elements that are not known yet,
+ * or an operator that is not supported. *waits: the caller's. The graph is good for nothing else afterwards than to read shapes from. */
 int sy_graph_infer_ready(struct sy_graph *graph, bool **waits);
 
 /* The same for a graph that is to be trained: what depends on a float parameter of the file is not folded, Dropout stays (with the

@@ -27,8 +27,8 @@ void sy_run_groups(const struct sy_plan_layer *layers, const uint64_t *read_byte
 /* Time from the request to the end of the run with groups 0..n_there-1 in the pool, on an otherwise idle link. */
 uint64_t sy_swap_predict(const struct sy_run_group *groups, int n_groups,
                          const struct sy_link_cost *cost, int n_there);
-/* The shortest head with which a run takes, on the careful link (sy_link_careful), at most slack_ns longer than with everything, tables too, in
- * the pool; where the tables' reading alone takes about as long or longer, the shortest that takes at most a quarter of slack_ns longer there than the longest. */
+/* The shortest head with which a run takes, on the careful link (sy_link_careful), at most slack_ns longer than with everything, tables too, in the pool;
+ * where the tables' reading alone takes about as long or longer, the shortest that takes at most a quarter of slack_ns longer there than the longest. */
 int sy_free_prefix(const struct sy_run_group *groups, int n_groups, const struct sy_link_cost *cost,
                    uint64_t slack_ns);
 /* "Costs nothing" as switchyard means it: 0.8 percent of the computation, so that a prediction that is off by a fifth stays below one. */

@@ -55,8 +55,8 @@ typedef struct {
     const char *tls_name; /* what the server's certificate must be for; NULL: the address's host */
 } sy_client_security;
 
-/* The same with these; NULL: as sy_client_connect, which looks at the environment too. SY_EDENIED: the token is none of the server's; SY_EPEER: no server, or its
- * certificate is refused. */
+/* The same with these; NULL: as sy_client_connect, which looks at the environment too. SY_EDENIED: the token is none of the server's; SY_EPEER: no server,
+ * or its certificate is refused. */
 int sy_client_connect_secure(const char *address, unsigned timeout_ms,
                              const sy_client_security *security, sy_client **out);
 void sy_client_close(sy_client *client);
@@ -103,8 +103,10 @@ void sy_client_result_free(sy_client_result *result);
  *                                                   outputs with a sy_client_place are written there
  *
  * An input is sent by reference if all of it lies in a region, at a multiple of SWITCHYARD_REGION_ALIGN bytes; else its bytes are sent. A placed output's
- * `data` in the result points to its place, which stays the caller's: sy_client_result_free leaves it. Inputs must not change, and places must not be read, until the
- * call has returned; places overlap neither each other nor an input. After a call that ended without an answer (SY_EDEADLINE of the client, SY_EPEER) what is placed may still
+ * `data` in the result points to its place, which stays the caller's: sy_client_result_free leaves it. Inputs must not change, and places must not be read,
+ * until the
+ * call has returned; places overlap neither each other nor an input. After a call that ended without an answer (SY_EDEADLINE of the client, SY_EPEER) what is
+ * placed may still
  * change.
  *
  * EUNSUPPORTED: over TCP, or the server shares none. EBUSY, ETOOBIG: the server's limits. The memory is zeroed at first. */

@@ -206,7 +206,8 @@ struct sy_core_infer_options {
 };
 #define SY_CORE_USUAL_CLASS 1
 
-/* options: NULL for the usual class, no deadline, the usual sizes. EDEADLINE: late by prediction. inputs: where each of the graph's inputs lies (sy_core_tensor_at), plain row-major for `batch` and the sizes, 64-byte aligned; outputs likewise, allocated by the caller; all stay the caller's and must
+/* options: NULL for the usual class, no deadline, the usual sizes. EDEADLINE: late by prediction. inputs: where each of the graph's inputs lies
+ * (sy_core_tensor_at), plain row-major for `batch` and the sizes, 64-byte aligned; outputs likewise, allocated by the caller; all stay the caller's and must
  * stay allocated until done is called (always exactly once, never from inside this call unless it fails: then not at all). The model stays held until then. */
 int sy_core_infer(struct sy_core *core, const struct sy_core_model_ref *model, int64_t batch,
                   const uint64_t *inputs, const uint64_t *outputs,
@@ -229,10 +230,10 @@ int sy_core_job_set_priority(struct sy_core *core, uint64_t job, int priority);
 int sy_core_policy_set(struct sy_core *core, json_t *params);
 /* {tenant: NAME, weight: 2, hard_share: 0.3, memory_bytes: 1e9}; hard_share 0: elastic; memory_bytes 0: no limit. EARG. */
 int sy_core_tenant_set(struct sy_core *core, json_t *params);
-/* Cuts the device's compute into slices, while it runs: {slices: [{name, and one of cores: 2 or "0-1", share: 0.5, weight: 3}, ...], for_jobs: NAME, for_models: NAME,
- * for_runtime: NAME (whose cores the calling thread computes on from then on; "": on those that it began with)};
- * an empty list: one slice of all cores. {model: NAME, slice: NAME} or {job: ID, slice: NAME} moves one. What is left out stays. Requests that compute move to the
- * slice's new cores before their next layer; jobs between two iterations. EARG names what is wrong; ENOTFOUND; EUNSUPPORTED: the device has no slices. */
+/* Cuts the device's compute into slices, while it runs: {slices: [{name, and one of cores: 2 or "0-1", share: 0.5, weight: 3}, ...], for_jobs: NAME,
+ * for_models: NAME, for_runtime: NAME (whose cores the calling thread computes on from then on; "": on those that it began with)}; an empty list: one slice
+ * of all cores. {model: NAME, slice: NAME} or {job: ID, slice: NAME} moves one. What is left out stays. Requests that compute move to the slice's new cores
+ * before their next layer; jobs between two iterations. EARG names what is wrong; ENOTFOUND; EUNSUPPORTED: the device has no slices. */
 int sy_core_slices_set(struct sy_core *core, json_t *params);
 /* done is called when it has ended */
 int sy_core_job_stop(struct sy_core *core, uint64_t job, bool evaluate, sy_core_done done,
@@ -273,8 +274,8 @@ struct sy_core_status_part {
 /* As sy_core_status, restricted to these models (each with its `place`) and jobs; caller decrefs. ENOMEM_HOST. */
 int sy_core_status_part(struct sy_core *core, const struct sy_core_status_part *part, json_t **out);
 /* The device's timeline, for one reader. watch: recording begins, or ends and is forgotten; ENOMEM_HOST. take: what was recorded since the last call,
- * {"now_ns", "spans": [[lane, name, start_ns, end_ns, busy_ns, n]], "under_way": [[lane, name, start_ns]]}; lanes are those of runtime/core/trace/trace.h, spans those of
- * runtime/core/trace/timeline.h; caller decrefs. ENOMEM_HOST. */
+ * {"now_ns", "spans": [[lane, name, start_ns, end_ns, busy_ns, n]], "under_way": [[lane, name, start_ns]]}; lanes are those of runtime/core/trace/trace.h,
+ * spans those of runtime/core/trace/timeline.h; caller decrefs. ENOMEM_HOST. */
 int sy_core_timeline_watch(struct sy_core *core, bool on);
 int sy_core_timeline_take(struct sy_core *core, json_t **out);
 /* Chrome trace events since the trace was started, at most 200 000 kept. enable=true clears and starts. */

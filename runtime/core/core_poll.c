@@ -1,4 +1,5 @@
-/* How long the event loop polls before it sleeps. Waking a sleeping thread takes some 5 us, on a virtual machine up to 50: as long as a run of a small model. */
+/* How long the event loop polls before it sleeps. Waking a sleeping thread takes some 5 us, on a virtual machine up to 50: as long as a run of a small
+ * model. */
 #include <sched.h>
 
 #include "runtime/base/assert.h"

@@ -2,7 +2,8 @@
  *
  * A device computes and has memory of its own. `host` is this CPU (a unified device: pool and host
  * image are one thing), `emulated` is this CPU behind a paced link, to stand in for a discrete
- * accelerator, `cuda:N` is an NVIDIA GPU, by a plugin that is loaded when it is opened. A backend fills in three small tables; callers use the sy_device_*, sy_pool_*,
+ * accelerator, `cuda:N` is an NVIDIA GPU, by a plugin that is loaded when it is opened. A backend fills in three small tables; callers use the sy_device_*,
+ * sy_pool_*,
  * sy_stream_* and sy_event_* wrappers below, which check arguments, inject faults for tests
  * (SY_FAULT=copy_h2d:3:EDEVICE: the third such call in this process fails with that status; also
  * pool_create, pool_import, host_register, copy_d2h, event_record, stream_launch, and copy_run: a

@@ -86,7 +86,8 @@ int sy_model_config_check(const struct sy_model_config *config, const struct sy_
 /* Its reshapes, of a model that it fits: malloc'd, *n of them. ENOMEM_HOST. */
 int sy_model_config_reshapes(const struct sy_model_config *config, const struct sy_graph *graph,
                              struct sy_core_reshape **out, int *n);
-/* What its sessions keep, of a model that it fits: malloc'd, *n of them; 0: as the names of the model's tensors say. EARG: a state that the model cannot have. ENOMEM_HOST. */
+/* What its sessions keep, of a model that it fits: malloc'd, *n of them; 0: as the names of the model's tensors say. EARG: a state that the model cannot
+ * have. ENOMEM_HOST. */
 int sy_model_config_states(const struct sy_model_config *config, const struct sy_graph *graph,
                            struct sy_state_pair **out, int *n);
 /* Triton's ModelConfig in JSON, completed from the model. ENOMEM_HOST. */

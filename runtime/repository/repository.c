@@ -158,7 +158,8 @@ static bool loads_itself(const struct sy_repository_version *v)
            (v->evicted || v->model->repository->control != SY_REPOSITORY_EXPLICIT);
 }
 
-/* The highest version that serves; if none does, the highest that loads or can. An evicted version is reloaded rather than replaced by a lower one. NULL: no version. */
+/* The highest version that serves; if none does, the highest that loads or can. An evicted version is reloaded rather than replaced by a lower one. NULL: no
+ * version. */
 static struct sy_repository_version *best_version(const struct sy_repository_model *model)
 {
     struct sy_repository_version *serving = NULL, *coming = NULL, *any = NULL;

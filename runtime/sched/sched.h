@@ -254,14 +254,16 @@ int sy_sched_model_set_slice(struct sy_sched *s, int model, int slice);
 int sy_sched_model_slice(const struct sy_sched *s, int model);
 /* Takes effect at the job's next boundary. EARG, ENOTFOUND. */
 int sy_sched_job_set_slice(struct sy_sched *s, uint64_t job, int slice);
-/* The slice has more or fewer compute units. team: a number for how many (0: those that workers begin with); what was prepared for another is prepared anew before
- * it runs there, a job at its next boundary (it goes on from its snapshot). Jobs in it give back turns that they keep. What has started ends as it is. */
+/* The slice has more or fewer compute units. team: a number for how many (0: those that workers begin with); what was prepared for another is prepared anew
+ * before it runs there, a job at its next boundary (it goes on from its snapshot). Jobs in it give back turns that they keep. What has started ends as it
+ * is. */
 void sy_sched_slice_resized(struct sy_sched *s, int slice, int team);
 /* S12, for two models, or a job and a model. ENOTFOUND. */
 int sy_sched_set_exclusive(struct sy_sched *s, int model, int other, bool apart);
 int sy_sched_job_set_exclusive(struct sy_sched *s, uint64_t job, int model, bool apart);
 
-/* S13: while held, opportunistic jobs are paused between two layers, except where a guaranteed job waits for their turn to end. No effect with a single slice. */
+/* S13: while held, opportunistic jobs are paused between two layers, except where a guaranteed job waits for their turn to end. No effect with a single
+ * slice. */
 void sy_sched_hold_opportunistic(struct sy_sched *s, bool hold);
 
 /* ---- time ---- */

@@ -38,9 +38,9 @@ static bool is_waited_for(const struct sy_sched *s, const struct slice *o, const
            head_is_before(o, c);
 }
 
-/* A request waits for: its model, pinned by another slice; a model that must not compute beside it; the head of another slice that would otherwise starve; a job
- * to be admitted, which needs a moment in which nothing has started. The last two do not hold back prefetched requests: no more are prefetched meanwhile, so the
- * moment comes. */
+/* A request waits for: its model, pinned by another slice; a model that must not compute beside it; the head of another slice that would otherwise starve; a
+ * job to be admitted, which needs a moment in which nothing has started. The last two do not hold back prefetched requests: no more are prefetched
+ * meanwhile, so the moment comes. */
 bool sy_sched_must_wait(const struct sy_sched *s, const struct slice *c, const struct request *r)
 {
     if (s->n_made == 1)

@@ -34,7 +34,8 @@ struct sy_attention {
     struct sy_attention_view masks[SY_ATTENTION_MASKS];
 };
 
-/* The node at that batch size, all its tensors row-major. Heads that share k and v may have become rows. ECORRUPT or EUNSUPPORTED, naming the node: it describes none. */
+/* The node at that batch size, all its tensors row-major. Heads that share k and v may have become rows. ECORRUPT or EUNSUPPORTED, naming the node: it
+ * describes none. */
 int sy_attention_read(const struct sy_graph *graph, const struct sy_node *node, int64_t batch,
                       struct sy_attention *out);
 

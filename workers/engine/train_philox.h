@@ -1,5 +1,5 @@
-/* The random numbers of dropout, and of nodes that draw: Philox 4x32-10 (Salmon et al., 2011), a function of (seed, batch, node, element) and nothing else. One text
- * for the CUDA kernel and the tests; the host's loop over many counters at once is in workers/host/train/train_random.c. */
+/* The random numbers of dropout, and of nodes that draw: Philox 4x32-10 (Salmon et al., 2011), a function of (seed, batch, node, element) and nothing else.
+ * One text for the CUDA kernel and the tests; the host's loop over many counters at once is in workers/host/train/train_random.c. */
 #ifndef SY_WORKERS_ENGINE_TRAIN_PHILOX_H
 #define SY_WORKERS_ENGINE_TRAIN_PHILOX_H
 

@@ -133,8 +133,8 @@ struct sy_trainer_ops {
     /* Until the next bind, get_state reads this copy of the persistent part, which lies in the host's memory. Borrowed. */
     void (*read_copy)(struct sy_trainer *trainer, const void *copy);
 
-    /* (optional, all three or none: it trains with one rank only) What ranks share, in the iteration's last gradient phase: each part between its ready_step and
-     * shared_by_step, which is the first that reads one. Another thread may write to a part in between, while steps run. */
+    /* (optional, all three or none: it trains with one rank only) What ranks share, in the iteration's last gradient phase: each part between its ready_step
+     * and shared_by_step, which is the first that reads one. Another thread may write to a part in between, while steps run. */
     int (*n_shared_parts)(const struct sy_trainer *trainer);
     void (*shared_part)(const struct sy_trainer *trainer, int index, struct sy_shared_part *out);
     int (*shared_by_step)(const struct sy_trainer *trainer);

@@ -30,9 +30,10 @@ struct sy_fetch_result {
     char sha256[65]; /* "": a stream that was asked for none; its layers have hashes of their own */
 };
 
-/* Blocks. A URL that fails for good makes way for the next: what has come is gone on with where a hash decides about it at the end (`sha256`, or a
- * stream's layers), and read again where none does. The error is the last URL's. EARG: no such URL or hash; ENOTFOUND: 404; EIO: with what the registry or the network said; ECORRUPT: another hash (FILE.part is removed);
- * EUNSUPPORTED: no libcurl on this machine. Except for ECORRUPT what has come stays for the next try. */
+/* Blocks. A URL that fails for good makes way for the next: what has come is gone on with where a hash decides about it at the end (`sha256`, or a stream's
+ * layers), and read again where none does. The error is the last URL's. EARG: no such URL or hash; ENOTFOUND: 404; EIO: with what the registry or the
+ * network said; ECORRUPT: another hash (FILE.part is removed); EUNSUPPORTED: no libcurl on this machine. Except for ECORRUPT what has come stays for the
+ * next try. */
 int sy_fetch_file(const struct sy_fetch *fetch, struct sy_fetch_result *result);
 
 #endif

@@ -2,7 +2,8 @@
  *
  *   TRAINING, QUEUED --job_park--> stop_wanted + park_wanted --last snapshot--> ENDED, kept, parked --job_suspend(false)--> QUEUED
  *
- * The state folder says "parked" from before the job is stopped until it may run again: after a crash in between, a start does not run a job that was moved away. */
+ * The state folder says "parked" from before the job is stopped until it may run again: after a crash in between, a start does not run a job that was moved
+ * away. */
 #include <stdio.h>
 #include <string.h>
 

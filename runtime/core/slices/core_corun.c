@@ -1,4 +1,5 @@
-/* Which tasks may compute side by side. Bound models (class 0, or with a deadline of their own) are measured alone first, then beside their neighbours; pairs in
+/* Which tasks may compute side by side. Bound models (class 0, or with a deadline of their own) are measured alone first, then beside their neighbours; pairs
+ * in
  * which they would be slower than the bound take turns, and are tried again later.
  *
  *   runs alone (the others stand still for ALONE of them) ──> runs beside b, measured ──slower than the bound──> apart from b ──RETRY, doubling──> beside b again */
@@ -174,8 +175,8 @@ static void note_alone(struct sy_core *core, int model, double scale, sy_ns took
                                     (double)took);
 }
 
-/* Counts whole runs without copies, each beside one neighbour from beginning to end, by the time that the run had its core: while it had none, some other thread
- * computed there, never the neighbour, which is confined to its own cores. */
+/* Counts whole runs without copies, each beside one neighbour from beginning to end, by the time that the run had its core: while it had none, some other
+ * thread computed there, never the neighbour, which is confined to its own cores. */
 void sy_core_corun_ends(struct sy_core *core, const struct sy_core_request *r, sy_ns took,
                         sy_ns lost)
 {

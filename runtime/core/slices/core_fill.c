@@ -1,5 +1,6 @@
-/* Opportunistic jobs beside guaranteed ones in other slices: they get the time that guaranteed jobs can spare (../sched/fill.h). The steps of each guaranteed job are counted
- * over windows in which opportunistic jobs computed throughout, or not at all; the end of a window decides whether they may compute in the next. */
+/* Opportunistic jobs beside guaranteed ones in other slices: they get the time that guaranteed jobs can spare (../sched/fill.h). The steps of each
+ * guaranteed job are counted over windows in which opportunistic jobs computed throughout, or not at all; the end of a window decides whether they may
+ * compute in the next. */
 #include <event2/event.h>
 
 #include "runtime/base/assert.h"

@@ -413,7 +413,8 @@ static int run_chain(struct sy_program *p, struct sy_step *step)
 
 /* ---- steps ------------------------------------------------------------------------------------------------ */
 
-/* Gets the layer's weights and bias; for a layer before the last one copies, which stay until the chain runs. Weights converted to float32 are copies already. */
+/* Gets the layer's weights and bias; for a layer before the last one copies, which stay until the chain runs. Weights converted to float32 are copies
+ * already. */
 static int take_params(struct sy_program *p, struct sy_chain_stage *stage, bool last)
 {
     int packed, plain;

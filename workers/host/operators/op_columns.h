@@ -1,5 +1,5 @@
-/* ConvTranspose with strides: each pixel's channels times all taps of the weights, then the columns that meet in a pixel of the result are summed. oneDNN's deconvolution
- * goes backwards through a convolution with strides, which is slow with few channels: 32 channels to 3 at 64x64 by a window of 4 took 0.95 ms. */
+/* ConvTranspose with strides: each pixel's channels times all taps of the weights, then the columns that meet in a pixel of the result are summed. oneDNN's
+ * deconvolution goes backwards through a convolution with strides, which is slow with few channels: 32 channels to 3 at 64x64 by a window of 4 took 0.95 ms. */
 #ifndef SY_WORKERS_HOST_OPERATORS_OP_COLUMNS_H
 #define SY_WORKERS_HOST_OPERATORS_OP_COLUMNS_H
 

@@ -19,7 +19,8 @@ struct sy_conv_shape {
 /* With types of float32 (of a QuantizedConv too, which sets its own); EUNSUPPORTED names what is missing. */
 int sy_conv_shape_read(const struct sy_graph *graph, const struct sy_node *node, int64_t batch,
                        struct sy_conv_shape *c);
-/* With the node's bias, residual and activation (unless that is a step of its own, op_blocked.h); weights: in the node's order of dimensions, NULL lets oneDNN choose. The caller destroys *out. */
+/* With the node's bias, residual and activation (unless that is a step of its own, op_blocked.h); weights: in the node's order of dimensions, NULL lets
+ * oneDNN choose. The caller destroys *out. */
 int sy_conv_make_pd(const struct sy_node *node, const struct sy_conv_shape *c,
                     const dnnl_memory_desc_t *weights, dnnl_primitive_desc_t *out);
 /* Number of elements of a source or result with these dims. */

@@ -1,4 +1,5 @@
-/* ConvTranspose: by columns (op_columns.h), or oneDNN's deconvolution, from one to three spatial dimensions; what it does not take is a kernel (kernel_window.c). */
+/* ConvTranspose: by columns (op_columns.h), or oneDNN's deconvolution, from one to three spatial dimensions; what it does not take is a kernel
+ * (kernel_window.c). */
 #include <string.h>
 
 #include "runtime/base/assert.h"
@@ -149,7 +150,8 @@ static int make_pd(const struct sy_node *node, const struct deconv *d,
     return sy_dnnl_check(status, "deconvolution", node->name);
 }
 
-/* One row for columns; else what oneDNN likes for one image; *md of no dimensions: it takes none, or weights are bf16, which are stored as they lie (engine.c). */
+/* One row for columns; else what oneDNN likes for one image; *md of no dimensions: it takes none, or weights are bf16, which are stored as they lie
+ * (engine.c). */
 static int choose_layout(const struct sy_graph *graph, const struct sy_node *node, struct deconv *d,
                          dnnl_memory_desc_t *md)
 {
