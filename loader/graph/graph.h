@@ -15,7 +15,7 @@
 #define SY_MAX_RANK    8
 #define SY_MAX_SYMBOLS 16  /* of a graph: a sequence input uses two or three */
 #define SY_MAX_ENDS    256 /* inputs, or outputs, of a model */
-/* total iterations of a run's loops: an endless loop is an error, not a hang */
+/* Total iterations of a run's loops: an endless loop is an error, not a hang. */
 #define SY_LOOP_MOST_TRIPS (1 << 24)
 
 /* X(name, ONNX TensorProto.DataType value, bytes, KServe v2 name, numpy descr) */
@@ -268,7 +268,7 @@ struct sy_graph {
  * told of a result, its room grows with a size of the graph that no input has: a run whose result is larger says SY_NEEDS_ROOM for its rank, and
  * the bytes that it needs for its first dimension; nothing of the result is there. */
 #define SY_NEEDS_ROOM (-1)
-/* of the rank and the dimensions */
+/* Bytes of the rank and the dimensions. */
 #define SY_SIZED_DYNAMIC_BYTES ((1 + SY_MAX_RANK) * sizeof(int64_t))
 /* Index of that size among the graph's symbols; -1: it has none. */
 int sy_graph_room_size(const struct sy_graph *graph);
@@ -355,7 +355,7 @@ int sy_graph_fuse_training(struct sy_graph *graph, bool (*has)(enum sy_op op, in
 /* msgpack image of the graph without the data of tensors that `keep_data[t]` is false for. *out is malloc'd. */
 int sy_graph_encode(const struct sy_graph *graph, const bool *keep_data, void **out,
                     size_t *out_bytes);
-/* untrusted bytes: ECORRUPT */
+/* For untrusted bytes: ECORRUPT. */
 int sy_graph_decode(const void *bytes, size_t n_bytes, struct sy_graph **out);
 
 #endif

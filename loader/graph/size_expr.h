@@ -36,7 +36,7 @@ int sy_size_symbol(const char *name, struct sy_dim *out);
 int sy_size_add(struct sy_dim a, struct sy_dim b, struct sy_dim *out);
 int sy_size_sub(struct sy_dim a, struct sy_dim b, struct sy_dim *out);
 int sy_size_mul(struct sy_dim a, struct sy_dim b, struct sy_dim *out);
-/* exact, whatever the sizes */
+/* Exact for all sizes. */
 int sy_size_div(struct sy_dim a, struct sy_dim b, struct sy_dim *out);
 /* Rounded down; b must be above 0 for all sizes; EUNSUPPORTED if that is not known. */
 int sy_size_floor_div(struct sy_dim a, struct sy_dim b, struct sy_dim *out);

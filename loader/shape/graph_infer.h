@@ -84,8 +84,8 @@ int sy_infer_float(const struct sy_infer *in, const struct sy_node *node, int i,
                    float otherwise, float *out);
 /* Whether input i is left out, a constant or a known value. */
 bool sy_infer_is_known(const struct sy_infer *in, const struct sy_node *node, int i);
-/* What the file says of output i's shape, in numbers, for results that depend on data; EUNSUPPORTED if it says nothing. The caller
- * makes sure that the run checks it. */
+/* The shape that the file declares for output i, in numbers, for data-dependent results; EUNSUPPORTED if it declares none. The caller makes sure that the run
+ * checks it. */
 int sy_infer_declared(const struct sy_infer *in, const struct sy_node *node, int i,
                       struct sy_shape *out);
 /* The attribute's text, or `otherwise`. */

@@ -224,7 +224,7 @@ int sy_core_job_submit(struct sy_core *core, const char *text, sy_core_done done
                        uint64_t *out_job);
 /* A suspended job is not scheduled and keeps its memory until it is resumed. ENOTFOUND; EBUSY: it has ended or is being stopped. */
 int sy_core_job_suspend(struct sy_core *core, uint64_t job, bool suspended);
-/* smaller: more urgent */
+/* A smaller priority is more urgent. */
 int sy_core_job_set_priority(struct sy_core *core, uint64_t job, int priority);
 /* {policy: "fair", at_once: 0, max_wait_s: 0, train_share: 0.2}; missing keys keep their values. EARG names the key. */
 int sy_core_policy_set(struct sy_core *core, json_t *params);

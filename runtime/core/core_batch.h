@@ -32,7 +32,7 @@ struct sy_core_sizes;
 
 int sy_core_batches_create(struct sy_core *core, sy_ns max_delay_ns, int64_t max_batch,
                            struct sy_core_batches **out);
-/* all requests must have been answered; NULL is fine */
+/* All requests must have been answered; NULL is fine. */
 void sy_core_batches_destroy(struct sy_core_batches *batches);
 
 #define SY_BATCH_APART_DELAY_NS (500 * SY_NS_PER_US)
@@ -62,7 +62,7 @@ void sy_core_batch_release(struct sy_core_batches *batches, int model, int statu
 int sy_core_batch_n_gathered(const struct sy_core_batches *batches);
 /* Adds to by_model[] the number of gathered requests that have not been sent. */
 void sy_core_batch_count_gathered(const struct sy_core_batches *batches, int *by_model);
-/* batches of more than one request */
+/* Batches of more than one request. */
 uint64_t sy_core_batch_n_sent(const struct sy_core_batches *batches);
 
 #endif

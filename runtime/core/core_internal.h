@@ -54,7 +54,7 @@ struct sy_model_heads {
 
 #define SY_CORE_SIZE_CLASSES 8 /* classes of sizes by compute time, each twice the one before */
 #define SY_CORE_USUAL_SIZES  3 /* class of the usual sizes */
-/* unused size choices remembered per model, besides those of its requests */
+/* Unused size choices remembered per model, besides those of its requests. */
 #define SY_CORE_IDLE_SIZES 32
 
 /* One choice of a model's open sizes, other than the usual one. */
@@ -403,10 +403,10 @@ void sy_core_corun_begins(struct sy_core *core, struct sy_core_request *r, bool 
 /* lost: the part of `took` in which it had no core. */
 void sy_core_corun_ends(struct sy_core *core, const struct sy_core_request *r, sy_ns took,
                         sy_ns lost);
-/* call when the model was added or moved, or its slice resized */
+/* Call when the model was added or moved, or its slice resized. */
 void sy_core_corun_reset(struct sy_core *core, int model);
 void sy_core_corun_leave(struct sy_core *core, int model); /* call when the model was removed */
-/* call when the job is new */
+/* Call when the job is new. */
 void sy_core_corun_forget_job(struct sy_core *core, const struct sy_core_job *j);
 void sy_core_corun_judge(struct sy_core *core, int model);
 void sy_core_corun_judge_all(struct sy_core *core);
@@ -416,7 +416,7 @@ int sy_core_fill_create(struct sy_core *core); /* ENOMEM_HOST */
 void sy_core_fill_destroy(struct sy_core *core);
 void sy_core_fill_watch(struct sy_core *core); /* call when jobs or slices have changed */
 void sy_core_fill_reset(struct sy_core *core); /* discards earlier measurements */
-/* call while since_ns is still set */
+/* Call while since_ns is still set. */
 void sy_core_fill_compute_end(struct sy_core *core, const struct sy_core_job *j, sy_ns at);
 json_t *sy_core_fill_json(const struct sy_core *core, const struct sy_core_job *j);
 /* slices/core_slices_set.c */
@@ -425,7 +425,7 @@ int sy_core_slices_apply(struct sy_core *core, const json_t *params);
 
 /* core_tick.c */
 void sy_core_tick(struct sy_core *core); /* call before each event: sets the scheduler's time */
-/* for API calls: callbacks must not run inside the call */
+/* For API calls: callbacks must not run inside the call. */
 void sy_core_pump_soon(struct sy_core *core);
 
 /* core_requests.c */
@@ -474,11 +474,11 @@ void sy_core_send_models(struct sy_core *core, int worker);
 /* Handles MODEL_ADDED. A worker that lacks memory for a model which others have is replaced; the third failure in a row makes the model unavailable. */
 int sy_core_model_added(struct sy_core *core, int worker, const struct sy_msg_model_added *m);
 int sy_core_model_prepared(struct sy_core *core, int worker, const struct sy_msg_prepared *m);
-/* number of workers that were not given up */
+/* Number of workers that were not given up. */
 int sy_core_n_workers_left(const struct sy_core *core);
 /* Clears the worker's state in all models. A model whose load kills several workers is rejected. */
 void sy_core_models_worker_lost(struct sy_core *core, int worker, bool comes_back, const char *why);
-/* updates which models all workers have, and which workers have all models */
+/* Updates which models all workers have, and which workers have all models. */
 void sy_core_settle_models(struct sy_core *core);
 /* Frees unloaded models whose groups are no longer in transfer. */
 void sy_core_models_leave(struct sy_core *core);
@@ -573,9 +573,9 @@ void sy_core_learn_preparing(struct sy_core *core, int model, sy_ns took_ns); /*
 /* Computes the head values of a model with groups; call again to apply newer observations. On ENOMEM_HOST nothing changes. */
 int sy_core_heads_update(const struct sy_core *core, struct sy_core_model *m);
 void sy_core_heads_free(struct sy_core_model *m);
-/* a request for the model arrived */
+/* Call when a request for the model has arrived. */
 void sy_core_heads_note(struct sy_core *core, struct sy_core_model *m);
-/* reassigns the room for heads; cheap enough to call after any change */
+/* Reassigns the room for heads; cheap enough to call after any change. */
 void sy_core_heads_choose(struct sy_core *core);
 double sy_core_heads_rate(const struct sy_core_model *m, sy_ns now);
 /* Swap time with the groups resident now, on an idle link; 0: not profiled. */

@@ -16,12 +16,12 @@ const char *sy_core_job_state_name(const struct sy_core *core, const struct sy_c
 void sy_core_job_close_spill(struct sy_core_job *j); /* the spilled state is no longer needed */
 /* Saves the job's longest stretch from the control page, so that it outlives the worker. */
 void sy_core_job_longest(struct sy_core_job *j, const struct sy_control_page *page);
-/* updates it from the control page */
+/* Updates it from the control page. */
 void sy_core_job_refresh(struct sy_core *core, struct sy_core_job *job);
 /* Writes settings made at run time to the state folder, so that they survive a restart. */
 int sy_core_job_keep_settings(struct sy_core *core, const struct sy_core_job *j, bool suspended,
                               const int *priority, const char *slice);
-/* with its present settings */
+/* Stores the job with its present settings. */
 int sy_core_job_keep(struct sy_core *core, const struct sy_core_job *j);
 
 /* jobs/core_jobs.c */
@@ -31,7 +31,7 @@ int sy_core_job_move(struct sy_core *core, uint64_t id, const char *slice);
 /* Answers the clients that wait for its start, later those that wait for its end. */
 void sy_core_answer_start(struct sy_core_job *j, int status, const char *error);
 void sy_core_end_job(struct sy_core *core, struct sy_core_job *j, int status, const char *error);
-/* not enqueued, so it gets no worker */
+/* The job is not enqueued, so it gets no worker. */
 int sy_core_job_add(struct sy_core *core, uint64_t id, const char *text, bool enqueue,
                     struct sy_core_job **out);
 int sy_core_job_enqueue(struct sy_core *core, const struct sy_core_job *j);

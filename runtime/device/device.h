@@ -61,15 +61,15 @@ struct sy_device_properties {
     int numa_node;           /* of the host's memory that is nearest; -1: not known, or no matter */
     bool host_reads;         /* computing reads host memory where it lies, at the link's rate */
     char uuid[48];           /* of the hardware, "GPU-..." or "MIG-..."; "" where there is none */
-    bool
-        own_addresses; /* a pool's address differs from process to process (cuda, where its driver says so) */
+    /* a pool's address differs from process to process (cuda, where its driver says so) */
+    bool own_addresses;
 };
 
 /* Units of the device's compute that slices are made of: n equal parts, with the same numbers in every process. */
 struct sy_compute_parts {
     int n, n_sms; /* multiprocessors of each */
-    bool
-        beside; /* streams of several processes compute at the same time (cuda: under MPS), not by turns */
+    /* streams of several processes compute at the same time (cuda: under MPS), not by turns */
+    bool beside;
 };
 
 enum sy_stream_kind { SY_STREAM_COMPUTE, SY_STREAM_COPY_H2D, SY_STREAM_COPY_D2H };

@@ -50,7 +50,7 @@ void sy_findings_make(const struct sy_doctor_facts *facts, struct sy_findings *o
 bool sy_findings_are_ok(const struct sy_findings *findings);
 int sy_findings_count(const struct sy_findings *findings, enum sy_finding_level level);
 
-/* weights of the swap that is predicted without --models: ResNet-152 */
+/* Weights of the swap that is predicted without --models: ResNet-152. */
 #define SY_DOCTOR_EXAMPLE_BYTES 240000000u
 
 /* "1.50 GB", "8.0 MiB" where binary; "unlimited" for INFINITY, "unknown" for NAN. Returns `out`. */

@@ -19,7 +19,7 @@
 
 #define SY_JOB_STATE_FORMAT     "switchyard-job-1"
 #define SY_JOB_STATE_TEXT_BYTES (256u << 10) /* limit of a job file */
-/* limit of the header: quoting JSON in JSON doubles its quotes */
+/* Limit of the header: quoting JSON in JSON doubles its quotes. */
 #define SY_JOB_STATE_HEADER_BYTES (2u << 20)
 #define SY_JOB_STATE_MOST_BYTES   (1ull << 40) /* limit of a snapshot */
 #define SY_JOB_STATE_PIECE_BYTES  (1u << 20)   /* of one read or write between servers, at most */

@@ -4,7 +4,7 @@
 
 #include "runtime/base/clock.h"
 
-/* classes with a counter of their own; the last counter covers all others */
+/* Classes with a counter of their own; the last counter covers all others. */
 #define SY_DEMAND_CLASSES 10
 
 /* Zero-initialised: no demand yet. */

@@ -103,7 +103,7 @@ int sy_policy_n_ready(const struct sy_policy *p); /* not blocked, running or not
 bool sy_policy_can_use(const struct sy_policy *p, sy_ns now);
 /* The part of the time, per mille, that training can use with the jobs that are ready now: all, or the sum of their tenants' hard shares. */
 unsigned sy_policy_usable_permille(const struct sy_policy *p);
-/* device time so far; 0: no such job */
+/* Device time so far; 0: no such job. */
 sy_ns sy_policy_job_ns(const struct sy_policy *p, uint64_t job);
 sy_ns sy_policy_tenant_ns(const struct sy_policy *p, int tenant);
 /* Remaining time by measurement; UINT64_MAX: not known. */

@@ -12,7 +12,7 @@
 
 struct sy_predictor;
 
-/* observations per model; the oldest is replaced, so predictions follow a machine that changes */
+/* Observations per model; the oldest is replaced, so predictions follow a machine that changes. */
 #define SY_PREDICTOR_WINDOW 64
 
 struct sy_duration {

@@ -176,7 +176,7 @@ int sy_sched_request(struct sy_sched *s, const struct sy_sched_request *request,
                      struct sy_prediction *prediction);
 /* Corrects the remaining duration of the running request. */
 void sy_sched_expect(struct sy_sched *s, uint64_t request, struct sy_duration left);
-/* expected time until all admitted requests there are finished */
+/* Expected time until all admitted requests there are finished. */
 sy_ns sy_sched_busy_ns(const struct sy_sched *s, int slice);
 /* Ends the request with ECANCELED: at once if it has not started, else when its worker has stopped (between two layers if it computes). A request that
  * completes first ends normally. */
@@ -247,7 +247,7 @@ int sy_sched_set_train_share(struct sy_sched *s, unsigned permille);
  * there. EARG, ENOMEM_HOST. */
 int sy_sched_set_slices(struct sy_sched *s, int n);
 int sy_sched_n_slices(const struct sy_sched *s);
-/* a request waits or has started there */
+/* A request waits or has started there. */
 bool sy_sched_slice_is_busy(const struct sy_sched *s, int slice);
 /* For requests that arrive from now on. EARG: no such slice; ENOTFOUND. */
 int sy_sched_model_set_slice(struct sy_sched *s, int model, int slice);
@@ -290,7 +290,7 @@ const struct sy_lanes *sy_sched_lanes(const struct sy_sched *s);
 const struct sy_quotas *sy_sched_quotas(const struct sy_sched *s);
 /* The minimum memory of the most demanding model: its largest group and its smallest workspace. */
 uint64_t sy_sched_least_room(const struct sy_sched *s);
-/* the worker computes a request now */
+/* The worker computes a request now. */
 bool sy_sched_computes(const struct sy_sched *s, int worker);
 const struct sy_pool *sy_sched_pool(const struct sy_sched *s);
 const struct sy_pool *sy_sched_image(const struct sy_sched *s); /* NULL: unified */

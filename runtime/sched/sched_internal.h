@@ -6,7 +6,7 @@
 
 #define SY_SCHED_MAX_MODELS  256
 #define SY_SCHED_MAX_WORKERS 64
-/* workspaces remembered per model, by batch and sizes; the least recently used is replaced */
+/* Workspaces remembered per model, by batch and sizes; the least recently used is replaced. */
 #define SY_SCHED_WORKSPACES  32
 #define SY_SCHED_ALL_WORKERS UINT64_MAX
 #define SY_SCHED_RECENT_RUNS 16
@@ -188,14 +188,14 @@ bool sy_sched_are_exclusive(const struct sy_sched *s, int model, int other);
 int sy_sched_open_slice(const struct sy_sched *s, int wanted); /* 0 if there is no such slice */
 struct slice *sy_sched_slice_of(const struct sy_sched *s, const struct request *r);
 bool sy_sched_others_started(const struct sy_sched *s, const struct slice *c);
-/* the worker that computes a request there, or -1 */
+/* The worker that computes a request there, or -1. */
 int sy_sched_computing_in(const struct slice *c);
 bool sy_sched_trains_in(const struct sy_sched *s, const struct slice *c);
-/* whether some job can compute there */
+/* Whether some job can compute there. */
 bool sy_sched_training_is_ready(const struct sy_sched *s, const struct slice *c);
 uint64_t sy_sched_job_bytes(const struct sy_sched *s); /* bytes of the pool held by training jobs */
 uint64_t sy_sched_lane_bytes(const struct sy_sched *s); /* bytes of all slices' workspaces */
-/* bytes held by interrupted requests (S8) */
+/* Bytes held by interrupted requests (S8). */
 uint64_t sy_sched_kept_bytes(const struct sy_sched *s);
 struct job *sy_sched_job_by_id(const struct sy_sched *s, uint64_t id); /* NULL: none */
 uint64_t sy_sched_job_rank(const struct job *j); /* sort key in the lanes' queue */
@@ -204,7 +204,7 @@ int sy_sched_find_job(struct sy_sched *s, int worker, uint64_t id, struct job **
 int sy_sched_slice_wanted(const struct job *j); /* its home slice, or the one lent to it */
 /* A ready job of another slice needs the same lane for its iteration. */
 bool sy_sched_lane_is_wanted(const struct sy_sched *s, const struct job *j);
-/* all workers but the one reserved for requests */
+/* All workers but the one reserved for requests. */
 bool sy_sched_jobs_hold_workers(const struct sy_sched *s);
 struct job *sy_sched_next_for_worker(const struct sy_sched *s); /* NULL: none waits for one */
 bool sy_sched_may_leave(const struct job *j);                   /* may release its worker */
@@ -231,7 +231,7 @@ void sy_sched_push(struct sy_sched *s, struct request *r);   /* the request wait
 void sy_sched_unlink(struct sy_sched *s, struct request *r); /* the request no longer waits */
 void sy_sched_drop_waiting(struct sy_sched *s, struct request *r, int status, const char *why);
 void sy_sched_end(struct sy_sched *s, struct request *r, int status, const char *why);
-/* ends all waiting requests once no worker is left */
+/* Ends all waiting requests once no worker is left. */
 void sy_sched_end_hopeless(struct sy_sched *s);
 
 /* ---- sched_keep.c (S8): an interrupted request leaves the device, and comes back to it ---- */
@@ -240,9 +240,9 @@ bool sy_sched_would_keep(struct sy_sched *s, const struct request *urgent);
 void sy_sched_keep_workspace(struct sy_sched *s, struct request *r);
 void sy_sched_take_up_workspace(struct sy_sched *s, struct request *r);
 void sy_sched_forget_workspace(struct sy_sched *s, struct request *r);
-/* frees one workspace for room; false: none was left */
+/* Frees one workspace for room; false: none was left. */
 bool sy_sched_release_workspace(struct sy_sched *s);
-/* frees all; only when nothing has started (S7). False: there were none */
+/* Frees all; only when nothing has started (S7). False: there were none. */
 bool sy_sched_give_workspaces(struct sy_sched *s);
 /* S7: only when nothing has started */
 void sy_sched_give_workspace_lane(struct sy_sched *s, struct slice *c);
@@ -268,7 +268,7 @@ bool sy_sched_fill_holds(const struct sy_sched *s, const struct job *j);
 /* ---- sched_start.c: puts a request's memory in place ---- */
 int sy_sched_start(struct sy_sched *s, struct request *r, bool prefetch); /* EBUSY: not now */
 int sy_sched_complete(struct sy_sched *s, struct request *r);
-/* it was loaded; its worker drops it */
+/* The request was loaded; its worker drops it. */
 void sy_sched_give_up_run(struct sy_sched *s, struct request *r);
 void sy_sched_unpin(struct sy_sched *s, struct request *r);
 /* S9 */
@@ -289,7 +289,7 @@ int sy_sched_join_policy(struct sy_sched *s, struct job *j);
 void sy_sched_note_progress(struct sy_sched *s, struct job *j, uint64_t iterations_done);
 /* The scheduler ends the job on its own initiative. */
 void sy_sched_refuse_job(struct sy_sched *s, struct job *j, int status, const char *why);
-/* all its resources are free at once */
+/* All its resources are free at once. */
 void sy_sched_remove_job(struct sy_sched *s, struct job *j);
 void sy_sched_free_jobs(struct sy_sched *s);
 bool sy_sched_jobs_are_valid(const struct sy_sched *s);
@@ -297,7 +297,7 @@ bool sy_sched_jobs_are_valid(const struct sy_sched *s);
 /* ---- sched_spill.c ---- */
 void sy_sched_spilled_join_lanes(struct sy_sched *s); /* those that may wait for memory again */
 void sy_sched_step_spills(struct sy_sched *s);
-/* may be spilled, runs, has no turn; no spill or restore is in progress */
+/* The job may be spilled, runs and has no turn; no spill or restore is in progress. */
 void sy_sched_spill(struct sy_sched *s, struct job *j);
 
 /* ---- sched_leave.c ---- */

@@ -47,12 +47,12 @@ int sy_csv_number(const struct sy_csv *csv, int column, double otherwise, double
 int sy_csv_whole(const struct sy_csv *csv, int column, double otherwise, double most, double *out);
 int sy_csv_whole_from(const struct sy_csv *csv, int column, double least, double otherwise,
                       double most, double *out);
-/* the same from 1 */
+/* As sy_csv_whole, from 1. */
 int sy_csv_counted(const struct sy_csv *csv, int column, double otherwise, double most,
                    double *out);
 /* A time in units of `unit_s` seconds, up to 30 years; 0 for an empty field. */
 int sy_csv_duration(const struct sy_csv *csv, int column, double unit_s, sy_ns *out);
-/* at least 1 ns */
+/* As sy_csv_duration, at least 1 ns. */
 int sy_csv_lasting(const struct sy_csv *csv, int column, double unit_s, sy_ns *out);
 /* A word of 1 to size - 1 bytes. */
 int sy_csv_word(const struct sy_csv *csv, int column, char *out, size_t size);

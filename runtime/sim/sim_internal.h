@@ -311,7 +311,7 @@ static inline const struct fleet *sy_sim_fleet_of(const struct sim *s, int model
 {
     return &s->fleets[s->fleet_of[model]];
 }
-/* Of a fleet of some kinds. */
+/* For a fleet of some kinds only. */
 int sy_sim_device_of_part(const struct sim *s, const struct fleet *f, int nth);
 int sy_sim_place_in_part(const struct sim *s, const struct fleet *f, int device);
 /* The nth of its devices; and which one of them a device is, -1: it is not of the fleet. */
@@ -395,7 +395,7 @@ const struct sy_admission_request *sy_sim_ask_for(const struct sim *s, int devic
 /* ---- sim_router.c ---- */
 int sy_sim_router_open(struct sim *s);
 void sy_sim_router_close(struct sim *s);
-/* Of a model that some device serves. `asked` is empty, or known after it. */
+/* For a model that some device serves. `asked` is empty, or known afterwards. */
 int sy_sim_route(struct sim *s, const struct sy_sim_request *r, struct sy_sim_asked *asked);
 int sy_sim_route_at_random(const struct sim *s, uint64_t request);
 /* Prefetches the state that routing the requests after this one will read. */

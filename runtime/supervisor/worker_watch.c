@@ -45,7 +45,7 @@ static bool is_stuck_loading(const struct sy_worker_watch *w, enum sy_worker_sta
                      SY_MAX(LOAD_TIMEOUTS * hang_timeout, LOAD_AT_LEAST);
 }
 
-/* Of the states without beats those that others wait for: a load for its answer, all requests for a job to start (S1), a drain. */
+/* States without heartbeats for which others wait: a load whose answer is awaited, a job's start that all requests wait for (S1), a drain. */
 static bool stands_still(struct sy_worker_watch *w, enum sy_worker_state state, pid_t pid,
                          sy_ns hang_timeout, sy_ns now)
 {

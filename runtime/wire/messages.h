@@ -199,8 +199,8 @@ struct sy_message {
         SY_MESSAGE_TABLE(M)
 #undef M
     };
-    void *
-        storage; /* owns the strings and arrays of a decoded message; NULL for one made by the sender */
+    /* owns the strings and arrays of a decoded message; NULL for one made by the sender */
+    void *storage;
 };
 
 const char *sy_message_name(int id); /* "RUN", or "?" */

@@ -18,7 +18,7 @@
 #include "runtime/wire/messages.h"
 
 #define SY_POST_SLOTS 2u /* LOAD and RUN are sent together */
-/* a longer message goes through the socket: LOAD of some 100 groups, RUN_DONE of some 80 */
+/* A longer message goes through the socket: LOAD of some 100 groups, RUN_DONE of some 80. */
 #define SY_POST_BYTES 3056u
 
 struct sy_post_slot {

@@ -8,8 +8,8 @@
 
 #include "workers/engine/train_formulas.h"
 
-#define SY_PHILOX_CHUNK \
-    256 /* counters that are drawn together: a piece has four times as many elements */
+/* counters that are drawn together: a piece has four times as many elements */
+#define SY_PHILOX_CHUNK 256
 
 /* Element j of a piece has word j / CHUNK of counter j % CHUNK. */
 SY_FORMULA uint32_t sy_philox_element(uint64_t seed, uint64_t batch, uint32_t node,

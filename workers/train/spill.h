@@ -36,7 +36,7 @@ int sy_spill_step(struct sy_spill *spill, bool *done);
 bool sy_spill_is_moving(const struct sy_spill *spill);   /* between a begin and done */
 bool sy_spill_is_outbound(const struct sy_spill *spill); /* the last begin was an out */
 bool sy_spill_is_complete(const struct sy_spill *spill); /* all of it is in host memory */
-/* out, or on its way back: host memory has all of it */
+/* Out, or on its way back: host memory has all of it. */
 bool sy_spill_holds(const struct sy_spill *spill);
 void *sy_spill_host(struct sy_spill *spill); /* while it holds it */
 

@@ -302,7 +302,7 @@ static bool needs_import(const char *onnx, const char *package, bool has_precisi
     return has_precision && import->precision != kept;
 }
 
-/* Of NAME/VERSION/model.onnx, the layout of `serve --models`: NAME; else the file's name without its ending. */
+/* The model's name: NAME for NAME/VERSION/model.onnx, the layout of `serve --models`; else the file's name without its extension. */
 static void default_model_name(const char *onnx, const char *base, int stem, char *name,
                                size_t name_bytes)
 {

@@ -296,7 +296,7 @@ static void explain_memory(const struct sy_script_process *p)
                 (unsigned long long)atomic_load(&page->device_peak_bytes));
 }
 
-/* What a person would wonder about. */
+/* Explains states of the script that may surprise its user. */
 static void explain(const struct session *s)
 {
     if (s->is_canceled)

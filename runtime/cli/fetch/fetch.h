@@ -17,11 +17,11 @@ struct sy_fetch {
     const char *path;   /* where to */
     const char *sha256; /* 64 hexadecimal digits; NULL: not compared */
     uint64_t max_bytes; /* more is refused */
-    double
-        stall_s; /* a connection that does not move for so long is given up, and made again where it stood */
+    /* a connection that does not move for so long is given up, and made again where it stood */
+    double stall_s;
     int tries; /* in a row without a byte of progress, at each URL */
-    struct sy_fetch_stream
-        *stream; /* told of what has come and is right (fetch_stream.h); NULL: none */
+    /* told of what has come and is right (fetch_stream.h); NULL: none */
+    struct sy_fetch_stream *stream;
 };
 
 struct sy_fetch_result {

@@ -20,7 +20,7 @@
 #include "runtime/net/tls.h"
 
 #define SY_GRPC_READ_BYTES (256u << 10) /* of one recv */
-/* unread answers of a ModelStreamInfer, in the slab, above which its next request is not read */
+/* Unread answers of a ModelStreamInfer, in the slab, above which its next request is not read. */
 #define SY_GRPC_UNSENT_MOST (1u << 20)
 
 struct sy_grpc_connection;

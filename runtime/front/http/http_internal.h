@@ -21,19 +21,19 @@
 #include "runtime/front/socket_events.h"
 #include "runtime/net/tls.h"
 
-/* of compressed bytes at once: at most half a megabyte of others */
+/* Compressed bytes inflated at once: at most half a megabyte when inflated. */
 #define SY_HTTP_INFLATE_BYTES 512u
-/* inflated in one turn of the loop, and one piece more */
+/* Inflated in one turn of the loop, and one piece more. */
 #define SY_HTTP_INFLATED_TURN (256u << 10)
-/* of one recv: parsing and inflating it stays below a millisecond */
+/* Bytes of one recv: parsing and inflating them stays below a millisecond. */
 #define SY_HTTP_READ_BYTES (64u << 10)
 #define SY_HTTP_HELD_BYTES (64u << 10)
-/* of answers that a client does not read, before the next request is looked at */
+/* Unread answers of a client above which its next request is not read. */
 #define SY_HTTP_UNSENT_MOST (256u << 10)
 #define SY_HTTP_MAX_ROUTES  96
 #define SY_HTTP_MAX_FIELDS  100 /* header lines of a request */
 #define SY_HTTP_MAX_QUERIES 16
-/* bytes of a refused body that are read and dropped, so that the connection can continue */
+/* Bytes of a refused body that are read and dropped, so that the connection can continue. */
 #define SY_HTTP_DISCARD_MOST (64ull << 20)
 #define SY_HTTP_SMALL_JSON   (16u << 10)  /* is parsed on the loop: within 0.2 ms */
 #define SY_HTTP_TURN_BYTES   (256u << 10) /* of one connection before the others get their turn */

@@ -41,8 +41,8 @@ int sy_http_server_add_routes(struct sy_http_server *server, const struct sy_htt
                               int n, void *ctx);
 
 /* ---- the request ---- all are valid until the reply */
-const char *sy_http_call_segment(const struct sy_http_call *call,
-                                 int index); /* value of the index-th {} */
+/* value of the index-th {} */
+const char *sy_http_call_segment(const struct sy_http_call *call, int index);
 /* The value of a query parameter, decoded; "" for one without a value; NULL: there is none. */
 const char *sy_http_call_query(const struct sy_http_call *call, const char *name);
 const char *sy_http_call_header(const struct sy_http_call *call, const char *name); /* NULL: none */

@@ -90,7 +90,7 @@ void sy_front_infer_size_strings(struct sy_front_infer *infer);
 /* After a run that was answered: the model's next requests begin with as much more than their own strings take as this one needed. */
 void sy_front_infer_remember_strings(struct sy_front_infer *infer);
 uint64_t sy_front_infer_string_heap(const struct sy_front_infer *infer); /* bytes, as it is now */
-/* limit of a run's heap in bytes */
+/* Limit of a run's heap in bytes. */
 int64_t sy_front_infer_most_heap(const struct sy_front_infer *infer);
 
 /* ---- front_infer_move.c ---- */

@@ -122,7 +122,7 @@ void sy_rpc_reply_free(struct sy_rpc_reply *reply);
 void sy_rpc_reply_send(struct sy_rpc_connection *connection, struct sy_rpc_reply *reply);
 /* Writes what the socket takes, at most 4 MiB: the rest in the next turns of the loop. False: the connection is broken. */
 bool sy_rpc_reply_flush(struct sy_rpc_connection *connection);
-/* steals */
+/* Steals the reference. */
 void sy_rpc_answer_json(struct sy_rpc_connection *connection, bool answers, uint64_t id,
                         json_t *result);
 /* The same with a descriptor, which is taken over. */

@@ -16,13 +16,13 @@
 #define SY_DYNAMIC_BYTES   (2ull << 30)
 #define SY_DYNAMIC_TURNS   (1 << 20) /* limit of all loops of a run together */
 #define SY_DYNAMIC_COUNTED (1 << 12) /* a counted loop up to this many iterations is not timed */
-/* limit of a run's time in loops that only their condition ends: longer is considered endless */
+/* Limit of a run's time in loops that only their condition ends: longer is considered endless. */
 #define SY_DYNAMIC_NS (60 * SY_NS_PER_S)
 
-/* limit of packed weights that nodes keep in a process: others are packed in each run */
+/* Limit of packed weights that nodes keep in a process: others are packed in each run. */
 #define SY_DYNAMIC_PACKED (1ull << 30)
 
-/* unused value memory that is kept until the last run is destroyed */
+/* Unused value memory that is kept until the last run is destroyed. */
 #define SY_DYNAMIC_KEPT (256ull << 20)
 
 struct sy_dynamic;

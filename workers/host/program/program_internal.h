@@ -133,7 +133,7 @@ int sy_program_give_strings(struct sy_program *p, int from, int output);
 int sy_program_open_strings(struct sy_program *p);
 /* Call before the layers from `first` on run. */
 void sy_program_use_strings(const struct sy_program *p, int first);
-/* records that the layer being built uses it */
+/* Records that the layer being built uses it. */
 void sy_program_touch(struct sy_program *p, int value);
 
 /* Node input `input` of the layer being built, row-major; a reorder is added if it is not. Constants and parameters too. */
@@ -160,7 +160,7 @@ bool sy_program_is_last_use(const struct sy_program *p, int input, int value);
 
 const struct sy_node *sy_program_node(const struct sy_program *p);
 const struct sy_tensor *sy_program_input_tensor(const struct sy_program *p, int input);
-/* at the program's batch */
+/* At the program's batch. */
 void sy_program_dims(const struct sy_program *p, int tensor, int64_t *dims);
 
 /* ---- concatenations that grow (program_parts.c) ---- */
@@ -200,8 +200,8 @@ int sy_program_new_narrow(struct sy_program *p, int tensor, int *out);
 void sy_program_plan_narrow(struct sy_program *p);
 
 /* ---- steps ---- */
-struct sy_step *sy_program_add_step(struct sy_program *p, sy_step_run run,
-                                    int n_args); /* NULL: no memory */
+/* NULL: no memory */
+struct sy_step *sy_program_add_step(struct sy_program *p, sy_step_run run, int n_args);
 /* Adds a step with these values as arguments, in this order, without a primitive. ENOMEM_HOST. */
 int sy_program_add_values(struct sy_program *p, sy_step_run run, const int *values, int n,
                           struct sy_step **out);

@@ -14,7 +14,7 @@ struct sy_reduce_shape {
 
 /* Whether sy_reduce_rows has this operator. */
 bool sy_reduce_rows_has(enum sy_op op);
-/* out [outer, inner]. Computed in double, rounded once; NaN propagates. */
+/* Out [outer, inner]. Computed in double, rounded once; NaN propagates. */
 void sy_reduce_rows(enum sy_op op, const struct sy_reduce_shape *s, const float *in, float *out);
 
 struct sy_reduction {
