@@ -185,7 +185,7 @@ int sy_lanes_leave(struct sy_lanes *l, uint64_t job)
     }
     *j = (struct job_books){.used = false};
     look_again(l);
-    sy_lanes_tidy(l);
+    sy_lanes_shrink_empty(l);
     return SY_OK;
 }
 
@@ -214,7 +214,7 @@ int sy_lanes_end(struct sy_lanes *l, uint64_t job)
     if (slot < 0 || !l->jobs[slot].running)
         return sy_error_set(SY_EARG, "job %llu does not run", (unsigned long long)job);
     stand_still(l, slot);
-    sy_lanes_tidy(l);
+    sy_lanes_shrink_empty(l);
     return SY_OK;
 }
 
@@ -305,9 +305,9 @@ static bool admit_one(struct sy_lanes *l)
 
 bool sy_lanes_next(struct sy_lanes *l, struct sy_lanes_change *out)
 {
-    if (l->n_announce == 0 && !admit_one(l) && l->config.regroup && !sy_lanes_improve(l) &&
+    if (l->n_announce == 0 && !admit_one(l) && l->config.regroup && !sy_lanes_maximize(l) &&
         l->n_waiting == 0 && sy_lanes_spread(l))
-        sy_lanes_tidy(l);
+        sy_lanes_shrink_empty(l);
     for (int i = 0; l->n_announce > 0 && i < l->config.max_jobs; i++) {
         struct job_books *j = &l->jobs[i];
         if (!j->announce)

@@ -35,22 +35,22 @@ struct sy_lanes;
 #define SY_LANES_MAX_PIECES 8
 
 struct sy_lanes_config {
-    uint64_t capacity_bytes; /* what all jobs together may have of the pool */
+    uint64_t capacity_bytes; /* bytes of the pool available to all jobs together */
     int max_jobs;            /* waiting and admitted, 1..4096 */
     int max_overtakes;       /* L6 */
-    bool
-        regroup; /* put jobs together into fewer lanes rather than let one wait, and apart again when there is room */
+    /* put jobs together into fewer lanes rather than let one wait, and apart again when there is room */
+    bool regroup;
 };
 
 struct sy_lane_job {
     uint64_t id; /* the caller's, each in use once */
     int tenant;
     uint64_t persistent_bytes, ephemeral_bytes; /* rounded up to SY_POOL_ALIGN; either may be 0 */
-    uint64_t
-        rank; /* the queue's order: smallest first, then by arrival. All equal: first come, first served */
+    /* the queue's order: smallest first, then by arrival. All equal: first come, first served */
+    uint64_t rank;
     int max_pieces; /* in how many blocks the persistent part may lie, 1..SY_LANES_MAX_PIECES */
-    bool
-        again; /* it was admitted before and was preempted: it waits, and is not rejected for its sizes or its quota */
+    /* it was admitted before and was preempted: it waits, and is not rejected for its sizes or its quota */
+    bool again;
 };
 
 struct sy_lane_piece {

@@ -41,7 +41,7 @@ struct sy_lanes {
     uint64_t persistent_bytes, ephemeral_bytes; /* of admitted jobs; of lanes */
     uint64_t n_arrived, wanted_bytes;
     bool untidy;     /* a lane may be too large or may slide */
-    bool improvable; /* lanes or jobs are others since sy_lanes_improve looked */
+    bool improvable; /* lanes or jobs are others since sy_lanes_maximize looked */
     bool draining;   /* no iteration begins until all lanes are empty */
     bool stuck;      /* even with all lanes empty the first in the queue found no place */
     bool hopeless;   /* the sums admit no waiting job; neither sums nor queue changed since */
@@ -67,10 +67,10 @@ void sy_lanes_give_pieces(struct sy_pool *pool, struct job_books *j, int keep);
 /* The job leaves its lane, which shrinks or closes when it is empty. */
 void sy_lanes_exit(struct sy_lanes *l, int slot);
 /* Empty lanes shrink to what they need and slide up. */
-void sy_lanes_tidy(struct sy_lanes *l);
+void sy_lanes_shrink_empty(struct sy_lanes *l);
 /* One job of an empty lane gets a lane of its own, if there is room. */
 bool sy_lanes_spread(struct sy_lanes *l);
 /* With all lanes empty: the most lanes that the admitted jobs can have. False: nothing changed. */
-bool sy_lanes_improve(struct sy_lanes *l);
+bool sy_lanes_maximize(struct sy_lanes *l);
 
 #endif

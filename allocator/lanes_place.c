@@ -169,7 +169,7 @@ static int order_by_offset(struct sy_lanes *l)
     return n;
 }
 
-void sy_lanes_tidy(struct sy_lanes *l)
+void sy_lanes_shrink_empty(struct sy_lanes *l)
 {
     if (!l->untidy)
         return;
@@ -394,7 +394,7 @@ bool sy_lanes_compact(struct sy_lanes *l)
     return true;
 }
 
-bool sy_lanes_improve(struct sy_lanes *l)
+bool sy_lanes_maximize(struct sy_lanes *l)
 {
     if (!l->improvable || l->n_running > 0 || l->n_lanes == 0)
         return false;

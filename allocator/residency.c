@@ -504,7 +504,7 @@ void sy_residency_unpin(struct sy_residency *r, int model, const bool *arrived)
     int n_placed = m->cycles ? m->n_undisturbed : m->n_placed;
     for (int i = 0; arrived && i < n_placed; i++)
         m->groups[i].lost |= !arrived[i] && m->groups[i].bytes > 0;
-    if (!m->head_only) /* what was only fetched was not used */
+    if (!m->head_only) /* a fetch alone is not a use */
         m->last_used = ++r->tick;
     m->head_only = false;
     if (--m->pins > 0)

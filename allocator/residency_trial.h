@@ -26,13 +26,13 @@ struct sy_group_books {
 struct sy_model_books {
     int n_groups;
     int n_placed;
-    int n_kept; /* what n_placed becomes if the current trial is committed */
+    int n_kept; /* n_placed after the current trial is committed */
     int pins;
     bool head_only;
     bool cycles;
     int n_undisturbed; /* while cycling: head groups whose place no later group takes */
     int n_head;        /* groups that go last (R4) */
-    double worth;      /* of the head: the least is evicted first */
+    double worth;      /* value of the head: the least valuable is evicted first */
     uint64_t last_used;
     struct sy_group_books *groups;
     struct sy_cycle_region *regions; /* while cycling */
@@ -44,8 +44,8 @@ struct sy_residency {
     struct sy_pool *trial; /* scratch: contents mean nothing between calls */
     struct sy_model_books *models[SY_RESIDENCY_MAX_MODELS];
     int n_ids; /* highest id in use + 1 */
-    struct sy_model_books *
-        victim; /* within a trial: the model that groups are evicted of now; NULL: not looked for */
+    /* within a trial: the model that groups are evicted of now; NULL: not looked for */
+    struct sy_model_books *victim;
     bool victim_gives_tails;
     bool whole_models;
     uint64_t tick;

@@ -1,5 +1,5 @@
-/* What one decision costs: a request from asking to its end (prediction, admission, place in the pool with evictions, correction),
- * and a training iteration's turn (lanes and policy), with so many jobs and models. */
+/* The cost of one scheduling decision: a request from admission to its end (prediction, admission, placement in the pool with evictions, correction), and a
+ * training iteration's turn (lanes and policy), with many jobs and models. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -14,7 +14,7 @@
 
 #define MB       (1ull << 20)
 #define N_GROUPS 20
-#define QUEUE    32 /* requests that wait */
+#define QUEUE    32 /* waiting requests */
 
 static uint64_t next_random(uint64_t *state)
 {
@@ -38,7 +38,7 @@ struct rig {
 struct size {
     enum sy_policy_kind kind;
     int n_jobs, n_models;
-    int part; /* of the models, one in so many fits into the pool */
+    int part; /* one model in `part` fits into the pool */
 };
 
 static void close_rig(struct rig *r)
@@ -102,7 +102,7 @@ static int ask(struct rig *r)
     return sy_admission_ask(r->admission, &q, r->now, &prediction);
 }
 
-/* One request is asked for, another begins and ends. */
+/* Admits one request, starts another and ends it. */
 static int decide_request(struct rig *r)
 {
     struct sy_group_place places[N_GROUPS];

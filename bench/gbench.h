@@ -16,7 +16,7 @@ struct gb_state; /* benchmark::State, valid inside the function that got it */
 typedef void (*gb_function)(struct gb_state *state, void *arg);
 
 struct gb_options {
-    int64_t iterations; /* 0: as many as Google Benchmark likes */
+    int64_t iterations; /* 0: chosen by Google Benchmark */
     bool manual_time;   /* the function reports each iteration's time itself */
     bool milliseconds;  /* unit of the table; else nanoseconds */
     int repetitions;    /* 0: 1 */
@@ -26,15 +26,15 @@ void gb_register(const char *name, gb_function function, void *arg,
                  const struct gb_options *options);
 /* "commit", "device" ... in the JSON's context. Strings are copied. */
 void gb_add_context(const char *key, const char *value);
-/* Takes Google Benchmark's flags out of argv; what is left is the caller's. */
+/* Removes Google Benchmark's flags from argv; the others are the caller's. */
 void gb_initialize(int *argc, char **argv);
-/* Runs what the filter selects; returns how many benchmarks ran. */
+/* Runs the selected benchmarks; returns their number. */
 int gb_run(void);
 
-bool gb_keep_running(struct gb_state *state); /* while (gb_keep_running(s)) one iteration; */
+bool gb_keep_running(struct gb_state *state); /* use: while (gb_keep_running(s)) one iteration; */
 void gb_pause_timing(struct gb_state *state);
 void gb_resume_timing(struct gb_state *state);
-void gb_set_iteration_seconds(struct gb_state *state, double seconds); /* manual_time */
+void gb_set_iteration_seconds(struct gb_state *state, double seconds); /* with manual_time */
 void gb_set_counter(struct gb_state *state, const char *name, double value);
 void gb_set_label(struct gb_state *state, const char *label);
 void gb_fail(struct gb_state *state,

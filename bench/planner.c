@@ -1,4 +1,4 @@
-/* planner/LAYERS: time to make the best plan, for networks of that many layers. */
+/* planner/LAYERS: time to compute the best plan of a network with that many layers. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -25,7 +25,7 @@ static struct sy_plan_layer *make_layers(int n)
 
 struct planner_case {
     int n_layers;
-    double alpha_ns; /* small: many groups are worth it, so that the search does not end early */
+    double alpha_ns; /* small, so that many groups pay off and the search does not end early */
 };
 
 static void run_planner(struct gb_state *state, void *arg)

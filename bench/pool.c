@@ -1,5 +1,5 @@
-/* The offset pool and the placement of a whole model: what the runtime pays on the path of a swap. Each bench checks its
- * result; the counters say how large the case was. */
+/* The pool's offset allocator and the placement of a whole model: what the runtime spends during a swap. Each benchmark checks its result; the counters state
+ * the size of the case. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -20,7 +20,7 @@ static uint64_t next_random(uint64_t *state)
     return *state;
 }
 
-/* Half of the slots are taken at any time; one iteration gives one block back or takes one. */
+/* Half of the slots are allocated at any time; one iteration frees or allocates one. */
 static void bench_take_give(struct gb_state *state, void *arg)
 {
     size_t n_slots = *(const size_t *)arg;
@@ -67,7 +67,7 @@ static void place_in_turn(struct gb_state *state, struct sy_residency *residency
     }
 }
 
-/* Models of 50 groups, 240 MB each, run in turn: each placement evicts, or cycles where one is too large. */
+/* Runs models of 50 groups, 240 MB each, in turn: each placement evicts, or cycles where the model is too large. */
 static void bench_place(struct gb_state *state, void *arg)
 {
     const struct placement *p = arg;

@@ -1,4 +1,4 @@
-/* From a package to a ready program, and what a run costs beside the mathematics. --help says what each bench is. */
+/* From a package to a ready program, and the overhead of a run beside its computation. --help describes each benchmark. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +38,7 @@ static double milliseconds_since(sy_ns start)
 
 /* ---- package to program ------------------------------------------------------------------------------------ */
 
-/* oneDNN's cache is emptied, so that all primitives are made as in a fresh worker. */
+/* Empties oneDNN's cache, so that all primitives are created as in a fresh worker. */
 static void run_create(struct gb_state *state, void *arg)
 {
     (void)arg;
@@ -67,7 +67,7 @@ struct bare_step {
     dnnl_exec_arg_t args[SY_STEP_MAX_ARGS];
 };
 
-/* Arguments as each primitive gets them, so that only the call itself is left. */
+/* Prepares each primitive's arguments, so that only the call itself is measured. */
 static struct bare_step *prepare_bare(struct sy_program *p, const struct sy_binding *binding)
 {
     struct bare_step *steps = calloc((size_t)p->n_steps + 1, sizeof *steps);
@@ -96,7 +96,7 @@ static double time_bare(struct sy_program *p, const struct bare_step *steps)
     return milliseconds_since(start);
 }
 
-/* Layer by layer, as a worker does whose groups are single layers. */
+/* Runs layer by layer, like a worker whose groups are single layers. */
 static double time_engine(struct ready_rig *rig)
 {
     sy_ns start = sy_clock_now();
@@ -131,7 +131,7 @@ static void run_overhead(struct gb_state *state, void *arg)
 
 /* ---- first run after a swap --------------------------------------------------------------------------------- */
 
-/* All weights are written anew, as a transfer does; then a run, and the one after it. */
+/* Rewrites all weights, as a transfer does; measures the run after that, and the next one. */
 static void run_first(struct gb_state *state, void *arg)
 {
     struct ready_rig rig;
@@ -167,7 +167,7 @@ static void show_step(struct ready_rig *rig, const struct sy_step *step, int lay
            name, node->name);
 }
 
-/* The least of all runs, step by step. */
+/* Prints the minimum over all runs for each step. */
 static int show_layers(void)
 {
     struct ready_rig rig;

@@ -10,7 +10,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
-/* Large pages, as the pool has them. */
+/* Allocates huge pages, like the pool. */
 static void *take(uint64_t bytes)
 {
     const uint64_t block = 2u << 20;

@@ -16,7 +16,7 @@ struct shape {
     enum sy_sim_router router;
 };
 
-/* 60 % of what the devices can do, so long that the requests are as many at every size. */
+/* Requests for 60 % of the devices' capacity, over a period chosen so that their number is the same at every size. */
 static int make_requests(const struct shape *shape, struct sy_sim_input *in,
                          struct sy_sim_model **models, struct sy_sim_request **requests)
 {

@@ -23,7 +23,7 @@
 #define GROUP_BYTES (8ull << 20)
 #define SWAP_BYTES  (SWAP_GROUPS * GROUP_BYTES)
 
-/* Two processes' worth: each side has its device and its view of the pool, as two workers have. */
+/* State of one of the two processes: each has its own device and view of the pool, like two workers. */
 struct side {
     struct sy_device *device;
     struct sy_pool_memory *pool;
@@ -38,7 +38,7 @@ static struct {
 static uint64_t spill_bytes;
 static struct side spiller, swapper;
 static struct sy_spill *spill;
-static int spill_file = -1; /* of the spill */
+static int spill_file = -1; /* of the spill under way */
 static struct sy_transfer *transfer;
 static struct sy_stream *compute;
 static struct sy_link_board board;
@@ -61,7 +61,7 @@ static int open_sides(void)
     return sy_pool_import(swapper.device, fd, spill_bytes + SWAP_BYTES, &swapper.pool);
 }
 
-/* Of a file of its own, as each job has one: its pages go with it. */
+/* Each job has its own spill file, so its pages are freed with it. */
 static int make_spill(void)
 {
     int file = sy_shared_memory_file("bench-spill", spill_bytes);
@@ -82,7 +82,7 @@ static int prepare(void)
                : sy_error_set(SY_EDEADLINE, "host memory was not there within two minutes");
 }
 
-/* As at the start of a job. */
+/* Recreates it, as at the start of a job. */
 static int renew_spill(void)
 {
     sy_spill_destroy(spill);
@@ -133,11 +133,11 @@ static int travel(sy_ns *took)
     return SY_OK;
 }
 
-/* The time from the wish to the last byte, taking host memory included. */
+/* Time from the request to the last byte, including the allocation of host memory. */
 static int go_out(sy_ns *took)
 {
     sy_ns begun = sy_clock_now();
-    SY_TRY(sy_spill_begin_out(spill, 0, spill_bytes));
+    SY_TRY(sy_spill_begin_spill(spill, 0, spill_bytes));
     SY_TRY(travel(took));
     *took = sy_clock_now() - begun;
     return SY_OK;
@@ -145,7 +145,7 @@ static int go_out(sy_ns *took)
 
 static int come_back(sy_ns *took)
 {
-    sy_spill_begin_back(spill, 0);
+    sy_spill_begin_restore(spill, 0);
     return travel(took);
 }
 
@@ -163,7 +163,7 @@ static double quantile(double *values, int n, double q)
     return n ? values[SY_MIN((int)(q * n), n - 1)] : NAN;
 }
 
-/* name_p50 and so on. */
+/* Reports name_p50 and so on. */
 static void count_times(struct gb_state *state, const char *name, double *values, int n)
 {
     static const struct {
@@ -225,7 +225,7 @@ static void run_trip(struct gb_state *state, void *arg)
 static struct {
     pthread_t thread;
     atomic_bool stop;
-    _Atomic uint64_t worst_ns; /* since it was asked last */
+    _Atomic uint64_t worst_ns; /* since it was last read */
 } metronome;
 
 static void *keep_time(void *arg)
@@ -246,10 +246,10 @@ static void *keep_time(void *arg)
 static struct {
     pthread_t thread;
     atomic_bool stop, travels, failed;
-    bool back; /* the way in which it is measured */
+    bool back; /* the direction that is measured */
 } traveller;
 
-/* To and fro; `travels` while it goes the way that is measured. */
+/* Moves the state out and back in a loop; `travels` is set while it goes in the measured direction. */
 static void *travel_on(void *arg)
 {
     (void)arg;
@@ -295,7 +295,7 @@ static int swap(double *ns)
     return status;
 }
 
-/* So many urgent swaps, with pauses in which the spill goes on. With a traveller only those that began and ended on its way count. */
+/* Measures urgent swaps, with pauses in which the spill continues. Beside a spill, only swaps that began and ended during it count. */
 static int take_swaps(bool beside, double *ns, double *late, int wanted, int *n)
 {
     for (int i = 0; i < 50 * wanted && *n < wanted && !atomic_load(&traveller.failed); i++) {
@@ -322,7 +322,7 @@ static int swaps_beside(double *ns, double *late, int wanted, int *n)
     return status;
 }
 
-/* Sorts nothing: `late` belongs to `ns`. */
+/* Does not sort: `late` belongs to `ns`. */
 static void count_excuses(struct gb_state *state, const double *ns, const double *late, int n,
                           double usual)
 {

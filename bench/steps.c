@@ -29,7 +29,7 @@ static int run_layers(struct ready_rig *rig)
     return SY_OK;
 }
 
-/* 64 bits of everything that the run wrote. */
+/* A 64-bit hash of all outputs of the run. */
 static uint64_t hash_outputs(const struct ready_rig *rig)
 {
     const struct sy_graph *graph = rig->package->usual;

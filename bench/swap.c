@@ -14,8 +14,8 @@
 
 #define MAX_SAMPLES 512
 
-/* Transfer / compute on the paper's V100 (figure 5: bytes over 12.3 GB/s, ready latency). 0: not one of the paper's; measured where its
- * package is there, with the link as the device has it. */
+/* Transfer / compute on the paper's V100 (figure 5: bytes over 12.3 GB/s, ready latency). 0: not in the paper; measured if its package exists, with the
+ * device's own link. */
 static const struct bench_model {
     const char *name;
     double paper_ratio;
@@ -32,7 +32,7 @@ static const char *const mode_names[] = {
 
 struct options {
     const char *device, *models, *job_model;
-    double link_ratio; /* 0: the paper's; negative: as the device says */
+    double link_ratio; /* 0: the paper's; negative: the device's own link */
     int batch, iterations;
 };
 
@@ -50,7 +50,7 @@ struct one_bench {
     enum swap_mode mode;
 };
 
-/* One rig at a time: benchmarks of a model stand together. */
+/* One rig at a time: the benchmarks of a model are registered next to each other. */
 static struct swap_rig *rig;
 static const struct bench_model *rig_model;
 
@@ -101,7 +101,7 @@ struct samples {
     struct swap_result last;
 };
 
-/* With its free prefix, and right before or behind it, in turns, with everything there: neither is always the first after the other's
+/* Measures with the free prefix and, alternately before or after it, with everything resident, so that neither is always the first one after the other's
  * baselines. */
 static int measure_pair(struct samples *s, struct swap_result *prefix)
 {
@@ -120,7 +120,7 @@ static int measure_pair(struct samples *s, struct swap_result *prefix)
     return SY_OK;
 }
 
-/* One swap, and its baselines right behind it: ready, and on a unified device the bare read. */
+/* One swap, then immediately its baselines: ready, and on a unified device the bare read. */
 static int measure_once(enum swap_mode mode, struct samples *s, double *seconds)
 {
     struct swap_result result, ready = {0};
@@ -211,7 +211,7 @@ static bool model_applies(const struct bench_model *model)
 static bool mode_applies(enum swap_mode mode)
 {
     if (mode == SWAP_PREFIX ||
-        mode == SWAP_RESIDENT) /* of storage there is no head to keep: the page cache decides */
+        mode == SWAP_RESIDENT) /* on storage no head is kept: the page cache decides */
         return strncmp(options.device, "host", 4) != 0;
     if (mode == SWAP_NO_PIN || mode == SWAP_NO_IPC || mode == SWAP_MANAGED)
         return strncmp(options.device, "cuda", 4) == 0;
@@ -227,7 +227,7 @@ static void register_all(void)
         for (int mode = 0; mode < SWAP_N_MODES; mode++) {
             if (!model_applies(&bench_models[m]) || !mode_applies((enum swap_mode)mode))
                 continue;
-            /* A fresh process takes seconds; three of them tell enough. */
+            /* Starting a fresh process takes seconds; three samples suffice. */
             struct gb_options o = {.iterations = mode == SWAP_RESTART ? 3 : options.iterations,
                                    .manual_time = true,
                                    .milliseconds = true};

@@ -1,4 +1,4 @@
-/* What the child processes of the swap bench run: a training job, and a swap of a process that is new. */
+/* Programs of the swap bench's child processes: a training job, and a swap in a fresh process. */
 #include "bench/swap_child.h"
 
 #include <errno.h>
@@ -38,8 +38,8 @@ static void ignore_snapshot(void *ctx, int status, uint64_t step, const char *pa
     (void)ctx, (void)status, (void)step, (void)path;
 }
 
-/* The learning rate is a small one: the job must not diverge while it is held and resumed. With 0.02 a rounding decides whether its loss
- * peaks at 3, or grows to 1e12 within 35 steps and the job ends. */
+/* The small learning rate keeps the job from diverging while it is held and resumed. With 0.02 a rounding decides whether its loss peaks at 3, or grows to
+ * 1e12 within 35 steps and the job ends. */
 static int create_run(const char *model, const char *folder, const struct sy_trainer_ops *trainer,
                       bool synthetic, struct sy_train_run **out)
 {
@@ -63,7 +63,7 @@ static int pause_while_asked(struct sy_train_run *run, struct sy_control_page *p
     uint32_t epoch = atomic_load_explicit(&page->preempt_epoch, memory_order_relaxed);
     if (!(epoch & 1))
         return SY_OK;
-    SY_TRY(sy_train_run_settle(run));
+    SY_TRY(sy_train_run_synchronize(run));
     atomic_store(&page->paused_ns, sy_clock_now());
     atomic_store(&page->paused_epoch, epoch);
     sy_futex_wake(&page->paused_epoch);
@@ -72,7 +72,7 @@ static int pause_while_asked(struct sy_train_run *run, struct sy_control_page *p
     return SY_OK;
 }
 
-/* Memory to train in: the host's, or on the device, where an engine of its own computes. */
+/* Training memory: on the host, or on the device if its engine computes there. */
 struct victim_memory {
     struct sy_device *device;
     struct sy_stream *compute;
@@ -155,7 +155,7 @@ static int restart_main(char **argv)
     SY_TRY(swap_rig_create_cold(argv[0], argv[3], argv[4], strtoll(argv[5], NULL, 10), &rig));
     SY_TRY(swap_rig_run_cold(rig, &times.first_layer_ns, &times.end_ns));
     ssize_t written = write(atoi(argv[2]), &times, sizeof times);
-    /* The process ends here; its memory goes with it, as stop-and-start has it. */
+    /* The process exits here and frees its memory, like stop-and-start. */
     return written == (ssize_t)sizeof times ? SY_OK : SY_EIO;
 }
 

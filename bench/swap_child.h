@@ -12,10 +12,11 @@
 #include "runtime/base/clock.h"
 #include "runtime/wire/control_page.h"
 
-/* A training job in a process of its own, paused and resumed as the runtime does it: through a control page. */
+/* A training job in its own process, paused and resumed like in the runtime: through a control page. */
 struct swap_victim {
     const char *program, *model;
-    const char *device; /* an engine's own: it trains there too; else NULL: on the host's cores */
+    /* set if the device has its own engine: trains there too; NULL: trains on the host's cores */
+    const char *device;
     int cores[64], n_cores;
     pid_t pid;
     struct sy_shared_memory memory;
@@ -32,18 +33,19 @@ void swap_victim_kill(struct swap_victim *v);
 void swap_victim_preempt(struct swap_victim *v);                     /* returns at once */
 int swap_victim_wait(struct swap_victim *v, sy_ns *preempt_wait_ns); /* EIO: it ended by itself */
 int swap_victim_hold(struct swap_victim *v);                         /* preempt and wait */
-void swap_victim_train(struct swap_victim *v, sy_ns for_ns); /* resume, and let it run that long */
+void swap_victim_train(struct swap_victim *v,
+                       sy_ns for_ns); /* resume, and let it run for this time */
 
 struct swap_child_times {
     sy_ns first_layer_ns, end_ns; /* CLOCK_MONOTONIC */
 };
 
-/* Starts `program` anew, on the cores `allowed` (the caller may be pinned to one of them), which opens the device, reads the package, makes
- * the program, copies everything and computes once. */
+/* Starts a new process of `program` on the cores `allowed` (the caller may be pinned to one of them), which opens the device, reads the package, makes the
+ * program, copies everything and computes once. */
 int swap_child_restart(const char *program, const char *package, const char *device, int64_t batch,
                        const cpu_set_t *allowed, struct swap_child_times *out);
 
-/* What the children run; argv[1] is "--child-...". Returns the exit status. */
+/* Entry point of the children; argv[1] is "--child-...". Returns the exit status. */
 int swap_child_main(int argc, char **argv);
 
 /* Random input for a tensor: floats in [-1, 1), integers 0 or 1. malloc'd. */

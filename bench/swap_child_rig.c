@@ -1,4 +1,4 @@
-/* Child processes of the swap bench, from outside; what they run is swap_child.c. */
+/* Starts and stops the child processes of the swap bench; swap_child.c is what they run. */
 #include <errno.h>
 #include <signal.h>
 #include <spawn.h>
@@ -59,7 +59,7 @@ int swap_victim_spawn(struct swap_victim *v)
                  v->cores[i]);
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
-    int page_fd = dup(v->memory.fd); /* dup drops CLOEXEC */
+    int page_fd = dup(v->memory.fd); /* dup clears CLOEXEC */
     snprintf(fd, sizeof fd, "%d", page_fd);
     char *argv[] = {(char *)v->program,
                     "--child-victim",

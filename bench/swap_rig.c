@@ -16,7 +16,7 @@
 
 /* ---- one cut of the model ------------------------------------------------------------------------ */
 
-/* As the runtime plans: tables that stay in the image where the device can read them there. */
+/* Plans like the runtime: tables stay in the image where the device can read them there. */
 static int plan_cut(const struct swap_rig *r, enum swap_mode mode, struct swap_cut *cut)
 {
     struct sy_direct_plan plan;
@@ -126,7 +126,7 @@ static int start_reading(struct reading *read)
                : sy_error_set(SY_ENOMEM_HOST, "cannot start the storage thread");
 }
 
-/* Out of the page cache, so that the next read comes from the disk. */
+/* Drops the file from the page cache, so that the next read comes from disk. */
 void swap_rig_forget_file(const struct swap_rig *r)
 {
     int fd = open(r->package->path, O_RDONLY | O_CLOEXEC);
@@ -217,7 +217,7 @@ int swap_rig_create_program(struct swap_rig *r)
                                      r->batch, &r->program);
 }
 
-/* Everything after the request came in: returns with the outputs written. */
+/* Everything from the arrival of the request to its outputs. */
 int swap_rig_swap_in(struct swap_rig *r, enum swap_mode mode, const struct swap_cut *cut,
                      struct sy_pool_memory *pool, struct sy_transfer *transfer,
                      struct swap_result *out)

@@ -33,26 +33,25 @@ enum swap_mode {
 };
 
 struct swap_result {
-    sy_ns total_ns;       /* request in to outputs written */
-    sy_ns first_layer_ns; /* request in to the first layer's start */
+    sy_ns total_ns;       /* from the request to the outputs */
+    sy_ns first_layer_ns; /* from the request to the start of the first layer */
     sy_ns preempt_wait_ns;
-    uint64_t bytes; /* moved */
+    uint64_t bytes; /* bytes moved */
     int n_groups;
-    bool same_bits; /* outputs equal to the first ready run's */
+    bool same_bits; /* the outputs equal the first ready run's */
 };
 
 struct swap_rig;
 
-/* Opens the package, the device with a link so that transfer / compute = ratio (0: as `device` says), starts the training
- * victim. Prints nothing. */
+/* Opens the package, and the device with a link such that transfer / compute = ratio (0: as `device` says); starts the training victim. Prints nothing. */
 int swap_rig_create(const char *program, const char *package, const char *device, double ratio,
                     int64_t batch, const char *job_model, struct swap_rig **out);
 void swap_rig_destroy(struct swap_rig *rig);
 int swap_rig_run(struct swap_rig *rig, enum swap_mode mode, struct swap_result *out);
 double swap_rig_bound_ms(const struct swap_rig *rig);
-double swap_rig_ready_ms(const struct swap_rig *rig);  /* median while setting up */
+double swap_rig_ready_ms(const struct swap_rig *rig);  /* median during setup */
 double swap_rig_rate_gbps(const struct swap_rig *rig); /* link, or storage on a unified device */
-/* All weights over that rate / a ready run of so long: what the ratio that was asked for has become. */
+/* Time to transfer all weights at that rate / the given time of a ready run: the ratio that was achieved. */
 double swap_rig_ratio(const struct swap_rig *rig, double ready_ms);
 const char *swap_rig_device_name(const struct swap_rig *rig);
 bool swap_rig_has_mode(const struct swap_rig *rig,
@@ -61,7 +60,7 @@ bool swap_rig_has_mode(const struct swap_rig *rig,
 /* Unified device: reads the whole package from the disk (not from the page cache) without computing. */
 int swap_rig_read(struct swap_rig *rig, sy_ns *took);
 
-/* For the fresh process of stop-and-start: opens everything but measures and trains nothing; one run, everything moved first. */
+/* For the fresh process of stop-and-start: opens everything but measures and trains nothing; one run after all transfers. */
 int swap_rig_create_cold(const char *program, const char *package, const char *device,
                          int64_t batch, struct swap_rig **out);
 int swap_rig_run_cold(struct swap_rig *rig, sy_ns *first_layer_ns, sy_ns *end_ns);

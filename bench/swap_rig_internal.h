@@ -1,4 +1,4 @@
-/* What the swap rig's files share. */
+/* Internal declarations of the swap rig. */
 #ifndef SY_BENCH_SWAP_RIG_INTERNAL_H
 #define SY_BENCH_SWAP_RIG_INTERNAL_H
 
@@ -16,17 +16,16 @@ struct swap_rig {
     const char *program_path;
     char device_text[128];
     int64_t batch;
-    cpu_set_t allowed; /* what the calling thread may use where nothing is pinned */
+    cpu_set_t allowed; /* the cores that the calling thread may use while nothing is pinned */
     int cores[64], n_cores, link_core;
     const struct sy_engine_ops *engine;
     bool attached;
     struct sy_device *device;
     struct sy_pool_memory *pool;
     struct sy_stream *compute;
-    struct sy_event *run_done;    /* engines that only enqueue */
-    struct sy_shared_memory slab; /* of such: inputs and outputs, pinned */
-    const struct sy_cuda_managed
-        *system; /* cuda: unified memory, made when it is first asked for */
+    struct sy_event *run_done;            /* for engines that only enqueue */
+    struct sy_shared_memory slab;         /* for those engines: inputs and outputs, pinned */
+    const struct sy_cuda_managed *system; /* cuda: unified memory, allocated on first use */
     void *managed;
     struct sy_transfer *transfer;
     struct sy_package *package;
@@ -37,7 +36,7 @@ struct swap_rig {
     void *reference[16];
     uint64_t workspace_offset;
     struct sy_plan_layer *layers;
-    uint64_t *read_bytes; /* by layer: of tables that may stay in the image; else 0 */
+    uint64_t *read_bytes; /* by layer: bytes read from tables that may stay in the image; else 0 */
     struct sy_link_cost cost;
     double ready_ms, bound_ms;
     _Atomic uint32_t arrivals[SY_RUN_MAX_GROUPS];
@@ -46,24 +45,24 @@ struct swap_rig {
 
 struct swap_cut {
     int n_groups;
-    int n_there; /* head groups that are in the pool */
+    int n_there; /* number of head groups in the pool */
     int first[SY_RUN_MAX_GROUPS];
     bool direct[SY_RUN_MAX_GROUPS];
 };
 
 int swap_rig_make_cut(const struct swap_rig *rig, enum swap_mode mode, struct swap_cut *cut);
-/* The package leaves the page cache. */
+/* Drops the package from the page cache. */
 void swap_rig_forget_file(const struct swap_rig *rig);
-/* Everything after the request came in: returns with the outputs written. */
+/* Everything from the arrival of the request to its outputs. */
 int swap_rig_swap_in(struct swap_rig *rig, enum swap_mode mode, const struct swap_cut *cut,
                      struct sy_pool_memory *pool, struct sy_transfer *transfer,
                      struct swap_result *out);
 int swap_rig_create_program(struct swap_rig *rig);
-/* All in the pool, as cut: spans[2i], [2i + 1] are group i's begin and end. */
+/* With all groups in the pool, as cut: spans[2i], [2i + 1] are group i's begin and end. */
 int swap_rig_time_layers(struct swap_rig *rig, const struct swap_cut *cut, sy_ns *spans);
-/* Inputs and outputs; where the engine computes on a device, in memory that the device knows. */
+/* Allocates inputs and outputs; if the engine computes on a device, in memory registered with it. */
 int swap_rig_make_tensors(struct swap_rig *rig);
-/* Nothing moves. */
+/* Modes in which nothing moves. */
 static inline bool swap_rig_has_all(enum swap_mode mode)
 {
     return mode == SWAP_READY || mode == SWAP_RESIDENT || mode == SWAP_IN_IMAGE;

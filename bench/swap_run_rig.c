@@ -7,7 +7,7 @@
 #include "bench/swap_rig_internal.h"
 #include "runtime/base/status.h"
 
-#define VICTIM_WARM_NS (60 * SY_NS_PER_MS) /* it trains this long in front of each swap */
+#define VICTIM_WARM_NS (60 * SY_NS_PER_MS) /* training time before each swap */
 
 static bool outputs_equal(const struct swap_rig *r)
 {
@@ -29,7 +29,7 @@ static int run_restart(struct swap_rig *r, struct swap_result *out)
     out->first_layer_ns = times.first_layer_ns - start;
     out->bytes = r->package->weights_bytes;
     out->n_groups = 1;
-    out->same_bits = true; /* the child has other memory; its outputs are not compared */
+    out->same_bits = true; /* the child has its own memory; its outputs are not compared */
     return swap_victim_spawn(&r->victim);
 }
 

@@ -1,4 +1,4 @@
-/* The swap rig is made: device, model, victim; what is measured first, so that all modes are compared with it. */
+/* Setup of the swap rig: device, model, victim, and the measurements that all modes are compared with. */
 #include <errno.h>
 #include <sched.h>
 #include <stdio.h>
@@ -17,13 +17,13 @@
 #include "workers/engine/engines.h"
 
 #define PROFILE_RUNS 5
-#define SIGMA_NS     5000.0 /* storage: one arrival seen by the computing thread */
+#define SIGMA_NS     5000.0 /* storage: the computing thread notices one arrival */
 #define PROBE_BYTES  (16ull << 20)
-#define STORAGE_ALPHA_NS \
-    5000.0 /* one more read range: its first chunk is queued behind the others */
+/* one more read range: its first chunk is queued behind the others */
+#define STORAGE_ALPHA_NS 5000.0
 
-/* Once: set_threads pins this thread, and what is asked for afterwards is its own cores alone, without the link's.
- * Destroying the rig lets the thread go again, for the next model's. */
+/* Called once: set_threads pins this thread, and later queries would return only its own cores, without the link's. Destroying the rig unpins the thread for
+ * the next model. */
 static int choose_cores(struct swap_rig *r)
 {
     if (sched_getaffinity(0, sizeof r->allowed, &r->allowed) < 0)
@@ -46,7 +46,7 @@ static int use_cores(struct swap_rig *r)
     return r->engine->set_threads(r->cores, r->n_cores);
 }
 
-/* The engine on its device, and what the device copies from and to at full speed. */
+/* Attaches the engine to its device, and registers the memory that the device copies from and to. */
 static int attach_engine(struct swap_rig *r)
 {
     if (!r->engine->attach)
@@ -79,7 +79,7 @@ static int open_device(struct swap_rig *r, const char *text)
 static void close_device(struct swap_rig *r)
 {
     sy_transfer_destroy(r->transfer);
-    if (r->attached) { /* its programs are the device's */
+    if (r->attached) { /* its programs live on the device */
         r->engine->program_destroy(r->program);
         r->program = NULL;
         if (r->managed)
@@ -112,7 +112,7 @@ static int read_weights(struct swap_rig *r, void *to)
     return sy_package_verify(r->package, 0, r->package->n_layers, to);
 }
 
-/* The weights into the pool by the device's own way, so that `ready` runs on them. */
+/* Copies the weights into the pool with the device's own transfer, so that `ready` can run. */
 static int fill_pool(struct swap_rig *r)
 {
     if (sy_device_get_properties(r->device)->unified)
@@ -132,7 +132,7 @@ static int compare_ns(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Median compute time of each layer, measured here: same threads, same batch, same run as what is compared. */
+/* Median compute time of each layer, measured with the same threads, batch and kind of run as the modes. */
 static int profile_layers(struct swap_rig *r)
 {
     int n = r->package->n_layers;
@@ -186,7 +186,7 @@ static int measure_ready(struct swap_rig *r)
     return SY_OK;
 }
 
-/* The link that makes transfer / compute = ratio, as on the paper's machine. */
+/* Sets the link rate so that transfer / compute = ratio, as on the paper's machine. */
 static int set_link_ratio(struct swap_rig *r, double ratio)
 {
     char text[128];
@@ -223,7 +223,7 @@ static int set_cost(struct swap_rig *r)
     }
     struct sy_direct_plan plan;
     struct sy_link_cost alone = r->cost;
-    alone.lost_ns_per_byte = 0; /* the bound is the link's: it counts nothing that swaps may lose */
+    alone.lost_ns_per_byte = 0; /* a lower bound: excludes time that swaps may lose */
     SY_TRY(sy_direct_plan_make(r->layers, r->read_bytes, r->package->n_layers, &alone,
                                SY_MAX_GROUPS, 0, &plan));
     r->bound_ms = (double)plan.bound_ns / 1e6;

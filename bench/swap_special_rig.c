@@ -1,4 +1,4 @@
-/* The modes that change where memory is, or how it is had. */
+/* The modes that change the location of memory or its allocation. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -8,7 +8,7 @@
 #include "runtime/base/status.h"
 #include "runtime/device/device_cuda.h"
 
-/* Tensors as a worker has them: in shared memory that the device knows. */
+/* Tensors like a worker's: in shared memory registered with the device. */
 static int move_to_slab(struct swap_rig *r)
 {
     const struct sy_graph *graph = r->package->usual;
@@ -74,7 +74,7 @@ static int swap_without_pool(struct swap_rig *r, const struct swap_cut *cut,
     return status;
 }
 
-/* The same pool once more, by the handle that a worker is given, closed again afterwards. */
+/* Imports the same pool again by the handle that workers get, and closes it afterwards. */
 static int swap_with_ipc(struct swap_rig *r, const struct swap_cut *cut, struct swap_result *out)
 {
     struct sy_pool_memory *pool = NULL;
@@ -116,7 +116,7 @@ static int take_managed(struct swap_rig *r)
     return SY_OK;
 }
 
-/* All weights in memory that is the host's until the kernels touch it. */
+/* All weights in managed memory, which stays on the host until kernels touch it. */
 static int swap_managed(struct swap_rig *r, struct swap_result *out)
 {
     int n = r->package->n_layers;

@@ -38,15 +38,15 @@ struct packet {
     sy_ns due_ns;
     uint32_t bytes;
     union {
-        struct virtio_net_hdr offload; /* in front of each packet */
+        struct virtio_net_hdr offload; /* precedes each packet */
         char data[MOST_BYTES];
     };
 };
 
 struct way {
     int from, to;
-    sy_ns free_ns;     /* of the link: when the packet before has left */
-    unsigned first, n; /* waiting; the others' memory is spare */
+    sy_ns free_ns;     /* when the previous packet has left the link */
+    unsigned first, n; /* waiting packets; the other slots are unused */
     struct packet *packets[N_PACKETS];
 };
 
@@ -66,7 +66,7 @@ static void enter(const char *name)
     close(fd);
 }
 
-/* In that namespace; the descriptor works from any. */
+/* Opens the interface in that namespace; the descriptor works from any. */
 static int open_end(const char *name, const char *address)
 {
     char command[200];
@@ -85,7 +85,7 @@ static int open_end(const char *name, const char *address)
     return fd;
 }
 
-/* With the headers of all segments. */
+/* Including the headers of all segments. */
 static double bytes_on_link(const struct packet *p)
 {
     const struct virtio_net_hdr *o = &p->offload;
@@ -114,7 +114,7 @@ static void take(struct way *w, sy_ns delay_ns, double ns_per_byte)
     }
 }
 
-/* The next packet is read into its memory, which is still in a cache. */
+/* Reuses the slot for the next packet, while it is in a cache. */
 static void drop_first(struct way *w)
 {
     unsigned next = (w->first + w->n) % N_PACKETS;
@@ -125,14 +125,15 @@ static void drop_first(struct way *w)
     w->n--;
 }
 
-/* When the next is due; UINT64_MAX: none waits. */
+/* When the next packet is due; UINT64_MAX: none waits. */
 static sy_ns deliver(struct way *w)
 {
     while (w->n > 0) {
         struct packet *p = w->packets[w->first];
         if (p->due_ns > sy_clock_now())
             return p->due_ns;
-        (void)!write(w->to, p->data, p->bytes); /* a full interface drops it, as a card does */
+        (void)!write(w->to, p->data,
+                     p->bytes); /* a full interface drops the packet, as a network card does */
         drop_first(w);
     }
     return UINT64_MAX;

@@ -25,7 +25,7 @@ struct exchange {
     nghttp2_session *session;
     size_t body_sent;
     bool right;
-    const uint8_t *out; /* of nghttp2, valid until it is asked for more */
+    const uint8_t *out; /* owned by nghttp2, valid until its next call */
     size_t n_out;
 };
 
@@ -65,7 +65,7 @@ static int on_close(nghttp2_session *session, int32_t stream, uint32_t error, vo
     (void)session, (void)stream;
     if (error || !exchange->right)
         load_fail(connection, "a stream closed with error %u, without grpc-status 0", error);
-    load_answered(connection, true); /* a wrong one has been counted */
+    load_answered(connection, true); /* the error has been counted */
     return 0;
 }
 

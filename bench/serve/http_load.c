@@ -19,7 +19,7 @@ struct request {
     size_t n, n_expect;
 };
 
-/* Of one connection: what is left to send, and the answer so far. */
+/* State of one connection: bytes left to send, and the answer so far. */
 struct exchange {
     size_t sent, header_used, body_left, body_seen;
     bool in_body, right;
@@ -64,7 +64,7 @@ static int flush(struct load_connection *connection)
     return 0;
 }
 
-/* The header is whole: its status, and how long the body is. */
+/* The header is complete: reads its status and the body's length. */
 static int read_header(struct load_connection *connection, struct exchange *exchange)
 {
     int status = 0;
@@ -92,7 +92,7 @@ static void check_body(struct load_connection *connection, const char *data, siz
     exchange->body_seen += n;
 }
 
-/* Takes bytes of the answer; how many, or -1. */
+/* Consumes bytes of the answer; returns their number, or -1. */
 static ssize_t take(struct load_connection *connection, const char *data, size_t n)
 {
     struct exchange *exchange = connection->state;
@@ -128,7 +128,7 @@ static int receive(struct load_connection *connection)
             if (n < 0 || !connection->busy)
                 return n < 0 ? -1 : load_fail(connection, "more than was asked for");
             if (exchange->in_body && exchange->body_left == 0)
-                load_answered(connection, true); /* a wrong one has been counted */
+                load_answered(connection, true); /* the error has been counted */
         }
         if ((size_t)got < sizeof piece)
             return 0;

@@ -15,11 +15,11 @@
 
 #include "runtime/base/assert.h"
 
-#define SPIN_NS      (200 * SY_NS_PER_US) /* a sleep's end is that much late at times */
-#define GRACE_NS     (30 * SY_NS_PER_S)   /* for the last answers */
+#define SPIN_NS      (200 * SY_NS_PER_US) /* a sleep may end this much late */
+#define GRACE_NS     (30 * SY_NS_PER_S)   /* wait for the last answers */
 #define MAX_SAMPLES  20000000u
 #define MAX_EVENTS   256
-#define MAX_FAILURES 100 /* then it is given up */
+#define MAX_FAILURES 100 /* give up after this many */
 
 struct load {
     struct load_options options;
@@ -27,11 +27,11 @@ struct load {
     int epoll_fd;
     struct load_connection *connections, **free_list;
     int n_free, n_busy;
-    uint64_t n_due;      /* sent so far: the schedule's k */
+    uint64_t n_due;      /* requests due so far: the schedule's k */
     uint64_t n_answered; /* from first_ns, exclusive, to last_ns: see count_rate */
     uint64_t n_unserved, n_errors;
     sy_ns start_ns, count_from_ns, end_ns, first_ns, last_ns;
-    uint32_t *latency_ns, *late_ns; /* of those counted, in order of their answers */
+    uint32_t *latency_ns, *late_ns; /* of the counted requests, in order of their answers */
     uint64_t n_latency, n_late;
     char error[256];
 };
@@ -44,8 +44,8 @@ static void sample(uint32_t *list, uint64_t *n, sy_ns value)
         list[(*n)++] = (uint32_t)SY_MIN(value, (sy_ns)UINT32_MAX);
 }
 
-/* The rate is that from the first answer that counts to the first behind the end: between answers, so that few of them are a rate, too; and a server
- * that stalls at the end is charged for it. */
+/* The rate is measured from the first counted answer to the first one after the end: an interval between answers, so that it is defined for few answers too,
+ * and a server that stalls at the end is charged for it. */
 static void count_rate(struct load *load, sy_ns now)
 {
     if (now < load->count_from_ns || load->last_ns >= load->end_ns)
@@ -146,11 +146,11 @@ static int open_connection(struct load *load, struct load_connection *connection
     return load->protocol->open(connection) < 0 ? -1 : flush(connection);
 }
 
-/* It failed: its request is lost, and another takes its place. */
+/* Reconnects after a failure: its request is lost, and a new one takes its place. */
 static int renew(struct load_connection *connection)
 {
     struct load *load = connection->load;
-    load_answered(connection, true); /* load_fail has counted it */
+    load_answered(connection, true); /* load_fail has counted the error */
     for (int i = 0; i < load->n_free; i++)
         if (load->free_list[i] == connection) {
             load->free_list[i] = load->free_list[--load->n_free];
@@ -198,7 +198,7 @@ static int send_due(struct load *load)
     return 0;
 }
 
-/* Milliseconds that epoll may wait: 0 when the next request is due soon. */
+/* Timeout for epoll in milliseconds: 0 when the next request is due soon. */
 static int patience(const struct load *load)
 {
     sy_ns now = sy_clock_now();
@@ -222,7 +222,7 @@ static bool goes_on(const struct load *load)
     return now < load->end_ns || (load->n_busy > 0 && now < load->end_ns + GRACE_NS);
 }
 
-/* Requests that were due and never sent, for want of a free connection, have waited to the end at least. */
+/* Counts requests that were due but never sent for want of a free connection: they have waited at least until the end. */
 static void count_unserved(struct load *load)
 {
     for (uint64_t k = load->n_due; load->options.rate > 0 && due_at(load, k) < load->end_ns; k++) {
@@ -291,7 +291,7 @@ static int take_memory(struct load *load)
     size_t n = (size_t)load->options.n_connections;
     load->connections = calloc(n, sizeof *load->connections);
     load->free_list = calloc(n, sizeof(struct load_connection *));
-    load->latency_ns = malloc(MAX_SAMPLES * sizeof(uint32_t)); /* touched as it is filled */
+    load->latency_ns = malloc(MAX_SAMPLES * sizeof(uint32_t)); /* pages are touched as it fills */
     load->late_ns = malloc(MAX_SAMPLES * sizeof(uint32_t));
     load->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     return load->connections && load->free_list && load->latency_ns && load->late_ns &&

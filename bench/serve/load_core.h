@@ -19,18 +19,19 @@ struct load;
 struct load_connection {
     struct load *load;
     int fd;
-    void *state; /* the protocol's */
+    void *state; /* private to the protocol */
     bool busy, wants_write;
-    sy_ns due_ns; /* of the request under way */
+    sy_ns due_ns; /* of the request in flight */
 };
 
-/* What a protocol does. All return 0, or -1 after load_fail. */
+/* A protocol's functions. All return 0, or -1 after load_fail. */
 struct load_protocol {
-    int (*open)(struct load_connection *connection);  /* connected; may send its greeting */
+    int (*open)(
+        struct load_connection *connection); /* connected; may send the protocol's greeting */
     int (*start)(struct load_connection *connection); /* begins a request; the loop flushes */
-    /* Writes as much as the socket takes; sets wants_write if there is more. */
+    /* Writes as much as the socket accepts; sets wants_write if bytes are left. */
     int (*flush)(struct load_connection *connection);
-    /* Reads what there is; load_answered for each answer. */
+    /* Reads what is available; calls load_answered for each answer. */
     int (*receive)(struct load_connection *connection);
     void (*close)(struct load_connection *connection);
 };
@@ -39,25 +40,25 @@ struct load_options {
     const char *host, *port;
     int n_connections;
     double seconds, warm_up_seconds, rate;
-    void *context; /* the protocol's */
+    void *context; /* private to the protocol */
 };
 
-/* The options that all generators have; `extra(name, value)` is asked for others. Ends the program on bad usage. */
+/* Parses the options that all generators share; passes others to `extra(name, value)`. Exits on bad usage. */
 void load_parse(int argc, char **argv, struct load_options *options,
                 bool (*extra)(void *context, const char *name, const char *value));
 /* Runs and prints a line of JSON: n (latencies), errors, error (the first), unserved (due, and never sent: their latency is what they waited at least), rps
- * (answers a second), mean_us, min_us, p50_us, p90_us, p99_us, p999_us, max_us, late_p99_us (how late requests were sent). The exit status: 0, 1 if nothing could
- * be measured. */
+ * (answers a second), mean_us, min_us, p50_us, p90_us, p99_us, p999_us, max_us, late_p99_us (how late requests were sent). The exit status: 0, 1 if nothing
+ * could be measured. */
 int load_run(const struct load_options *options, const struct load_protocol *protocol);
 
 void *load_context(const struct load_connection *connection);
-/* The request under way has its answer. */
+/* Reports the answer to the request in flight. */
 void load_answered(struct load_connection *connection, bool right);
-/* Keeps the first reason. Returns -1. */
+/* Records the first error's reason. Returns -1. */
 int load_fail(struct load_connection *connection, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* The whole file, malloc'd; ends the program when it cannot be read. */
+/* Reads the whole file, malloc'd; exits when it cannot be read. */
 char *load_file(const char *path, size_t *bytes);
 
 #endif

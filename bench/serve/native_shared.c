@@ -2,7 +2,8 @@
  *
  *   native_shared SOCKET MODEL N_REQUESTS        MODEL gives back its input
  *
- * added = the call's time, as this process sees it, less the time that the model had the device, as the server says. echo = a message to a process that gives it back,
+ * added = the call's time, as this process sees it, less the time that the model had the device, as the server says. echo = a message to a process that gives
+ * it back,
  * over a Unix socket, after the same writes to memory: two wake-ups with cold caches, which no server does without. Medians. One line of JSON. */
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,7 +21,7 @@
 
 #define MAX_REQUESTS 10000
 #define WARM_UP      3
-#define ECHO_BYTES   256 /* as a request without its tensors */
+#define ECHO_BYTES   256 /* size of a request without its tensors */
 
 struct sample {
     double added_ns, own_ns;
@@ -47,7 +48,7 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Of one of the two numbers of all samples. */
+/* Median of one of the two values over all samples. */
 static double median_ms(const struct series *series, size_t which)
 {
     static double values[MAX_REQUESTS];
@@ -57,7 +58,7 @@ static double median_ms(const struct series *series, size_t which)
     return series->n ? values[series->n / 2] / 1e6 : 0;
 }
 
-/* One request; options NULL: outputs are sent, and so is the input if `data` is no shared memory. */
+/* Sends one request; options NULL: outputs come through the socket, and so does the input unless `data` is shared memory. */
 static int ask(struct bench *b, const void *data, const sy_client_options *options,
                struct series *series)
 {
@@ -93,7 +94,7 @@ static void give_back(int fd)
     _exit(0);
 }
 
-/* Ends with this process. */
+/* The child ends with this process. */
 static int start_echo(struct bench *b)
 {
     int ends[2];
@@ -125,7 +126,8 @@ static int measure(struct bench *b, char *shared, const char *own, int n)
 {
     for (int i = 0; i < n + WARM_UP; i++) {
         bool counts = i >= WARM_UP;
-        memset(shared + b->input.bytes, 0, b->input.bytes); /* an old output is no answer */
+        memset(shared + b->input.bytes, 0,
+               b->input.bytes); /* so that an old output cannot pass for the answer */
         if (ask(b, shared, &b->shared, counts ? &b->by_reference : NULL) < 0)
             return -1;
         memset(shared + b->input.bytes, 0, b->input.bytes);
@@ -145,7 +147,7 @@ static void fill(char *shared, char *own, size_t bytes)
     memcpy(shared, own, bytes);
 }
 
-/* The model's only input, one row. */
+/* Reads the shape of the model's only input, for one row. */
 static int describe(struct bench *b)
 {
     sy_client_model *model;

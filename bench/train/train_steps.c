@@ -17,9 +17,9 @@
 #include "workers/job/job.h"
 
 #define PAUSE_US 2000
-#define OTHER_BYTES \
-    (32u << 20) /* more than a core's caches: what ran in between leaves nothing in them */
-#define MOST_STEPS 100000
+/* larger than a core's caches, so that nothing of what ran before stays in them */
+#define OTHER_BYTES (32u << 20)
+#define MOST_STEPS  100000
 
 static double ms[MOST_STEPS], losses[MOST_STEPS];
 
@@ -31,7 +31,7 @@ static void walk_other_memory(void)
     usleep(PAUSE_US);
 }
 
-/* One iteration; *chance pauses per advance are still to come on average. */
+/* One iteration; *chance: expected number of remaining pauses per advance. */
 static int run_step(struct sy_local_job *job, double chance, double *took_ms)
 {
     enum sy_train_state state;
@@ -73,7 +73,7 @@ static int run(struct sy_local_job *job, int n, int n_pauses)
 {
     double chance = 0;
     if (n_pauses) {
-        int advances = count_advances(job); /* that was one of the n */
+        int advances = count_advances(job); /* this was one of the n */
         SY_TRY(advances);
         chance = (double)n_pauses / ((double)advances * --n);
     }

@@ -137,7 +137,7 @@ static int model_of(const struct demo *demo, const char *name)
     return -1;
 }
 
-/* What a picture from span `first` on would show: models that compute count before changes between training and requests. */
+/* Value of a picture from span `first` on: models that compute count more than changes between training and requests. */
 static int worth_showing(const struct demo *demo, const struct spans *spans, size_t first)
 {
     bool seen[DEMO_MODELS] = {false};

@@ -1,4 +1,4 @@
-/* What examples/training/ and the training bench begin with: networks of usual architectures, initialised, untrained. */
+/* Untrained networks of usual architectures, for examples/training/ and the training bench. */
 #include <math.h>
 
 #include "examples/models/models.h"

@@ -1,4 +1,4 @@
-/* Which operators are written out, and by which expander. */
+/* The table of operators that are lowered, with their expanders. */
 #include "loader/expand/expand.h"
 
 #include "loader/expand/expand_learn.h"

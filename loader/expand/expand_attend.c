@@ -15,8 +15,8 @@ struct attend {
     bool rows;   /* q came as [batch, length, heads * size] */
     int64_t heads, groups, size, value_size;
     struct sy_dim queries, keys; /* keys: with those of the past */
-    int allowed;                 /* which keys count, bool; -1: all */
-    bool may_be_none;            /* rows of which no key counts: their result is 0 */
+    int allowed;                 /* mask of the keys that count, bool; -1: all */
+    bool may_be_none;            /* some rows may have no key that counts: their result is 0 */
     enum sy_dtype dtype;
 };
 
@@ -43,7 +43,7 @@ static int check_attend(struct sy_expand *e)
     return SY_OK;
 }
 
-/* Input i with its heads first; *size: of one. */
+/* Input i transposed to heads first; *size: of one head. */
 static int with_heads(struct sy_expand *e, int i, const char *count, int64_t *heads, int64_t *size)
 {
     const struct sy_tensor *t = sy_expand_tensor(e, i);
@@ -97,7 +97,7 @@ static int find_operands(struct sy_expand *e, struct attend *a)
     return e->status;
 }
 
-/* Each head of keys or values as often as queries share it. */
+/* Repeats each head of keys or values for all queries' heads that share it. */
 static int repeated(struct sy_expand *e, const struct attend *a, int x, int64_t size)
 {
     const int64_t times[] = {1, 1, a->heads / a->groups, 1, 1}, flat[] = {0, a->heads, -1, size};
@@ -114,7 +114,7 @@ static void allow(struct sy_expand *e, struct attend *a, int which)
     a->allowed = a->allowed < 0 ? which : SY_EXPAND(e, AND, a->allowed, which);
 }
 
-/* Place of each query among the keys: [queries, 1], or [batch, 1, queries, 1]. */
+/* Position of each query among the keys: [queries, 1], or [batch, 1, queries, 1]. */
 static int places(struct sy_expand *e, struct attend *a)
 {
     const struct sy_tensor *past = sy_expand_tensor(e, PAST_KEY);
@@ -131,7 +131,7 @@ static int places(struct sy_expand *e, struct attend *a)
     return SY_EXPAND(e, ADD, rows, sy_expand_reshape(e, before, column, 4));
 }
 
-/* By place: what is causal, within a window, and filled. */
+/* Restricts the keys by position: causal, window, and filled length. */
 static void allow_by_place(struct sy_expand *e, struct attend *a)
 {
     static const int64_t column[] = {-1, 1, 1, 1};
@@ -163,7 +163,7 @@ static void allow_by_place(struct sy_expand *e, struct attend *a)
     a->may_be_none = a->may_be_none || left >= 0 || right >= 0 || valid >= 0;
 }
 
-/* The mask, with columns that do not count where it has fewer than there are keys. */
+/* The mask, padded with columns that do not count where it is narrower than the keys. */
 static int whole_mask(struct sy_expand *e, const struct attend *a)
 {
     const struct sy_tensor *t = sy_expand_tensor(e, MASK);

@@ -29,7 +29,7 @@ static int count_up(struct sy_expand *e, const struct heads *h, bool keys)
     return sy_expand_count(e, end);
 }
 
-/* The mask of keys that count, to be broadcast to [batch, heads, queries, keys]. */
+/* The mask of the keys that count, broadcastable to [batch, heads, queries, keys]. */
 static int keys_that_count(struct sy_expand *e, const struct heads *h)
 {
     const struct sy_tensor *t = sy_expand_tensor(e, h->mask);
@@ -131,7 +131,7 @@ static int three_widths(struct sy_expand *e, int64_t *widths)
     return SY_OK;
 }
 
-/* The past [2, batch, heads, length, size] comes before k and v, and both are the present. */
+/* Concatenates the past [2, batch, heads, length, size] in front of k and v; the result is also the present. */
 static void use_past(struct sy_expand *e, int past, struct heads *h)
 {
     const struct sy_tensor *t = sy_expand_tensor(e, past);

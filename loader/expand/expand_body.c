@@ -6,7 +6,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
-/* The body's tensor as one of the graph: an input or result by now, or a constant. -1 stays. */
+/* Maps the body's tensor to the graph's: an input or result that was mapped before, or a constant. -1 stays -1. */
 static int mapped(struct sy_expand *e, const struct sy_graph *body, int *map, int tensor)
 {
     const struct sy_tensor *t = tensor < 0 ? NULL : &body->tensors[tensor];
@@ -85,7 +85,7 @@ static int copy_node(struct sy_expand *e, const struct sy_graph *body, int *map,
     return status;
 }
 
-/* Bodies inside counted too. */
+/* Counts nested bodies too. */
 int64_t sy_expand_nodes_of(const struct sy_graph *graph)
 {
     int64_t n = graph->n_nodes;

@@ -14,7 +14,7 @@ enum { MAX_TRIPS = 512 };
 
 /* ---- If --------------------------------------------------------------------------------------- */
 
-/* Which branch runs: 1 is `then`. False: that is known at run only. */
+/* Which branch is executed: 1 is `then`. False: known at run only. */
 static bool find_branch(const struct sy_infer *in, const struct sy_node *node, int *taken)
 {
     int condition = sy_node_input(node, 0);
@@ -31,7 +31,7 @@ bool sy_expand_is_decided(const struct sy_infer *in, const struct sy_node *node)
     return find_branch(in, node, &taken);
 }
 
-/* Sizes that decide otherwise are not the model's. */
+/* Makes the condition's outcome a condition on the open sizes: others are rejected. */
 static int assume_branch(struct sy_expand *e, int taken)
 {
     const struct sy_dim *truth = e->in->values[e->node->inputs[0]];
@@ -65,7 +65,7 @@ static int expand_if(struct sy_expand *e)
 
 /* ---- Loop ------------------------------------------------------------------------------------- */
 
-/* How often the Loop runs; -1: not known, or too often to be written out. */
+/* Number of iterations; -1: not known, or too many to unroll. */
 static int64_t count_trips(const struct sy_infer *in, const struct sy_node *node,
                            const struct sy_graph *body)
 {
@@ -103,7 +103,7 @@ int sy_expand_spare_body(const struct sy_infer *in, const struct sy_node *node,
     return sy_graph_clone(body, out);
 }
 
-/* Results of all iterations, one behind the other. `each`: trips lists of n_results. */
+/* Concatenates the results of all iterations. `each`: trips lists of n_results. */
 static void join_scans(struct sy_expand *e, const int *each, int n_results, int64_t trips,
                        int n_carried)
 {
@@ -197,7 +197,7 @@ struct scan {
     int n_states, n_scanned, n_captured, n_results;
 };
 
-/* The k-th number of a list of the node. */
+/* The k-th number in a list attribute of the node. */
 static int64_t listed(const struct sy_expand *e, const char *name, int k)
 {
     const struct sy_attr *attr = sy_node_attr(e->node, name);
@@ -294,7 +294,7 @@ static int change_body(struct scan *s)
     return sy_graph_sort(b);
 }
 
-/* How often: the extent of the first input that is scanned. */
+/* Number of iterations: the extent of the first scanned input. */
 static int scan_trips(struct scan *s)
 {
     struct sy_expand *e = s->e;
@@ -320,7 +320,7 @@ static int scan_trips(struct scan *s)
                      sy_expand_int(e, axis));
 }
 
-/* Loop stacks iterations first and in order; other layouts are made by nodes behind it. */
+/* Loop stacks iterations first and in order; nodes after it produce other layouts. */
 static void scan_results(struct scan *s, const int *made)
 {
     struct sy_expand *e = s->e;

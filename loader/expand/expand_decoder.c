@@ -12,7 +12,7 @@
 /* ---- rotary embedding ------------------------------------------------------------------------- */
 
 struct rotation {
-    int cosines, sines; /* to be broadcast to half of what is turned */
+    int cosines, sines; /* broadcastable to half of the rotated part */
     int64_t heads, size, turned;
     bool interleaved;
 };
@@ -24,7 +24,7 @@ static int picked(struct sy_expand *e, int x, int i)
     return one;
 }
 
-/* x [_, _, _, size]: pairs of its first `turned` numbers are turned by their angles. */
+/* Rotates x [_, _, _, size]: pairs of its first `turned` numbers, by their angles. */
 static int rotate(struct sy_expand *e, const struct rotation *r, int x)
 {
     const int64_t half = r->turned / 2;
@@ -64,7 +64,7 @@ static int angles(struct sy_expand *e, int cache, int positions, int heads_axis)
     return sy_expand_unsqueeze(e, rows, heads_axis);
 }
 
-/* How x, [batch, length, heads * size] if `rows`, else [batch, heads, length, size], is turned by a cache of cosines. */
+/* How x, [batch, length, heads * size] if `rows`, else [batch, heads, length, size], is rotated by a cache of cosines. */
 static int measure_rotation(struct sy_expand *e, const struct sy_tensor *cache, bool *rows,
                             int64_t *width, struct rotation *r)
 {
@@ -149,15 +149,15 @@ enum { QUERY, KEY, VALUE, PAST_KEY, PAST_VALUE, ENDS, TOTAL, COSINES, SINES, POS
 
 struct group_query {
     int64_t heads, groups, size; /* of queries, of keys, numbers each */
-    struct sy_dim length, past;  /* of the new rows, of the keys that are handed in */
-    bool is_first;               /* known to be the first call: nothing is read of the past */
+    struct sy_dim length, past;  /* length: new rows; past: keys passed in */
+    bool is_first;               /* known to be the first call: the past is not read */
     int q, k, v;                 /* [batch, length, heads, size] */
-    int rows, there, total; /* one int64 each: length, past, and the keys that are handed out */
-    int before;             /* [batch, 1]: how many keys come before the new ones */
-    int positions;          /* [batch, length], or [1, length] */
+    int rows, there, total;      /* one int64 each: new rows, past rows, and keys returned */
+    int before;                  /* [batch, 1]: number of keys before the new ones */
+    int positions;               /* [batch, length], or [1, length] */
 };
 
-/* Forms of it that are not written out here: attributes that must be left at what they are without being said. */
+/* Rejects forms that are not lowered: these attributes must have their defaults. */
 static int check_group_query(struct sy_expand *e)
 {
     static const struct {
@@ -182,7 +182,7 @@ static int check_group_query(struct sy_expand *e)
     return SY_OK;
 }
 
-/* q, k and v with a dimension of heads; all in one tensor, or each in its own. */
+/* q, k and v with a dimension of heads, from one packed tensor or three. */
 static int cut_group_query(struct sy_expand *e, struct group_query *g)
 {
     const struct sy_tensor *q = sy_expand_tensor(e, QUERY);
@@ -213,7 +213,7 @@ static int cut_group_query(struct sy_expand *e, struct group_query *g)
     return e->status;
 }
 
-/* Keys in all, all of them numbers: *total, which a buffer of the past may exceed. */
+/* Total number of keys where all sizes are numbers: *total, which a buffer of the past may exceed. */
 static int measure_numbers(struct sy_expand *e, struct group_query *g, int64_t *total)
 {
     int64_t length = g->length.fixed, past = g->past.fixed;
@@ -225,7 +225,7 @@ static int measure_numbers(struct sy_expand *e, struct group_query *g, int64_t *
     return SY_OK;
 }
 
-/* Open sizes: the keys in all are those of the past and the new ones. */
+/* Open sizes: the total number of keys is past plus new ones. */
 static int measure_open(struct sy_expand *e, struct group_query *g, struct sy_dim total)
 {
     struct sy_dim sum;
@@ -246,7 +246,7 @@ static int past_of(struct sy_expand *e, int input, const struct group_query *g)
                                          : sy_expand_size(e, g->past, sy_expand_input(e, input), 2);
 }
 
-/* Number of keys before those of this call, for each part of the batch; the first call has none, even if fewer rows count. */
+/* Number of keys before this call's, per row of the batch; 0 in the first call, even if fewer rows count. */
 static int keys_before(struct sy_expand *e, const struct group_query *g)
 {
     static const int64_t column[] = {-1, 1};
@@ -262,7 +262,7 @@ static int keys_before(struct sy_expand *e, const struct group_query *g)
     return SY_EXPAND(e, WHERE, is_first, sy_expand_int(e, 0), before);
 }
 
-/* Sizes that the operands say: the run's, if import cannot know them. */
+/* Sizes that operands pass as values: read at run if import does not know them. */
 static int measure_past(struct sy_expand *e, struct group_query *g)
 {
     const struct sy_tensor *past = sy_expand_tensor(e, PAST_KEY);
@@ -311,7 +311,7 @@ static int turn_group_query(struct sy_expand *e, struct group_query *g)
     return e->status;
 }
 
-/* Row j of the present: of the past, but from `before` on the new ones. */
+/* The present: row j is from the past, or from `before` on from the new rows. */
 static int present(struct sy_expand *e, const struct group_query *g, int past, int fresh)
 {
     int64_t batch = 0, one = 1;
@@ -339,7 +339,7 @@ static int present(struct sy_expand *e, const struct group_query *g, int past, i
     return picked_rows;
 }
 
-/* The present as a result: behind the last key that counts it is 0, as ONNX Runtime's is. */
+/* Returns the present with zeros behind the last key that counts, like ONNX Runtime. */
 static void show_present(struct sy_expand *e, const struct group_query *g, int i, int all)
 {
     if (!sy_expand_wanted(e, i))
@@ -434,7 +434,7 @@ static float float_at(const struct sy_tensor *t, int64_t i)
     return t->dtype == SY_DTYPE_F16 ? sy_half_to_float(half) : sy_bf16_to_float(half);
 }
 
-/* The i-th number of `bits` bits, lowest first. */
+/* Extracts the i-th number of `bits` bits, lowest bits first. */
 static int bits_at(const unsigned char *from, int64_t i, int64_t bits)
 {
     int64_t at = i * bits;
@@ -495,7 +495,7 @@ static int read_few_bits(struct sy_expand *e, struct few_bits *w)
     return SY_OK;
 }
 
-/* Weights become float32 here; the activations are taken as they are. */
+/* Weights are dequantised to float32; activations stay as they are. */
 static int expand_few_bits(struct sy_expand *e)
 {
     struct few_bits w;

@@ -8,9 +8,9 @@
 
 struct back {
     struct sy_expand *e;
-    bool *depends; /* per tensor that was there: on what is differentiated by */
+    bool *depends; /* per tensor: depends on a variable of the differentiation */
     int *gradient; /* per such tensor; -1: none yet */
-    /* the node that is looked at; a copy, since nodes move when one is added */
+    /* the node being differentiated; a copy, since adding nodes moves them */
     enum sy_op op;
     const char *name;
     int n_in, in[8], out, g; /* its inputs, result, and the result's gradient */
@@ -33,7 +33,7 @@ static int shape_node(struct back *b, int tensor)
     return SY_EXPAND(b->e, SHAPE, tensor);
 }
 
-/* The sum of g over what `tensor` was broadcast along. */
+/* Sums g over the dimensions along which `tensor` was broadcast. */
 static int shrink(struct back *b, int g, int tensor)
 {
     struct sy_shape from = shape_of(b, b->out), to = shape_of(b, tensor);
@@ -65,7 +65,7 @@ static void give(struct back *b, int i, int g)
     *sum = *sum < 0 ? g : SY_EXPAND(b->e, ADD, *sum, g);
 }
 
-/* The same, in the input's shape already. */
+/* As give, for a gradient that has the input's shape. */
 static void give_shaped(struct back *b, int i, int g)
 {
     int tensor = b->in[i];
@@ -114,7 +114,7 @@ static bool back_pair(struct back *b)
     }
 }
 
-/* dy/dx of operators of one input, as a tensor; -1: it is none that is known. */
+/* dy/dx of unary operators, as a tensor; -1: not supported. */
 static int slope(struct back *b)
 {
     struct sy_expand *e = b->e;
@@ -170,7 +170,7 @@ static bool back_matmul(struct back *b)
     return true;
 }
 
-/* Sums and means: g again along what was summed. */
+/* Sums and means: broadcasts g along the reduced axes. */
 static void back_reduce(struct back *b)
 {
     struct sy_expand *e = b->e;
@@ -265,7 +265,7 @@ static void walk(struct back *b)
     }
 }
 
-/* Inputs are the tensors that attributes name: with others in their place, all between would have to be computed again. */
+/* The inputs must be the tensors that the attributes name; substituting others would require recomputing the nodes between. */
 static int check_names(struct back *b, const struct sy_attr *list, int from)
 {
     struct sy_expand *e = b->e;
@@ -293,7 +293,7 @@ static int differentiate(struct back *b, int n_xs, int y)
     for (int i = 0; i < n_xs && e->status == SY_OK; i++) {
         int x = sy_expand_input(e, i), g = b->gradient[x];
         b->out = x;
-        if (g < 0) /* it has no part in y */
+        if (g < 0) /* y does not depend on it */
             g = SY_EXPAND(e, EXPAND, number(b, 0), shape_node(b, x));
         sy_expand_result(e, i, g);
     }

@@ -58,7 +58,7 @@ static int expand_binarizer(struct sy_expand *e)
     return e->status;
 }
 
-/* As ONNX Runtime: what is 0 stays 0. */
+/* As ONNX Runtime: zeros stay 0. */
 static int softmax_zero(struct sy_expand *e, int x)
 {
     const int64_t last = -1;

@@ -30,7 +30,7 @@ static const struct sy_attr *list(const struct sy_expand *e, const char *name,
     return attr && attr->kind == kind ? attr : NULL;
 }
 
-/* Numbers as floats, or as a tensor (`name`_as_tensor, or `name` itself). *n: -1, there are none; the caller's to free. */
+/* Reads numbers from a list of floats, or a tensor (`name`_as_tensor, or `name` itself). *n: -1 if absent; the caller frees them. */
 static int numbers(struct sy_expand *e, const char *name, int *n, double **out, bool *is_double)
 {
     char other[64];
@@ -123,7 +123,7 @@ static int read_weights(struct sy_trees *t, const char *prefix, const struct pla
         int at = find(places, t->n, t->weights[i].tree, t->weights[i].node);
         struct sy_branch *b = at < 0 ? NULL : &t->branches[at];
         if (!b)
-            return sy_expand_fail(t->e, SY_ECORRUPT, "a weight of a node that is not there");
+            return sy_expand_fail(t->e, SY_ECORRUPT, "a weight of a node that does not exist");
         b->first_weight = b->n_weights == 0 ? i : b->first_weight;
         b->n_weights += t->n_targets > 1 || b->n_weights == 0;
     }
@@ -343,7 +343,7 @@ static int side(int64_t to, int64_t is_leaf, int n)
     return to < 0 || to > INT32_MAX / 2 ? -1 : (int)to + (is_leaf ? n : 0);
 }
 
-/* Sets of members lie one behind the other, each ended by NaN, in the order of the nodes that ask. */
+/* Sets of members are stored one after the other, each ended by NaN, in the order of the nodes that test them. */
 static int take_members(struct sy_trees *t, struct sy_branch *b, int n_members, int *at)
 {
     b->first_member = *at;

@@ -124,7 +124,7 @@ static int write_sides(struct sy_trees *t, const struct sy_branch *b, int at, in
 static int write_branch(struct sy_trees *t, int index, int depth, int *at, int *deepest)
 {
     if (index < 0 || index >= t->n || t->branches[index].seen)
-        return sy_expand_fail(t->e, SY_ECORRUPT, "a node that is not there, or reached twice");
+        return sy_expand_fail(t->e, SY_ECORRUPT, "a node that does not exist, or is reached twice");
     struct sy_branch *b = &t->branches[index];
     if (depth > SY_TREES_MOST_DEPTH)
         return sy_expand_fail(t->e, SY_EUNSUPPORTED, "a tree deeper than %d", SY_TREES_MOST_DEPTH);

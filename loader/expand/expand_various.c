@@ -192,7 +192,7 @@ bool sy_expand_reduces_bool(const struct sy_infer *in, const struct sy_node *nod
            in->graph->tensors[x].dtype == SY_DTYPE_BOOL;
 }
 
-/* Of numbers 0 and 1. */
+/* ReduceMax and ReduceMin of bool, computed on the numbers 0 and 1. */
 static int expand_reduce_bool(struct sy_expand *e)
 {
     const int inputs[] = {sy_expand_cast(e, sy_expand_input(e, 0), SY_DTYPE_U8),

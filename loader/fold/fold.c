@@ -24,13 +24,13 @@ static bool is_known(const struct sy_infer *in, int tensor)
     return tensor >= 0 && (in->graph->tensors[tensor].data || in->values[tensor]);
 }
 
-/* An operand that is left out has no elements. */
+/* Operands that may be omitted; an omitted operand has no elements. */
 static bool may_lack(enum sy_op op)
 {
     return op == SY_OP_CLIP || op == SY_OP_RUN_CLIP;
 }
 
-/* Only what is there once: float constants grown by an Expand would cost memory and transfer for nothing. */
+/* Folds only results that are small or have their elements once: constants enlarged by an Expand would only cost memory and transfer. */
 static bool prepare(struct fold *f)
 {
     const struct sy_node *node = f->node;
@@ -56,7 +56,7 @@ static bool prepare(struct fold *f)
     }
     f->out_dtype = f->in->graph->tensors[node->outputs[0]].dtype;
     if (f->out_dtype == SY_DTYPE_STRING)
-        return false; /* the run's: it has the heap */
+        return false; /* a string's heap exists at run only */
     return sy_block_make(&f->in->graph->tensors[node->outputs[0]].shape, &f->out) &&
            f->out.n <= largest;
 }
@@ -214,7 +214,7 @@ static bool has_doubles(enum sy_dtype dtype)
     return dtype != SY_DTYPE_F16 && dtype != SY_DTYPE_BF16 && dtype != SY_DTYPE_U64;
 }
 
-/* Much is worked out only where it becomes no larger: whole numbers that are weights stay what they are. */
+/* Float operators fold only if the result is not larger; integers that are weights stay as they are. */
 static bool is_for_floats(const struct fold *f)
 {
     int64_t bytes = f->out.n * (int64_t)sy_dtype_bytes(f->out_dtype), most = 0;
@@ -236,7 +236,7 @@ static bool same_type(const struct fold *f)
     return f->node->op != SY_OP_GATHER || sy_dtype_is_integer(f->dtypes[1]);
 }
 
-/* A row of a table by a position that depends on an open size is the run's. */
+/* A table lookup whose index depends on an open size is left to the run. */
 static bool all_have_data(const struct fold *f)
 {
     for (int i = 0; i < f->n; i++)

@@ -97,7 +97,7 @@ static int open_comparison(enum sy_op op, struct sy_dim a, struct sy_dim b, stru
     }
 }
 
-/* Of truth values. */
+/* Logical operators on truth values. */
 static int logic(enum sy_op op, struct sy_dim a, struct sy_dim b, struct sy_dim *out)
 {
     struct sy_dim both, sum;

@@ -10,10 +10,10 @@
 
 struct sy_fuse {
     struct sy_graph *graph;
-    int n_tensors; /* at the start of the pass; later ones are constants that it made */
+    int n_tensors; /* number of tensors at the start of the pass; later ones are constants that it made */
     int *producer, *uses;
-    bool (*has)(enum sy_op op, int64_t size); /* of sy_graph_fuse; NULL in other passes */
-    bool *learns; /* by tensor: it may depend on what is trained; NULL: nothing is */
+    bool (*has)(enum sy_op op, int64_t size); /* with sy_graph_fuse; NULL in other passes */
+    bool *learns; /* by tensor: may depend on a trained parameter; NULL: none does */
 };
 
 int sy_fuse_open(struct sy_fuse *f, struct sy_graph *graph);

@@ -303,7 +303,7 @@ static bool match_probabilities(const struct sy_fuse *f, int tensor, struct atte
     return (axis == -1 || axis == rank - 1) && match_scores(f, softmax->inputs[0], a, 0);
 }
 
-/* Of a matrix's axis `i`, counted from the last. */
+/* Extent of a matrix's axis `i`, counted from the last. */
 static int64_t extent(const struct sy_fuse *f, const struct view *v, int i)
 {
     struct sy_dim dim = sy_fuse_tensor(f, v->tensor)->shape.dims[v->perm[v->rank - 1 - i]];

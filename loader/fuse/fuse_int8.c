@@ -19,14 +19,14 @@
 struct product {
     struct sy_node *node; /* of float32 */
     bool conv;
-    int64_t columns, depth; /* of the weights: results, and factors of each */
+    int64_t columns, depth; /* of the weights: number of results, and of factors per result */
     bool columns_first;     /* in memory */
     int x, bias;            /* 8 bits; float32 constant or -1 */
     int run_zero;           /* -1: `zero` */
     int64_t zero;
     float x_scale;
     float *factors; /* of each column */
-    float *sums;    /* of each column's weights */
+    float *sums;    /* sums of each column's weights */
     int8_t *weights;
 };
 

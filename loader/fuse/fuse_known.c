@@ -10,7 +10,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
-/* Of all nodes together. Multiplications: some ten seconds of an import, and more than the 26 G of DeBERTa-large. */
+/* Limits over all nodes. Multiplications: some ten seconds of an import, and more than the 26 G of DeBERTa-large. */
 #define MOST_PRODUCTS (INT64_C(1) << 35)
 #define MOST_BYTES    (INT64_C(1) << 30)
 

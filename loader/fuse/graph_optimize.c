@@ -62,7 +62,7 @@ static const struct {
 
 typedef bool op_test(enum sy_op op, int64_t size);
 
-/* has: NULL, sy_graph_optimize of each body; else sy_graph_fuse. Not of what waits for the run: nothing is known of it. */
+/* has: NULL runs sy_graph_optimize on each body; otherwise sy_graph_fuse. Bodies that are sized at run are skipped: nothing is known of them. */
 static int rewrite_bodies(struct sy_graph *graph, op_test *has)
 {
     for (int n = 0; n < graph->n_nodes; n++) {
@@ -76,7 +76,7 @@ static int rewrite_bodies(struct sy_graph *graph, op_test *has)
     return SY_OK;
 }
 
-/* Nothing here makes a new constant out of a parameter. */
+/* These passes make no new constant from a parameter. */
 static sy_fuse_pass *const training_passes[] = {
     sy_fuse_noops, sy_fuse_reshapes, sy_fuse_gelus, sy_fuse_layer_norms, sy_fuse_matmul_biases,
 };

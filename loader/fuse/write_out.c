@@ -129,7 +129,7 @@ static bool is_plain_if(const struct sy_node *node)
     return plain;
 }
 
-/* `node` is no longer the graph's. */
+/* `node` is not part of the graph any more. */
 static int write_if(struct sy_graph *g, const struct sy_node *node)
 {
     int is, is_not, *results, n = node->n_outputs, status;
@@ -162,8 +162,7 @@ struct loop {
     int *rows; /* of all turns: n_scans each */
 };
 
-/* How many turns can be told: as many as results of all turns are declared with, or the trip count, or as many as counters allow; -1: none
- * of these. */
+/* Upper bound of the iterations: the declared number of scan results, or the trip count, or the limit of a counter; -1: none of these. */
 static int64_t most_turns(const struct sy_graph *g, const struct sy_node *node, int n_carried)
 {
     const struct sy_tensor *count = node->inputs[0] < 0 ? NULL : &g->tensors[node->inputs[0]];
@@ -214,7 +213,7 @@ static bool plan_loop(const struct sy_graph *g, const struct sy_node *node, stru
            (l->is_certain || may_run_in_vain(l->body));
 }
 
-/* The condition and the count as scalars. */
+/* Makes the condition and the trip count scalars. */
 static int begin(struct loop *l)
 {
     int count = l->node->inputs[0], condition = l->node->inputs[1];
@@ -293,7 +292,7 @@ static int add_shape(struct loop *l, int64_t rows, int rank, int *out)
                           (size_t)rank * sizeof *dims, out);
 }
 
-/* Results of all turns are there only if it ran exactly so often: else a shape that refuses the run. */
+/* Scan results exist only if the loop ran exactly this often: otherwise a shape mismatch fails the run. */
 static int check_turns(struct loop *l, int all, int result)
 {
     const char *name = l->node->name;
@@ -360,7 +359,7 @@ static int write_loop(struct sy_graph *g, struct loop *l)
 
 /* ---- the graph -------------------------------------------------------------------------------------------- */
 
-/* Node n in other nodes, which come last, if it is one of those. */
+/* Inlines node n, if it is an If or Loop that can be inlined; the new nodes are appended. */
 static int write_node(struct sy_graph *g, int n, bool *changed)
 {
     struct sy_node node = g->nodes[n]; /* the nodes move */

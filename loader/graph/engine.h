@@ -10,7 +10,7 @@
 #include "loader/graph/graph.h"
 
 #define SY_PARAM_ALIGN 64u
-#define SY_LAYER_ALIGN 4096u /* so that any cut into groups can be read with O_DIRECT */
+#define SY_LAYER_ALIGN 4096u /* so that any division into groups can be read with O_DIRECT */
 
 /* One packed parameter: the constant input `input` of the layer's node, in the engine's layout. */
 struct sy_param {
@@ -26,15 +26,15 @@ struct sy_layer {
     int node;
     int n_params;
     struct sy_param *params;
-    uint64_t
-        offset_bytes; /* of its parameters in the package's weights; multiple of SY_LAYER_ALIGN */
-    uint64_t bytes;   /* rounded up to SY_LAYER_ALIGN; 0 when there are none */
-    /* Bit k: for batches of 2^k to 2^(k+1) - 1 the calling thread computes this layer by itself. As measured at import and kept in the
-     * package, since where sums are cut depends on it; 0, all threads: not measured. */
+    /* of its parameters in the package's weights; multiple of SY_LAYER_ALIGN */
+    uint64_t offset_bytes;
+    uint64_t bytes; /* rounded up to SY_LAYER_ALIGN; 0 when there are none */
+    /* Bit k: for batches of 2^k to 2^(k+1) - 1 a single thread computes this layer. Measured at import and stored in the package, since it decides how sums
+     * are split; 0: not measured, all threads. */
     uint32_t solo_batches;
 };
 
-/* Whether one thread computes it at this batch size, at least 1. */
+/* Whether a single thread computes the layer at this batch size (at least 1). */
 static inline bool sy_layer_is_solo(const struct sy_layer *layer, int64_t batch)
 {
     int k = 63 - __builtin_clzll((unsigned long long)batch);
@@ -49,14 +49,14 @@ struct sy_stream;
 struct sy_binding {
     unsigned char *const
         *layer_params; /* per layer: start of its parameters; may be NULL if bytes == 0 */
-    void *
-        workspace; /* program workspace_bytes, SY_PARAM_ALIGN aligned; nothing in it survives a run. Without attach a run keeps
-                         nothing anywhere else, but in outputs: another process with the same program can go on with the next layer */
+    /* program workspace_bytes, SY_PARAM_ALIGN aligned; nothing in it survives a run. Without attach a run keeps nothing anywhere else, but in outputs: another
+     * process with the same program can go on with the next layer */
+    void *workspace;
     const void *const *inputs; /* per graph input, plain row-major */
     void *const *outputs;      /* per graph output */
 };
 
-/* Computes single nodes for an engine that sizes nodes one by one, from and to memory of the host. */
+/* Computes single nodes in host memory, for an engine that executes nodes with data-dependent shapes one by one. */
 struct sy_node_helper {
     /* All shapes of the graph, of one node, are known; constants are read during the call only. like: a program of a graph with the same
      * constants, which may be robbed of what it has packed; NULL: none. EUNSUPPORTED: this one not. */

@@ -13,10 +13,10 @@
 #include "loader/graph/op_table.h"
 
 #define SY_MAX_RANK    8
-#define SY_MAX_SYMBOLS 16  /* of a graph: a sequence that comes in has two or three */
+#define SY_MAX_SYMBOLS 16  /* of a graph: a sequence input uses two or three */
 #define SY_MAX_ENDS    256 /* inputs, or outputs, of a model */
-#define SY_LOOP_MOST_TRIPS \
-    (1 << 24) /* of a run's loops together: what does not end is an error, not a hang */
+/* Total iterations of a run's loops: an endless loop is an error, not a hang. */
+#define SY_LOOP_MOST_TRIPS (1 << 24)
 
 /* X(name, ONNX TensorProto.DataType value, bytes, KServe v2 name, numpy descr) */
 #define SY_DTYPE_TABLE(X)          \
@@ -58,7 +58,7 @@ static inline bool sy_dim_is_expr(struct sy_dim dim)
     return dim.per_batch < SY_DIM_EXPR_END;
 }
 
-/* A size known at import. */
+/* True for a size known at import. */
 static inline bool sy_dim_is_number(struct sy_dim dim)
 {
     return dim.per_batch == 0;
@@ -155,15 +155,15 @@ struct sy_attr {
     enum sy_attr_kind kind;
     int64_t i;
     float f;
-    char *
-        s; /* STRINGS: one behind the other, each ended by a zero; string i begins at ints[i], of n + 1 */
+    /* STRINGS: one behind the other, each ended by a zero; string i begins at ints[i], of n + 1 */
+    char *s;
     int n; /* of ints, floats, sizes or strings */
     int64_t *ints;
     float *floats;
     struct sy_dim *sizes;
     int tensor; /* ATTR_TENSOR: index of a constant tensor of the graph */
-    struct sy_graph
-        *graph; /* ATTR_GRAPH: a body, owned. Its inputs are the last of the node's (G10) */
+    /* ATTR_GRAPH: a body, owned. Its inputs are the last of the node's (G10) */
+    struct sy_graph *graph;
 };
 
 struct sy_tensor {
@@ -174,8 +174,8 @@ struct sy_tensor {
     size_t data_bytes;
     bool is_borrowed;  /* a constant whose data is not the graph's to free */
     bool is_four_bits; /* a constant of the file of 4 bits, here one a byte */
-    bool
-        is_derived; /* a constant that is no parameter of the file: a Constant node's, or computed at import */
+    /* a constant that is no parameter of the file: a Constant node's, or computed at import */
+    bool is_derived;
 };
 
 /* Fused to a CONV, GEMM or MATMUL, in this order: + residual, then activation. */
@@ -216,8 +216,8 @@ int sy_precision_from_name(const char *name, enum sy_precision *out); /* EARG na
 /* A size of the inputs, other than N, that each request may choose. */
 struct sy_symbol {
     char *name; /* of the file, or INPUT.INDEX; unique in the graph */
-    int64_t
-        usual; /* what the model is laid out for, profiled with and shown with: a typical one that the model allows */
+    /* what the model is laid out for, profiled with and shown with: a typical one that the model allows */
+    int64_t usual;
 };
 
 /* A number for each of a graph's symbols, in their order; the rest is ignored. */
@@ -250,10 +250,10 @@ struct sy_graph {
     struct sy_condition *conditions;
     int n_reasons; /* from inference on; packages do not keep them */
     struct sy_run_reason *reasons;
-    uint64_t
-        string_bytes; /* bound graphs with strings: what a run has for them (string_tensor.h) */
-    bool
-        borrows_data; /* constants' data belongs to the graph that this one was bound from (graph_bind.h) */
+    /* bound graphs with strings: what a run has for them (string_tensor.h) */
+    uint64_t string_bytes;
+    /* constants' data belongs to the graph that this one was bound from (graph_bind.h) */
+    bool borrows_data;
     int n_tensors;
     struct sy_tensor *tensors;
     int n_nodes;
@@ -268,8 +268,8 @@ struct sy_graph {
  * told of a result, its room grows with a size of the graph that no input has: a run whose result is larger says SY_NEEDS_ROOM for its rank, and
  * the bytes that it needs for its first dimension; nothing of the result is there. */
 #define SY_NEEDS_ROOM (-1)
-#define SY_SIZED_DYNAMIC_BYTES \
-    ((1 + SY_MAX_RANK) * sizeof(int64_t)) /* of the rank and the dimensions */
+/* Bytes of the rank and the dimensions. */
+#define SY_SIZED_DYNAMIC_BYTES ((1 + SY_MAX_RANK) * sizeof(int64_t))
 /* Index of that size among the graph's symbols; -1: it has none. */
 int sy_graph_room_size(const struct sy_graph *graph);
 /* That size doubled until a room of `has` bytes becomes one of `needs`. False: there is none, or it cannot. */
@@ -326,8 +326,8 @@ int sy_graph_infer(struct sy_graph *graph);
 /* The same of a few nodes, all of whose inputs have numbers for shapes: nothing is deferred to the run. *needs_values: it failed because an
  * input's elements decide on a size. */
 int sy_graph_infer_now(struct sy_graph *graph, bool *needs_values);
-/* The same, as far as it goes: (*waits)[t], of each tensor that the graph has then: its size, or what it is made of, needs elements that are not known yet, or an
- * operator that is not supported. *waits: the caller's. The graph is good for nothing else afterwards than to read shapes from. */
+/* The same, as far as it goes: (*waits)[t], of each tensor that the graph has then: its size, or what it is made of, needs elements that are not known yet,
+ * or an operator that is not supported. *waits: the caller's. The graph is good for nothing else afterwards than to read shapes from. */
 int sy_graph_infer_ready(struct sy_graph *graph, bool **waits);
 
 /* The same for a graph that is to be trained: what depends on a float parameter of the file is not folded, Dropout stays (with the
@@ -355,7 +355,7 @@ int sy_graph_fuse_training(struct sy_graph *graph, bool (*has)(enum sy_op op, in
 /* msgpack image of the graph without the data of tensors that `keep_data[t]` is false for. *out is malloc'd. */
 int sy_graph_encode(const struct sy_graph *graph, const bool *keep_data, void **out,
                     size_t *out_bytes);
-int sy_graph_decode(const void *bytes, size_t n_bytes,
-                    struct sy_graph **out); /* untrusted bytes: ECORRUPT */
+/* For untrusted bytes: ECORRUPT. */
+int sy_graph_decode(const void *bytes, size_t n_bytes, struct sy_graph **out);
 
 #endif

@@ -10,9 +10,9 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
-#define MOST_BYTES (INT64_C(1) << 40) /* of one tensor at batch 1, as inference has it */
+#define MOST_BYTES (INT64_C(1) << 40) /* of one tensor at batch 1, as in inference */
 
-/* The tables of the process are asked once, bodies get the same. */
+/* Queries the process-wide tables once; bodies use the same values. */
 static int make_env(const struct sy_graph *graph, const struct sy_sizes *sizes,
                     struct sy_size_env *env)
 {
@@ -21,7 +21,7 @@ static int make_env(const struct sy_graph *graph, const struct sy_sizes *sizes,
         struct sy_dim dim;
         SY_TRY(sy_size_symbol(graph->symbols[i].name, &dim));
         if (!sy_size_is_symbol(dim, &env->symbols[i]))
-            return sy_error_set(SY_ECORRUPT, "size '%.100s' is none", graph->symbols[i].name);
+            return sy_error_set(SY_ECORRUPT, "'%.100s' is not a size", graph->symbols[i].name);
         env->values[i] = sizes->of[i];
         env->n++;
     }
@@ -97,7 +97,7 @@ int sy_graph_bind_shape(const struct sy_graph *graph, int tensor, const struct s
     return bind_shape(&graph->tensors[tensor], &env, out);
 }
 
-/* For which batches a condition is looked at. */
+/* The batch sizes for which a condition is checked. */
 enum batches { FOR_ALL, FOR_SOME, FOR_ONE };
 
 static bool holds(const struct sy_condition *c, struct sy_dim left, struct sy_dim right,
@@ -172,7 +172,7 @@ static int bind_tensor(const struct sy_tensor *from, const struct sy_size_env *e
     return SY_OK;
 }
 
-/* Numbers stay linear in N: two lists. */
+/* Sizes linear in N are stored as two lists. */
 static int bind_numbers(struct sy_node *node, int n, const struct sy_dim *values)
 {
     int64_t *list;
@@ -272,7 +272,7 @@ int sy_graph_bind(const struct sy_graph *graph, const struct sy_sizes *sizes, st
 
 /* ---- sizes of a request ------------------------------------------------------------------------- */
 
-/* One more size from what is known; false: none. */
+/* Solves for one more size from known ones; false: none can be solved. */
 static bool solve_one(const struct sy_graph *graph, const struct sy_given_input *given,
                       struct sy_size_env *env, int64_t *batch)
 {
@@ -323,7 +323,7 @@ static int check_given(const struct sy_graph *graph, const struct sy_given_input
     return SY_OK;
 }
 
-/* Symbols of the graph that no input decided have their usual sizes. */
+/* Symbols that no input determines get their usual sizes. */
 static void take_solved(const struct sy_graph *graph, struct sy_size_env *all,
                         const struct sy_size_env *solved, struct sy_sizes *sizes)
 {
@@ -333,7 +333,7 @@ static void take_solved(const struct sy_graph *graph, struct sy_size_env *all,
                 all->values[i] = sizes->of[i] = solved->values[k];
 }
 
-/* Whether sizes alone do not say if it holds: indices no more than the batch. Binding takes such a condition for true. */
+/* Whether the condition depends on the batch size: binding then assumes that it holds. */
 static bool batch_decides(const struct sy_condition *c)
 {
     return c->at_most && sy_size_mentions(c->right, 0);
@@ -379,7 +379,7 @@ static bool has_empty(const struct sy_graph *graph)
     return false;
 }
 
-/* is_full: and nothing is computed of no elements, for which no layout could be chosen. */
+/* is_full: also rejects tensors without elements, for which no layout could be chosen. */
 static bool fits(const struct sy_graph *graph, const struct sy_sizes *sizes, bool is_full)
 {
     struct sy_graph *bound;
@@ -390,7 +390,7 @@ static bool fits(const struct sy_graph *graph, const struct sy_sizes *sizes, boo
     return good;
 }
 
-/* The room of results is none of the inputs' sizes, and stays. */
+/* The room of results does not depend on inputs, and is kept. */
 static bool take(struct sy_graph *graph, const struct sy_sizes *tried, bool is_full)
 {
     struct sy_sizes sizes = *tried;
@@ -404,7 +404,7 @@ static bool take(struct sy_graph *graph, const struct sy_sizes *tried, bool is_f
     return true;
 }
 
-/* Conditions on one symbol alone are kept as bounds: a table of positions limits its length. */
+/* Conditions on a single symbol are stored as its bounds, such as the length of a table of positions. */
 static void keep_limits(const struct sy_graph *graph, struct sy_sizes *sizes)
 {
     for (int i = 0; i < graph->n_conditions; i++) {
@@ -426,7 +426,7 @@ static bool find_sizes(struct sy_graph *graph, const struct sy_sizes *first, boo
     if (take(graph, &sizes, is_full))
         return true;
     for (int k = 0; k < graph->n_symbols;
-         k++) { /* one more than another: all beside what is past */
+         k++) { /* sizes that differ, as the total length exceeds the past */
         sizes = *first;
         sizes.of[k] *= 2;
         keep_limits(graph, &sizes);

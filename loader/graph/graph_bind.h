@@ -4,7 +4,7 @@
 
 #include "loader/graph/graph.h"
 
-/* The sizes with which the model is laid out and profiled. */
+/* The sizes for which the model is laid out and profiled. */
 void sy_graph_usual_sizes(const struct sy_graph *graph, struct sy_sizes *out);
 /* Elements of `shape` with the usual sizes and a batch of one; INT64_MAX: more than can be counted, or a size that the graph does not know. */
 int64_t sy_graph_usual_elements(const struct sy_graph *graph, const struct sy_shape *shape);

@@ -1,4 +1,4 @@
-/* Looking around in a graph and changing it: uses, producers, order, dead code. */
+/* Queries and changes of a graph: uses, producers, order, dead code. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

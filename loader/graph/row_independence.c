@@ -9,14 +9,14 @@
 
 /* A tensor's batch: along `axis`, with `each` elements of that axis for each row. */
 struct rows {
-    enum { NONE, ROWS, ELSEWHERE } where; /* ELSEWHERE: not known to be apart */
+    enum { NONE, ROWS, ELSEWHERE } where; /* ELSEWHERE: the rows may not be separate */
     int axis, rank;
     int64_t each;
 };
 
 struct look {
     const struct sy_graph *graph, *usual;
-    bool *counts; /* per tensor: numbers that follow from how many rows there are */
+    bool *counts; /* per tensor: values that depend on the number of rows */
 };
 
 static struct rows rows_of(const struct look *l, int tensor)
@@ -61,7 +61,7 @@ static bool is_elementwise(const struct look *l, const struct sy_node *node)
     return true;
 }
 
-/* The batch is the first dimension of all that have it: images, norms of images, fused sums. */
+/* The batch is the first dimension of all operands that have it: images, norms of images, fused sums. */
 static bool is_first(const struct look *l, const struct sy_node *node)
 {
     struct rows y = result(l, node);
@@ -81,7 +81,7 @@ static bool is_beside(const struct look *l, const struct sy_node *node, int64_t 
     return is_elementwise(l, node) && x.where == ROWS && axis != x.axis;
 }
 
-/* All from `axis` on is taken together. */
+/* Dimensions from `axis` on are combined; the batch must precede them. */
 static bool is_in_front(const struct look *l, const struct sy_node *node, int64_t axis)
 {
     struct rows x = input(l, node, 0);
@@ -138,7 +138,7 @@ static bool is_concat(const struct look *l, const struct sy_node *node)
     return all && sy_node_int(node, "axis", 0) != y.axis;
 }
 
-/* Entry i of a list that inference wrote out for all dimensions. */
+/* Whether entry i of a list that inference wrote for all dimensions is `wanted`. */
 static bool is_number(const struct sy_node *node, const char *name, int i, int64_t wanted)
 {
     const struct sy_attr *a = sy_node_attr(node, name);
@@ -149,7 +149,7 @@ static bool is_number(const struct sy_node *node, const char *name, int i, int64
     return a->kind == SY_ATTR_INTS && a->ints[i] == wanted;
 }
 
-/* Rows neither turned round nor moved. */
+/* The batch axis is neither reversed nor shifted. */
 static bool is_slice(const struct look *l, const struct sy_node *node)
 {
     struct rows x = input(l, node, 0);
@@ -164,7 +164,7 @@ static bool is_pad(const struct look *l, const struct sy_node *node)
            is_number(node, "pads", x.axis + x.rank, 0);
 }
 
-/* A table that all rows share by their indices, or the same places of each row. */
+/* A table indexed by each row, or the same positions taken from each row. */
 static bool is_gather(const struct look *l, const struct sy_node *node)
 {
     struct rows data = input(l, node, 0), indices = input(l, node, 1), y = result(l, node);
@@ -175,7 +175,7 @@ static bool is_gather(const struct look *l, const struct sy_node *node)
     return indices.where == NONE && data.axis != axis && y.each == data.each;
 }
 
-/* a b, + what is fused behind it. */
+/* A matrix product, with fused operations. */
 static bool is_product(const struct look *l, const struct sy_node *node)
 {
     struct rows a = input(l, node, 0), b = input(l, node, 1), y = result(l, node);
@@ -191,7 +191,7 @@ static bool is_product(const struct look *l, const struct sy_node *node)
     if (a.rank < 2 || b.rank < 2 || (a.where == ROWS && (a.axis == depth_a || a.each != y.each)) ||
         (b.where == ROWS && (b.axis == depth_b || b.each != y.each)))
         return false;
-    if (a.where == ROWS && b.where == ROWS) /* matrices, not their rows */
+    if (a.where == ROWS && b.where == ROWS) /* separate matrices, not separate rows */
         return a.rank - a.axis == b.rank - b.axis && a.rank - a.axis > 2 &&
                a.rank - a.axis == y.rank - y.axis;
     return a.where == ROWS || b.where == ROWS;
@@ -216,7 +216,7 @@ static bool is_attention(const struct look *l, const struct sy_node *node)
            (sy_node_int(node, "group", 1) == 1 || sy_node_int(node, "group_axis", 0) != 0);
 }
 
-/* X and states have the batch behind time (or directions), lengths alone. */
+/* X and states have the batch behind time (or directions); lengths have only the batch. */
 static bool is_recurrent(const struct look *l, const struct sy_node *node)
 {
     int axis = sy_node_int(node, "layout", 0) ? 0 : 1;
@@ -248,7 +248,7 @@ static bool is_along_axis(const struct look *l, const struct sy_node *node)
     return sy_node_attr(node, "axis") && is_beside(l, node, sy_node_int(node, "axis", 0));
 }
 
-/* The same for all rows. */
+/* The same value for all rows. */
 static bool is_constant(const struct look *l, const struct sy_node *node)
 {
     (void)l;
@@ -256,7 +256,7 @@ static bool is_constant(const struct look *l, const struct sy_node *node)
     return true;
 }
 
-/* Of operators that no rule knows. */
+/* Operators without a rule: false if any input has rows. */
 static bool is_unknown(const struct look *l, const struct sy_node *node)
 {
     (void)l;
@@ -274,7 +274,7 @@ static const row_rule rules[] = {
 
 /* ---- the graph ---- */
 
-/* Input i holds sizes: inference has put its value into the result's shape or the node's lists. */
+/* Input i holds sizes: inference has stored its value in the result's shape or the node's lists. */
 static bool is_a_size(const struct sy_node *node, int i)
 {
     switch (node->op) {
@@ -332,7 +332,7 @@ static bool has_rows(const struct look *l)
 bool sy_graph_rows_are_independent(const struct sy_graph *graph, const struct sy_graph *usual)
 {
     struct look l = {graph, usual, calloc((size_t)usual->n_tensors + 1, sizeof *l.counts)};
-    /* A request with strings has a heap of its own. */
+    /* Each request with strings needs its own heap. */
     bool all = l.counts != NULL && usual->string_bytes == 0 && has_rows(&l);
     for (int n = 0; n < usual->n_nodes && all; n++) {
         const struct sy_node *node = &usual->nodes[n];

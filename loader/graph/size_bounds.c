@@ -1,9 +1,9 @@
-/* Between which numbers an expression lies, and which atoms it mentions. */
+/* Bounds of an expression, and the atoms that it mentions. */
 #include "loader/graph/size_internal.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
-enum { MAX_DEPTH = 4 }; /* each part may cost two more */
+enum { MAX_DEPTH = 4 }; /* each level may cost two more evaluations */
 
 bool sy_atom_mentions(int from, int atom)
 {
@@ -26,7 +26,7 @@ bool sy_size_mentions(struct sy_dim dim, int atom)
 }
 
 struct bounds {
-    int64_t least, most; /* at the ends of int64: unknown */
+    int64_t least, most; /* the limits of int64: unknown */
 };
 
 static int64_t clamp_wide(__int128 value)
@@ -90,7 +90,7 @@ static int64_t add_bounds(int64_t a, int64_t b)
     return clamp_wide((__int128)a + b);
 }
 
-/* Bounds of the terms, added up. */
+/* Sums the bounds of the terms. */
 static struct bounds plain_bounds(struct sy_dim dim, int depth)
 {
     struct sy_sum sum;

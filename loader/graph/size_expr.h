@@ -12,7 +12,7 @@
 
 enum { SY_SIZE_MAX_TERMS = 24, SY_SIZE_MAX_DEGREE = 8, SY_SIZE_MOST_SYMBOLS = 64 };
 
-/* More than any dimension of a request; exporters write it for "to the end". */
+/* Larger than any dimension of a request; exporters write it for "to the end". */
 #define SY_SIZE_MOST 1000000000
 
 /* Atoms by number: 0 is N. */
@@ -32,17 +32,17 @@ struct sy_size_term {
 /* ---- making ---- */
 
 int sy_size_symbol(const char *name, struct sy_dim *out);
-/* These take any dimensions, also numbers and such that are linear in N. */
+/* The operands may be numbers, linear in N, or expressions. */
 int sy_size_add(struct sy_dim a, struct sy_dim b, struct sy_dim *out);
 int sy_size_sub(struct sy_dim a, struct sy_dim b, struct sy_dim *out);
 int sy_size_mul(struct sy_dim a, struct sy_dim b, struct sy_dim *out);
-int sy_size_div(struct sy_dim a, struct sy_dim b,
-                struct sy_dim *out); /* exact, whatever the sizes */
-/* Rounded down; b must be above 0 for all sizes, or is not known. */
+/* Exact for all sizes. */
+int sy_size_div(struct sy_dim a, struct sy_dim b, struct sy_dim *out);
+/* Rounded down; b must be above 0 for all sizes; EUNSUPPORTED if that is not known. */
 int sy_size_floor_div(struct sy_dim a, struct sy_dim b, struct sy_dim *out);
 int sy_size_min(struct sy_dim a, struct sy_dim b, struct sy_dim *out);
 int sy_size_max(struct sy_dim a, struct sy_dim b, struct sy_dim *out);
-/* `to` wherever `atom` stands. */
+/* Replaces `atom` by `to`. */
 int sy_size_substitute(struct sy_dim dim, int atom, struct sy_dim to, struct sy_dim *out);
 
 /* ---- looking ---- */
@@ -50,14 +50,14 @@ int sy_size_substitute(struct sy_dim dim, int atom, struct sy_dim to, struct sy_
 int sy_size_terms(struct sy_dim dim, struct sy_size_term terms[SY_SIZE_MAX_TERMS]); /* how many */
 struct sy_atom sy_size_atom(int atom);
 int sy_size_atom_dim(int atom, struct sy_dim *out);
-bool sy_size_is_symbol(struct sy_dim dim, int *atom); /* nothing but one symbol */
+bool sy_size_is_symbol(struct sy_dim dim, int *atom); /* a single symbol and nothing else */
 bool sy_size_mentions(struct sy_dim dim, int atom);   /* at any depth */
-/* Bounds that hold whatever the sizes are; INT64_MIN and INT64_MAX: none known. */
+/* Bounds that hold for all sizes; INT64_MIN and INT64_MAX: none known. */
 void sy_size_bounds(struct sy_dim dim, int64_t *least, int64_t *most);
 /* If `zero` is 0 only where some symbol has one certain value, or a size that all its terms are products of is 0: that symbol (of several one
  * whose value is not below 0, then the one made last) and value. */
 bool sy_size_isolate(struct sy_dim zero, int *atom, struct sy_dim *value);
-/* "2*seq+1", as far as it fits; how many bytes it has. */
+/* Writes text such as "2*seq+1", as far as it fits; returns its full length. */
 int sy_size_text(struct sy_dim dim, char *buffer, size_t bytes);
 
 /* ---- numbers ---- */

@@ -17,7 +17,7 @@ static int *find_slot(struct sy_intern *t, const void *bytes, size_t n)
     }
 }
 
-/* At most half of the slots are taken. */
+/* Keeps at least half of the slots free. */
 static bool grow(struct sy_intern *t)
 {
     int capacity = t->capacity ? 2 * t->capacity : 64;

@@ -23,7 +23,7 @@ struct sy_intern {
 
 /* EUNSUPPORTED: the table is full. ENOMEM_HOST. */
 int sy_intern_put(struct sy_intern *table, const void *bytes, size_t n, int *out);
-/* Of a number that sy_intern_put gave. */
+/* The string with this number, from sy_intern_put. */
 struct sy_interned sy_intern_get(struct sy_intern *table, int item);
 
 #endif

@@ -11,7 +11,7 @@ struct sy_state_pair {
     int input, output; /* indices into graph->inputs and graph->outputs */
 };
 
-/* At most one a name of either side, in the order of the inputs, `most` of them. Gives how many; 0: the graph keeps no state. */
+/* Each input and output is used at most once, in the order of the inputs, up to `most` pairs. Returns their number; 0: the graph keeps no state. */
 int sy_state_pairs_find(const struct sy_graph *graph, struct sy_state_pair *pairs, int most);
 
 #endif

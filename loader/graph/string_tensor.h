@@ -29,9 +29,9 @@ struct sy_string {
     uint32_t offset, bytes;
 };
 
-/* Bytes of a block, head and all, for n strings with `bytes` of text together. */
+/* Bytes of a block, including its head, for n strings with `bytes` of text in total. */
 uint64_t sy_string_block_bytes(int64_t n, uint64_t bytes);
-/* Whether a block in `room` bytes has n strings, no more and no fewer. */
+/* Whether a block in `room` bytes holds exactly n strings. */
 bool sy_string_block_is_valid(const void *block, uint64_t room, int64_t n);
 /* Walks over a block: the next string from *at on, which starts as 0. False: there is none, or it is not whole. A block that S1 is about gives
  * empty strings. */
@@ -41,9 +41,9 @@ bool sy_string_block_next(const void *block, uint64_t room, uint64_t *at, const 
 /* Writes the head of a block whose strings begin at `text`. */
 void sy_string_block_end(void *text, uint64_t bytes);
 
-/* Index of the size among the graph's symbols; -1: it has no strings. */
+/* Index of the size among the graph's symbols; -1: the graph has no strings. */
 int sy_graph_string_size(const struct sy_graph *graph);
-/* Whether the size of that index has nothing to do with inputs: of strings, or of results (sy_graph_room_size). */
+/* Whether this size is independent of the inputs: room for strings, or for results (sy_graph_room_size). */
 bool sy_graph_is_own_size(const struct sy_graph *graph, int symbol);
 /* The heap for a request whose inputs have so many bytes: twice that and what the model itself brings, as a power of two; at most SY_STRING_MOST. */
 int64_t sy_graph_string_heap(const struct sy_graph *graph, uint64_t input_bytes);
@@ -53,7 +53,7 @@ int sy_graph_open_strings(struct sy_graph *graph);
 uint64_t sy_graph_string_offset(const struct sy_graph *graph, int tensor,
                                 const struct sy_shape *shape, int64_t batch);
 
-/* A list of strings on its way to becoming an attribute. */
+/* A list of strings that will become an attribute. */
 struct sy_text_list {
     int n;
     size_t bytes, room_bytes, room;
@@ -62,7 +62,7 @@ struct sy_text_list {
 };
 /* ENOMEM_HOST: the list is empty then. */
 int sy_text_list_add(struct sy_text_list *list, const void *text, size_t bytes);
-/* Into `attr`, as SY_ATTR_STRINGS; the list is empty afterwards. */
+/* Moves the list into `attr` as SY_ATTR_STRINGS; the list is empty afterwards. */
 int sy_text_list_take(struct sy_text_list *list, struct sy_attr *attr);
 void sy_text_list_finish(struct sy_text_list *list);
 

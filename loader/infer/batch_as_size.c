@@ -82,7 +82,7 @@ static void borrow(const struct sy_graph *from, struct sy_graph *to)
     }
 }
 
-/* Names that people give to batches are short, or say it. */
+/* Names of batch dimensions are short, or contain the word. */
 static bool sounds_like_batch(const char *name)
 {
     return strlen(name) < 3 || strcasestr(name, "batch");

@@ -8,18 +8,18 @@
 
 #include "loader/graph/graph.h"
 
-/* Data of constants that belongs to no graph for the time being. */
+/* Data of constants that is temporarily owned by no graph. */
 struct sy_lent {
     int n;
     void **data; /* sorted */
 };
 
 bool sy_batch_is_open(const struct sy_graph *graph); /* an input grows with N */
-/* The graph's constants become borrowed ones; *lent owns their data. Claim them in every case. */
+/* Makes the graph's constants borrowed; *lent owns their data. Always call sy_batch_claim afterwards. */
 int sy_batch_lend(struct sy_graph *graph, struct sy_lent *lent);
-/* A copy as it was read, whose constants borrow the same data; is_sized: whose inputs have a symbol for N. EUNSUPPORTED: too many symbols. */
+/* Copies the graph as read, with constants that borrow the same data; is_sized: its inputs have a symbol for N. EUNSUPPORTED: too many symbols. */
 int sy_batch_copy(const struct sy_graph *graph, bool is_sized, struct sy_graph **out);
-/* The graph owns again what it names of the data; the rest is freed. No other graph may name it any more. */
+/* Returns the data that `graph` references to it, and frees the rest. No other graph may reference the data any more. */
 void sy_batch_claim(struct sy_lent *lent, struct sy_graph *graph);
 
 #endif

@@ -147,11 +147,11 @@ int sy_dynamic_open_rooms(struct sy_graph *graph)
 struct gather {
     struct sy_infer *in;
     struct sy_graph *graph, *body;
-    bool *wanted; /* per tensor of the graph: by an output, through nodes that were deferred */
-    int *map;     /* per tensor of the graph: the body's, or -1 */
-    int n_inputs, *inputs; /* what is captured; room for all tensors */
+    bool *wanted;          /* per tensor of the graph: an output needs it, through deferred nodes */
+    int *map;              /* per tensor of the graph: its tensor in the body, or -1 */
+    int n_inputs, *inputs; /* captured tensors; room for all tensors */
     int n_outputs, *outputs;
-    int64_t *rooms; /* per output: 1, its shape is a room that may grow */
+    int64_t *rooms; /* per output: 1 if its shape is a room that may grow */
 };
 
 static bool is_deferred(const struct sy_infer *in, const struct sy_node *node)
@@ -177,7 +177,7 @@ static void find_wanted(struct gather *g)
     }
 }
 
-/* Small constants may decide on sizes; they go into the body. What is larger is a parameter. */
+/* Small constants may determine sizes, so they move into the body. Larger ones are parameters. */
 static bool is_small(const struct sy_tensor *t)
 {
     return t->data && t->data_bytes <= 1024;
@@ -207,7 +207,7 @@ static int import_tensor(struct gather *g, int tensor, bool is_made)
     return SY_OK;
 }
 
-/* A list that import knows is made again at the run. */
+/* A sequence known at import is rebuilt at run. */
 static int import_sequence(struct gather *g, int tensor)
 {
     const struct sy_sequence *s = g->in->sequences[tensor];
@@ -279,7 +279,7 @@ static int move_nodes(struct gather *g)
     return SY_OK;
 }
 
-/* Sorts the nodes of all bodies: files list them in any order, runs follow the list. */
+/* Sorts the nodes of all bodies: files list them in any order, but runs execute them in list order. */
 static int sort_bodies(struct sy_graph *graph)
 {
     for (int n = 0; n < graph->n_nodes; n++)
@@ -329,7 +329,7 @@ static void set_room(struct sy_tensor *t, int64_t bytes)
     t->shape.dims[0].fixed = bytes / (int64_t)sy_dtype_bytes(t->dtype);
 }
 
-/* Without a bound, the file's word for the type, and a fixed room. */
+/* Without a bound: the declared type, and a fixed room. */
 static int take_declared(struct sy_tensor *t)
 {
     if (sy_dtype_bytes(t->dtype) == 0)
@@ -341,7 +341,7 @@ static int take_declared(struct sy_tensor *t)
     return SY_OK;
 }
 
-/* Types and the largest shapes of the outputs. */
+/* Sets types and maximum shapes of the outputs. */
 static int set_bounds(struct gather *g)
 {
     struct sy_graph *trial;

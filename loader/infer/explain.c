@@ -10,7 +10,7 @@ enum { MOST_REASONS = 1024, MOST_KINDS = 8 };
 
 /* ---- noting ------------------------------------------------------------------------------------- */
 
-/* From which input on the operands lie that say how large the result is. */
+/* Index of the first input that determines the result's size. */
 static int first_operand(const struct sy_node *node)
 {
     switch (node->op) {
@@ -34,7 +34,7 @@ static int first_operand(const struct sy_node *node)
     }
 }
 
-/* The first operand that import does not know, else the first there is; -1: none. */
+/* The first operand that import does not know, else the first operand; -1: none. */
 static int deciding_input(const struct sy_infer *in, const struct sy_node *node)
 {
     int first = first_operand(node);
@@ -102,7 +102,7 @@ int sy_explain_note(struct sy_infer *in, const struct sy_node *node)
 
 struct stretches {
     const struct sy_graph *graph, *body;
-    int *of_node;   /* per node of the body: the reason that it waits for, or -1 */
+    int *of_node;   /* per node of the body: index of its reason, or -1 */
     int *of_tensor; /* per tensor of the body */
 };
 
@@ -119,7 +119,7 @@ static int reason_of(const struct stretches *s, const struct sy_node *node)
     return found;
 }
 
-/* A node without a reason of its own waits for that of the first input that waits. */
+/* A node without a reason of its own gets that of its first deferred input. */
 static int find_stretches(struct stretches *s)
 {
     SY_TRY(sy_graph_alloc((size_t)s->body->n_nodes, sizeof *s->of_node, &s->of_node));
@@ -136,7 +136,7 @@ static int find_stretches(struct stretches *s)
     return SY_OK;
 }
 
-/* "12 nodes: 5 Gather, 3 Concat, ..." of those that wait for the reason. */
+/* Prints "12 nodes: 5 Gather, 3 Concat, ..." for the nodes deferred for this reason. */
 static void print_nodes(const struct stretches *s, int reason, FILE *to)
 {
     int counts[SY_OP_COUNT] = {0}, total = 0, kinds = 0;

@@ -6,9 +6,9 @@
 
 #include "loader/shape/graph_infer.h"
 
-/* Notes that the node, as it was read, is deferred for what sy_error_text() says. Before it is marked as such. */
+/* Records that the node is deferred for the reason in sy_error_text(). Call before it is marked as deferred. */
 int sy_explain_note(struct sy_infer *in, const struct sy_node *node);
-/* Explains an inferred graph to people: a paragraph for each stretch of nodes sized at run for one reason, or that there is none. */
+/* Prints a paragraph for each group of nodes that are sized at run for one reason, or that there is none. */
 int sy_explain_print(const struct sy_graph *graph, FILE *to);
 
 #endif

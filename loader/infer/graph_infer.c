@@ -1,4 +1,4 @@
-/* Inference: runs the rules in order, folds, and checks what is left. */
+/* Inference: applies the rules in order, folds, and checks the result. */
 #include "loader/shape/graph_infer.h"
 
 #include <stdio.h>
@@ -16,9 +16,9 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
-#define MOST_BYTES (1ll << 40) /* of one tensor: no machine that this runs on holds more */
+#define MOST_BYTES (1ll << 40) /* of one tensor: more than any supported machine holds */
 
-/* Room for the constants that rules add, at most one a node. */
+/* Reserves room for the constants that rules add, at most one per node. */
 static int open_infer(struct sy_infer *in, struct sy_graph *graph)
 {
     int *uses;
@@ -118,7 +118,7 @@ static bool reads_parameter(const struct sy_infer *in, const struct sy_node *nod
     return false;
 }
 
-/* A node whose result is linear in N becomes those numbers: readers that were not folded take them as data, at the run's batch size. */
+/* A node whose result is linear in N becomes those numbers: readers that were not folded read them as data, for the run's batch size. */
 static int become_numbers(struct sy_infer *in, struct sy_node *node)
 {
     int out = node->outputs[0];
@@ -152,7 +152,7 @@ static int run_rule(struct sy_infer *in, struct sy_node *node)
     return rule(in, node);
 }
 
-/* A Loop whose body changes with its turns is written out, if it is known how many there are. */
+/* A Loop whose body changes between iterations is unrolled, if their number is known. */
 static int infer_loop(struct sy_infer *in, int n, bool *replaced)
 {
     struct sy_graph *spare;
@@ -174,7 +174,7 @@ static int infer_node(struct sy_infer *in, int n)
         SY_TRY(infer_loop(in, n, &replaced));
     else if (!replaced)
         SY_TRY(run_rule(in, &in->graph->nodes[n]));
-    if (replaced) /* what took its place comes next */
+    if (replaced) /* the replacement is inferred next */
         return SY_OK;
     struct sy_node *node = &in->graph->nodes[n];
     for (int i = 0; i < node->n_outputs; i++)
@@ -189,7 +189,7 @@ static int infer_node(struct sy_infer *in, int n)
     return SY_OK;
 }
 
-/* Lists leave a body at the run. */
+/* A body cannot return sequences. */
 static int refuse_sequence_outputs(const struct sy_infer *in)
 {
     for (int i = 0; i < in->graph->n_outputs; i++)
@@ -201,7 +201,7 @@ static int refuse_sequence_outputs(const struct sy_infer *in)
     return SY_OK;
 }
 
-/* Outputs that are constants become copies of one, so that a layer makes them. */
+/* Outputs that are constants become copies of one, so that a layer produces them. */
 static int give_constants_makers(struct sy_graph *graph)
 {
     for (int i = 0; i < graph->n_outputs; i++) {
@@ -244,7 +244,7 @@ static void defer(struct sy_infer *in, const struct sy_node *node)
             in->is_dynamic[node->outputs[i]] = true;
 }
 
-/* Node n as it was, without what was being put in its place; it waits for the run. */
+/* Restores node n and removes what an expander had added; the node is deferred to the run. */
 static int restore(struct sy_infer *in, int n, int n_nodes, const struct sy_node *was)
 {
     for (int i = n_nodes; i < in->graph->n_nodes; i++)
@@ -262,7 +262,7 @@ static bool is_for_run(const struct sy_infer *in, int status, bool needs_run)
            ((in->is_bound || in->is_trial) && (status == SY_EUNSUPPORTED || status == SY_ECORRUPT));
 }
 
-/* As infer_node; but a node that needs what only the run knows is left as it was read, and so is what reads its results. */
+/* As infer_node, but a node that needs values known at run only stays as read, and so do the nodes that read its results. */
 static int infer_or_defer(struct sy_infer *in, int n)
 {
     struct sy_node was;
@@ -289,7 +289,7 @@ static int infer_or_defer(struct sy_infer *in, int n)
         return status;
     }
     if (in->facts) /* nothing was computed that they would be for */
-        sy_facts_go_back(in->facts, &known);
+        sy_facts_restore(in->facts, &known);
     if (!in->is_bound && !in->is_trial)
         SY_TRY(sy_explain_note(in, &was));
     return restore(in, n, n_nodes, &was);
@@ -326,7 +326,7 @@ static int infer(struct sy_graph *graph, bool for_training, bool *puts_off, stru
     in.is_body = puts_off != NULL;
     status = infer_nodes(&in, !for_training && !puts_off);
     if (status == SY_OK && facts && !in.is_body)
-        status = sy_facts_settle(&in);
+        status = sy_facts_commit(&in);
 out:
     close_infer(&in);
     return status;
@@ -428,7 +428,7 @@ static int check_inputs(const struct sy_graph *graph)
     return SY_OK;
 }
 
-/* With open sizes: what was assumed of them becomes the graph's conditions, and usual sizes that it allows are found. */
+/* With open sizes: assumptions made about them become the graph's conditions; then chooses usual sizes that satisfy them. */
 static int infer_open(struct sy_graph *graph, struct sy_branches *choices)
 {
     struct sy_facts facts = {.choices = choices};

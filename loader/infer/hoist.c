@@ -9,7 +9,7 @@
 
 enum { MAX_DEPTH = 8 };
 
-/* Moves, and arithmetic that cannot fail: nothing is lost where the body would not have run. */
+/* Moves, and arithmetic that cannot fail: computing them when the body would not have run does no harm. */
 static bool may_leave(const struct sy_node *node)
 {
     static const enum sy_op ops[] = {SY_OP_IDENTITY,  SY_OP_RESHAPE,   SY_OP_FLATTEN, SY_OP_SQUEEZE,
@@ -22,7 +22,7 @@ static bool may_leave(const struct sy_node *node)
     return false;
 }
 
-/* Whether all that the node reads is known; it reads something. */
+/* Whether all inputs of the node are known, and it has any. */
 static bool is_known(const struct sy_node *node, const bool *known)
 {
     for (int i = 0; i < node->n_inputs; i++)
@@ -33,14 +33,14 @@ static bool is_known(const struct sy_node *node, const bool *known)
 
 /* ---- one node out of one body ------------------------------------------------------------------- */
 
-/* A node of `outer`, by its place, and one of its bodies. */
+/* A node of `outer`, by index, and one of its bodies. */
 struct place {
     struct sy_graph *outer, *body;
     int node;
     int n_formal; /* inputs of the body that are not captured */
 };
 
-/* The node's input that the body has as its own input `tensor`; -1: it captures no such thing. */
+/* The node's input that the body has as its input `tensor`; -1: it is not captured. */
 static int captured(const struct place *p, int tensor)
 {
     const struct sy_node *node = &p->outer->nodes[p->node];
@@ -50,7 +50,7 @@ static int captured(const struct place *p, int tensor)
     return -1;
 }
 
-/* The body's tensor as one of the outer graph: what it captures, or a copy of its constant. */
+/* The outer graph's counterpart of a tensor of the body: the captured tensor, or a copy of its constant. */
 static int bring_out(const struct place *p, int tensor, int *out)
 {
     const struct sy_tensor *t = tensor < 0 ? NULL : &p->body->tensors[tensor];
@@ -93,7 +93,7 @@ static int capture(const struct place *p, int outer_tensor, int own)
     return SY_OK;
 }
 
-/* Node k of the body becomes the outer graph's last one, and the body captures its result. */
+/* Moves node k of the body to the end of the outer graph; the body captures its result. */
 static int move_out(const struct place *p, int k)
 {
     struct sy_node moved = p->body->nodes[k];
@@ -123,7 +123,7 @@ static int move_out(const struct place *p, int k)
 
 static int hoist(struct sy_graph *graph, const bool *known_inputs, int depth);
 
-/* Per tensor: a constant, an input that is known outside, or made of such. */
+/* Per tensor: a constant, an input known outside, or computed from such. */
 static int find_known(const struct sy_graph *graph, const bool *known_inputs, bool **out)
 {
     SY_TRY(sy_graph_alloc((size_t)graph->n_tensors, sizeof **out, out));
@@ -148,7 +148,7 @@ static int known_captures(const struct place *p, const bool *known, bool **out)
     return SY_OK;
 }
 
-/* A result that the body hands out stays its own. */
+/* A result that is an output of the body stays inside. */
 static bool leaves(const struct place *p, int k, const bool *known)
 {
     const struct sy_node *node = &p->body->nodes[k];
@@ -166,7 +166,7 @@ static int empty_body(const struct place *p, const bool *known_inputs)
         if (leaves(p, k, known))
             status = move_out(p, k);
         else if (may_leave(node))
-            known[node->outputs[0]] = false; /* so what reads it stays, too */
+            known[node->outputs[0]] = false; /* so its readers stay, too */
     }
     free(known);
     sy_graph_compact(p->body);
@@ -185,7 +185,7 @@ static int hoist_body(const struct place *p, const bool *known, int depth)
     return status;
 }
 
-/* Attribute i of node n, if it is a body. What was known before may be more by now. */
+/* Hoists from attribute i of node n, if it is a body. *known may grow. */
 static int hoist_attr(struct sy_graph *graph, int n, int i, const bool *known_inputs, int depth)
 {
     const struct sy_node *node = &graph->nodes[n];
@@ -195,7 +195,7 @@ static int hoist_attr(struct sy_graph *graph, int n, int i, const bool *known_in
     if (!p.body || first < 0 || first > node->n_inputs)
         return SY_OK;
     p.n_formal = p.body->n_inputs - (int)(node->n_inputs - first);
-    if (p.n_formal < 0) /* it is refused where it is called */
+    if (p.n_formal < 0) /* rejected where it is called */
         return SY_OK;
     SY_TRY(find_known(graph, known_inputs, &known));
     int status = hoist_body(&p, known, depth);
@@ -203,7 +203,7 @@ static int hoist_attr(struct sy_graph *graph, int n, int i, const bool *known_in
     return status;
 }
 
-/* Nodes that come out of bodies are appended, and sorted in at the end. */
+/* Nodes moved out of bodies are appended, and sorted in at the end. */
 static int hoist(struct sy_graph *graph, const bool *known_inputs, int depth)
 {
     int n_before = graph->n_nodes;

@@ -5,7 +5,7 @@
 
 #include "loader/graph/graph.h"
 
-/* Of a graph as it was read, bodies within bodies first. Nodes stay in execution order. */
+/* Call on a graph as it was read; nested bodies are processed first. The nodes stay in execution order. */
 int sy_hoist_constants(struct sy_graph *graph);
 
 #endif

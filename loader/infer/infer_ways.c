@@ -12,11 +12,11 @@
 #include "loader/shape/size_facts.h"
 #include "runtime/base/status.h"
 
-/* One way that was tried. */
+/* One attempt. */
 struct way {
     struct sy_graph *graph;
     int status;
-    char *open; /* choices->open of it */
+    char *open; /* its choices->open */
 };
 
 struct ways {
@@ -52,7 +52,7 @@ static void infer_way(struct way *way, const struct sy_branches *choices)
     way->open = own.open;
 }
 
-/* A copy of what was read, inferred. Its failure is in way->status; what is returned is that of copying. */
+/* Infers a copy of the graph as read. way->status holds its failure; the return value is that of copying. */
 static int try_way(const struct ways *w, bool is_sized, const struct sy_branches *choices,
                    struct way *way)
 {
@@ -67,7 +67,7 @@ static bool is_refusal(int status)
     return status == SY_EUNSUPPORTED || status == SY_ECORRUPT;
 }
 
-/* Once more with a symbol for N, where N is refused or leaves nodes to the run. */
+/* Tries again with a symbol for N, where N is rejected or leaves nodes to the run. */
 static void try_without_batch(struct ways *w)
 {
     struct way other;
@@ -85,7 +85,7 @@ static void try_without_batch(struct ways *w)
     }
 }
 
-/* Both branches of the If are tried. The one that alone fits is taken, else the run decides. */
+/* Tries both branches of the If. If only one fits it is chosen, otherwise the run decides. */
 static int settle_choice(struct ways *w)
 {
     struct way ways[2] = {{0}};
@@ -112,7 +112,7 @@ static int settle_choice(struct ways *w)
     return status;
 }
 
-/* After a choice that was left to the run: the next If that there is one for. */
+/* After a choice that was left to the run: finds the next If that allows one. */
 static int find_next(struct ways *w)
 {
     struct way again;
@@ -134,7 +134,7 @@ static int settle_choices(struct ways *w)
     return SY_OK;
 }
 
-/* All ways from the first on; the best one's content is in `graph`. */
+/* Tries all ways; the best one's content is in `graph`. */
 static int infer_ways(struct sy_graph *graph, struct sy_graph *as_read)
 {
     struct ways w = {.as_read = as_read};

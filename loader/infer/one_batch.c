@@ -6,7 +6,7 @@
 #include "loader/graph/size_expr.h"
 #include "runtime/base/status.h"
 
-/* The open size that is the input's first, of one that does not have N elsewhere. */
+/* The open size in the input's first dimension, if the input has N nowhere else. */
 static bool has_own_batch(const struct sy_shape *shape, int *atom)
 {
     for (int d = 1; d < shape->rank; d++)

@@ -4,7 +4,7 @@
 
 #include "loader/graph/graph.h"
 
-/* Open first sizes of inputs that have N nowhere else become N, wherever they stand in inputs, and are open sizes no longer. Before inference. */
+/* Open first dimensions of inputs that have N nowhere else become N, wherever the same size occurs in inputs. Call before inference. */
 int sy_graph_join_batches(struct sy_graph *graph);
 
 #endif

@@ -16,7 +16,7 @@ static bool has_name(const struct sy_graph *graph, const char *name)
     return false;
 }
 
-/* A copy of the tensor under the output's name. It waits for the run where the tensor does. */
+/* Copies the tensor under the output's name; deferred if the tensor is. */
 static int add_element(struct sy_infer *in, int sequence, int i, int *out)
 {
     struct sy_graph *graph = in->graph;

@@ -5,7 +5,7 @@
 #include "loader/onnx/onnx_internal.h"
 #include "runtime/base/status.h"
 
-/* Bodies keep small constants of their own, which shapes may depend on; what they capture else becomes an input of the node. */
+/* Small constants, which shapes may depend on, are copied into the body; other captures become inputs of the node. */
 static bool is_small_constant(const struct sy_tensor *t)
 {
     return t->data && t->data_bytes <= 1024 && (t->dtype != SY_DTYPE_F32 || t->data_bytes <= 64);
@@ -45,7 +45,7 @@ static int capture(struct sy_onnx_reader *r, int outer, const char *name, int *o
     return SY_OK;
 }
 
-/* The tensor of that name here or around; -1 if there is none. */
+/* Finds the tensor of that name in this graph or an outer one; -1 if there is none. */
 int sy_onnx_find_tensor(struct sy_onnx_reader *r, const char *name, int *out)
 {
     int outer;

@@ -19,8 +19,8 @@ enum {
     MAX_NAMES = 1024
 };
 
-static const size_t max_bytes = (size_t)1
-                                << 28; /* of nodes that are copied, constants in them included */
+static const size_t max_bytes =
+    (size_t)1 << 28; /* limit for bytes of copied nodes, including their constants */
 
 struct node_list {
     size_t n, room;
@@ -32,7 +32,7 @@ struct inliner {
     size_t n_calls, n_nodes, n_bytes;
 };
 
-/* One call: whose names the function's nodes get. */
+/* One call: the names that the function's nodes get. */
 struct call {
     const Onnx__FunctionProto *function;
     const Onnx__NodeProto *node;
@@ -44,7 +44,7 @@ static int no_memory(void)
     return sy_error_set(SY_ENOMEM_HOST, "no memory for the nodes of a function");
 }
 
-/* Takes the node in every case. */
+/* Takes ownership of the node, also on failure. */
 static int append(struct inliner *in, struct node_list *list, Onnx__NodeProto *node)
 {
     if (list->n == list->room) {
@@ -268,7 +268,7 @@ static int copy_node(struct inliner *in, const Onnx__NodeProto *from, Onnx__Node
 
 static int inline_graph(struct inliner *in, Onnx__GraphProto *g, int depth);
 
-/* Takes the node. */
+/* Takes ownership of the node. */
 static int inline_node(struct inliner *in, Onnx__NodeProto *node, struct node_list *list, int depth)
 {
     struct call c = {.function = find_function(in->model, node), .node = node};

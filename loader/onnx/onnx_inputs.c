@@ -71,7 +71,7 @@ static bool is_not_first(const struct sy_onnx_reader *r, const char *name)
     return false;
 }
 
-/* Time, if the input has its batch elsewhere; or a size that others have elsewhere, beside a batch of their own. */
+/* The first dimension is time if the input has its batch elsewhere; or it is a size that other inputs have in another place, beside their own batch. */
 static bool first_is_other(const struct sy_onnx_reader *r, const Onnx__TensorShapeProto *own)
 {
     const char *name = name_of(own->dim[0]);
@@ -89,7 +89,7 @@ static bool first_is_other(const struct sy_onnx_reader *r, const Onnx__TensorSha
     return false;
 }
 
-/* Exporters that know no names number every open dimension: each is an open size more. */
+/* Exporters without names number every open dimension: each is a separate open size. */
 static bool is_numbered(const char *name)
 {
     return name[0] == '\0' || strstr(name, "_dynamic_axes_") || strncmp(name, "unk__", 5) == 0;
@@ -137,7 +137,7 @@ static bool is_batch(const struct sy_onnx_reader *r, const char *input,
     return false;
 }
 
-/* Dimension i of an input, without a number: N, or a symbol. */
+/* Dimension i of an input without a number: N, or a symbol. */
 static int open_dim(const struct sy_onnx_reader *r, const char *input,
                     const Onnx__TensorShapeProto *shape, int i, struct sy_dim *out)
 {
@@ -183,7 +183,7 @@ static int input_shape(const struct sy_onnx_reader *r, const char *name,
     return SY_OK;
 }
 
-/* Clients name inputs and outputs, and are shown them. */
+/* Names of inputs and outputs are used and shown by clients, so they must be printable. */
 static int check_name(const char *kind, const char *name)
 {
     size_t n = strlen(name);
@@ -206,7 +206,7 @@ int sy_onnx_read_input(struct sy_onnx_reader *r, const Onnx__ValueInfoProto *inf
         return SY_OK; /* up to IR version 3 initializers are listed as inputs too */
     if (tensor >= 0)
         return sy_error_set(SY_ECORRUPT, "input '%.120s' is declared twice", name);
-    if (r->outer) { /* what a body gets is known where it is called */
+    if (r->outer) { /* a body's inputs get their types where it is called */
         SY_TRY(sy_graph_add_tensor(r->graph, name, SY_DTYPE_NONE, NULL, &tensor));
         sy_name_map_set(&r->map, sy_onnx_text(info->name), tensor);
         r->graph->inputs[r->graph->n_inputs++] = tensor;
@@ -228,7 +228,7 @@ int sy_onnx_read_input(struct sy_onnx_reader *r, const Onnx__ValueInfoProto *inf
     return SY_OK;
 }
 
-/* The last declaration of a name is the one that the map has. */
+/* If a name is declared twice, the map has the last declaration. */
 static int check_output(const struct sy_onnx_reader *r, size_t i)
 {
     const char *name = sy_onnx_text(r->proto->output[i]->name);

@@ -23,7 +23,7 @@ static bool is_optional(const Onnx__TypeProto *type)
     return type && type->value_case == ONNX__TYPE_PROTO__VALUE_OPTIONAL_TYPE && type->optional_type;
 }
 
-/* What ZipMap makes of each row. It leaves the graph as the tensor of its values, a column for each key (expand_learn.c). */
+/* The type that ZipMap produces: a sequence of maps. The graph has the tensor of its values instead, a column for each key (expand_learn.c). */
 static bool is_of_maps(const Onnx__TypeProto *sequence)
 {
     const Onnx__TypeProto *each = sequence->sequence_type->elem_type;
@@ -68,7 +68,7 @@ static void part_name(const char *name, const char *end, char *out)
     snprintf(out, MAX_PART_NAME, "%s%s", name, end);
 }
 
-/* A size that each request chooses, or the number that the caller has for it. */
+/* Adds a size that each request chooses, or uses the number that the caller gave for it. */
 static int add_open(struct sy_onnx_reader *r, const char *name, const char *end, int64_t usual,
                     struct sy_dim *out)
 {
@@ -105,7 +105,7 @@ static int add_input(struct sy_onnx_reader *r, const char *list, const char *end
     return SY_OK;
 }
 
-/* As many parts as the list has; how many. */
+/* Adds an input for each part of the list; returns their number. */
 static int add_input_parts(struct sy_onnx_reader *r, const char *name, const struct list_type *type,
                            int *parts)
 {

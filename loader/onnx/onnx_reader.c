@@ -17,7 +17,7 @@
 
 enum { MIN_OPSET = 6, MAX_OPSET = 28, MAX_NESTING = 32, MAX_FIELDS = 1 << 24 };
 
-/* Operators that are the same in opset 1 as later; others of an older opset than MIN_OPSET are refused. */
+/* Operators that have not changed since opset 1; for others, opsets before MIN_OPSET are rejected. */
 static const enum sy_op unchanged[] = {
     SY_OP_GLOBAL_AVERAGE_POOL, SY_OP_GLOBAL_MAX_POOL, SY_OP_NOT, SY_OP_SOFTPLUS, SY_OP_SOFTSIGN,
     SY_OP_TRANSPOSE,           SY_OP_FLATTEN};
@@ -64,7 +64,7 @@ static int read_floats(const Onnx__AttributeProto *from, struct sy_attr *attr)
     return SY_OK;
 }
 
-/* A list of texts (activations) becomes one, with commas between. */
+/* Joins a list of strings (activations) with commas. */
 static int read_strings(const Onnx__AttributeProto *from, char **out)
 {
     size_t n = 1, used = 0;
@@ -219,7 +219,7 @@ static bool declared_type(const struct sy_onnx_reader *r, const char *name, enum
         !info->type->tensor_type)
         return false;
     const Onnx__TensorShapeProto *from = info->type->tensor_type->shape;
-    *shape = (struct sy_shape){.rank = 1, .dims = {{-1, 0}}}; /* where only the type is said */
+    *shape = (struct sy_shape){.rank = 1, .dims = {{-1, 0}}}; /* a type without a shape */
     if (from && from->n_dim <= SY_MAX_RANK)
         shape->rank = (int)from->n_dim;
     for (int d = 0; from && from->n_dim <= SY_MAX_RANK && d < shape->rank; d++) {
@@ -270,7 +270,7 @@ static int check_age(const struct sy_onnx_reader *r, enum sy_op op)
         if (unchanged[i] == op)
             return SY_OK;
     if (r->opset >= MIN_OPSET ||
-        strchr(sy_op_name(op), '.')) /* other domains count for themselves */
+        strchr(sy_op_name(op), '.')) /* other domains have their own versions */
         return SY_OK;
     return sy_error_set(SY_EUNSUPPORTED, "opsets below %d are not supported, export it again",
                         MIN_OPSET);
@@ -319,7 +319,7 @@ static int read_node(struct sy_onnx_reader *r, const Onnx__NodeProto *from)
     return status;
 }
 
-/* The tensor that it differentiates is named by an attribute; made its last input, it is computed before the node. */
+/* An attribute names the tensor to differentiate; as the node's last input, it is computed before the node. */
 static int connect_gradient(struct sy_onnx_reader *r, struct sy_node *node)
 {
     const struct sy_attr *y = sy_node_attr(node, "y");
@@ -331,7 +331,7 @@ static int connect_gradient(struct sy_onnx_reader *r, struct sy_node *node)
     return sy_node_add_input(node, tensor);
 }
 
-/* After all outputs are known, since nodes may come in any order. */
+/* Runs after all outputs are known, since nodes may come in any order. */
 static int connect_node(struct sy_onnx_reader *r, const Onnx__NodeProto *from, struct sy_node *node)
 {
     for (size_t i = 0; i < from->n_input; i++) {
@@ -357,7 +357,7 @@ static int name_node(const Onnx__NodeProto *node, int opset, int status)
 static int read_nodes(struct sy_onnx_reader *r)
 {
     const Onnx__GraphProto *graph = r->proto;
-    int n = r->graph->n_nodes; /* inputs that are lists have nodes */
+    int n = r->graph->n_nodes; /* list inputs have nodes already */
     for (size_t i = 0; i < graph->n_node; i++) {
         int status = is_constant_node(graph->node[i]) ? read_constant_node(r, graph->node[i])
                                                       : read_node(r, graph->node[i]);
@@ -414,7 +414,7 @@ int sy_onnx_read_graph(struct sy_onnx_reader *r)
         const char *name = sy_onnx_text(graph->initializer[i]->name);
         int tensor;
         if (sy_name_map_get(&r->map, name) >= 0)
-            return sy_error_set(SY_ECORRUPT, "constant '%.120s' is there twice", name);
+            return sy_error_set(SY_ECORRUPT, "constant '%.120s' occurs twice", name);
         SY_TRY(sy_onnx_read_tensor(r, graph->initializer[i], name, &tensor));
         sy_name_map_set(&r->map, name, tensor);
     }

@@ -1,5 +1,5 @@
-/* How many inputs and outputs each operator has, and which attributes of which kind, over all versions that are read: what a rule does not
- * look at would else be passed over in silence. */
+/* Numbers of inputs and outputs and the kinds of attributes of each operator, over all versions that are read: otherwise an attribute without a rule would be
+ * silently ignored. */
 #include <string.h>
 
 #include "loader/onnx/onnx_internal.h"
@@ -25,10 +25,10 @@ static const struct {
     {ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TYPE_PROTO, 'p', "a type"},
 };
 
-/* Words that a string attribute may be, of these operators; what ONNX does not know may not be taken for what it is without the attribute. */
+/* Allowed values of string attributes; an unknown value must not be treated like the default. */
 static const struct {
     enum sy_op op;
-    const char *attribute, *words; /* each word with a blank behind it */
+    const char *attribute, *words; /* each value followed by a blank */
 } choices[] = {
     {SY_OP_CONV, "auto_pad", AUTO_PADS},
     {SY_OP_CONV_TRANSPOSE, "auto_pad", AUTO_PADS},
@@ -86,7 +86,7 @@ static int check_choice(enum sy_op op, const Onnx__AttributeProto *attr)
     return SY_OK;
 }
 
-/* The letter of the attribute's kind; 0: the operator has none of that name. */
+/* The letter of the attribute's kind; 0: the operator has no such attribute. */
 static char find_attribute(const struct sy_op_facts *facts, const char *name)
 {
     size_t n = strlen(name);
@@ -130,9 +130,9 @@ int sy_onnx_check_node(enum sy_op op, const Onnx__NodeProto *node)
     for (size_t i = 0; i < node->n_attribute; i++) {
         SY_TRY(check_attribute(facts, node->attribute[i]));
         SY_TRY(check_choice(op, node->attribute[i]));
-        for (size_t k = 0; k < i; k++) /* all have names of the schema, so they are few */
+        for (size_t k = 0; k < i; k++) /* all names are in the schema, so there are few */
             if (strcmp(node->attribute[k]->name, node->attribute[i]->name) == 0)
-                return sy_error_set(SY_ECORRUPT, "attribute '%.60s' is there twice",
+                return sy_error_set(SY_ECORRUPT, "attribute '%.60s' occurs twice",
                                     node->attribute[i]->name);
     }
     return SY_OK;

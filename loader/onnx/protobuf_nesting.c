@@ -39,7 +39,7 @@ static int value_bytes(unsigned wire_type, const uint8_t **at, const uint8_t *en
     return *bytes <= (uint64_t)(end - *at) ? SY_OK : SY_ECORRUPT;
 }
 
-/* The rest of the limits. */
+/* Remaining limits. */
 struct limits {
     size_t fields;
 };

@@ -16,24 +16,24 @@ enum sy_arrival_state { SY_ARRIVAL_IS_COMING, SY_ARRIVAL_IS_WHOLE, SY_ARRIVAL_IS
 
 struct sy_package_arrival {
     _Atomic int n_holders;
-    _Atomic uint64_t
-        bytes; /* of the file, from its start: written with release before readers look at them */
+    /* bytes of the file from its start; stored with release before readers look at them */
+    _Atomic uint64_t bytes;
     _Atomic int state; /* enum sy_arrival_state; FAILED is stored with release behind `why` */
     char why[256];
 };
 
-/* COMING, nothing there, held once. ENOMEM_HOST. */
+/* State COMING with no bytes, held once. ENOMEM_HOST. */
 int sy_arrival_create(struct sy_package_arrival **out);
 struct sy_package_arrival *sy_arrival_hold(struct sy_package_arrival *arrival);
 void sy_arrival_release(struct sy_package_arrival *arrival); /* NULL is fine */
-/* For its writer: whether no other reference is left. */
+/* For the writer: whether no other reference is left. */
 bool sy_arrival_is_abandoned(const struct sy_package_arrival *arrival);
 void sy_arrival_moved(struct sy_package_arrival *arrival, uint64_t bytes);
 void sy_arrival_whole(struct sy_package_arrival *arrival);
 void sy_arrival_failed(struct sy_package_arrival *arrival, const char *why);
 
 enum sy_arrival_state sy_arrival_state(const struct sy_package_arrival *arrival);
-/* Bytes of the file that may be read; UINT64_MAX: all (whole, or `arrival` is NULL: it never was on its way). */
+/* Number of bytes that may be read; UINT64_MAX: all (complete, or `arrival` is NULL: the package was never fetched). */
 uint64_t sy_arrival_bytes(const struct sy_package_arrival *arrival);
 
 #endif

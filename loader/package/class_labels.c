@@ -40,7 +40,7 @@ static int count_lines(const char *text, size_t bytes)
     return n + (bytes > 0 && text[bytes - 1] != '\n');
 }
 
-/* A zero byte ends a name, as the line's end does. */
+/* A zero byte ends a name, like a line's end. */
 static void cut_lines(struct sy_class_labels *labels, char *end)
 {
     char *at = labels->text;

@@ -5,7 +5,7 @@
 #define SY_CLASS_LABELS_MOST_BYTES (4u << 20) /* of a file */
 
 struct sy_class_labels {
-    struct sy_class_labels *next; /* of another output */
+    struct sy_class_labels *next; /* labels of another output */
     int output;                   /* index in the graph's order */
     int n;
     const char **names; /* in `text` */
@@ -14,8 +14,8 @@ struct sy_class_labels {
 
 /* EARG: no such file, or larger than SY_CLASS_LABELS_MOST_BYTES; ENOMEM_HOST. Names the file. */
 int sy_class_labels_read(const char *path, int output, struct sy_class_labels **out);
-void sy_class_labels_free(struct sy_class_labels *list); /* all of it; NULL is fine */
-/* NULL: this class of this output has no name. */
+void sy_class_labels_free(struct sy_class_labels *list); /* frees the whole list; NULL is fine */
+/* NULL: the class has no name. */
 const char *sy_class_labels_name(const struct sy_class_labels *list, int output, long long index);
 
 #endif

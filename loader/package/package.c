@@ -18,10 +18,10 @@
 
 #define MAX_META_BYTES    (1ull << 30)
 #define MAX_WEIGHTS_BYTES (1ull << 51)
-#define MAX_LAYER_NS \
-    10000000000000ull /* hours; a profile from outside may say anything, and sums must not overflow */
+/* hours; an untrusted profile may hold any number, and sums must not overflow */
+#define MAX_LAYER_NS 10000000000000ull
 
-/* Names the section that a cut went through. */
+/* Names the section in which the file was truncated. */
 static int check_length(const char *path, const struct sy_package_header *h, uint64_t file_bytes)
 {
     uint64_t wanted = h->weights_offset + h->weights_bytes;

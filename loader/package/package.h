@@ -24,30 +24,31 @@
 /* Per-layer compute time at two batch sizes; others are interpolated linearly. */
 struct sy_profile {
     int n_threads;
-    uint64_t storage_bytes_per_s;      /* this file read past the page cache; 0: not measured */
-    int64_t batch[SY_PROFILE_BATCHES]; /* 1 and 8 */
+    /* sequential read of this file past the page cache; 0: not measured */
+    uint64_t storage_bytes_per_s;
+    int64_t batch[SY_PROFILE_BATCHES];      /* 1 and 8 */
     uint64_t *layer_ns[SY_PROFILE_BATCHES]; /* n_layers each */
     uint32_t *solo_batches;                 /* n_layers (struct sy_layer); NULL: not measured */
-    char *choices; /* of the engine (struct sy_engine_ops); NULL or empty: none */
+    char *choices; /* engine choices (struct sy_engine_ops); NULL or empty: none */
 };
 
 struct sy_package {
     char *path;
-    int fd; /* open until close: what is read later is of this content, whatever lies at `path` by then; -1: none */
+    int fd; /* open until close, so that later reads see the same content even if `path` is replaced; -1: none */
     char *name;
     char *packed_for; /* sy_package_packed_for at import */
     struct sy_graph *graph;
-    struct sy_graph *
-        usual; /* with the usual sizes: what layouts and profile were made with; `graph` where no size is open */
+    /* `graph` with its usual sizes, which layouts and profile are for; `graph` itself where no size is open */
+    struct sy_graph *usual;
     int n_layers;
     struct sy_layer *layers;
     uint64_t *layer_hash; /* xxh3-64 of the layer's `bytes` in the file */
     struct sy_profile profile;
     uint64_t weights_offset; /* in the file */
     uint64_t weights_bytes;
-    uint64_t content_hash; /* names this content: hash over header and meta */
-    struct sy_package_arrival *
-        arrival; /* held: weights that are not in the file yet may not be read (arrival.h); NULL: all are there */
+    uint64_t content_hash; /* identifies the content: hash over header and meta */
+    /* held reference: limits which weights may be read (arrival.h); NULL: all are there */
+    struct sy_package_arrival *arrival;
 };
 
 /* The packed_for text of a package for `engine` in this precision: describe(), and the precision unless it is float32. EUNSUPPORTED if the
@@ -66,13 +67,12 @@ int sy_package_set_profile(const char *path, const struct sy_profile *profile);
 /* Reads and checks header and meta, and that the file has its full length. ECORRUPT names file, section and what did not
  * match. Weights are not read. */
 int sy_package_open(const char *path, struct sy_package **out);
-/* The same of a file that is open already, at `path` when it was: takes `fd` over, also on failure. */
+/* As sy_package_open, with the open file `fd` from `path`. Takes ownership of `fd`, also on failure. */
 int sy_package_open_file(const char *path, int fd, struct sy_package **out);
 void sy_package_close(struct sy_package *package);
 /* Checks layers [first, first+n) lying at `weights` against their hashes. ECORRUPT names file and layer. */
 int sy_package_verify(const struct sy_package *package, int first, int n, const void *weights);
-/* Whether `engine`, as it is on this machine, computes in the layouts that this package holds. EUNSUPPORTED names the file, what it was packed
- * for and what is here. */
+/* Whether `engine` on this machine can compute with the package's layouts. EUNSUPPORTED names the file, what it was packed for and what this machine has. */
 int sy_package_check_engine(const struct sy_package *package, const struct sy_engine_ops *engine);
 uint64_t sy_package_layer_ns(const struct sy_package *package, int layer, int64_t batch);
 

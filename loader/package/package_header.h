@@ -1,4 +1,4 @@
-/* The first 4096 bytes of a package. Little-endian, as all of it. */
+/* The first 4096 bytes of a package. Little-endian, like the whole file. */
 #ifndef SY_LOADER_PACKAGE_PACKAGE_HEADER_H
 #define SY_LOADER_PACKAGE_PACKAGE_HEADER_H
 

@@ -8,11 +8,12 @@
 #include "runtime/base/status.h"
 #include "runtime/base/text_copy.h"
 
-#define MAX_LAYERS        100000u
-#define MAX_ELEMENTS      (16u * MAX_LAYERS)
-#define MAX_LAYOUT_BYTES  65536u
-#define MAX_NAME_BYTES    4096u
-#define MAX_CHOICES_BYTES (16u << 20) /* an engine's, a line each: of many sizes they are long */
+#define MAX_LAYERS       100000u
+#define MAX_ELEMENTS     (16u * MAX_LAYERS)
+#define MAX_LAYOUT_BYTES 65536u
+#define MAX_NAME_BYTES   4096u
+/* per engine, one line each: long for models with many sizes */
+#define MAX_CHOICES_BYTES (16u << 20)
 
 /* meta = [name, packed_for, graph (bin), layers, hashes, profile]
  * layer = [node, offset, bytes, [param...]]   param = [input, offset, bytes, layout (bin)]
@@ -71,7 +72,7 @@ static void pack_profile(msgpack_packer *p, const struct sy_profile *profile, in
         msgpack_pack_uint32(p, profile->solo_batches[i]);
 }
 
-/* A constant stays in the graph unless every use of it is as a packed parameter. */
+/* A constant stays in the graph unless all its uses are as a packed parameter. */
 static bool *choose_kept(const struct sy_package *package)
 {
     const struct sy_graph *graph = package->graph;
@@ -234,7 +235,7 @@ static int take_layers(const msgpack_object *layers, const msgpack_object *hashe
     return SY_OK;
 }
 
-/* To the profile, and to the layers, where engines look. */
+/* Copies the profile's solo bits to the layers, where engines read them. */
 static int take_solo(const msgpack_object *o, struct sy_package *package)
 {
     uint32_t n_layers = (uint32_t)package->n_layers;

@@ -17,7 +17,7 @@
  * counted in, so that setting one later does not move the weights. */
 #define NUMBER_BYTES 9u
 
-/* `bound`: the package's graph with its usual sizes, which layouts are chosen for. */
+/* `bound`: the package's graph with its usual sizes, for which layouts are chosen. */
 static int layout_layers(struct sy_package *package, const struct sy_graph *bound,
                          const struct sy_engine_ops *engine)
 {
@@ -42,7 +42,7 @@ static int layout_layers(struct sy_package *package, const struct sy_graph *boun
     return SY_OK;
 }
 
-/* The reader has limits; what it would refuse must not replace what it reads. */
+/* Decodes what was encoded: a package that the reader would reject must not replace a readable one. */
 static int check_readable(const struct sy_package *package, const void *meta, size_t bytes)
 {
     struct sy_package *again = calloc(1, sizeof *again);

@@ -135,12 +135,12 @@ static int by_offset(const void *a, const void *b)
     const struct sy_safetensor *x = a, *y = b;
     if (x->offset_bytes != y->offset_bytes)
         return x->offset_bytes < y->offset_bytes ? -1 : 1;
-    if (x->bytes != y->bytes) /* empty ones first: they take no room */
+    if (x->bytes != y->bytes) /* empty tensors first: they take no room */
         return x->bytes < y->bytes ? -1 : 1;
     return strcmp(x->name, y->name);
 }
 
-/* Every byte of the data belongs to one tensor: nothing can hide between them, and none sees another's. */
+/* Every byte of the data belongs to exactly one tensor: no hidden bytes, no overlaps. */
 static int check_cover(const struct sy_safetensors *file)
 {
     uint64_t end = 0;
@@ -262,7 +262,7 @@ void sy_safetensors_close(struct sy_safetensors *file)
 
 const struct sy_safetensor *sy_safetensors_find(const struct sy_safetensors *file, const char *name)
 {
-    for (int i = 0; i < file->n_tensors; i++) /* some hundred at most: read once each */
+    for (int i = 0; i < file->n_tensors; i++) /* some hundred at most: a scan suffices */
         if (strcmp(file->tensors[i].name, name) == 0)
             return &file->tensors[i];
     return NULL;
@@ -324,7 +324,7 @@ static json_t *make_json(const struct sy_safetensor *tensors, int n_tensors,
     int failed = !root || !metadata;
     for (int i = 0; i < n_texts; i++)
         failed |= json_object_set_new(metadata, texts[i].key, json_string(texts[i].value));
-    if (n_texts > 0) /* first, where a person looks */
+    if (n_texts > 0) /* first, where people look */
         failed |= json_object_set(root, METADATA, metadata);
     json_decref(metadata);
     for (int i = 0; i < n_tensors; i++)

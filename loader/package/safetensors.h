@@ -31,7 +31,7 @@ struct sy_safetensors_text {
     const char *key, *value;
 };
 
-/* Its texts belong to the object. */
+/* Texts are owned by the object. */
 struct sy_safetensors {
     char *path;
     int fd;

@@ -5,8 +5,8 @@
 
 #include "runtime/base/assert.h"
 
-#define ROUNDING_NS \
-    1e-6 /* halves go down, also one that a double has a little above: ends never rise with the head */
+/* halves are rounded down, also where a double is slightly above, so that predicted ends never rise with a longer head */
+#define ROUNDING_NS 1e-6
 
 void sy_run_groups(const struct sy_plan_layer *layers, const uint64_t *read_bytes,
                    const struct sy_group *groups, int n_groups, struct sy_run_group *out)
@@ -26,11 +26,11 @@ static double crossing_ns(const struct sy_link_cost *cost, uint64_t bytes)
     return bytes ? cost->alpha_ns + (double)bytes / cost->bytes_per_ns : 0;
 }
 
-/* A table's rows are waited for, and what is behind them on the link comes so much later. */
+/* A run waits for a table's rows, which delay the groups behind them on the link. */
 uint64_t sy_swap_predict(const struct sy_run_group *groups, int n_groups,
                          const struct sy_link_cost *cost, int n_there)
 {
-    double copied = 0, done = 0; /* done: as computing sees time */
+    double copied = 0, done = 0; /* done: compute time completed, as slowed by copies */
     uint64_t moving = sy_prefix_bytes(groups, n_groups) - sy_prefix_bytes(groups, n_there);
     struct sy_compute_beside beside = sy_compute_beside(cost, (double)moving);
     for (int g = 0; g < n_groups; g++) {
@@ -59,7 +59,8 @@ int sy_free_prefix(const struct sy_run_group *groups, int n_groups, const struct
     struct sy_link_cost careful = sy_link_careful(cost);
     uint64_t least = sy_swap_predict(groups, n_groups, &careful, n_groups);
     uint64_t limit = SY_MAX(all_in_pool(groups, n_groups) + slack_ns, least + slack_ns / 4);
-    int low = 0, high = n_groups; /* high is good; predictions only fall with a longer head */
+    int low = 0,
+        high = n_groups; /* high satisfies the bound; predictions only fall with a longer head */
     while (low < high) {
         int middle = low + (high - low) / 2;
         if (sy_swap_predict(groups, n_groups, &careful, middle) <= limit)
@@ -68,7 +69,7 @@ int sy_free_prefix(const struct sy_run_group *groups, int n_groups, const struct
             low = middle + 1;
     }
     while (high > 0 && groups[high - 1].bytes == 0)
-        high--; /* what takes no room makes no head longer */
+        high--; /* a group without bytes makes no head longer */
     return high;
 }
 

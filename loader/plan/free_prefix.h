@@ -15,21 +15,20 @@
 #define SY_FREE_PREFIX_SLACK_PART 125 /* sy_free_prefix_slack */
 
 struct sy_run_group {
-    uint64_t bytes; /* to copy when it is not there; 0: nothing (no parameters, or read directly) */
+    uint64_t bytes; /* bytes to copy if not resident; 0: none (no parameters, or read directly) */
     uint64_t compute_ns;
-    uint64_t
-        read_bytes; /* of a table that stays in the host image: read over the link in each run */
+    uint64_t read_bytes; /* bytes of a table in the host image, read over the link in each run */
 };
 
 /* Groups of a plan with the compute time of their layers, as they are with all in the pool. read_bytes[i]: what a run reads of layer i where
  * its group is direct; NULL: there are none. `out` has n_groups entries. */
 void sy_run_groups(const struct sy_plan_layer *layers, const uint64_t *read_bytes,
                    const struct sy_group *groups, int n_groups, struct sy_run_group *out);
-/* From "this model is to run" to its end with groups 0..n_there-1 in the pool, on a link of its own. */
+/* Time from the request to the end of the run with groups 0..n_there-1 in the pool, on an otherwise idle link. */
 uint64_t sy_swap_predict(const struct sy_run_group *groups, int n_groups,
                          const struct sy_link_cost *cost, int n_there);
-/* The shortest head with which a run takes, on the careful link (sy_link_careful), at most slack_ns longer than with everything, tables too, in
- * the pool; where the tables' reading alone takes about as long or longer, the shortest that takes at most a quarter of slack_ns longer there than the longest. */
+/* The shortest head with which a run takes, on the careful link (sy_link_careful), at most slack_ns longer than with everything, tables too, in the pool;
+ * where the tables' reading alone takes about as long or longer, the shortest that takes at most a quarter of slack_ns longer there than the longest. */
 int sy_free_prefix(const struct sy_run_group *groups, int n_groups, const struct sy_link_cost *cost,
                    uint64_t slack_ns);
 /* "Costs nothing" as switchyard means it: 0.8 percent of the computation, so that a prediction that is off by a fifth stays below one. */

@@ -4,10 +4,10 @@
 
 struct step {
     int to;
-    double slope; /* time saved a second and byte */
+    double slope; /* time saved per second and byte */
 };
 
-/* The steepest way on from `from` groups that takes at most `room` more bytes; the longer one of two as steep. to < 0: there is none. */
+/* The steepest step from `from` groups that takes at most `room` more bytes; of equals the longer one. to < 0: there is none. */
 static struct step steepest(const struct sy_head_curve *m, int from, uint64_t room)
 {
     struct step best = {-1, 0};

@@ -9,10 +9,10 @@
 #include <stdint.h>
 
 struct sy_head_curve {
-    double rate;            /* requests a second, or any weight */
-    int n;                  /* at most this many groups are of any use: the free prefix */
-    const uint64_t *bytes;  /* [0..n], of the first k groups: never falls */
-    const double *saved_ns; /* [0..n], never falls */
+    double rate;            /* requests per second, or any weight */
+    int n;                  /* longest useful head, in groups: the free prefix */
+    const uint64_t *bytes;  /* [0..n]: of the first k groups; non-decreasing */
+    const double *saved_ns; /* [0..n]: non-decreasing */
 };
 
 /* heads[i]: groups of model i's head; worth[i]: time saved per second and byte of its last step taken, 0 without one (for the order in

@@ -16,11 +16,12 @@ struct tables {
     int *first_cut; /* smallest j such that layers j..i-1 may be one group */
     double *end[2]; /* ex[.][k-1] and ex[.][k] */
     int *queue;
-    int *from; /* [k * (n + 1) + i]: the j that gave ex[i][k] */
+    int *from; /* [k * (n + 1) + i]: the j that yields ex[i][k] */
     void *memory;
 };
 
-#define LEAST_SPEED 0.1 /* copies that took more of the time would be measured wrongly */
+/* lower bound of the speed: a larger effect of copies would be a measuring error */
+#define LEAST_SPEED 0.1
 
 struct sy_compute_beside sy_compute_beside(const struct sy_link_cost *cost, double bytes)
 {
@@ -116,7 +117,7 @@ static double candidate(const struct tables *t, const double *previous, double a
     return fmax(arrival, previous[j]) - t->compute_ns[j];
 }
 
-/* When group k has come that ends with layer i-1, as computing sees time. */
+/* Arrival of group k that ends with layer i-1, on the time scale of computing. */
 static double arrival_of(const struct tables *t, int k, int i, const struct sy_link_cost *cost)
 {
     return sy_compute_done(&t->beside, k * cost->alpha_ns + t->copy_ns[i]);
@@ -267,7 +268,7 @@ uint64_t sy_plan_simulate(const struct sy_plan_layer *layers, const struct sy_gr
     struct sy_compute_beside beside =
         sy_compute_beside(cost, total_bytes(layers, layers_of(groups, n_groups)));
     uint64_t bytes = 0;
-    double copy_end = 0, done = 0; /* done: as computing sees time */
+    double copy_end = 0, done = 0; /* done: compute time completed, as slowed by copies */
     for (int g = 0; g < n_groups; g++) {
         double copy_start = copy_end, compute = 0;
         for (int i = 0; i < groups[g].n_layers; i++) {

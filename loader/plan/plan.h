@@ -16,8 +16,8 @@ struct sy_link_cost {
     double alpha_ns;     /* fixed cost of one copy */
     double bytes_per_ns; /* = GB/s */
     double sigma_ns;     /* cost of one group's synchronisation */
-    double
-        lost_ns_per_byte; /* that computing is held up for each byte that moves meanwhile; 0: nothing, as with a GPU's copy engine */
+    /* time that computing is delayed per byte moved meanwhile; 0: none, as with a GPU's copy engine */
+    double lost_ns_per_byte;
 };
 
 /* Computing beside copies, for the plan's and everybody's predictions. While bytes move, computing gets on by `speed`; they are taken to
@@ -45,15 +45,15 @@ struct sy_plan_layer {
 struct sy_group {
     int first_layer, n_layers;
     uint64_t offset_bytes, bytes; /* range in the package's weights */
-    bool
-        direct; /* one layer, read where it lies in the host image: no copy (loader/storage/direct_read.h) */
+    /* a single layer that is read in the host image: no copy (loader/storage/direct_read.h) */
+    bool direct;
 };
 
 struct sy_plan {
     int n_groups;
     struct sy_group groups[SY_MAX_GROUPS];
-    uint64_t predicted_ns; /* swap from nothing resident */
-    uint64_t bound_ns;     /* no plan can be faster: see sy_plan_bound */
+    uint64_t predicted_ns; /* swap time with nothing resident */
+    uint64_t bound_ns;     /* lower bound of any plan: see sy_plan_bound */
 };
 
 /* The best plan with at most max_groups (<= SY_MAX_GROUPS) groups. EARG on n_layers < 1; ENOMEM_HOST.

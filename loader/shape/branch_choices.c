@@ -5,7 +5,7 @@
 #include "loader/shape/size_facts.h"
 #include "runtime/base/status.h"
 
-/* NULL: there are none. What a body needs of sizes is no condition of the whole model: it may not run. */
+/* NULL: there are none. Conditions that a body puts on sizes are not the model's: the body may not run. */
 static struct sy_branches *choices_of(const struct sy_infer *in)
 {
     return in->facts && !in->is_body ? in->facts->choices : NULL;

@@ -15,7 +15,7 @@ struct sy_branches {
     char *open; /* set by inference: the first such If that no choice was made for; NULL: none */
 };
 
-/* Notes that the node is an If for which there is a choice, if no other is noted yet. */
+/* Records the node as an If that allows a choice, unless another is recorded already. */
 int sy_branches_offer(const struct sy_infer *in, const struct sy_node *node);
 /* Whether a branch was chosen for the If: SY_ELSE or SY_THEN. */
 bool sy_branches_find(const struct sy_infer *in, const struct sy_node *node, int *taken);

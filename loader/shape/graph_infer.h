@@ -8,7 +8,7 @@
 
 #include "loader/graph/graph_internal.h"
 
-#define SY_MAX_VALUES 65536 /* elements of a value: it is a shape, or a mask row */
+#define SY_MAX_VALUES 65536 /* elements of a tracked value: a shape, or a row of a mask */
 
 struct sy_sequence; /* expand.h */
 struct sy_facts;    /* size_facts.h */
@@ -17,28 +17,29 @@ struct sy_branches; /* branch_choices.h */
 /* A float: a quotient of sizes. */
 struct sy_fraction {
     struct sy_dim over, under; /* under is above 0 where the model runs */
-    bool
-        is_rounded; /* a float32 of it may differ; whole numbers are whole, and lie below and above alike */
+    /* the float32 result may differ; whole numbers are exact, and floor and ceiling are the same */
+    bool is_rounded;
     bool is_whole;
-    bool only_down; /* not known to lie below alike */
+    bool only_down; /* the floor may differ */
 };
 
 struct sy_infer {
     struct sy_graph *graph;
     struct sy_dim **values;         /* per tensor; NULL: not known, or a constant of the graph */
     struct sy_fraction **fractions; /* per tensor: floats made of open sizes; NULL: not known */
-    int *uses;                      /* per tensor: of the nodes as they were read, or written out */
-    struct sy_sequence **sequences; /* per tensor: what it is a list of; NULL: it is a tensor */
+    int *uses;                      /* per tensor: uses by nodes as read, or expanded */
+    struct sy_sequence **sequences; /* per tensor: the sequence that it is; NULL: a tensor */
     int capacity;                   /* of the arrays per tensor */
-    int n_expanded;                 /* nodes that were written out as others */
-    bool *is_dynamic;  /* per tensor: only the run will know its size, and what it is */
-    bool is_body;      /* of an If, a Loop: the outermost graph is another */
-    bool for_training; /* parameters are not folded, Dropout and training modes stay */
-    bool is_bound;     /* sizes that depend on data are the largest that they can be (deferred.c) */
-    bool is_trial;     /* asked is only what can be inferred (sy_graph_infer_ready) */
-    struct sy_facts
-        *facts;     /* about open sizes, of the outermost graph; NULL: all sizes are numbers */
-    bool *puts_off; /* set when a rule fails for what only the run knows; of the outermost graph */
+    int n_expanded;                 /* number of nodes expanded */
+    bool *is_dynamic;               /* per tensor: size and values are known at run only */
+    bool is_body;                   /* of an If or Loop: the outermost graph is another one */
+    bool for_training;              /* parameters are not folded, Dropout and training modes stay */
+    bool is_bound;                  /* data-dependent sizes are set to their maximum (deferred.c) */
+    bool is_trial;                  /* only for reading shapes (sy_graph_infer_ready) */
+    /* about open sizes, shared with the outermost graph; NULL: all sizes are numbers */
+    struct sy_facts *facts;
+    /* set when a rule fails because a value is known at run only; shared with the outermost graph */
+    bool *puts_off;
 };
 
 /* ---- linear arithmetic; EUNSUPPORTED when the result is not linear in N, without a text ---- */
@@ -83,8 +84,8 @@ int sy_infer_float(const struct sy_infer *in, const struct sy_node *node, int i,
                    float otherwise, float *out);
 /* Whether input i is left out, a constant or a known value. */
 bool sy_infer_is_known(const struct sy_infer *in, const struct sy_node *node, int i);
-/* What the file says of output i's shape, in numbers, for results that depend on data; EUNSUPPORTED if it says nothing. The caller
- * makes sure that the run checks it. */
+/* The shape that the file declares for output i, in numbers, for data-dependent results; EUNSUPPORTED if it declares none. The caller makes sure that the run
+ * checks it. */
 int sy_infer_declared(const struct sy_infer *in, const struct sy_node *node, int i,
                       struct sy_shape *out);
 /* The attribute's text, or `otherwise`. */

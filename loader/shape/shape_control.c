@@ -209,7 +209,7 @@ static int set_carried(struct sy_infer *in, const struct sy_node *node, const st
         const struct sy_tensor *next = body_output(body, 1 + i);
         if (next->dtype != given[2 + i].dtype || !sy_shape_equal(&next->shape, &given[2 + i].shape))
             return sy_infer_defer(in, node,
-                                  "what it carries changes its shape: result %d from %s to %s", i,
+                                  "a carried value changes its shape: result %d from %s to %s", i,
                                   sy_shape_text(&given[2 + i].shape, a, sizeof a),
                                   sy_shape_text(&next->shape, b, sizeof b));
         if (node->outputs[i] >= 0)

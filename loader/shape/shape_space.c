@@ -66,7 +66,7 @@ static int64_t spread_size(struct spread *s, const char *auto_pad, int i, int64_
     return full - s->pads[i] - s->pads[i + s->n];
 }
 
-/* Of an open size, with pads of their own. */
+/* For an open size, with explicit pads. */
 static int spread_open(const struct sy_infer *in, const struct sy_node *node,
                        const struct spread *s, const char *auto_pad, int i, struct sy_dim *size)
 {

@@ -120,7 +120,7 @@ static int read_window(const struct sy_infer *in, struct sy_node *node, const st
     return sy_node_set_ints(node, "pads", 2 * w->n, w->pads);
 }
 
-/* Of an open size: there must be room for the kernel, which is a condition. */
+/* For an open size: it must have room for the kernel, which becomes a condition. */
 static int open_window(struct sy_infer *in, const struct sy_node *node, struct sy_dim size,
                        const struct window *w, int i, bool ceil_mode, struct sy_dim *out)
 {
@@ -328,7 +328,7 @@ int sy_rule_pad(struct sy_infer *in, struct sy_node *node)
     return SY_OK;
 }
 
-/* Of a node that uses the batch's mean and variance: outputs 1 and 2, if they are used. */
+/* Outputs 1 and 2, if used, of a node that uses the batch's mean and variance. */
 static int running_outputs(struct sy_infer *in, struct sy_node *node)
 {
     bool any = false;

@@ -30,7 +30,7 @@ int sy_facts_save(const struct sy_facts *facts, struct sy_facts *to)
 }
 
 /* New conditions come last; a new rewrite changes those before it. */
-void sy_facts_go_back(struct sy_facts *facts, struct sy_facts *saved)
+void sy_facts_restore(struct sy_facts *facts, struct sy_facts *saved)
 {
     while (facts->n_conditions > saved->n_conditions)
         free(facts->conditions[--facts->n_conditions].where);
@@ -383,7 +383,7 @@ static int settle_symbols(struct sy_graph *graph)
     return SY_OK;
 }
 
-int sy_facts_settle(struct sy_infer *in)
+int sy_facts_commit(struct sy_infer *in)
 {
     SY_TRY(sy_facts_apply(in));
     SY_TRY(settle_conditions(in->facts, in->graph));

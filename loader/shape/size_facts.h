@@ -17,12 +17,12 @@ struct sy_facts {
 };
 
 void sy_facts_finish(struct sy_facts *facts);
-/* What is known so far, to go back to where what followed turns out not to be computed at all: a node that is deferred. Free `to`, or go back. */
+/* Saves the present facts, to restore them if the following node is deferred and so not computed. Then call restore, or free `to`. */
 int sy_facts_save(const struct sy_facts *facts, struct sy_facts *to);
-void sy_facts_go_back(struct sy_facts *facts, struct sy_facts *saved); /* takes `saved` */
+void sy_facts_restore(struct sy_facts *facts, struct sy_facts *saved); /* takes `saved` */
 /* Puts in place of sizes what new facts say that they are, everywhere in the outermost graph. Between nodes. */
 int sy_facts_apply(struct sy_infer *in);
 /* At the end: the conditions become the graph's; symbols that no input has any more go. */
-int sy_facts_settle(struct sy_infer *in);
+int sy_facts_commit(struct sy_infer *in);
 
 #endif

@@ -40,7 +40,8 @@ struct chooser {
     int n_layers, max_groups;
     const struct sy_link_cost *cost; /* as planned for */
     uint64_t max_group_bytes;
-    struct sy_plan_layer *changed; /* direct ones take no copy and compute longer */
+    /* layers as changed: direct ones have no copy and longer compute times */
+    struct sy_plan_layer *changed;
     bool *direct, *seen;
 };
 
@@ -49,7 +50,7 @@ static uint64_t read_ns(const struct sy_link_cost *cost, uint64_t bytes)
     return (uint64_t)llround(cost->alpha_ns + (double)bytes / cost->bytes_per_ns);
 }
 
-/* The largest that was not looked at yet; -1: none. */
+/* The largest layer not considered yet; -1: none. */
 static int next_candidate(const struct chooser *c)
 {
     int best = -1;

@@ -25,7 +25,7 @@ struct sy_direct_plan {
     int n_groups, n_direct;
     struct sy_group *groups;
     uint64_t predicted_ns, bound_ns;
-    uint64_t copied_ns; /* what the swap would take if everything were copied */
+    uint64_t copied_ns; /* the predicted swap time if everything were copied */
 };
 int sy_direct_plan_make(const struct sy_plan_layer *layers, const uint64_t *read_bytes,
                         int n_layers, const struct sy_link_cost *cost, int max_groups,

@@ -21,20 +21,20 @@
 
 #define DEFAULT_DEPTH       16 /* R5 */
 #define DEFAULT_CHUNK_BYTES (1024u * 1024u)
-#define MAX_CHUNK_BYTES     (1024u * 1024u * 1024u) /* one read moves 2 GiB at most */
-#define MAX_TRIES           1000                    /* of a read that the kernel asks to repeat */
+#define MAX_CHUNK_BYTES     (1024u * 1024u * 1024u) /* a single read moves at most 2 GiB */
+#define MAX_TRIES           1000 /* repetitions of a read that the kernel asks to retry */
 #define ASK_AGAIN_NS        (100 * SY_NS_PER_US)
-#define SYS_CACHESTAT       451 /* since Linux 6.5; the C library has no name for it yet */
+#define SYS_CACHESTAT       451 /* since Linux 6.5; the C library does not name it yet */
 #define ALIGN               4096u
 
 struct sy_storage_reader {
-    bool has_ring, always_direct; /* always_direct: also what is in the page cache */
+    bool has_ring, always_direct; /* always_direct: even for ranges in the page cache */
     struct io_uring ring;
     unsigned depth;
     uint64_t chunk_bytes;
 };
 
-/* One chunk on its way; `left` shrinks when a read comes back short. */
+/* One chunk in flight; `left` shrinks when a read is short. */
 struct chunk {
     int range;
     uint64_t offset, left;
@@ -45,7 +45,7 @@ struct chunk {
 
 struct file {
     const char *path;
-    int given_fd;             /* the caller's; -1: what lies at `path` is opened */
+    int given_fd;             /* the caller's; -1: open `path` */
     int cached_fd, direct_fd; /* direct_fd -1: the file system refuses O_DIRECT */
     uint64_t bytes;
 };
@@ -111,7 +111,7 @@ static double cached_share(int fd, uint64_t offset, uint64_t bytes)
         return 1;
     if (cached_by_cachestat(fd, offset, bytes, &share) != 0 &&
         cached_by_mincore(fd, offset, bytes, &share) != 0)
-        share = 1; /* unknown: a buffered read is always right */
+        share = 1; /* unknown: a buffered read is always correct */
     return SY_MIN(share, 1.0);
 }
 
@@ -129,7 +129,7 @@ int sy_storage_cached_share(const char *path, uint64_t offset, uint64_t bytes, d
 
 static atomic_bool without_ring;
 
-void sy_storage_without_ring(void)
+void sy_storage_disable_ring(void)
 {
     atomic_store(&without_ring, true);
 }
@@ -162,7 +162,7 @@ void sy_storage_reader_destroy(struct sy_storage_reader *reader)
     free(reader);
 }
 
-/* Once a process: the file system stays what it is. */
+/* Once per process, since the file system does not change. */
 static void say_no_direct(const char *path, int why)
 {
     static atomic_bool said;
@@ -241,7 +241,7 @@ static int open_next_range(struct reading *r)
     if (sy_fault("storage_read") < 0)
         return sy_error_prefix(SY_EIO, "%s at byte %llu: ", r->file.path,
                                (unsigned long long)range->file_offset);
-    /* Mostly in memory: the copy from the page cache is faster than the disk. */
+    /* Mostly in the page cache: copying from there is faster than the disk. */
     r->next_direct = r->file.direct_fd >= 0 &&
                      (r->reader->always_direct ||
                       cached_share(r->file.cached_fd, range->file_offset, range->bytes) < 0.5);
@@ -295,11 +295,11 @@ static void chunk_over(struct reading *r, struct chunk *chunk, uint64_t bytes)
         tell_done(r, chunk->range);
 }
 
-/* A read came back: 0, or 1 if the rest of the chunk must be read again. */
+/* Handles a completed read: 0, or 1 if the rest of the chunk must be read again. */
 static int chunk_arrived(struct reading *r, struct chunk *chunk, int got)
 {
     if (got == -EINVAL &&
-        chunk->direct) { /* refused only now: this file is read through the cache */
+        chunk->direct) { /* rejected only now: this file is read through the cache */
         say_no_direct(r->file.path, EINVAL);
         chunk->direct = false;
         return 1;
@@ -434,13 +434,13 @@ static void read_by_pread(struct reading *r)
 
 /* ---- call ------------------------------------------------------------------------------------------------ */
 
-/* Ranges that were never finished fail with what stopped the reading. */
+/* Fails the unfinished ranges with the status that stopped the reading. */
 static void fail_the_rest(struct reading *r)
 {
     for (int i = r->next_range; i < r->n_ranges; i++) {
         bool counted = i == r->next_range && r->next_opened;
         if (counted && r->range_left[i] == 0)
-            continue; /* reported already */
+            continue; /* already reported */
         r->range_status[i] = r->status;
         tell_done(r, i);
     }

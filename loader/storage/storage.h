@@ -12,8 +12,8 @@
 
 struct sy_storage_reader;
 
-/* Readers of this process that are made from now on read by pread, unsaid: where a sandbox lets no ring through. */
-void sy_storage_without_ring(void);
+/* Readers created from now on use pread without logging it: for sandboxes that forbid io_uring. */
+void sy_storage_disable_ring(void);
 
 /* queue_depth 0: default 16. chunk_bytes 0: default (1 MiB). Falls back to pread where io_uring is refused, saying so once. */
 int sy_storage_reader_create(unsigned queue_depth, uint64_t chunk_bytes,
@@ -52,7 +52,7 @@ int sy_storage_read_file(struct sy_storage_reader *reader, int fd, const char *p
                          const struct sy_storage_range *ranges, int n_ranges,
                          const struct sy_storage_callbacks *callbacks,
                          struct sy_storage_result *result);
-/* Part of [offset, offset+bytes) that is in the page cache, 0..1. EIO. */
+/* The fraction of [offset, offset+bytes) that is in the page cache, 0..1. EIO. */
 int sy_storage_cached_share(const char *path, uint64_t offset, uint64_t bytes, double *out);
 /* The rate (10^9 bytes a second) at which the first `max_bytes` of `path`, or all of it, are read from the storage, past the page
  * cache; from the page cache where the file system refuses that. Blocks. ENOTFOUND, EARG on a file of less than 4096

@@ -13,10 +13,10 @@ typedef uint64_t sy_ns;
 /* CLOCK_MONOTONIC now. The same clock in every process of the machine. */
 sy_ns sy_clock_now(void);
 
-/* What all threads of this process have computed so far. A system call, where sy_clock_now is none. */
+/* CPU time of all threads of this process so far. Takes a system call, unlike sy_clock_now. */
 sy_ns sy_clock_process(void);
 
-/* What this thread has computed so far: time in which it had no core is not in it. A system call. */
+/* CPU time of this thread so far: excludes time without a core. Takes a system call. */
 sy_ns sy_clock_thread(void);
 
 /* Sleep until the monotonic time `deadline`; returns at once if it has passed. */

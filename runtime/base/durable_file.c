@@ -15,8 +15,8 @@
 #include "runtime/base/fault.h"
 #include "runtime/base/status.h"
 
-#define LEFT_BEHIND_S \
-    600 /* a writer that lives elsewhere (another container) has touched its file since */
+/* a writer that lives elsewhere (another container) has touched its file since */
+#define LEFT_BEHIND_S 600
 
 bool sy_durable_file_is_left_behind(const char *tail)
 {
@@ -81,7 +81,7 @@ int sy_folder_sync(const char *path)
                   : SY_OK;
 }
 
-const char *sy_path_rest(const char *folder, const char *path)
+const char *sy_path_relative_to(const char *folder, const char *path)
 {
     size_t n = strlen(folder);
     while (n > 1 && folder[n - 1] == '/')
@@ -91,7 +91,7 @@ const char *sy_path_rest(const char *folder, const char *path)
     return path + n + strspn(path + n, "/");
 }
 
-/* Of the file `path`. */
+/* Syncs the folder that holds `path`. */
 static int sync_folder_of(const char *path)
 {
     char *folder = strdup(path);

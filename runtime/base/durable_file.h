@@ -25,8 +25,8 @@ void sy_durable_file_discard(struct sy_durable_file *file);
 bool sy_durable_file_is_left_behind(const char *tail);
 /* fsync of a folder: what was made, renamed or removed in it is durable. EIO names it. */
 int sy_folder_sync(const char *path);
-/* What follows FOLDER/ in `path`, "" for FOLDER/ itself; NULL: it is not below it. By the text alone; both absolute. */
-const char *sy_path_rest(const char *folder, const char *path);
+/* The part of `path` behind FOLDER/, "" for FOLDER/ itself; NULL: not below it. Compares text only; both paths are absolute. */
+const char *sy_path_relative_to(const char *folder, const char *path);
 
 /* All of `bytes` at `offset`. EIO names `path`. */
 int sy_write_fully(int fd, const char *path, const void *bytes, size_t n, uint64_t offset);

@@ -11,9 +11,9 @@ enum shape { SHAPE_FIXED, SHAPE_BYTES, SHAPE_ARRAY, SHAPE_MAP, SHAPE_BAD };
 
 struct lead {
     enum shape shape;
-    unsigned length_bytes; /* of the length field */
-    uint64_t
-        value; /* length when there is no field; FIXED: payload bytes; BYTES: added to the field (ext type) */
+    unsigned length_bytes; /* size of the length field */
+    /* length when there is no field; FIXED: payload bytes; BYTES: added to the field (ext type) */
+    uint64_t value;
 };
 
 /* 0xc0 .. 0xdf, in order, from the msgpack specification. */

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SY_MSGPACK_MAX_DEPTH 32 /* what msgpack-c itself unpacks */
+#define SY_MSGPACK_MAX_DEPTH 32 /* msgpack-c's own limit */
 
 struct sy_msgpack_scan {
     uint64_t max_bytes, max_elements; /* limits; set by init */

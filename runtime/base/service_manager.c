@@ -65,7 +65,7 @@ static int take_socket(int fd)
     return SY_OK;
 }
 
-/* Of LISTEN_FDNAMES the index-th, which colons are between; "": there is none. */
+/* The index-th of the colon-separated names in LISTEN_FDNAMES; "": there is none. */
 static void name_of(const char *names, int index, char *out, size_t bytes)
 {
     for (; names && index > 0; index--) {
@@ -201,7 +201,7 @@ static void write_address(const struct sockaddr_storage *address, char *text, si
     }
 }
 
-int sy_service_all_taken(void)
+int sy_service_check_all_taken(void)
 {
     struct sockaddr_storage address;
     char text[128] = "an unknown address";

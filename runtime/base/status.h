@@ -54,7 +54,7 @@ const char *sy_status_text(int status);
  * until the thread's next failure; at most 511 bytes are kept. */
 #define sy_error_set(status, ...)    sy_error_pass((sy_error_write(__VA_ARGS__), (status)))
 #define sy_error_prefix(status, ...) sy_error_pass((sy_error_write_prefix(__VA_ARGS__), (status)))
-/* What these macros are made of; macros, so that the compiler sees which status is returned. */
+/* The parts of these macros; macros, so that the compiler sees which status is returned. */
 void sy_error_write(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void sy_error_write_prefix(const char *format, ...) __attribute__((format(printf, 1, 2)));
 static inline int sy_error_pass(int status)

@@ -9,7 +9,7 @@
 
 #define FIRST_SIZE 512
 
-char *sy_text_room(struct sy_text *text, size_t n)
+char *sy_text_reserve(struct sy_text *text, size_t n)
 {
     if (text->failed)
         return NULL;
@@ -29,7 +29,7 @@ char *sy_text_room(struct sy_text *text, size_t n)
 
 void sy_text_add(struct sy_text *text, const char *bytes, size_t n)
 {
-    char *to = sy_text_room(text, n);
+    char *to = sy_text_reserve(text, n);
 
     if (to) {
         memcpy(to, bytes, n);

@@ -12,7 +12,7 @@ struct sy_text {
 };
 
 /* Room for n bytes at the end; NULL: no memory (failed is set). */
-char *sy_text_room(struct sy_text *text, size_t n);
+char *sy_text_reserve(struct sy_text *text, size_t n);
 void sy_text_add(struct sy_text *text, const char *bytes, size_t n);
 void sy_text_add_string(struct sy_text *text, const char *string);
 void sy_text_add_int(struct sy_text *text, long long value);

@@ -9,7 +9,7 @@
  * one, or it is favoured (a nice value below 0, which its children would lose), or the kernel does not take it; then nothing changed. A kernel before 6.12
  * ignores the slice. */
 int sy_thread_slice_set(sy_ns slice);
-/* What it is; 0: the kernel does not tell. */
+/* The scheduler's time slice; 0: the kernel does not report it. */
 sy_ns sy_thread_slice(void);
 
 #endif

@@ -14,7 +14,7 @@
 #include "runtime/base/status.h"
 #include "runtime/client/client_json.h"
 
-#define MOST_OPTIONS 256 /* of a command: that a wrong name is compared with */
+#define MOST_OPTIONS 256 /* options of a command that a mistyped name is compared with */
 
 /* One line, whatever it quotes. */
 static void complain(const char *format, va_list arguments)
@@ -88,7 +88,7 @@ const char *sy_cli_nearest(const char *word, const char *const *names)
     return best;
 }
 
-/* Of each command that has --server or --socket to connect to. */
+/* Options of every command that connects by --server or --socket. */
 static const struct sy_cli_option security_options[] = {
     {"token-file", "FILE",
      "a file with this client's token, for a server's TCP; default $SWITCHYARD_TOKEN_FILE"},

@@ -67,21 +67,53 @@ static int take_word(const struct sy_cli_fields *f, const char *name, void *comm
     return f->word(command, word);
 }
 
-int sy_cli_read(const struct sy_cli_fields *f, int argc, char **argv, void *command)
+static int read_fields(const struct sy_cli_fields *f, struct sy_cli_parser *parser, void *command,
+                       bool ends_at_word, const char **word)
 {
     struct sy_cli_option options[SY_CLI_MAX_FIELDS + 1] = {{NULL, NULL, NULL}};
-    struct sy_cli_parser parser = {f->usage, options, argc, argv, 0};
-    const char *value;
+    const char *name = parser->argv[0], *value;
     int got;
 
     sy_assert_internal(f->n <= SY_CLI_MAX_FIELDS);
     for (size_t i = 0; i < f->n; i++)
         options[i] = f->fields[i].option;
-    while ((got = sy_cli_next(&parser, &value)) >= 0 || got == SY_CLI_WORD) {
-        if (got == SY_CLI_WORD && take_word(f, argv[0], command, value) < 0)
+    parser->options = options;
+    while ((got = sy_cli_next(parser, &value)) >= 0 || (got == SY_CLI_WORD && !ends_at_word)) {
+        if (got == SY_CLI_WORD && take_word(f, name, command, value) < 0)
             return sy_cli_usage("%s", sy_error_text());
         if (got >= 0 && store(&f->fields[got], command, value) < 0)
             return sy_cli_usage("--%s: %s", options[got].name, sy_error_text());
     }
-    return got == SY_CLI_END ? SY_CLI_END : got == SY_CLI_HELP ? 0 : 2;
+    *word = got == SY_CLI_WORD ? value : NULL;
+    return got == SY_CLI_END || got == SY_CLI_WORD ? SY_CLI_END : got == SY_CLI_HELP ? 0 : 2;
+}
+
+int sy_cli_read(const struct sy_cli_fields *f, int argc, char **argv, void *command)
+{
+    struct sy_cli_parser parser = {f->usage, NULL, argc, argv, 0};
+    const char *word;
+
+    return read_fields(f, &parser, command, false, &word);
+}
+
+int sy_cli_read_program(const struct sy_cli_fields *f, int argc, char **argv, void *command,
+                        char ***rest)
+{
+    struct sy_cli_parser parser = {f->usage, NULL, argc, argv, 0};
+    const char *word;
+
+    *rest = NULL;
+    for (int i = 1; i < parser.argc; i++)
+        if (strcmp(argv[i], "--") == 0) {
+            parser.argc = i;
+            *rest = argv + i + 1;
+        }
+    int status = read_fields(f, &parser, command, true, &word);
+    if (status != SY_CLI_END || !word)
+        return status;
+    if (*rest)
+        return sy_cli_usage("%s: '%s' stands in front of '--'; see switchyard %s --help", argv[0],
+                            word, argv[0]);
+    *rest = argv + parser.at - 1;
+    return SY_CLI_END;
 }

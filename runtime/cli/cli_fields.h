@@ -75,5 +75,8 @@ struct sy_cli_fields {
 
 /* Reads the command line into the struct. SY_CLI_END: go on; else the command's exit status, after one line on stderr, or the help. */
 int sy_cli_read(const struct sy_cli_fields *f, int argc, char **argv, void *command);
+/* As sy_cli_read, for a command that takes a program and its arguments: these begin behind "--", or with the first word. *rest: the first of them; NULL: none. */
+int sy_cli_read_program(const struct sy_cli_fields *f, int argc, char **argv, void *command,
+                        char ***rest);
 
 #endif

@@ -1,4 +1,5 @@
-/* A suspended job between a server and a file, or two servers (runtime/front/rpc/rpc_job.h). Each returns the exit status, after a line on stderr if it is 1. */
+/* A suspended job between a server and a file, or two servers (runtime/front/rpc/rpc_job.h). Each returns the exit status, after a line on stderr if it is
+ * 1. */
 #ifndef SY_CLI_JOB_TRANSFER_H
 #define SY_CLI_JOB_TRANSFER_H
 

@@ -1,4 +1,5 @@
-/* A process beside `switchyard run` that does what a killed one cannot: it ends the script and all that descends from it, or lets a process that joined by itself go on, which
+/* A process beside `switchyard run` that does what a killed one cannot: it ends the script and all that descends from it, or lets a process that joined by
+ * itself go on, which
  * would stand for ever if it stood; and it removes the socket.
  *
  *   run ── a pipe ──> keeper sleeps ──┬─ a byte: the script has ended ──> ends

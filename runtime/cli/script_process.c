@@ -198,9 +198,9 @@ static void lose_link(struct sy_script_process *p)
 void sy_script_process_signal(struct sy_script_process *p, int number)
 {
     sy_script_signal_group(p, number);
-    sy_script_bring_back(p); /* no thread of a script that is out hears anything */
+    sy_script_restore_tensors(p); /* no thread of a script that is out hears anything */
     if (number != SIGSTOP && number != SIGCONT)
-        sy_script_go_on(p); /* else it hears nothing; a gate that is closed stays closed */
+        sy_script_continue(p); /* else it hears nothing; a gate that is closed stays closed */
 }
 
 /* SIGTERM, and SIGKILL after the patience. */
@@ -208,7 +208,7 @@ static void terminate(struct sy_script_process *p)
 {
     if (!p->kill_ns)
         p->kill_ns = sy_clock_now() + p->patience_ns;
-    sy_script_bring_back(p);
+    sy_script_restore_tensors(p);
     sy_script_set_gate(p, 0);
     sy_script_process_signal(p, SIGTERM);
 }
@@ -224,7 +224,7 @@ static void handle_packet(struct sy_script_process *p, const struct sy_script_pa
             lose_link(p);
         break;
     case SY_SCRIPT_CONTINUE:
-        sy_script_go_on(p);
+        sy_script_continue(p);
         break;
     case SY_SCRIPT_TERMINATE:
         terminate(p);
@@ -257,7 +257,7 @@ static void see_end(struct sy_script_process *p)
 {
     if (p->is_child && waitpid(p->pid, &p->wait_status, WNOHANG) != p->pid)
         return;
-    sy_script_go_on(p);
+    sy_script_continue(p);
     p->has_left = p->is_child &&
                   (kill(-p->pid, SIGTERM) == 0) + (sy_script_signal_strays(p, SIGTERM) > 0) > 0;
     p->ended = true;

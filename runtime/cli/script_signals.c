@@ -48,7 +48,7 @@ void sy_script_stop(struct sy_script_process *p)
     (void)sy_script_signal_strays(p, SIGSTOP);
 }
 
-void sy_script_go_on(struct sy_script_process *p)
+void sy_script_continue(struct sy_script_process *p)
 {
     if (p->is_stopped) {
         sy_script_signal_group(p, SIGCONT);
@@ -58,7 +58,7 @@ void sy_script_go_on(struct sy_script_process *p)
 }
 
 /* G4 */
-void sy_script_bring_back(struct sy_script_process *p)
+void sy_script_restore_tensors(struct sy_script_process *p)
 {
     if (atomic_exchange(&p->page->spill_want, 0))
         sy_futex_wake(&p->page->spill_want);
@@ -67,7 +67,7 @@ void sy_script_bring_back(struct sy_script_process *p)
 void sy_script_let_go(struct sy_script_process *p)
 {
     p->is_alone = true;
-    sy_script_bring_back(p);
+    sy_script_restore_tensors(p);
     sy_script_set_gate(p, 0);
-    sy_script_go_on(p);
+    sy_script_continue(p);
 }

@@ -14,9 +14,9 @@ void sy_script_signal_group(const struct sy_script_process *p, int number);
 int sy_script_signal_strays(const struct sy_script_process *p, int number);
 /* SIGSTOP to all, and SIGCONT if it was. */
 void sy_script_stop(struct sy_script_process *p);
-void sy_script_go_on(struct sy_script_process *p);
+void sy_script_continue(struct sy_script_process *p);
 /* Tensors that were spilled. */
-void sy_script_bring_back(struct sy_script_process *p);
+void sy_script_restore_tensors(struct sy_script_process *p);
 /* It goes on without a server: tensors back, gate open, not stopped. */
 void sy_script_let_go(struct sy_script_process *p);
 

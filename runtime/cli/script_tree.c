@@ -126,7 +126,7 @@ int sy_script_tree_list_left(pid_t reaper, const char *setting, pid_t *out)
     return take_tree(all, n, reaper, false, out);
 }
 
-/* Of the lines "KEY:  N kB" in /proc/PID/FILE, those of two keys together. */
+/* Sums two keys over the lines "KEY: N kB" in /proc/PID/FILE. */
 static uint64_t read_lines(pid_t pid, const char *name, const char *one, const char *other)
 {
     char path[64], line[256], key[64];

@@ -23,7 +23,7 @@
 #define OTLP_DRAIN_NS   (2 * SY_NS_PER_S)
 #define MOST_SECONDS    1e6
 #define MOST_OFFLOADED  256 /* large bodies that wait for a thread */
-#define OFFLOAD_THREADS 1   /* what it does not do the loop's core would have to share */
+#define OFFLOAD_THREADS 1   /* work that is not offloaded runs on the loop's core */
 
 void sy_serve_fronts_init(struct sy_serve_fronts *fronts)
 {

@@ -19,7 +19,7 @@ static struct kept {
 static size_t kept_bytes;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* What is allocated for so many: the same in take and give. */
+/* The size allocated for n bytes: the same in take and give. */
 static size_t rounded(size_t bytes)
 {
     size_t to = bytes >= LONG_BYTES ? 4096 : ALIGN;

@@ -1,5 +1,5 @@
-/* Memory for outputs. Large blocks that were given back are kept for the next answers, of any client of this process: fresh pages cost as much as receiving into
- * them. At most SY_CLIENT_KEPT_BLOCKS of them, of SY_CLIENT_KEPT_BYTES together. Any thread. */
+/* Memory for outputs. Large blocks that were given back are kept for the next answers, of any client of this process: fresh pages cost as much as receiving
+ * into them. At most SY_CLIENT_KEPT_BLOCKS of them, of SY_CLIENT_KEPT_BYTES together. Any thread. */
 #ifndef SY_RUNTIME_CLIENT_CLIENT_BLOCK_H
 #define SY_RUNTIME_CLIENT_CLIENT_BLOCK_H
 

@@ -114,7 +114,7 @@ static void pack_options(msgpack_packer *packer, const sy_client_options *option
         pack_session(packer, options);
 }
 
-/* What pack_options packs. */
+/* Number of entries that pack_options writes. */
 static uint32_t n_options(const sy_client_options *options)
 {
     if (!options)
@@ -203,7 +203,7 @@ static int infer_ask(sy_client *client, const char *model, const sy_client_tenso
 
 /* ---- the answer ---------------------------------------------------------------------------------------------- */
 
-/* What the caller sees, and which of its tensors are to be freed. */
+/* The result as the caller sees it, and which of its tensors must be freed. */
 struct owned_result {
     sy_client_result result;
     void **copies; /* one an output; NULL: it lies in a region */

@@ -1,4 +1,4 @@
-/* What the client's files share. */
+/* Internal declarations of the client library. */
 #ifndef SY_RUNTIME_CLIENT_CLIENT_INTERNAL_H
 #define SY_RUNTIME_CLIENT_CLIENT_INTERNAL_H
 
@@ -74,7 +74,7 @@ struct sy_msgpack_scan;
  * ones go; room 0: to the client's buffer. ENOMEM_HOST. */
 int sy_client_long_begin(sy_client *client, struct sy_msgpack_scan *scan, unsigned char **to,
                          uint64_t *room);
-/* What `data` of an answer stands for, which is the caller's from now on; NULL: no long one. */
+/* Returns the data that `data` of an answer refers to, now owned by the caller; NULL: not a long one. */
 void *sy_client_long_take(sy_client *client, const msgpack_object *data, size_t *bytes);
 void sy_client_long_drop(sy_client *client);
 

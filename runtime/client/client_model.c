@@ -1,4 +1,4 @@
-/* What a model takes and gives, out of what the method "models" answers. */
+/* A model's inputs and outputs, parsed from the answer to the method "models". */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>

@@ -14,7 +14,8 @@
 
 #define WAY_BYTES \
     (256u         \
-     << 10) /* what was read is in the core's cache when it is written: 64 MiB there and back, medians of 0.88 to 0.92 GB/s, by 1 MiB 0.62 to 0.85 */
+     << 10) /* so that data read is still in the core's cache when it is written: 64 MiB in both directions, medians of 0.88 to 0.92 GB/s; with 1 MiB 0.62 to
+             * 0.85 */
 #define WAY_TURNS 32 /* 8 MiB, then it is the other way's turn */
 
 /* One direction: what was read and not yet written. */

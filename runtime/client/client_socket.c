@@ -50,7 +50,7 @@ int sy_client_send(sy_client *client, struct iovec *parts, int n_parts)
     return SY_OK;
 }
 
-/* What has come, and a descriptor with it if the call expects one; where it does not, the kernel drops it. */
+/* Receives available bytes, and a descriptor if the call expects one; otherwise the kernel drops it. */
 static ssize_t receive_some(sy_client *client, void *to, uint64_t room)
 {
     union {

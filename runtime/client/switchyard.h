@@ -25,8 +25,8 @@ typedef struct {
     const char *dtype; /* "FP32", "INT64", ... (Open Inference Protocol names) */
     int rank;
     int64_t shape[SWITCHYARD_MAX_RANK];
-    const void
-        *data; /* row-major, little-endian; of BYTES each string behind its length, a uint32 */
+    /* row-major, little-endian; of BYTES each string behind its length, a uint32 */
+    const void *data;
     size_t bytes;
 } sy_client_tensor;
 
@@ -37,8 +37,8 @@ typedef struct {
     uint64_t queue_ns, preempt_wait_ns, swap_ns, total_ns, first_layer_ns, bound_ns, moved_bytes;
     int swapped, preempted, attempts;
     uint64_t predicted_ns; /* what total_ns was expected to be when the request was taken */
-    uint64_t
-        served_ns; /* of total_ns: it alone had the device (of requests that ran as one batch the first has it all) */
+    /* of total_ns: it alone had the device (of requests that ran as one batch the first has it all) */
+    uint64_t served_ns;
 } sy_client_result;
 
 /* address: "unix:/path", "/path", or "tcp:host:port". timeout_ms per call; 0: 60 s. */
@@ -50,13 +50,13 @@ int sy_client_connect(const char *address, unsigned timeout_ms, sy_client **out)
 typedef struct {
     const char *token;      /* the secret itself; NULL: from token_file */
     const char *token_file; /* a file that holds the secret: its first line */
-    const char *
-        tls_ca; /* TLS: certificates (PEM) that the server's must go back to; "system": those of this system; NULL: plain */
+    /* TLS: certificates (PEM) that the server's must go back to; "system": those of this system; NULL: plain */
+    const char *tls_ca;
     const char *tls_name; /* what the server's certificate must be for; NULL: the address's host */
 } sy_client_security;
 
-/* The same with these; NULL: as sy_client_connect, which looks at the environment too. SY_EDENIED: the token is none of the server's; SY_EPEER: no server, or its
- * certificate is refused. */
+/* The same with these; NULL: as sy_client_connect, which looks at the environment too. SY_EDENIED: the token is none of the server's; SY_EPEER: no server,
+ * or its certificate is refused. */
 int sy_client_connect_secure(const char *address, unsigned timeout_ms,
                              const sy_client_security *security, sy_client **out);
 void sy_client_close(sy_client *client);
@@ -74,8 +74,8 @@ typedef struct {
 
 typedef struct {
     int urgency_class; /* 0: the most urgent .. 9; a request is never delayed by higher ones. SWITCHYARD_MODEL_CLASS: as the model's configuration says */
-    double
-        deadline_ms; /* 0: none. A request that would be late by prediction is refused at once, with the prediction (SY_EDEADLINE) */
+    /* 0: none. A request that would be late by prediction is refused at once, with the prediction (SY_EDEADLINE) */
+    double deadline_ms;
     const char *tenant;            /* NULL: the server's default */
     const sy_client_place *places; /* outputs that are written to shared memory; NULL: none */
     int n_places;
@@ -103,8 +103,10 @@ void sy_client_result_free(sy_client_result *result);
  *                                                   outputs with a sy_client_place are written there
  *
  * An input is sent by reference if all of it lies in a region, at a multiple of SWITCHYARD_REGION_ALIGN bytes; else its bytes are sent. A placed output's
- * `data` in the result points to its place, which stays the caller's: sy_client_result_free leaves it. Inputs must not change, and places must not be read, until the
- * call has returned; places overlap neither each other nor an input. After a call that ended without an answer (SY_EDEADLINE of the client, SY_EPEER) what is placed may still
+ * `data` in the result points to its place, which stays the caller's: sy_client_result_free leaves it. Inputs must not change, and places must not be read,
+ * until the
+ * call has returned; places overlap neither each other nor an input. After a call that ended without an answer (SY_EDEADLINE of the client, SY_EPEER) what is
+ * placed may still
  * change.
  *
  * EUNSUPPORTED: over TCP, or the server shares none. EBUSY, ETOOBIG: the server's limits. The memory is zeroed at first. */

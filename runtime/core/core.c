@@ -21,12 +21,12 @@
 
 #define USUAL_MAX_BATCH 8
 
-#define PROMISE_QUANTILE \
-    0.99 /* of the observed durations: the prediction that a deadline is checked against */
+/* quantile of observed durations that deadlines are checked against */
+#define PROMISE_QUANTILE 0.99
 
 #define USUAL_SIGMA_NS     5000.0 /* one wake-up of a waiting thread */
-#define STORAGE_ALPHA_NS   5000.0 /* submitting and reaping one read of a deep queue */
-#define USUAL_STORAGE_GBPS 1.5    /* where a package does not say */
+#define STORAGE_ALPHA_NS   5000.0 /* submitting and completing one read of a deep queue */
+#define USUAL_STORAGE_GBPS 1.5    /* used where a package has no measurement */
 
 /* ---- configuration ---------------------------------------------------------------------------- */
 
@@ -54,7 +54,7 @@ static int choose_cores(struct sy_core *core, const char *text)
             core->cores[core->n_cores++] = (uint64_t)c;
     if (sy_device_get_properties(core->device)->reserved_cores == 0)
         return SY_OK;
-    /* The link's core is one that does not compute: outside the given list if there is one, else its last. */
+    /* The link's thread gets a core that does not compute: one outside the given list if there is one, else the last in it. */
     for (int c = 0; text && c < CPU_SETSIZE && core->link_core < 0; c++) {
         bool computes = !CPU_ISSET(c, &set);
         for (size_t i = 0; i < core->n_cores; i++)
@@ -98,7 +98,7 @@ static int take_config(struct sy_core *core, const struct sy_core_config *config
     return core->grouping ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for the configuration");
 }
 
-/* The link that plans are made for. On a unified device it is storage, whose rate is in each package. */
+/* The link that plans are made for. On a unified device it is storage, whose rate is recorded in each package. */
 static void choose_link(struct sy_core *core, const struct sy_link_cost *measured)
 {
     core->link = (struct sy_link_cost){.alpha_ns = (double)core->spec.link_alpha_ns,
@@ -126,7 +126,7 @@ static int open_device(struct sy_core *core, const struct sy_core_config *config
     return SY_OK;
 }
 
-/* Memory of its own is there for the pool, but for what libraries take in each worker; of the host's, half. */
+/* A device's own memory goes to the pool, except what libraries take in each worker; of host memory, half. */
 uint64_t sy_core_usual_pool_bytes(const struct sy_device_properties *device)
 {
     if (device->unified || device->emulated)
@@ -160,7 +160,7 @@ static int take_memory(struct sy_core *core, const struct sy_core_config *config
     return sy_slab_create(config->slab_bytes ? config->slab_bytes : 256 * MIB, &core->slab);
 }
 
-/* V5: one a core that this process may use; two where it has one, since with a job it takes two to serve. */
+/* V5: one start per core that this process may use; two on a single core, since serving beside a job takes two workers. */
 static int most_starting(void)
 {
     cpu_set_t set;
@@ -195,7 +195,7 @@ static int start_parts(struct sy_core *core, const struct sy_core_config *config
     SY_TRY(sy_job_store_open(config->state_folder, &core->store));
     SY_TRY(sy_storage_thread_create(core->base, sy_core_read_done, core, &core->storage));
     SY_TRY(sy_supervisor_create(core->base, &supervisor, &core->supervisor));
-    sy_core_resume_rules(core); /* first: quotas hold for the jobs too */
+    sy_core_resume_rules(core); /* first: quotas apply to the resumed jobs */
     return sy_core_resume_jobs(core);
 }
 
@@ -309,7 +309,7 @@ static void on_drain_tick(int fd, short what, void *ctx)
     (void)what;
     if (!core->stopping && (!core->requests || now >= core->drain_deadline))
         stop_workers(core, now);
-    /* A second more than the workers were given: they stop by themselves first. */
+    /* One second more than the workers' own limit, so that they can stop by themselves. */
     bool late = now >= core->drain_deadline + SY_NS_PER_S;
     for (int w = 0; late && w < core->n_workers; w++)
         sy_supervisor_kill(core->supervisor, w, "it did not stop within the grace time");
@@ -336,7 +336,8 @@ int sy_core_drain(struct sy_core *core, sy_ns grace_ns, void (*done)(void *ctx),
     *d = (struct sy_core_drainer){done, ctx, core->drainers};
     core->drainers = d;
     core->drain_deadline = core->draining ? SY_MIN(core->drain_deadline, deadline) : deadline;
-    if (!event_pending(core->drain_event, EV_TIMEOUT, NULL)) /* calls do not put the tick off */
+    if (!event_pending(core->drain_event, EV_TIMEOUT,
+                       NULL)) /* repeated calls do not postpone the tick */
         event_add(core->drain_event, &tick);
     if (core->draining)
         return SY_OK;
@@ -388,13 +389,13 @@ static int take_request(struct sy_core *core, struct sy_core_model *m, int64_t b
                      ? sy_core_infer_alone(core, &work, options, done, ctx, &id)
                      : sy_core_batch_add(core->batches, way, index, batch, sizes, inputs, outputs,
                                          options, done, ctx, &id);
-    sy_core_sizes_give(m, sizes);
+    sy_core_sizes_release(m, sizes);
     if (status == SY_OK && out_id)
         *out_id = id;
     return status;
 }
 
-/* One was not taken, with this status. */
+/* A request was rejected with this status. */
 static void note_refusal(struct sy_core *core, const struct sy_core_model *m, int status)
 {
     enum sy_refusal reason = core->draining                     ? SY_REFUSED_DRAINING

@@ -45,12 +45,12 @@ static void resume(struct sy_core *core, const struct sy_sched_action *a)
     struct sy_core_job *j = sy_core_find_job(core, a->job);
     if (sy_supervisor_event(core->supervisor, a->worker, SY_WORKER_EVENT_RESUME) == SY_OK && j &&
         sy_supervisor_state(core->supervisor, a->worker) == SY_WORKER_TRAINING)
-        sy_core_job_computes(core, j, core->tick_ns);
+        sy_core_job_compute_begin(core, j, core->tick_ns);
 }
 
 /* ---- load ------------------------------------------------------------------------------------- */
 
-/* Words of groups that will be read: before the worker can look at them. */
+/* Marks the groups that will be read as COMING, before the worker can look at them. */
 static void announce_groups(struct sy_core *core, const struct sy_sched_action *a)
 {
     const struct sy_core_model *m = &core->models[a->model];
@@ -67,7 +67,7 @@ static void announce_groups(struct sy_core *core, const struct sy_sched_action *
     }
 }
 
-/* Groups that are in the pool, from the first one on. */
+/* Number of leading groups that are in the pool. */
 static int n_leading(const struct sy_core_model *m, const struct sy_sched_action *a)
 {
     int n = 0;
@@ -187,7 +187,7 @@ static struct sy_storage_job *make_read(struct sy_core *core, const struct sy_sc
     return job;
 }
 
-/* Which groups of a READ are here now, and tells the scheduler. */
+/* Finds which groups of a READ have arrived, and tells the scheduler. */
 static void report_read(struct sy_core *core, uint64_t run, int model, int first, int n)
 {
     bool arrived[SY_CORE_MAX_GROUPS];
@@ -232,7 +232,7 @@ static void note_read(struct sy_core *core, const struct sy_storage_job *job)
     }
     if (job->status >= 0 || job->status == SY_ECANCELED)
         return;
-    if (job->status == SY_ENOMEM_HOST) { /* not the package's fault: the next request reads anew */
+    if (job->status == SY_ENOMEM_HOST) { /* not the package's fault: the next request reads again */
         sy_log_warn("core", "event=read_refused run=%llu why=\"%s\"", (unsigned long long)job->run,
                     job->error);
         return;
@@ -285,7 +285,7 @@ static void run(struct sy_core *core, const struct sy_sched_action *a)
         .inputs = {(size_t)r->n_inputs, r->inputs},
         .outputs = {(size_t)r->n_outputs, r->outputs},
     };
-    sy_core_poll_look(core);
+    sy_core_poll_check_load(core);
     atomic_store_explicit(&sy_supervisor_page(core->supervisor, a->worker)->poll_us,
                           sy_core_poll_us(core), memory_order_relaxed);
     sy_core_regions_send(core, a->worker, r->inputs, r->n_inputs);
@@ -298,7 +298,7 @@ static void run(struct sy_core *core, const struct sy_sched_action *a)
     r->report.run_ns = sy_clock_now();
     core->models[a->model].account.tenant_ns = &core->tenants[r->tenant].used_ns;
     struct sy_duration expected = a->first_layer > 0
-                                      ? sy_core_rest(core, r, a->first_layer, r->n_resident)
+                                      ? sy_core_remaining(core, r, a->first_layer, r->n_resident)
                                       : sy_core_duration(core, a->model, r->guess);
     sy_sched_expect(core->sched, r->id, expected);
     sy_core_poll_run(core, expected.expected_ns, runs_in_one_thread(core, a));
@@ -319,7 +319,7 @@ static void cancel(struct sy_core *core, const struct sy_sched_action *a)
         (void)sy_supervisor_event(core->supervisor, a->worker, SY_WORKER_EVENT_CANCEL);
 }
 
-/* It may have ended meanwhile: then RUN_DONE is on its way. */
+/* The run may have ended meanwhile: then RUN_DONE is on its way. */
 static void interrupt_run(struct sy_core *core, const struct sy_sched_action *a)
 {
     struct sy_control_page *page = sy_supervisor_page(core->supervisor, a->worker);
@@ -328,7 +328,7 @@ static void interrupt_run(struct sy_core *core, const struct sy_sched_action *a)
     core->n_interrupts++;
 }
 
-/* A request of these sizes waits, so they are remembered. */
+/* A request with these sizes waits, so the sizes are still known. */
 static void prepare(struct sy_core *core, const struct sy_sched_action *a)
 {
     const struct sy_core_model *m = &core->models[a->model];
@@ -346,7 +346,7 @@ static void prepare(struct sy_core *core, const struct sy_sched_action *a)
     (void)sy_supervisor_send(core->supervisor, a->worker, &message, NULL, 0);
 }
 
-/* Part of why there was no room. */
+/* For the error text that explains the lack of room. */
 static uint64_t held_by_jobs(const struct sy_core *core)
 {
     const struct sy_lanes *lanes = sy_sched_lanes(core->sched);
@@ -376,7 +376,7 @@ static void end(struct sy_core *core, const struct sy_sched_action *a)
 
 static void act(struct sy_core *core, const struct sy_sched_action *a)
 {
-    /* After the workers were told to stop only the bookkeeping continues. */
+    /* After the workers were told to stop, only bookkeeping continues. */
     if (core->stopping && a->kind != SY_DO_END && a->kind != SY_DO_CANCEL_READ &&
         a->kind != SY_DO_JOB_REFUSE)
         return;
@@ -428,7 +428,7 @@ static void act(struct sy_core *core, const struct sy_sched_action *a)
     }
 }
 
-/* For what the scheduler decides when time has passed and nothing else happens. */
+/* Schedules a wake-up for decisions of the scheduler that depend on time alone. */
 static void set_alarm(struct sy_core *core)
 {
     sy_ns at = sy_sched_wake_at(core->sched), now = sy_clock_now();
@@ -440,7 +440,7 @@ static void set_alarm(struct sy_core *core)
     event_add(core->wake_event, &timeout);
 }
 
-/* Actions make callbacks, callbacks make events, events make actions: the outermost call carries out all of them. */
+/* Actions call callbacks, which cause events, which cause actions: the outermost call carries out all of them. */
 void sy_core_pump(struct sy_core *core)
 {
     struct sy_sched_action a;
@@ -455,7 +455,7 @@ void sy_core_pump(struct sy_core *core)
         act(core, &a);
     sy_core_models_leave(core);
     while (sy_sched_next(core->sched,
-                         &a)) /* for jobs that waited for the memory that models gave back */
+                         &a)) /* for jobs that waited for memory which models have freed */
         act(core, &a);
     core->pumping = false;
     set_alarm(core);

@@ -6,9 +6,9 @@
 #include "runtime/core/core_batch.h"
 #include "runtime/core/core_internal.h"
 
-#define SLACK_NS (2 * SY_NS_PER_MS) /* covers what the prediction leaves out */
+#define SLACK_NS (2 * SY_NS_PER_MS) /* margin for what the prediction does not cover */
 
-/* At the rate since it was looked at first; UINT64_MAX: nothing came since. */
+/* Expected time until the rest has arrived, at the mean rate since the first look; UINT64_MAX: nothing has arrived since. */
 static sy_ns rest_ns(const struct sy_core_model *m, const struct sy_package_arrival *arrival,
                      sy_ns now)
 {
@@ -60,7 +60,7 @@ static void look_at(struct sy_core *core, int model)
         return;
     }
     if (m->state ==
-        SY_MODEL_UNAVAILABLE) /* a restarted worker could not load it: its requests are ended, since no worker runs it */
+        SY_MODEL_UNAVAILABLE) /* a restarted worker could not load it: no worker can run its requests, so they end */
         sy_core_batch_release(core->batches, model, m->status, m->error);
     if (m->state != SY_MODEL_READY || m->arrival.due ||
         (state == SY_ARRIVAL_IS_COMING && !is_due(core, model, arrival)))

@@ -11,9 +11,9 @@
 
 struct sy_core;
 
-/* Whether requests for the model are to wait outside of the scheduler now. */
+/* Whether requests for the model must wait outside of the scheduler now. */
 bool sy_core_arrival_holds(const struct sy_core *core, int model);
 /* Progress of a model's package that is being fetched, for the status: bytes that have arrived; false: it is complete. */
-bool sy_core_arrival_stands(const struct sy_core *core, int model, unsigned long long *bytes);
+bool sy_core_arrival_progress(const struct sy_core *core, int model, unsigned long long *bytes);
 
 #endif

@@ -14,7 +14,7 @@ bool sy_core_arrival_holds(const struct sy_core *core, int model)
     return coming(m) && !m->arrival.due;
 }
 
-bool sy_core_arrival_stands(const struct sy_core *core, int model, unsigned long long *bytes)
+bool sy_core_arrival_progress(const struct sy_core *core, int model, unsigned long long *bytes)
 {
     const struct sy_package_arrival *arrival = coming(&core->models[model]);
     if (arrival)

@@ -12,8 +12,8 @@
 #include "runtime/sched/admission_refusal.h"
 
 #define MOST_HELD_NS (24 * 3600 * SY_NS_PER_S) /* a fetch gives up earlier (fetch.h) */
-#define MOST_APART_ENDS \
-    16 /* inputs and outputs of a model: of all members they fit into one message */
+/* inputs and outputs of a model: those of all members fit into one message */
+#define MOST_APART_ENDS 16
 
 static void on_timer(int fd, short what, void *batches);
 
@@ -77,8 +77,8 @@ static int64_t most_rows(const struct sy_core_batches *b, int model)
     return own ? own : b->max_batch;
 }
 
-/* What one run computes, as workers measured it: by the round trip a busy machine would take each for a long one. Of a model without a profile
- * the longest that was seen. UINT64_MAX: not known. */
+/* The compute time of one run, as measured by workers: round trips would make short runs look long on a busy machine. For a model without a profile the
+ * longest run seen. UINT64_MAX: not known. */
 static sy_ns expected_run(const struct sy_core_batches *b, int model, int64_t batch,
                           struct sy_core_sizes *sizes)
 {
@@ -152,7 +152,7 @@ static bool stays_held(const struct batch *batch)
     return batch->way == SY_BATCH_HELD && batch->due_ns > sy_clock_now();
 }
 
-/* All that are due by then, of models of the slices (bits). Answers may add and send others: begins anew after each. */
+/* Sends all batches due by then, of models in these slices (bit mask). Answers may add and send others, so the walk restarts after each. */
 static void send_due(struct sy_core_batches *b, sy_ns by, unsigned slices)
 {
     struct batch *at = b->batches;
@@ -198,7 +198,7 @@ void sy_core_batch_flush(struct sy_core_batches *b, int model)
     send_due(b, UINT64_MAX, UINT_MAX);
 }
 
-/* An answer may add others, but none for this model, which is released or not available. */
+/* An answer may add batches, but none for this model, which is released or unavailable. */
 void sy_core_batch_release(struct sy_core_batches *b, int model, int status, const char *why)
 {
     struct batch *at = b->batches;
@@ -225,7 +225,7 @@ void sy_core_batch_flush_idle(struct sy_core_batches *b)
     send_due(b, UINT64_MAX, idle);
 }
 
-/* Whether one more of these rows fits. */
+/* Whether a request with this many rows fits. */
 static bool has_place(const struct batch *batch, int64_t rows)
 {
     if (batch->way == SY_BATCH_HELD)
@@ -262,7 +262,7 @@ static struct batch *make_batch(struct sy_core_batches *b, enum sy_batch_way way
                             .model = model,
                             .rows = is_apart || is_held ? rows : 0,
                             .expected_ns = is_apart ? expected_run(b, model, rows, sizes) : 0,
-                            .sizes = sy_core_sizes_again(sizes),
+                            .sizes = sy_core_sizes_hold(sizes),
                             .class_ = options->class_,
                             .due_ns = sy_clock_now() + (is_held    ? MOST_HELD_NS
                                                         : is_apart ? SY_BATCH_APART_DELAY_NS
@@ -306,7 +306,7 @@ int sy_core_batch_add(struct sy_core_batches *b, enum sy_batch_way way, int mode
     b->n_gathered++;
     *out_id = m->id;
     if (is_full(batch))
-        batch->due_ns = 0; /* full: the next turn of the loop sends it, never this call */
+        batch->due_ns = 0; /* full: sent by the next turn of the loop, never within this call */
     set_timer(b);
     return SY_OK;
 }
@@ -328,7 +328,7 @@ bool sy_core_batch_cancel(struct sy_core_batches *b, uint64_t id)
     if (!m)
         return false;
     if (batch->way == SY_BATCH_HELD && !batch->sent)
-        batch->due_ns = 0; /* the next turn of the loop answers it */
+        batch->due_ns = 0; /* answered by the next turn of the loop */
     m->canceled = true;    /* its rows stay in the batch: removing them would move the others */
     set_timer(b);
     if (batch->sent && !sy_batch_is_wanted(batch))

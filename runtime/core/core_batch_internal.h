@@ -9,7 +9,7 @@ struct member {
     struct member *next;
     uint64_t id;
     int64_t rows;
-    uint64_t *inputs, *outputs; /* the caller's places; their regions are held */
+    uint64_t *inputs, *outputs; /* the caller's addresses; their regions are held */
     sy_core_infer_done done;
     void *ctx;
     sy_ns arrived_ns;
@@ -22,17 +22,17 @@ struct batch {
     enum sy_batch_way way;
     int model, class_;
     char tenant[SY_CORE_TENANT_NAME];
-    int64_t rows;      /* APART: of each */
-    sy_ns expected_ns; /* APART: of one */
+    int64_t rows;      /* APART: of each member */
+    sy_ns expected_ns; /* APART: of one member */
     struct sy_core_sizes *sizes;
-    struct member *members; /* the latest first */
+    struct member *members; /* newest first */
     int n_members;
     sy_ns due_ns;
-    sy_ns deadline_ns; /* HELD: of its one member; 0: none */
+    sy_ns deadline_ns; /* HELD: its single member's deadline; 0: none */
     bool sent;
-    uint64_t request; /* once it is sent */
+    uint64_t request; /* id of the run, once sent */
     uint64_t *inputs,
-        *outputs; /* once it is sent. ROWS: slab offsets of its own; APART: those of all members, one after the other */
+        *outputs; /* once sent. ROWS: the batch's own slab offsets; APART: those of all members in turn */
 };
 
 struct sy_core_batches {
@@ -55,14 +55,14 @@ static inline const struct sy_graph *sy_batch_graph(const struct sy_core_batches
     return sy_batch_model(b, model)->package->graph;
 }
 
-/* A request that is gathered: its regions are held until it is freed. NULL: no memory. */
+/* Makes a member, which holds its regions until it is freed. NULL: no memory. */
 struct member *sy_batch_make_member(struct sy_core *core, int model, int64_t rows,
                                     const uint64_t *inputs, const uint64_t *outputs);
 void sy_batch_free_member(struct sy_core *core, int model, struct member *m);
-/* Not all of its members are canceled. */
+/* True unless all members are canceled. */
 bool sy_batch_is_wanted(const struct batch *batch);
-/* All members get this answer; the batch is freed. */
+/* Answers all members with this status and frees the batch. */
 void sy_batch_answer_unsent(struct batch *batch, int status, const char *why);
-/* As one run; every member gets its answer, now or when that has ended. */
+/* Sends the batch as one run; every member is answered now or when the run has ended. */
 void sy_batch_send(struct batch *batch);
 #endif

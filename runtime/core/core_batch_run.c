@@ -50,7 +50,7 @@ static void give_slab(struct batch *batch)
 {
     const struct sy_graph *g = sy_batch_graph(batch->of, batch->model);
     struct sy_slab *slab = batch->of->core->slab;
-    bool owns = batch->way == SY_BATCH_ROWS; /* APART: the members' */
+    bool owns = batch->way == SY_BATCH_ROWS; /* APART: they are the members' */
     for (int i = 0; owns && batch->inputs && i < g->n_inputs; i++)
         if (batch->inputs[i] != UINT64_MAX)
             sy_slab_release(slab, batch->inputs[i]);
@@ -77,7 +77,7 @@ static uint64_t *take_slab(struct batch *batch, const int *tensors, int n)
     return offsets;
 }
 
-/* Between the members' rows and the batch's, which are in the order of the list. */
+/* Copies rows between the members and the batch, in the order of the list. */
 static void move_rows(struct batch *batch, bool out)
 {
     const struct sy_graph *g = sy_batch_graph(batch->of, batch->model);
@@ -105,8 +105,8 @@ static void unlink_batch(struct batch *batch)
 
 static void free_batch(struct batch *batch)
 {
-    sy_core_sizes_give(&batch->of->core->models[batch->model], batch->sizes);
-    sy_core_model_let_go(batch->of->core, batch->model);
+    sy_core_sizes_release(&batch->of->core->models[batch->model], batch->sizes);
+    sy_core_model_unhold(batch->of->core, batch->model);
     free(batch);
 }
 
@@ -135,7 +135,7 @@ static void answer(struct batch *batch, int status, const char *error,
     free_batch(batch);
 }
 
-/* Of one part. */
+/* The work of one part. */
 static struct sy_core_work work_of(const struct batch *batch)
 {
     return (struct sy_core_work){.model = batch->model,
@@ -226,7 +226,7 @@ static int join_rows(struct batch *batch)
     return SY_OK;
 }
 
-/* All members' tensors, those of one member together. */
+/* Lists all members' tensors, grouped by member. */
 static int list_members(struct batch *batch)
 {
     const struct sy_graph *g = sy_batch_graph(batch->of, batch->model);

@@ -1,4 +1,4 @@
-/* The core as a table of functions. */
+/* The core's interface as a table of functions. */
 #ifndef SY_RUNTIME_CORE_CORE_HANDLERS_H
 #define SY_RUNTIME_CORE_CORE_HANDLERS_H
 

@@ -9,10 +9,11 @@
 #include "runtime/core/core_arrival.h"
 #include "runtime/core/core_internal.h"
 
-#define MEMORY_NS   (30 * SY_NS_PER_S)   /* requests of this age count a third */
-#define SPEND_NS    (100 * SY_NS_PER_MS) /* the least time between two choices */
-#define OFF         0.1  /* of the computation's time: what a head saves is reckoned anew */
-#define RATE_OF_ALL 1e-3 /* weight of a model without requests: spare room is spent on it too */
+#define MEMORY_NS (30 * SY_NS_PER_S)   /* decay time: requests this old weigh 1/e */
+#define SPEND_NS  (100 * SY_NS_PER_MS) /* minimum time between two choices */
+/* relative change of the compute time that triggers a new estimate of what heads save */
+#define OFF         0.1
+#define RATE_OF_ALL 1e-3 /* weight of a model without requests: it gets only spare room */
 
 /* ---- one model ------------------------------------------------------------------------------------ */
 
@@ -38,7 +39,7 @@ static void fill(struct sy_model_heads *h, const struct sy_run_group *groups, in
     h->nothing_ns = (sy_ns)nothing;
 }
 
-int sy_core_heads_make(const struct sy_core *core, struct sy_core_model *m)
+int sy_core_heads_update(const struct sy_core *core, struct sy_core_model *m)
 {
     int n = m->n_groups, status = SY_OK;
     struct sy_link_cost link = sy_core_link(core, m->package);
@@ -67,12 +68,12 @@ void sy_core_heads_free(struct sy_core_model *m)
     m->heads = (struct sy_model_heads){0};
 }
 
-/* The latency that a head saves depends on its model's compute time. Without memory it stays as it was. */
+/* Recomputes the latency that a head saves, which depends on the model's compute time. On lack of memory the old values stay. */
 static void refresh(const struct sy_core *core, struct sy_core_model *m)
 {
     double now = sy_core_compute_scale(core, m);
     if (fabs(now - m->heads.scale) > OFF * m->heads.scale)
-        SY_CLEANUP(sy_core_heads_make(core, m));
+        SY_CLEANUP(sy_core_heads_update(core, m));
 }
 
 double sy_core_heads_rate(const struct sy_core_model *m, sy_ns now)
@@ -99,7 +100,7 @@ void sy_core_heads_note(struct sy_core *core, struct sy_core_model *m)
     m->heads.rate_ns = now;
     m->heads.out = false;
     if (now - core->heads_ns >= SPEND_NS)
-        sy_core_heads_spend(core);
+        sy_core_heads_choose(core);
 }
 
 static bool has_head(const struct sy_core *core, int model)
@@ -108,8 +109,8 @@ static bool has_head(const struct sy_core *core, int model)
            core->models[model].state == SY_MODEL_READY && !sy_core_arrival_holds(core, model);
 }
 
-/* What heads may take: beside jobs and workspace, and beside what the usual request brings along, so that it comes and goes without
- * costing any head. A larger one costs the heads of least worth, which is less than keeping its room free for it all the time. */
+/* Bytes available to heads: the pool less jobs, workspace and what a usual request brings in, so that usual requests evict no head. A larger request evicts
+ * the heads of least value, which costs less than reserving its room permanently. */
 static uint64_t room_for_heads(const struct sy_core *core, sy_ns now)
 {
     const struct sy_pool *pool = sy_sched_pool(core->sched);
@@ -129,9 +130,9 @@ static uint64_t room_for_heads(const struct sy_core *core, sy_ns now)
     return rates > 0 ? room - (uint64_t)(usual / rates) : room;
 }
 
-void sy_core_heads_spend(struct sy_core *core)
+void sy_core_heads_choose(struct sy_core *core)
 {
-    static struct sy_head_curve curves[SY_MAX_MODELS]; /* the loop's thread alone */
+    static struct sy_head_curve curves[SY_MAX_MODELS]; /* only the loop's thread uses it */
     static int ids[SY_MAX_MODELS], heads[SY_MAX_MODELS];
     static double worth[SY_MAX_MODELS];
     sy_ns now = sy_clock_now();

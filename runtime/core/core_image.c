@@ -95,8 +95,8 @@ static bool is_of_model(void *ctx, const struct sy_image_group *group)
     return false;
 }
 
-/* No allocator has its place any more: a record outlives its model's place only if nothing was placed there since. What a GPU has pinned is not given
- * back: the GPU would go on reading the old pages while the next model is written to new ones. */
+/* Called when no allocator has its place any more: a record outlives its model's place only if nothing was placed there since. Memory that a GPU has pinned is
+ * not returned to the system: the GPU would keep reading the old pages while the next model is written to new ones. */
 static void give_back(void *ctx, uint64_t offset, uint64_t bytes)
 {
     const struct sy_core *core = ctx;
@@ -108,10 +108,10 @@ static void give_back(void *ctx, uint64_t offset, uint64_t bytes)
                     (unsigned long long)bytes, strerror(errno));
 }
 
-void sy_core_image_sift(struct sy_core *core)
+void sy_core_image_drop_unused(struct sy_core *core)
 {
     int n =
-        core->image_book ? sy_image_book_sift(core->image_book, is_of_model, give_back, core) : 0;
+        core->image_book ? sy_image_book_filter(core->image_book, is_of_model, give_back, core) : 0;
     if (n > 0)
         sy_log_info("core", "event=image_sifted groups=%d why=\"no loaded model has them\"", n);
 }

@@ -13,11 +13,11 @@
 #include "runtime/core/core_internal.h"
 #include "runtime/core/storage/storage_thread.h"
 
-/* The image is this file, which stays the caller's. EARG, ENOMEM_HOST. */
+/* Uses this file, which the caller owns, as the image. EARG, ENOMEM_HOST. */
 int sy_core_image_take(struct sy_core *core, int fd, uint64_t bytes, struct sy_image_book *book);
-/* Once the scheduler has the model: where its groups would best lie. */
+/* Call once the scheduler has the model: tells it the offsets at which the model's groups are already. */
 void sy_core_image_prefer(struct sy_core *core, int model);
-/* Before the job is added: marks what is there already (IB1). */
+/* Call before the job is added: marks the groups that are in the image already (IB1). */
 void sy_core_image_before_read(struct sy_core *core, struct sy_storage_job *job);
 void sy_core_image_after_read(struct sy_core *core, const struct sy_storage_job *job);
 

@@ -38,7 +38,7 @@ static int ready(struct sy_core *core, int worker)
     return SY_OK;
 }
 
-/* One run's spans: 4 values a group, made by the worker. */
+/* Traces one run's spans: 4 values per group, measured by the worker. */
 static void trace_run(struct sy_core *core, const struct sy_core_request *r,
                       const struct sy_msg_run_done *msg)
 {
@@ -46,7 +46,7 @@ static void trace_run(struct sy_core *core, const struct sy_core_request *r,
     const uint64_t *v = msg->spans.v;
     for (size_t g = 0; g < msg->spans.n / 4; g++) {
         sy_trace_span(core->trace, SY_TRACE_LINK, name, v[4 * g], v[4 * g + 1], r->id);
-        if (g > 0 && v[4 * g - 1] > 0) /* 0: a run that went on with this group */
+        if (g > 0 && v[4 * g - 1] > 0) /* 0: the run resumed behind this group */
             sy_trace_span(core->trace, SY_TRACE_WAIT, name, v[4 * g - 1], v[4 * g + 2], r->id);
     }
     sy_trace_span(core->trace, SY_TRACE_INFERENCE, name, msg->first_layer_ns, msg->end_ns, r->id);
@@ -80,7 +80,7 @@ static void note_run(struct sy_core_model *m, const struct sy_core_request *r,
     m->run_scale += m->run_scale > 0 ? (scale - m->run_scale) / 8 : scale;
 }
 
-/* Interrupted ones too: what they computed until then is theirs. */
+/* Interrupted runs count too, with the time until they stopped. */
 static void note_served(struct sy_core *core, struct sy_core_request *r, sy_ns now)
 {
     struct sy_core_slice *slice = &core->slices[r->slice];
@@ -117,14 +117,14 @@ static int run_done(struct sy_core *core, int worker, const struct sy_msg_run_do
             note_served(core, r, now);
         sy_account_end(&core->account, &core->models[r->model].account, now);
     }
-    /* The scheduler first: it knows whether this worker has such a run. */
+    /* The scheduler checks first whether this worker has such a run. */
     if (msg->status == SY_OK || msg->status == SY_ECANCELED)
         sy_sched_arrived(core->sched, worker, msg->run, msg->n_arrived);
     if (r && msg->status == SY_ECANCELED)
         sy_sched_stopped_at(
             core->sched, worker, msg->run, (int)msg->next_layer,
-            sy_core_rest_later(core, r, (int)msg->next_layer,
-                               (int)SY_MIN(msg->n_arrived, (uint64_t)SY_CORE_MAX_GROUPS)));
+            sy_core_remaining_later(core, r, (int)msg->next_layer,
+                                    (int)SY_MIN(msg->n_arrived, (uint64_t)SY_CORE_MAX_GROUPS)));
     SY_TRY(sy_sched_run_done(core->sched, worker, msg->run, (int)msg->status, msg->error));
     return sy_supervisor_event(core->supervisor, worker, SY_WORKER_EVENT_RUN_DONE);
 }
@@ -162,13 +162,14 @@ int sy_core_message(void *ctx, int worker, const struct sy_message *message)
 {
     struct sy_core *core = ctx;
     sy_core_tick(core);
-    sy_core_pump(core); /* decisions from before this message still fit the workers' states */
+    sy_core_pump(
+        core); /* actions decided before this message are carried out first, while they match the workers' states */
     int status = dispatch(core, worker, message);
     sy_core_pump(core);
     return status;
 }
 
-/* Device time, charged to the request that it computed. */
+/* Ends the charging of device time to the request. */
 static void end_its_use(struct sy_core *core, int worker)
 {
     if (!sy_sched_computes(core->sched, worker))

@@ -71,7 +71,7 @@ static void look_at_counters(const struct sy_core *core, struct sy_core_metrics 
     memcpy(m->failed, core->counts.failed, sizeof m->failed);
 }
 
-/* Device time charged to models: all charged time less that of jobs. */
+/* Device time charged to models: all charged time minus that of jobs. */
 static void look_at_account(struct sy_core *core, struct sy_core_metrics *m)
 {
     sy_account_pass(&core->account, sy_clock_now());
@@ -89,7 +89,7 @@ static void look_at_worker(const struct sy_core *core, int worker,
     out->n_deaths = sy_supervisor_n_deaths(core->supervisor, worker);
 }
 
-/* Requests that wait, by model. */
+/* Counts waiting requests by model. */
 static void count_pending(const struct sy_core *core, int pending[SY_MAX_MODELS])
 {
     for (int i = 0; i < (int)SY_MAX_MODELS; i++)
@@ -131,7 +131,7 @@ static void look_at_job(struct sy_core *core, struct sy_core_job *j,
 {
     sy_ns since = j->started_ns ? sy_clock_now() - j->started_ns : 0;
 
-    sy_core_job_look(core, j);
+    sy_core_job_refresh(core, j);
     out->id = j->id;
     snprintf(out->name, sizeof out->name, "%s", j->name ? j->name : "");
     snprintf(out->tenant, sizeof out->tenant, "%s", core->tenants[j->tenant].name);

@@ -29,7 +29,8 @@
     X(storage_bytes, "switchyard_storage_bytes", "Bytes of weights read from packages.")
 
 struct sy_core_room {
-    uint64_t bytes, free_bytes, largest_free_bytes; /* largest: 0 where it is not known */
+    uint64_t bytes, free_bytes,
+        largest_free_bytes; /* largest contiguous free range; 0 where it is not known */
 };
 
 struct sy_core_model_metrics {
@@ -38,25 +39,26 @@ struct sy_core_model_metrics {
     bool is_ready;
     uint64_t weights_bytes, resident_bytes, link_bytes;
     uint64_t n_swaps;
-    int n_pending;   /* requests that wait for their turn */
-    sy_ns device_ns; /* that its requests had the device */
+    int n_pending;   /* requests waiting */
+    sy_ns device_ns; /* device time of its requests */
     struct sy_phase_histograms phases;
 };
 
 struct sy_core_job_metrics {
     uint64_t id;
     char name[SY_CORE_MODEL_NAME], tenant[SY_CORE_TENANT_NAME];
-    const char *state;                 /* as in the status: "training", "paused" ... */
-    uint64_t step, total_steps, bytes; /* bytes: of memory that it keeps in the pool, or spilled */
-    double loss, accuracy;             /* NaN: not known */
-    double steps_per_s;                /* since it started here */
+    const char *state; /* as in the status: "training", "paused", ... */
+    uint64_t step, total_steps,
+        bytes;             /* bytes: of the memory that it holds in the pool, or spilled */
+    double loss, accuracy; /* NaN: not known */
+    double steps_per_s;    /* measured since it started in this process */
     sy_ns device_ns;
 };
 
 struct sy_core_slice_metrics {
     char name[SY_SLICE_NAME];
     int n_cores;
-    sy_ns used_ns; /* that something computed there */
+    sy_ns used_ns; /* time in which something computed there */
 };
 
 struct sy_core_worker_metrics {
@@ -64,7 +66,7 @@ struct sy_core_worker_metrics {
     int n_deaths;
 };
 
-#define SY_CORE_N_STATUS 17 /* of sy_status, by their negative value */
+#define SY_CORE_N_STATUS 17 /* status codes, by their negated value */
 
 struct sy_core_metrics {
     char device_kind[16], device_name[64], device_uuid[48];
@@ -76,18 +78,18 @@ struct sy_core_metrics {
 #undef X
     int n_slices;
     struct sy_core_slice_metrics slices[SY_SCHED_MAX_SLICES];
-    sy_ns idle_ns, inference_ns, training_ns; /* together what has passed */
-    struct sy_phase_histograms phases;        /* of all models, removed ones included */
+    sy_ns idle_ns, inference_ns, training_ns; /* together: the time since the start */
+    struct sy_phase_histograms phases;        /* over all models, including removed ones */
     struct sy_histogram preempt_wait;
     struct sy_refusals refused;
-    uint64_t failed[SY_CORE_N_STATUS]; /* requests that were taken and ended so */
+    uint64_t failed[SY_CORE_N_STATUS]; /* admitted requests that ended with this status */
     int n_workers, n_models, n_jobs;
     struct sy_core_worker_metrics *workers;
     struct sy_core_model_metrics *models;
     struct sy_core_job_metrics *jobs;
 };
 
-/* One block, to be given back with free(): everything as it is now. ENOMEM_HOST. Some microseconds a model. */
+/* A snapshot of all counters in one allocation; the caller frees it with free(). ENOMEM_HOST. Takes some microseconds per model. */
 int sy_core_metrics(struct sy_core *core, struct sy_core_metrics **out);
 
 #endif

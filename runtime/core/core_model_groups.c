@@ -35,7 +35,7 @@ static uint64_t largest_warm(const struct sy_core *core)
     return batch;
 }
 
-/* `layers` become what the pipeline sees. */
+/* Replaces `layers` by the pipeline's view of them. */
 static int planned(const struct sy_core *core, const struct sy_package *p,
                    struct sy_plan_layer *layers, struct sy_group **groups, int *n)
 {

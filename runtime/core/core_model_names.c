@@ -16,7 +16,7 @@ bool sy_core_model_is_named(const struct sy_core_model *m, const char *name, int
            (version == 0 || m->ref.version == version);
 }
 
-/* The highest version that is ready, else the highest; -1. */
+/* The highest version that is ready, else the highest; -1: none. */
 static int best_match(const struct sy_core *core, const char *name, int64_t version)
 {
     int best = -1;
@@ -32,7 +32,7 @@ static int best_match(const struct sy_core *core, const char *name, int64_t vers
     return best;
 }
 
-/* Another version of its name. */
+/* True if another version of this name comes before it in the table. */
 static bool is_listed_before(const struct sy_core *core, unsigned model)
 {
     for (unsigned i = 0; i < model; i++)
@@ -42,7 +42,7 @@ static bool is_listed_before(const struct sy_core *core, unsigned model)
     return false;
 }
 
-/* "a, b" or the versions of one name; at most 8. */
+/* Lists names as "a, b", or the versions of one name; at most 8. */
 static int list_models(const struct sy_core *core, const char *of, char *list, size_t bytes)
 {
     size_t used = 0;
@@ -98,7 +98,7 @@ void sy_core_model_hold(struct sy_core *core, int model)
     core->models[model].n_held++;
 }
 
-void sy_core_model_let_go(struct sy_core *core, int model)
+void sy_core_model_unhold(struct sy_core *core, int model)
 {
     struct sy_core_model *m = &core->models[model];
     assert(m->n_held > 0);
@@ -114,7 +114,7 @@ static int model_index(const struct sy_core *core, const struct sy_core_model_re
 void sy_core_model_release(struct sy_core *core, struct sy_core_model_ref *ref)
 {
     if (ref)
-        sy_core_model_let_go(core, model_index(core, ref));
+        sy_core_model_unhold(core, model_index(core, ref));
 }
 
 void sy_core_models_answer_left(struct sy_core *core)

@@ -13,7 +13,7 @@
 #include "runtime/core/core_image.h"
 #include "runtime/core/core_internal.h"
 
-#define MAX_LOST 3 /* workers in a row that may be lost over the loading of a model */
+#define MAX_LOST 3 /* consecutive workers that may die while loading a model */
 
 static void free_model(struct sy_core_model *m)
 {
@@ -43,7 +43,7 @@ void sy_core_free_models(struct sy_core *core)
 
 /* ---- adding ----------------------------------------------------------------------------------- */
 
-/* An id is free when no worker still has an answer for it on the way. */
+/* An id is free once no answer of a worker for it is outstanding. */
 static bool is_free(const struct sy_core *core, int id)
 {
     bool taken = core->models[id].used;
@@ -99,7 +99,7 @@ static bool takes_models(const struct sy_core *core, int worker)
     return state >= SY_WORKER_LOADING_MODELS && state < SY_WORKER_STOPPING;
 }
 
-/* A package that was given stays the caller's. */
+/* The caller keeps a package that it passed in. */
 static int refuse_model(struct sy_core_model *m, const struct sy_core_model_options *options,
                         int status)
 {
@@ -109,7 +109,7 @@ static int refuse_model(struct sy_core_model *m, const struct sy_core_model_opti
     return status;
 }
 
-/* A list of the options that the model keeps; NULL of none. */
+/* Copies an array of the options; NULL for an empty one. */
 static int copy_list(const void *list, int n, size_t each, const void **out)
 {
     void *copy = n > 0 ? malloc((size_t)n * each) : NULL;
@@ -172,7 +172,7 @@ static int open_model(struct sy_core *core, const char *path,
     if (status == SY_OK)
         status = sy_core_cut_groups(core, m);
     if (status == SY_OK)
-        status = sy_core_heads_make(core, m);
+        status = sy_core_heads_update(core, m);
     if (status == SY_OK)
         m->rows_are_independent =
             sy_graph_rows_are_independent(m->package->graph, m->package->usual);
@@ -184,14 +184,14 @@ static int open_model(struct sy_core *core, const char *path,
     return SY_OK;
 }
 
-/* It is added: what the caller gave along is its own. */
+/* The model was added: takes over what the caller passed in. */
 static void take_labels(struct sy_core_model *m, const struct sy_core_model_options *options)
 {
     m->labels = options->labels;
     m->ref.labels = options->labels;
 }
 
-/* Another of this name and version; -1: none. */
+/* Index of another model with this name and version; -1: none. */
 static int twin_of(const struct sy_core *core, int self)
 {
     const struct sy_core_model *m = &core->models[self];
@@ -213,14 +213,15 @@ static int check_twin(const struct sy_core *core, int self)
         SY_EBUSY, "there is a model '%s' already; unload it first, or give another name", m->name);
 }
 
-/* All that it could take, whether others leave it that much or not: so no tenant's charge depends on what others do. */
+/* Charges the maximum that the model can occupy, whether or not others leave that much: so a tenant's charge does not depend on other tenants. */
 static int charge(struct sy_core *core, struct sy_core_model *m, const char *tenant)
 {
     char what[SY_CORE_MODEL_NAME + SY_CORE_TENANT_NAME + 128];
     int index;
     uint64_t pool = SY_MIN(m->heads.pool_bytes, sy_pool_size(core->pool));
     uint64_t image = core->unified ? 0 : m->package->weights_bytes;
-    uint64_t bytes = SY_MAX(pool + image, 1); /* tenants that have models keep their places */
+    uint64_t bytes =
+        SY_MAX(pool + image, 1); /* at least 1, so that tenants with models keep their entries */
     if (!tenant)
         return SY_OK;
     SY_TRY(sy_core_tenant_find(core, tenant, &index));
@@ -256,11 +257,11 @@ static void drop_model(struct sy_core *core, int model)
     free_model(&core->models[model]);
 }
 
-/* The last reference is gone. */
+/* Called when the last reference was released. */
 static void begin_leave(struct sy_core *core, int model)
 {
-    core->models[model].state = SY_MODEL_UNAVAILABLE;     /* its head is worth nothing any more */
-    (void)sy_sched_model_evict(core->sched, model, true); /* ends a fetch of its head */
+    core->models[model].state = SY_MODEL_UNAVAILABLE;     /* the head must not be kept any more */
+    (void)sy_sched_model_evict(core->sched, model, true); /* also ends a fetch of its head */
 }
 
 void sy_core_models_leave(struct sy_core *core)
@@ -280,15 +281,15 @@ static int remove_model(struct sy_core *core, int index)
     struct sy_core_model *m = &core->models[index];
     if (m->state == SY_MODEL_ADDING)
         return sy_error_set(SY_EBUSY, "model '%s' is loading", m->name);
-    sy_core_batch_flush(core->batches, index); /* what is gathered for it need not wait for more */
+    sy_core_batch_flush(core->batches, index); /* its gathered requests need not wait for more */
     m->leaving = true;
     sy_core_models_leave(core);
-    sy_core_heads_spend(core);
+    sy_core_heads_choose(core);
     sy_core_pump_soon(core);
     return SY_OK;
 }
 
-/* A model that became unavailable gives its name back to the one that is loaded in its place. */
+/* A model that became unavailable releases its name to the one that is loaded in its place. */
 static void make_way(struct sy_core *core, int self)
 {
     int twin = twin_of(core, self);
@@ -296,7 +297,7 @@ static void make_way(struct sy_core *core, int self)
         SY_CLEANUP(remove_model(core, twin));
 }
 
-int sy_core_n_left(const struct sy_core *core)
+int sy_core_n_workers_left(const struct sy_core *core)
 {
     int n = 0;
     for (int w = 0; w < core->n_workers; w++)
@@ -315,7 +316,7 @@ int sy_core_model_add(struct sy_core *core, const char *path,
     if (options->version < 0)
         return sy_error_set(SY_EARG, "version %lld of a model; 1 or above",
                             (long long)options->version);
-    if (sy_core_n_left(core) == 0)
+    if (sy_core_n_workers_left(core) == 0)
         return sy_error_set(SY_EPEER, "no worker is left; see the log for why they died");
     SY_TRY(open_model(core, path, options, &id));
     struct sy_core_model *m = &core->models[id];
@@ -363,7 +364,7 @@ static void settle(struct sy_core *core, int model)
         sy_core_image_prefer(core, model);
         sy_core_slices_place(core, model, true);
         if (twin >= 0)
-            SY_CLEANUP(remove_model(core, twin)); /* it was replaced */
+            SY_CLEANUP(remove_model(core, twin)); /* the old version was replaced */
         for (int i = 0; i < m->n_workspaces; i++) {
             struct sy_sched_prepared warm = {.worker = -1,
                                              .model = model,
@@ -371,7 +372,7 @@ static void settle(struct sy_core *core, int model)
                                              .workspace_bytes = m->workspaces[i].bytes};
             sy_sched_workspace(core->sched, &warm);
         }
-        sy_core_heads_spend(core);
+        sy_core_heads_choose(core);
         sy_log_info("models", "event=loaded model=%s weights_bytes=%llu groups=%d gathered=%d",
                     m->name, (unsigned long long)m->package->weights_bytes, m->n_groups,
                     (int)m->rows_are_independent);
@@ -391,8 +392,8 @@ static void settle_workers(struct sy_core *core)
     }
 }
 
-/* A model is ready when all workers that were told have it. While the server starts (jobs_held) the first one is enough: it serves, and others build their
- * programs meanwhile. */
+/* A model is ready when all workers that were told have loaded it. While the server starts (jobs_held) the first one suffices: it serves while the others
+ * build their programs. */
 void sy_core_settle_models(struct sy_core *core)
 {
     if (core->stopping)
@@ -422,7 +423,7 @@ void sy_core_models_worker_lost(struct sy_core *core, int worker, bool comes_bac
 {
     struct sy_core_worker *w = &core->workers[worker];
     w->gone = !comes_back;
-    bool no_worker = sy_core_n_left(core) == 0;
+    bool no_worker = sy_core_n_workers_left(core) == 0;
     for (int i = 0; i < (int)SY_MAX_MODELS; i++) {
         struct sy_core_model *m = &core->models[i];
         if (!m->used || m->state != SY_MODEL_ADDING || m->status < 0)
@@ -452,7 +453,8 @@ static bool another_has(const struct sy_core *core, int worker, uint64_t model)
     return false;
 }
 
-/* Of a model that serves, on a worker that cannot load it: a fresh one may, where memory was lacking or another has it. Three that fail in a row end the model. */
+/* Whether a worker that cannot load a model which serves on others should be replaced: a fresh worker may have the memory. Three consecutive failures make the
+ * model unavailable. */
 static bool is_worth_a_fresh_worker(struct sy_core *core, int worker,
                                     const struct sy_msg_model_added *msg)
 {
@@ -497,7 +499,7 @@ int sy_core_model_prepared(struct sy_core *core, int worker, const struct sy_msg
     struct sy_core_model *m = &core->models[msg->model];
     struct sy_sched_prepared prepared = {.worker = worker, .model = -1};
     struct sy_core_sizes *sizes = NULL;
-    if (!m->used) { /* dropped meanwhile */
+    if (!m->used) { /* unloaded meanwhile */
         sy_sched_workspace(core->sched, &prepared);
         return SY_OK;
     }
@@ -563,7 +565,7 @@ int sy_core_model_evict(struct sy_core *core, const char *name, bool image_too)
     for (int i = 0; i < (int)SY_MAX_MODELS; i++)
         if (sy_core_model_is_named(&core->models[i], name, 0))
             SY_TRY(evict_model(core, i, image_too));
-    sy_core_heads_spend(core);
-    sy_core_pump_soon(core); /* a fetch of it may have to end */
+    sy_core_heads_choose(core);
+    sy_core_pump_soon(core); /* a fetch of its groups may have to end */
     return SY_OK;
 }

@@ -1,5 +1,5 @@
-/* How long the event loop polls before it sleeps. A sleeping thread is woken in some 5 us, on a virtual machine in up to 50: as long as
- * a run of a small model. */
+/* How long the event loop polls before it sleeps. Waking a sleeping thread takes some 5 us, on a virtual machine up to 50: as long as a run of a small
+ * model. */
 #include <sched.h>
 
 #include "runtime/base/assert.h"
@@ -10,16 +10,17 @@ static bool has_job(enum sy_worker_state state)
     return state >= SY_WORKER_PREPARING_JOB && state <= SY_WORKER_PAUSED;
 }
 
-/* What a request between two looks costs besides the polling for it, and how long one that cost more keeps the cores for the other work. */
+/* OWN_WORK_NS: CPU time of a request between two looks besides polling. OTHER_WORK_NS: after a request that took more, polling is off for this long, so that
+ * the cores are free for other work. */
 #define OWN_WORK_NS   (100 * SY_NS_PER_US)
 #define OTHER_WORK_NS (20 * SY_NS_PER_MS)
 
-void sy_core_poll_look(struct sy_core *core)
+void sy_core_poll_check_load(struct sy_core *core)
 {
     sy_ns now = sy_clock_now(), computed = core->poll_us > 0 ? sy_clock_process() : 0;
     sy_ns did = computed - core->poll_look.computed_ns, took = now - core->poll_look.at_ns;
     sy_ns polled =
-        4 * (sy_ns)core->poll_us * SY_NS_PER_US; /* two threads, before and after a run */
+        4 * (sy_ns)core->poll_us * SY_NS_PER_US; /* waking two threads, before and after a run */
     core->poll_look.computed_ns = computed;
     core->poll_look.at_ns = now;
     if (did > OWN_WORK_NS + polled && 4 * did > took)
@@ -28,7 +29,7 @@ void sy_core_poll_look(struct sy_core *core)
 
 uint32_t sy_core_poll_us(const struct sy_core *core)
 {
-    if (core->stopping) /* there may be no supervisor any more */
+    if (core->stopping) /* the supervisor may have been destroyed */
         return 0;
     if (core->tick_ns < core->poll_look.other_work_until_ns)
         return 0;
@@ -38,8 +39,8 @@ uint32_t sy_core_poll_us(const struct sy_core *core)
     return (uint32_t)core->poll_us;
 }
 
-/* A worker's first thread is pinned to the first core: where this thread is there, both would take turns. It may come back when it wakes next. Only for runs so
- * short that no other thread of the worker takes part: the other cores are theirs. */
+/* A worker's first thread is pinned to the first core, so this thread moves away from it; the kernel may move it back at its next wake-up. Used only for runs
+ * so short that they use a single worker thread: longer runs use the other cores. */
 static void leave_first_core(const struct sy_core *core)
 {
     cpu_set_t all, others;

@@ -12,7 +12,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/core/core_internal.h"
 
-#define SCALE_NS (1000 * SY_NS_PER_S) /* long enough to read a ratio from */
+#define SCALE_NS (1000 * SY_NS_PER_S) /* an arbitrary large time, for exact ratios */
 
 struct sy_link_cost sy_core_link(const struct sy_core *core, const struct sy_package *p)
 {
@@ -23,7 +23,7 @@ struct sy_link_cost sy_core_link(const struct sy_core *core, const struct sy_pac
     return link;
 }
 
-/* Threads that the profile was measured with. Compute time is divided among them on cores; other devices ignore them. */
+/* The number of threads that the profile was measured with / those of this device. Compute time scales with it on cores; other devices ignore it. */
 static double thread_scale(const struct sy_core *core, const struct sy_package *p)
 {
     bool on_cores = strcmp(core->spec.kind, "cuda") != 0;
@@ -32,7 +32,7 @@ static double thread_scale(const struct sy_core *core, const struct sy_package *
                : 1;
 }
 
-/* Layers that compute for `scale` times the profile's time. */
+/* Plan layers with `scale` times the profile's compute times. */
 static struct sy_plan_layer *scaled_layers(const struct sy_package *p, int64_t batch,
                                            const struct sy_core_sizes *sizes, double scale)
 {
@@ -52,7 +52,7 @@ static int slot_of(int model, int class_)
     return model * SY_CORE_SIZE_CLASSES + class_;
 }
 
-/* The class itself, or the nearest of which something was seen. */
+/* The class itself, or the nearest one with observations. */
 static int nearest_slot(const struct sy_core *core, int model, int class_, bool moves)
 {
     for (int far = 0; far < SY_CORE_SIZE_CLASSES; far++)
@@ -92,7 +92,7 @@ struct sy_plan_layer *sy_core_plan_layers(const struct sy_core *core, const stru
 
 /* ---- one run, as its model's groups are ---- */
 
-/* The table's rows cross the link in each run. */
+/* Adds the table's rows, which cross the link in each run. */
 static void read_in_image(const struct sy_core_model *m, int64_t batch,
                           const struct sy_core_sizes *sizes, const struct sy_link_cost *link,
                           struct sy_plan_layer *layer, int which)
@@ -103,7 +103,7 @@ static void read_in_image(const struct sy_core_model *m, int64_t batch,
     layer->compute_ns += (uint64_t)(rows / link->bytes_per_ns);
 }
 
-/* Of a run that begins with `first_layer`: what comes in front of it crosses the link, but is not computed. */
+/* Lower bound of a run from `first_layer` on: groups before it cross the link, but are not computed. */
 static sy_ns bound(const struct sy_core_model *m, int64_t batch, const struct sy_core_sizes *sizes,
                    double scale, struct sy_link_cost link, const struct sy_group_place *places,
                    int n_places, int first_layer)
@@ -130,7 +130,7 @@ sy_ns sy_core_swap_bound(const struct sy_core *core, const struct sy_core_model 
                          int n_places)
 {
     struct sy_link_cost link = sy_core_link(core, m->package);
-    link.lost_ns_per_byte = 0; /* what swaps may lose is not in what they are held against */
+    link.lost_ns_per_byte = 0; /* the lower bound excludes the time that swaps may lose */
     return bound(m, batch, sizes, thread_scale(core, m->package), link, places, n_places, 0);
 }
 
@@ -173,12 +173,13 @@ void sy_core_learn(struct sy_core *core, int model, struct sy_core_guess guess, 
         sy_predictor_observe_compute(core->predictor, slot, guess.ns, took_ns);
 }
 
-void sy_core_doubt(struct sy_core *core, int model, struct sy_core_guess guess, sy_ns left_ns)
+void sy_core_forget_after_refusal(struct sy_core *core, int model, struct sy_core_guess guess,
+                                  sy_ns left_ns)
 {
     struct sy_duration alone = sy_core_duration(core, model, guess);
     if (guess.ns < left_ns && alone.expected_ns + alone.margin_ns > left_ns)
-        sy_predictor_doubt(core->predictor, nearest_slot(core, model, guess.class_, guess.moves),
-                           guess.moves);
+        sy_predictor_forget_oldest(
+            core->predictor, nearest_slot(core, model, guess.class_, guess.moves), guess.moves);
 }
 
 /* ---- one that waits ---- */
@@ -194,7 +195,7 @@ static bool runs_before(const struct sy_core_request *r, const struct sy_core_re
 /* How requests that run before this one change its model's resident groups. */
 struct ahead {
     bool same;              /* one of them is for the same model */
-    uint64_t bytes, coming; /* of the other models; what of that is not in the pool now */
+    uint64_t bytes, coming; /* bytes of the other models; the part that is not in the pool now */
 };
 
 static struct ahead look_ahead(const struct sy_core *core, const struct sy_core_request *wants)
@@ -218,7 +219,7 @@ static struct ahead look_ahead(const struct sy_core *core, const struct sy_core_
     return ahead;
 }
 
-/* Beside jobs and workspace. */
+/* Bytes of the pool less jobs and workspace. */
 static uint64_t room_of_models(const struct sy_core *core)
 {
     uint64_t room = sy_pool_free_bytes(sy_sched_pool(core->sched));
@@ -228,8 +229,8 @@ static uint64_t room_of_models(const struct sy_core *core)
     return room;
 }
 
-/* Groups that will be in the pool when its turn comes, as far as the queue tells: after one for the same model all of them, unless the
- * others do not fit beside it; else those that are there, unless room is made at their cost: then the head. */
+/* Predicts the number of groups resident at its start. After a request for the same model: all, unless the other requests' models do not fit beside it.
+ * Otherwise those resident now, or only the head if the others need their room. */
 static int n_resident_then(const struct sy_core *core, const struct sy_core_request *wants)
 {
     const struct sy_residency *residency = sy_sched_residency(core->sched);
@@ -276,15 +277,16 @@ struct sy_core_guess sy_core_predict(const struct sy_core *core,
     return guess_with(core, wants, n_resident_then(core, wants), 0);
 }
 
-struct sy_duration sy_core_rest(const struct sy_core *core, const struct sy_core_request *r,
-                                int first_layer, int n_resident)
+struct sy_duration sy_core_remaining(const struct sy_core *core, const struct sy_core_request *r,
+                                     int first_layer, int n_resident)
 {
     return sy_core_duration(core, r->model, guess_with(core, r, n_resident, first_layer));
 }
 
-struct sy_duration sy_core_rest_later(const struct sy_core *core, const struct sy_core_request *r,
-                                      int first_layer, int n_arrived)
+struct sy_duration sy_core_remaining_later(const struct sy_core *core,
+                                           const struct sy_core_request *r, int first_layer,
+                                           int n_arrived)
 {
     int n_resident = SY_MIN(n_resident_then(core, r), n_arrived);
-    return sy_core_rest(core, r, first_layer, n_resident);
+    return sy_core_remaining(core, r, first_layer, n_resident);
 }

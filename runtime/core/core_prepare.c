@@ -1,11 +1,11 @@
-/* How long a request waits for its program: for a new batch size or new sizes a worker makes one first. Learned by model from the workers' reports,
- * from the model's load on. Programs are made while other requests compute. */
+/* How long a request waits for its program: for a new batch size or new sizes a worker makes one first. Learned per model from the workers' reports, beginning
+ * with the model's load. Programs are made while other requests compute. */
 #include <math.h>
 
 #include "runtime/base/assert.h"
 #include "runtime/core/core_internal.h"
 
-#define UNIT_NS SY_NS_PER_S /* what ratios are of */
+#define UNIT_NS SY_NS_PER_S /* reference time for ratios */
 
 static struct sy_duration preparing(const struct sy_core *core, const struct sy_core_request *r)
 {
@@ -30,8 +30,8 @@ struct sy_duration sy_core_whole_duration(const struct sy_core *core,
     return run;
 }
 
-int sy_core_say_preparing(const struct sy_core *core, const struct sy_core_request *wants,
-                          int status)
+int sy_core_explain_preparing(const struct sy_core *core, const struct sy_core_request *wants,
+                              int status)
 {
     struct sy_duration first = preparing(core, wants);
     if (first.expected_ns == 0)

@@ -22,7 +22,8 @@
 #include "runtime/core/core_internal.h"
 #include "runtime/wire/tensor_at.h"
 
-#define DROP_DELAY_US 100000 /* a worker that builds a program for 10 s finds 100 messages */
+/* so that a worker which builds a program for 10 s finds 100 messages */
+#define DROP_DELAY_US 100000
 #define TENSOR_ALIGN  64
 
 _Static_assert(SY_CORE_REGION_SHIFT == SY_TENSOR_REGION_SHIFT, "one address");
@@ -30,18 +31,18 @@ _Static_assert(SY_CORE_MAX_REGIONS == SY_MAX_REGIONS, "one table");
 _Static_assert(SY_CORE_MAX_WORKERS <= 64, "a bit a worker");
 
 struct region {
-    uint64_t id; /* 0: the slot is free */
+    uint64_t id; /* 0: unused slot */
     int fd;      /* -1: dropped, and no request uses it */
     uint64_t offset_bytes, bytes;
     bool sealed, dropped;
-    int n_users;       /* tensors of requests */
-    uint64_t workers;  /* bits: those that know it */
-    uint64_t n_before; /* that had the slot */
+    int n_users;       /* request tensors in it */
+    uint64_t workers;  /* bit mask of the workers that map it */
+    uint64_t n_before; /* times the slot was used before */
 };
 
 struct sy_core_regions {
     struct region slots[SY_MAX_REGIONS];
-    unsigned next; /* where the search for a free slot begins */
+    unsigned next; /* slot at which the next search for a free one begins */
     struct event *drop_event;
 };
 
@@ -79,7 +80,7 @@ static struct region *find(const struct sy_core *core, uint64_t id)
     return id && r->id == id ? r : NULL;
 }
 
-/* A page fault must neither wait for a file system nor find no page: a disk's files and reserved huge pages (hugetlbfs), which run out, are refused. */
+/* A page fault must neither wait for a file system nor fail: files on disk, and huge pages (hugetlbfs), which can run out, are rejected. */
 static int check_kind(int fd)
 {
     struct statfs of;
@@ -141,7 +142,7 @@ static struct region *free_slot(struct sy_core_regions *regions)
     return NULL;
 }
 
-/* Sends pending drops to workers that read soon; a slot that no worker maps becomes free. True: drops are left. */
+/* Sends pending drops to workers that will read soon; a slot that no worker maps becomes free. True: some drops are still pending. */
 static bool tell_workers(struct sy_core *core);
 
 static int take_slot(struct sy_core *core, struct region **out)
@@ -158,7 +159,7 @@ static int take_slot(struct sy_core *core, struct region **out)
                                SY_MAX_REGIONS);
 }
 
-/* 44 bits are the offset's, so an id has 20: the slot, and how often it was taken, from 1 to 1023 and round again. */
+/* The offset takes 44 bits, which leaves 20 for an id: the slot, and its use count modulo 1023, plus 1. */
 static uint64_t next_id(const struct sy_core_regions *regions, struct region *r)
 {
     uint64_t most = (1ull << (64 - SY_TENSOR_REGION_SHIFT)) / SY_MAX_REGIONS - 1;
@@ -200,7 +201,7 @@ static void free_if_unmapped(struct region *r)
         r->id = 0;
 }
 
-/* No request uses it any more. */
+/* Called when no request uses the region any more. */
 static void end_region(struct sy_core *core, struct region *r)
 {
     struct timeval delay = {.tv_usec = DROP_DELAY_US};
@@ -221,7 +222,7 @@ void sy_core_region_drop(struct sy_core *core, uint64_t region)
         end_region(core, r);
 }
 
-/* The worker reads its socket within some milliseconds. */
+/* Whether the worker will read its socket within some milliseconds. */
 static bool reads_soon(const struct sy_core *core, int worker)
 {
     switch (sy_supervisor_state(core->supervisor, worker)) {
@@ -296,7 +297,7 @@ static int check_one(const struct sy_core *core, uint64_t at)
     uint64_t offset = sy_tensor_offset(at);
     const struct region *r = region_of(core, at);
     if (!r || r->dropped)
-        return sy_error_set(SY_EARG, "a tensor in shared memory region %llu, which is not there",
+        return sy_error_set(SY_EARG, "a tensor in shared memory region %llu, which does not exist",
                             (unsigned long long)sy_tensor_region(at));
     if (offset >= r->bytes || offset % TENSOR_ALIGN != 0)
         return sy_error_set(SY_EARG,
@@ -356,7 +357,7 @@ void sy_core_regions_send(struct sy_core *core, int worker, const uint64_t *at, 
                                                         .bytes = r->bytes,
                                                         .sealed = r->sealed};
         if (sy_supervisor_send(core->supervisor, worker, &message, &r->fd, 1) < 0)
-            return; /* the worker was killed for it */
+            return; /* the worker was killed because of it */
         r->workers |= 1ull << worker;
     }
 }

@@ -32,8 +32,8 @@ static void free_request(struct sy_core *core, struct sy_core_request *r)
         sy_core_regions_release(core, r->inputs, r->n_inputs);
         sy_core_regions_release(core, r->outputs, r->n_outputs);
     }
-    sy_core_sizes_give(&core->models[r->model], r->sizes);
-    sy_core_model_let_go(core, r->model);
+    sy_core_sizes_release(&core->models[r->model], r->sizes);
+    sy_core_model_unhold(core, r->model);
     free(r->inputs);
     free(r->outputs);
     free(r);
@@ -59,7 +59,7 @@ static int make_request(struct sy_core *core, const struct sy_core_work *work,
     r->model = work->model;
     sy_core_model_hold(core, work->model);
     r->batch = work->batch;
-    r->sizes = sy_core_sizes_again(work->sizes);
+    r->sizes = sy_core_sizes_hold(work->sizes);
     r->n_parts = work->n_parts;
     r->is_batch = work->is_batch;
     r->n_inputs = work->n_parts * graph->n_inputs;
@@ -122,8 +122,9 @@ int sy_core_infer_alone(struct sy_core *core, const struct sy_core_work *work,
     if (status < 0) {
         if (status == SY_EDEADLINE) {
             sy_ns now = sy_clock_now();
-            sy_core_doubt(core, index, r->guess, r->deadline_ns > now ? r->deadline_ns - now : 0);
-            status = sy_core_say_preparing(core, r, status);
+            sy_core_forget_after_refusal(core, index, r->guess,
+                                         r->deadline_ns > now ? r->deadline_ns - now : 0);
+            status = sy_core_explain_preparing(core, r, status);
         }
         core->n_refused_late += status == SY_EDEADLINE;
         core->requests = r->next;
@@ -151,7 +152,7 @@ void sy_core_note_end(struct sy_core *core, int model, int status,
     sy_phases_add(&core->models[model].phases, &core->counts.phases, report);
 }
 
-/* Its time on the device, without the queue: the expectation for the model's next request. */
+/* Learns its time on the device, without the queue, for the prediction of the model's next request. */
 static void learn(struct sy_core *core, const struct sy_core_request *r)
 {
     struct sy_core_slice *slice = &core->slices[r->slice];

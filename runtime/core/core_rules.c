@@ -6,7 +6,7 @@
 #include "runtime/base/log.h"
 #include "runtime/core/core_internal.h"
 
-/* The value of `key`, or `otherwise` when it is not there; EARG when it is no number from `least` to `most`. */
+/* Reads the number `key`, or `otherwise` if it is missing; EARG unless it is from `least` to `most`. */
 static int number(json_t *params, const char *key, double least, double most, double otherwise,
                   double *out)
 {
@@ -32,7 +32,7 @@ static int check_keys(json_t *params, const char *const *known)
     return SY_OK;
 }
 
-/* A whole number; else as number(). */
+/* Reads a whole number; otherwise as number(). */
 static int whole(json_t *params, const char *key, double least, double most, double otherwise,
                  double *out)
 {
@@ -43,7 +43,7 @@ static int whole(json_t *params, const char *key, double least, double most, dou
     return SY_OK;
 }
 
-/* A part of the whole, which is kept in thousandths; one that is not 0 must not become it. */
+/* Reads a fraction as per mille; a value above 0 must not be rounded to 0. */
 static int share(json_t *params, const char *key, double otherwise, unsigned *permille)
 {
     double part;
@@ -62,7 +62,7 @@ static int text(json_t *params, const char *key, const char *otherwise, const ch
                 : sy_error_set(SY_EARG, "the parameter \"%s\" is missing or no string", key);
 }
 
-/* So that they hold after a restart too (C6). */
+/* Stores the rules so that they survive a restart (C6). */
 static int keep_rules(struct sy_core *core)
 {
     json_t *rules = sy_core_rules_json(core);
@@ -114,7 +114,7 @@ static int set_tenant(struct sy_core *core, json_t *params)
     SY_TRY(whole(params, "weight", 1, 1e6, now->weight, &weight));
     SY_TRY(share(params, "hard_share", now->hard_permille / 1e3, &hard_permille));
     SY_TRY(number(params, "memory_bytes", 0, 1e18, (double)now->memory_bytes, &memory));
-    SY_TRY(sy_core_tenant_find(core, name, &tenant)); /* last: a bad call makes none */
+    SY_TRY(sy_core_tenant_find(core, name, &tenant)); /* last: a rejected call adds no tenant */
     struct sy_core_tenant *t = &core->tenants[tenant];
     sy_core_tick(core);
     SY_TRY(sy_sched_set_tenant(core->sched, tenant, (unsigned)weight, hard_permille,
@@ -152,7 +152,7 @@ int sy_core_slices_set(struct sy_core *core, json_t *params)
     return keep_rules(core);
 }
 
-/* Names that requests brought along need no place among the tenants again. */
+/* A tenant without settings, only named by requests, is not restored. */
 static bool is_plain(const json_t *tenant)
 {
     return json_number_value(json_object_get(tenant, "weight")) == 1 &&
@@ -160,7 +160,7 @@ static bool is_plain(const json_t *tenant)
            json_number_value(json_object_get(tenant, "memory_bytes")) == 0;
 }
 
-/* The entries of `from` that setting knows: the rest is only for looking. */
+/* The entries of `from` that can be set; the others are for display only. */
 static json_t *pick(const json_t *from, const char *const *keys)
 {
     json_t *params = json_object();

@@ -1,5 +1,5 @@
-/* Choices of a model's open sizes: each has a number while requests use it, and some more are remembered, so that their programs
- * are found again. A client with ever new sizes overflows neither this table nor those that depend on it. */
+/* Choices of a model's open sizes: each has a number while requests use it, and some unused ones are remembered so that their programs are found again. The
+ * table is bounded, so a client that keeps choosing new sizes cannot overflow it or those that depend on it. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "runtime/base/log.h"
 #include "runtime/core/core_internal.h"
 
-/* ---- what a layer computes, with these sizes and with the usual ones ---- */
+/* ---- compute per layer, with these sizes and with the usual ones ---- */
 
 static double elements(const struct sy_graph *g, const int *tensors, int n, int i)
 {
@@ -19,7 +19,7 @@ static double elements(const struct sy_graph *g, const int *tensors, int n, int 
     return all > 0 ? (double)all : 0;
 }
 
-/* A number proportional to its time. Products of matrices m x k and k x n: the root of mk * kn * mn. */
+/* A number proportional to the node's compute time. Products of matrices m x k and k x n: the root of mk * kn * mn. */
 static double work_of(const struct sy_graph *g, const struct sy_node *node)
 {
     double a = elements(g, node->inputs, node->n_inputs, 0);
@@ -36,7 +36,7 @@ static float ratio(double now, double usual)
     return (float)fmin(fmax(r, 1e-9), 1e9);
 }
 
-/* By time, where the package was profiled. */
+/* The class by compute time, where the package was profiled. */
 static int class_of(const struct sy_package *p, const float *work)
 {
     double sum = 0, usual = 0;
@@ -63,7 +63,7 @@ static int compare_work(const struct sy_package *p, const struct sy_graph *bound
     return SY_OK;
 }
 
-/* Sizes that can never run are refused: one layer's result alone exceeds the pool. */
+/* Rejects sizes that can never run: a single layer's result exceeds the pool. */
 static int check_results(const struct sy_core *core, const struct sy_graph *bound)
 {
     uint64_t pool = sy_pool_size(core->pool);
@@ -145,7 +145,7 @@ static bool are_usual(const struct sy_core_model *m, const struct sy_sizes *of)
     return true;
 }
 
-struct sy_core_sizes *sy_core_sizes_again(struct sy_core_sizes *sizes)
+struct sy_core_sizes *sy_core_sizes_hold(struct sy_core_sizes *sizes)
 {
     if (sizes)
         sizes->n_users++;
@@ -184,7 +184,7 @@ static void drop_oldest(struct sy_core_model *m)
     free_sizes(gone);
 }
 
-void sy_core_sizes_give(struct sy_core_model *m, struct sy_core_sizes *sizes)
+void sy_core_sizes_release(struct sy_core_model *m, struct sy_core_sizes *sizes)
 {
     if (sizes && --sizes->n_users == 0)
         drop_oldest(m);

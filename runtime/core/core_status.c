@@ -30,10 +30,10 @@ static void add_block(void *blocks, uint64_t offset, uint64_t bytes, bool used)
                                             count(bytes), "used", (int)used));
 }
 
-/* The pool's map, coarser: blocks that are used, or free and small, are one. */
+/* The pool's map at lower resolution: adjacent blocks that are used, or free but small, are merged. */
 struct coarse_map {
     json_t *blocks;
-    uint64_t gap_bytes, offset, bytes; /* the used stretch so far */
+    uint64_t gap_bytes, offset, bytes; /* the current merged block */
 };
 
 static void end_stretch(struct coarse_map *map)
@@ -55,7 +55,7 @@ static void add_coarse(void *ctx, uint64_t offset, uint64_t bytes, bool used)
     add_block(map->blocks, offset, bytes, false);
 }
 
-/* gap_bytes 0: every block as it is. */
+/* gap_bytes 0: every block individually. */
 static json_t *pool_json(const struct sy_pool *pool, uint64_t gap_bytes)
 {
     if (!pool)
@@ -72,7 +72,7 @@ static json_t *pool_json(const struct sy_pool *pool, uint64_t gap_bytes)
                      count(sy_pool_largest_free_bytes(pool)), "blocks", blocks);
 }
 
-/* "loading_models": names in status are in small letters. */
+/* State names as in "loading_models": in lower case. */
 static json_t *state_json(enum sy_worker_state state)
 {
     char text[32] = "";
@@ -145,7 +145,7 @@ static json_t *model_json(struct sy_core *core, int i)
                         m->tenant < 0 ? json_null() : json_string(core->tenants[m->tenant].name));
     json_object_update(json, more);
     json_decref(more);
-    if (sy_core_arrival_stands(core, i, &arrived))
+    if (sy_core_arrival_progress(core, i, &arrived))
         json_object_set_new(json, "arrived_bytes", count(arrived));
     return json;
 }
@@ -164,7 +164,7 @@ static json_t *models_json(struct sy_core *core, const struct sy_core_status_par
     return list;
 }
 
-/* Device time, in seconds: as the policy has measured, else as all its steps together have taken; < 0: not known. */
+/* Remaining device time in seconds: as the policy has measured, else by the mean over all steps; < 0: not known. */
 static double left_of(const struct sy_core_job *j, const struct sy_sched_job_view *view)
 {
     if (view->left_ns != UINT64_MAX)
@@ -215,7 +215,7 @@ static json_t *waits_for(const struct sy_core *core, const struct sy_core_job *j
 
 static json_t *job_json(struct sy_core *core, struct sy_core_job *j)
 {
-    sy_core_job_look(core, j);
+    sy_core_job_refresh(core, j);
     double elapsed_s = j->started_ns ? (double)(sy_clock_now() - j->started_ns) / 1e9 : 0;
     double rate = j->state == SY_JOB_TRAINING && elapsed_s > 0
                       ? (double)(j->step - j->first_step) / elapsed_s
@@ -239,7 +239,7 @@ static json_t *job_json(struct sy_core *core, struct sy_core_job *j)
     json_object_set_new(json, "class",
                         json_string(j->opportunistic ? "opportunistic" : "guaranteed"));
     json_object_set_new(json, "device_ns", count(j->account.used_ns));
-    /* An ended job has the same keys. */
+    /* Ended jobs have the same keys. */
     struct sy_sched_job_view view = {.lane = -1};
     bool is_there = sy_sched_job_view(core->sched, j->id, &view);
     json_object_set_new(json, "waits_for", is_there ? waits_for(core, j, &view) : json_null());
@@ -339,7 +339,7 @@ int sy_core_status(struct sy_core *core, json_t **out)
 {
     struct sy_core_status_part all = {.n_models = SY_CORE_MODEL_PLACES, .n_jobs = INT_MAX};
     SY_TRY(sy_core_status_part(core, &all, out));
-    json_object_set_new(*out, "pairs", sy_core_corun_json(core)); /* of no use on the page */
+    json_object_set_new(*out, "pairs", sy_core_corun_json(core)); /* not shown on the page */
     return SY_OK;
 }
 
@@ -350,7 +350,7 @@ int sy_core_status_part(struct sy_core *core, const struct sy_core_status_part *
                              count(sy_slab_used_bytes(core->slab)));
     json_t *queue = json_pack("{s:i, s:i}", "waiting", sy_sched_n_waiting(core->sched), "started",
                               sy_sched_n_started(core->sched));
-    json_t *account = account_json(core); /* first: it brings device_ns of all up to now */
+    json_t *account = account_json(core); /* first: it updates all device_ns to now */
     *out = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b}",
                      "device", device_json(core), "account", account, "rules",
                      sy_core_rules_json(core), "lanes", lanes_json(core), "pool",

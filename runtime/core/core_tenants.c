@@ -1,4 +1,4 @@
-/* Tenants by name, added when they are first named. */
+/* Tenants by name, added when first named. */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@
 static int check_name(const char *name)
 {
     size_t shown = sy_printable_length(name);
-    if (name[shown]) /* it is shown on terminals, and in JSON */
+    if (name[shown]) /* names are shown on terminals and in JSON */
         return sy_error_set(SY_EARG,
                             "tenant: a name is UTF-8 without control characters, not 0x%02x",
                             (unsigned char)name[shown]);
@@ -19,7 +19,7 @@ static int check_name(const char *name)
     return SY_OK;
 }
 
-/* A tenant with settings of its own, or with jobs or requests. */
+/* Whether the tenant has settings, jobs or requests. */
 static bool is_needed(const struct sy_core *core, int tenant)
 {
     const struct sy_core_tenant *t = &core->tenants[tenant];
@@ -35,7 +35,7 @@ static bool is_needed(const struct sy_core *core, int tenant)
     return false;
 }
 
-/* Frees the place of the unused tenant that was named longest ago, and adds its device time to that of requests without a tenant; EBUSY. */
+/* Reuses the entry of the unused tenant that was named longest ago, and adds its device time to that of requests without a tenant; EBUSY. */
 static int take_place(struct sy_core *core, int *out)
 {
     int oldest = 0;

@@ -8,7 +8,7 @@ void sy_core_tick(struct sy_core *core)
     core->tick_ns = sy_clock_now();
     sy_sched_set_time(core->sched, core->tick_ns);
     if (!core->pumping && sy_sched_has_next(core->sched))
-        sy_core_pump_soon(core); /* also where the call that came fails, and pumps nothing */
+        sy_core_pump_soon(core); /* also if the API call fails and pumps nothing */
 }
 
 void sy_core_pump_soon(struct sy_core *core)

@@ -13,7 +13,7 @@ const char *sy_phase_label(enum sy_phase phase)
     return labels[phase];
 }
 
-/* Some times are reported by workers: they are clipped to the request's duration. */
+/* Workers report some of the times, so they are clipped to the request's duration. */
 static struct sy_phase_span span_of(const struct sy_request_report *r, sy_ns from, sy_ns to)
 {
     if (from == 0 || to == 0)

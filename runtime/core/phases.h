@@ -15,7 +15,7 @@
 #include "runtime/core/core.h"
 #include "runtime/metrics/histogram.h"
 
-/* X(name, label, what passes) */
+/* X(NAME, label, description) */
 #define SY_PHASE_TABLE(X)                                                                   \
     X(QUEUE, "queue", "from arrival until its model begins to load, or nothing is missing") \
     X(STORAGE, "storage", "groups of weights are read from the package into host memory")   \
@@ -42,9 +42,9 @@ struct sy_phase_histograms {
 };
 
 const char *sy_phase_label(enum sy_phase phase);
-/* Spans of a request that has ended, with success or not; times missing in its report make no span. */
+/* Computes the spans of a request that has ended, in success or failure; a time missing in the report yields no span. */
 void sy_phases_of(const struct sy_request_report *report, struct sy_phase_span spans[SY_N_PHASES]);
-/* Counts what sy_phases_of finds in both: its model's, and everybody's. Some 20 ns. */
+/* Adds the spans of sy_phases_of to two histograms: its model's, and the total. Some 20 ns. */
 void sy_phases_add(struct sy_phase_histograms *h, struct sy_phase_histograms *also,
                    const struct sy_request_report *report);
 

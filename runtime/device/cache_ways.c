@@ -156,7 +156,7 @@ static void group_path(const struct sy_cache_ways *ways, int group, char *path, 
     snprintf(path, bytes, "%s/" NAME "%d-%d", ways->root, (int)getpid(), group);
 }
 
-/* Of a process that is gone, or an earlier one of this number: this one has none yet. */
+/* True for a group of a process that has ended, or of an earlier process with this pid: this one has none yet. */
 static bool is_left_over(const char *name)
 {
     int pid, group, used = 0;

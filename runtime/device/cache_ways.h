@@ -38,7 +38,8 @@ int sy_cache_ways_plan(unsigned n_ways, unsigned min_ways, const size_t *n_cores
 int sy_cache_ways_look(const char *root, struct sy_cache_ways *out);
 /* The same; and groups of processes that are gone are removed. */
 int sy_cache_ways_open(const char *root, struct sy_cache_ways *out);
-/* Groups 0 to n - 1 of this process are so, further ones are removed. EBUSY: more than there may be; EIO: the kernel refuses, and says why; then there are none. */
+/* Groups 0 to n - 1 of this process are so, further ones are removed. EBUSY: more than there may be; EIO: the kernel refuses, and says why; then there are
+ * none. */
 int sy_cache_ways_set(const struct sy_cache_ways *ways, const struct sy_cache_group *groups, int n);
 /* Takes all groups of this process back. */
 void sy_cache_ways_clear(const struct sy_cache_ways *ways);

@@ -14,8 +14,8 @@
 #define N_CHUNKS    16
 #define ALL_BYTES   (N_CHUNKS * CHUNK_BYTES)
 #define FULL_SPEED  1e6 /* GB/s: the link is never waited for */
-#define N_PASSES \
-    2 /* over each chunk: from memory, and from the caches, as inference reads weights */
+/* over each chunk: from memory, and from the caches, as inference reads weights */
+#define N_PASSES  2
 #define MIN_PAIRS 5
 #define MAX_PAIRS 401
 #define LONGEST   10    /* budgets: until the median is sure */
@@ -30,7 +30,7 @@ struct beside {
     void *host;
 };
 
-static volatile float sink; /* what is computed is wanted */
+static volatile float sink; /* keeps the computation from being optimised away */
 
 static void compute(const vec *from, size_t n)
 {

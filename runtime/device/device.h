@@ -2,7 +2,8 @@
  *
  * A device computes and has memory of its own. `host` is this CPU (a unified device: pool and host
  * image are one thing), `emulated` is this CPU behind a paced link, to stand in for a discrete
- * accelerator, `cuda:N` is an NVIDIA GPU, by a plugin that is loaded when it is opened. A backend fills in three small tables; callers use the sy_device_*, sy_pool_*,
+ * accelerator, `cuda:N` is an NVIDIA GPU, by a plugin that is loaded when it is opened. A backend fills in three small tables; callers use the sy_device_*,
+ * sy_pool_*,
  * sy_stream_* and sy_event_* wrappers below, which check arguments, inject faults for tests
  * (SY_FAULT=copy_h2d:3:EDEVICE: the third such call in this process fails with that status; also
  * pool_create, pool_import, host_register, copy_d2h, event_record, stream_launch, and copy_run: a
@@ -60,15 +61,15 @@ struct sy_device_properties {
     int numa_node;           /* of the host's memory that is nearest; -1: not known, or no matter */
     bool host_reads;         /* computing reads host memory where it lies, at the link's rate */
     char uuid[48];           /* of the hardware, "GPU-..." or "MIG-..."; "" where there is none */
-    bool
-        own_addresses; /* a pool's address differs from process to process (cuda, where its driver says so) */
+    /* a pool's address differs from process to process (cuda, where its driver says so) */
+    bool own_addresses;
 };
 
 /* Units of the device's compute that slices are made of: n equal parts, with the same numbers in every process. */
 struct sy_compute_parts {
     int n, n_sms; /* multiprocessors of each */
-    bool
-        beside; /* streams of several processes compute at the same time (cuda: under MPS), not by turns */
+    /* streams of several processes compute at the same time (cuda: under MPS), not by turns */
+    bool beside;
 };
 
 enum sy_stream_kind { SY_STREAM_COMPUTE, SY_STREAM_COPY_H2D, SY_STREAM_COPY_D2H };

@@ -16,12 +16,12 @@
 #include <stdint.h>
 
 struct sy_host_pages {
-    unsigned char *base; /* of the pool; multiple of the block */
+    unsigned char *base; /* start of the pool; multiple of the block size */
     uint64_t bytes;
     _Atomic uint64_t *asked; /* in shared memory, zeroed at first */
 };
 
-/* What the bits of a pool of `bytes` take; multiple of 8. */
+/* Bytes of the bit map for a pool of `bytes`; multiple of 8. */
 uint64_t sy_host_pages_bits_bytes(uint64_t bytes);
 
 /* [offset, offset + bytes) of the pool is about to be used. Any thread of any process; what lies there stays. The first time it takes

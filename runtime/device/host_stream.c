@@ -20,7 +20,7 @@
 #define LARGEST_CHUNK (1u << 20)
 #define PAGE_BYTES    4096u
 #define PAST_CACHES   (64u << 10)         /* copies to the device from this size on */
-#define SPIN_NS       (60 * SY_NS_PER_US) /* what a sleep may oversleep by */
+#define SPIN_NS       (60 * SY_NS_PER_US) /* upper bound of a sleep's delay */
 
 struct host_event {
     struct sy_event base;
@@ -51,7 +51,7 @@ struct host_stream {
     struct sy_host_device *device;
     pthread_mutex_t lock;
     pthread_cond_t changed; /* the ring is no longer empty, or empty now; or stop */
-    int core;               /* that the thread is pinned to; -1: any */
+    int core;               /* core that the thread is pinned to; -1: any */
     bool stop;
     int status; /* D5 */
     unsigned head, n;

@@ -13,7 +13,8 @@
 #define HOPS        8  /* there and back between two streams, for sigma */
 #define MIN_SAMPLES 3
 #define MAX_SAMPLES 201
-#define N_PARTS     6 /* of the budget: two sizes in two directions, sigma, and computing beside */
+/* parts of the time budget: two sizes in two directions, sigma, and computing beside copies */
+#define N_PARTS 6
 
 struct bench {
     struct sy_device *device;

@@ -9,14 +9,13 @@
 #define SY_LINK_BUDGET_NS (360 * SY_NS_PER_MS) /* enough for 1 % on an idle machine */
 
 struct sy_link_measurement {
-    double
-        alpha_ns; /* fixed cost of one copy to the device; 0 on a unified device, which needs no copies */
+    /* fixed cost of one copy to the device; 0 on a unified device, which needs no copies */
+    double alpha_ns;
     double h2d_gbps, d2h_gbps; /* 10^9 bytes a second; on a unified device what memcpy reaches */
-    double
-        sigma_ns; /* one group's synchronisation: event record, stream wait, and where the host computes, its wait */
-    double
-        lost_ns_per_byte; /* that computing is held up for each byte copied meanwhile: copy_slowdown.h */
-    int n_samples;        /* timed batches, all together */
+    /* one group's synchronisation: event record, stream wait, and where the host computes, its wait */
+    double sigma_ns;
+    double lost_ns_per_byte; /* delay of computing per byte copied meanwhile: copy_slowdown.h */
+    int n_samples;           /* timed batches, all together */
 };
 
 /* Measures for about `budget_ns` (0: SY_LINK_BUDGET_NS), where runs differ much up to two and a half times that (copy_slowdown.h); three samples of

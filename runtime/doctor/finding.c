@@ -38,7 +38,7 @@ struct sy_finding *sy_finding_add(struct sy_findings *out, enum sy_finding_group
     return finding;
 }
 
-void sy_finding_say_more(struct sy_finding *finding, const char *format, ...)
+void sy_finding_append(struct sy_finding *finding, const char *format, ...)
 {
     size_t used = strlen(finding->value);
     va_list arguments;

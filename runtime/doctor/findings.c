@@ -20,7 +20,7 @@ int sy_findings_count(const struct sy_findings *findings, enum sy_finding_level 
     return n;
 }
 
-bool sy_findings_will_work(const struct sy_findings *findings)
+bool sy_findings_are_ok(const struct sy_findings *findings)
 {
     return sy_findings_count(findings, SY_FINDING_FAIL) == 0;
 }

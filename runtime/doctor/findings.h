@@ -34,8 +34,8 @@ struct sy_finding {
     enum sy_finding_group group;
     enum sy_finding_level level;
     const char *id;   /* stable: the key in JSON, the word in the table */
-    char value[400];  /* what was found, with its numbers */
-    char advice[400]; /* what to do; "" when ok */
+    char value[400];  /* the finding, with its numbers */
+    char advice[400]; /* what to do about it; "" when ok */
 };
 
 #define SY_MAX_FINDINGS 32
@@ -47,11 +47,11 @@ struct sy_findings {
 
 void sy_findings_make(const struct sy_doctor_facts *facts, struct sy_findings *out);
 /* Whether none is a failure. */
-bool sy_findings_will_work(const struct sy_findings *findings);
+bool sy_findings_are_ok(const struct sy_findings *findings);
 int sy_findings_count(const struct sy_findings *findings, enum sy_finding_level level);
 
-#define SY_DOCTOR_EXAMPLE_BYTES \
-    240000000u /* weights of the swap that is predicted without --models: ResNet-152 */
+/* Weights of the swap that is predicted without --models: ResNet-152. */
+#define SY_DOCTOR_EXAMPLE_BYTES 240000000u
 
 /* "1.50 GB", "8.0 MiB" where binary; "unlimited" for INFINITY, "unknown" for NAN. Returns `out`. */
 #define SY_SIZE_TEXT_BYTES 32

@@ -17,7 +17,7 @@ static void cores(const struct sy_doctor_facts *f, struct sy_findings *out)
         out, SY_GROUP_CPU, "cores", throttled || shares_link ? SY_FINDING_WARN : SY_FINDING_OK,
         "%.0f of %.0f usable", f->cores_usable, f->cores_online);
     if (throttled) {
-        sy_finding_say_more(finding, ", but the cgroup allows %.1f cores' time", f->cores_quota);
+        sy_finding_append(finding, ", but the cgroup allows %.1f cores' time", f->cores_quota);
         sy_finding_advise(finding,
                           "serve with --threads %.0f: more are stopped in each period, or "
                           "raise cpu.max",
@@ -41,7 +41,7 @@ static void features(const struct sy_doctor_facts *f, struct sy_findings *out)
         sy_finding_advise(finding, "in a virtual machine pass the CPU through (-cpu host); kernels "
                                    "are made for AVX2 and above");
     else if (strstr(f->cpu_features, "BF16"))
-        sy_finding_say_more(finding, " (import --precision bf16 halves what a swap moves)");
+        sy_finding_append(finding, " (import --precision bf16 halves what a swap moves)");
 }
 
 static void numa(const struct sy_doctor_facts *f, struct sy_findings *out)
@@ -53,8 +53,8 @@ static void numa(const struct sy_doctor_facts *f, struct sy_findings *out)
         sy_finding_add(out, SY_GROUP_CPU, "numa", far ? SY_FINDING_WARN : SY_FINDING_OK,
                        "%.0f memory node%s", f->numa_nodes, f->numa_nodes > 1 ? "s" : "");
     if (f->numa_nodes > 1 && !isnan(f->numa_far_percent))
-        sy_finding_say_more(finding, "; the farthest reads at %.0f %% of the nearest",
-                            f->numa_far_percent);
+        sy_finding_append(finding, "; the farthest reads at %.0f %% of the nearest",
+                          f->numa_far_percent);
     if (far)
         sy_finding_advise(finding, "keep the server on one node: numactl --cpunodebind=0 "
                                    "--membind=0 switchyard serve ...");
@@ -68,17 +68,17 @@ static void slices(const struct sy_doctor_facts *f, struct sy_findings *out)
     struct sy_finding *finding = sy_finding_add(out, SY_GROUP_CPU, "slices", SY_FINDING_OK,
                                                 "up to %.0f, of cores", fmin(f->cores_usable, 8));
     if (!isnan(f->cache_ways)) {
-        sy_finding_say_more(finding,
-                            ", with parts of the %.0f ways of the last-level cache (resctrl is "
-                            "mounted); memory bandwidth stays shared",
-                            f->cache_ways);
+        sy_finding_append(finding,
+                          ", with parts of the %.0f ways of the last-level cache (resctrl is "
+                          "mounted); memory bandwidth stays shared",
+                          f->cache_ways);
         return;
     }
-    sy_finding_say_more(
-        finding, "; caches and memory bandwidth stay shared (%s)",
-        f->resctrl == 1 ? "resctrl is not mounted, or cannot divide this cache: mount -t resctrl "
-                          "resctrl " SY_CACHE_WAYS_ROOT
-                        : "this kernel has no resctrl");
+    sy_finding_append(finding, "; caches and memory bandwidth stay shared (%s)",
+                      f->resctrl == 1
+                          ? "resctrl is not mounted, or cannot divide this cache: mount -t resctrl "
+                            "resctrl " SY_CACHE_WAYS_ROOT
+                          : "this kernel has no resctrl");
 }
 
 void sy_findings_cpu(const struct sy_doctor_facts *f, struct sy_findings *out)

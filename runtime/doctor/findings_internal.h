@@ -10,7 +10,7 @@ struct sy_finding *sy_finding_add(struct sy_findings *out, enum sy_finding_group
                                   const char *id, enum sy_finding_level level, const char *format,
                                   ...) __attribute__((format(printf, 5, 6)));
 /* Appends to the value. */
-void sy_finding_say_more(struct sy_finding *finding, const char *format, ...)
+void sy_finding_append(struct sy_finding *finding, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void sy_finding_advise(struct sy_finding *finding, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

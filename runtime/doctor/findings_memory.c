@@ -7,9 +7,9 @@
 #define MIB (1024.0 * 1024.0)
 
 #define LEAST_BYTES    (512 * MIB) /* slab of 256 MiB, four workers with their libraries */
-#define LEAST_SHM      (64 * MIB)  /* what containers have unless told otherwise */
+#define LEAST_SHM      (64 * MIB)  /* the default of containers */
 #define LARGE_GAIN     5.0         /* percent; less is within what one measurement is off by */
-#define MOSTLY_COVERED 0.9         /* of the blocks */
+#define MOSTLY_COVERED 0.9         /* fraction of the blocks */
 
 /* Memory that this process and its workers may still take: the smaller of free memory and the cgroup's rest. */
 static double available(const struct sy_doctor_facts *f)
@@ -68,8 +68,7 @@ static void huge_pages(const struct sy_doctor_facts *f, struct sy_findings *out)
                        "%.0f of %.0f blocks of 2 MiB of a test pool%s", f->huge_made_blocks,
                        f->huge_asked_blocks, isnan(f->huge_gain_percent) ? "" : ":");
     if (!isnan(f->huge_gain_percent))
-        sy_finding_say_more(finding, " random reads %+.0f %% over 4 KiB pages",
-                            f->huge_gain_percent);
+        sy_finding_append(finding, " random reads %+.0f %% over 4 KiB pages", f->huge_gain_percent);
     if (!made)
         sy_finding_advise(finding,
                           "echo advise > "

@@ -115,7 +115,7 @@ static void on_tick(evutil_socket_t fd, short what, void *ctx)
     (void)fd, (void)what;
     for (int i = 0; i < server->n_listeners; i++)
         evconnlistener_enable(server->listeners[i]);
-    server->ops->look(server, now, sy_stall_look_counts(&server->looks, now));
+    server->ops->look(server, now, sy_stall_look_is_timely(&server->looks, now));
 }
 
 int sy_front_server_start_looks(struct sy_front_server *server, sy_ns period_ns)

@@ -34,7 +34,7 @@ struct sy_front_server {
     struct event_base *loop;
     struct evconnlistener *listeners[SY_FRONT_LISTENERS];
     int n_listeners;
-    int port; /* of the TCP listener; 0: none */
+    int port; /* port of the TCP listener; 0: none */
     struct event *tick;
     struct sy_stall_looks looks;
     int n_connections, max_connections;

@@ -21,31 +21,31 @@ struct sy_transfer_pace {
 };
 
 /* A transfer begins, or goes on after a pause of ours. */
-static inline void sy_pace_anew(struct sy_transfer_pace *pace)
+static inline void sy_pace_restart(struct sy_transfer_pace *pace)
 {
     *pace = (struct sy_transfer_pace){.at_ns = sy_clock_now()};
 }
 
 /* n bytes have moved. least_bytes_per_s 0: SY_LEAST_BYTES_PER_S. */
-static inline void sy_pace_moved(struct sy_transfer_pace *pace, uint64_t n,
-                                 uint64_t least_bytes_per_s, sy_ns stall_ns)
+static inline void sy_pace_add_bytes(struct sy_transfer_pace *pace, uint64_t n,
+                                     uint64_t least_bytes_per_s, sy_ns stall_ns)
 {
     double least = (double)(least_bytes_per_s ? least_bytes_per_s : SY_LEAST_BYTES_PER_S);
     pace->moved_bytes += n;
     if ((double)pace->moved_bytes >= least * (double)stall_ns / 1e9)
-        sy_pace_anew(pace);
+        sy_pace_restart(pace);
 }
 
 /* A server's looks for clients that have stalled. */
 struct sy_stall_looks {
-    sy_ns at_ns; /* of the last one, or of the timer's start */
+    sy_ns at_ns; /* time of the last look, or of the timer's start */
     sy_ns period_ns;
     bool was_late;
 };
 
 /* Before each look: false if it is more than a period late. The next one comes after a turn of the loop, which reads what is there, and counts however
  * late it is. */
-static inline bool sy_stall_look_counts(struct sy_stall_looks *looks, sy_ns now)
+static inline bool sy_stall_look_is_timely(struct sy_stall_looks *looks, sy_ns now)
 {
     looks->was_late = !looks->was_late && now > looks->at_ns + 2 * looks->period_ns;
     looks->at_ns = now;

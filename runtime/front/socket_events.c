@@ -69,7 +69,7 @@ void sy_socket_write(struct sy_socket_events *e, bool wanted)
         event_del(e->write);
 }
 
-bool sy_socket_again(struct sy_socket_events *e)
+bool sy_socket_call_soon(struct sy_socket_events *e)
 {
     static const struct timeval at_once = {0, 0};
 

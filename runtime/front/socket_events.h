@@ -20,7 +20,7 @@ struct sy_socket_events {
 
 struct sy_socket_callbacks {
     event_callback_fn readable, writable;
-    event_callback_fn again; /* of sy_socket_again */
+    event_callback_fn again; /* of sy_socket_call_soon */
 };
 
 /* Starts reading. The events are to be finished after a failure as well. callbacks: static; watch: the server's, or NULL for a socket that is always
@@ -35,8 +35,8 @@ void sy_socket_events_finish(struct sy_socket_events *events);
 void sy_socket_read(struct sy_socket_events *events, bool wanted);
 void sy_socket_write(struct sy_socket_events *events, bool wanted);
 /* Calls `again` in the loop's next turn: bytes that TLS has decrypted, or that are held, make no event of the socket. False: no memory. */
-bool sy_socket_again(struct sy_socket_events *events);
-/* Of a socket that is not read: stops watching for its end. */
+bool sy_socket_call_soon(struct sy_socket_events *events);
+/* Stops watching for the end of a socket that is not read. */
 void sy_socket_unwatch(struct sy_socket_events *events);
 
 #endif

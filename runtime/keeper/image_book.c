@@ -162,9 +162,9 @@ bool sy_image_book_has(const struct sy_image_book *book, const struct sy_image_g
     return false;
 }
 
-int sy_image_book_sift(struct sy_image_book *book,
-                       bool (*is_known)(void *ctx, const struct sy_image_group *group),
-                       void (*dropped)(void *ctx, uint64_t offset, uint64_t bytes), void *ctx)
+int sy_image_book_filter(struct sy_image_book *book,
+                         bool (*is_known)(void *ctx, const struct sy_image_group *group),
+                         void (*dropped)(void *ctx, uint64_t offset, uint64_t bytes), void *ctx)
 {
     int n = 0;
     for (int i = 0; i < book->n_used; i++) {

@@ -27,12 +27,12 @@ struct sy_image_book {
 };
 
 struct sy_image_group {
-    uint64_t content_hash;  /* of its package */
+    uint64_t content_hash;  /* hash of its package */
     uint64_t offset, bytes; /* in the image */
     uint32_t first_layer, n_layers;
 };
 
-/* What was measured of a link (loader/plan/plan.h). */
+/* The measured link (loader/plan/plan.h). */
 struct sy_image_link {
     double values[4];
 };
@@ -52,9 +52,9 @@ bool sy_image_book_has(const struct sy_image_book *book, const struct sy_image_g
 bool sy_image_book_find(const struct sy_image_book *book, const struct sy_image_group *group,
                         uint64_t *out_offset);
 /* Drops all records that is_known refuses, and shows each. Returns how many. */
-int sy_image_book_sift(struct sy_image_book *book,
-                       bool (*is_known)(void *ctx, const struct sy_image_group *group),
-                       void (*dropped)(void *ctx, uint64_t offset, uint64_t bytes), void *ctx);
+int sy_image_book_filter(struct sy_image_book *book,
+                         bool (*is_known)(void *ctx, const struct sy_image_group *group),
+                         void (*dropped)(void *ctx, uint64_t offset, uint64_t bytes), void *ctx);
 int sy_image_book_n(const struct sy_image_book *book);
 
 /* A measured link stays right as long as this machine runs; `device` is its description. False: not known. */

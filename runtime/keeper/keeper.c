@@ -35,7 +35,7 @@ struct sy_keeper {
     struct sy_image_book book;
     int image_fd;
     int socket; /* to the keeper's process; -1: a service manager keeps, or nobody */
-    pid_t pid;  /* of a keeper that this process started; 0: another did */
+    pid_t pid;  /* pid of a keeper that this process started; 0: another process did */
     bool was_kept, is_stored, keeps_on_stop;
 };
 

@@ -45,8 +45,8 @@ struct sy_exposition {
     size_t most;
     int status;
     enum sy_metric_kind kind;
-    const char *name;                  /* of the family */
-    char labels[SY_EXPOSITION_LABELS]; /* of the samples, as they are written, without braces */
+    const char *name;                  /* name of the family */
+    char labels[SY_EXPOSITION_LABELS]; /* labels of the samples as written, without braces */
     size_t labels_used;
 };
 
@@ -58,7 +58,7 @@ void sy_exposition_finish(struct sy_exposition *e); /* also after sy_exposition_
 /* The strings outlive the exposition. */
 void sy_exposition_family(struct sy_exposition *e, enum sy_metric_kind kind, const char *name,
                           const char *help);
-/* Of the samples that follow, until the next family or call. n 0: none. Longer than SY_EXPOSITION_LABELS: SY_ETOOBIG. */
+/* Sets the labels of the following samples, until the next family or call. n 0: none. Longer than SY_EXPOSITION_LABELS: SY_ETOOBIG. */
 void sy_exposition_labels(struct sy_exposition *e, const struct sy_label *labels, int n);
 
 void sy_exposition_count(struct sy_exposition *e, uint64_t value);

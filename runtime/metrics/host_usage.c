@@ -7,8 +7,9 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#define KIB    1024u
-#define FIELDS 8 /* of a line of /proc/stat: user nice system idle iowait irq softirq steal */
+#define KIB 1024u
+/* fields of a line of /proc/stat: user nice system idle iowait irq softirq steal */
+#define FIELDS 8
 
 /* Reads the beginning of a file, which has all needed fields. */
 static void read_start(const char *path, char *to, size_t bytes)

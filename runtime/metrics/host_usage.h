@@ -12,10 +12,10 @@ struct sy_host_sampler {
 };
 
 struct sy_host_usage {
-    double
-        cpu_utilization; /* 0 to 1, of all CPUs, since the sampler's last reading; at first since boot */
+    /* 0 to 1, of all CPUs, since the sampler's last reading; at first since boot */
+    double cpu_utilization;
     uint64_t memory_bytes,
-        memory_used_bytes; /* of the machine; used: what is not available to programs */
+        memory_used_bytes; /* of the machine; used: memory not available to programs */
     uint64_t process_resident_bytes;
     sy_ns process_cpu_ns;
 };

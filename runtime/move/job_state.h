@@ -18,10 +18,10 @@
 #include <stdint.h>
 
 #define SY_JOB_STATE_FORMAT     "switchyard-job-1"
-#define SY_JOB_STATE_TEXT_BYTES (256u << 10) /* of a job file, at most */
-#define SY_JOB_STATE_HEADER_BYTES \
-    (2u << 20) /* of the header, at most: JSON in JSON doubles quotes */
-#define SY_JOB_STATE_MOST_BYTES   (1ull << 40) /* of a snapshot, at most */
+#define SY_JOB_STATE_TEXT_BYTES (256u << 10) /* limit of a job file */
+/* Limit of the header: quoting JSON in JSON doubles its quotes. */
+#define SY_JOB_STATE_HEADER_BYTES (2u << 20)
+#define SY_JOB_STATE_MOST_BYTES   (1ull << 40) /* limit of a snapshot */
 #define SY_JOB_STATE_PIECE_BYTES  (1u << 20)   /* of one read or write between servers, at most */
 #define SY_JOB_STATE_PREFIX_BYTES 24
 #define SY_JOB_STATE_NAME         101 /* a job's name, with its end */

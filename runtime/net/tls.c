@@ -19,10 +19,10 @@
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
 
-#define READ_AHEAD_BYTES \
-    (256u << 10)                 /* of one recv; 16 KiB records one by one are two calls each */
-#define JOINED_BYTES (16u << 10) /* small parts go out as one record */
-#define TURN_BYTES   (1u << 20)  /* of one call: the event loop's turn stays short */
+/* of one recv; 16 KiB records one by one are two calls each */
+#define READ_AHEAD_BYTES (256u << 10)
+#define JOINED_BYTES     (16u << 10) /* small parts go out as one record */
+#define TURN_BYTES       (1u << 20)  /* of one call: the event loop's turn stays short */
 
 struct sy_tls {
     SSL_CTX *context;
@@ -265,7 +265,7 @@ void sy_tls_stream_destroy(struct sy_tls_stream *stream)
     free(stream);
 }
 
-/* What a person needs to hear, where OpenSSL's words do not say it. */
+/* Adds an explanation where OpenSSL's text does not give one. */
 static void explain(struct sy_tls_stream *stream, int error)
 {
     unsigned long code = ERR_peek_last_error();

@@ -25,11 +25,12 @@ int sy_tls_server_create(const char *cert_file, const char *key_file, struct sy_
 int sy_tls_client_create(const char *ca_file, struct sy_tls **out);
 void sy_tls_destroy(struct sy_tls *tls); /* NULL is fine */
 
-/* For a connected, non-blocking socket, which stays the caller's. name: of a client's stream, the host that the server's certificate must be for (a name or an address);
- * of a server's, the protocol that is spoken in it, for clients that ask (ALPN: "h2", "http/1.1"; NULL: none), in static memory. ENOMEM_HOST, EARG. */
+/* For a connected, non-blocking socket, which stays the caller's. name: of a client's stream, the host that the server's certificate must be for (a name or
+ * an address); of a server's, the protocol that is spoken in it, for clients that ask (ALPN: "h2", "http/1.1"; NULL: none), in static memory. ENOMEM_HOST,
+ * EARG. */
 int sy_tls_stream_create(struct sy_tls *tls, int fd, const char *name, struct sy_tls_stream **out);
-/* Nothing more is written: says so to the peer, as far as the socket takes it, and still reads. Before shutdown(fd, SHUT_WR), else the peer takes the end for a cut.
- * NULL is fine. */
+/* Nothing more is written: says so to the peer, as far as the socket takes it, and still reads. Before shutdown(fd, SHUT_WR), else the peer takes the end
+ * for a cut. NULL is fine. */
 void sy_tls_end(struct sy_tls_stream *stream);
 /* As sy_tls_end, and frees. NULL is fine. */
 void sy_tls_stream_destroy(struct sy_tls_stream *stream);

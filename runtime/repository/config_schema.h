@@ -33,7 +33,8 @@ struct sy_config_field {
 
 extern const struct sy_config_field sy_config_message[];
 
-/* warning: "a, b" of the fields without effect, which are left out. EARG: an unknown field, another type, a single field given twice; EUNSUPPORTED: one that is refused. */
+/* warning: "a, b" of the fields without effect, which are left out. EARG: an unknown field, another type, a single field given twice; EUNSUPPORTED: one that
+ * is refused. */
 int sy_config_to_json(const struct sy_pbtxt *message, char warning[SY_CONFIG_WARNING_BYTES],
                       json_t **out);
 

@@ -31,7 +31,7 @@ struct sy_import_process {
     struct event *read_event, *ask_event, *limit_event;
     sy_ns limit_ns;
     bool too_long;
-    char line[400]; /* that is coming in */
+    char line[400]; /* the line being received */
     size_t n_line;
     char last[400]; /* whole line with something in it */
     sy_import_done done;
@@ -140,7 +140,7 @@ static void on_limit(evutil_socket_t fd, short what, void *ctx)
     (void)fd, (void)what;
     p->too_long = true;
     kill(p->pid, SIGKILL);
-    ask(p); /* what it started may hold its output open */
+    ask(p); /* a child of the importer may hold the pipe open */
 }
 
 /* ---- start and stop ------------------------------------------------------------------------------------------ */

@@ -20,7 +20,7 @@
 
 #define SY_CONFIG_OPEN_BATCH   1024
 #define SY_CONFIG_MOST_WARMUPS 64
-#define SY_CONFIG_MOST_BYTES   (4u << 20) /* of a file */
+#define SY_CONFIG_MOST_BYTES   (4u << 20) /* limit of a file */
 
 /* One input or output as the configuration says it is. Strings belong to the configuration. */
 struct sy_config_tensor {
@@ -69,7 +69,7 @@ struct sy_model_config {
     struct sy_core_model_defaults defaults;
     sy_ns max_delay_ns;    /* of gathering; 0: as the server does */
     int64_t max_gathered;  /* rows; 0: likewise */
-    sy_ns session_idle_ns; /* of a session that nothing uses; 0: as the server does */
+    sy_ns session_idle_ns; /* idle time after which a session ends; 0: the server's default */
 };
 
 /* EARG, EUNSUPPORTED: with the field's name and place. `text` may be NULL: nothing is said. name: the model's folder. */
@@ -86,7 +86,8 @@ int sy_model_config_check(const struct sy_model_config *config, const struct sy_
 /* Its reshapes, of a model that it fits: malloc'd, *n of them. ENOMEM_HOST. */
 int sy_model_config_reshapes(const struct sy_model_config *config, const struct sy_graph *graph,
                              struct sy_core_reshape **out, int *n);
-/* What its sessions keep, of a model that it fits: malloc'd, *n of them; 0: as the names of the model's tensors say. EARG: a state that the model cannot have. ENOMEM_HOST. */
+/* What its sessions keep, of a model that it fits: malloc'd, *n of them; 0: as the names of the model's tensors say. EARG: a state that the model cannot
+ * have. ENOMEM_HOST. */
 int sy_model_config_states(const struct sy_model_config *config, const struct sy_graph *graph,
                            struct sy_state_pair **out, int *n);
 /* Triton's ModelConfig in JSON, completed from the model. ENOMEM_HOST. */

@@ -40,7 +40,7 @@ struct coming {
     struct sy_package_arrival *arrival;
     bool is_added; /* the core has it, or had */
     pid_t pid;
-    int fd; /* what the fetch says; -1: at its end */
+    int fd; /* output of the fetch; -1: at its end */
     struct event *read_event, *ask_event;
     sy_ns ends_ns;
     bool too_long;

@@ -28,10 +28,10 @@ enum sy_pbtxt_kind {
 };
 
 struct sy_pbtxt {
-    struct sy_pbtxt *next;  /* of the message that it stands in */
+    struct sy_pbtxt *next;  /* next in its message */
     struct sy_pbtxt *first; /* MESSAGE: its fields, in the order of the text */
-    char *name;             /* of the field; NULL at the root */
-    int line, column;       /* of the field's name, from 1; 0: it came from JSON */
+    char *name;             /* name of the field; NULL at the root */
+    int line, column;       /* position of the field's name, from 1; 0: from JSON */
     enum sy_pbtxt_kind kind;
     char *text; /* unescaped, zero-terminated; a string may hold zeros besides. NULL of a message */
     size_t bytes;

@@ -18,7 +18,7 @@ struct parser {
     const char *start;
     size_t bytes; /* of WORD, NUMBER, QUOTED: as they stand there, without quotes */
     int token_line, token_column;
-    const char *field; /* that is being read, for errors; NULL: none */
+    const char *field; /* field being read, for errors; NULL: none */
 };
 
 static int fail_at(const struct parser *p, int line, int column, const char *what)
@@ -231,7 +231,7 @@ static int append_string(struct parser *p, struct sy_pbtxt *field)
         size_t n = unescape(&at, end, text + field->bytes);
         if (n == 0) {
             text[field->bytes] = 0;
-            return fail(p, "an escape that is none");
+            return fail(p, "an invalid escape");
         }
         field->bytes += n;
     }

@@ -44,7 +44,7 @@ static void on_wake(evutil_socket_t fd, short what, void *ctx)
 {
     (void)fd, (void)what;
     sy_repository_call_woken(ctx);
-    sy_repository_tell(ctx);
+    sy_repository_run_callbacks(ctx);
 }
 
 static void on_poll(evutil_socket_t fd, short what, void *ctx)
@@ -79,7 +79,7 @@ int sy_repository_create(struct event_base *base, const struct sy_repository_con
     r->core = core;
     r->front = (struct sy_front){.base = base, .handlers = handlers, .core = core};
     r->imports_end = &r->imports;
-    r->rests = sy_repository_version_rests;
+    r->rests = sy_repository_version_settled;
     status = copy_config(r, config);
     if (status == SY_OK)
         status = begin(r);
@@ -158,7 +158,8 @@ static bool loads_itself(const struct sy_repository_version *v)
            (v->evicted || v->model->repository->control != SY_REPOSITORY_EXPLICIT);
 }
 
-/* The highest version that serves; if none does, the highest that loads or can. An evicted version is reloaded rather than replaced by a lower one. NULL: no version. */
+/* The highest version that serves; if none does, the highest that loads or can. An evicted version is reloaded rather than replaced by a lower one. NULL: no
+ * version. */
 static struct sy_repository_version *best_version(const struct sy_repository_model *model)
 {
     struct sy_repository_version *serving = NULL, *coming = NULL, *any = NULL;
@@ -169,7 +170,7 @@ static struct sy_repository_version *best_version(const struct sy_repository_mod
         any = v;
         if (v->serves)
             serving = v;
-        else if (sy_repository_version_moves(v) || loads_itself(v))
+        else if (sy_repository_version_is_busy(v) || loads_itself(v))
             coming = v;
     }
     if (coming && serving && coming->version > serving->version && coming->evicted)
@@ -203,7 +204,7 @@ static int not_served(const struct sy_repository_version *v)
     if (v->state == SY_VERSION_UNAVAILABLE)
         return sy_error_set(v->status, "model '%s', version %" PRId64 ", is unavailable: %s", name,
                             v->version, v->reason);
-    if (sy_repository_version_moves(v))
+    if (sy_repository_version_is_busy(v))
         return sy_error_set(SY_EBUSY, "model '%s', version %" PRId64 ", is loading", name,
                             v->version);
     return sy_error_set(SY_EBUSY, "model '%s', version %" PRId64 ", is not loaded; load it first",
@@ -233,11 +234,11 @@ static int acquire_version(struct sy_repository_version *v, struct sy_repository
         if (v->state == SY_VERSION_READY)
             sy_repository_version_drop(v);
     }
-    if (!sy_repository_version_moves(v) && core_has(r, model->name, v->version, out))
+    if (!sy_repository_version_is_busy(v) && core_has(r, model->name, v->version, out))
         return SY_OK;
     if (loads_itself(v) && wait && !r->stops)
         sy_repository_version_want(v);
-    if (sy_repository_version_moves(v) && wait)
+    if (sy_repository_version_is_busy(v) && wait)
         return sy_repository_park(model, wait);
     return not_served(v);
 }

@@ -52,7 +52,7 @@ struct sy_repository_config {
     sy_ns poll_ns;                     /* 0: 15 s */
     const char *const *startup_models; /* EXPLICIT: loaded at start; "*": all */
     int n_startup_models;
-    const char *device; /* that packages are made for */
+    const char *device; /* the device that packages are made for */
     struct sy_repository_importer importer;
     /* Called when what is loaded at start is loaded or has failed. status < 0: the first that failed, and why. */
     sy_core_done started;
@@ -65,7 +65,8 @@ int sy_repository_create(struct event_base *base, const struct sy_repository_con
                          struct sy_repository **out);
 /* Answers EBUSY to loads and requests that wait for a model, and to those that come: while there still are front ends to carry the answers. NULL is fine. */
 void sy_repository_stop(struct sy_repository *repository);
-/* Ends the import that runs, and answers EBUSY to loads that wait. Destroy it before the core, behind the front ends: no `ready` is called any more. NULL is fine. */
+/* Ends the import that runs, and answers EBUSY to loads that wait. Destroy it before the core, behind the front ends: no `ready` is called any more. NULL is
+ * fine. */
 void sy_repository_destroy(struct sy_repository *repository);
 
 /* A model that is being loaded because it is asked for: ready(ctx) is called once, from the loop, when it is worth asking again (it is loaded, or will not be).
@@ -76,26 +77,27 @@ struct sy_repository_wait {
     void *ctx;
     int *n_waits; /* the repository's count of those that wait; NULL: it does not */
 };
-#define SY_REPOSITORY_LOADS      1    /* what acquire returns then */
+#define SY_REPOSITORY_LOADS      1    /* the result of acquire in that case */
 #define SY_REPOSITORY_MOST_WAITS 8192 /* at once, over all models */
 /* Unparks it; fine for one that was never parked or was woken. */
 void sy_repository_wait_cancel(struct sy_repository_wait *wait);
 
-/* A version to run a request on, held (to be released at the core). version 0: as the version policy says, the highest that is served. SY_REPOSITORY_LOADS: it is being
- * loaded; `wait` is called then. ENOTFOUND; EBUSY: not loaded, or too many wait; EIO, ECORRUPT, EUNSUPPORTED ...: it is unavailable, with the reason. Names that the folder
- * does not have are looked up in the core. */
+/* A version to run a request on, held (to be released at the core). version 0: as the version policy says, the highest that is served. SY_REPOSITORY_LOADS:
+ * it is being loaded; `wait` is called then. ENOTFOUND; EBUSY: not loaded, or too many wait; EIO, ECORRUPT, EUNSUPPORTED ...: it is unavailable, with the
+ * reason. Names that the folder does not have are looked up in the core. */
 int sy_repository_acquire(struct sy_repository *repository, const char *name, int64_t version,
                           struct sy_repository_wait *wait, struct sy_core_model_ref **out);
-/* Reads the model's folder again and loads what its version policy says; what is served already and has not changed stays. config: a model configuration as JSON in the place of
- * config.pbtxt, or NULL. done(ctx, status, error) comes once, later; an unload meanwhile ends it with SY_OK. EBUSY: too many loads wait. */
+/* Reads the model's folder again and loads what its version policy says; what is served already and has not changed stays. config: a model configuration as
+ * JSON in the place of config.pbtxt, or NULL. done(ctx, status, error) comes once, later; an unload meanwhile ends it with SY_OK. EBUSY: too many loads
+ * wait. */
 int sy_repository_load(struct sy_repository *repository, const char *name, const char *config,
                        sy_core_done done, void *ctx);
 /* No request finds it any more; what runs ends. version 0: all. ENOTFOUND. */
 int sy_repository_unload(struct sy_repository *repository, const char *name);
 int sy_repository_unload_version(struct sy_repository *repository, const char *name,
                                  int64_t version);
-/* [{"name", "version": "1", "state": "READY"|"LOADING"|"UNAVAILABLE"|"UNLOADED", "reason"}], as Triton's index; models of the core that the folder does not have included.
- * UNAVAILABLE with the reason "unloaded": by unload. UNLOADED: a request for it, or load, loads it; the reason says which. */
+/* [{"name", "version": "1", "state": "READY"|"LOADING"|"UNAVAILABLE"|"UNLOADED", "reason"}], as Triton's index; models of the core that the folder does not
+ * have included. UNAVAILABLE with the reason "unloaded": by unload. UNLOADED: a request for it, or load, loads it; the reason says which. */
 int sy_repository_index(struct sy_repository *repository, bool only_ready, json_t **out);
 /* SY_OK: this model (and version, if not 0) answers requests now. ENOTFOUND, EBUSY (not loaded, loading), or its reason. */
 int sy_repository_is_ready(struct sy_repository *repository, const char *name, int64_t version);

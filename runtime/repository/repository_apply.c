@@ -1,4 +1,4 @@
-/* What a scan of the folder says of a model becomes its configuration, its versions, and which of them are to be loaded. */
+/* Applies a scan of the folder to a model: its configuration, its versions, and which of them are to be loaded. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -210,7 +210,7 @@ void sy_repository_config_remember(struct sy_repository_model *model,
     snprintf(before->reason, sizeof before->reason, "%s", model->reason);
     for (struct sy_repository_version *v = model->versions; v; v = v->next) {
         v->before.loaded = v->serves || v->state == SY_VERSION_UNAVAILABLE ||
-                           (sy_repository_version_moves(v) && !v->dropped);
+                           (sy_repository_version_is_busy(v) && !v->dropped);
         v->before.off = v->off;
         v->before.evicted = v->evicted;
     }

@@ -14,7 +14,7 @@ static const char *state_of(const struct sy_repository_version *v)
 {
     if (v->serves)
         return "READY";
-    if (sy_repository_version_moves(v))
+    if (sy_repository_version_is_busy(v))
         return "LOADING";
     return v->state == SY_VERSION_UNAVAILABLE || v->off ? "UNAVAILABLE" : "UNLOADED";
 }

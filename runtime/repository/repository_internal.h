@@ -31,11 +31,11 @@ struct sy_warmup;
 /* The identity of a version's content: another number, another content. */
 struct sy_repository_content {
     uint64_t source, package; /* stamps; 0: there is none */
-    uint64_t config;          /* of the model's config_serial */
+    uint64_t config;          /* the model's config_serial at that time */
 };
 
 struct sy_repository_version {
-    struct sy_repository_version *next; /* of its model, ascending */
+    struct sy_repository_version *next; /* next version of its model, ascending */
     struct sy_repository_model *model;
     int64_t version;
     enum sy_version_state state;
@@ -51,15 +51,15 @@ struct sy_repository_version {
         bool loaded, off, evicted; /* loaded: or was on its way, or had failed */
     } before; /* the load whose configuration is tried; sy_repository_config_remember */
     struct sy_repository_content has;     /* at the last scan of the folder */
-    struct sy_repository_content loading; /* of the load in progress */
+    struct sy_repository_content loading; /* content of the load in progress */
     struct sy_repository_content served;
     uint64_t package_of; /* the source's stamp that the package is made of; 0: not known */
     sy_ns used_ns;       /* last acquired */
     sy_ns failed_ns;     /* when it became UNAVAILABLE */
     int status;          /* UNAVAILABLE: why */
     char reason[512];
-    enum sy_precision precision;    /* of the import */
-    struct sy_model_config *config; /* that it is loaded with; held */
+    enum sy_precision precision;    /* precision of the import */
+    struct sy_model_config *config; /* configuration that it is loaded with; held */
     struct sy_package *package;     /* PLACING, with its labels */
     struct sy_class_labels *labels;
     struct sy_warmup_files *warmup_files; /* until WARMING takes them */
@@ -78,15 +78,15 @@ struct sy_repository_model {
     uint64_t config_stamp, config_serial;
     bool config_is_given; /* by load */
     bool seen;            /* by the scan that is being looked at */
-    int status;           /* of the model as a whole; reason below */
+    int status;           /* status of the model as a whole; reason below */
     char reason[512];
     struct sy_repository_version *versions;
-    int n_loads; /* that are under way or wait for it */
+    int n_loads; /* loads in progress, or waiting for it */
     int n_busy;  /* callers that walk it: it stays, and no load of it ends */
     struct sy_repository_wait *waits;
 };
 
-/* What a model had before a load brought a configuration along. */
+/* A model's configuration before a load that brought its own. */
 struct sy_repository_config_before {
     struct sy_model_config *config; /* held */
     uint64_t stamp;
@@ -138,7 +138,7 @@ struct sy_repository {
     struct sy_repository_wait *woken;
     int n_waits;
     struct event *wake_event, *poll_event;
-    void (*rests)(struct sy_repository_version *v); /* sy_repository_version_rests */
+    void (*rests)(struct sy_repository_version *v); /* sy_repository_version_settled */
     char ignored[512];                              /* said */
     bool stops;
 };
@@ -148,7 +148,7 @@ struct sy_repository_model *sy_repository_find(const struct sy_repository *r, co
 int sy_repository_model_make(struct sy_repository *r, const char *name,
                              struct sy_repository_model **out);
 /* Forgotten if the folder has it no more and nothing of it is left. */
-void sy_repository_model_tidy(struct sy_repository_model *model);
+void sy_repository_model_free_if_gone(struct sy_repository_model *model);
 void sy_repository_model_free(struct sy_repository_model *model);
 struct sy_repository_version *sy_repository_version_find(const struct sy_repository_model *model,
                                                          int64_t version);
@@ -158,8 +158,8 @@ void sy_repository_version_free(struct sy_repository_version *v);
 void sy_repository_close_package(struct sy_repository_version *v);
 /* All models in the order of their names; the caller frees the list. NULL: no memory. */
 struct sy_repository_model **sy_repository_models_sorted(const struct sy_repository *r);
-/* Completion is reported by the loop: sy_repository_call_woken, sy_repository_tell. */
-void sy_repository_tell_soon(struct sy_repository *r);
+/* Completion is reported by the loop: sy_repository_call_woken, sy_repository_run_callbacks. */
+void sy_repository_run_callbacks_soon(struct sy_repository *r);
 /* Waiters for the model are called by the next sy_repository_call_woken. */
 void sy_repository_wake(struct sy_repository_model *model);
 void sy_repository_call_woken(struct sy_repository *r);
@@ -176,20 +176,20 @@ bool sy_repository_is_startup(const struct sy_repository *r, const char *name);
 /* Before a configuration that came with a load is applied; `before` is freed by its config. */
 void sy_repository_config_remember(struct sy_repository_model *model,
                                    struct sy_repository_config_before *before);
-/* That load has failed: the model is to be as it was (R7). */
+/* The load has failed: restores the model's configuration (R7). */
 void sy_repository_config_restore(struct sy_repository_model *model,
                                   const struct sy_scanned_model *scanned,
                                   struct sy_repository_config_before *before);
 
 /* ---- repository_load.c ---- */
 /* A version rests: continues loads that waited for it. May free the model. */
-void sy_repository_version_rests(struct sy_repository_version *v);
+void sy_repository_version_settled(struct sy_repository_version *v);
 /* Ends the model's running load if all its versions rest, and begins the next. May free the model. */
 void sy_repository_loads_check(struct sy_repository_model *model);
 /* Reads the folder for the first time, and begins to load what is loaded at start. */
 int sy_repository_begin(struct sy_repository *r);
 /* Calls `done` of loads that are over, and `started`. */
-void sy_repository_tell(struct sy_repository *r);
+void sy_repository_run_callbacks(struct sy_repository *r);
 int sy_repository_poll(struct sy_repository *r);
 /* After poll_ns. */
 void sy_repository_poll_later(struct sy_repository *r);
@@ -202,14 +202,14 @@ void sy_repository_loads_overtaken(struct sy_repository_model *model);
 void sy_repository_version_want(struct sy_repository_version *v);
 /* Not any more. */
 void sy_repository_version_drop(struct sy_repository_version *v);
-bool sy_repository_version_moves(const struct sy_repository_version *v); /* is on its way */
+bool sy_repository_version_is_busy(const struct sy_repository_version *v); /* is on its way */
 
 /* ---- repository_task.c ---- */
 /* status < 0: it failed, because of `why`; else `event` is what comes next. On the loop. May free the version. */
 typedef void (*sy_version_task_ended)(struct sy_repository_version *v, int status, const char *why,
                                       enum sy_version_event event);
 /* Each calls `ended` later, once, unless the repository stops before. */
-int sy_repository_look(struct sy_repository_version *v, sy_version_task_ended ended);
+int sy_repository_inspect(struct sy_repository_version *v, sy_version_task_ended ended);
 int sy_repository_open(struct sy_repository_version *v, sy_version_task_ended ended);
 
 /* ---- repository_warmup.c ---- */
@@ -219,6 +219,6 @@ int sy_warmup_start(const struct sy_front *front, struct sy_model_config *config
                     void *ctx, struct sy_warmup **out);
 void sy_warmup_stop(struct sy_warmup *warmup); /* done comes early */
 /* done does not come any more: it ends by itself, at the latest when the core goes. NULL is fine. */
-void sy_warmup_leave(struct sy_warmup *warmup);
+void sy_warmup_abandon(struct sy_warmup *warmup);
 
 #endif

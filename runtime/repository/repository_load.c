@@ -21,7 +21,7 @@ static void load_over(struct sy_repository_load *load, int status, const char *w
     snprintf(load->error, sizeof load->error, "%s", why);
     if (--load->model->n_loads == 0) /* requests that wait for its folder to be read go on */
         sy_repository_wake(load->model);
-    sy_repository_tell_soon(load->repository);
+    sy_repository_run_callbacks_soon(load->repository);
 }
 
 static void load_free(struct sy_repository_load *load)
@@ -113,7 +113,7 @@ static int result_of(const struct sy_repository_model *model, char why[700])
 static bool loads_on(const struct sy_repository_model *model)
 {
     for (const struct sy_repository_version *v = model->versions; v; v = v->next)
-        if (v->chosen && (sy_repository_version_moves(v) || v->again))
+        if (v->chosen && (sy_repository_version_is_busy(v) || v->again))
             return true;
     return false;
 }
@@ -141,7 +141,7 @@ void sy_repository_loads_check(struct sy_repository_model *model)
             sy_repository_config_restore(model, &load->scanned, &load->before);
         load_over(load, status, status < 0 ? why : "");
     }
-    sy_repository_model_tidy(model);
+    sy_repository_model_free_if_gone(model);
 }
 
 int sy_repository_load(struct sy_repository *r, const char *name, const char *config,
@@ -207,7 +207,7 @@ static struct sy_repository_load *take_over(struct sy_repository *r)
     return load;
 }
 
-void sy_repository_tell(struct sy_repository *r)
+void sy_repository_run_callbacks(struct sy_repository *r)
 {
     struct sy_repository_load *load;
 
@@ -250,7 +250,7 @@ static void note_start(struct sy_repository *r, int status, const char *model, c
     }
 }
 
-void sy_repository_version_rests(struct sy_repository_version *v)
+void sy_repository_version_settled(struct sy_repository_version *v)
 {
     struct sy_repository_model *model = v->model;
     struct sy_repository *r = model->repository;
@@ -260,7 +260,7 @@ void sy_repository_version_rests(struct sy_repository_version *v)
         r->n_starting--;
         if (v->state == SY_VERSION_UNAVAILABLE)
             note_start(r, v->status, model->name, v->reason);
-        sy_repository_tell_soon(r);
+        sy_repository_run_callbacks_soon(r);
     }
     if (v->again && v->chosen && !v->off) {
         v->again = false;
@@ -330,7 +330,7 @@ int sy_repository_begin(struct sy_repository *r)
     sy_scan_finish(&scan);
     check_startup_names(r);
     r->n_starting--;
-    sy_repository_tell_soon(r);
+    sy_repository_run_callbacks_soon(r);
     return status;
 }
 
@@ -362,7 +362,7 @@ static void forget_unseen(struct sy_repository *r)
         if (!list[i]->seen && list[i]->n_loads == 0) {
             sy_log_info("repository", "event=gone model=%s", list[i]->name);
             sy_repository_forget(list[i]);
-            sy_repository_model_tidy(list[i]);
+            sy_repository_model_free_if_gone(list[i]);
         }
     free(list);
 }

@@ -98,7 +98,7 @@ static bool is_known(const struct sy_repository_model *model)
            model->n_busy > 0;
 }
 
-void sy_repository_model_tidy(struct sy_repository_model *model)
+void sy_repository_model_free_if_gone(struct sy_repository_model *model)
 {
     struct sy_repository *r = model->repository;
     struct sy_repository_model **at = bucket_of(r, model->name);
@@ -178,7 +178,7 @@ void sy_repository_close_package(struct sy_repository_version *v)
 void sy_repository_version_free(struct sy_repository_version *v)
 {
     sy_import_process_stop(v->import);
-    sy_warmup_leave(v->warmup);
+    sy_warmup_abandon(v->warmup);
     if (v->place_event)
         event_free(v->place_event);
     sy_repository_close_package(v);
@@ -232,7 +232,7 @@ int sy_repository_park(struct sy_repository_model *model, struct sy_repository_w
     return SY_REPOSITORY_LOADS;
 }
 
-void sy_repository_tell_soon(struct sy_repository *r)
+void sy_repository_run_callbacks_soon(struct sy_repository *r)
 {
     if (!r->stops)
         event_active(r->wake_event, EV_TIMEOUT, 0);
@@ -250,7 +250,7 @@ void sy_repository_wake(struct sy_repository_model *model)
         unlink_wait(wait);
         link_wait(&r->woken, wait);
     }
-    sy_repository_tell_soon(r);
+    sy_repository_run_callbacks_soon(r);
 }
 
 /* Only those woken before: a request that parks again meanwhile waits for the next wake. */

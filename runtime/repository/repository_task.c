@@ -19,7 +19,7 @@ struct task {
     struct sy_model_config *config; /* held */
     char folder[PATH_MAX], source[PATH_MAX], package_path[PATH_MAX];
     bool forced;
-    /* what came out */
+    /* results */
     bool ran, is_current;
     enum sy_precision precision;
     struct sy_package *package;
@@ -115,7 +115,7 @@ static int look_at_precision(struct task *task, bool has_source)
     if (!has_source)
         return sy_error_set(SY_EARG,
                             "parameter precision: %s; the package is in %s, and there is "
-                            "no model to import anew",
+                            "no model to import again",
                             sy_precision_name(wanted), sy_precision_name(is));
     task->is_current = false;
     snprintf(task->error, sizeof task->error, "it is in %s, to be in %s", sy_precision_name(is),
@@ -167,7 +167,7 @@ static void look_done(void *ctx)
     end_task(task, task->is_current ? SY_VERSION_EVENT_CURRENT : SY_VERSION_EVENT_STALE);
 }
 
-int sy_repository_look(struct sy_repository_version *v, sy_version_task_ended ended)
+int sy_repository_inspect(struct sy_repository_version *v, sy_version_task_ended ended)
 {
     struct task *task;
 

@@ -34,7 +34,7 @@ static void move(struct sy_repository_version *v, enum sy_version_event event)
     enter(v);
 }
 
-bool sy_repository_version_moves(const struct sy_repository_version *v)
+bool sy_repository_version_is_busy(const struct sy_repository_version *v)
 {
     return v->state != SY_VERSION_UNLOADED && v->state != SY_VERSION_READY &&
            v->state != SY_VERSION_UNAVAILABLE;
@@ -83,7 +83,7 @@ void sy_repository_version_want(struct sy_repository_version *v)
     v->off = false;
     if (v->state == SY_VERSION_WARMING && v->dropped) {
         v->again = true; /* it has left the core already */
-    } else if (sy_repository_version_moves(v)) {
+    } else if (sy_repository_version_is_busy(v)) {
         v->dropped = false;
         v->again |= !is_same(&v->has, &v->loading);
     } else if (v->state != SY_VERSION_READY || !is_same(&v->has, &v->served) ||
@@ -410,7 +410,7 @@ static int enter_looking(struct sy_repository_version *v)
         return sy_error_set(model->status < 0 ? model->status : SY_EARG, "%s", model->reason);
     sy_model_config_free(v->config);
     v->config = sy_model_config_hold(model->config);
-    return sy_repository_look(v, task_ended);
+    return sy_repository_inspect(v, task_ended);
 }
 
 static void enter_queued(struct sy_repository_version *v)

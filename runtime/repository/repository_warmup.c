@@ -15,7 +15,7 @@ struct sy_warmup {
     struct sy_model_config *config; /* held */
     struct sy_warmup_files *files;
     struct sy_core_model_ref *ref;
-    struct sy_front_infer *infer; /* that runs */
+    struct sy_front_infer *infer; /* the running request */
     struct event *next_event;
     int at, n_run; /* of config->warmups[at] */
     bool stops;
@@ -232,7 +232,7 @@ void sy_warmup_stop(struct sy_warmup *warmup)
         sy_front_infer_cancel(warmup->infer);
 }
 
-void sy_warmup_leave(struct sy_warmup *warmup)
+void sy_warmup_abandon(struct sy_warmup *warmup)
 {
     if (!warmup)
         return;

@@ -30,7 +30,7 @@ static const struct {
     MOVE(ADDING, ADDED, WARMING)  /* every worker has it */
     MOVE(ADDING, FAIL, UNAVAILABLE)   /* a worker refused it */
     MOVE(ADDING, DROP, UNLOADED)      /* unloaded meanwhile */
-    MOVE(WARMING, WARMED, READY)      /* what it was to run has run */
+    MOVE(WARMING, WARMED, READY)      /* its warm-up requests have run */
     MOVE(WARMING, FAIL, UNAVAILABLE)  /* a run failed */
     MOVE(WARMING, DROP, UNLOADED)     /* unloaded meanwhile */
     MOVE(READY, DROP, UNLOADED)       /* unloaded, or evicted */

@@ -27,17 +27,17 @@
     X(UNAVAILABLE, "a load, or another source")
 
 /* X(name) */
-#define SY_VERSION_EVENTS(X)                           \
-    X(WANT)     /* to be served */                     \
-    X(CURRENT)  /* its package is up to date */        \
-    X(STALE)    /* it has none, or an old one */       \
-    X(TURN)     /* no other import runs */             \
-    X(IMPORTED) /* the package is made */              \
-    X(OPENED)   /* and fits its configuration */       \
-    X(PLACED)   /* the core has room, and adds it */   \
-    X(ADDED)    /* the core answers requests on it */  \
-    X(WARMED)   /* what it was to run first has run */ \
-    X(FAIL)     /* the version's reason says why */    \
+#define SY_VERSION_EVENTS(X)                          \
+    X(WANT)     /* to be served */                    \
+    X(CURRENT)  /* its package is up to date */       \
+    X(STALE)    /* it has none, or an old one */      \
+    X(TURN)     /* no other import runs */            \
+    X(IMPORTED) /* the package is made */             \
+    X(OPENED)   /* and fits its configuration */      \
+    X(PLACED)   /* the core has room, and adds it */  \
+    X(ADDED)    /* the core answers requests on it */ \
+    X(WARMED)   /* its warm-up requests have run */   \
+    X(FAIL)     /* the version's reason says why */   \
     X(DROP)     /* not to be served, and nothing is under way */
 
 enum sy_version_state {

@@ -19,7 +19,7 @@ struct sy_warmup_files;
 int sy_warmup_files_read(const char *folder, const struct sy_model_config *config,
                          struct sy_warmup_files **out);
 void sy_warmup_files_free(struct sy_warmup_files *files); /* NULL is fine */
-/* What config->warmups[warmup].inputs[input] has, until the files are freed. NULL: it names none. files: NULL is fine. */
+/* Content of config->warmups[warmup].inputs[input], valid until the files are freed. NULL: it names no file. files: NULL is fine. */
 const void *sy_warmup_file(const struct sy_warmup_files *files, int warmup, int input,
                            uint64_t *bytes);
 

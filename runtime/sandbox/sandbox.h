@@ -14,19 +14,19 @@
 struct sy_sandbox_paths {
     const char *read[SY_SANDBOX_MAX_PATHS];
     int n_read;
-    const char
-        *write; /* one folder: files are made, written, renamed and removed in it. NULL: none */
+    /* one folder: files are made, written, renamed and removed in it. NULL: none */
+    const char *write;
 };
 
 /* 0: no limit. Under a sanitizer the memory limit is not set: its shadow is larger than any. */
 struct sy_sandbox_limits {
-    uint64_t
-        data_bytes; /* private memory that it may write (RLIMIT_DATA); four times as much of addresses */
+    /* private memory that it may write (RLIMIT_DATA); four times as much of addresses */
+    uint64_t data_bytes;
     uint64_t file_bytes;  /* of one file, one in memory too */
     uint64_t cpu_seconds; /* of all its threads */
 };
 
-/* What took effect; a part that the kernel lacks has its reason in *_why. */
+/* The parts that took effect; a part that the kernel lacks has its reason in *_why. */
 struct sy_sandbox_state {
     int landlock_abi; /* 0: none */
     bool filtered;

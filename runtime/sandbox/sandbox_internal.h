@@ -4,7 +4,7 @@
 
 #include "runtime/sandbox/sandbox.h"
 
-/* What a filter lets through beside the calls that both kinds of process need. */
+/* Calls that a filter allows in addition to those that all kinds of process need. */
 enum sy_sandbox_kind { SY_SANDBOX_IMPORT, SY_SANDBOX_WORKER, SY_SANDBOX_KEEPER };
 
 /* EUNSUPPORTED: this kernel has none; EIO. paths NULL: any file, nothing is executed, no special file is made. */

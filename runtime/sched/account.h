@@ -9,12 +9,12 @@
 
 #include "runtime/base/clock.h"
 
-/* The caller's, zeroed; may not go away while it uses the device. */
+/* Allocated and zeroed by the caller; must stay valid while the owner uses the device. */
 struct sy_account_owner {
     sy_ns used_ns;
     bool uses;
-    sy_ns *tenant_ns;              /* charged too; NULL: nobody's */
-    struct sy_account_owner *next; /* the account's */
+    sy_ns *tenant_ns;              /* this tenant is charged too; NULL: none */
+    struct sy_account_owner *next; /* private to the account */
 };
 
 struct sy_account {
@@ -24,12 +24,12 @@ struct sy_account {
 };
 
 void sy_account_start(struct sy_account *a, sy_ns now);
-/* Beginning twice, or ending what did not begin, changes nothing. */
+/* Both are idempotent: a second begin, or an end without a begin, changes nothing. */
 void sy_account_begin(struct sy_account *a, struct sy_account_owner *owner, sy_ns now);
 void sy_account_end(struct sy_account *a, struct sy_account_owner *owner, sy_ns now);
-/* Charges what has passed up to `now`, so that the sums can be read. */
+/* Charges the time up to `now`, so that the sums are current. */
 void sy_account_pass(struct sy_account *a, sy_ns now);
-/* A1. */
+/* Invariant A1. */
 bool sy_account_is_valid(const struct sy_account *a);
 
 #endif

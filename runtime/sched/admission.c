@@ -18,13 +18,13 @@ static int check_config(const struct sy_admission_config *config)
                         MAX_REQUESTS);
 }
 
-/* One place is kept for the running one, if it is put back. */
+/* One more slot than max_requests: a preempted request is put back into the queue. */
 static size_t slots_of(const struct sy_admission_config *config)
 {
     return (size_t)config->max_requests + 1;
 }
 
-/* Slots are taken from the front, so that short queues do with the books, which thousands of queues then have side by side. */
+/* Slots are reused from the front, so that short queues stay within the inline entries: a simulation has thousands of queues side by side. */
 size_t sy_admission_order_at(void)
 {
     return offsetof(struct sy_admission, first);
@@ -104,7 +104,7 @@ static void insert(struct sy_admission *a, const struct entry *e)
     a->queued_ns += e->is.duration.expected_ns;
 }
 
-/* Slots that were used in turns would keep all their lines in use. */
+/* Reusing slots in rotation would touch all cache lines of the queue. */
 static void put_first_slot_first(struct sy_admission *a)
 {
     int i = 0;
@@ -151,7 +151,7 @@ int sy_admission_ask(struct sy_admission *a, const struct sy_admission_request *
     return SY_OK;
 }
 
-/* An eighth of each new one. */
+/* Exponential running mean; a new sample weighs an eighth. */
 static void note(sy_ns seen, sy_ns *usual, sy_ns *usually_off)
 {
     sy_ns off = seen > *usual ? seen - *usual : *usual - seen;

@@ -30,32 +30,33 @@
 #include "runtime/base/clock.h"
 #include "runtime/sched/predictor.h"
 
-/* Of workers at work for a request, or for a job without a step between: then it ends. */
+/* A request or job ends after this many deaths of workers that were executing it, without a completed iteration in between. */
 #define SY_SCHED_MOST_DEATHS 3
 
 struct sy_admission;
 
 struct sy_admission_config {
-    sy_ns
-        preempt_ns; /* a running request gives way to a more urgent class within this, as expected until it was seen; 0: never */
+    /* a running request yields to a more urgent class within this time (an estimate until observed); 0: never preempt */
+    sy_ns preempt_ns;
     int max_requests; /* waiting, 1..65534 */
-    bool
-        may_break_lower; /* a request without a deadline may break promises made to less urgent classes (Q1) */
-    bool restarts; /* what gives way starts over afterwards: sy_admission_again, not _paused (Q5) */
-    bool reserves; /* Q6 */
+    /* a request without a deadline may break promises made to less urgent classes (Q1) */
+    bool may_break_lower;
+    /* a preempted request restarts from its beginning: call sy_admission_again, not _paused (Q5) */
+    bool restarts;
+    bool reserves; /* Q6: reserve time for more urgent requests to come */
 };
 
 struct sy_admission_request {
-    uint64_t id;                 /* the caller's */
+    uint64_t id;                 /* chosen by the caller */
     int class_;                  /* 0 is the most urgent */
-    sy_ns deadline_ns;           /* a point in time; 0: none */
-    struct sy_duration duration; /* swap and compute, corrected */
+    sy_ns deadline_ns;           /* absolute; 0: none */
+    struct sy_duration duration; /* swap and compute, predicted and corrected */
 };
 
 struct sy_prediction {
-    sy_ns queue_ns;       /* until it starts, as expected */
-    sy_ns finish_ns;      /* point in time, as expected */
-    sy_ns latest_ns;      /* the same, with margin: what the deadline is held against */
+    sy_ns queue_ns;       /* expected wait before it starts */
+    sy_ns finish_ns;      /* expected finish, absolute */
+    sy_ns latest_ns;      /* expected finish plus margin: compared with the deadline */
     uint64_t would_break; /* the id of a request whose promise it would break; valid if `breaks` */
     bool breaks;
 };
@@ -63,64 +64,64 @@ struct sy_prediction {
 /* EARG, ENOMEM_HOST. */
 int sy_admission_create(const struct sy_admission_config *config, struct sy_admission **out);
 void sy_admission_destroy(struct sy_admission *a); /* NULL is fine */
-/* The same in the caller's memory, where thousands of queues are wanted side by side: `memory` is sy_admission_bytes large, `far`
- * sy_admission_far_bytes, both aligned to 64; they are the caller's to free, not sy_admission_destroy's. EARG. */
+/* Variant for many queues side by side, in memory of the caller: `memory` has sy_admission_bytes, `far` sy_admission_far_bytes, both aligned to 64. The caller
+ * frees both; do not call sy_admission_destroy. EARG. */
 size_t sy_admission_bytes(const struct sy_admission_config *config);
 size_t sy_admission_far_bytes(const struct sy_admission_config *config);
 int sy_admission_init(const struct sy_admission_config *config, void *memory, void *far,
                       struct sy_admission **out);
-/* From now on it has the other's configuration and share, and changes of either one's are both's. `with` lives as long. */
+/* `a` uses the configuration and share of `with` from now on; a change to either applies to both. `with` must outlive `a`. */
 void sy_admission_share_rules(struct sy_admission *a, struct sy_admission *with);
-/* Of `memory`, events touch the first SY_ADMISSION_HOT_BYTES, and where a few wait the 64 from sy_admission_order_at on; nothing of `far`. (With
- * rules shared, without preemption.) */
+/* Cache footprint: events touch only the first SY_ADMISSION_HOT_BYTES of `memory`, plus 64 bytes at sy_admission_order_at when a few requests wait, and
+ * nothing of `far`. Holds with shared rules and without preemption. */
 #define SY_ADMISSION_HOT_BYTES 64
 size_t sy_admission_order_at(void);
-/* Of the device's time, so much is for requests (1..1000; training has the rest): predictions stretch. EARG. */
+/* Sets the share of device time that requests get (1..1000; training gets the rest); predicted durations grow accordingly. EARG. */
 int sy_admission_set_share(struct sy_admission *a, unsigned permille);
 
-/* The prediction for a request that arrives now. Linear in the queue. */
+/* Predicts a request that would arrive now. Linear in the queue's length. */
 struct sy_prediction sy_admission_predict(const struct sy_admission *a,
                                           const struct sy_admission_request *r, sy_ns now);
-/* Q7: of so many places of a queue (or bytes for tensors), how many are kept from requests of this class. */
+/* Q7: how many of `places` queue places (or bytes for tensors) are reserved, and so closed to this class. */
 uint64_t sy_admission_kept(uint64_t places, int class_);
-/* Takes it, or: EDEADLINE with the prediction in *out and in the error text; EBUSY: the queue is full for its class. `out` may not be NULL. */
+/* Admits the request, or returns EDEADLINE with the prediction in *out and in the error text, or EBUSY: the queue is full for its class. `out` may not be
+ * NULL. */
 int sy_admission_ask(struct sy_admission *a, const struct sy_admission_request *r, sy_ns now,
                      struct sy_prediction *out);
-/* The same where nothing runs or waits: it starts at once. */
+/* As sy_admission_ask, for an idle queue: the request starts at once. */
 int sy_admission_ask_idle(struct sy_admission *a, const struct sy_admission_request *r, sy_ns now,
                           struct sy_prediction *out);
-/* The same afterwards: where nothing runs or waits, it has run since then. For callers that ask nothing else of most queues, and do
- * not want to touch them. */
+/* Records afterwards that an idle queue has executed this request since then. For callers that keep most queues untouched. */
 void sy_admission_take_over(struct sy_admission *a, const struct sy_admission_request *r,
                             sy_ns since);
 enum sy_admission_action {
-    SY_ADMISSION_WAIT,    /* nothing to do */
-    SY_ADMISSION_START,   /* *out runs from now on */
-    SY_ADMISSION_PREEMPT, /* *out runs and should stop between layers: then sy_admission_paused */
+    SY_ADMISSION_WAIT,  /* nothing to do */
+    SY_ADMISSION_START, /* start *out */
+    SY_ADMISSION_PREEMPT, /* *out is running and should stop between layers; report it with sy_admission_paused */
 };
 enum sy_admission_action sy_admission_next(struct sy_admission *a, sy_ns now,
                                            struct sy_admission_request *out);
-/* The request that would start next, without starting it: to prefetch. False: none. */
+/* The request that would start next, without starting it; used for prefetching. False: none. */
 bool sy_admission_peek(const struct sy_admission *a, struct sy_admission_request *out);
-/* Corrects the expected duration of runs from now on. */
+/* Corrects the expected remaining duration of the running request. */
 void sy_admission_expect(struct sy_admission *a, struct sy_duration left, sy_ns now);
-/* The running one stands still and is first in its class again, for what it still needs. */
+/* The running request has stopped; it goes to the front of its class with its remaining duration. */
 void sy_admission_paused(struct sy_admission *a, sy_ns now);
-/* The same where it is known how long it will take from there on. What giving way cost it beyond what was thought is predicted of the next one. */
+/* As sy_admission_paused, with a known remaining duration. The extra cost of this preemption corrects the prediction for the next one. */
 void sy_admission_stopped(struct sy_admission *a, struct sy_duration left, sy_ns now);
-/* The running one stopped, or its worker died: it is first in its class again, and takes so long. */
+/* The running request was stopped, or its worker died; it goes to the front of its class and will take `duration` in full. */
 void sy_admission_again(struct sy_admission *a, struct sy_duration duration, sy_ns now);
-/* Whether the running one would start over if it gave way now (as `restarts`). */
+/* Whether the running request would restart from its beginning if preempted now (as `restarts` in the configuration). */
 void sy_admission_set_restarts(struct sy_admission *a, bool restarts);
 void sy_admission_done(struct sy_admission *a);
 /* A better estimate of a waiting request's run time. A request that does not wait is left unchanged. */
 void sy_admission_revise(struct sy_admission *a, uint64_t id, struct sy_duration duration);
-/* Takes a waiting one out. False: it does not wait. */
+/* Removes a waiting request. False: it does not wait. */
 bool sy_admission_cancel(struct sy_admission *a, uint64_t id);
 
 int sy_admission_n_waiting(const struct sy_admission *a);
 bool sy_admission_is_busy(const struct sy_admission *a);
-/* When all that was taken is expected to be done. */
+/* The expected time at which all admitted requests are finished. */
 sy_ns sy_admission_drained_ns(const struct sy_admission *a, sy_ns now);
 bool sy_admission_is_valid(const struct sy_admission *a); /* the invariant walker: order, sums */
 

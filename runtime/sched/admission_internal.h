@@ -9,34 +9,35 @@
 #include "runtime/sched/class_demand.h"
 
 #define LINE 64
-#define NEAR 4 /* entries that are beside the books */
+#define NEAR 4 /* entries stored inline, next to the counters */
 
 struct entry {
     struct sy_admission_request is;
-    bool
-        again; /* put back: it goes before all of its class that were not, and those that were put back before */
-    sy_ns lost_ns; /* what it had done whenever it gave way */
+    /* was preempted: sorts before requests of its class that were not, and before those preempted earlier */
+    bool again;
+    sy_ns lost_ns; /* work discarded by all its preemptions */
 };
 
 /* Shared by several queues. */
 struct rules {
     struct sy_admission_config config;
-    double stretch; /* of predicted durations: 1 ÷ requests' share */
+    double stretch; /* factor on predicted durations: 1 / requests' share */
 };
 
-/* The one that runs; what only matters where requests give way is in struct gave_way. */
+/* The running request; fields that only preemption needs are in struct gave_way. */
 struct running {
     uint64_t id;
     sy_ns deadline_ns, margin_ns;
-    sy_ns from_ns, until_ns; /* as expected */
+    sy_ns from_ns, until_ns; /* expected */
 };
 
 /* Written only where preempt_ns is not 0. */
 struct gave_way {
-    sy_ns expected_ns, lost_ns;   /* of the running one */
-    sy_ns yields_from_ns;         /* while preempting */
-    sy_ns yield_ns, yield_off_ns; /* until a running one stops, and how far off that usually is */
-    /* By so much giving way makes the rest longer, and how far off that usually is. */
+    sy_ns expected_ns, lost_ns; /* of the running request */
+    sy_ns yields_from_ns;       /* while preempting: when the preemption was requested */
+    sy_ns yield_ns,
+        yield_off_ns; /* time until a preempted request stops, and its usual deviation */
+    /* By how much a preemption lengthens the remaining duration, and its usual deviation. */
     sy_ns regain_ns, regain_off_ns;
 };
 
@@ -47,17 +48,18 @@ struct sy_admission {
     int running_class;
     uint16_t n_waiting;
     bool busy, preempting;
-    sy_ns queued_ns; /* sum of what is expected of the queue */
+    sy_ns queued_ns; /* sum of the expected durations in the queue */
     struct rules *rules;
 
     struct gave_way gave_way;
-    struct entry *far; /* by slot, from NEAR on */
+    struct entry *far; /* entries of slots NEAR and above */
     struct sy_class_demand demand;
     struct rules own_rules;
-    struct entry second[NEAR - 1]; /* slots from 1 on */
+    struct entry second[NEAR - 1]; /* entries of slots 1 to NEAR - 1 */
 
-    struct entry first __attribute__((aligned(LINE))); /* slot 0: what most queues do with */
-    uint16_t queue[]; /* slots: n_waiting of the queue, next first; then those that are free */
+    struct entry first __attribute__((aligned(LINE))); /* slot 0: enough for most queues */
+    /* slot numbers: the n_waiting entries in order of execution, then the free ones */
+    uint16_t queue[];
 } __attribute__((aligned(LINE)));
 static_assert(offsetof(struct sy_admission, gave_way) == SY_ADMISSION_HOT_BYTES &&
                   offsetof(struct sy_admission, first) % LINE == 0,
@@ -89,7 +91,7 @@ static inline sy_ns deadline_of(const struct sy_admission_request *r)
     return r->deadline_ns == 0 ? UINT64_MAX : r->deadline_ns;
 }
 
-/* Q2, Q3. A request that was put back after its start is first of its class. Below 0: a goes first; 0: as they came. */
+/* Q2, Q3. A preempted request is first in its class. Negative: a goes first; 0: in order of arrival. */
 static inline int compare(const struct entry *a, const struct entry *b)
 {
     sy_ns x = a->again ? 0 : deadline_of(&a->is), y = b->again ? 0 : deadline_of(&b->is);
@@ -100,7 +102,7 @@ static inline int compare(const struct entry *a, const struct entry *b)
     return x < y ? -1 : x > y;
 }
 
-/* Of one that comes now. */
+/* Position of a request that arrives now. */
 static inline int place_of(const struct sy_admission *a, const struct entry *e)
 {
     int low = 0, high = a->n_waiting;
@@ -120,7 +122,7 @@ static inline struct sy_duration left_of_running(const struct sy_admission *a, s
     return (struct sy_duration){until > now ? until - now : 0, a->running.margin_ns};
 }
 
-/* From the start: what starts over needs it. */
+/* Duration from the beginning, for requests that restart. */
 static inline struct sy_duration whole_of_running(const struct sy_admission *a)
 {
     return (struct sy_duration){a->gave_way.expected_ns, a->running.margin_ns};
@@ -139,7 +141,7 @@ static inline struct sy_admission_request running_of(const struct sy_admission *
                                          .duration = whole_of_running(a)};
 }
 
-/* Q5: whether the running request is preempted for `r` now (NULL: none). */
+/* Q5: whether the running request is preempted for `r` now (NULL: no candidate). */
 bool sy_admission_gives_way(const struct sy_admission *a, const struct sy_admission_request *r,
                             sy_ns now);
 

@@ -3,9 +3,9 @@
 
 #include "runtime/sched/admission_internal.h"
 
-#define OFF_TO_MARGIN 3.0 /* three times the usual distance: one in a hundred is farther off */
+#define OFF_TO_MARGIN 3.0 /* in units of the usual deviation; one in a hundred exceeds it */
 
-/* A point in time, as expected, and the square of the margin that it needs. */
+/* An expected time, and the square of its margin. */
 struct moment {
     double at_ns, square;
 };
@@ -16,14 +16,14 @@ static struct moment after(struct moment m, struct sy_duration d, double stretch
     return (struct moment){m.at_ns + (double)d.expected_ns * stretch, m.square + margin * margin};
 }
 
-/* Without a square root: this is asked of everyone in the queue. */
+/* Compares squares: this is evaluated for every request in the queue, so it avoids the square root. */
 static bool holds(struct moment m, const struct sy_admission_request *r)
 {
     double spare = (double)deadline_of(r) - m.at_ns;
     return spare >= 0 && spare * spare >= m.square;
 }
 
-/* What the running one still needs, if what was expected means anything: half as long again, and it may take as long once more. */
+/* Remaining duration of the running request. One that overruns by more than half its expected duration is assumed to take as long again as so far. */
 static sy_ns likely_left(const struct sy_admission *a, sy_ns now)
 {
     sy_ns expected = a->running.until_ns - SY_MIN(a->running.from_ns, a->running.until_ns);
@@ -33,8 +33,8 @@ static sy_ns likely_left(const struct sy_admission *a, sy_ns now)
     return left_of_running(a, now).expected_ns;
 }
 
-/* Q5. What starts over when it gives way does so while it has more before it than it lost in all: then no more is thrown away than is
- * won, and a request that is interrupted again and again gets through. After that only where a promise depends on it. */
+/* Q5. A request that restarts may be preempted while its remaining work exceeds all that its preemptions have discarded; so the discarded work stays below the
+ * work gained, and a request that is interrupted repeatedly still finishes. After that it is preempted only to keep a promise. */
 bool sy_admission_gives_way(const struct sy_admission *a, const struct sy_admission_request *r,
                             sy_ns now)
 {
@@ -44,7 +44,7 @@ bool sy_admission_gives_way(const struct sy_admission *a, const struct sy_admiss
         return true;
     sy_ns left = likely_left(a, now);
     if (left <= a->gave_way.yield_ns)
-        return false; /* it ends before it would have stopped */
+        return false; /* it finishes before a preemption would take effect */
     if (a->gave_way.lost_ns + now - SY_MIN(now, a->running.from_ns) <= left)
         return true;
     struct moment waits = {(double)now + (double)left, 0};
@@ -53,17 +53,17 @@ bool sy_admission_gives_way(const struct sy_admission *a, const struct sy_admiss
            holds(after(pushes, r->duration, a->rules->stretch), r);
 }
 
-/* Walks the order in which all would run, with `extra` in it, and calls the running one's rest in where it belongs. */
+/* Simulates the queue in order of execution, with `extra` inserted, and accounts for the rest of the running request where it will resume. */
 struct walk {
     const struct sy_admission *a;
     sy_ns now;
-    sy_ns yields_ns; /* so long it goes on before it gives way */
+    sy_ns yields_ns; /* how long the running request continues before it stops */
     bool gave_way;
-    bool rest_is_due;           /* the running one's rest was not counted yet */
-    struct moment moment, rest; /* rest: when the running one ends, once it was counted */
+    bool rest_is_due;           /* the running request's rest is not accounted for yet */
+    struct moment moment, rest; /* rest: finish of the running request, once accounted for */
 };
 
-/* Its weights may have to come again. */
+/* Its weights may have been evicted: they are loaded again. */
 static struct sy_duration reload_time(const struct walk *w)
 {
     const struct gave_way *g = &w->a->gave_way;
@@ -83,7 +83,7 @@ static void count_rest(struct walk *w)
     w->rest_is_due = false;
 }
 
-/* `first`: the request that will be first in the queue; NULL: none. */
+/* `first`: the request that will be at the head of the queue; NULL: none. */
 static struct walk begin_walk(const struct sy_admission *a, sy_ns now,
                               const struct sy_admission_request *first)
 {
@@ -110,14 +110,14 @@ static struct moment step(struct walk *w, const struct sy_admission_request *r)
     return w->moment = after(w->moment, r->duration, w->a->rules->stretch);
 }
 
-/* Where nothing is reserved nothing is noted, and the line is not looked at. */
+/* Q6. Without reservation the demand counters, and their cache line, are not touched. */
 static sy_ns with_urgent(const struct sy_admission *a, int class_, sy_ns now, double wait_ns)
 {
     return a->rules->config.reserves ? sy_class_demand_wait(&a->demand, class_, now, wait_ns)
                                      : (sy_ns)wait_ns;
 }
 
-/* Q1. One whose margin is used up by what came otherwise can be saved yet: it is not delayed on top. */
+/* Q1. A promise whose margin other arrivals have used up may still be kept, so it is not delayed further. */
 static bool breaks_promise(const struct sy_admission *a, const struct sy_admission_request *r,
                            const struct sy_admission_request *other, struct moment with,
                            struct moment without)
@@ -130,7 +130,7 @@ static bool breaks_promise(const struct sy_admission *a, const struct sy_admissi
     return protected && is_delayed && !holds(with, other) && can_be_saved;
 }
 
-/* Q1: of all behind the newcomer, and of the running one, if it would be preempted for it. */
+/* Q1, for all requests behind the newcomer, and for the running one if it would be preempted. */
 static void look_behind(struct walk *with, struct walk *without, int at,
                         const struct sy_admission_request *r, struct sy_prediction *out)
 {
@@ -151,7 +151,7 @@ static void look_behind(struct walk *with, struct walk *without, int at,
     }
 }
 
-/* No request waits, none would be preempted: most queues of a simulation, most of the time. Only the walk's sums. */
+/* No request waits and none would be preempted, the usual case in a simulation: the result of begin_walk suffices. */
 static struct sy_prediction predict_next(const struct sy_admission *a,
                                          const struct sy_admission_request *r, sy_ns now)
 {

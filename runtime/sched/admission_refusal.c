@@ -4,7 +4,7 @@
 #include "runtime/base/status.h"
 
 #define KEPT_PART    8 /* one part in KEPT_PART of a queue is reserved by class (Q7) */
-#define KEPT_CLASSES 9 /* it is divided evenly among so many: requests have classes 0 to 9 */
+#define KEPT_CLASSES 9 /* the reserved part is divided evenly: requests have classes 0 to 9 */
 
 uint64_t sy_admission_kept(uint64_t places, int class_)
 {

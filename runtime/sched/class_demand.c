@@ -4,8 +4,8 @@
 
 #include "runtime/base/assert.h"
 
-#define MEMORY_NS  (30 * SY_NS_PER_S) /* work of this age counts a third */
-#define MOST_TAKEN 0.9                /* of the time, by more urgent classes */
+#define MEMORY_NS  (30 * SY_NS_PER_S) /* decay time: work this old weighs 1/e */
+#define MOST_TAKEN 0.9 /* cap on the share of time reserved for more urgent classes */
 
 static void forget_old(struct sy_class_demand *d, sy_ns now)
 {

@@ -4,19 +4,20 @@
 
 #include "runtime/base/clock.h"
 
-#define SY_DEMAND_CLASSES 10 /* counted apart; the last counts all beyond */
+/* Classes with a counter of their own; the last counter covers all others. */
+#define SY_DEMAND_CLASSES 10
 
-/* All 0: nothing was asked for yet. */
+/* Zero-initialised: no demand yet. */
 struct sy_class_demand {
     float work_ns[SY_DEMAND_CLASSES], n[SY_DEMAND_CLASSES];
-    sy_ns until_ns; /* forgotten up to then */
+    sy_ns until_ns; /* the counters have decayed up to this time */
 };
 
-/* A request of this class (0 the most urgent) came, of so much work; refused ones count too: a class that was shut out would otherwise stay so. */
+/* Records the arrival of a request of this class (0: most urgent) with its work. Rejected requests count too: else a class that is rejected would stay so. */
 void sy_class_demand_note(struct sy_class_demand *demand, int class_, float work_ns, sy_ns now);
 
-/* Q6. A wait, with what classes more urgent than this one are likely to ask for meanwhile, as lately. That is less than what comes on average:
- * where fewer than ln 10 requests are expected, one time in ten none comes, and a promise that is refused for them was refused in vain. */
+/* Q6. `wait` plus the work that more urgent classes are likely to bring meanwhile, by their recent rate. This is below the mean: where fewer than ln 10
+ * requests are expected, none comes in one case of ten, and a rejection for their sake would be in vain. */
 sy_ns sy_class_demand_wait(const struct sy_class_demand *demand, int class_, sy_ns now,
                            double wait_ns);
 

@@ -2,12 +2,12 @@
 
 #include "runtime/base/assert.h"
 
-#define FIRST_ALONE  8 /* measurements, before anything runs beside it */
-#define FIRST_TRIAL  4 /* beside, before the ratio counts */
+#define FIRST_ALONE  8 /* measurements alone before anything computes beside the job */
+#define FIRST_TRIAL  4 /* measurements beside others before the ratio counts */
 #define TRIAL_PART   0.25
 #define MEAN_OF      32
 #define ALONE_EVERY  32   /* windows */
-#define LEAST_PART   0.01 /* so that it is measured again */
+#define LEAST_PART   0.01 /* never 0, so that the job is measured again */
 #define MOST_CREDIT  1.0
 #define LEAST_CREDIT (-50.0)
 

@@ -11,20 +11,20 @@
 #include <stdbool.h>
 
 struct sy_fill {
-    double alone_ns, beside_ns; /* of a step of the job: running means */
-    unsigned n_alone, n_beside; /* measurements, up to what counts */
+    double alone_ns, beside_ns; /* step times of the job: running means */
+    unsigned n_alone, n_beside; /* measurements, counted up to the number needed */
     double credit;              /* windows */
     unsigned n_windows;
 };
 
 void sy_fill_start(struct sy_fill *f);
-/* A step took so long; beside: opportunistic work computed all the while, else not at all. What is not above 0 is no measurement. */
+/* Records a step time of the job; beside: opportunistic work computed during all of it, else during none of it. Values of 0 and below are ignored. */
 void sy_fill_observe(struct sy_fill *f, bool beside, double step_ns);
-/* Of the time, 0 to 1, that opportunistic work may compute beside it. keep: 0 to 1, the part of its speed that the job keeps. */
+/* The share of time, 0 to 1, in which opportunistic work may compute. keep: the fraction of its speed that the job keeps, 0 to 1. */
 double sy_fill_part(const struct sy_fill *f, double keep);
-/* Of the job's speed alone, what it has beside them; 1 while not both are known. */
+/* The job's speed beside opportunistic work / its speed alone; 1 until both are known. */
 double sy_fill_ratio(const struct sy_fill *f);
-/* A window is over, of which opportunistic work computed this part: whether it may in the next one. */
+/* Ends a window in which opportunistic work computed for the fraction `had`. True: it may compute in the next window. */
 bool sy_fill_next(struct sy_fill *f, double keep, double had);
 
 #endif

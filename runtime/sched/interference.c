@@ -6,14 +6,14 @@
 
 #include "runtime/base/assert.h"
 
-#define START     0.2 /* of both numbers: together a slow-down of 4 % */
-#define STEP      0.5 /* of the way to what explains an observation */
+#define START     0.2 /* initial value of both factors: together a slow-down of 4 % */
+#define STEP      0.5 /* fraction of the distance to the values that explain an observation */
 #define LEAST     0.1
 #define MOST      100.0
 #define MOST_BOTH 10.0
 #define MOST_DEBT 0.2
-#define FORGIVEN  0.01 /* a block */
-#define DOUBT     2    /* pairs without a slow-down that the mean counts besides */
+#define FORGIVEN  0.01 /* excess error per block that is tolerated */
+#define DOUBT     2    /* pairs without slow-down that the mean is averaged with */
 
 void sy_interference_start(struct sy_interference *i)
 {
@@ -69,7 +69,7 @@ static double bounded(double x)
     return SY_MIN(SY_MAX(x, 0.0), MOST_BOTH);
 }
 
-/* A step to the nearest two numbers whose product explains it. */
+/* Moves the two factors toward the nearest pair whose product explains the observation. */
 static void fit(struct sy_interference *i, int a, int b, double slowdown)
 {
     double s = i->sensitivity[a], p = i->pressure[b];
@@ -136,7 +136,7 @@ static double predict_block(const struct sy_interference_pair *p)
     return p->debt >= MOST_DEBT ? 1.0 : p->slowdown;
 }
 
-/* Least squares over pairs of which both tasks have a profile. */
+/* Least squares over the pairs in which both tasks have a profile. */
 static void fit_k(struct sy_interference *i)
 {
     double xx = 0, xe = 0;
@@ -160,7 +160,7 @@ static void fit_mean(struct sy_interference *i)
     i->mean = SY_MAX(sum / n, 0);
 }
 
-/* How many numbers of tasks were fitted: one of each pair's product is arbitrary. */
+/* Number of free parameters fitted: in each product one factor is arbitrary. */
 static int n_numbers(const struct sy_interference *i)
 {
     int n = -1;
@@ -169,7 +169,7 @@ static int n_numbers(const struct sy_interference *i)
     return n;
 }
 
-/* The way with the least error over the observed pairs, corrected for what it could fit. */
+/* Selects the model with the least error over the observed pairs, corrected for its number of parameters. */
 static void choose_way(struct sy_interference *i)
 {
     double sums[SY_PREDICT_WAYS] = {0}, least = INFINITY;

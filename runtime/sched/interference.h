@@ -24,19 +24,19 @@
 #define SY_INTERFERENCE_TASKS  512 /* ids 0 to 511 */
 #define SY_INTERFERENCE_RECENT 16
 #define SY_INTERFERENCE_BLOCK  8
-#define SY_INTERFERENCE_PAIRS  512 /* remembered; the one observed longest ago goes */
+#define SY_INTERFERENCE_PAIRS  512 /* pairs remembered; the one observed longest ago is replaced */
 
 struct sy_interference_pair {
     int a, b;
-    unsigned n; /* observations; 0: a free place */
+    unsigned n; /* observations; 0: unused entry */
     float recent[SY_INTERFERENCE_RECENT];
-    double slowdown;  /* of a beside b: the median of these */
-    double predicted; /* before the first one */
-    double debt;      /* of the later predictions */
+    double slowdown;  /* of a beside b: the median of the samples */
+    double predicted; /* prediction made before the first observation */
+    double debt;      /* accumulated error of the later predictions */
     double first_error,
         next_error; /* |predicted - median of a block| / that median: of the first block, predicted before any was measured; running mean over all */
     double block_predicted;       /* before the block */
-    double none_first, none_next; /* the same two errors, had 1 been predicted */
+    double none_first, none_next; /* the same two errors for the constant prediction 1 */
     uint64_t used;
 };
 
@@ -51,27 +51,27 @@ enum sy_interference_way {
 struct sy_interference {
     double sensitivity[SY_INTERFERENCE_TASKS], pressure[SY_INTERFERENCE_TASKS];
     bool seen[2][SY_INTERFERENCE_TASKS];   /* observed as a, as b */
-    double traffic[SY_INTERFERENCE_TASKS]; /* bytes a nanosecond, alone; 0: not known */
-    double k, mean;                        /* of PROFILES; MEAN, less 1 */
-    enum sy_interference_way way;          /* that is best now */
-    double debt;                           /* of first predictions */
+    double traffic[SY_INTERFERENCE_TASKS]; /* bytes per nanosecond, alone; 0: not known */
+    double k, mean;                        /* parameters of PROFILES and of MEAN (less 1) */
+    enum sy_interference_way way;          /* the model selected now */
+    double debt;                           /* accumulated error of first predictions */
     struct sy_interference_pair pairs[SY_INTERFERENCE_PAIRS];
     uint64_t n_observed;
 };
 
 void sy_interference_start(struct sy_interference *i);
-/* A run of `a` took so many times what it takes alone, `b` beside it all the while. What is not from 0.1 to 100 is no measurement and changes nothing. */
+/* Records that a run of `a` took `slowdown` times its time alone, with `b` computing throughout. Values outside 0.1 to 100 are ignored. */
 void sy_interference_observe(struct sy_interference *i, int a, int b, double slowdown);
-/* A task's solo profile: what it moves through memory while it computes alone. What is not above 0 changes nothing. */
+/* Sets a task's solo profile: its memory traffic when it computes alone. Values of 0 and below are ignored. */
 void sy_interference_profile(struct sy_interference *i, int task, double bytes_per_ns);
 double sy_interference_median(const float *values, unsigned n);                /* n 1 to 32 */
 double sy_interference_predict(const struct sy_interference *i, int a, int b); /* at least 1 */
-/* `a`, which promises something, takes turns with `b`: beside it, it would be slower than `bound` times what it takes alone. 0: never. */
+/* True if `a`, which has a latency bound, must take turns with `b`: beside it, it would take more than `bound` times its time alone. bound 0: never. */
 bool sy_interference_breaks(const struct sy_interference *i, int a, int b, double bound);
-/* NULL: never observed, or forgotten. */
+/* NULL: never observed, or replaced. */
 const struct sy_interference_pair *sy_interference_find(const struct sy_interference *i, int a,
                                                         int b);
-/* The id is another task's from now on. */
+/* The id is reused for another task: drops its measurements. */
 void sy_interference_forget(struct sy_interference *i, int task);
 
 #endif

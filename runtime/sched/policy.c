@@ -7,16 +7,16 @@
 #include "runtime/base/status.h"
 
 #define MAX_JOBS 4096
-/* The most device time that a tenant with a hard share may catch up on after other tenants' iterations delayed it (P5). */
+/* Upper bound of the device time that a tenant with a hard share may catch up on after other tenants' iterations delayed it (P5). */
 #define HARD_CREDIT_NS SY_NS_PER_S
-#define ITERATION_W    8 /* a new iteration counts one in so many in the measured time */
+#define ITERATION_W    8 /* weight of a new iteration in the measured time: 1/8 */
 
 struct job {
     struct sy_policy_job is;
     bool running, blocked;
-    uint64_t arrival, turn; /* turn: number of its last start, 0: none */
-    uint64_t
-        virtual_ns; /* fair: device time since it joined or came back, on top of the others' then */
+    uint64_t arrival, turn; /* turn: sequence number of its last start, 0: none */
+    /* fair: device time since it joined or came back, plus the virtual clock at that time */
+    uint64_t virtual_ns;
     sy_ns used_ns, ready_since;
 };
 
@@ -24,13 +24,13 @@ struct tenant {
     unsigned weight, hard_permille;
     int n_active;        /* jobs that are not blocked */
     uint64_t virtual_ns; /* weighted: device time / weight */
-    sy_ns rest_ns;       /* of that division */
+    sy_ns rest_ns;       /* remainder of that division */
     sy_ns used_ns, not_before_ns;
 };
 
 struct sy_policy {
     struct sy_policy_config config;
-    struct job *jobs; /* the first n_jobs; order means nothing */
+    struct job *jobs; /* the first n_jobs are used; unordered */
     bool *lane_busy;
     int n_jobs, n_running, n_active;
     uint64_t n_arrived, n_turns;
@@ -105,14 +105,14 @@ void sy_policy_destroy(struct sy_policy *p)
     free(p);
 }
 
-/* P4: no tenant has a claim from before. */
+/* P4: resets all tenants' claims. */
 static void count_tenants_anew(struct sy_policy *p)
 {
     for (int i = 0; i < SY_POLICY_MAX_TENANTS; i++)
         p->tenants[i].virtual_ns = p->tenant_clock_ns;
 }
 
-/* P4: no job has a claim from before the switch. */
+/* P4: claims from before the switch are reset. */
 int sy_policy_set(struct sy_policy *p, enum sy_policy_kind kind, int n_parallel, sy_ns max_wait_ns)
 {
     SY_TRY(check_kind(kind, n_parallel));
@@ -153,10 +153,10 @@ int sy_policy_set_tenant(struct sy_policy *p, int tenant, unsigned weight, unsig
                             "tenant %d: weight %u, hard share %u per mille: 1 to 1000000, "
                             "0 to 1000",
                             tenant, weight, hard_permille);
-    /* The same hard share leaves what was used up so: a weight is no new share. */
+    /* Setting an unchanged hard share, such as only a new weight, keeps the time already used up. */
     if (hard_permille != p->tenants[tenant].hard_permille) {
         p->tenants[tenant].not_before_ns = 0;
-        count_tenants_anew(p); /* what a hard share kept from a tenant is no claim */
+        count_tenants_anew(p); /* time that a hard share withheld from a tenant is no claim */
     }
     p->tenants[tenant].weight = weight;
     p->tenants[tenant].hard_permille = hard_permille;

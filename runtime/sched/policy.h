@@ -35,8 +35,8 @@
 #include "runtime/sched/policies/policy_table.h"
 
 const char *sy_policy_name(enum sy_policy_kind kind);
-const char *sy_policy_text(enum sy_policy_kind kind); /* what goes first, for people */
-/* EARG names the policies that there are. */
+const char *sy_policy_text(enum sy_policy_kind kind); /* The policy's order in words. */
+/* EARG lists the policy names. */
 int sy_policy_parse(const char *text, enum sy_policy_kind *out);
 
 struct sy_policy;
@@ -46,41 +46,41 @@ struct sy_policy;
 struct sy_policy_config {
     enum sy_policy_kind kind;
     int max_jobs;      /* 1..4096 */
-    int n_parallel;    /* 0: as the policy has it */
+    int n_parallel;    /* 0: the policy's default */
     sy_ns max_wait_ns; /* P3; 0: off */
 };
 
 struct sy_policy_job {
     uint64_t id;
-    int lane; /* 0..max_jobs-1; jobs of one lane take turns */
+    int lane; /* 0..max_jobs-1; jobs on one lane take turns */
     int tenant;
-    int priority;             /* smaller is more urgent */
-    uint64_t iterations_left; /* 0: not known; srtf runs it after those that are */
-    sy_ns iteration_ns;       /* 0: not known; srtf lets it run once to see */
+    int priority; /* smaller is more urgent */
+    /* 0: not known; srtf schedules such jobs after those with a known number */
+    uint64_t iterations_left;
+    sy_ns iteration_ns; /* 0: not known; srtf runs the job once to measure it */
 };
 
 /* EARG, ENOMEM_HOST. */
 int sy_policy_create(const struct sy_policy_config *config, struct sy_policy **out);
 void sy_policy_destroy(struct sy_policy *p); /* NULL is fine */
 
-/* From the next decision on. What runs goes on. EARG. */
+/* Takes effect with the next decision; running iterations continue. EARG. */
 int sy_policy_set(struct sy_policy *p, enum sy_policy_kind kind, int n_parallel, sy_ns max_wait_ns);
-/* Of a policy without jobs: all that sy_policy_set and sy_policy_set_tenant have set of the other one. */
+/* Copies to a policy without jobs all that sy_policy_set and sy_policy_set_tenant have set in `from`. */
 void sy_policy_copy_rules(struct sy_policy *p, const struct sy_policy *from);
-/* weight at least 1 (1 if never set). hard_permille: at most so much of the device's time, also when it is idle (P5); 0:
- * elastic, idle time is anybody's. EARG. */
+/* weight: at least 1 (the default). hard_permille: upper bound of the tenant's device time, also when the device is idle (P5); 0: elastic, idle time is
+ * shared. EARG. */
 int sy_policy_set_tenant(struct sy_policy *p, int tenant, unsigned weight, unsigned hard_permille);
 
-/* Ready from now on. EBUSY: full; EARG: id in use, lane, tenant. */
+/* The job is ready from now on. EBUSY: full; EARG: id in use, lane, tenant. */
 int sy_policy_join(struct sy_policy *p, const struct sy_policy_job *job, sy_ns now);
-/* It leaves one and joins the other, with what is known of it: device time so far, what an iteration takes, how many are left. EBUSY, EARG as joining: then it
- * is where it was. ENOTFOUND. */
+/* Moves the job with its statistics: device time so far, iteration time, iterations left. EBUSY, EARG as for join: then it stays where it was. ENOTFOUND. */
 int sy_policy_move(struct sy_policy *from, struct sy_policy *to, uint64_t job, sy_ns now);
-/* In whatever state. The functions below: ENOTFOUND. */
+/* Removes the job in any state. The functions below return ENOTFOUND for an unknown job. */
 int sy_policy_leave(struct sy_policy *p, uint64_t job);
-/* Blocked: it has nothing to run now (waits for data, for its client, is paused). It may still be running. */
+/* Blocked: the job has nothing to run now (it waits for data or its client, or is paused). Its current iteration may still be running. */
 int sy_policy_block(struct sy_policy *p, uint64_t job, bool blocked, sy_ns now);
-/* EARG while it runs. */
+/* EARG while the job runs. */
 int sy_policy_set_lane(struct sy_policy *p, uint64_t job, int lane);
 int sy_policy_set_priority(struct sy_policy *p, uint64_t job, int priority);
 int sy_policy_set_left(struct sy_policy *p, uint64_t job, uint64_t iterations_left);
@@ -90,24 +90,23 @@ int sy_policy_set_left(struct sy_policy *p, uint64_t job, uint64_t iterations_le
 bool sy_policy_next(struct sy_policy *p, sy_ns now, uint64_t *job, sy_ns *again_ns);
 /* The iteration is over; `ns` is the device time that it took, without what it stood still for others. EARG: it does not run. */
 int sy_policy_done(struct sy_policy *p, uint64_t job, sy_ns ns, sy_ns now);
-/* The same of `n` iterations in a row, which took `ns` together; 0: it gave its turn back in the middle of nothing. */
+/* As sy_policy_done, for `n` consecutive iterations that took `ns` together; 0: the job gave its turn back within an iteration. */
 int sy_policy_done_many(struct sy_policy *p, uint64_t job, uint64_t n, sy_ns ns, sy_ns now);
-/* The iteration did not take place or is lost: no time is counted, the job is ready again. EARG: it does not run. */
+/* The iteration did not take place or was lost: no time is charged, and the job is ready again. EARG: it does not run. */
 int sy_policy_undo(struct sy_policy *p, uint64_t job);
 
 /* ---- looking ---- */
 enum sy_policy_kind sy_policy_kind(const struct sy_policy *p);
 int sy_policy_n_jobs(const struct sy_policy *p);
 int sy_policy_n_ready(const struct sy_policy *p); /* not blocked, running or not */
-/* Some job runs, or is ready and not kept back by its tenant's hard share (P5): training can use time that it is given. */
+/* Whether training can use device time: a job runs, or is ready and not held back by its tenant's hard share (P5). */
 bool sy_policy_can_use(const struct sy_policy *p, sy_ns now);
-/* So much of the time, per mille, training can use as long as the same jobs are ready: all of it, or what their tenants' hard shares are
- * together. */
+/* The part of the time, per mille, that training can use with the jobs that are ready now: all, or the sum of their tenants' hard shares. */
 unsigned sy_policy_usable_permille(const struct sy_policy *p);
-sy_ns sy_policy_job_ns(const struct sy_policy *p,
-                       uint64_t job); /* device time so far; 0: no such job */
+/* Device time so far; 0: no such job. */
+sy_ns sy_policy_job_ns(const struct sy_policy *p, uint64_t job);
 sy_ns sy_policy_tenant_ns(const struct sy_policy *p, int tenant);
-/* Remaining time by what was measured; UINT64_MAX: not known. */
+/* Remaining time by measurement; UINT64_MAX: not known. */
 sy_ns sy_policy_left_ns(const struct sy_policy *p, uint64_t job);
 
 #endif

@@ -10,7 +10,7 @@
 #define WINDOW SY_PREDICTOR_WINDOW
 
 struct window {
-    int n, next;          /* next: the oldest, once full */
+    int n, next;          /* next: the oldest entry, once full */
     float sorted[WINDOW]; /* ratios */
     float ring[WINDOW];
 };
@@ -47,7 +47,7 @@ void sy_predictor_destroy(struct sy_predictor *p)
     free(p);
 }
 
-/* The first place whose value is not less. */
+/* The first position whose value is not less than `ratio`. */
 static int place_of(const struct window *w, float ratio)
 {
     int low = 0, high = w->n;
@@ -124,7 +124,7 @@ int sy_predictor_n_seen(const struct sy_predictor *p, int model, bool swaps)
     return !knows(p, model) ? 0 : swaps ? p->swap[model].n : p->compute[model].n;
 }
 
-void sy_predictor_doubt(struct sy_predictor *p, int model, bool swaps)
+void sy_predictor_forget_oldest(struct sy_predictor *p, int model, bool swaps)
 {
     if (sy_predictor_n_seen(p, model, swaps) == 0)
         return;

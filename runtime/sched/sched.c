@@ -30,7 +30,7 @@ int sy_sched_create(const struct sy_sched_config *config, struct sy_sched **out)
     struct sy_sched *s = calloc(1, sizeof *s);
     SY_TRY_ALLOC(s, "no memory for the scheduler");
     s->config = *config;
-    /* One event ends at most the whole queue, and does a few things to each worker besides. */
+    /* One event ends at most the whole queue, and causes a few actions for each worker. */
     s->max_actions = SY_SCHED_MAX_SLICES * config->max_queue + 8 * config->n_workers + 64;
     s->actions = calloc((size_t)s->max_actions, sizeof *s->actions);
     if (!s->actions) {

@@ -62,23 +62,23 @@ struct sy_sched_config {
 };
 
 enum sy_sched_kind {
-    SY_DO_PREEMPT, /* worker: training must pause */
-    SY_DO_RESUME,  /* worker: training goes on */
+    SY_DO_PREEMPT, /* worker: pause training */
+    SY_DO_RESUME,  /* worker: resume training */
     SY_DO_PREPARE, /* worker, model, batch, sizes: answer with sy_sched_workspace */
     SY_DO_LOAD, /* worker, run, model, batch, sizes, groups [first_group, +n_groups): places, image_places */
-    SY_DO_READ, /* the same groups, those that are not resident: from storage (image, or unified: pool) */
-    SY_DO_FETCH, /* worker, run: what was LOADed will not RUN; answer with sy_sched_run_done when it is there */
-    SY_DO_CANCEL_READ, /* run: its reads shall end soon; sy_sched_read_done is still owed */
+    SY_DO_READ, /* the same groups, those that are not resident: read from storage (to the image, or unified: to the pool) */
+    SY_DO_FETCH, /* worker, run: a prefetch without a RUN; answered with sy_sched_run_done once the groups have arrived */
+    SY_DO_CANCEL_READ, /* run: end its reads soon; sy_sched_read_done is still owed */
     SY_DO_RUN,         /* worker, run, model, batch, sizes, workspace_offset */
     SY_DO_CANCEL,      /* worker, run: forget it; answer with sy_sched_run_done */
     SY_DO_INTERRUPT, /* worker, run, which computes: stop between layers; answer with sy_sched_run_done (SY_OK: it was done already) */
     SY_DO_END,       /* request: status, why (SY_OK: done) */
     SY_DO_JOB_PREPARE, /* worker, job */
     SY_DO_JOB_START, /* worker, job, offsets, in_memory, or spilled: it comes back from host memory; it then waits for its turn */
-    SY_DO_JOB_TURN, /* worker, job, ephemeral_offset; keeps: until SY_DO_JOB_YIELD, else one iteration */
-    SY_DO_JOB_YIELD, /* worker, job: gives the turn back at its next iteration's end */
-    SY_DO_JOB_SPILL, /* worker, job, persistent_offset: its persistent state goes to host memory; answer with sy_sched_job_spilled */
-    SY_DO_JOB_RETURN, /* worker, job, persistent_offset: back to there; answer with sy_sched_job_returned */
+    SY_DO_JOB_TURN, /* worker, job, ephemeral_offset; keeps: until SY_DO_JOB_YIELD, else for one iteration */
+    SY_DO_JOB_YIELD, /* worker, job: give the turn back at the end of the iteration */
+    SY_DO_JOB_SPILL, /* worker, job, persistent_offset: copy its persistent state to host memory; answer with sy_sched_job_spilled */
+    SY_DO_JOB_RETURN, /* worker, job, persistent_offset: restore it to there; answer with sy_sched_job_returned */
     SY_DO_JOB_LEAVE, /* worker, job, between two turns or spilled: releases its worker, its persistent state keeps its pool offset; answer with sy_sched_job_left */
     SY_DO_JOB_STOP,  /* worker, job */
     SY_DO_JOB_REFUSE, /* job: status, why */
@@ -88,16 +88,17 @@ struct sy_sched_action {
     enum sy_sched_kind kind;
     int worker, model;
     uint64_t request, run, job;
-    int slice; /* RUN, PREPARE, and all that is done to a job */
-    int team;  /* RUN, PREPARE, JOB_PREPARE: what it is, or was, prepared for */
+    int slice; /* RUN, PREPARE, and all job actions */
+    int team; /* RUN, PREPARE, JOB_PREPARE: the number of compute units that it is, or was, prepared for */
     int64_t batch;
     uint64_t sizes;
     int first_group, n_groups;
-    const struct sy_group_place *places, *image_places; /* of group 0; valid until the run ends */
-    bool preempts;                                      /* LOAD: training had to be preempted */
-    bool prefetch; /* LOAD, READ: for later; what is urgent goes first */
+    const struct sy_group_place *places,
+        *image_places; /* places from group 0 on; valid until the run ends */
+    bool preempts;     /* LOAD: training had to be preempted */
+    bool prefetch;     /* LOAD, READ: a prefetch; urgent reads go first */
     uint64_t workspace_offset, workspace_bytes, persistent_offset, ephemeral_offset;
-    int first_layer; /* RUN: its workspace holds what those in front of it computed */
+    int first_layer; /* RUN: first layer to compute; the workspace holds the results of the layers before it */
     bool in_memory, spilled, keeps;
     int status;
     char why[256];
@@ -106,50 +107,50 @@ struct sy_sched_action {
 /* EARG, ENOMEM_HOST. */
 int sy_sched_create(const struct sy_sched_config *config, struct sy_sched **out);
 void sy_sched_destroy(struct sy_sched *s); /* NULL is fine; requests get no END */
-/* True and the next action, or false. */
+/* Takes the next action. False: none is left. */
 bool sy_sched_next(struct sy_sched *s, struct sy_sched_action *out);
 bool sy_sched_has_next(const struct sy_sched *s);
 
 /* ---- workers: 0..n_workers-1 ---- */
 void sy_sched_worker_ready(struct sy_sched *s, int worker);
-/* It was told of so many models that it has not loaded yet: requests go to others first, jobs to it, and nothing is fetched by it. */
+/* The worker still has this many models to load: it gets requests last and jobs first, and no prefetches. */
 void sy_sched_worker_loads(struct sy_sched *s, int worker, int n_models);
 /* How a worker was lost. */
 struct sy_sched_loss {
-    bool
-        heard; /* it was told of its run or job; false: its process was gone before, which counts against neither */
+    /* the worker knew of its run or job; false: its process died before, so the death counts against neither */
+    bool heard;
     bool state_intact; /* the training job on it, if any, was in the gradient phase */
-    bool
-        job_progressed; /* it finished an iteration on that worker; three deaths in a row without one, at work for it, end the job */
-    bool comes_back;    /* false: it will not be replaced */
+    /* it finished an iteration on that worker; three deaths in a row without one, each while the worker executed the job, end it */
+    bool job_progressed;
+    bool comes_back; /* false: the worker will not be replaced */
     const char *why;
 };
-/* Its process is gone (reaped, so it writes nothing any more). */
+/* Its process was reaped, so it cannot write to shared memory any more. */
 void sy_sched_worker_lost(struct sy_sched *s, int worker, const struct sy_sched_loss *loss);
 
 /* ---- models: ids 0..255 ---- */
-/* ENOMEM_DEVICE with the sizes if it can never run (largest group beside `workspace_bytes`; image). */
+/* ENOMEM_DEVICE with the sizes if the model can never run: its largest group and `workspace_bytes` exceed the pool, or it exceeds the image. */
 int sy_sched_model_add(struct sy_sched *s, int model, int n_groups, const uint64_t *group_bytes,
                        uint64_t workspace_bytes);
-/* The group's bytes lie at this offset of the image already: it is placed there if that is free when its turn comes. Of no consequence without an image. */
+/* The group's bytes are in the image at this offset already: it is placed there if the range is free at that time. Ignored without an image. */
 void sy_sched_prefer_image_place(struct sy_sched *s, int model, int group, uint64_t offset);
-/* direct[g] (discrete device; NULL: none): the group takes no room in the pool, computing reads it in the image. */
+/* direct[g] (discrete device; NULL: none): the group is computed from the image and takes no room in the pool. */
 int sy_sched_model_add_direct(struct sy_sched *s, int model, int n_groups,
                               const uint64_t *group_bytes, const bool *direct,
                               uint64_t workspace_bytes);
-/* As sy_residency_set_head, in the pool. */
+/* As sy_residency_set_head, for the pool. */
 int sy_sched_model_head(struct sy_sched *s, int model, int n_head, double worth);
-/* Charges a model's bytes to its tenant's memory quota, like a job's: as sy_quota_charge, and its release. */
+/* Charges a model's bytes to its tenant's memory quota, as sy_quota_charge; sy_sched_release undoes it. */
 int sy_sched_charge(struct sy_sched *s, int tenant, uint64_t bytes, const char *what);
 void sy_sched_release(struct sy_sched *s, int tenant, uint64_t bytes);
 int sy_sched_model_remove(struct sy_sched *s, int model); /* EBUSY while it has requests */
-int sy_sched_model_evict(struct sy_sched *s, int model,
-                         bool image_too); /* EBUSY while a request uses it */
-/* What a PREPARE, or a worker by itself, found out; negative status: it cannot be done. worker: the one that is ready for such runs
- * now, and is taken before others; -1: all are, and will be after they were replaced. */
+/* EBUSY while a request uses it */
+int sy_sched_model_evict(struct sy_sched *s, int model, bool image_too);
+/* The result of a PREPARE, or a report that a worker sent unasked; negative status: it cannot be prepared. worker: the one that is ready for such runs now and
+ * is preferred; -1: all workers are, and their replacements will be. */
 struct sy_sched_prepared {
-    int team;          /* of the PREPARE; 0: of what workers find out by themselves */
-    int worker, model; /* model -1: removed, or sizes that no request waits for any more */
+    int team;          /* of the PREPARE; 0: of an unasked report */
+    int worker, model; /* model -1: it was removed, or no request waits for these sizes any more */
     int64_t batch;
     uint64_t sizes;
     int status;
@@ -165,32 +166,30 @@ struct sy_sched_request {
     uint64_t id;
     int model;
     int64_t batch;
-    uint64_t
-        sizes;  /* of the open dimensions, a number that the caller gave them; 0: the usual ones */
-    int class_; /* 0 is the most urgent */
-    sy_ns deadline_ns;           /* a point in time; 0: none */
+    uint64_t sizes;    /* number that the caller gave these open dimensions; 0: the usual ones */
+    int class_;        /* 0 is the most urgent */
+    sy_ns deadline_ns; /* absolute; 0: none */
     struct sy_duration duration; /* swap and compute, as predicted */
 };
-/* EBUSY: queue full; EDEADLINE: late by prediction, which *prediction has (may be NULL); ENOTFOUND; EARG: batch < 1; ENOMEM_HOST: then
- * there is no END. */
+/* EBUSY: queue full; EDEADLINE: late by prediction, which is in *prediction (may be NULL); ENOTFOUND; EARG: batch < 1; ENOMEM_HOST. No END follows an error. */
 int sy_sched_request(struct sy_sched *s, const struct sy_sched_request *request,
                      struct sy_prediction *prediction);
 /* Corrects the remaining duration of the running request. */
 void sy_sched_expect(struct sy_sched *s, uint64_t request, struct sy_duration left);
-sy_ns sy_sched_busy_ns(const struct sy_sched *s,
-                       int slice); /* all that were taken there, as expected from now */
-/* Ends with ECANCELED: at once if it has not started, else when its worker has stopped, between two layers if it computes. What is done by then
- * ends as it would have. */
+/* Expected time until all admitted requests there are finished. */
+sy_ns sy_sched_busy_ns(const struct sy_sched *s, int slice);
+/* Ends the request with ECANCELED: at once if it has not started, else when its worker has stopped (between two layers if it computes). A request that
+ * completes first ends normally. */
 void sy_sched_cancel(struct sy_sched *s, uint64_t request);
 /* EPROTO if this worker has no such run. */
 int sy_sched_run_done(struct sy_sched *s, int worker, uint64_t run, int status, const char *why);
-/* Before sy_sched_run_done: the leading n groups of the run are in the pool, whatever became of it. Discrete devices. */
+/* Call before sy_sched_run_done: the leading n groups of the run are in the pool, whatever its result. Discrete devices only. */
 void sy_sched_arrived(struct sy_sched *s, int worker, uint64_t run, uint64_t n);
-/* Before sy_sched_run_done with ECANCELED, of one that was interrupted: its workspace holds what the layers in front of this one computed,
- * and any worker can go on from there, which is expected to take so long. */
+/* Call before sy_sched_run_done with ECANCELED for an interrupted run: its workspace holds the results of the layers before `layer`. Any worker can resume
+ * there; `left` is the expected remaining duration. */
 void sy_sched_stopped_at(struct sy_sched *s, int worker, uint64_t run, int layer,
                          struct sy_duration left);
-/* One READ is over; arrived: flags for its n groups, in order. */
+/* One READ has ended; arrived: flags for its n groups, in order. */
 void sy_sched_read_done(struct sy_sched *s, uint64_t run, int first_group, int n_groups,
                         const bool *arrived);
 
@@ -198,36 +197,38 @@ void sy_sched_read_done(struct sy_sched *s, uint64_t run, int first_group, int n
 struct sy_sched_job {
     uint64_t id;
     int tenant, priority; /* priority: smaller is more urgent */
-    int slice;            /* 0 where there is none of this number */
-    bool moves; /* it has snapshots: it may be prepared for another team, and go on from them */
-    bool
-        opportunistic; /* no turn while a guaranteed one wants it; its memory too gives way, to host memory, and its worker */
+    int slice;            /* 0 if there is no slice of this number */
+    /* the job has snapshots: it can be prepared again for another number of compute units, and resume from them */
+    bool moves;
+    /* gets no turn while a guaranteed job wants it, and gives its memory (spilled to the host) and worker to guaranteed jobs */
+    bool opportunistic;
 };
-#define SY_SCHED_MAX_JOBS 1024 /* in workers and waiting */
-int sy_sched_job_submit(struct sy_sched *s,
-                        const struct sy_sched_job *job); /* EBUSY: so many are there; ENOMEM_HOST */
-/* While held, no job that has no worker gets one, so none takes memory. */
+#define SY_SCHED_MAX_JOBS 1024 /* jobs in workers and waiting */
+int sy_sched_job_submit(
+    struct sy_sched *s,
+    const struct sy_sched_job *job); /* EBUSY: SY_SCHED_MAX_JOBS exist; ENOMEM_HOST */
+/* While held, no further job gets a worker, and so none takes memory. */
 void sy_sched_hold_jobs(struct sy_sched *s, bool hold);
-/* EPROTO. total_iterations 0: not known. A job that can never fit gets a JOB_REFUSE and a JOB_STOP. */
+/* EPROTO. total_iterations 0: not known. A job that can never fit causes JOB_REFUSE and JOB_STOP. */
 int sy_sched_job_prepared(struct sy_sched *s, int worker, uint64_t job, uint64_t persistent_bytes,
                           uint64_t ephemeral_bytes, uint64_t total_iterations);
 int sy_sched_job_started(struct sy_sched *s, int worker, uint64_t job, uint64_t iterations_done);
-/* A script says while it runs how many iterations there will be. A job that is not there: nothing. */
+/* Updates the number of iterations; scripts learn it while they run. Unknown jobs are ignored. */
 void sy_sched_job_set_total(struct sy_sched *s, uint64_t job, uint64_t total_iterations);
-/* It is between two iterations and has no turn any more. busy_ns: what it computed in this turn. EPROTO: it had none. */
+/* The job has ended its turn between two iterations. busy_ns: its compute time in this turn. EPROTO: it had no turn. */
 int sy_sched_job_turn_over(struct sy_sched *s, int worker, uint64_t job, uint64_t iterations_done,
                            sy_ns busy_ns);
-/* For the epoch that the last PREEMPT made, no older. */
+/* Only for the epoch of the last PREEMPT. */
 int sy_sched_job_paused(struct sy_sched *s, int worker, uint64_t job);
-/* EBUSY: not on a worker now; it was dropped and nothing more comes (the caller ends it). */
+/* EBUSY: the job is on no worker; it was dropped and no further event follows (the caller ends it). */
 int sy_sched_job_stop(struct sy_sched *s, uint64_t job);
-/* worked false: it could not, and all is as it was. EPROTO. */
+/* worked false: the spill failed and nothing changed. EPROTO. */
 int sy_sched_job_spilled(struct sy_sched *s, int worker, uint64_t job, bool worked);
 int sy_sched_job_returned(struct sy_sched *s, int worker, uint64_t job); /* EPROTO */
-/* has_snapshot false: it could not write one; if it left for another team it goes on in the one that it had, from its memory. EPROTO. */
+/* has_snapshot false: the job could not write one; if it was to change to another team it continues with its present one, from memory. EPROTO. */
 int sy_sched_job_left(struct sy_sched *s, int worker, uint64_t job, bool has_snapshot);
 int sy_sched_job_ended(struct sy_sched *s, int worker, uint64_t job);
-/* Not scheduled until it is resumed; keeps its memory. ENOTFOUND. */
+/* A suspended job is not scheduled and keeps its memory until it is resumed. ENOTFOUND. */
 int sy_sched_job_suspend(struct sy_sched *s, uint64_t job, bool suspended);
 int sy_sched_job_set_priority(struct sy_sched *s, uint64_t job, int priority); /* ENOTFOUND */
 
@@ -238,46 +239,48 @@ int sy_sched_set_policy(struct sy_sched *s, enum sy_policy_kind kind, int n_para
 /* As sy_policy_set_tenant and sy_quota_set. */
 int sy_sched_set_tenant(struct sy_sched *s, int tenant, unsigned weight, unsigned hard_permille,
                         uint64_t memory_limit_bytes);
-/* While a job could compute, so much of the time is training's, whatever requests come. EARG above 1000. */
+/* While a job can compute, training gets at least this share of the time, whatever requests arrive. EARG above 1000. */
 int sy_sched_set_train_share(struct sy_sched *s, unsigned permille);
 
 /* ---- slices ---- */
-/* From now on there are so many, 1 to SY_SCHED_MAX_SLICES. What belonged to one that is gone belongs to slice 0: jobs from their next boundary on; requests
- * that were taken there end there. EARG, ENOMEM_HOST. */
+/* Sets the number of slices, 1 to SY_SCHED_MAX_SLICES. Members of removed slices move to slice 0: jobs at their next boundary; requests admitted there end
+ * there. EARG, ENOMEM_HOST. */
 int sy_sched_set_slices(struct sy_sched *s, int n);
 int sy_sched_n_slices(const struct sy_sched *s);
-bool sy_sched_slice_is_busy(const struct sy_sched *s,
-                            int slice); /* a request waits there, or has started */
-/* Requests that come from now on. EARG: there is no such slice; ENOTFOUND. */
+/* A request waits or has started there. */
+bool sy_sched_slice_is_busy(const struct sy_sched *s, int slice);
+/* For requests that arrive from now on. EARG: no such slice; ENOTFOUND. */
 int sy_sched_model_set_slice(struct sy_sched *s, int model, int slice);
 int sy_sched_model_slice(const struct sy_sched *s, int model);
-/* From its next boundary on. EARG, ENOTFOUND. */
+/* Takes effect at the job's next boundary. EARG, ENOTFOUND. */
 int sy_sched_job_set_slice(struct sy_sched *s, uint64_t job, int slice);
-/* The slice has more or fewer compute units. team: a number for how many (0: those that workers begin with); what was prepared for another is prepared anew before
- * it runs there, a job at its next boundary (it goes on from its snapshot). Jobs in it give back turns that they keep. What has started ends as it is. */
+/* The slice has more or fewer compute units. team: a number for how many (0: those that workers begin with); what was prepared for another is prepared anew
+ * before it runs there, a job at its next boundary (it goes on from its snapshot). Jobs in it give back turns that they keep. What has started ends as it
+ * is. */
 void sy_sched_slice_resized(struct sy_sched *s, int slice, int team);
-/* S12. Between two models, and between a job and a model. ENOTFOUND. */
+/* S12, for two models, or a job and a model. ENOTFOUND. */
 int sy_sched_set_exclusive(struct sy_sched *s, int model, int other, bool apart);
 int sy_sched_job_set_exclusive(struct sy_sched *s, uint64_t job, int model, bool apart);
 
-/* S13: while held, opportunistic jobs stand still (between two layers), but where a guaranteed one waits for their turn to end. With one slice nothing changes. */
+/* S13: while held, opportunistic jobs are paused between two layers, except where a guaranteed job waits for their turn to end. No effect with a single
+ * slice. */
 void sy_sched_hold_opportunistic(struct sy_sched *s, bool hold);
 
 /* ---- time ---- */
-/* Of all that follows. What depends on it alone is decided here: call it when sy_sched_wake_at has come, too. */
+/* Sets the time of all following calls, and decides what depends on time alone: also call it at sy_sched_wake_at. */
 void sy_sched_set_time(struct sy_sched *s, sy_ns now);
-sy_ns sy_sched_wake_at(const struct sy_sched *s); /* 0: no need */
+sy_ns sy_sched_wake_at(const struct sy_sched *s); /* 0: no wake-up needed */
 
 /* ---- looking ---- */
 int sy_sched_n_waiting(const struct sy_sched *s);
 int sy_sched_n_started(const struct sy_sched *s);
 bool sy_sched_training_runs(const struct sy_sched *s);
-/* A job's place, and the job that has the turn. False: no such job. */
+/* A job's place and turn. False: no such job. */
 struct sy_sched_job_view {
     int worker, lane; /* -1: none */
     int tenant, priority, slice, team;
     bool admitted, has_turn, suspended, opportunistic,
-        spilled; /* spilled: it lies in host memory, or is on its way */
+        spilled; /* spilled: its state is in host memory, or on its way there */
     uint64_t persistent_offset, persistent_bytes, ephemeral_bytes;
     sy_ns used_ns, left_ns; /* left: UINT64_MAX when not known */
 };
@@ -285,9 +288,10 @@ bool sy_sched_job_view(const struct sy_sched *s, uint64_t job, struct sy_sched_j
 const struct sy_policy *sy_sched_policy(const struct sy_sched *s);
 const struct sy_lanes *sy_sched_lanes(const struct sy_sched *s);
 const struct sy_quotas *sy_sched_quotas(const struct sy_sched *s);
-/* The least memory that the most demanding model needs: its largest group and its smallest workspace. */
+/* The minimum memory of the most demanding model: its largest group and its smallest workspace. */
 uint64_t sy_sched_least_room(const struct sy_sched *s);
-bool sy_sched_computes(const struct sy_sched *s, int worker); /* a request, now */
+/* The worker computes a request now. */
+bool sy_sched_computes(const struct sy_sched *s, int worker);
 const struct sy_pool *sy_sched_pool(const struct sy_sched *s);
 const struct sy_pool *sy_sched_image(const struct sy_sched *s); /* NULL: unified */
 const struct sy_residency *sy_sched_residency(const struct sy_sched *s);

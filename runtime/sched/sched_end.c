@@ -18,7 +18,7 @@ static struct request *find_run(struct sy_sched *s, uint64_t run)
     return s->fetch && s->fetch->run == run ? s->fetch : NULL;
 }
 
-/* S3: memory goes back when the worker and the reads are through; a request that has no END then waits again. */
+/* S3: the memory is freed once the worker and the reads have finished; a request without an END then waits again. */
 static void finish_run(struct sy_sched *s, struct request *r)
 {
     if (!r->worker_through || r->n_reads > 0)
@@ -85,7 +85,7 @@ int sy_sched_run_done(struct sy_sched *s, int worker, uint64_t run, int status, 
     if (status == SY_OK && s->image_residency)
         for (int g = 0; g < r->n_loaded; g++)
             r->pool_arrived[g] = true;
-    if (r == s->fetch && status < 0 && !r->restarting) /* not again and again */
+    if (r == s->fetch && status < 0 && !r->restarting) /* do not repeat a failed fetch */
         (void)sy_residency_set_head(s->pool_residency, r->model, 0, 0);
     bool again = r == s->fetch || r->restarting || (r->interrupted && status == SY_ECANCELED);
     if (!again)
@@ -183,7 +183,7 @@ void sy_sched_worker_lost(struct sy_sched *s, int worker, const struct sy_sched_
 
 /* ---- runs that are prepared ------------------------------------------------------------------- */
 
-/* The one of these sizes, else the least recently used. */
+/* The entry of these sizes, else the least recently used one. */
 static struct workspace *workspace_for(struct sy_sched *s, const struct sy_sched_prepared *p)
 {
     struct workspace *all = s->models[p->model].workspaces, *oldest = &all[0];
@@ -290,7 +290,7 @@ int sy_sched_job_turn_over(struct sy_sched *s, int worker, uint64_t id, uint64_t
     if (j->preempted)
         sy_sched_act_job(
             s, SY_DO_RESUME,
-            j); /* it ended before it saw the epoch: its next turn shall not find it odd */
+            j); /* the job ended before it saw the epoch: its next turn must not find it odd */
     j->preempted = j->still = false;
     end_turn(s, j);
     SY_TRY(sy_policy_done_many(s->slices[j->slice].policy, id, iterations_done - j->iterations_done,
@@ -316,8 +316,7 @@ int sy_sched_job_ended(struct sy_sched *s, int worker, uint64_t id)
     struct job *j;
     SY_TRY(sy_sched_find_job(s, worker, id, &j));
     if (j->preempted)
-        sy_sched_act_job(s, SY_DO_RESUME,
-                         j); /* the worker's next job shall not find an odd epoch */
+        sy_sched_act_job(s, SY_DO_RESUME, j); /* the worker's next job must not find an odd epoch */
     s->workers[worker] = WORKER_IDLE;
     sy_sched_remove_job(s, j);
     sy_sched_step(s);
@@ -331,11 +330,11 @@ void sy_sched_job_lost(struct sy_sched *s, int worker, const struct sy_sched_los
         j = j->next;
     if (!j)
         return;
-    if (j->state >= JOB_STARTING) /* before that state it is still as it was left */
+    if (j->state >= JOB_STARTING) /* before this state the job is as it was queued */
         j->in_memory =
             j->admitted && loss->state_intact && !j->in_spill &&
             (j->state == JOB_RUNNING || j->state == JOB_STARTING || j->state == JOB_SPILLING);
-    /* Else its worker died of something else. */
+    /* Otherwise the worker died for another reason. */
     bool at_work = loss->heard && (j->has_turn || j->state == JOB_PREPARING ||
                                    j->state == JOB_SPILLING || j->state == JOB_RETURNING);
     if (j->has_turn && j->state == JOB_RUNNING)
@@ -352,7 +351,8 @@ void sy_sched_job_lost(struct sy_sched *s, int worker, const struct sy_sched_los
     sy_sched_remove_job(s, j);
 }
 
-/* What lies in memory is laid out for the team that it had. Without a snapshot it goes on from there, and is not asked again: what failed would fail once more. */
+/* State in memory is laid out for the number of compute units that the job had. Without a snapshot it continues from there, and is not asked again: the
+ * snapshot would fail once more. */
 static void end_team(struct job *j, bool has_snapshot)
 {
     if (!j->for_team)
@@ -372,7 +372,8 @@ int sy_sched_job_left(struct sy_sched *s, int worker, uint64_t id, bool has_snap
     s->workers[worker] = WORKER_IDLE;
     j->state = JOB_QUEUED;
     j->worker = -1;
-    if (j->in_lanes && !j->in_memory) { /* nothing of it is there: it asks again */
+    if (j->in_lanes &&
+        !j->in_memory) { /* none of its state is in memory: it joins the queue again */
         (void)sy_lanes_leave(s->lanes, id);
         s->admission_stuck = false;
         j->in_lanes = j->admitted = false;
@@ -408,7 +409,7 @@ int sy_sched_job_spilled(struct sy_sched *s, int worker, uint64_t id, bool worke
         j->in_spill = true;
         j->state = JOB_SPILLED;
     } else {
-        j->cannot_spill = true; /* its memory is as it was */
+        j->cannot_spill = true; /* its memory is unchanged */
         j->state = JOB_RUNNING;
     }
     sy_sched_sync_blocked(s, j);

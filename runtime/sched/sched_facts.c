@@ -32,7 +32,7 @@ uint64_t sy_sched_job_bytes(const struct sy_sched *s)
     return sy_lanes_persistent_bytes(s->lanes) + sy_lanes_ephemeral_bytes(s->lanes);
 }
 
-/* Guaranteed ones first. */
+/* Guaranteed jobs first. */
 uint64_t sy_sched_job_rank(const struct job *j)
 {
     return (uint64_t)((int64_t)j->priority - INT32_MIN) + (j->opportunistic ? 1ull << 40 : 0);
@@ -74,7 +74,7 @@ static bool lacks_worker(const struct sy_sched *s, const struct job *j)
                             : !j->suspended;
 }
 
-/* Guaranteed jobs that have their memory, then jobs that can give some, else guaranteed ones first. */
+/* First guaranteed jobs with memory, then jobs that can free memory, then guaranteed jobs without. */
 static int worker_rank(const struct job *j)
 {
     if (j->opportunistic)
@@ -82,7 +82,7 @@ static int worker_rank(const struct job *j)
     return j->admitted ? 0 : 2;
 }
 
-/* Of these the ones with memory, then the most urgent, then the first to arrive. */
+/* Among equal ranks: jobs with memory, then by priority, then by arrival. */
 static bool has_worker_before(const struct job *a, const struct job *b)
 {
     int rank_a = worker_rank(a), rank_b = worker_rank(b);
@@ -93,7 +93,7 @@ static bool has_worker_before(const struct job *a, const struct job *b)
     return sy_sched_job_rank(a) < sy_sched_job_rank(b);
 }
 
-/* One that is suspended needs none, but to give memory. */
+/* A suspended job needs a worker only to free memory. */
 struct job *sy_sched_next_for_worker(const struct sy_sched *s)
 {
     struct job *best = NULL;
@@ -104,7 +104,7 @@ struct job *sy_sched_next_for_worker(const struct sy_sched *s)
     return best;
 }
 
-/* State in the pool needs a prepared worker before it can be spilled. */
+/* A job with state in the pool needs a prepared worker before it can be spilled. */
 bool sy_sched_may_leave(const struct job *j)
 {
     bool comes_back = j->state == JOB_PREPARED && j->in_memory && sy_sched_may_be_spilled(j);
@@ -112,7 +112,7 @@ bool sy_sched_may_leave(const struct job *j)
            (j->state == JOB_PREPARED || j->state == JOB_RUNNING || j->state == JOB_SPILLED);
 }
 
-/* How many workers guaranteed jobs lack, and those that are to give them memory. */
+/* Number of workers that guaranteed jobs lack, including those needed to spill the jobs that free memory for them. */
 int sy_sched_n_lacking(const struct sy_sched *s)
 {
     int n = 0;

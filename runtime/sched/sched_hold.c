@@ -23,7 +23,7 @@ bool sy_sched_training_still(const struct sy_sched *s)
     return true;
 }
 
-/* A start is not interrupted: it ends by itself, and has no turn then. */
+/* A job that is starting is not interrupted: the start ends by itself, and the job has no turn then. */
 static bool hold_job(struct sy_sched *s, struct job *j, bool hold)
 {
     if (j->state != JOB_RUNNING || j->preempted == hold || (hold && !j->has_turn))
@@ -42,7 +42,7 @@ bool sy_sched_hold_training(struct sy_sched *s)
     return any;
 }
 
-/* Before it is in its slot. */
+/* Called before `r` enters its slot. */
 bool sy_sched_hold_training_for(struct sy_sched *s, const struct request *r)
 {
     bool any = false;
@@ -60,7 +60,7 @@ bool sy_sched_training_still_for(const struct sy_sched *s, const struct slice *c
     return true;
 }
 
-/* One that has not begun takes its turn by itself. */
+/* A job that has not begun takes its turn by itself. */
 static bool guaranteed_runs_in(const struct sy_sched *s, int slice)
 {
     for (const struct job *j = s->jobs; j; j = j->next)
@@ -89,7 +89,7 @@ static bool computes_there(const struct job *j)
                              (j->state == JOB_PREPARED && j->admitted));
 }
 
-/* By requests, or by another job. */
+/* Used by requests, or by another job than `but`. */
 static bool is_used(const struct sy_sched *s, int slice, const struct job *but)
 {
     if (sy_sched_slice_is_busy(s, slice))
@@ -108,7 +108,7 @@ static bool is_promised(const struct sy_sched *s, int slice, const struct job *b
     return false;
 }
 
-/* -1: it belongs where it belongs. */
+/* -1: its home slice. */
 static int slice_for(const struct sy_sched *s, const struct job *j)
 {
     int home = j->wanted_slice;
@@ -139,7 +139,7 @@ static bool guaranteed_wants_in(const struct sy_sched *s, int slice)
     return false;
 }
 
-/* Others go on at the boundary that it would not come to: of its lane, of its worker, or those that wait for memory. */
+/* Others wait for a boundary of this job: jobs of its lane or worker, or jobs that wait for memory. */
 static bool is_in_the_way(const struct sy_sched *s, const struct job *j)
 {
     return j->has_turn &&
@@ -175,7 +175,7 @@ bool sy_sched_is_held_elsewhere(const struct sy_sched *s, const struct job *j)
     return false;
 }
 
-/* Its id may be another model's from now on. */
+/* The id may be reused for another model. */
 void sy_sched_forget_exclusive(struct sy_sched *s, int model)
 {
     for (int m = 0; m < SY_SCHED_MAX_MODELS; m++)

@@ -1,4 +1,4 @@
-/* Training jobs: a worker each, memory from the lanes, turns from the policy; all are paused while a request computes. */
+/* Training jobs: each needs a worker, memory from the lanes, and turns from the policy; all jobs of a slice are paused while a request computes there. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -11,7 +11,7 @@ bool sy_sched_training_runs(const struct sy_sched *s)
     return !sy_sched_training_still(s);
 }
 
-/* The largest hole between jobs' persistent parts; *end: where the last part ends. At most 64 jobs: a scan beats a tree. */
+/* The largest gap between jobs' persistent parts; *end: where the last part ends. At most 64 jobs: a scan beats a tree. */
 static uint64_t largest_gap(const struct sy_sched *s, uint64_t *end)
 {
     uint64_t largest = 0, from = 0;
@@ -61,7 +61,8 @@ static void set_capacity(struct sy_sched *s)
     }
     used += end > persistent ? end - persistent - SY_MIN(end - persistent, gap_credit(s)) : 0;
     sy_lanes_set_capacity(s->lanes, capacity > used ? capacity - used : 0);
-    sy_lanes_set_most(s->lanes, capacity > least ? capacity - least : 0); /* gaps go with jobs */
+    sy_lanes_set_most(s->lanes,
+                      capacity > least ? capacity - least : 0); /* gaps are usable by jobs only */
 }
 
 static void take_changes(struct sy_sched *s)
@@ -75,15 +76,15 @@ static void take_changes(struct sy_sched *s)
             j->admitted = true;
             j->persistent_offset =
                 sy_lanes_pieces(s->lanes, j->id, pieces) > 0 ? pieces[0].offset : 0;
-            set_capacity(s); /* what it had of a hole is no other's */
+            set_capacity(s); /* the part of a gap that the job had is free for no one else */
         }
         if (j->in_policy)
             (void)sy_policy_set_lane(s->slices[j->slice].policy, j->id, change.lane);
     }
 }
 
-/* More room in one piece, for a job that the sums allow: idle models' groups go; once nothing has started, the workspace lane too (it
- * comes back with the next request). Not just as much as it wants: what it wants are two pieces. */
+/* Makes contiguous room for a job that fits by the sum of free bytes: evicts idle models' groups; once nothing has started, also frees the workspace lane (the
+ * next request allocates it again). Frees more than `wanted`, because a job needs two ranges. */
 static bool make_more_room(struct sy_sched *s, uint64_t wanted)
 {
     uint64_t largest = sy_pool_largest_free_bytes(s->pool);
@@ -101,7 +102,7 @@ void sy_sched_let_in(struct sy_sched *s)
     s->admitting = !s->admission_stuck && sy_lanes_could_admit(s->lanes);
     if (!s->admitting) {
         if (!s->admission_stuck)
-            take_changes(s); /* lanes that move */
+            take_changes(s); /* moved lanes */
         return;
     }
     if (sy_sched_n_started(s) > 0 || s->fetch)
@@ -125,12 +126,12 @@ void sy_sched_refuse_job(struct sy_sched *s, struct job *j, int status, const ch
     snprintf(a->why, sizeof a->why, "%s", why);
 }
 
-/* The worker forgets it and says so by JOB_ENDED. */
+/* The worker drops the job and confirms with JOB_ENDED. */
 static void refuse_prepared(struct sy_sched *s, struct job *j, int status)
 {
     char why[256];
     uint64_t pool = sy_pool_capacity_bytes(s->pool), models = sy_sched_least_room(s);
-    snprintf(why, sizeof why, "%s", sy_error_text()); /* a quota, or too many jobs */
+    snprintf(why, sizeof why, "%s", sy_error_text()); /* over quota, or too many jobs */
     if (j->persistent_bytes + j->ephemeral_bytes > pool - SY_MIN(pool, models))
         snprintf(why, sizeof why,
                  "the job needs %llu bytes that last and %llu for an iteration, the loaded models "

@@ -1,4 +1,4 @@
-/* The workspaces of requests that were interrupted (S8). */
+/* Workspaces of interrupted requests (S8). */
 #include "runtime/base/assert.h"
 #include "runtime/sched/sched_internal.h"
 
@@ -38,7 +38,7 @@ void sy_sched_leave_device(struct sy_sched *s, struct request *r)
     sy_sched_keep_workspace(s, r);
 }
 
-/* Whether all that both need has room at once, beside jobs; so a request gives way at no loss. */
+/* Whether both requests' memory fits at once, beside jobs; then preempting loses nothing. */
 bool sy_sched_would_keep(struct sy_sched *s, const struct request *urgent)
 {
     const struct workspace *known = sy_sched_find_workspace(
@@ -77,7 +77,7 @@ static struct request *earlier(struct request *a, struct request *b)
     return !a || b->kept_at < a->kept_at ? b : a;
 }
 
-/* With several slices, the workspace of one where nothing has started makes room, too. */
+/* With several slices, also frees the workspace of a slice where nothing has started. */
 static bool give_idle_lane(struct sy_sched *s)
 {
     for (struct slice *c = s->slices; s->n_made > 1 && c < s->slices + s->n_made; c++) {
@@ -89,7 +89,7 @@ static bool give_idle_lane(struct sy_sched *s)
     return false;
 }
 
-/* The one that was interrupted first is the least urgent of them. It starts over, which takes all of its time. */
+/* Drops the workspace of the request interrupted first, the least urgent one. It restarts from its beginning. */
 bool sy_sched_release_workspace(struct sy_sched *s)
 {
     struct request *first = NULL;

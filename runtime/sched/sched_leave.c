@@ -53,8 +53,8 @@ void sy_sched_leave_for_team(struct sy_sched *s, struct job *j)
     j->for_team = true;
 }
 
-/* While one is on its way out, or back, those with memory in the pool wait: it may be the one that goes. A spilled job does not wait (S10), also
- * where it has room to return to: it could return only after that trip. */
+/* While a spill or restore is in progress, jobs with memory in the pool wait: one of them may be the job that is moving. A spilled job does not wait (S10),
+ * even if it has room to return to: it could return only after that move. */
 void sy_sched_step_leaving(struct sy_sched *s)
 {
     struct job *j;

@@ -75,11 +75,11 @@ static bool queue_is_valid(const struct sy_sched *s)
     return valid && n == s->n_waiting;
 }
 
-/* Not S12: two may be told apart while both compute, and end as they are. */
+/* S12 is not checked: two tasks may be separated while both compute, and continue until they end. */
 static bool slice_is_valid(const struct sy_sched *s, const struct slice *c)
 {
     const struct request *next =
-        c->next; /* through: its worker died, or gave it up, and has other work by now */
+        c->next; /* finished: its worker died or dropped it, and has other work by now */
     if (next && (next->run_sent ||
                  (c->active && !next->worker_through && next->worker == c->active->worker)))
         return false;

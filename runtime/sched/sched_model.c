@@ -59,7 +59,7 @@ static int check_fit(const struct sy_sched *s, int n_groups, const uint64_t *byt
     return SY_OK;
 }
 
-/* Of one block: bytes in the image, then bytes in the pool. */
+/* One allocation: bytes in the image, then bytes in the pool. */
 static uint64_t *copy_bytes(int n_groups, const uint64_t *group_bytes, const bool *direct,
                             bool *has_direct)
 {

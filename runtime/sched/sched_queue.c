@@ -120,7 +120,7 @@ int sy_sched_make_request(const struct sy_sched *s, const struct sy_sched_reques
     return SY_OK;
 }
 
-/* S4: with no worker that could take requests, they must not wait for ever. */
+/* S4: without a worker that could take requests, they must not wait for ever. */
 void sy_sched_end_hopeless(struct sy_sched *s)
 {
     int n = 0;

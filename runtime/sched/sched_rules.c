@@ -131,7 +131,7 @@ void sy_sched_hold_opportunistic(struct sy_sched *s, bool hold)
     sy_sched_step(s);
 }
 
-/* A job of the tenant may have waited for that. */
+/* A job of the tenant may have been waiting for this quota. */
 void sy_sched_release(struct sy_sched *s, int tenant, uint64_t bytes)
 {
     sy_quota_release(&s->quotas, tenant, bytes);

@@ -38,7 +38,7 @@ void sy_sched_share_pass(const struct sy_sched *s, struct slice *c, sy_ns from, 
 
 sy_ns sy_sched_share_wake_at(const struct sy_sched *s, const struct slice *c)
 {
-    /* It pays faster than it earns, so this is not too late; at most a slice at a time, since it may not compute all the while. */
+    /* The share is paid back faster than it accrues, so this is in time; at most a time slice at once, since training may not compute throughout. */
     if (!c->share.first)
         return 0;
     return s->now +

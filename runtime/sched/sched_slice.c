@@ -3,8 +3,8 @@
 #include "runtime/base/status.h"
 #include "runtime/sched/sched_internal.h"
 
-#define INTERRUPT_NS \
-    (20 * SY_NS_PER_MS) /* within which a request stops between layers: a long layer's time */
+/* time within which a request stops between layers: a long layer's time */
+#define INTERRUPT_NS (20 * SY_NS_PER_MS)
 
 int sy_sched_n_slices(const struct sy_sched *s)
 {
@@ -18,7 +18,7 @@ static bool is_at_work(const struct request *r, int model)
     return r && r->model == model;
 }
 
-/* By class, then by arrival: of two heads exactly one is before the other, so no two wait for each other. */
+/* By class, then by arrival: a total order, so no two heads wait for each other. */
 static bool head_is_before(const struct slice *a, const struct slice *b)
 {
     struct sy_admission_request x, y;
@@ -27,8 +27,8 @@ static bool head_is_before(const struct slice *a, const struct slice *b)
     return x.class_ != y.class_ ? x.class_ < y.class_ : x.id < y.id;
 }
 
-/* `o` computes nothing, because its head waits for a moment without `r` (or without anything else that starts), and that head was first. While a worker prepares it, it
- * could not start: others do. */
+/* `o` computes nothing because its head waits until `r` has ended (or until nothing else starts), and that head comes first. While a worker still prepares it,
+ * it could not start, so others may. */
 static bool is_waited_for(const struct sy_sched *s, const struct slice *o, const struct slice *c,
                           const struct request *r)
 {
@@ -38,9 +38,9 @@ static bool is_waited_for(const struct sy_sched *s, const struct slice *o, const
            head_is_before(o, c);
 }
 
-/* A request waits for: its model, pinned by another slice; a model that must not compute beside it; the head of another slice that would otherwise starve; a job
- * to be admitted, which needs a moment in which nothing has started. The last two do not hold back prefetched requests: no more are prefetched meanwhile, so the
- * moment comes. */
+/* A request waits for: its model, pinned by another slice; a model that must not compute beside it; the head of another slice that would otherwise starve; a
+ * job to be admitted, which needs a moment in which nothing has started. The last two do not hold back prefetched requests: no more are prefetched
+ * meanwhile, so the moment comes. */
 bool sy_sched_must_wait(const struct sy_sched *s, const struct slice *c, const struct request *r)
 {
     if (s->n_made == 1)

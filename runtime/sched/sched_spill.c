@@ -13,7 +13,7 @@
 #include "runtime/base/status.h"
 #include "runtime/sched/sched_internal.h"
 
-/* The least urgent, of these the one that came last. */
+/* The least urgent job; of equals the latest. */
 static struct job *victim(const struct sy_sched *s)
 {
     struct job *found = NULL;

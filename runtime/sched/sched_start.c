@@ -39,8 +39,8 @@ static bool lacks_room(int status)
     return status == SY_ENOMEM_DEVICE || status == SY_EBUSY;
 }
 
-/* A larger lane than needed stays, so that sizes that take turns do not move it, unless the model then has to cycle. So do workspaces of
- * interrupted requests. One that cycles begins with its first layer: a group's place may be that of one in front of it. */
+/* A larger lane than needed stays, so that alternating sizes do not resize it, unless the model would then have to cycle. Workspaces of interrupted requests
+ * stay likewise. A model that cycles starts with its first layer, since groups share places. */
 static int place_in_pool(struct sy_sched *s, struct slice *c, struct request *r, uint64_t workspace)
 {
     int status = sy_residency_place(s->pool_residency, r->model, false, r->places);
@@ -79,7 +79,7 @@ static int place_in_image(struct sy_sched *s, struct request *r)
     int n = s->models[r->model].n_groups;
     bool whole = sy_residency_n_resident(s->pool_residency, r->model) == n;
     if (!s->image_residency || (whole && !s->models[r->model].has_direct))
-        return SY_OK; /* nothing will be copied, nothing read there */
+        return SY_OK; /* nothing will be copied or read */
     SY_TRY(sy_residency_place(s->image_residency, r->model, false, r->image_places));
     r->image_pinned = true;
     note_arrived(r->image_places, r->image_arrived, 0, n);
@@ -128,7 +128,7 @@ static int place(struct sy_sched *s, struct request *r, bool prefetch, int *n)
                           : place_in_pool(s, c, r, workspace);
     r->pool_pinned = status == SY_OK;
     if (prefetch && status == SY_OK && *n == 0)
-        status = SY_EBUSY; /* no room for even one group now: nothing is gained by starting */
+        status = SY_EBUSY; /* not even one group fits now: starting gains nothing */
     if (status < 0)
         sy_sched_unpin(s, r);
     return status;
@@ -158,7 +158,7 @@ int sy_sched_start(struct sy_sched *s, struct request *r, bool prefetch)
     return SY_OK;
 }
 
-/* The groups that a prefetch left out. A request that came between may have made the lane smaller than this one's workspace, or kept it. */
+/* Places the groups that a prefetch left out. An intermediate request may have shrunk the lane below this one's workspace, or kept it. */
 static int place_tail(struct sy_sched *s, struct request *r)
 {
     struct slice *c = s->placing = sy_sched_slice_of(s, r);
@@ -184,7 +184,7 @@ void sy_sched_give_up_run(struct sy_sched *s, struct request *r)
     a->run = r->run;
 }
 
-/* The groups that a prefetch left out. If they do not fit, the worker drops the run and the request starts again. */
+/* Places the groups that a prefetch left out. If they do not fit, the worker drops the run and the request starts again. */
 int sy_sched_complete(struct sy_sched *s, struct request *r)
 {
     int n = s->models[r->model].n_groups, from = r->n_loaded;
@@ -226,7 +226,7 @@ static int place_fetch(struct sy_sched *s, struct request *r, int *n)
     if (status == SY_OK)
         note_arrived(r->places, r->pool_arrived, 0, *n);
     if (status == SY_OK && *n <= n_before)
-        status = SY_EBUSY; /* no room without taking something better */
+        status = SY_EBUSY; /* room would cost a more valuable group */
     if (status < 0)
         sy_sched_unpin(s, r);
     return status;
@@ -270,7 +270,7 @@ void sy_sched_step_fetch(struct sy_sched *s)
     if (wants.model < 0 || sy_sched_make_request(s, &wants, &r) < 0)
         return;
     if (start_fetch(s, r) < 0)
-        sy_sched_free_request(r); /* another time */
+        sy_sched_free_request(r); /* retried later */
     else
         s->fetch = r;
 }

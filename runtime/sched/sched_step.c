@@ -22,12 +22,12 @@ static void ask_to_prepare(struct sy_sched *s, struct request *r, int worker)
     a->team = r->team;
     s->n_preparing[worker]++;
     if (!r->preparing)
-        r->worker = worker; /* asked again if this one dies */
+        r->worker = worker; /* so that the PREPARE is repeated if this worker dies */
     r->preparing = true;
 }
 
-/* True when the workspace of the queue's head is known and an idle worker is ready for it. Else it is asked for: a batch size of every
- * worker that has time, since it will come again; sizes, which may not, of one. */
+/* True when the workspace of the queue's head is known and an idle worker is ready for it. Otherwise sends PREPARE: for a batch size to every worker that has
+ * time, since it will recur; for sizes, which may not recur, to one. */
 static bool is_prepared(struct sy_sched *s, struct request *r)
 {
     bool ready;
@@ -38,7 +38,7 @@ static bool is_prepared(struct sy_sched *s, struct request *r)
         known->used = ++s->last_use;
         r->workspace_bytes = known->bytes;
         if (r->preparing)
-            r->worker = -1; /* the one that was asked is not waited for */
+            r->worker = -1; /* do not wait for the worker that was asked */
         r->preparing = false;
         return true;
     }
@@ -57,7 +57,7 @@ static void begin(struct sy_sched *s, struct slice *c)
     assert(action == SY_ADMISSION_START && started.id == c->active->id);
 }
 
-/* A prefetched request gives its memory to a more urgent one, and waits again once its worker and its reads have finished. */
+/* A prefetched request frees its memory for a more urgent one, and waits again once its worker and its reads have finished. */
 static void give_up_prefetch(struct sy_sched *s, struct slice *c)
 {
     struct request *r = c->next;
@@ -65,7 +65,7 @@ static void give_up_prefetch(struct sy_sched *s, struct slice *c)
         sy_sched_give_up_run(s, r);
 }
 
-/* Puts the queue's head into the active slot; those that cannot be started end here. */
+/* Puts the queue's head into the active slot; requests that cannot start end here. */
 static void start_head(struct sy_sched *s, struct slice *c)
 {
     struct request *r;
@@ -77,9 +77,9 @@ static void start_head(struct sy_sched *s, struct slice *c)
             return;
         }
         if (s->fetch && s->fetch->model == r->model)
-            return; /* it ends at a chunk: sy_sched_step_fetch */
+            return; /* the fetch ends at a chunk: sy_sched_step_fetch */
         if (c->next && c->next->model == r->model) {
-            give_up_prefetch(s, c); /* one pin a model */
+            give_up_prefetch(s, c); /* one pin per model */
             return;
         }
         if (!is_prepared(s, r))
@@ -99,8 +99,7 @@ static void start_head(struct sy_sched *s, struct slice *c)
         if (c->next)
             give_up_prefetch(s, c);
         bool others = sy_sched_others_started(s, c);
-        r->wants_room |=
-            others && sy_sched_idle_worker(s) >= 0; /* it was no worker that it lacks */
+        r->wants_room |= others && sy_sched_idle_worker(s) >= 0; /* it does not wait for a worker */
         if (status == SY_EBUSY || c->next || s->fetch || others)
             return;
         if (status == SY_ENOMEM_DEVICE && !r->compacted && sy_sched_job_bytes(s) > 0) {
@@ -111,14 +110,14 @@ static void start_head(struct sy_sched *s, struct slice *c)
     }
 }
 
-/* While one computes, the next one's model is loaded as far as there is room. */
+/* While a request computes, the next one's model is loaded as far as there is room. */
 static void prefetch(struct sy_sched *s, struct slice *c)
 {
     struct request *r = sy_sched_head(s, c);
     if (!r || s->admitting || s->compacting || sy_sched_must_wait(s, c, r))
         return;
     if (r->model == c->active->model || (s->fetch && s->fetch->model == r->model)) {
-        /* It will be resident; a second pin would only get in the way. But what is not known can be asked for. */
+        /* The model will be resident; a second pin would only be in the way. A PREPARE can be sent already. */
         if (!sy_sched_find_workspace(s, r->model, r->batch, r->sizes, c->team))
             (void)is_prepared(s, r);
         return;
@@ -154,7 +153,7 @@ static void start_requests_of(struct sy_sched *s, struct slice *c)
         prefetch(s, c);
 }
 
-/* A head that starts, or ends here, may be the one that a slice before it waits for (S12). */
+/* A head that starts or ends here may be what an earlier slice's head waits for (S12). */
 static void start_requests(struct sy_sched *s)
 {
     int n;
@@ -165,7 +164,7 @@ static void start_requests(struct sy_sched *s)
     } while (s->n_made > 1 && s->n_waiting < n);
 }
 
-/* S1. False: not now. */
+/* S1. False: not possible now. */
 static bool run_active(struct sy_sched *s, struct slice *c)
 {
     struct request *r = c->active;
@@ -202,14 +201,15 @@ void sy_sched_step(struct sy_sched *s)
     start_requests(s);
     (void)sy_sched_hold_training(s);
     sy_sched_step_jobs(
-        s); /* between two runs, so that a flood of requests does not keep a job from starting */
+        s); /* between two runs, so that a flood of requests cannot keep a job from starting */
     (void)run_requests(s);
-    start_requests(s); /* one that computes now leaves room for a prefetch */
-    if (s->compacting) { /* it has just begun: a job that keeps its turn is told, or nothing would happen any more */
+    start_requests(s);   /* the request that computes now leaves room for a prefetch */
+    if (s->compacting) { /* compaction has just begun: jobs that keep their turn are told to yield, as no other event would follow */
         sy_sched_step_jobs(s);
         start_requests(s);
     }
-    /* What started since, behind a head that had no room or once lanes were moved, runs now: if all of it is resident and no job has a turn, no event follows. */
+    /* Requests that started since then, behind a head without room or after lanes were moved, run now: if all their groups are resident and no job has a turn,
+     * no event follows. */
     (void)sy_sched_hold_training(s);
     if (run_requests(s))
         start_requests(s);

@@ -1,4 +1,4 @@
-/* Admitted jobs: workers to prepare them, and turns to compute, by the policy and the jobs that wait. */
+/* Admitted jobs: workers that prepare them, and turns to compute, by policy and waiting jobs. */
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/sched/sched_internal.h"
@@ -15,7 +15,7 @@ static void start_job(struct sy_sched *s, struct job *j)
 {
     uint64_t offset;
     if (sy_lanes_begin(s->lanes, j->id, &offset) < 0)
-        return; /* a job of its lane stands in the middle of an iteration, or the lanes are being put together anew */
+        return; /* a job of this lane is within an iteration, or the lanes are being compacted */
     struct sy_sched_action *a = sy_sched_act_job(s, SY_DO_JOB_START, j);
     a->persistent_offset = j->persistent_offset;
     a->ephemeral_offset = offset;
@@ -34,7 +34,7 @@ static struct job *next_to_start(const struct sy_sched *s, int slice)
     return j;
 }
 
-/* No other job is ready: no need to ask after each iteration. */
+/* No other job is ready, so the job need not ask after each iteration. */
 static bool may_keep(const struct sy_sched *s, const struct job *job)
 {
     const struct slice *c = &s->slices[job->slice];
@@ -62,8 +62,8 @@ static void give_turns(struct sy_sched *s, struct slice *c)
         struct job *j = sy_sched_job_by_id(s, id);
         if (sy_lanes_begin(s->lanes, id, &offset) < 0) {
             (void)sy_policy_undo(c->policy, id);
-            s->first_slice = (int)(c - s->slices); /* next time it is asked first */
-            return; /* at the boundary that the lanes wait for, there is another call */
+            s->first_slice = (int)(c - s->slices); /* the slice that is asked first next time */
+            return; /* the boundary that the lanes wait for calls this again */
         }
         j->has_turn = true;
         j->keeps = may_keep(s, j);
@@ -74,8 +74,8 @@ static void give_turns(struct sy_sched *s, struct slice *c)
     }
 }
 
-/* A worker for a job, -1: none. While others start, the only one that takes requests stays with them, since a start takes as long as many requests. One that
- * still loads models goes first: requests wait for those less. */
+/* A worker for a job, -1: none. While other workers start, the only one that takes requests stays with them, since a start takes as long as many requests.
+ * Workers that still load models are preferred: requests use those last. */
 static int worker_for_job(const struct sy_sched *s)
 {
     int n = 0, loads = -1;
@@ -105,8 +105,8 @@ static void prepare_jobs(struct sy_sched *s)
     }
 }
 
-/* Memory of jobs that is free in total, but not in one piece, for a request: once no iteration is under way, lanes are empty and move.
- * Models that are idle go, and stream again. */
+/* Makes contiguous room for a request when jobs' free memory suffices in total but is fragmented: once no iteration is in progress, the lanes are empty and
+ * can move. Idle models are evicted and stream in again. */
 static void compact(struct sy_sched *s)
 {
     for (const struct job *j = s->jobs; j; j = j->next)
@@ -117,7 +117,7 @@ static void compact(struct sy_sched *s)
     s->compacting = false;
     sy_sched_drop_idle_models(s);
     (void)sy_sched_give_workspaces(s);
-    (void)sy_lanes_compact(s->lanes); /* if not, the request is refused with the sizes */
+    (void)sy_lanes_compact(s->lanes); /* if that fails, the request is rejected with the sizes */
 }
 
 static void step_slice(struct sy_sched *s, int slice)
@@ -126,7 +126,7 @@ static void step_slice(struct sy_sched *s, int slice)
     struct job *starter = next_to_start(s, slice);
     if (starter && sy_sched_computing_in(c) < 0 && !sy_sched_is_held_elsewhere(s, starter) &&
         slice_is_still(s, slice))
-        start_job(s, starter); /* S1: it computes until it has started */
+        start_job(s, starter); /* S1: its start counts as computing */
     if (!starter && !c->active)
         give_turns(s, c);
 }
@@ -138,7 +138,7 @@ void sy_sched_step_jobs(struct sy_sched *s)
     sy_sched_step_lending(s);
     sy_sched_move_jobs(s);
     prepare_jobs(s);
-    sy_sched_step_leaving(s); /* after it: jobs that lack a worker are known then */
+    sy_sched_step_leaving(s); /* last: the jobs that lack a worker are known then */
     sy_sched_spilled_join_lanes(s);
     sy_sched_let_in(s);
     sy_sched_step_spills(s);

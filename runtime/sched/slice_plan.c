@@ -46,7 +46,7 @@ static int take_listed(struct plan *p, int slice)
         while (i < p->n_cores && p->cores[i] != w->listed[k])
             i++;
         if (i == p->n_cores)
-            return sy_error_set(SY_EARG, "slice '%s': core %llu is none that computes here",
+            return sy_error_set(SY_EARG, "slice '%s': core %llu is not a compute core here",
                                 w->name, (unsigned long long)w->listed[k]);
         if (p->owner[i] >= 0)
             return sy_error_set(SY_EARG, "slice '%s': core %llu is in slice '%s' already", w->name,
@@ -87,7 +87,7 @@ static uint64_t sum_of_weights(const struct plan *p, int *n)
     return sum;
 }
 
-/* One core for each, then one after the other to the slice that lacks most of its part; of equals the first. */
+/* One core for each slice, then one at a time to the slice that is farthest below its share; of equals the first. */
 static int divide(struct plan *p)
 {
     size_t has[SY_SLICE_PLAN_MAX] = {0}, left = n_free(p), all = left;

@@ -1,6 +1,7 @@
 /* Assigns cores to slices. Pure.
  *
- * Requests are served in this order: lists of cores; numbers of cores; shares of all cores; weights, which divide the rest. Those of one kind in their given order,
+ * Requests are served in this order: lists of cores; numbers of cores; shares of all cores; weights, which divide the rest. Those of one kind in their given
+ * order,
  * from the first free core on, so that equal calls give equal answers. Each slice has at least one core and no core has two slices. Cores may be left over. */
 #ifndef SY_SCHED_SLICE_PLAN_H
 #define SY_SCHED_SLICE_PLAN_H
@@ -8,26 +9,26 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SY_SLICE_PLAN_MAX 8  /* wishes */
-#define SY_SLICE_NAME     32 /* bytes of a slice's name, with its end */
+#define SY_SLICE_PLAN_MAX 8  /* maximum number of slices */
+#define SY_SLICE_NAME     32 /* bytes of a slice's name, with its terminator */
 
 enum sy_slice_by { SY_SLICE_BY_LIST, SY_SLICE_BY_COUNT, SY_SLICE_BY_SHARE, SY_SLICE_BY_WEIGHT };
 
 struct sy_slice_wish {
     char name[SY_SLICE_NAME];
     enum sy_slice_by by;
-    unsigned
-        amount; /* COUNT: cores; SHARE: per mille of all, to the nearest core; WEIGHT: 1 or more */
-    size_t n_listed; /* LIST */
+    /* COUNT: cores; SHARE: per mille of all, rounded to whole cores; WEIGHT: 1 or more */
+    unsigned amount;
+    size_t n_listed; /* length of the LIST */
     const uint64_t *listed;
 };
 
-/* owner[i]: the slice of cores[i], or -1. EARG says which wish has no room, with the numbers, or which name or core is there twice. */
+/* owner[i]: the slice of cores[i], or -1. EARG names the wish that does not fit, with the numbers, or the duplicate name or core. */
 int sy_slice_plan(const struct sy_slice_wish *wishes, int n, const uint64_t *cores, size_t n_cores,
                   int *owner);
-/* "0-3,6" into list. EARG. */
+/* Parses "0-3,6". EARG. */
 int sy_slice_parse_cores(const char *text, uint64_t *list, size_t room, size_t *n);
-/* And back; "-" for none. Returns buffer. */
+/* The reverse; "-" for an empty list. Returns buffer. */
 const char *sy_slice_cores_text(const uint64_t *list, size_t n, char *buffer, size_t bytes);
 
 #endif

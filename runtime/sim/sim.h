@@ -39,7 +39,7 @@ struct sy_sim_model {
     char name[SY_SIM_NAME_BYTES];
     uint64_t bytes;
     sy_ns compute_ns;
-    sy_ns outside_ns;               /* of a request, besides its wait and its service (M10) */
+    sy_ns outside_ns;               /* time of a request outside of wait and service (M10) */
     int n_groups;                   /* at least 1 */
     int tenant;                     /* whose memory it takes (M8) */
     char slice_name[SY_SLICE_NAME]; /* "": the usual one */
@@ -54,8 +54,8 @@ struct sy_sim_request {
     int32_t model;
     int32_t class_;    /* 0..SY_SIM_MAX_CLASSES-1 */
     sy_ns deadline_ns; /* after its arrival; 0: none */
-    sy_ns
-        served_ns; /* how long it is served, its swap with it, as observed, on whichever device; 0: by M1 and M4 */
+    /* how long it is served, its swap with it, as observed, on whichever device; 0: by M1 and M4 */
+    sy_ns served_ns;
 };
 
 struct sy_sim_job {
@@ -64,9 +64,9 @@ struct sy_sim_job {
     uint64_t iterations; /* at least 1 */
     sy_ns iteration_ns;  /* alone on the device */
     uint64_t persistent_bytes, ephemeral_bytes;
-    double utilization; /* of the device, alone: 0..1 (M3) */
+    double utilization; /* of the device alone: 0..1 (M3) */
     int tenant, priority;
-    unsigned weight;                /* of the tenant; 0: as it is */
+    unsigned weight;                /* weight of the tenant; 0: unchanged */
     char slice_name[SY_SLICE_NAME]; /* "": the usual one */
     int slice;                      /* M9 */
 };
@@ -93,12 +93,12 @@ struct sy_sim_profile {
 struct sy_sim_tenant {
     char name[SY_SIM_NAME_BYTES];
     unsigned weight;        /* 0: as if never set */
-    unsigned hard_permille; /* of a device's time, at most, also when it is idle; 0: elastic */
+    unsigned hard_permille; /* upper bound of a device's time, also when it is idle; 0: elastic */
     uint64_t memory_bytes;  /* on each device (M8); 0: no limit */
 };
 
 enum sy_sim_fault_kind {
-    SY_SIM_WORKER_DIES, /* what runs is lost; requests run again once; nothing runs for duration_ns */
+    SY_SIM_WORKER_DIES, /* running work is lost; requests run again once; nothing runs for duration_ns */
     SY_SIM_LINK_SLOWS, /* the link has `factor` of its rate for duration_ns, or until the next of these */
 };
 
@@ -129,8 +129,8 @@ struct sy_sim_config {
         *kinds;   /* (optional) devices of several kinds, numbered in this order from 0 */
     int n_kinds;  /* 0: all are as `device`; at most SY_SIM_MAX_KINDS */
     int n_slices; /* 0, 1: none. Else kinds k x n_slices and those that follow are the slices of devices that are cut alike, as sim_slices.h makes them (M9) */
-    double
-        bound; /* a model of class 0 or with deadlines takes turns with tasks that would slow it down by more (as `switchyard slices --bound`); 0: with none */
+    /* a model of class 0 or with deadlines takes turns with tasks that would slow it down by more (as `switchyard slices --bound`); 0: with none */
+    double bound;
     enum sy_sim_router router;
     bool whole_models; /* evict whole models, least recently used, not tails first */
     bool take_all;     /* refuse nothing for its deadline */
@@ -140,8 +140,8 @@ struct sy_sim_config {
     double noise;      /* M4; 0: none */
     sy_ns pause_ns;    /* M2 */
     sy_ns preempt_ns;  /* admission: 0 never */
-    double
-        train_share; /* of the time, guaranteed to jobs beside requests: 0..1; requests keep a thousandth */
+    /* share of the time guaranteed to jobs beside requests: 0..1; requests keep a thousandth */
+    double train_share;
     int max_queue; /* of requests a device */
     uint64_t seed;
     /* (optional) Told of each request when it ends; latency_ns counts from its arrival, served_ns from when it last began to be served,
@@ -175,8 +175,8 @@ struct sy_sim_input {
     int n_faults;
     const struct sy_sim_profile *profiles;
     int n_profiles;
-    const struct sy_sim_tenant
-        *tenants; /* by number; those that are not here are elastic, without a limit */
+    /* by number; those that are not here are elastic, without a limit */
+    const struct sy_sim_tenant *tenants;
     int n_tenants;
     const struct sy_sim_pair *pairs;
     int n_pairs;
@@ -184,7 +184,7 @@ struct sy_sim_input {
 
 /* EARG names the value that is out of range. */
 int sy_sim_check_kind(const struct sy_sim_kind *kind);
-/* Of all kinds together. */
+/* Number of devices over all kinds. */
 int sy_sim_n_devices(const struct sy_sim_config *c);
 
 /* Runs it to its end. `report` is the caller's, empty (sy_sim_report_new). EARG with what is wrong in the input, ENOMEM_HOST, EBUG

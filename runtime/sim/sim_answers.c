@@ -43,7 +43,7 @@ void sy_sim_answers_keep(struct sy_sim_answers *answers, const struct sy_sim_ans
     answers->kept[answers->n++] = *answer;
 }
 
-/* Of events at one time faults come first, then arrivals, then devices. */
+/* At equal times faults come first, then arrivals, then devices. */
 static int rank(enum sy_sim_outcome outcome)
 {
     return outcome == SY_SIM_FAILED ? 0 : outcome == SY_SIM_REFUSED ? 1 : 2;

@@ -76,7 +76,8 @@ static int next_line(struct sy_csv *csv)
             return sy_error_set(SY_EARG, "%s:%d: %s", csv->path, csv->n_lines,
                                 n == LINE_BYTES - 1 ? "a line of more than 1048574 bytes"
                                                     : "a byte of 0 in it: this is not text");
-        static const char mark[] = "\xef\xbb\xbf"; /* that some spreadsheets begin a file with */
+        static const char mark[] =
+            "\xef\xbb\xbf"; /* the byte order mark that some spreadsheets write */
         if (csv->n_lines == 1 && strncmp(csv->line, mark, 3) == 0)
             memmove(csv->line, csv->line + 3, n - 2);
     } while (csv->line[0] == '#' || csv->line[strspn(csv->line, " \t\r\n")] == '\0');

@@ -10,7 +10,7 @@
 
 #include "runtime/base/clock.h"
 
-#define SY_CSV_MAX_COLUMNS 12 /* that are read */
+#define SY_CSV_MAX_COLUMNS 12 /* columns that are read */
 
 struct sy_csv_column {
     const char *name;
@@ -41,18 +41,19 @@ int sy_csv_read(const char *path, const struct sy_csv_column *columns, int n_col
 int sy_csv_sort_or_free(void *all, uint64_t n, size_t size, size_t at, const char *path);
 
 /* ---- one field, by column; `otherwise` if it is empty and not needed ---- */
-int sy_csv_number(const struct sy_csv *csv, int column, double otherwise,
-                  double *out); /* 0..1e12 */
+/* 0..1e12 */
+int sy_csv_number(const struct sy_csv *csv, int column, double otherwise, double *out);
 /* A whole number from least (0) to most. */
 int sy_csv_whole(const struct sy_csv *csv, int column, double otherwise, double most, double *out);
 int sy_csv_whole_from(const struct sy_csv *csv, int column, double least, double otherwise,
                       double most, double *out);
+/* As sy_csv_whole, from 1. */
 int sy_csv_counted(const struct sy_csv *csv, int column, double otherwise, double most,
-                   double *out); /* the same from 1 */
+                   double *out);
 /* A time in units of `unit_s` seconds, up to 30 years; 0 for an empty field. */
 int sy_csv_duration(const struct sy_csv *csv, int column, double unit_s, sy_ns *out);
-int sy_csv_lasting(const struct sy_csv *csv, int column, double unit_s,
-                   sy_ns *out); /* at least 1 ns */
+/* As sy_csv_duration, at least 1 ns. */
+int sy_csv_lasting(const struct sy_csv *csv, int column, double unit_s, sy_ns *out);
 /* A word of 1 to size - 1 bytes. */
 int sy_csv_word(const struct sy_csv *csv, int column, char *out, size_t size);
 

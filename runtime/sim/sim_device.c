@@ -109,7 +109,7 @@ static void tell_queue(struct sim *s, int device)
 /* M9 */
 static void note_alone(struct device *d, sy_ns service, const struct sy_sim_request *r)
 {
-    d->stretches = r->served_ns == 0; /* what was observed has that in it (R6) */
+    d->stretches = r->served_ns == 0; /* observed times include it already (R6) */
     d->slow = 1;
     d->alone_ns = service;
 }

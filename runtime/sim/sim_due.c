@@ -2,7 +2,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/sim/sim_internal.h"
 
-/* Of the next device: its waiting requests came long ago, and start when it ends. */
+/* For the next device: its waiting requests arrived long ago, and start when it ends. */
 static void expect_waiting(const struct sim *s, int device)
 {
     struct sy_admission_request next;

@@ -1,4 +1,4 @@
-/* What the simulator's files share. */
+/* Internal declarations of the simulator. */
 #ifndef SY_SIM_SIM_INTERNAL_H
 #define SY_SIM_SIM_INTERNAL_H
 
@@ -28,7 +28,7 @@ static inline sy_ns sy_sim_ns(double ns)
 struct running {
     int job;
     double left_ns, rate; /* of its own time; own time a nanosecond (M3, M9); 0: it stands still */
-    double used_ns;       /* of the device's time, so far */
+    double used_ns;       /* device time so far */
 };
 
 /* The served request's swap, kept where faults may change it. */
@@ -38,30 +38,29 @@ struct swap {
     sy_ns pause_ns;
 };
 
-/* What requests need on every event comes first, in one cache line; the rest is read where there are jobs, faults or preemption, and by
- * what moves models. */
+/* Fields that requests need on every event come first, in one cache line; the others are used with jobs, faults or preemption, and when models move. */
 struct device {
     sy_ns serve_from_ns, serve_until_ns;
     sy_ns came_ns,
-        deadline_ns; /* of the request that is served: its own line is far away by its end */
+        deadline_ns; /* deadline of the request being served, copied since its own line has left the cache by its end */
     sy_ns link_free_ns, prefetch_from_ns;
     int prefetch_model; /* -1: none */
     int n_running;
-    uint8_t class_; /* of the request that is served */
+    uint8_t class_; /* class of the request being served */
     bool serving, has_newcomers;
     bool alone;      /* the served request is known here only: the queue was not told (R5) */
     uint32_t serves; /* the request that is served */
 
     uint64_t resident_bytes __attribute__((aligned(64)));
     sy_ns yield_at_ns;  /* where requests are preempted */
-    uint64_t job_bytes; /* what jobs may have of the pool */
+    uint64_t job_bytes; /* the pool's bytes available to jobs */
     /* faults */
     sy_ns down_until_ns; /* no worker */
     sy_ns link_slow_from_ns, link_slow_until_ns;
     double link_factor;
     /* jobs */
     sy_ns requests_from_ns;   /* jobs have their share until then */
-    unsigned share_permille;  /* that jobs can use of it */
+    unsigned share_permille;  /* share that jobs can use */
     sy_ns advanced_ns;        /* of iterations, while any runs */
     sy_ns again_ns;           /* when to ask the policy again */
     struct sy_policy *policy; /* NULL: no jobs were here */
@@ -73,7 +72,7 @@ struct device {
     struct swap swap;
     /* slices (M9) */
     double slow;    /* slow-down of the served request now; 1: as alone */
-    bool stretches; /* what is served does, by its neighbours */
+    bool stretches; /* the current request slows down beside its neighbours */
     sy_ns alone_ns,
         alone_compute_ns; /* how long it would be served alone, and its computation in that */
 
@@ -88,7 +87,7 @@ struct job_state {
     sy_ns owed_ns; /* of copies, when it is back from host memory */
 };
 
-/* Of 64 models on a device, a bit each: what every request asks, so small that thousands of devices' stay in the caches. */
+/* Bit masks for 64 models on a device: every request reads them, so they are small enough that those of thousands of devices stay in the caches. */
 struct held {
     uint64_t some, whole;
 };
@@ -113,7 +112,7 @@ struct drawn {
 struct sy_sim_asked {
     struct sy_admission_request is;
     uint64_t missing;
-    const struct kind *kind; /* of the device; NULL: not known */
+    const struct kind *kind; /* kind of the device; NULL: not known */
 };
 
 /* A model on one kind of device. */
@@ -128,7 +127,7 @@ struct kind {
     int first; /* device */
     struct model_here *models;
     struct sy_quotas *quotas; /* with the models charged; NULL: no tenant has one */
-    uint64_t largest_bytes;   /* of the models that are served */
+    uint64_t largest_bytes;   /* largest of the models that are served */
     struct sy_sim_tree load;  /* by device, from `first` on: when it is expected to be drained */
 };
 
@@ -138,7 +137,7 @@ struct fleet {
     uint64_t kinds; /* a bit each */
     int n_devices;
     uint64_t n_requests;      /* on them; kept for routers that go by it */
-    struct sy_sim_ring *ring; /* of the router that hashes: places are those in the fleet */
+    struct sy_sim_ring *ring; /* of the hashing router: places are indices in the fleet */
 };
 
 struct sy_sim_answers;
@@ -149,7 +148,7 @@ struct sim {
     const struct sy_sim_input *in;
     struct sy_sim_report *report;
     int n_all;
-    int n_devices; /* that are simulated at once: all, or one after the other (sim_by_device.c) */
+    int n_devices; /* devices simulated at once: all, or one after the other (sim_by_device.c) */
     int apart;     /* which one then is at place 0 */
     struct kind *kinds;
     int n_kinds;
@@ -161,13 +160,13 @@ struct sim {
     struct device *devices;
     uint16_t *loads; /* by device: requests waiting and served; side by side, for the routers */
     char *queues, *far_queues; /* all devices' admission */
-    struct sy_admission
-        *idle; /* the state of every empty queue; NULL: every queue is told of each request */
+    /* the state of every empty queue; NULL: every queue is told of each request */
+    struct sy_admission *idle;
     size_t queue_bytes, order_at;
     struct sy_sim_tree due; /* by device: its next event */
     struct place *places;   /* [device][model] */
-    uint32_t
-        *uses; /* [device][model]: tick of the last use; NULL: all models fit, none is evicted */
+    /* [device][model]: tick of the last use; NULL: all models fit, none is evicted */
+    uint32_t *uses;
     struct held *held; /* [device][model / 64] */
     size_t n_held;     /* of a device */
     int **holders;     /* by model: devices that have some of it */
@@ -177,8 +176,9 @@ struct sim {
     sy_ns *left_ns;  /* by request, when they are preempted: what is left; 0: all */
     struct sy_predictor *predictor;
     uint64_t random;
-    struct sy_sim_answers *answers; /* that are told at the end, by time; NULL: at once */
-    uint32_t tick;                  /* of uses */
+    struct sy_sim_answers
+        *answers;  /* answers delivered at the end, in order of time; NULL: delivered at once */
+    uint32_t tick; /* of uses */
     struct drawn drawn[SY_SIM_DRAWN];
     struct slowdowns *slowdowns; /* NULL: devices are not cut (M9) */
     bool has_outside; /* a model's requests take something outside of their device (M10) */
@@ -208,7 +208,7 @@ int sy_sim_slice_at(const struct sim *s, int device, int nth);
 
 /* ---- sim_chance.c ---- */
 uint64_t sy_sim_random(struct sim *s);
-/* Of this request alone, whatever was drawn before: so that it can be asked for ahead of time. `nth` tells draws of one request apart. */
+/* A random number that depends on this request alone, so that it can be drawn ahead of time. `nth` distinguishes draws of one request. */
 static inline uint64_t sy_sim_draw(const struct sim *s, uint64_t request, int nth)
 {
     uint64_t own = sy_sim_mix(s->config->seed + 0x9e3779b97f4a7c15ull * (request + 1));
@@ -311,7 +311,7 @@ static inline const struct fleet *sy_sim_fleet_of(const struct sim *s, int model
 {
     return &s->fleets[s->fleet_of[model]];
 }
-/* Of a fleet of some kinds. */
+/* For a fleet of some kinds only. */
 int sy_sim_device_of_part(const struct sim *s, const struct fleet *f, int nth);
 int sy_sim_place_in_part(const struct sim *s, const struct fleet *f, int device);
 /* The nth of its devices; and which one of them a device is, -1: it is not of the fleet. */
@@ -395,7 +395,7 @@ const struct sy_admission_request *sy_sim_ask_for(const struct sim *s, int devic
 /* ---- sim_router.c ---- */
 int sy_sim_router_open(struct sim *s);
 void sy_sim_router_close(struct sim *s);
-/* Of a model that some device serves. `asked` is empty, or known after it. */
+/* For a model that some device serves. `asked` is empty, or known afterwards. */
 int sy_sim_route(struct sim *s, const struct sy_sim_request *r, struct sy_sim_asked *asked);
 int sy_sim_route_at_random(const struct sim *s, uint64_t request);
 /* Prefetches the state that routing the requests after this one will read. */

@@ -32,7 +32,7 @@ static int set_tenants(const struct sim *s, struct device *d)
     return SY_OK;
 }
 
-/* What the first job on a device needs. */
+/* Allocates what the first job on a device needs. */
 static int open_jobs(struct sim *s, struct device *d)
 {
     int n = SY_MIN(SY_MAX(s->in->n_jobs, 1), MAX_JOBS);

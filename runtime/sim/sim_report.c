@@ -198,7 +198,7 @@ static void name_of_tenant(const struct sy_sim_report *r, int tenant, char out[S
     sy_printable_make(out);
 }
 
-/* Of the time of all devices of a kind. */
+/* Share of the time of all devices of a kind. */
 static double share_of_kind(const struct sy_sim_report *r, const struct sy_sim_kind_use *kind,
                             enum sy_sim_use use)
 {

@@ -1,4 +1,4 @@
-/* What a simulation found: quantiles, counts, device time over virtual time. */
+/* Results of a simulation: quantiles, counts, device time over virtual time. */
 #ifndef SY_SIM_SIM_REPORT_H
 #define SY_SIM_SIM_REPORT_H
 
@@ -9,8 +9,8 @@
 #include "runtime/base/clock.h"
 
 #define SY_SIM_MAX_CLASSES 10 /* as the server has: 0 to 9 */
-#define SY_SIM_BINS        240 /* of the time line; they become twice as wide when they do not reach */
-#define SY_SIM_STEPS       128 /* of the histogram, each octave: quantiles are within 0.8 % */
+#define SY_SIM_BINS        240 /* bins of the time line; their width doubles when they do not reach */
+#define SY_SIM_STEPS       128 /* bins per octave of the histogram: quantiles are within 0.8 % */
 #define SY_SIM_OCTAVES     58  /* all that 64 bits hold */
 
 #define SY_SIM_NAME_BYTES  128 /* as long as a server's names of models */
@@ -40,11 +40,11 @@ struct sy_sim_report {
     uint64_t n_jobs, n_jobs_refused;
     uint64_t n_models_refused, n_not_loaded; /* by quotas; requests for them, which were refused */
     char refusal[256],
-        model_refusal[256]; /* of the first job, and of the first model, that was refused */
+        model_refusal[256]; /* of the first job and the first model that was rejected */
     double *jct_s;          /* of finished jobs, in the order of finishing */
     int n_jct;
-    double *
-        job_rate; /* device time ÷ time in the system, by job; of those that finished or are there at the end */
+    /* device time ÷ time in the system, by job; of those that finished or are there at the end */
+    double *job_rate;
     int n_rates;
     double queue_s;                            /* sum over jobs, until their first iteration */
     sy_ns makespan_ns, used_ns[SY_SIM_N_USES]; /* used: summed over devices */
@@ -64,7 +64,7 @@ void sy_sim_report_free(struct sy_sim_report *r); /* NULL is fine */
 
 /* Adds a kind with its devices; before anything is noted of them. ENOMEM_HOST. */
 int sy_sim_report_add_kind(struct sy_sim_report *r, const char *name, int n_devices);
-/* Of a job, or of a model that no device has; the first is kept. */
+/* Records a rejected job, or a model that no device has; the first one is kept. */
 void sy_sim_note_refused_job(struct sy_sim_report *r, const char *why);
 void sy_sim_note_refused_model(struct sy_sim_report *r, const char *why);
 void sy_sim_note_latency(struct sy_sim_report *r, int class_, sy_ns ns);

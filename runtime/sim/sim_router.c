@@ -7,7 +7,7 @@
 #include "runtime/sim/sim_internal.h"
 
 #define HASH_BOUND 1.25 /* times the mean load */
-#define MAX_BOUND  2.0  /* of a device that has the model */
+#define MAX_BOUND  2.0  /* limit for a device that has the model */
 #define AHEAD      8    /* requests: measured, with 4 memory has not come yet */
 #define FAR_AHEAD  16
 #define READ_AHEAD 64 /* requests lie in the order in which they come */
@@ -185,7 +185,7 @@ static void expect_holders(struct sim *s, uint64_t request)
         sy_sim_expect(&s->holders[model][at[i]]);
 }
 
-/* Of an idle one the queue is not asked. The device with the least work now is likely to get the request. */
+/* An idle device's queue is not inspected. The device with the least work now is likely to get the request. */
 static void expect_candidates(struct sim *s, uint64_t request)
 {
     int model = s->in->requests[request].model, n = s->n_holders[model];
@@ -279,7 +279,7 @@ static bool quota_has_room(const struct sim *s, int device, const struct sy_sim_
            q->used_bytes[j->tenant] + job_bytes(j) <= q->limit_bytes[j->tenant];
 }
 
-/* Of two at random where it fits: where its tenant's quota has room, then the one with fewer jobs for its speed. */
+/* Chooses between two random devices where the job fits: first by room in its tenant's quota, then by the number of jobs relative to speed. */
 int sy_sim_route_job(struct sim *s, const struct sy_sim_job *j)
 {
     struct fleet f = fleet_for_job(s, j);

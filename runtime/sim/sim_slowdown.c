@@ -185,7 +185,7 @@ static bool take_turns(const struct sim *s, int a, int b)
     return breaks(s, a, s->slowdowns->model_task[b]) || breaks(s, b, s->slowdowns->model_task[a]);
 }
 
-/* Of two heads exactly one is before the other, so no two wait for each other. */
+/* A total order, so no two heads wait for each other. */
 static bool is_before(const struct sim *s, uint64_t a, uint64_t b)
 {
     const struct sy_sim_request *x = &s->in->requests[a], *y = &s->in->requests[b];
@@ -222,7 +222,7 @@ bool sy_sim_job_is_held(const struct sim *s, int device, int job)
     return false;
 }
 
-/* What the slice adds to a task's time. Iterations that run at once there have its time in parts. */
+/* Time that the slice adds to a task. Iterations that run there at once share its time. */
 static double added_by(const struct sim *s, int task, int slice)
 {
     const struct device *o = &s->devices[slice];

@@ -10,7 +10,7 @@
 #include "runtime/base/status.h"
 #include "runtime/sim/sim_csv.h"
 
-#define MIN_FACTOR 1e-12 /* of a link that is slow */
+#define MIN_FACTOR 1e-12 /* lower bound for a slow link */
 
 /* ---- tenants ---- */
 
@@ -111,7 +111,7 @@ int sy_sim_read_tenants(const char *path, struct sy_sim_tenants *tenants)
     return SY_OK;
 }
 
-/* Of runtime/sim/sim_slices.h; nothing there: the usual one. */
+/* A slice name (runtime/sim/sim_slices.h); empty: the default slice. */
 static int slice_name(const struct sy_csv *csv, int column, char *out)
 {
     if (csv->fields[column][0] == '\0')

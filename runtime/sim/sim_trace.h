@@ -1,4 +1,4 @@
-/* What a simulation is fed with: CSV files, and generated requests. */
+/* Input of a simulation: CSV files, and generated requests. */
 #ifndef SY_SIM_SIM_TRACE_H
 #define SY_SIM_SIM_TRACE_H
 
@@ -37,7 +37,7 @@ int sy_sim_read_jobs(const char *path, struct sy_sim_tenants *tenants, struct sy
 int sy_sim_read_requests(const char *path, const struct sy_sim_model *models, int n_models,
                          struct sy_sim_request **out, uint64_t *n);
 int sy_sim_read_faults(const char *path, struct sy_sim_fault **out, int *n);
-/* Of the models of `in` on the kinds of `config`. */
+/* For the models of `in` on the kinds of `config`. */
 int sy_sim_read_profiles(const char *path, const struct sy_sim_input *in,
                          const struct sy_sim_config *config, struct sy_sim_profile **out, int *n);
 

@@ -6,7 +6,7 @@
 #include "runtime/base/status.h"
 #include "runtime/sim/sim_memory.h"
 
-#define WIDTH      8 /* of a cache line */
+#define WIDTH      8 /* entries per cache line */
 #define WIDTH_BITS 3
 #define MOST_WIDE  64 /* places of the level that says which items come soon */
 
@@ -79,7 +79,7 @@ static inline uint64_t least_of_eight(const uint64_t *k)
     return less(less(less(k[0], k[1]), less(k[2], k[3])), less(less(k[4], k[5]), less(k[6], k[7])));
 }
 
-/* Of the eight at a level, one of which is `at`: the least, and whose it is. */
+/* The least of the eight entries at a level around `at`, and its owner. */
 static struct entry least_around(const struct sy_sim_level *level, unsigned at)
 {
     unsigned begin = at & ~(WIDTH - 1u);

@@ -17,7 +17,7 @@ struct sy_cpu_watch {
     } late;
 };
 
-/* Of a process at a look. */
+/* CPU use of a process at one look. */
 struct sy_cpu_use {
     sy_ns used_ns;    /* CPU time so far, of all its threads */
     bool is_runnable; /* its first thread, which beats, computes or waits for a core */

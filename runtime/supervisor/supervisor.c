@@ -402,7 +402,7 @@ int sy_supervisor_send(struct sy_supervisor *s, int worker, const struct sy_mess
     struct process *p = &s->processes[worker];
     char why[200];
     if (p->fd < 0 || p->state == SY_WORKER_KILLED)
-        return sy_error_set(SY_EPEER, "worker %d is not there", worker);
+        return sy_error_set(SY_EPEER, "worker %d does not exist", worker);
     int status = sy_post_send(&p->post, p->fd, message, fds, n_fds);
     if (status < 0) {
         bool was_gone = status == SY_EPEER && p->state == SY_WORKER_IDLE;
@@ -540,7 +540,7 @@ void sy_supervisor_stop(struct sy_supervisor *s, sy_ns grace_ns)
         }
         const struct sy_control_page *page = p->page.base;
         p->watch.beat_at_stop_ns =
-            sy_worker_beats_in(p->state)
+            sy_worker_state_has_heartbeat(p->state)
                 ? atomic_load_explicit(&page->heartbeat_ns, memory_order_relaxed)
                 : 0;
         if (sy_supervisor_send(s, i, &message, NULL, 0) < 0)

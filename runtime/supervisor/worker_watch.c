@@ -4,11 +4,12 @@
 
 #include "runtime/base/assert.h"
 
-#define LOAD_TIMEOUTS  6u /* hang timeouts for one model or program */
-#define LOAD_AT_LEAST  (300 * SY_NS_PER_S)
-#define STAND_AT_LEAST (5 * SY_NS_PER_S) /* of a short hang timeout: two ticks are no measure */
+#define LOAD_TIMEOUTS 6u /* hang timeouts for one model or program */
+#define LOAD_AT_LEAST (300 * SY_NS_PER_S)
+/* lower bound for short hang timeouts, since two ticks measure nothing */
+#define STAND_AT_LEAST (5 * SY_NS_PER_S)
 
-bool sy_worker_beats_in(enum sy_worker_state state)
+bool sy_worker_state_has_heartbeat(enum sy_worker_state state)
 {
     return state > SY_WORKER_LOADING_MODELS && state != SY_WORKER_PREPARING_JOB &&
            state != SY_WORKER_STARTING_JOB && state != SY_WORKER_STOPPING;
@@ -44,7 +45,7 @@ static bool is_stuck_loading(const struct sy_worker_watch *w, enum sy_worker_sta
                      SY_MAX(LOAD_TIMEOUTS * hang_timeout, LOAD_AT_LEAST);
 }
 
-/* Of the states without beats those that others wait for: a load for its answer, all requests for a job to start (S1), a drain. */
+/* States without heartbeats for which others wait: a load whose answer is awaited, a job's start that all requests wait for (S1), a drain. */
 static bool stands_still(struct sy_worker_watch *w, enum sy_worker_state state, pid_t pid,
                          sy_ns hang_timeout, sy_ns now)
 {
@@ -73,7 +74,7 @@ bool sy_worker_watch_is_over(struct sy_worker_watch *w, enum sy_worker_state sta
     if (deaf)
         snprintf(why, SY_WORKER_WATCH_WHY, "told to stop, it did not stir for %.1f s",
                  (double)(now - w->moved_ns) / 1e9);
-    else if (sy_worker_beats_in(state) && is_silent(w, pid, beat, hang_timeout, now))
+    else if (sy_worker_state_has_heartbeat(state) && is_silent(w, pid, beat, hang_timeout, now))
         snprintf(why, SY_WORKER_WATCH_WHY, "no heartbeat for %.1f s", (double)(now - beat) / 1e9);
     else if (is_stuck_loading(w, state, hang_timeout, now))
         snprintf(why, SY_WORKER_WATCH_WHY, "it has computed on one model for %.0f s",

@@ -21,7 +21,7 @@ struct sy_worker_watch {
 };
 
 /* Where libraries, programs and data sets are loaded, nothing beats. So it is while a worker winds up. */
-bool sy_worker_beats_in(enum sy_worker_state state);
+bool sy_worker_state_has_heartbeat(enum sy_worker_state state);
 /* It comes into this state now. */
 void sy_worker_watch_move(struct sy_worker_watch *watch, enum sy_worker_state to, sy_ns now);
 /* At each tick, of a process that lives; beat: its last one. True: it is to be killed, `why` (SY_WORKER_WATCH_WHY bytes) says the reason. */

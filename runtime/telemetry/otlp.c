@@ -21,7 +21,7 @@
 #define MOST_ANSWER   (64u << 10) /* bytes of a collector's answer */
 #define MOST_TRIES    6
 #define MOST_RETRY_NS (30 * SY_NS_PER_S)
-#define MOST_DEMAND_S 300 /* of a Retry-After */
+#define MOST_DEMAND_S 300 /* limit of a Retry-After */
 #define NO_ANSWER     0   /* in the place of a status code */
 
 struct sy_otlp {
@@ -32,7 +32,7 @@ struct sy_otlp {
     sy_ns flush_ns, retry_ns;
     struct sy_otlp_record *ring; /* SY_OTLP_WAITING; the first n_sending are under way */
     int first, n_waiting, n_sending;
-    int n_tries;     /* of the first batch */
+    int n_tries;     /* attempts for the first batch */
     sy_ns delay_ns;  /* before the next one; 0: the last one was taken */
     bool is_drained; /* no repetition any more */
     uint64_t chance;
@@ -164,7 +164,7 @@ static void set_timer(struct sy_otlp *otlp, sy_ns after)
     event_add(otlp->timer, &timeout);
 }
 
-/* What waits, if anything does: at once where there is a batch of it, unless the collector needs time. */
+/* Sends what waits: at once if there is a full batch, unless the collector asked for a delay. */
 static void send_later(struct sy_otlp *otlp)
 {
     if (otlp->n_waiting == 0 || otlp->n_sending > 0)

@@ -24,7 +24,7 @@ struct sy_otlp;
 struct sy_otlp_config {
     const char *url;     /* "http://host:4318", which is .../v1/traces, or with a path of its own */
     const char *version; /* of this program */
-    sy_ns flush_ns;      /* what waits is sent after so long at the latest; 0: 1 s */
+    sy_ns flush_ns;      /* maximum delay before spans are sent; 0: 1 s */
     sy_ns retry_ns;      /* before the first repetition, doubling up to 30 s; 0: 1 s */
 };
 
@@ -32,7 +32,7 @@ struct sy_otlp_config {
  * ENOMEM_HOST. A collector that is not there is no error. */
 int sy_otlp_create(struct event_base *base, const struct sy_otlp_config *config,
                    struct sy_otlp **out);
-/* What waits is lost: sy_otlp_drain before. NULL is fine. */
+/* Unsent spans are lost: call sy_otlp_drain first. NULL is fine. */
 void sy_otlp_destroy(struct sy_otlp *otlp);
 
 /* A request that has ended and is to be traced; copied. */

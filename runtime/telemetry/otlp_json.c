@@ -13,7 +13,7 @@
 #define KIND_INTERNAL 1
 #define KIND_SERVER   2
 #define STATUS_ERROR  2
-/* Of a span's flags: whether its parent is another process's is known, and is so. */
+/* Flags of a span: whether it is known that its parent is another process's, and whether it is. */
 #define PARENT_IS_KNOWN  0x100u
 #define PARENT_IS_REMOTE 0x200u
 

@@ -20,8 +20,8 @@
 /* One request that has ended. */
 struct sy_otlp_record {
     struct sy_trace_context context; /* trace_id is set, also where the client gave none */
-    uint64_t span_id;                /* of the server's span; not 0 */
-    int64_t wall_offset_ns;          /* what is added to CLOCK_MONOTONIC for the time since 1970 */
+    uint64_t span_id;                /* id of the server's span; not 0 */
+    int64_t wall_offset_ns;          /* added to CLOCK_MONOTONIC gives the time since 1970 */
     char tracestate[SY_TRACE_STATE_BYTES], model[SY_CORE_MODEL_NAME], error[SY_OTLP_ERROR_BYTES];
     int64_t version;
     const char *protocol; /* "http", "grpc", "msgpack": a literal */

@@ -51,9 +51,8 @@ struct sy_control_page {
     _Atomic uint64_t
         longest_layer_ns;           /* longest stretch between two looks at the epoch, this job */
     _Atomic uint64_t snapshot_step; /* of the last durable snapshot */
-    _Atomic uint64_t
-        train_total_steps; /* of a script that said it while it ran; 0: as JOB_PREPARED said */
-    /* What that stretch was: "backward conv1, step 7". Odd while it is written. */
+    _Atomic uint64_t train_total_steps; /* set by a script while it runs; 0: as in JOB_PREPARED */
+    /* Name of that stretch: "backward conv1, step 7". The version is odd while it is written. */
     _Atomic uint32_t longest_version;
     char longest_what[SY_LONGEST_BYTES];
 

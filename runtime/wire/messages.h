@@ -45,11 +45,11 @@ struct sy_u64s {
     F(U64, batch)             \
     F(U64, team)              \
     F(U64S, sizes) F(STATUS, status) F(STR, error) F(U64, workspace_bytes) F(U64, took_ns)
-/* Groups first_group .. first_group + n - 1 of the run's model: where each lies in the pool, whether it is there already (1), stays in the image where computing reads it (2) or comes (0), after
- * which group's computation it may be written (0: at once, else that group + 1), where it lies in the image (discrete device), and its arrival word's index.
- * On a discrete device the worker queues the copies at once. link_class (link_turn.h): as what the copies go;
- * RUN makes them urgent. May come in several parts, in order, all of them in front of RUN; a worker
- * has one run at a time, from its first LOAD to its RUN_DONE. */
+/* Groups first_group .. first_group + n - 1 of the run's model: where each lies in the pool, whether it is there already (1), stays in the image where
+ * computing reads it (2) or comes (0), after which group's computation it may be written (0: at once, else that group + 1), where it lies in the image
+ * (discrete device), and its arrival word's index. On a discrete device the worker queues the copies at once. link_class (link_turn.h): as what the copies
+ * go; RUN makes them urgent. May come in several parts, in order, all of them in front of RUN; a worker has one run at a time, from its first LOAD to its
+ * RUN_DONE. */
 /* clang-format off */
 #define SY_FIELDS_LOAD(F) \
     F(U64, run) \
@@ -63,11 +63,11 @@ struct sy_u64s {
     F(U64S, arrivals)
 /* clang-format on */
 enum sy_load_resident { SY_LOAD_COMES = 0, SY_LOAD_RESIDENT = 1, SY_LOAD_DIRECT = 2 };
-/* Compute: layer after layer, each group behind its arrival (on a unified device the arrival word of the group's place in the pool; on a
- * discrete one the copy, which waits for the arrival word of the image). Tensors are places (tensor_at.h) in the graph's order; workspace is a pool offset.
- * parts: as many runs one after the other, each with its own tensors (inputs and outputs list them part by part); 1 where groups cycle, or first_layer is not 0.
- * workspace_bytes: room for the workspace; a program that needs more does not run.
- * first_layer: what the layers in front of it computed is in the workspace and the outputs (a run that was interrupted; its groups do not cycle). */
+/* Compute: layer after layer, each group behind its arrival (on a unified device the arrival word of the group's place in the pool; on a discrete one the
+ * copy, which waits for the arrival word of the image). Tensors are places (tensor_at.h) in the graph's order; workspace is a pool offset. parts: as many
+ * runs one after the other, each with its own tensors (inputs and outputs list them part by part); 1 where groups cycle, or first_layer is not 0.
+ * workspace_bytes: room for the workspace; a program that needs more does not run. first_layer: what the layers in front of it computed is in the workspace
+ * and the outputs (a run that was interrupted; its groups do not cycle). */
 /* clang-format off */
 #define SY_FIELDS_RUN(F) \
     F(U64, run) F(U64, model) F(U64, batch) F(U64, workspace_offset) F(U64, workspace_bytes) \
@@ -77,9 +77,10 @@ enum sy_load_resident { SY_LOAD_COMES = 0, SY_LOAD_RESIDENT = 1, SY_LOAD_DIRECT 
 #define SY_FIELDS_FETCH(F) F(U64, run)
 /* Forget a run that was LOADed but will not RUN; answered by RUN_DONE with ECANCELED when its copies stand still. */
 #define SY_FIELDS_CANCEL(F) F(U64, run)
-/* lost_ns: of first_layer to end, that the computing thread stood without a core; 0 where that is not measured (no slice of one core, or a device that computes elsewhere).
- * n_arrived: leading groups that are in the pool. read_bytes: of groups that stay in the image, what this run read of them. spans: per group copy start, copy end, compute start, compute end (ns; 0 where there was none). wait_ns: compute stood waiting for groups.
- * next_layer: of an interrupted run, where it can go on; 0: from its beginning only. */
+/* lost_ns: of first_layer to end, that the computing thread stood without a core; 0 where that is not measured (no slice of one core, or a device that
+ * computes elsewhere). n_arrived: leading groups that are in the pool. read_bytes: of groups that stay in the image, what this run read of them. spans: per
+ * group copy start, copy end, compute start, compute end (ns; 0 where there was none). wait_ns: compute stood waiting for groups. next_layer: of an
+ * interrupted run, where it can go on; 0: from its beginning only. */
 #define SY_FIELDS_RUN_DONE(F) \
     F(U64, run)               \
     F(STATUS, status)         \
@@ -89,8 +90,8 @@ enum sy_load_resident { SY_LOAD_COMES = 0, SY_LOAD_RESIDENT = 1, SY_LOAD_DIRECT 
     F(U64, end_ns)            \
     F(U64, wait_ns)           \
     F(U64, lost_ns) F(U64, read_bytes) F(U64, n_arrived) F(U64, next_layer) F(U64S, spans)
-/* Reads the job (JSON text) and its model and says what it needs; keeps it ready. The job keeps its team until it ends or leaves. Of a script, with the connection
- * to its `switchyard run` (workers/torch/script_link.h) if that is there: a confined worker makes none. */
+/* Reads the job (JSON text) and its model and says what it needs; keeps it ready. The job keeps its team until it ends or leaves. Of a script, with the
+ * connection to its `switchyard run` (workers/torch/script_link.h) if that is there: a confined worker makes none. */
 #define SY_FIELDS_JOB_PREPARE(F) F(U64, job) F(STR, text) F(U64, team) F(U64S, cores)
 #define SY_FIELDS_JOB_PREPARED(F) \
     F(U64, job)                   \
@@ -114,8 +115,9 @@ enum sy_load_resident { SY_LOAD_COMES = 0, SY_LOAD_RESIDENT = 1, SY_LOAD_DIRECT 
 #define SY_FIELDS_JOB_RETURN(F)   F(U64, job) F(U64, persistent_offset)
 #define SY_FIELDS_JOB_RETURNED(F) F(U64, job) F(U64, bytes)
 #define SY_FIELDS_JOB_PAUSED(F)   F(U64, job) F(U64, epoch) F(U64, paused_ns)
-/* The job, which has no turn, releases its worker: snapshot, if it has a folder; its persistent state stays where it is, in the pool or in its file. JOB_LEFT when
- * the worker has forgotten it (status < 0: its snapshot failed); another may be told to PREPARE it then, and to START it with in_memory 1, or spilled 1. */
+/* The job, which has no turn, releases its worker: snapshot, if it has a folder; its persistent state stays where it is, in the pool or in its file.
+ * JOB_LEFT when the worker has forgotten it (status < 0: its snapshot failed); another may be told to PREPARE it then, and to START it with in_memory 1, or
+ * spilled 1. */
 #define SY_FIELDS_JOB_LEAVE(F) F(U64, job)
 #define SY_FIELDS_JOB_LEFT(F)  F(U64, job) F(U64, step) F(STATUS, status)
 /* Stop at the end of the iteration: snapshot; evaluate on the test set if `evaluate`; then JOB_ENDED. */
@@ -197,8 +199,8 @@ struct sy_message {
         SY_MESSAGE_TABLE(M)
 #undef M
     };
-    void *
-        storage; /* owns the strings and arrays of a decoded message; NULL for one made by the sender */
+    /* owns the strings and arrays of a decoded message; NULL for one made by the sender */
+    void *storage;
 };
 
 const char *sy_message_name(int id); /* "RUN", or "?" */

@@ -18,8 +18,8 @@
 #include "runtime/wire/messages.h"
 
 #define SY_POST_SLOTS 2u /* LOAD and RUN are sent together */
-#define SY_POST_BYTES \
-    3056u /* a longer message goes through the socket: LOAD of some 100 groups, RUN_DONE of some 80 */
+/* A longer message goes through the socket: LOAD of some 100 groups, RUN_DONE of some 80. */
+#define SY_POST_BYTES 3056u
 
 struct sy_post_slot {
     _Atomic uint32_t full;    /* 1 by the writer (seq_cst); 0 by the side that takes it (seq_cst) */
@@ -47,7 +47,7 @@ int sy_post_send(struct sy_post *post, int fd, const struct sy_message *message,
 /* As sy_message_receive: what comes next, by whichever way. From then on until sy_post_look the other side uses the socket, unless it came through a slot. */
 int sy_post_receive(struct sy_post *post, int fd, enum sy_message_direction direction,
                     struct sy_message *out, int *fds, int *n_fds);
-/* What comes next if it lies in a slot: 1; else 0 and `out` empty; negative: it is no message of this direction. */
+/* Takes the next message if it is in a slot: 1; else 0 and `out` empty; negative: not a message of this direction. */
 int sy_post_take(struct sy_post *post, enum sy_message_direction direction, struct sy_message *out);
 /* Whether a slot is full. Then sy_post_receive does not wait: the slot is next, or what was sent before it is in the socket. */
 bool sy_post_has(const struct sy_post *post);

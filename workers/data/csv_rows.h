@@ -8,10 +8,11 @@
 
 struct sy_csv_rows {
     const char *path;
-    char *at, *end; /* of the text, which is written over: fields are unquoted in place */
+    char *at, *end; /* position in the text, which is overwritten: fields are unquoted in place */
     char separator;
     uint64_t line; /* where the row begins, from 1 */
-    char **fields; /* of the row, each ending with 0; owned, the texts lie in the bytes */
+    /* fields of the row, zero-terminated; the array is owned, the texts are in the bytes */
+    char **fields;
     uint64_t n, room;
     uint64_t n_lines_read;
 };

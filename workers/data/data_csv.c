@@ -303,7 +303,7 @@ static int find_classes(struct csv_source *s, const struct csv_source *training)
                 bsearch(&s->texts[i], known->names, known->n, sizeof *known->names, by_text);
             s->labels[i] = found ? (double)(found - known->names) : -1.0;
             if (!found)
-                return bad_label(s, i, "is none of the training set's");
+                return bad_label(s, i, "is not one of the training set's");
         } else if (!take_number(s->texts[i], &s->labels[i]) ||
                    s->labels[i] != floor(s->labels[i]) || s->labels[i] < 0.0 || s->labels[i] > 1e9)
             return bad_label(s, i,

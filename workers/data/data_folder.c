@@ -37,7 +37,7 @@ static int by_name(const void *a, const void *b)
 /* A folder that is being read, and where its entries go. */
 struct listing {
     struct sy_data_names *list;
-    const char *root, *prefix; /* of the names: "sub/" for what is in root/sub */
+    const char *root, *prefix; /* prefix of the names: "sub/" for files in root/sub */
     enum sy_data_entries wanted;
     const struct listing *above;
     dev_t device;

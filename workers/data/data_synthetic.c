@@ -14,7 +14,7 @@ struct synthetic_source {
     struct sy_data_source base;
     const struct sy_data_want *want;
     const struct sy_data_spec *spec;
-    uint64_t longest; /* of the drawn inputs */
+    uint64_t longest; /* length of the drawn inputs */
     uint64_t seed, set, vocabulary;
     double noise;
 };
@@ -73,7 +73,7 @@ static double weighted_sum(uint64_t key, const float *x, uint64_t n)
     return sum;
 }
 
-/* Of the first input that is floats and drawn. */
+/* Writes the values of the first drawn input of floats. */
 static bool put_values(const struct synthetic_source *s, void *const *inputs, float *labels)
 {
     const struct sy_data_want *want = s->want;

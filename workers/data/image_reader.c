@@ -13,8 +13,8 @@
 #include "loader/package/file_bytes.h"
 #include "runtime/base/status.h"
 
-#define HEADER_BYTES \
-    (64u << 10) /* of a JPEG may be metadata; more is read when it does not suffice */
+/* metadata may take this much of a JPEG; more is read when needed */
+#define HEADER_BYTES (64u << 10)
 
 bool sy_image_has_name(const char *name)
 {

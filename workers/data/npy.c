@@ -173,7 +173,7 @@ static int read_entry(struct cursor *c, struct header *h)
         h->seen |= 1u << i;
         return keys[i].read(c, h);
     }
-    return bad(c, "has a key that is none of descr, fortran_order, shape");
+    return bad(c, "has a key other than descr, fortran_order, shape");
 }
 
 static int read_dictionary(struct cursor *c, struct header *h)

@@ -17,9 +17,9 @@ struct sy_npy {
     void *data; /* row-major, owned; aligned for every element type */
 };
 
-/* Reads the whole file; blocks. Any thread. `out` is the caller's, freed by sy_npy_finish; untouched on failure. Column-major
- * and big-endian files come out row-major and as this machine has them, int16 and uint16 as int32, uint32 and uint64 as int64. ENOTFOUND, EIO, ECORRUPT (magic, header, length), EUNSUPPORTED (element type, rank, a uint64 over
- * 2^63 - 1), ETOOBIG (over SY_NPY_MAX_BYTES), ENOMEM_HOST; the text names the file. */
+/* Reads the whole file; blocks. Any thread. `out` is the caller's, freed by sy_npy_finish; untouched on failure. Column-major and big-endian files come out
+ * row-major and as this machine has them, int16 and uint16 as int32, uint32 and uint64 as int64. ENOTFOUND, EIO, ECORRUPT (magic, header, length),
+ * EUNSUPPORTED (element type, rank, a uint64 over 2^63 - 1), ETOOBIG (over SY_NPY_MAX_BYTES), ENOMEM_HOST; the text names the file. */
 int sy_npy_read(const char *path, struct sy_npy *out);
 void sy_npy_finish(struct sy_npy *npy); /* NULL is fine */
 

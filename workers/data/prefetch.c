@@ -26,7 +26,7 @@ struct sy_prefetch {
     pthread_cond_t changed;
     bool is_running, is_ending;
     bool is_test;                         /* the set that all slots are of */
-    uint64_t next;                        /* what the thread fills next */
+    uint64_t next;                        /* position that the thread fills next */
     struct slot slots[SY_PREFETCH_DEPTH]; /* batch i in slot i mod DEPTH */
 };
 

@@ -190,7 +190,7 @@ uint64_t sy_train_data_index(uint64_t n, uint64_t seed, uint64_t position)
     return x;
 }
 
-/* Of the held out set too: a permutation that only the seed names deals the samples out, the last ones to the test set. */
+/* Also for the held-out set: a permutation determined by the seed distributes the samples, the last ones to the test set. */
 static uint64_t sample_of(const struct sy_train_data *data, uint64_t position, bool is_test)
 {
     const struct sy_data_spec *spec = data->spec;

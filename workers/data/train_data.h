@@ -15,7 +15,7 @@
 
 #include "workers/job/job.h"
 
-/* What the network takes and the loss wants, of one sample. */
+/* An input of the network for one sample, and its label. */
 struct sy_data_input {
     const char *name;    /* in the model; borrowed from the graph */
     enum sy_dtype dtype; /* F32, I64, I32 or BOOL */

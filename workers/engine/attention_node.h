@@ -1,5 +1,5 @@
-/* What a node of attention describes (loader/fuse/fuse_attention.c says what it is), for all engines: softmax(scale * q k + masks) v for many heads,
- * with where each matrix lies, by strides. */
+/* The attention node (loader/fuse/fuse_attention.c), parsed for all engines: softmax(scale * q k + masks) v for many heads, with the place of each matrix as
+ * strides. */
 #ifndef SY_WORKERS_ENGINE_ATTENTION_NODE_H
 #define SY_WORKERS_ENGINE_ATTENTION_NODE_H
 
@@ -14,13 +14,13 @@
 struct sy_attention_view {
     int64_t heads[SY_MAX_RANK]; /* strides, in elements; 0: repeated */
     int64_t row, column;
-    bool narrow; /* of the engine's narrow type, not float32; sy_attention_read leaves it false */
+    bool narrow; /* in the engine's narrow type, not float32; sy_attention_read leaves it false */
 };
 
 enum sy_attention_mask { SY_MASK_ADD, SY_MASK_KEEP, SY_MASK_DROP };
 
 struct sy_attention {
-    int n_threads; /* of the host engine: that there is scratch memory for */
+    int n_threads; /* host engine: threads that have scratch memory */
     int head_rank;
     int64_t head_dims[SY_MAX_RANK];
     int64_t rows, depth, columns,
@@ -34,7 +34,8 @@ struct sy_attention {
     struct sy_attention_view masks[SY_ATTENTION_MASKS];
 };
 
-/* The node at that batch size, all its tensors row-major. Heads that share k and v may have become rows. ECORRUPT or EUNSUPPORTED, naming the node: it describes none. */
+/* The node at that batch size, all its tensors row-major. Heads that share k and v may have become rows. ECORRUPT or EUNSUPPORTED, naming the node: it
+ * describes none. */
 int sy_attention_read(const struct sy_graph *graph, const struct sy_node *node, int64_t batch,
                       struct sy_attention *out);
 

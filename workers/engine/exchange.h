@@ -36,8 +36,8 @@ struct sy_device_exchange_want {
 
 struct sy_device_exchange_ops {
     uint64_t bucket_floats; /* so many are worth a sum of their own */
-    /* On the device that the engine is attached to. Ranks open together; where one cannot, all fail and say why. EUNSUPPORTED: the way is not to be had here; ENOMEM_DEVICE, ENOMEM_HOST,
-     * EPEER, EDEVICE. */
+    /* On the device that the engine is attached to. Ranks open together; where one cannot, all fail and say why. EUNSUPPORTED: the way is not to be had
+     * here; ENOMEM_DEVICE, ENOMEM_HOST, EPEER, EDEVICE. */
     int (*open)(const struct sy_device_exchange_want *want, struct sy_device_exchange **out);
     void (*close)(struct sy_device_exchange *exchange); /* NULL is fine; no sum is under way */
 

@@ -1,6 +1,6 @@
 #include "workers/engine/keeps_precision.h"
 
-bool sy_keeps_precision(const struct sy_graph *graph, const struct sy_node *node)
+bool sy_node_propagates_precision(const struct sy_graph *graph, const struct sy_node *node)
 {
     switch (sy_op_facts(node->op)->narrow) {
     case SY_NARROW_ALWAYS:

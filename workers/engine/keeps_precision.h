@@ -8,9 +8,8 @@
 #include "loader/graph/engine.h"
 
 /* True for curves, pools, movement, and sums and products of two tensors of one shape. */
-bool sy_keeps_precision(const struct sy_graph *graph, const struct sy_node *node);
-/* Of a product of two computed matrices: large enough that narrow factors are worth it, since each number that is rounded is used for several
- * products. */
+bool sy_node_propagates_precision(const struct sy_graph *graph, const struct sy_node *node);
+/* Whether a product of two computed matrices is large enough for narrow factors: each rounded number is used in several products. */
 bool sy_is_large_product(const struct sy_graph *graph, const struct sy_node *node);
 
 #define SY_WANT_WIDE   1u
@@ -18,7 +17,7 @@ bool sy_is_large_product(const struct sy_graph *graph, const struct sy_node *nod
 
 /* `wants` below: per tensor of the graph, SY_WANT_ bits of its readers. */
 
-/* What readers want of the node's results, together. */
+/* The union of its readers' wants for the node's results. */
 unsigned sy_wants_of_results(const struct sy_node *node, const unsigned char *wants);
 /* Adds to `wants`: readers are looked at from the last layer to the first, and `wanted_as` says what a layer wants input `input` as; outputs of the
  * graph are wanted wide. The producer chooses from the sum of these wishes, and readers of the other form convert. */

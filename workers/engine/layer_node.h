@@ -44,7 +44,7 @@ bool sy_tensor_is_needed(const struct sy_node *node, int tensor, int but_input, 
                          int layer);
 /* The tensor's dimensions at this batch size; returns the rank. */
 int sy_tensor_dims(const struct sy_graph *graph, int tensor, int64_t batch, int64_t *dims);
-/* Of a row-major array, in elements. */
+/* Strides of a row-major array, in elements. */
 void sy_row_major_strides(int rank, const int64_t *dims, int64_t *strides);
 /* The list of integers `name`, of at least n; NULL: the node has none. */
 const struct sy_attr *sy_node_ints(const struct sy_node *node, const char *name, int n);

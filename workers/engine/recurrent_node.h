@@ -10,7 +10,7 @@
 
 struct sy_recurrent_node {
     int64_t steps, batch, input, hidden, gates, directions;
-    bool is_reverse;               /* of the first direction; a second one is */
+    bool is_reverse;               /* of the first direction; a second one is reversed */
     bool resets_late;              /* GRU: linear_before_reset */
     bool batch_first;              /* of inputs, results and states */
     bool has_peepholes;            /* LSTM: input 7 */

@@ -1,5 +1,5 @@
-/* The random numbers of dropout, and of nodes that draw: Philox 4x32-10 (Salmon et al., 2011), a function of (seed, batch, node, element) and nothing else. One text
- * for the CUDA kernel and the tests; the host's loop over many counters at once is in workers/host/train/train_random.c. */
+/* The random numbers of dropout, and of nodes that draw: Philox 4x32-10 (Salmon et al., 2011), a function of (seed, batch, node, element) and nothing else.
+ * One text for the CUDA kernel and the tests; the host's loop over many counters at once is in workers/host/train/train_random.c. */
 #ifndef SY_WORKERS_ENGINE_TRAIN_PHILOX_H
 #define SY_WORKERS_ENGINE_TRAIN_PHILOX_H
 
@@ -8,8 +8,8 @@
 
 #include "workers/engine/train_formulas.h"
 
-#define SY_PHILOX_CHUNK \
-    256 /* counters that are drawn together: a piece has four times as many elements */
+/* counters that are drawn together: a piece has four times as many elements */
+#define SY_PHILOX_CHUNK 256
 
 /* Element j of a piece has word j / CHUNK of counter j % CHUNK. */
 SY_FORMULA uint32_t sy_philox_element(uint64_t seed, uint64_t batch, uint32_t node,

@@ -95,7 +95,7 @@ int64_t sy_train_count_right(enum sy_loss_kind loss, const float *x, const void 
     return right;
 }
 
-int sy_train_not_finite(const char *what, double value, double rate)
+int sy_train_fail_not_finite(const char *what, double value, double rate)
 {
     return sy_error_set(SY_EARG,
                         "%s is %g (a smaller learning rate than %g, or clip_norm, may help)", what,

@@ -1,5 +1,4 @@
-/* What every engine's trainer does alike: where the network ends, how its state is called in snapshots, which answers are right. Any
- * thread; nothing is kept. */
+/* Rules shared by all engines' trainers: where the network ends, names of its state in snapshots, which answers are right. Thread-safe; stateless. */
 #ifndef SY_WORKERS_ENGINE_TRAIN_RULES_H
 #define SY_WORKERS_ENGINE_TRAIN_RULES_H
 
@@ -12,7 +11,7 @@ struct sy_gradient_steps {
     int (*backward)(struct sy_trainer *trainer, int node, int gradient);
 };
 
-/* Of the operator's family, out of a trainer's families by enum sy_gradient. NULL: this trainer has no gradient of it. */
+/* The entry of the operator's family in a trainer's table. NULL: this trainer has no gradient for it. */
 const struct sy_gradient_steps *sy_gradient_steps_of(const struct sy_gradient_steps *families,
                                                      enum sy_op op);
 
@@ -39,6 +38,6 @@ int64_t sy_train_count_right(enum sy_loss_kind loss, const float *x, const void 
                              int64_t rows, int64_t n);
 
 /* EARG: `what` is not finite, and what may help. `rate` is the job's learning rate. */
-int sy_train_not_finite(const char *what, double value, double rate);
+int sy_train_fail_not_finite(const char *what, double value, double rate);
 
 #endif

@@ -40,15 +40,15 @@ struct sy_train_options {
     double beta1, beta2, epsilon; /* adam, adamw */
     bool is_nesterov;
     bool spares_vectors; /* weight_decay is for tensors of two dimensions and more */
-    double
-        clip_norm; /* 0: the gradient is not clipped; else its norm over all parameters is at most this */
+    /* 0: the gradient is not clipped; else its norm over all parameters is at most this */
+    double clip_norm;
     uint64_t accumulate; /* gradient phases in one iteration, whose mean is taken; 0 is 1 */
     struct sy_schedule schedule;
     enum sy_train_precision precision;
-    bool
-        recomputes; /* activations are made again for backward, so that the ephemeral part is smaller */
-    char *
-        *frozen; /* patterns (fnmatch) of parameters that stay; ends with NULL, or NULL. Borrowed */
+    /* activations are made again for backward, so that the ephemeral part is smaller */
+    bool recomputes;
+    /* patterns (fnmatch) of parameters that stay; ends with NULL, or NULL. Borrowed */
+    char **frozen;
     int64_t batch;
     uint64_t seed; /* of dropout */
 };
@@ -60,12 +60,12 @@ struct sy_state_tensor {
     uint64_t bytes;
 };
 
-/* What ranks that train together take the mean of: a gradient, or a statistic of the batch. */
+/* A part that ranks average when they train together: a gradient, or a statistic of the batch. */
 struct sy_shared_part {
     float *values; /* since bind */
     uint64_t n;
     bool is_gradient; /* else a statistic of the batch */
-    int ready_step; /* of the gradient phase: the last one that touches them before shared_by_step */
+    int ready_step;   /* last step of the gradient phase that touches it before shared_by_step */
 };
 
 struct sy_trainer;
@@ -133,8 +133,8 @@ struct sy_trainer_ops {
     /* Until the next bind, get_state reads this copy of the persistent part, which lies in the host's memory. Borrowed. */
     void (*read_copy)(struct sy_trainer *trainer, const void *copy);
 
-    /* (optional, all three or none: it trains with one rank only) What ranks share, in the iteration's last gradient phase: each part between its ready_step and
-     * shared_by_step, which is the first that reads one. Another thread may write to a part in between, while steps run. */
+    /* (optional, all three or none: it trains with one rank only) What ranks share, in the iteration's last gradient phase: each part between its ready_step
+     * and shared_by_step, which is the first that reads one. Another thread may write to a part in between, while steps run. */
     int (*n_shared_parts)(const struct sy_trainer *trainer);
     void (*shared_part)(const struct sy_trainer *trainer, int index, struct sy_shared_part *out);
     int (*shared_by_step)(const struct sy_trainer *trainer);

@@ -13,7 +13,7 @@
 #include "workers/host/reference/kernel.h"
 #include "workers/host/rows/elementwise.h"
 
-/* Raised when parameters are packed in another order than before on the same CPU with the same oneDNN. */
+/* Incremented when the order of packed parameters changes for the same CPU and oneDNN version. */
 #define PACKING 3
 
 static const struct sy_host_op *const tables[] = {
@@ -104,8 +104,7 @@ static bool is_param(const struct sy_graph *graph, const struct sy_node *node, i
            (t->dtype == SY_DTYPE_F32 || trees || (t->dtype == SY_DTYPE_I8 && weights) || table);
 }
 
-/* Weights that no primitive asks for in a layout of its own, but that are many: half the bytes move. Short rows may be coordinates,
- * which bf16 would shift. */
+/* Large weights for which no primitive requires a layout: storing them in bf16 halves the transfer. Short rows may be coordinates, which bf16 would shift. */
 static bool is_stored_narrow(const struct sy_graph *graph, const struct sy_node *node, int input)
 {
     const struct sy_shape *shape = &graph->tensors[node->inputs[input]].shape;
@@ -120,7 +119,7 @@ static bool is_stored_narrow(const struct sy_graph *graph, const struct sy_node 
            (node->op != SY_OP_GATHER || shape->dims[shape->rank - 1].fixed >= least_row);
 }
 
-/* On a CPU without bf16: what is multiplied as float32 in that layout is stored in it as bf16. Where there is bf16, the layer has chosen. */
+/* On a CPU without bf16: weights multiplied as float32 in that layout are stored in it as bf16. With bf16, the layer has chosen. */
 static void store_narrow(dnnl_memory_desc_t *md)
 {
     dnnl_memory_desc_t narrow = *md, wide;
@@ -163,7 +162,7 @@ static int param_form(const struct sy_graph *graph, const struct sy_node *node, 
     return SY_OK;
 }
 
-/* Making the layer's steps once on trial makes import refuse by name what could not run. */
+/* Building the layer's steps on trial makes import reject, by name, what could not run. */
 static int layout_layer(const struct sy_graph *graph, struct sy_layer *layer)
 {
     static const struct sy_param_rules rules = {is_param, param_form};
@@ -201,7 +200,7 @@ static int reorder_to(const dnnl_memory_desc_t *md, void *from, void *to, const 
     return sy_dnnl_check(status, "packing", name);
 }
 
-/* Packed as float32, then rounded: oneDNN makes bf16 only where the CPU has it. */
+/* Packs as float32, then rounds: oneDNN converts to bf16 only on CPUs that have it. */
 static int pack_narrow(const dnnl_memory_desc_t *md, void *plain, uint16_t *to, const char *name)
 {
     dnnl_memory_desc_t wide;
@@ -218,7 +217,7 @@ static int pack_narrow(const dnnl_memory_desc_t *md, void *plain, uint16_t *to, 
     return status;
 }
 
-/* What `prepare` may write: the parameter in float32, filled up as its layout is. */
+/* Bytes that `prepare` may write: the parameter in float32, padded as in its layout. */
 static size_t room_to_prepare(const struct sy_tensor *t, const struct sy_param *param)
 {
     dnnl_memory_desc_t md, wide;

@@ -69,8 +69,8 @@ int sy_infer_interrupted(void)
     return sy_error_set(SY_ECANCELED, "interrupted for a more urgent request");
 }
 
-/* What computes here stops between any two layers; what only enqueues, between groups, which it may have captured whole. Either stops between two
- * turns of what has some (on_turn). */
+/* An engine that computes in this thread can stop between any two layers; one that enqueues, between groups, which it may have captured as a whole. Both can
+ * stop between iterations of a Loop (on_turn). */
 static int run_layers(const struct sy_infer_run *run, const struct sy_binding *binding, int first,
                       int end, struct sy_infer_times *times)
 {

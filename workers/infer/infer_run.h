@@ -15,14 +15,14 @@ struct sy_infer_run {
     struct sy_device *device;
     struct sy_pool_memory *pool;
     struct sy_stream *compute;
-    struct sy_event *
-        done; /* for engines that only enqueue: waited for between beats at the end; NULL: without beats */
+    /* for engines that only enqueue: waited for between beats at the end; NULL: without beats */
+    struct sy_event *done;
     struct sy_transfer *transfer;
-    const int
-        *group_layers; /* first layer of each group; n_groups of them, ascending, the first is 0 */
+    /* first layer of each group; n_groups of them, ascending, the first is 0 */
+    const int *group_layers;
     int n_groups;
-    int first_layer;           /* what those in front of it computed is in workspace and outputs */
-    int64_t batch;             /* that the program was made for */
+    int first_layer;           /* the results of earlier layers are in workspace and outputs */
+    int64_t batch;             /* batch size that the program was made for */
     uint64_t workspace_offset; /* in the pool */
     const void *const *inputs; /* in the graph's order */
     void *const *outputs;
@@ -37,12 +37,11 @@ struct sy_infer_times {
     sy_ns first_layer_ns; /* when the first group's layers began */
     sy_ns end_ns;
     sy_ns wait_ns; /* the compute thread stood waiting for groups */
-    sy_ns
-        lost_ns; /* of the run, that the computing thread stood without a core; set by the caller of the run */
+    sy_ns lost_ns; /* time in which the computing thread had no core; set by the caller */
     int next_layer; /* interrupted: where another run can go on, in any process; 0: from the beginning only */
     uint64_t read_bytes; /* of tables that stay in the host image; they crossed the link too */
-    sy_ns *
-        compute_spans; /* 2 a group: start, end; room for 2 * n_groups, the caller's; may be NULL */
+    /* 2 a group: start, end; room for 2 * n_groups, the caller's; may be NULL */
+    sy_ns *compute_spans;
 };
 
 /* Runs all layers; the transfer has been begun and all groups added. Returns when the outputs are written, or, after a failure, when

@@ -10,7 +10,7 @@
 /* One output of float32, float16 or bfloat16 over all samples. Sums go on when the same struct is handed in again. */
 struct sy_precision_error {
     double max_abs;
-    double sum_squares, sum_squares_off; /* of the float32 result; of the difference */
+    double sum_squares, sum_squares_off; /* of the float32 result, and of the difference */
     int64_t n_rows,
         n_same_top; /* results of rank 2: rows, and those with the same largest element */
 };

@@ -15,7 +15,7 @@
 
 #define N_RUNS        5
 #define ENOUGH_NS     (10 * SY_NS_PER_S) /* fewer runs of a model that takes longer */
-#define MOST_RUNS     31 /* of a small model: its layers' threads are chosen by these times */
+#define MOST_RUNS     31 /* runs of a small model, whose layers' threads are chosen by these times */
 #define MORE_NS       (120 * SY_NS_PER_MS) /* for the runs beyond N_RUNS */
 #define STORAGE_BYTES (256ull << 20)       /* enough for a steady rate */
 #define N_RESTED      7

@@ -14,7 +14,7 @@
 struct sy_job {
     char *name;               /* of the snapshots too: letters, digits, '.', '_', '-' */
     char *model;              /* .onnx; as all paths absolute after sy_job_load */
-    char *output;             /* of the model, that the loss is of; NULL: the only one */
+    char *output;             /* output that the loss is computed from; NULL: the only one */
     struct sy_onnx_dim *dims; /* sizes of the model's symbolic dimensions */
     int n_dims;
     char *snapshot_folder;         /* NULL: no snapshots */
@@ -30,8 +30,8 @@ struct sy_job {
     bool opportunistic;            /* class */
     struct sy_data_spec data;
     struct sy_train_options options;
-    uint64_t
-        hash; /* of everything that decides the weights after N steps; epochs, limits, snapshots are not in it */
+    /* of everything that decides the weights after N steps; epochs, limits, snapshots are not in it */
+    uint64_t hash;
 };
 
 /* Reads and checks the file; relative paths are taken from its folder. *text is normalized JSON, malloc'd. EARG names key and file,

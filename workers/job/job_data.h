@@ -21,7 +21,7 @@ enum sy_text_split { SY_SPLIT_LINES, SY_SPLIT_FILES, SY_SPLIT_WINDOWS };
 
 /* Where one of the model's inputs comes from. */
 enum sy_data_from {
-    SY_FROM_SAMPLE, /* what the kind reads: pixels, arrays, columns, bytes, random numbers */
+    SY_FROM_SAMPLE, /* content by kind: pixels, arrays, columns, bytes, random numbers */
     SY_FROM_CONSTANT,
     SY_FROM_MASK,     /* 1 where the sample has something, 0 behind its end */
     SY_FROM_LENGTH,   /* how many those are */

@@ -8,7 +8,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
-/* What an input may be, by kind; the first is the sample itself. */
+/* Kinds of input; the first is the sample itself. */
 struct word {
     const char *text;
     enum sy_data_from from;

@@ -156,7 +156,7 @@ static int prepare(struct sy_worker *w, const struct sy_msg_prepare *msg, bool k
 {
     struct sy_worker_program of;
     struct sy_worker_cores before = w->cores; /* a job's turn may be under way */
-    int status = sy_worker_use(w, msg->team, &msg->cores);
+    int status = sy_worker_set_cores(w, msg->team, &msg->cores);
     if (status == SY_OK)
         status = sy_worker_models_program(w->models, msg->model, msg->batch, msg->sizes.v,
                                           msg->sizes.n, keep, &of);
@@ -173,7 +173,7 @@ static int prepare(struct sy_worker *w, const struct sy_msg_prepare *msg, bool k
     };
     sy_worker_beat(w);
     SY_TRY(sy_worker_send(w, &answer));
-    return sy_worker_use_again(w, &before);
+    return sy_worker_restore_cores(w, &before);
 }
 
 /* file: the package's, which may lie elsewhere by now; taken over. */
@@ -210,7 +210,7 @@ static int regroup(struct sy_worker *w, const struct sy_msg_model_regroup *msg)
 static int shut_down(struct sy_worker *w, const struct sy_msg_shutdown *msg)
 {
     w->shutdown = true;
-    return sy_worker_job_wind_up(w, sy_clock_now() + msg->grace_ns);
+    return sy_worker_job_finish_iteration(w, sy_clock_now() + msg->grace_ns);
 }
 
 static int drop_regions(struct sy_worker *w, const struct sy_msg_region_drop *msg)

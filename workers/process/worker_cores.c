@@ -24,7 +24,7 @@ static bool is_of_parts(const struct sy_worker *w)
     return w->engine->confine != NULL;
 }
 
-int sy_worker_use_again(struct sy_worker *w, const struct sy_worker_cores *wanted)
+int sy_worker_restore_cores(struct sy_worker *w, const struct sy_worker_cores *wanted)
 {
     bool stays = is_same_place(wanted, &w->cores);
     if (stays && wanted->team == w->cores.team)
@@ -65,7 +65,7 @@ int sy_worker_set_home(struct sy_worker *w, const struct sy_u64s *cores)
     return SY_OK;
 }
 
-int sy_worker_use(struct sy_worker *w, uint64_t team, const struct sy_u64s *cores)
+int sy_worker_set_cores(struct sy_worker *w, uint64_t team, const struct sy_u64s *cores)
 {
     struct sy_worker_cores wanted = w->home;
     if (is_of_parts(w))
@@ -76,7 +76,7 @@ int sy_worker_use(struct sy_worker *w, uint64_t team, const struct sy_u64s *core
     if (cores->n > 0)
         SY_TRY(read_list(cores, &wanted));
     wanted.team = team > 0 ? (int)team : w->home.team;
-    return sy_worker_use_again(w, &wanted);
+    return sy_worker_restore_cores(w, &wanted);
 }
 
 /* Another resize in the middle of reading has another version behind it, which is seen before the next layer. */
@@ -92,7 +92,7 @@ void sy_worker_follow_page(struct sy_worker *w)
     for (int i = 0; i < 64 * (int)SY_PAGE_CORE_WORDS; i++)
         if (atomic_load_explicit(&w->page->cores[i / 64], memory_order_relaxed) >> (i % 64) & 1)
             wanted.list[wanted.n++] = i;
-    if (wanted.n > 0 && sy_worker_use_again(w, &wanted) < 0)
+    if (wanted.n > 0 && sy_worker_restore_cores(w, &wanted) < 0)
         sy_log_error("worker", "event=not_moved run=%llu why=\"%s\"", (unsigned long long)w->run,
                      sy_error_text());
 }

@@ -37,7 +37,7 @@ struct sy_worker {
     const struct sy_engine_ops *engine;
     const struct sy_trainer_ops *trainer;
     struct sy_worker_cores home, cores; /* of WELCOME; where the team is now */
-    uint32_t cores_version;             /* of the page's, the last one seen */
+    uint32_t cores_version;             /* last cores_version seen in the page */
     struct sy_transfer *transfer;
     struct sy_worker_models *models;
 
@@ -46,7 +46,7 @@ struct sy_worker {
     uint64_t run, run_model;
     bool is_running; /* its layers are: between two turns it may be interrupted */
     sy_ns received_ns;
-    sy_ns run_end_ns; /* of the last run, 0: none */
+    sy_ns run_end_ns; /* end of the last run, 0: none */
 
     /* The training job between JOB_PREPARE and JOB_ENDED. */
     struct sy_train_run *job;
@@ -54,7 +54,7 @@ struct sy_worker {
     bool job_started, has_turn,
         winding_up;         /* winding_up: stopped without an evaluation, so it needs no turn */
     uint64_t job_team;      /* threads that it is computed by */
-    int spill_file;         /* of the job, -1: none */
+    int spill_file;         /* the job's spill file, -1: none */
     struct sy_spill *spill; /* of a job that was spilled, or may be */
     struct sy_link_board *board;
     uint64_t persistent_offset; /* of the job, in the pool */
@@ -68,8 +68,8 @@ struct sy_worker {
 /* workers/process/worker_cores.c: where, and by how many threads, it computes. */
 int sy_worker_set_home(struct sy_worker *worker, const struct sy_u64s *cores); /* EPROTO, EARG */
 /* As messages say it: team 0, no cores: those of home. EPROTO, EARG. */
-int sy_worker_use(struct sy_worker *worker, uint64_t team, const struct sy_u64s *cores);
-int sy_worker_use_again(struct sy_worker *worker, const struct sy_worker_cores *cores);
+int sy_worker_set_cores(struct sy_worker *worker, uint64_t team, const struct sy_u64s *cores);
+int sy_worker_restore_cores(struct sy_worker *worker, const struct sy_worker_cores *cores);
 /* Moves the current run to the cores that the control page asks for. Cheap if it asks for none. */
 void sy_worker_follow_page(struct sy_worker *worker);
 
@@ -102,7 +102,7 @@ bool sy_worker_job_can_advance(const struct sy_worker *worker);
 /* One step, or a pause of at most 20 ms when the epoch is odd. */
 int sy_worker_job_advance(struct sy_worker *worker);
 /* On SHUTDOWN: ends the iteration, even if it is preempted, and snapshots, until `deadline`. */
-int sy_worker_job_wind_up(struct sy_worker *worker, sy_ns deadline);
+int sy_worker_job_finish_iteration(struct sy_worker *worker, sy_ns deadline);
 void sy_worker_job_forget(struct sy_worker *worker);
 
 #endif

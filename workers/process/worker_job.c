@@ -50,7 +50,7 @@ int sy_worker_job_prepare(struct sy_worker *w, const struct sy_msg_job_prepare *
     if (sy_script_job_is(msg->text))
         return sy_worker_script_prepare(w, msg, file);
     struct sy_train_needs needs = {0};
-    int status = sy_worker_use(w, msg->team, &msg->cores);
+    int status = sy_worker_set_cores(w, msg->team, &msg->cores);
     w->job_team = msg->team;
     if (status == SY_OK)
         status = prepare(w, msg, &needs);
@@ -139,7 +139,7 @@ static int fetch_spilled(struct sy_worker *w, uint64_t bytes)
     bool done = false;
     SY_TRY(make_spill(w));
     SY_TRY(sy_spill_adopt(w->spill, bytes));
-    sy_spill_begin_back(w->spill, w->persistent_offset);
+    sy_spill_begin_restore(w->spill, w->persistent_offset);
     while (!done) {
         SY_TRY(sy_spill_step(w->spill, &done));
         sy_worker_beat(w);
@@ -215,7 +215,7 @@ int sy_worker_job_turn(struct sy_worker *w, const struct sy_msg_job_turn *msg)
         needs.ephemeral_bytes > size - msg->ephemeral_offset)
         return sy_error_set(SY_EPROTO, "JOB_TURN of job %llu out of turn, or outside the pool",
                             (unsigned long long)msg->job);
-    SY_TRY(sy_worker_use(w, w->job_team, &msg->cores));
+    SY_TRY(sy_worker_set_cores(w, w->job_team, &msg->cores));
     sy_train_run_set_ephemeral(w->job, view(w, msg->ephemeral_offset));
     w->has_turn = true;
     w->turn_busy_ns = 0;
@@ -245,8 +245,8 @@ static void read_spilled(struct sy_worker *w)
 /* An evaluation has to have it back first. */
 static int stop_job(struct sy_worker *w, bool evaluate)
 {
-    bool away = sy_spill_travels(w->spill) || sy_spill_is_out(w->spill);
-    bool in_place = sy_spill_is_out(w->spill) && !evaluate;
+    bool away = sy_spill_is_moving(w->spill) || sy_spill_is_complete(w->spill);
+    bool in_place = sy_spill_is_complete(w->spill) && !evaluate;
     if (away && !in_place) {
         w->stop_after_return = true;
         w->evaluate_after_return = evaluate;
@@ -265,13 +265,14 @@ int sy_worker_job_spill(struct sy_worker *w, const struct sy_msg_job_spill *msg)
     struct sy_train_needs needs;
     if (!w->job || w->job_id != msg->job || w->winding_up)
         return SY_OK; /* it has ended, or is about to; JOB_ENDED is on the way */
-    if (!w->job_started || w->has_turn || sy_spill_travels(w->spill) || sy_spill_is_out(w->spill))
+    if (!w->job_started || w->has_turn || sy_spill_is_moving(w->spill) ||
+        sy_spill_is_complete(w->spill))
         return sy_error_set(SY_EPROTO, "JOB_SPILL of job %llu out of turn",
                             (unsigned long long)msg->job);
     sy_train_run_needs(w->job, &needs);
     int status = make_spill(w);
     if (status == SY_OK)
-        status = sy_spill_begin_out(w->spill, w->persistent_offset, needs.persistent_bytes);
+        status = sy_spill_begin_spill(w->spill, w->persistent_offset, needs.persistent_bytes);
     return status < 0 ? send_spilled(w, status) : SY_OK;
 }
 
@@ -284,12 +285,12 @@ int sy_worker_job_return(struct sy_worker *w, const struct sy_msg_job_return *ms
     if (!w->job || w->job_id != msg->job || w->winding_up)
         return SY_OK;
     sy_train_run_needs(w->job, &needs);
-    if (!sy_spill_is_out(w->spill) || msg->persistent_offset > size ||
+    if (!sy_spill_is_complete(w->spill) || msg->persistent_offset > size ||
         needs.persistent_bytes > size - msg->persistent_offset)
         return sy_error_set(SY_EPROTO, "JOB_RETURN of job %llu out of turn, or outside the pool",
                             (unsigned long long)msg->job);
     w->persistent_offset = msg->persistent_offset;
-    sy_spill_begin_back(w->spill, msg->persistent_offset);
+    sy_spill_begin_restore(w->spill, msg->persistent_offset);
     return SY_OK;
 }
 
@@ -310,7 +311,7 @@ int sy_worker_job_leave(struct sy_worker *w, const struct sy_msg_job_leave *msg)
         return sy_worker_script_leave(w, msg);
     if (!w->job || w->job_id != msg->job || w->winding_up)
         return SY_OK; /* it has ended, or is about to; JOB_ENDED is on the way */
-    if (w->has_turn || sy_spill_travels(w->spill))
+    if (w->has_turn || sy_spill_is_moving(w->spill))
         return sy_error_set(SY_EPROTO, "JOB_LEAVE of job %llu out of turn",
                             (unsigned long long)msg->job);
     if (!w->job_started)
@@ -324,7 +325,8 @@ int sy_worker_job_leave(struct sy_worker *w, const struct sy_msg_job_leave *msg)
 static int pause_job(struct sy_worker *w, uint32_t epoch)
 {
     if (w->announced_epoch != epoch) {
-        int settled = sy_train_run_settle(w->job); /* the device is free when it is said to be */
+        int settled =
+            sy_train_run_synchronize(w->job); /* the device is free when it is said to be */
         if (settled < 0)
             return end_job(w, settled);
         SY_TRY(sy_worker_announce_pause(w, epoch));
@@ -374,7 +376,7 @@ static int step_job(struct sy_worker *w)
 static int end_turn(struct sy_worker *w)
 {
     sy_ns start = sy_clock_now();
-    int settled = sy_train_run_settle(w->job);
+    int settled = sy_train_run_synchronize(w->job);
     w->turn_busy_ns += sy_clock_now() - start;
     if (settled < 0)
         return end_job(w, settled);
@@ -388,7 +390,7 @@ static int end_turn(struct sy_worker *w)
 bool sy_worker_job_can_advance(const struct sy_worker *w)
 {
     return w->script || (w->job && w->job_started &&
-                         (w->has_turn || w->winding_up || sy_spill_travels(w->spill)));
+                         (w->has_turn || w->winding_up || sy_spill_is_moving(w->spill)));
 }
 
 static int stop_after_trip(struct sy_worker *w)
@@ -400,7 +402,7 @@ static int stop_after_trip(struct sy_worker *w)
 static int travel(struct sy_worker *w)
 {
     struct sy_train_needs needs;
-    bool done, out = sy_spill_goes_out(w->spill);
+    bool done, out = sy_spill_is_outbound(w->spill);
     int status = sy_spill_step(w->spill, &done);
     sy_worker_beat(w);
     if (status < 0 && out) {
@@ -431,7 +433,7 @@ int sy_worker_job_advance(struct sy_worker *w)
     uint32_t epoch = atomic_load_explicit(&w->page->preempt_epoch, memory_order_relaxed);
     if (w->has_turn && epoch & 1)
         return pause_job(w, epoch);
-    if (sy_spill_travels(w->spill))
+    if (sy_spill_is_moving(w->spill))
         return travel(w);
     SY_TRY(step_job(w));
     bool is_over = w->job && w->has_turn && sy_train_run_is_between_iterations(w->job) &&
@@ -439,7 +441,7 @@ int sy_worker_job_advance(struct sy_worker *w)
     return is_over ? end_turn(w) : SY_OK;
 }
 
-int sy_worker_job_wind_up(struct sy_worker *w, sy_ns deadline)
+int sy_worker_job_finish_iteration(struct sy_worker *w, sy_ns deadline)
 {
     if (w->script)
         return sy_worker_script_detach(w);

@@ -13,7 +13,7 @@
 /* Kept a model, beside those for which `keep` was set; the least recently used goes. A text model alternates between lengths. */
 #define SY_MODEL_MAX_PROGRAMS 16
 #define SY_MODEL_MAX_KEPT     8
-/* Of host memory, in all models' programs together, beside those that are kept: some 0.4 MB of a text model's, 3 of ResNet-152's. */
+/* Limit of host memory for the programs of all models, besides those that are kept: some 0.4 MB for a text model's, 3 for ResNet-152's. */
 #define SY_MODELS_PROGRAM_BYTES (256ull << 20)
 
 struct sy_worker_model {
@@ -52,7 +52,7 @@ int sy_worker_models_find(struct sy_worker_models *models, uint64_t id,
 int sy_worker_models_program(struct sy_worker_models *models, uint64_t id, uint64_t batch,
                              const uint64_t *sizes, size_t n_sizes, bool keep,
                              struct sy_worker_program *out);
-/* Of the programs that are there and not kept. */
+/* Bytes of the programs that are not kept. */
 uint64_t sy_worker_models_program_bytes(const struct sy_worker_models *models);
 int sy_worker_models_n_programs(const struct sy_worker_models *models); /* kept ones too */
 

@@ -146,7 +146,7 @@ static int find(uint64_t at, struct region **out)
     *out = &table[sy_region_slot(sy_tensor_region(at))];
     if ((*out)->id == sy_tensor_region(at))
         return SY_OK;
-    return sy_error_set(SY_EPROTO, "RUN with a tensor in region %llu, which is not there",
+    return sy_error_set(SY_EPROTO, "RUN with a tensor in region %llu, which does not exist",
                         (unsigned long long)sy_tensor_region(at));
 }
 

@@ -330,7 +330,7 @@ static int execute(struct sy_worker *w, const struct sy_msg_run *msg, struct sy_
     struct sy_worker_program of;
     SY_TRY(sy_worker_models_find(w->models, msg->model, &model));
     SY_TRY(check_run(w, msg, model));
-    SY_TRY(sy_worker_use(w, msg->team, &msg->cores));
+    SY_TRY(sy_worker_set_cores(w, msg->team, &msg->cores));
     SY_TRY(sy_worker_models_program(w->models, msg->model, msg->batch, msg->sizes.v, msg->sizes.n,
                                     false, &of));
     uint64_t workspace = w->engine->program_workspace_bytes(of.program);
@@ -377,7 +377,7 @@ int sy_worker_run(struct sy_worker *w, const struct sy_msg_run *msg)
     struct sy_u64s spans = {0};
     int status = execute(w, msg, &times, &spans);
     if (status != SY_EDEVICE && sy_worker_regions_check(&msg->inputs) < 0)
-        status = SY_EARG; /* what it read were zeros */
+        status = SY_EARG; /* it has read zeros */
     else if (status != SY_EDEVICE && sy_worker_regions_check(&msg->outputs) < 0)
         status = SY_EARG; /* E1 */
     status = status < 0 ? fail_run_at(w, msg->run, status, times.next_layer)

@@ -21,8 +21,8 @@
 #define MOST_GRACE_MS    60000
 #define USUAL_KILL_S     10
 #define MOST_KILL_S      3600
-#define FAREWELL_NS \
-    (3 * SY_NS_PER_S) /* of its run, once it has killed the script: it says how that ended */
+/* of its run, once it has killed the script: it says how that ended */
+#define FAREWELL_NS      (3 * SY_NS_PER_S)
 #define STOP_ANSWER_NS   SY_NS_PER_S
 #define CLOSE_SLICE_NS   SY_NS_PER_MS
 #define TRAVEL_NS        (20 * SY_NS_PER_S) /* to the file or back, and what its bytes take at 50 MB/s */
@@ -222,7 +222,8 @@ static void wait_for_quiet(struct sy_script_page *page, sy_ns timeout_ns)
         sy_futex_wait(&page->drained, drained, SY_MIN(timeout_ns, CLOSE_SLICE_NS));
 }
 
-/* What it is waited for: its operators' end, for so long; then SIGSTOP, also if they ended: what is no operator computes too. */
+/* Whether the script stands still. Waits for its operators to end, for a limited time; then sends SIGSTOP even if they ended, since other code of the script
+ * computes too. */
 static bool stands(struct sy_script_job *job)
 {
     sy_ns now = sy_clock_now();

@@ -36,7 +36,8 @@ enum sy_script_state { SY_SCRIPT_RUNNING, SY_SCRIPT_STILL, SY_SCRIPT_OVER };
 
 /* Whether a job's text (JSON) is of a script: it has an object "script". */
 bool sy_script_job_is(const char *text);
-/* link: the connection to the script's `switchyard run`, taken over whatever comes of it; -1: there is none. EARG names a key, ENOTFOUND: it is gone, EPROTO. */
+/* link: the connection to the script's `switchyard run`, taken over whatever comes of it; -1: there is none. EARG names a key, ENOTFOUND: it is gone,
+ * EPROTO. */
 int sy_script_job_create(const char *text, int link, struct sy_script_job **out);
 /* Closes the gate and the connection; run waits for another worker then. NULL is fine. */
 void sy_script_job_destroy(struct sy_script_job *job);
@@ -44,8 +45,8 @@ void sy_script_job_needs(const struct sy_script_job *job, struct sy_script_needs
 
 void sy_script_job_open(struct sy_script_job *job);
 void sy_script_job_close(struct sy_script_job *job);
-/* Waits up to timeout_ns for something to happen (0: not at all). STILL: the gate is closed, no operator computes and nothing that one launched; at the latest a second after the grace
- * time, whatever the script and its run do. RUNNING: else. */
+/* Waits up to timeout_ns for something to happen (0: not at all). STILL: the gate is closed, no operator computes and nothing that one launched; at the
+ * latest a second after the grace time, whatever the script and its run do. RUNNING: else. */
 enum sy_script_state sy_script_job_look(struct sy_script_job *job, sy_ns timeout_ns);
 /* It is OVER because it was terminated and nothing came of it in time. */
 bool sy_script_job_is_given_up(const struct sy_script_job *job);
@@ -53,8 +54,9 @@ bool sy_script_job_is_given_up(const struct sy_script_job *job);
 int sy_script_job_result(const struct sy_script_job *job);
 void sy_script_job_progress(const struct sy_script_job *job, struct sy_script_progress *out);
 
-/* The script writes its large tensors to a file of its own and gives their memory back; it stands still until they are back (G4). The gate is closed. Look until
- * its place is OUT or FAILED; after FAILED, unspill. EUNSUPPORTED: nothing in it can do that (no memory limit, no hook, an accelerator, not opportunistic). */
+/* The script writes its large tensors to a file of its own and gives their memory back; it stands still until they are back (G4). The gate is closed. Look
+ * until its place is OUT or FAILED; after FAILED, unspill. EUNSUPPORTED: nothing in it can do that (no memory limit, no hook, an accelerator, not
+ * opportunistic). */
 int sy_script_job_spill(struct sy_script_job *job);
 /* They come back to where they were; opening the gate does it too. Look until the place is IN. */
 void sy_script_job_unspill(struct sy_script_job *job);

@@ -6,7 +6,8 @@
  * RK1: every rank makes the same calls in the same order; a call returns when this rank's part is done.
  * RK2: a sum is added in the order of ranks, 0 first, whatever the order of arrival: the same numbers on all ranks, and the same bits from run to run.
  * RK3: calls are made by one thread at a time.
- * RK4: if ranks give way to requests, all code of theirs that computes runs between enter and leave of their gate; code that waits for other ranks runs outside. */
+ * RK4: if ranks give way to requests, all code of theirs that computes runs between enter and leave of their gate; code that waits for other ranks runs
+ * outside. */
 #ifndef SY_WORKERS_TRAIN_RANKS_H
 #define SY_WORKERS_TRAIN_RANKS_H
 

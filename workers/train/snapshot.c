@@ -91,7 +91,7 @@ static void remove_old(const struct sy_snapshot_layout *l)
     free(steps);
 }
 
-/* What killed writers left: SNAPSHOT.tmp-PID. */
+/* Removes files of killed writers: SNAPSHOT.tmp-PID. */
 static int remove_temporaries(const struct sy_snapshot_layout *l)
 {
     DIR *dir;
@@ -241,7 +241,7 @@ static int refuse_format(const struct sy_safetensors *file)
                         file->path, metadata(file, "format"), SY_SNAPSHOT_FORMAT);
 }
 
-/* What a later version hashes is not known here, and its snapshots must not give way to those of a run from the beginning. */
+/* A later version may hash other keys; its snapshots must not be replaced by those of a run from the beginning. */
 static bool is_newer(const struct sy_safetensors *file)
 {
     const size_t n = sizeof SY_SNAPSHOT_FORMAT - 2; /* all but the number */

@@ -20,7 +20,7 @@
 #define SY_SNAPSHOT_KEPT       2
 #define SY_SNAPSHOT_PATH_BYTES 4096
 
-/* What a snapshot is of: borrowed for as long as it is used. */
+/* The content of a snapshot; borrowed while it is in use. */
 struct sy_snapshot_layout {
     const char *folder, *job_name;
     uint64_t job_hash;
@@ -62,7 +62,8 @@ void sy_snapshot_writer_submit(struct sy_snapshot_writer *writer,
 struct sy_snapshot_result {
     int status;
     uint64_t step;
-    char path[SY_SNAPSHOT_PATH_BYTES]; /* of the snapshot, or of the newest good one if it failed */
+    char path
+        [SY_SNAPSHOT_PATH_BYTES]; /* path of the snapshot, or of the newest good one if it failed */
     char error[512];
 };
 

@@ -29,7 +29,7 @@ struct sy_spill {
     uint64_t queued;             /* of bytes; what is not on its way has come */
     uint64_t n_queued, n_landed; /* parts */
     bool travels, goes_out, is_out;
-    sy_ns since_ns; /* of the last chunk, or of the wish */
+    sy_ns since_ns; /* start of the last chunk, or of the request */
 };
 
 int sy_spill_create(struct sy_device *device, struct sy_pool_memory *pool,
@@ -112,7 +112,7 @@ int sy_spill_adopt(struct sy_spill *s, uint64_t bytes)
     return SY_OK;
 }
 
-int sy_spill_begin_out(struct sy_spill *s, uint64_t pool_offset, uint64_t bytes)
+int sy_spill_begin_spill(struct sy_spill *s, uint64_t pool_offset, uint64_t bytes)
 {
     SY_TRY(sy_spill_prepare(s, bytes));
     sy_spill_room_hurry(s->room);
@@ -121,7 +121,7 @@ int sy_spill_begin_out(struct sy_spill *s, uint64_t pool_offset, uint64_t bytes)
     return SY_OK;
 }
 
-void sy_spill_begin_back(struct sy_spill *s, uint64_t pool_offset)
+void sy_spill_begin_restore(struct sy_spill *s, uint64_t pool_offset)
 {
     assert(!s->travels && s->is_out);
     begin(s, pool_offset, false);
@@ -154,7 +154,7 @@ static int land_part(struct sy_spill *s)
     return SY_OK;
 }
 
-/* What the rule lets go now, up to a whole chunk on its way. Shown on the board before it moves. */
+/* Queues what the rule allows now, up to one whole chunk in flight. Announced on the board before it moves. */
 static int queue_parts(struct sy_spill *s, uint64_t allowed)
 {
     while (allowed > 0 && flying(s) < N_PARTS) {
@@ -209,17 +209,17 @@ int sy_spill_step(struct sy_spill *s, bool *done)
     return SY_OK;
 }
 
-bool sy_spill_travels(const struct sy_spill *s)
+bool sy_spill_is_moving(const struct sy_spill *s)
 {
     return s && s->travels;
 }
 
-bool sy_spill_goes_out(const struct sy_spill *s)
+bool sy_spill_is_outbound(const struct sy_spill *s)
 {
     return s->goes_out;
 }
 
-bool sy_spill_is_out(const struct sy_spill *s)
+bool sy_spill_is_complete(const struct sy_spill *s)
 {
     return s && s->is_out && !s->travels;
 }

@@ -24,20 +24,20 @@ void sy_spill_destroy(struct sy_spill *spill); /* NULL is fine */
 int sy_spill_prepare(struct sy_spill *spill, uint64_t bytes);
 bool sy_spill_is_prepared(const struct sy_spill *spill); /* all pages are there; NULL: no */
 
-/* What another process took out lies in the file: it is out here from now on. ENOMEM_HOST, EARG: the file is too small. */
+/* Takes over a state that another process has spilled to the file. ENOMEM_HOST, EARG: the file is too small. */
 int sy_spill_adopt(struct sy_spill *spill, uint64_t bytes);
 /* Out: prepares, if that was not done, and copies there; ENOMEM_HOST. Back: copies what is in host memory to `pool_offset`. */
-int sy_spill_begin_out(struct sy_spill *spill, uint64_t pool_offset, uint64_t bytes);
-void sy_spill_begin_back(struct sy_spill *spill, uint64_t pool_offset);
+int sy_spill_begin_spill(struct sy_spill *spill, uint64_t pool_offset, uint64_t bytes);
+void sy_spill_begin_restore(struct sy_spill *spill, uint64_t pool_offset);
 /* At most one chunk, or nothing when it has to wait (for at most 20 ms); what it began may still be on its way. *done when all is there. After a
  * failure the trip is over. */
 int sy_spill_step(struct sy_spill *spill, bool *done);
 
-bool sy_spill_travels(const struct sy_spill *spill);  /* between a begin and done */
-bool sy_spill_goes_out(const struct sy_spill *spill); /* the last begin was an out */
-bool sy_spill_is_out(const struct sy_spill *spill);   /* all of it is in host memory */
-bool sy_spill_holds(
-    const struct sy_spill *spill); /* out, or on its way back: host memory has all of it */
+bool sy_spill_is_moving(const struct sy_spill *spill);   /* between a begin and done */
+bool sy_spill_is_outbound(const struct sy_spill *spill); /* the last begin was an out */
+bool sy_spill_is_complete(const struct sy_spill *spill); /* all of it is in host memory */
+/* Out, or on its way back: host memory has all of it. */
+bool sy_spill_holds(const struct sy_spill *spill);
 void *sy_spill_host(struct sy_spill *spill); /* while it holds it */
 
 #endif

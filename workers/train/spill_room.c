@@ -69,7 +69,7 @@ static bool rest(struct sy_spill_room *r, sy_ns took)
     return go;
 }
 
-/* What the kernel refuses to find ahead, the copy finds: slower, and right. */
+/* If the kernel refuses to prepare the pages, the copy allocates them: slower, but correct. */
 static void *touch(void *arg)
 {
     struct sy_spill_room *r = arg;

@@ -12,9 +12,8 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
-#define BUCKET_FLOATS \
-    (1u               \
-     << 19) /* 2 MiB: some per cent of a step on one core, and far more than a message costs. A device has its own */
+/* 2 MiB: some per cent of a step on one core, and far more than a message costs. A device has its own */
+#define BUCKET_FLOATS (1u << 19)
 
 /* Parts [first, first + n) of `order`; where they lie among all. */
 struct bucket {
@@ -22,7 +21,7 @@ struct bucket {
     uint64_t at, n_floats;
 };
 
-/* What the thread adds up next: a bucket, or numbers. */
+/* The thread's next sum: a bucket, or numbers. */
 struct sum {
     uint64_t at, n;  /* floats of `values`, or of the device's staging */
     unsigned mark;   /* behind them, on a device */
@@ -38,7 +37,7 @@ struct sy_exchange {
     struct bucket *buckets;
     uint64_t n_floats;                 /* of all buckets */
     float *values;                     /* of each slot, one behind the other; NULL: on a device */
-    float *scratch;                    /* of the largest bucket; the thread's alone */
+    float *scratch;                    /* as large as the largest bucket; used by the thread only */
     struct sy_device_exchange *device; /* NULL: parts lie in host memory */
     uint64_t iteration, n_agreements;  /* begun */
     int n_ready;                       /* buckets of this iteration */
@@ -245,7 +244,7 @@ void sy_exchange_destroy(struct sy_exchange *x)
 
 /* ---- the caller's side --------------------------------------------------------------------------- */
 
-/* What `n_done` is when it has been added up. There is room: no slot is used again before its sums were waited for. */
+/* The value of `n_done` once this sum is complete. A slot is always free: none is reused before its sums were waited for. */
 static uint64_t begin_sum(struct sy_exchange *x, struct sum sum)
 {
     pthread_mutex_lock(&x->lock);

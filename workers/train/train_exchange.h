@@ -7,9 +7,11 @@
  *
  * Staleness S > 0 (Ho et al., "More Effective Distributed ML via a Stale Synchronous Parallel Parameter Server", NIPS 2013, with a delay that is fixed):
  * iteration t takes the mean of iteration t - S, so a rank may be S iterations ahead of one that stands still before it waits. All ranks still take the same
- * steps, and the same from run to run. The first S iterations (after each start) have gradients of zero; those of the last S are dropped, as they are where a run is interrupted.
+ * steps, and the same from run to run. The first S iterations (after each start) have gradients of zero; those of the last S are dropped, as they are where a
+ * run is interrupted.
  *
- * Gradients on a device (workers/engine/exchange.h) stay there: copies are enqueued, and the thread's sums begin behind a mark. The host waits, not the device's
+ * Gradients on a device (workers/engine/exchange.h) stay there: copies are enqueued, and the thread's sums begin behind a mark. The host waits, not the
+ * device's
  * stream: a rank that waits for others is at rest, its device is another's.
  *
  * Calls are made by the thread that trains, inside the ranks' gate; waits stand outside of it. */

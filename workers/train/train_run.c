@@ -188,8 +188,8 @@ static int end_gradient(struct sy_train_run *r)
     if (is_last)
         SY_TRY(sy_run_agree(r, &r->loss_sum));
     if (!isfinite(r->loss_sum) && (is_last || !r->callbacks.ranks)) /* ranks give up together */
-        return give_up(r,
-                       sy_train_not_finite("the loss", r->loss_sum, r->job.options.learning_rate));
+        return give_up(
+            r, sy_train_fail_not_finite("the loss", r->loss_sum, r->job.options.learning_rate));
     if (!is_last) {
         r->n_phases++;
         go_to(r, STAGE_LOAD);
@@ -432,7 +432,7 @@ void sy_train_run_stop(struct sy_train_run *r, int evaluate)
         go_to(r, STAGE_DRAIN);
 }
 
-int sy_train_run_settle(struct sy_train_run *r)
+int sy_train_run_synchronize(struct sy_train_run *r)
 {
     return r->ops->settle ? r->ops->settle(r->trainer) : SY_OK;
 }

@@ -27,8 +27,8 @@ struct sy_train_callbacks {
         void *ctx, int status, uint64_t step,
         const char *path); /* called by advance or finish, in the caller's thread */
     void *ctx;
-    const struct sy_ranks *
-        ranks; /* that train this job together, each with its part of the batch (ranks.h); borrowed; NULL: this one alone. Rank 0 alone has the snapshots */
+    /* ranks that train this job together, each with its part of the batch (ranks.h); borrowed; NULL: this process alone. Only rank 0 writes snapshots */
+    const struct sy_ranks *ranks;
 };
 
 struct sy_train_needs {
@@ -36,7 +36,7 @@ struct sy_train_needs {
     uint64_t ephemeral_bytes;
     uint64_t exchange_bytes; /* of each rank's gradients, where there are several */
     uint64_t total_steps;
-    uint64_t ranks;     /* that the job asks for */
+    uint64_t ranks;     /* ranks that the job asks for */
     bool opportunistic; /* its class: its persistent state may be spilled */
 };
 
@@ -53,7 +53,7 @@ int sy_train_run_start(struct sy_train_run *run, void *persistent, void *ephemer
 
 /* Where the next iteration's memory lies; between two iterations only. */
 void sy_train_run_set_ephemeral(struct sy_train_run *run, void *ephemeral);
-/* What lasts lies there now, byte for byte; between two iterations only. */
+/* The persistent part has moved there unchanged; call between two iterations only. */
 void sy_train_run_set_persistent(struct sy_train_run *run, void *persistent);
 /* Its place is another's: all that is read of it from now on, for a last snapshot, is this copy in host memory; between two iterations only. */
 void sy_train_run_read_copy(struct sy_train_run *run, void *copy);
@@ -72,7 +72,7 @@ enum sy_train_part {
     SY_TRAIN_OTHER /* ends of iterations, snapshots, evaluation */
 };
 
-/* What the next advance does; *name: the node that it is for, or NULL. */
+/* The next advance's work; *name: its node, or NULL. */
 enum sy_train_part sy_train_run_next(const struct sy_train_run *run, const char **name);
 
 /* "forward", "snapshot", ...: of the next advance, more closely than its part. */
@@ -82,11 +82,11 @@ const char *sy_train_run_next_words(const struct sy_train_run *run);
 void sy_train_run_stop(struct sy_train_run *run, int evaluate);
 
 /* Waits for what is in flight on the device, bounded by the trainer; where steps are done when they return, nothing. */
-int sy_train_run_settle(struct sy_train_run *run);
+int sy_train_run_synchronize(struct sy_train_run *run);
 
 uint64_t sy_train_run_step(const struct sy_train_run *run);
 double sy_train_run_loss(const struct sy_train_run *run);
-double sy_train_run_accuracy(
-    const struct sy_train_run *run); /* of the test set, 0..1; negative: not evaluated */
+/* Of the test set, 0..1; negative: not evaluated. */
+double sy_train_run_accuracy(const struct sy_train_run *run);
 
 #endif

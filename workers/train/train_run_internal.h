@@ -1,4 +1,4 @@
-/* What train_run.c (stages) and train_run_state.c (the state in memory and on disk) share. Private to those two. */
+/* Shared by train_run.c (stages) and train_run_state.c (state in memory and on disk). Private to those two. */
 #ifndef SY_WORKERS_TRAIN_TRAIN_RUN_INTERNAL_H
 #define SY_WORKERS_TRAIN_TRAIN_RUN_INTERNAL_H
 
@@ -31,7 +31,7 @@ struct sy_run_header {
 
 _Static_assert(sizeof(struct sy_run_header) <= 64, "one write of a device's");
 
-/* What the next advance does. */
+/* The next advance's work. */
 enum sy_run_stage {
     STAGE_LOAD,          /* put batch `step` in place */
     STAGE_GRADIENT,      /* run gradient step `at` */
@@ -85,7 +85,7 @@ struct sy_train_run {
 
 /* ---- train_run_ranks.c: several ranks; of one, all of it does nothing ------------------------------ */
 
-/* Of the job, as it was read: this rank's part of it. EARG: its batch cannot be cut. */
+/* This rank's part of the job as it was read. EARG: its batch cannot be divided. */
 int sy_run_take_part(struct sy_train_run *r);
 /* Ranks of this job. */
 uint64_t sy_run_n_ranks(const struct sy_train_run *r);

@@ -59,7 +59,7 @@ static int share_tensors(struct sy_train_run *r, const struct sy_ranks *ranks)
     return status;
 }
 
-/* Of steps that are left, the first ones take nothing. One that goes on so close to its end ends all the same. */
+/* The first of the remaining steps apply nothing. A job that resumes so close to its end still ends. */
 static int check_staleness(const struct sy_train_run *r)
 {
     if (r->step + r->job.staleness < r->total_steps || r->step >= r->total_steps)

@@ -161,7 +161,7 @@ static int run(struct doctor *doctor)
     sy_doctor_models_finish(&doctor->models);
     if (status < 0)
         return sy_cli_fail_status();
-    return sy_findings_will_work(&doctor->findings) ? 0 : 1;
+    return sy_findings_are_ok(&doctor->findings) ? 0 : 1;
 }
 
 static const struct sy_cli_field fields[] = {

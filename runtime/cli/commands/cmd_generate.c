@@ -101,7 +101,7 @@ static const sy_client_tensor *find_scores(const struct generate *g, const sy_cl
     return NULL;
 }
 
-/* Of the last position: the last `vocabulary` values. */
+/* Chooses a token by the last position: the last `vocabulary` values. */
 static int choose(struct generate *g, const sy_client_result *result, int64_t *token)
 {
     const sy_client_tensor *scores = find_scores(g, result);

@@ -129,7 +129,7 @@ static int import_here(void *ctx)
     struct sy_graph *graph = NULL;
     int status, n_threads = options->n_threads;
 
-    sy_storage_without_ring();
+    sy_storage_disable_ring();
     if (engine->allow_host_ops)
         engine->allow_host_ops(options->allow_host_ops);
     SY_TRY(set_threads(engine, &n_threads));
@@ -302,7 +302,7 @@ static bool needs_import(const char *onnx, const char *package, bool has_precisi
     return has_precision && import->precision != kept;
 }
 
-/* Of NAME/VERSION/model.onnx, the layout of `serve --models`: NAME; else the file's name without its ending. */
+/* The model's name: NAME for NAME/VERSION/model.onnx, the layout of `serve --models`; else the file's name without its extension. */
 static void default_model_name(const char *onnx, const char *base, int stem, char *name,
                                size_t name_bytes)
 {

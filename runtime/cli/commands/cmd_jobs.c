@@ -6,6 +6,7 @@
 
 #include "runtime/base/status.h"
 #include "runtime/cli/cli.h"
+#include "runtime/cli/cli_fields.h"
 #include "runtime/cli/job_transfer.h"
 
 #define STOP_TIMEOUT_MS 600000u /* an iteration, a snapshot, its hash */
@@ -67,7 +68,8 @@ static const char *const methods[] = {"job_pause", "job_resume", "train_stop", "
 struct order {
     int verb;
     int64_t job, priority;
-    const char *file, *to;
+    const char *address, *file, *to, *words[3];
+    int n_words;
     sy_client_security security; /* of `to` */
 };
 
@@ -141,14 +143,18 @@ static int parse(const char *const *words, int n, struct order *order)
     return 0;
 }
 
-enum { SOCKET, TO, TO_TOKEN_FILE, TO_TLS_CA, TO_TLS_NAME };
-static const struct sy_cli_option options[] = {
-    {"socket", "ADDRESS", "unix:PATH or tcp:HOST:PORT of the server"},
-    {"to", "ADDRESS", "with move: the server that the job goes to"},
-    {"to-token-file", "FILE", "its token; default: as --token-file"},
-    {"to-tls-ca", "FILE", "its certificates; default: as --tls-ca"},
-    {"to-tls-name", "NAME", "what its certificate must be for; default: its address's host"},
-    {NULL, NULL, NULL}};
+static const struct sy_cli_field fields[] = {
+    {{"socket", "ADDRESS", "unix:PATH or tcp:HOST:PORT of the server"},
+     SY_CLI_TEXT(struct order, address)},
+    {{"to", "ADDRESS", "with move: the server that the job goes to"},
+     SY_CLI_TEXT(struct order, to)},
+    {{"to-token-file", "FILE", "its token; default: as --token-file"},
+     SY_CLI_TEXT(struct order, security.token_file)},
+    {{"to-tls-ca", "FILE", "its certificates; default: as --tls-ca"},
+     SY_CLI_TEXT(struct order, security.tls_ca)},
+    {{"to-tls-name", "NAME", "what its certificate must be for; default: its address's host"},
+     SY_CLI_TEXT(struct order, security.tls_name)},
+};
 
 static const char usage[] =
     "jobs [VERB JOB] [options]\n\n"
@@ -177,49 +183,42 @@ static const char usage[] =
     "below that server's --state folder. Bits are the same with the same number of threads and the "
     "same kind of CPU.";
 
-/* 0, or the exit status plus one. */
-static int read_order(struct sy_cli_parser *parser, struct order *order, const char **address)
+static int take_word(void *command, const char *word)
 {
-    const char *value, *words[3];
-    int got, n = 0;
+    struct order *order = command;
+    if (order->n_words == (int)SY_ARRAY_LEN(order->words))
+        return sy_error_set(SY_EARG, "jobs: '%s' is too much", word);
+    order->words[order->n_words++] = word;
+    return SY_OK;
+}
 
-    while ((got = sy_cli_next(parser, &value)) >= 0 || got == SY_CLI_WORD) {
-        const char **to[] = {[SOCKET] = address,
-                             [TO] = &order->to,
-                             [TO_TOKEN_FILE] = &order->security.token_file,
-                             [TO_TLS_CA] = &order->security.tls_ca,
-                             [TO_TLS_NAME] = &order->security.tls_name};
-        if (got >= 0)
-            *to[got] = value;
-        else if (n == 3)
-            return 1 + sy_cli_usage("jobs: '%s' is too much", value);
-        else
-            words[n++] = value;
-    }
-    if (got != SY_CLI_END)
-        return got == SY_CLI_HELP ? 1 : 3;
+/* SY_CLI_END, or the exit status. */
+static int read_order(int argc, char **argv, struct order *order)
+{
+    static const struct sy_cli_fields command = {usage, fields, SY_ARRAY_LEN(fields), take_word};
+    int status = sy_cli_read(&command, argc, argv, order);
+    if (status != SY_CLI_END)
+        return status;
     if (!order->security.token_file)
         order->security.token_file = sy_cli_security()->token_file;
     if (!order->security.tls_ca)
         order->security.tls_ca = sy_cli_security()->tls_ca;
-    int bad = n > 0       ? parse(words, n, order)
-              : order->to ? sy_cli_usage("jobs: --to goes with 'jobs move JOB'")
-                          : 0;
-    return bad ? 1 + bad : 0;
+    int bad = order->n_words > 0 ? parse(order->words, order->n_words, order)
+              : order->to        ? sy_cli_usage("jobs: --to goes with 'jobs move JOB'")
+                                 : 0;
+    return bad ? bad : SY_CLI_END;
 }
 
 int sy_cmd_jobs(int argc, char **argv)
 {
-    struct sy_cli_parser parser = {usage, options, argc, argv, 0};
     struct order order = {.verb = -1};
-    const char *address = NULL;
     sy_client *client;
-    int result = read_order(&parser, &order, &address);
+    int result = read_order(argc, argv, &order);
 
-    if (result)
-        return result - 1;
+    if (result != SY_CLI_END)
+        return result;
     bool takes_long = order.verb == CANCEL || order.verb >= SUSPEND;
-    if (sy_cli_connect(address, takes_long ? STOP_TIMEOUT_MS : 0, &client))
+    if (sy_cli_connect(order.address, takes_long ? STOP_TIMEOUT_MS : 0, &client))
         return 1;
     result = order.verb >= 0 ? act(client, &order) : list_jobs(client);
     sy_client_close(client);

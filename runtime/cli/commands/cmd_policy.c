@@ -5,6 +5,7 @@
 
 #include "runtime/base/status.h"
 #include "runtime/cli/cli.h"
+#include "runtime/cli/cli_fields.h"
 #include "runtime/sched/policy.h"
 
 static int set(sy_client *client, const char *method, json_t *params)
@@ -49,61 +50,78 @@ static int show(sy_client *client)
     return 0;
 }
 
-/* Index in the options' table: what is asked for. */
-enum { SOCKET, AT_ONCE, MAX_WAIT, TRAIN_SHARE, TENANT, WEIGHT, HARD_SHARE, MEMORY };
+#define NOT_GIVEN UINT64_MAX
 
 struct wishes {
-    json_t *policy, *tenant;
+    const char *address, *policy, *tenant;
+    double at_once, max_wait_s, train_share, weight, hard_share; /* negative: not given */
+    uint64_t memory_bytes;
 };
 
-static int take(struct wishes *w, int option, const char *value)
+static void add_real(json_t *params, const char *key, double value)
 {
-    uint64_t bytes;
-    double real = 0;
-
-    if (option == TENANT)
-        return json_object_set_new(w->tenant, "tenant", json_string(value));
-    if (option == MEMORY) {
-        if (sy_cli_bytes(value, &bytes) < 0)
-            return sy_cli_usage("policy: %s", sy_error_text());
-        return json_object_set_new(w->tenant, "memory_bytes", json_integer((json_int_t)bytes));
-    }
-    if (sy_cli_real(value, &real) < 0)
-        return sy_cli_usage("policy: %s", sy_error_text());
-    static const char *const keys[] = {[AT_ONCE] = "at_once",
-                                       [MAX_WAIT] = "max_wait_s",
-                                       [TRAIN_SHARE] = "train_share",
-                                       [WEIGHT] = "weight",
-                                       [HARD_SHARE] = "hard_share"};
-    json_t *to = option == WEIGHT || option == HARD_SHARE ? w->tenant : w->policy;
-    return json_object_set_new(to, keys[option], json_real(real));
+    if (value >= 0)
+        json_object_set_new(params, key, json_real(value));
 }
 
-static int apply(sy_client *client, const struct wishes *w)
+static json_t *policy_of(const struct wishes *w)
 {
-    bool changes = json_object_size(w->policy) > 0 || json_object_size(w->tenant) > 0;
+    json_t *params = json_pack("{s:s*}", "policy", w->policy);
+    add_real(params, "at_once", w->at_once);
+    add_real(params, "max_wait_s", w->max_wait_s);
+    add_real(params, "train_share", w->train_share);
+    return params;
+}
+
+static json_t *tenant_of(const struct wishes *w)
+{
+    json_t *params = json_pack("{s:s*}", "tenant", w->tenant);
+    add_real(params, "weight", w->weight);
+    add_real(params, "hard_share", w->hard_share);
+    if (w->memory_bytes != NOT_GIVEN)
+        json_object_set_new(params, "memory_bytes", json_integer((json_int_t)w->memory_bytes));
+    return params;
+}
+
+static int apply(sy_client *client, json_t *policy, json_t *tenant)
+{
+    bool changes = json_object_size(policy) > 0 || json_object_size(tenant) > 0;
     int result = 0;
 
-    if (json_object_size(w->policy) > 0)
-        result = set(client, "policy", w->policy);
-    if (result == 0 && json_object_size(w->tenant) > 0)
-        result = set(client, "tenant", w->tenant);
+    if (json_object_size(policy) > 0)
+        result = set(client, "policy", policy);
+    if (result == 0 && json_object_size(tenant) > 0)
+        result = set(client, "tenant", tenant);
     return result || changes ? result : show(client);
 }
 
-static const struct sy_cli_option options[] = {
-    [SOCKET] = {"socket", "ADDRESS", "unix:PATH or tcp:HOST:PORT of the server"},
-    [AT_ONCE] = {"at-once", "N",
-                 "jobs whose iterations run beside each other; 0: as the policy has it"},
-    [MAX_WAIT] = {"max-wait", "SECONDS", "no job that is ready waits longer; 0: no bound"},
-    [TRAIN_SHARE] = {"train-share", "X",
-                     "0 to 1: so much of the time is training's, whatever requests come"},
-    [TENANT] = {"tenant", "NAME",
-                "what follows is for this tenant (a job file's \"tenant\", a request's)"},
-    [WEIGHT] = {"weight", "N", "its share beside others' under 'weighted'"},
-    [HARD_SHARE] = {"hard-share", "X", "0 to 1: its jobs never get more of the device; 0: elastic"},
-    [MEMORY] = {"memory", "BYTES", "its jobs' memory and its models' together; 0: no limit"},
-    {NULL, NULL, NULL}};
+static const struct sy_cli_field fields[] = {
+    {{"socket", "ADDRESS", "unix:PATH or tcp:HOST:PORT of the server"},
+     SY_CLI_TEXT(struct wishes, address)},
+    {{"at-once", "N", "jobs whose iterations run beside each other; 0: as the policy has it"},
+     SY_CLI_REAL(struct wishes, at_once)},
+    {{"max-wait", "SECONDS", "no job that is ready waits longer; 0: no bound"},
+     SY_CLI_REAL(struct wishes, max_wait_s)},
+    {{"train-share", "X", "0 to 1: so much of the time is training's, whatever requests come"},
+     SY_CLI_REAL(struct wishes, train_share)},
+    {{"tenant", "NAME", "what follows is for this tenant (a job file's \"tenant\", a request's)"},
+     SY_CLI_TEXT(struct wishes, tenant)},
+    {{"weight", "N", "its share beside others' under 'weighted'"},
+     SY_CLI_REAL(struct wishes, weight)},
+    {{"hard-share", "X", "0 to 1: its jobs never get more of the device; 0: elastic"},
+     SY_CLI_REAL(struct wishes, hard_share)},
+    {{"memory", "BYTES", "its jobs' memory and its models' together; 0: no limit"},
+     SY_CLI_BYTES(struct wishes, memory_bytes)},
+};
+
+static int take_name(void *command, const char *word)
+{
+    struct wishes *w = command;
+    if (w->policy)
+        return sy_error_set(SY_EARG, "policy: '%s' is a second name; one is set at a time", word);
+    w->policy = word;
+    return SY_OK;
+}
 
 /* Static. */
 static const char *usage(void)
@@ -122,34 +140,26 @@ static const char *usage(void)
 
 int sy_cmd_policy(int argc, char **argv)
 {
-    struct sy_cli_parser parser = {usage(), options, argc, argv, 0};
-    struct wishes wishes = {json_object(), json_object()};
-    const char *value, *address = NULL;
-    int got, result = 0;
+    const struct sy_cli_fields command = {usage(), fields, SY_ARRAY_LEN(fields), take_name};
+    struct wishes wishes = {.at_once = -1,
+                            .max_wait_s = -1,
+                            .train_share = -1,
+                            .weight = -1,
+                            .hard_share = -1,
+                            .memory_bytes = NOT_GIVEN};
     sy_client *client;
-
-    while (result == 0 && ((got = sy_cli_next(&parser, &value)) >= 0 || got == SY_CLI_WORD)) {
-        if (got == SOCKET)
-            address = value;
-        else if (got == SY_CLI_WORD && json_object_get(wishes.policy, "policy"))
-            result = sy_cli_usage("policy: '%s' is a second name; one is set at a time", value);
-        else if (got == SY_CLI_WORD)
-            json_object_set_new(wishes.policy, "policy", json_string(value));
-        else
-            result = take(&wishes, got, value);
-    }
-    if (result == 0 && got != SY_CLI_END)
-        result = got == SY_CLI_HELP ? -1 : 2;
-    if (result == 0 && json_object_size(wishes.tenant) > 0 &&
-        !json_object_get(wishes.tenant, "tenant"))
-        result = sy_cli_usage("policy: --weight, --hard-share and --memory want --tenant NAME");
-    if (result == 0 && sy_cli_connect(address, 0, &client)) {
-        result = 1;
-    } else if (result == 0) {
-        result = apply(client, &wishes);
-        sy_client_close(client);
-    }
-    json_decref(wishes.policy);
-    json_decref(wishes.tenant);
-    return result < 0 ? 0 : result;
+    int result = sy_cli_read(&command, argc, argv, &wishes);
+    if (result != SY_CLI_END)
+        return result;
+    if (!wishes.tenant &&
+        (wishes.weight >= 0 || wishes.hard_share >= 0 || wishes.memory_bytes != NOT_GIVEN))
+        return sy_cli_usage("policy: --weight, --hard-share and --memory want --tenant NAME");
+    if (sy_cli_connect(wishes.address, 0, &client))
+        return 1;
+    json_t *policy = policy_of(&wishes), *tenant = tenant_of(&wishes);
+    result = apply(client, policy, tenant);
+    sy_client_close(client);
+    json_decref(policy);
+    json_decref(tenant);
+    return result;
 }

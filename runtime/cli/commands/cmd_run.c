@@ -17,6 +17,7 @@
 #include "runtime/base/printable.h"
 #include "runtime/base/status.h"
 #include "runtime/cli/cli.h"
+#include "runtime/cli/cli_fields.h"
 #include "runtime/cli/script_process.h"
 #include "runtime/cli/script_signals.h"
 #include "runtime/cli/torch_export.h"
@@ -36,7 +37,6 @@ struct order {
     double share; /* negative: not said */
     int64_t priority, total_steps, grace_ms, kill_after_s, pid;
     uint64_t memory_bytes, device_memory_bytes, process_memory_bytes;
-    bool device_memory_said, process_memory_said;
     bool no_hooks;
     char **argv;
 };
@@ -296,7 +296,7 @@ static void explain_memory(const struct sy_script_process *p)
                 (unsigned long long)atomic_load(&page->device_peak_bytes));
 }
 
-/* What a person would wonder about. */
+/* Explains states of the script that may surprise its user. */
 static void explain(const struct session *s)
 {
     if (s->is_canceled)
@@ -430,117 +430,85 @@ static int run(const struct order *order)
 
 /* ---- the command ------------------------------------------------------------------------------ */
 
-enum {
-    SOCKET,
-    NAME,
-    TENANT,
-    CLASS,
-    SPILL_TO,
-    SHARE,
-    PRIORITY,
-    MEMORY,
-    PROCESS_MEMORY,
-    DEVICE_MEMORY,
-    STEPS,
-    STOP_AFTER,
-    KILL_AFTER,
-    NO_HOOKS,
-    PID
+#define NOT_GIVEN UINT64_MAX
+
+static int take_class(void *command, const char *value)
+{
+    struct order *o = command;
+    o->class_ = value;
+    if (strcmp(value, "guaranteed") != 0 && strcmp(value, "opportunistic") != 0)
+        return sy_error_set(SY_EARG, "'%s' is not guaranteed or opportunistic", value);
+    return SY_OK;
+}
+
+static int take_share(void *command, const char *value)
+{
+    struct order *o = command;
+    SY_TRY(sy_cli_real(value, &o->share));
+    return o->share > 1 ? sy_error_set(SY_EARG, "%s is not from 0 to 1", value) : SY_OK;
+}
+
+static const struct sy_cli_field fields[] = {
+    {{"socket", "ADDRESS", "unix:PATH of the server, which is on this machine"},
+     SY_CLI_TEXT(struct order, address)},
+    {{"name", "NAME", "of the job (the script's file)"}, SY_CLI_TEXT(struct order, name)},
+    {{"tenant", "NAME", "whose job it is (default)"}, SY_CLI_TEXT(struct order, tenant)},
+    {{"class", "CLASS",
+      "guaranteed (usual), or opportunistic: runs while no guaranteed job wants to"},
+     SY_CLI_SET(take_class)},
+    {{"spill-to", "FOLDER",
+      "where an opportunistic job's tensors go when a guaranteed one needs their room, up to "
+      "--memory bytes (TMPDIR, else /var/tmp); a file system in memory saves none"},
+     SY_CLI_TEXT(struct order, spill_folder)},
+    {{"share", "0..1", "hard share of the device for this tenant, as 'policy --hard-share'"},
+     SY_CLI_SET(take_share)},
+    {{"priority", "N", "-1000 to 1000, smaller is more urgent; counts under 'policy priority'"},
+     SY_CLI_INT64(struct order, priority, -1000, 1000)},
+    {{"memory", "BYTES",
+      "limit of its CPU tensors (400M, 2Gi); more is refused with a RuntimeError: out of memory. "
+      "Each further process of the script's has the limit for itself. Leased from the pool if the "
+      "server computes on the CPU"},
+     SY_CLI_BYTES(struct order, memory_bytes)},
+    {{"process-memory", "BYTES",
+      "limit of all memory of all its processes together, whatever allocated it; checked twice a "
+      "second, beyond it they are killed (twice --memory and 4Gi; without --memory none; 0: none)"},
+     SY_CLI_BYTES(struct order, process_memory_bytes)},
+    {{"device-memory", "BYTES",
+      "limit of the memory that it reserves on each GPU (as --memory); leased from the pool if the "
+      "server computes on a GPU"},
+     SY_CLI_BYTES(struct order, device_memory_bytes)},
+    {{"steps", "N",
+      "how many iterations it will do, for srtf and the time left; switchyard.torch.step(total=N) "
+      "sets it too"},
+     SY_CLI_INT64(struct order, total_steps, 0, INT32_MAX)},
+    {{"stop-after", "MS",
+      "a process that is not preempted within this time is stopped by SIGSTOP (20)"},
+     SY_CLI_INT64(struct order, grace_ms, 0, 60000)},
+    {{"kill-after", "S", "time from SIGTERM to SIGKILL for a canceled script (10)"},
+     SY_CLI_INT64(struct order, kill_after_s, 0, 3600)},
+    {{"no-hooks", NULL, "no hooks in Python: the script is preempted by SIGSTOP only"},
+     SY_CLI_SWITCH(struct order, no_hooks)},
+    {{"pid", "PID",
+      "instead of a program: one that runs already (switchyard.torch.join() does this); Ctrl-C or "
+      "SIGTERM here lets it continue without the server"},
+     SY_CLI_INT64(struct order, pid, 1, INT32_MAX)},
 };
 
-static int take_number(struct order *o, int option, const char *value)
+static uint64_t usual_process_memory(uint64_t memory_bytes)
 {
-    int64_t *const to[] = {[PRIORITY] = &o->priority,
-                           [STEPS] = &o->total_steps,
-                           [STOP_AFTER] = &o->grace_ms,
-                           [KILL_AFTER] = &o->kill_after_s,
-                           [PID] = &o->pid};
-    int64_t least = option == PRIORITY ? -1000 : option == PID ? 1 : 0;
-    int64_t most = option == PRIORITY     ? 1000
-                   : option == STOP_AFTER ? 60000
-                   : option == KILL_AFTER ? 3600
-                                          : INT32_MAX;
-    return sy_cli_integer(value, least, most, to[option]);
+    if (memory_bytes == 0)
+        return 0;
+    return memory_bytes < UINT64_MAX / 4 ? 2 * memory_bytes + BESIDE_BYTES : UINT64_MAX;
 }
-
-static int take(struct order *o, int option, const char *value)
-{
-    switch (option) {
-    case SOCKET:
-        o->address = value;
-        return SY_OK;
-    case NAME:
-        o->name = value;
-        return SY_OK;
-    case TENANT:
-        o->tenant = value;
-        return SY_OK;
-    case CLASS:
-        o->class_ = value;
-        if (strcmp(value, "guaranteed") != 0 && strcmp(value, "opportunistic") != 0)
-            return sy_error_set(SY_EARG, "'%s' is not guaranteed or opportunistic", value);
-        return SY_OK;
-    case SPILL_TO:
-        o->spill_folder = value;
-        return SY_OK;
-    case SHARE:
-        SY_TRY(sy_cli_real(value, &o->share));
-        return o->share > 1 ? sy_error_set(SY_EARG, "%s is not from 0 to 1", value) : SY_OK;
-    case MEMORY:
-        return sy_cli_bytes(value, &o->memory_bytes);
-    case PROCESS_MEMORY:
-        o->process_memory_said = true;
-        return sy_cli_bytes(value, &o->process_memory_bytes);
-    case DEVICE_MEMORY:
-        o->device_memory_said = true;
-        return sy_cli_bytes(value, &o->device_memory_bytes);
-    case NO_HOOKS:
-        o->no_hooks = true;
-        return SY_OK;
-    default:
-        return take_number(o, option, value);
-    }
-}
-
-static const struct sy_cli_option options[] = {
-    {"socket", "ADDRESS", "unix:PATH of the server, which is on this machine"},
-    {"name", "NAME", "of the job (the script's file)"},
-    {"tenant", "NAME", "whose job it is (default)"},
-    {"class", "CLASS",
-     "guaranteed (usual), or opportunistic: runs while no guaranteed job wants to"},
-    {"spill-to", "FOLDER",
-     "where an opportunistic job's tensors go when a guaranteed one needs their room, up to "
-     "--memory "
-     "bytes (TMPDIR, else /var/tmp); a file system in memory saves none"},
-    {"share", "0..1", "hard share of the device for this tenant, as 'policy --hard-share'"},
-    {"priority", "N", "-1000 to 1000, smaller is more urgent; counts under 'policy priority'"},
-    {"memory", "BYTES",
-     "limit of its CPU tensors (400M, 2Gi); more is refused with a RuntimeError: out of memory. "
-     "Each further process of the script's has the limit for itself. Leased from the pool if the "
-     "server computes on the CPU"},
-    {"process-memory", "BYTES",
-     "limit of all memory of all its processes together, whatever allocated it; checked twice a "
-     "second, beyond it they are killed (twice --memory and 4Gi; without --memory "
-     "none; 0: none)"},
-    {"device-memory", "BYTES",
-     "limit of the memory that it reserves on each GPU (as --memory); leased from the pool if the "
-     "server "
-     "computes on a GPU"},
-    {"steps", "N",
-     "how many iterations it will do, for srtf and the time left; "
-     "switchyard.torch.step(total=N) sets it too"},
-    {"stop-after", "MS",
-     "a process that is not preempted within this time is stopped by SIGSTOP (20)"},
-    {"kill-after", "S", "time from SIGTERM to SIGKILL for a canceled script (10)"},
-    {"no-hooks", NULL, "no hooks in Python: the script is preempted by SIGSTOP only"},
-    {"pid", "PID",
-     "instead of a program: one that runs already (switchyard.torch.join() does this); Ctrl-C or "
-     "SIGTERM here lets it continue without the server"},
-    {NULL, NULL, NULL}};
 
 int sy_cmd_run(int argc, char **argv)
 {
-    struct sy_cli_parser parser = {
+    struct order order = {.grace_ms = 20,
+                          .kill_after_s = 10,
+                          .share = -1,
+                          .process_memory_bytes = NOT_GIVEN,
+                          .device_memory_bytes = NOT_GIVEN};
+    static const struct sy_cli_fields command = {
         "run [options] -- PROGRAM [arguments]\n\n"
         "Runs a PyTorch script as a training job of a running server, the script unchanged:\n\n"
         "  switchyard run --memory 4Gi -- python train.py --epochs 3\n\n"
@@ -550,28 +518,10 @@ int sy_cmd_run(int argc, char **argv)
         "switchyard.torch.step(). "
         "Ends with the script's exit status (128 + N: killed by signal N; 127: it could not be "
         "started).",
-        options, argc, argv, 0};
-    struct order order = {.grace_ms = 20, .kill_after_s = 10, .share = -1};
-    const char *value;
-    int got;
-    for (int i = 1; i < argc && !order.argv; i++)
-        if (strcmp(argv[i], "--") == 0) {
-            parser.argc = i;
-            order.argv = argv + i + 1;
-        }
-    while ((got = sy_cli_next(&parser, &value)) >= 0)
-        if (take(&order, got, value) < 0)
-            return sy_cli_usage("run --%s: %s", options[got].name, sy_error_text());
-    if (got == SY_CLI_WORD && !order.argv) { /* the first word ends the options, as '--' does */
-        order.argv = argv + parser.at - 1;
-        got = SY_CLI_END;
-    }
-    if (got != SY_CLI_END)
-        return got == SY_CLI_HELP ? 0
-               : got == SY_CLI_WORD
-                   ? sy_cli_usage("run: '%s' stands in front of '--'; see switchyard run --help",
-                                  value)
-                   : 2;
+        fields, SY_ARRAY_LEN(fields), NULL};
+    int status = sy_cli_read_program(&command, argc, argv, &order, &order.argv);
+    if (status != SY_CLI_END)
+        return status;
     if (order.argv && !order.argv[0])
         return sy_cli_usage("run: no program behind '--'; see switchyard run --help");
     if (order.pid == 1 || order.pid == getpid())
@@ -581,11 +531,9 @@ int sy_cmd_run(int argc, char **argv)
         return sy_cli_usage("run takes a program, as in: switchyard run -- python train.py");
     if (order.share >= 0 && !order.tenant)
         return sy_cli_usage("run --share: shares are tenants'; --tenant says whose");
-    if (!order.device_memory_said)
+    if (order.device_memory_bytes == NOT_GIVEN)
         order.device_memory_bytes = order.memory_bytes;
-    if (!order.process_memory_said && order.memory_bytes)
-        order.process_memory_bytes = order.memory_bytes < UINT64_MAX / 4
-                                         ? 2 * order.memory_bytes + BESIDE_BYTES
-                                         : UINT64_MAX;
+    if (order.process_memory_bytes == NOT_GIVEN)
+        order.process_memory_bytes = usual_process_memory(order.memory_bytes);
     return run(&order);
 }

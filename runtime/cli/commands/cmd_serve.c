@@ -74,7 +74,7 @@ static void loaded(void *ctx, int status, const char *error)
     if (--serve->n_loading > 0 || serve->result)
         return;
     sy_core_hold_jobs(serve->core, false);
-    sy_core_image_sift(serve->core);
+    sy_core_image_drop_unused(serve->core);
     serve->fronts.front.is_ready = true;
     sy_service_notify("READY=1\nSTATUS=ready");
     printf("ready\n");
@@ -315,7 +315,7 @@ static int start(struct sy_serve *serve)
     SY_TRY(sy_serve_fronts_guard(&serve->fronts, serve->rpc_config.tcp_address));
     SY_TRY(sy_serve_fronts_start(&serve->fronts));
     SY_TRY(sy_rpc_server_create(&serve->rpc_config, &serve->fronts.front, &serve->rpc));
-    SY_TRY(sy_service_all_taken());
+    SY_TRY(sy_service_check_all_taken());
     SY_TRY(check_descriptors());
     /* Jobs that were there before, or come meanwhile, would take the room that these models are sure to have beside jobs. */
     sy_core_hold_jobs(serve->core, true);

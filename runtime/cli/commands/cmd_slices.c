@@ -6,6 +6,7 @@
 
 #include "runtime/base/status.h"
 #include "runtime/cli/cli.h"
+#include "runtime/cli/cli_fields.h"
 
 static const char usage[] =
     "slices [NAME=SIZE ...] [options]\n\n"
@@ -29,36 +30,42 @@ static const char usage[] =
     "  switchyard slices --job 3 --to serve\n"
     "  switchyard slices --none";
 
-enum { SOCKET, FOR_JOBS, FOR_MODELS, FOR_RUNTIME, MODEL, JOB, TO, BOUND, KEEP, NONE, PAIRS, JSON };
+struct wishes {
+    const char *address, *for_jobs, *for_models, *for_runtime, *model, *slice;
+    int64_t job;        /* 0: none */
+    double bound, keep; /* negative: not given */
+    bool none, shows_pairs, as_json;
+    json_t *slices; /* of the words; NULL: none */
+};
 
-static const struct sy_cli_option options[] = {
-    [SOCKET] = {"socket", "ADDRESS", "unix:PATH or tcp:HOST:PORT of the server"},
-    [FOR_JOBS] = {"for-jobs", "NAME", "the slice of jobs that name none (a job file's \"slice\")"},
-    [FOR_MODELS] = {"for-models", "NAME",
-                    "the slice of models that name none (a parameter \"slice\" of config.pbtxt)"},
-    [FOR_RUNTIME] =
-        {"for-runtime", "NAME",
-         "the slice on whose cores the server's own thread computes, else on all: where each core\n"
-         "        has a slice, name the models', so that requests do not wait for a job's core"},
-    [MODEL] = {"model", "NAME", "move this model, with --to"},
-    [JOB] = {"job", "ID", "move this job, with --to"},
-    [TO] = {"to", "NAME", "the slice that it moves to"},
-    [BOUND] = {"bound", "X",
-               "a model of class 0, or with a deadline of its own, takes turns with tasks beside "
-               "which it\n"
-               "        takes more than X times its time alone; default 1.1; 0: never"},
-    [KEEP] =
-        {"keep", "X",
-         "part of its speed that a guaranteed job keeps while opportunistic jobs compute in other\n"
-         "        slices; default 0.97; 0: they compute all the time"},
-    [PAIRS] = {"pairs", NULL,
-               "show how much slower models were beside others, and which take turns"},
-    [NONE] = {"none", NULL, "take all slices back: one task at a time, on all cores"},
-    [JSON] = {"json", NULL, "show as JSON"},
-    {NULL, NULL, NULL}};
-
-struct shown {
-    bool as_json, pairs;
+static const struct sy_cli_field fields[] = {
+    {{"socket", "ADDRESS", "unix:PATH or tcp:HOST:PORT of the server"},
+     SY_CLI_TEXT(struct wishes, address)},
+    {{"for-jobs", "NAME", "the slice of jobs that name none (a job file's \"slice\")"},
+     SY_CLI_TEXT(struct wishes, for_jobs)},
+    {{"for-models", "NAME",
+      "the slice of models that name none (a parameter \"slice\" of config.pbtxt)"},
+     SY_CLI_TEXT(struct wishes, for_models)},
+    {{"for-runtime", "NAME",
+      "the slice on whose cores the server's own thread computes, else on all: where each core\n"
+      "        has a slice, name the models', so that requests do not wait for a job's core"},
+     SY_CLI_TEXT(struct wishes, for_runtime)},
+    {{"model", "NAME", "move this model, with --to"}, SY_CLI_TEXT(struct wishes, model)},
+    {{"job", "ID", "move this job, with --to"}, SY_CLI_INT64(struct wishes, job, 1, INT64_MAX)},
+    {{"to", "NAME", "the slice that it moves to"}, SY_CLI_TEXT(struct wishes, slice)},
+    {{"bound", "X",
+      "a model of class 0, or with a deadline of its own, takes turns with tasks beside which it\n"
+      "        takes more than X times its time alone; default 1.1; 0: never"},
+     SY_CLI_REAL(struct wishes, bound)},
+    {{"keep", "X",
+      "part of its speed that a guaranteed job keeps while opportunistic jobs compute in other\n"
+      "        slices; default 0.97; 0: they compute all the time"},
+     SY_CLI_REAL(struct wishes, keep)},
+    {{"pairs", NULL, "show how much slower models were beside others, and which take turns"},
+     SY_CLI_SWITCH(struct wishes, shows_pairs)},
+    {{"none", NULL, "take all slices back: one task at a time, on all cores"},
+     SY_CLI_SWITCH(struct wishes, none)},
+    {{"json", NULL, "show as JSON"}, SY_CLI_SWITCH(struct wishes, as_json)},
 };
 
 static const char *joined(const json_t *list, char *buffer, size_t bytes)
@@ -126,17 +133,17 @@ static void print_pairs(const json_t *status)
                json_is_true(json_object_get(pair, "takes_turns")) ? "takes turns" : "");
 }
 
-static int show(sy_client *client, const struct shown *shown)
+static int show(sy_client *client, const struct wishes *w)
 {
     char *text;
     if (sy_client_call(client, "status", "{}", &text) < 0)
         return sy_cli_fail("%s", sy_client_error(client));
     json_t *status = json_loads(text, 0, NULL);
-    if (shown->as_json) {
-        json_dumpf(json_object_get(status, shown->pairs ? "pairs" : "slices"), stdout,
+    if (w->as_json) {
+        json_dumpf(json_object_get(status, w->shows_pairs ? "pairs" : "slices"), stdout,
                    JSON_INDENT(2));
         printf("\n");
-    } else if (shown->pairs) {
+    } else if (w->shows_pairs) {
         print_pairs(status);
     } else {
         print_slices(status);
@@ -146,106 +153,97 @@ static int show(sy_client *client, const struct shown *shown)
     return 0;
 }
 
-/* "train=50%" */
-static int take_slice(json_t *list, const char *text)
+static int read_size(json_t *entry, const char *text, const char *size)
 {
-    const char *size = strchr(text, '=');
-    char name[64], *end;
-    if (!size || size == text || (size_t)(size - text) >= sizeof name || !size[1])
-        return sy_cli_usage("slices: '%s': NAME=SIZE is expected, like train=1 or serve=50%%",
-                            text);
-    snprintf(name, sizeof name, "%.*s", (int)(size - text), text);
-    size++;
-    json_t *entry = json_pack("{s:s}", "name", name);
-    if (!entry)
-        return sy_cli_usage("slices: '%s': a name is UTF-8", text);
-    json_array_append_new(list, entry);
+    char *end;
     if (*size == '@')
         return json_object_set_new(entry, "cores", json_string(size + 1));
     bool weighs = *size == 'w';
     double value = strtod(size + weighs, &end);
     bool is_share = *end == '%';
     if (end == size + weighs || end[is_share] || (weighs && is_share) || !(value > 0))
-        return sy_cli_usage("slices: '%s': a size is 2, 50%%, w3 or @0-3", text);
+        return sy_error_set(SY_EARG, "slices: '%s': a size is 2, 50%%, w3 or @0-3", text);
     if (is_share)
         return json_object_set_new(entry, "share", json_real(value / 100));
     if (value != (double)(long)value)
-        return sy_cli_usage("slices: '%s': cores and weights are whole numbers", text);
+        return sy_error_set(SY_EARG, "slices: '%s': cores and weights are whole numbers", text);
     return json_object_set_new(entry, weighs ? "weight" : "cores", json_integer((json_int_t)value));
 }
 
-static int take(json_t *params, int option, const char *value)
+/* "train=50%" */
+static int take_slice(void *command, const char *text)
 {
-    static const char *const keys[] = {[FOR_JOBS] = "for_jobs",
-                                       [FOR_MODELS] = "for_models",
-                                       [FOR_RUNTIME] = "for_runtime",
-                                       [MODEL] = "model",
-                                       [TO] = "slice"};
-    int64_t id;
-    double bound;
-    bool is_real = option == BOUND || option == KEEP;
-    if (is_real && sy_cli_real(value, &bound) < 0)
-        return sy_cli_usage("slices: %s", sy_error_text());
-    if (is_real)
-        return json_object_set_new(params, option == KEEP ? "keep" : "bound", json_real(bound));
-    if (option == NONE)
-        return json_object_set_new(params, "slices", json_array());
-    if (option != JOB)
-        return json_object_set_new(params, keys[option], json_string(value));
-    if (sy_cli_integer(value, 1, INT64_MAX, &id) < 0)
-        return sy_cli_usage("slices: %s", sy_error_text());
-    return json_object_set_new(params, "job", json_integer(id));
+    struct wishes *w = command;
+    const char *size = strchr(text, '=');
+    char name[64];
+    if (!size || size == text || (size_t)(size - text) >= sizeof name || !size[1])
+        return sy_error_set(
+            SY_EARG, "slices: '%s': NAME=SIZE is expected, like train=1 or serve=50%%", text);
+    snprintf(name, sizeof name, "%.*s", (int)(size - text), text);
+    json_t *entry = json_pack("{s:s}", "name", name);
+    if (!entry)
+        return sy_error_set(SY_EARG, "slices: '%s': a name is UTF-8", text);
+    if (!w->slices)
+        w->slices = json_array();
+    json_array_append_new(w->slices, entry);
+    return read_size(entry, text, size + 1);
 }
 
-static int parse(struct sy_cli_parser *parser, json_t *params, const char **address,
-                 struct shown *shown)
+static json_t *params_of(const struct wishes *w)
 {
-    const char *value;
-    int got, result = 0;
-    json_t *list = json_array();
-    while (result == 0 && ((got = sy_cli_next(parser, &value)) >= 0 || got == SY_CLI_WORD)) {
-        if (got == SOCKET)
-            *address = value;
-        else if (got == JSON)
-            shown->as_json = true;
-        else if (got == PAIRS)
-            shown->pairs = true;
-        else
-            result = got == SY_CLI_WORD ? take_slice(list, value) : take(params, got, value);
-    }
-    if (result == 0 && got != SY_CLI_END)
-        result = got == SY_CLI_HELP ? -1 : 2;
-    if (result == 0 && json_array_size(list) > 0 && json_object_get(params, "slices"))
-        result = sy_cli_usage("slices: --none takes slices back, and %zu are named",
-                              json_array_size(list));
-    if (json_array_size(list) > 0)
-        json_object_set(params, "slices", list);
-    json_decref(list);
-    bool what = json_object_get(params, "model") || json_object_get(params, "job");
-    if (result == 0 && what != !!json_object_get(params, "slice"))
-        result = sy_cli_usage("slices: --model NAME or --job ID, and --to SLICE, go together");
+    json_t *params = json_pack("{s:s*, s:s*, s:s*, s:s*, s:s*, s:O*}", "for_jobs", w->for_jobs,
+                               "for_models", w->for_models, "for_runtime", w->for_runtime, "model",
+                               w->model, "slice", w->slice, "slices", w->slices);
+    if (w->job)
+        json_object_set_new(params, "job", json_integer(w->job));
+    if (w->bound >= 0)
+        json_object_set_new(params, "bound", json_real(w->bound));
+    if (w->keep >= 0)
+        json_object_set_new(params, "keep", json_real(w->keep));
+    if (w->none)
+        json_object_set_new(params, "slices", json_array());
+    return params;
+}
+
+static int check(const struct wishes *w)
+{
+    if (w->none && w->slices)
+        return sy_cli_usage("slices: --none takes slices back, and %zu are named",
+                            json_array_size(w->slices));
+    if ((w->model || w->job) != !!w->slice)
+        return sy_cli_usage("slices: --model NAME or --job ID, and --to SLICE, go together");
+    return 0;
+}
+
+static int act(const struct wishes *w)
+{
+    json_t *answer = NULL;
+    sy_client *client;
+    int result = 0;
+    if (sy_cli_connect(w->address, 0, &client))
+        return 1;
+    json_t *params = params_of(w);
+    if (json_object_size(params) > 0)
+        result = sy_cli_call(client, "slices", json_incref(params), &answer);
+    json_decref(answer);
+    json_decref(params);
+    if (result == 0)
+        result = show(client, w);
+    sy_client_close(client);
     return result;
 }
 
 int sy_cmd_slices(int argc, char **argv)
 {
-    struct sy_cli_parser parser = {usage, options, argc, argv, 0};
-    const char *address = NULL;
-    struct shown shown = {false, false};
-    json_t *params = json_object(), *answer = NULL;
-    sy_client *client;
-    int result = parse(&parser, params, &address, &shown);
-
-    if (result == 0 && sy_cli_connect(address, 0, &client)) {
-        result = 1;
-    } else if (result == 0) {
-        if (json_object_size(params) > 0)
-            result = sy_cli_call(client, "slices", json_incref(params), &answer);
-        json_decref(answer);
-        if (result == 0)
-            result = show(client, &shown);
-        sy_client_close(client);
-    }
-    json_decref(params);
+    static const struct sy_cli_fields command = {usage, fields, SY_ARRAY_LEN(fields), take_slice};
+    struct wishes wishes = {.bound = -1, .keep = -1};
+    int result = sy_cli_read(&command, argc, argv, &wishes);
+    if (result == SY_CLI_END)
+        result = check(&wishes);
+    else
+        result = result ? result : -1;
+    if (result == 0)
+        result = act(&wishes);
+    json_decref(wishes.slices);
     return result < 0 ? 0 : result;
 }

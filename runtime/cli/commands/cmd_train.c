@@ -9,6 +9,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/cli/cli.h"
+#include "runtime/cli/cli_fields.h"
 #include "runtime/cli/train/local_job.h"
 #include "runtime/cli/train/rank_devices.h"
 #include "runtime/cli/train/rank_job.h"
@@ -127,7 +128,7 @@ static int give_way(struct sy_local_job *job, struct sy_script_gate *gate)
 {
     if (!sy_script_gate_is_closed(gate))
         return SY_OK;
-    int status = sy_train_run_settle(job->run);
+    int status = sy_train_run_synchronize(job->run);
     sy_script_gate_leave(gate);
     sy_script_gate_enter(gate);
     return status;
@@ -182,7 +183,7 @@ static int run_gated(struct sy_local_job *job, struct watch *w, struct sy_script
     sy_script_gate_enter(gate);
     int status = run_here(job, w, gate);
     if (status == SY_OK)
-        status = sy_train_run_settle(job->run);
+        status = sy_train_run_synchronize(job->run);
     sy_script_gate_leave(gate);
     return status;
 }
@@ -298,7 +299,8 @@ struct order {
     const char *path, *address;
     bool is_local, is_rank, wants_explanation, evaluate;
     int64_t stop, n_steps, n_ranks;
-    const char *mpi_options, *devices;
+    const char *mpi_options, *devices, *plot;
+    bool watch;
 };
 
 /* Trains with several ranks: here, or as a job of a server. */
@@ -357,95 +359,69 @@ static int stop(const struct order *order)
     return result;
 }
 
-/* 0, or the exit status plus one. */
-static int read_order(struct sy_cli_parser *parser, struct order *order, struct watch *w)
+static int take_word(void *command, const char *word)
 {
-    enum {
-        SOCKET,
-        WATCH,
-        PLOT,
-        LOCAL,
-        EXPLAIN,
-        STEPS,
-        STOP,
-        EVALUATE,
-        RANKS,
-        MPI,
-        MPI_OPTIONS,
-        DEVICE
-    };
-    const char *value;
-    int got;
-
-    while ((got = sy_cli_next(parser, &value)) >= 0 || got == SY_CLI_WORD) {
-        if (got == SY_CLI_WORD && order->path)
-            return 1 + sy_cli_usage("train takes one job file, not '%s' too", value);
-        if (got == SY_CLI_WORD)
-            order->path = value;
-        if (got == SOCKET)
-            order->address = value;
-        if (got == PLOT)
-            w->plot = value;
-        if (got == STEPS && sy_cli_integer(value, 1, 1000, &order->n_steps) < 0)
-            return 1 + sy_cli_usage("--steps: %s", sy_error_text());
-        if (got == STOP && sy_cli_integer(value, 0, INT64_MAX, &order->stop) < 0)
-            return 1 + sy_cli_usage("--stop: %s", sy_error_text());
-        if (got == RANKS && sy_cli_integer(value, 1, 64, &order->n_ranks) < 0)
-            return 1 + sy_cli_usage("--ranks: %s", sy_error_text());
-        if (got == MPI_OPTIONS)
-            order->mpi_options = value;
-        if (got == DEVICE)
-            order->devices = value;
-        order->is_rank |= got == MPI;
-        w->is_shown |= got == WATCH || got == PLOT;
-        order->is_local |= got == LOCAL;
-        order->wants_explanation |= got == EXPLAIN;
-        order->evaluate |= got == EVALUATE;
-    }
-    return got == SY_CLI_END ? 0 : got == SY_CLI_HELP ? 1 : 3;
+    struct order *order = command;
+    if (order->path)
+        return sy_error_set(SY_EARG, "train takes one job file, not '%s' too", word);
+    order->path = word;
+    return SY_OK;
 }
+
+static const struct sy_cli_field fields[] = {
+    {{"socket", "ADDRESS", "unix:PATH or tcp:HOST:PORT of the server"},
+     SY_CLI_TEXT(struct order, address)},
+    {{"watch", NULL, "show step, loss, accuracy, steps per second and ETA until the job ends"},
+     SY_CLI_SWITCH(struct order, watch)},
+    {{"plot", "FILE.svg", "as --watch, and draw loss and accuracy when the job has ended"},
+     SY_CLI_TEXT(struct order, plot)},
+    {{"local", NULL, "without a server: train in this process, on its cores or --device"},
+     SY_CLI_SWITCH(struct order, is_local)},
+    {{"explain", NULL,
+      "without a server: where a step's time goes, and what this CPU's switches are worth"},
+     SY_CLI_SWITCH(struct order, wants_explanation)},
+    {{"steps", "N", "with --explain: steps of each measurement (20)"},
+     SY_CLI_INT64(struct order, n_steps, 1, 1000)},
+    {{"stop", "JOB", "stop the job of this number after its iteration, with a snapshot"},
+     SY_CLI_INT64(struct order, stop, 0, INT64_MAX)},
+    {{"evaluate", NULL, "with --stop: measure the accuracy on the test set first"},
+     SY_CLI_SWITCH(struct order, evaluate)},
+    {{"ranks", "N",
+      "N processes under mpirun, each with its part of the batch and its share of the cores (the "
+      "job file's 'ranks'); gradients are summed while backward goes on, in an order that is "
+      "fixed. If one is killed, the job goes on from its last snapshot with those that are left. "
+      "Without --local they are one job of the server, whose requests preempt all of them; this "
+      "process owns them and ends with the job"},
+     SY_CLI_INT64(struct order, n_ranks, 1, 64)},
+    {{"mpi", NULL,
+      "with --local: this process is one of mpirun's: mpirun -n 4 --hostfile F switchyard train "
+      "JOB.json --local --mpi"},
+     SY_CLI_SWITCH(struct order, is_rank)},
+    {{"mpi-options", "WORDS",
+      "with --ranks: where mpirun puts them, as \"--hostfile F --map-by numa\"; default: this "
+      "machine's cores, cut evenly"},
+     SY_CLI_TEXT(struct order, mpi_options)},
+    {{"device", "DEVICES",
+      "with --local or --ranks: cuda:0 instead of this machine's cores; of ranks a list, one for "
+      "each rank of a machine, in turns: cuda:0,cuda:1. Their gradients go from GPU to GPU by "
+      "NCCL, which wants a GPU for each, or, with \"exchange\": \"host\" in the job file, by MPI"},
+     SY_CLI_TEXT(struct order, devices)},
+};
 
 int sy_cmd_train(int argc, char **argv)
 {
-    static const struct sy_cli_option options[] = {
-        {"socket", "ADDRESS", "unix:PATH or tcp:HOST:PORT of the server"},
-        {"watch", NULL, "show step, loss, accuracy, steps per second and ETA until the job ends"},
-        {"plot", "FILE.svg", "as --watch, and draw loss and accuracy when the job has ended"},
-        {"local", NULL, "without a server: train in this process, on its cores or --device"},
-        {"explain", NULL,
-         "without a server: where a step's time goes, and what this CPU's switches are worth"},
-        {"steps", "N", "with --explain: steps of each measurement (20)"},
-        {"stop", "JOB", "stop the job of this number after its iteration, with a snapshot"},
-        {"evaluate", NULL, "with --stop: measure the accuracy on the test set first"},
-        {"ranks", "N",
-         "N processes under mpirun, each with its part of the batch and its share of "
-         "the cores (the job file's 'ranks'); gradients are summed while backward goes on, in an "
-         "order that is fixed. If one is killed, the job goes on from its last snapshot with those "
-         "that are left. Without --local they are one job of the server, whose requests "
-         "preempt all of them; this process owns them and ends with the job"},
-        {"mpi", NULL,
-         "with --local: this process is one of mpirun's: mpirun -n 4 --hostfile F switchyard train "
-         "JOB.json --local --mpi"},
-        {"mpi-options", "WORDS",
-         "with --ranks: where mpirun puts them, as \"--hostfile F --map-by numa\"; default: this "
-         "machine's cores, cut evenly"},
-        {"device", "DEVICES",
-         "with --local or --ranks: cuda:0 instead of this machine's cores; of ranks a list, one "
-         "for "
-         "each rank of a machine, in turns: cuda:0,cuda:1. Their gradients go from GPU to GPU by "
-         "NCCL, which wants a GPU for each, or, with \"exchange\": \"host\" in the job file, by "
-         "MPI"},
-        {NULL, NULL, NULL}};
-    struct sy_cli_parser parser = {
+    static const struct sy_cli_fields command = {
         "train JOB.json [options]\n\nStarts a training job at a server, or stops one. What a job "
         "file says: examples/training/README.md. The job is the server's from then on: a "
         "client that goes away leaves it running (switchyard jobs; train --stop).",
-        options, argc, argv, 0};
+        fields, SY_ARRAY_LEN(fields), take_word};
     static struct watch w;
     struct order order = {.stop = -1, .n_steps = 20};
-    int status = read_order(&parser, &order, &w);
-    if (status)
-        return status - 1;
+    int status = sy_cli_read(&command, argc, argv, &order);
+    if (status != SY_CLI_END)
+        return status;
+    w.plot = order.plot;
+    w.is_shown = order.watch || order.plot;
     if (!order.path == (order.stop < 0))
         return sy_cli_usage("train takes a job file, or --stop JOB; see switchyard train --help");
     if (!order.path && (order.n_ranks > 0 || order.mpi_options))

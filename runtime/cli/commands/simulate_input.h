@@ -27,8 +27,8 @@ struct simulate_input {
     struct sy_sim_input in;
 };
 
-/* All that the options name; completes their configuration by it (devices, their queues). `l` is zeroed, and to be unloaded after a failure too. EARG, ENOTFOUND,
- * ENOMEM_HOST, or as the files' readers. */
+/* All that the options name; completes their configuration by it (devices, their queues). `l` is zeroed, and to be unloaded after a failure too. EARG,
+ * ENOTFOUND, ENOMEM_HOST, or as the files' readers. */
 int sy_simulate_load(struct simulate_options *o, struct simulate_input *l);
 void sy_simulate_unload(struct simulate_input *l);
 

@@ -96,7 +96,7 @@ void sy_doctor_print(const struct sy_doctor_facts *facts, const struct sy_findin
     printf("\n%d ok, %d to change, %d in the way: %s\n", sy_findings_count(findings, SY_FINDING_OK),
            sy_findings_count(findings, SY_FINDING_WARN),
            sy_findings_count(findings, SY_FINDING_FAIL),
-           sy_findings_will_work(findings) ? "it will work" : "it will not work");
+           sy_findings_are_ok(findings) ? "it will work" : "it will not work");
 }
 
 /* ---- for programs -------------------------------------------------------------------------------------- */
@@ -154,7 +154,7 @@ json_t *sy_doctor_json(const struct sy_doctor_facts *facts, const struct sy_find
     struct sy_swap_forecast example;
     sy_swap_forecast_bytes(facts, SY_DOCTOR_EXAMPLE_BYTES, &example);
     return json_pack("{s:b, s:s, s:b, s:o, s:o, s:{s:I, s:o}, s:o}", "works",
-                     sy_findings_will_work(findings), "device", facts->device, "emulated",
+                     sy_findings_are_ok(findings), "device", facts->device, "emulated",
                      facts->device_emulated == 1, "findings", findings_json(findings), "facts",
                      sy_doctor_facts_json(facts), "example", "bytes",
                      (json_int_t)SY_DOCTOR_EXAMPLE_BYTES, "swap", swap_json(&example), "models",

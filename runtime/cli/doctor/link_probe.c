@@ -18,7 +18,7 @@
 #include "runtime/base/status.h"
 
 #define ANSWER_BYTES 4096
-#define MOST_NS      (10 * SY_NS_PER_S)  /* of its CPU time, and of a pause in it */
+#define MOST_NS      (10 * SY_NS_PER_S)  /* limits of its CPU time, and of a pause in it */
 #define STEP_NS      (50 * SY_NS_PER_MS) /* of CPU time: so much is progress */
 #define WALL_NS      (120 * SY_NS_PER_S)
 #define LOOK_MS      100

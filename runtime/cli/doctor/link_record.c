@@ -10,7 +10,7 @@
 #include "runtime/base/durable_file.h"
 #include "runtime/base/status.h"
 
-#define FRESH_S 600.0 /* what was measured beside load must not last */
+#define FRESH_S 600.0 /* measurements beside load expire after this */
 
 static bool path_of(const char *folder, char *path)
 {
@@ -31,7 +31,7 @@ static void read_boot(char *boot, size_t bytes)
     fclose(file);
 }
 
-/* Of this machine's run, sleep included. */
+/* Time since this machine booted, including sleep. */
 static double seconds_now(void)
 {
     struct timespec t = {0};

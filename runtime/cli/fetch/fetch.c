@@ -26,7 +26,7 @@
 #define BUFFER_BYTES   (512L << 10)
 #define FIRST_PAUSE_MS 250 /* between two tries without progress; doubles */
 #define CONNECT_S      10L
-#define HOLE_STEP      (2L << 20) /* what a file system may round data up to */
+#define HOLE_STEP      (2L << 20) /* granularity to which a file system may round data up */
 
 struct transfer {
     const struct sy_fetch *fetch;
@@ -40,7 +40,7 @@ struct transfer {
     uint64_t range_at; /* where the answer says that it begins; UINT64_MAX: it does not say */
     bool has_answer;   /* its status was looked at */
     sy_ns moved_ns;    /* when the last bytes came */
-    int failed;        /* what a callback found */
+    int failed;        /* status set by a callback */
     char shown[512];   /* the URL without what may be secret */
     char part[MAX_PATH_BYTES], etag_path[MAX_PATH_BYTES + 8];
     char etag[MAX_ETAG_BYTES], etag_now[MAX_ETAG_BYTES];
@@ -189,7 +189,7 @@ static size_t on_header(char *line, size_t size, size_t n, void *ctx)
     size_t length = size * n, end = length;
 
     if (length > 5 && strncasecmp(line, "HTTP/", 5) == 0) {
-        t->etag_now[0] = '\0'; /* of a redirect, too, each answer has its own */
+        t->etag_now[0] = '\0'; /* every answer, also a redirect's, has its own */
         t->range_at = UINT64_MAX;
     }
     note_range(t, line, length);

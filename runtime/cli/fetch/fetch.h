@@ -17,11 +17,11 @@ struct sy_fetch {
     const char *path;   /* where to */
     const char *sha256; /* 64 hexadecimal digits; NULL: not compared */
     uint64_t max_bytes; /* more is refused */
-    double
-        stall_s; /* a connection that does not move for so long is given up, and made again where it stood */
+    /* a connection that does not move for so long is given up, and made again where it stood */
+    double stall_s;
     int tries; /* in a row without a byte of progress, at each URL */
-    struct sy_fetch_stream
-        *stream; /* told of what has come and is right (fetch_stream.h); NULL: none */
+    /* told of what has come and is right (fetch_stream.h); NULL: none */
+    struct sy_fetch_stream *stream;
 };
 
 struct sy_fetch_result {
@@ -30,9 +30,10 @@ struct sy_fetch_result {
     char sha256[65]; /* "": a stream that was asked for none; its layers have hashes of their own */
 };
 
-/* Blocks. A URL that fails for good makes way for the next: what has come is gone on with where a hash decides about it at the end (`sha256`, or a
- * stream's layers), and read again where none does. The error is the last URL's. EARG: no such URL or hash; ENOTFOUND: 404; EIO: with what the registry or the network said; ECORRUPT: another hash (FILE.part is removed);
- * EUNSUPPORTED: no libcurl on this machine. Except for ECORRUPT what has come stays for the next try. */
+/* Blocks. A URL that fails for good makes way for the next: what has come is gone on with where a hash decides about it at the end (`sha256`, or a stream's
+ * layers), and read again where none does. The error is the last URL's. EARG: no such URL or hash; ENOTFOUND: 404; EIO: with what the registry or the
+ * network said; ECORRUPT: another hash (FILE.part is removed); EUNSUPPORTED: no libcurl on this machine. Except for ECORRUPT what has come stays for the
+ * next try. */
 int sy_fetch_file(const struct sy_fetch *fetch, struct sy_fetch_result *result);
 
 #endif

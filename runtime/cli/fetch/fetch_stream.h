@@ -24,8 +24,8 @@ struct sy_fetch_stream_config {
 int sy_fetch_stream_create(const struct sy_fetch_stream_config *config,
                            struct sy_fetch_stream **out);
 void sy_fetch_stream_destroy(struct sy_fetch_stream *stream); /* NULL is fine */
-/* `n` bytes have come and lie in the file at `at`, behind all before; `bytes`: the same, in memory. ECORRUPT: no package, another length than its header's, or a layer
- * that is not what its table says; it is named. EUNSUPPORTED: another version. EARG: larger than it may be. EIO. */
+/* `n` bytes have come and lie in the file at `at`, behind all before; `bytes`: the same, in memory. ECORRUPT: no package, another length than its header's,
+ * or a layer that is not what its table says; it is named. EUNSUPPORTED: another version. EARG: larger than it may be. EIO. */
 int sy_fetch_stream_took(struct sy_fetch_stream *stream, int fd, uint64_t at, const void *bytes,
                          size_t n);
 /* The first `n` bytes of the file were there before: as if they came now. */

@@ -14,10 +14,10 @@ struct sy_cli_sizes {
     int n;
 };
 
-/* Fills in dtype, shape and data of the input that `entry` (of the method "models") describes; out->name is set already. The batch
- * becomes `batch`, open sizes those of `sizes` (NULL: the usual). Floats in [-1, 1); whole numbers are 0 or 1, valid as indices of any table that is worth one. *state
- * is the generator's. out->data is the caller's to free, out->dtype lives as long as `entry`. EPROTO, ENOMEM_HOST; ETOOBIG: no
- * message to a server may have so many bytes. */
+/* Fills in dtype, shape and data of the input that `entry` (of the method "models") describes; out->name is set already. The batch becomes `batch`, open
+ * sizes those of `sizes` (NULL: the usual). Floats in [-1, 1); whole numbers are 0 or 1, valid as indices of any table that is worth one. *state is the
+ * generator's. out->data is the caller's to free, out->dtype lives as long as `entry`. EPROTO, ENOMEM_HOST; ETOOBIG: no message to a server may have so many
+ * bytes. */
 int sy_cli_random_input(json_t *entry, int64_t batch, const struct sy_cli_sizes *sizes,
                         uint64_t *state, sy_client_tensor *out);
 /* Adds the usual sizes of `model` that were not asked for. EARG: it has no open size of one of these names; it says which it has. Names are

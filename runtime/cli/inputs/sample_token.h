@@ -7,7 +7,7 @@
 struct sy_sampler {
     double temperature; /* 0: always the likeliest */
     int64_t top_k;      /* among so many of the likeliest; 0: all */
-    uint64_t state;     /* of the generator; the seed at first */
+    uint64_t state;     /* state of the generator; initially the seed */
 };
 
 /* The first of equal scores is the likelier. *out_token: an index into `scores`. EARG: no scores, or one that is NaN; ENOMEM_HOST. */

@@ -38,7 +38,7 @@ int sy_local_job_pin_threads(void);
  * together (workers/train/ranks.h), borrowed until finish; NULL: this process alone. */
 int sy_local_job_open(const char *text, enum sy_huge_pages huge, const char *device,
                       const struct sy_ranks *ranks, struct sy_local_job *job);
-/* What one of n_ranks would take of that device's memory; nothing stays open. */
+/* Device memory that one of n_ranks would need; nothing stays open. */
 int sy_local_job_needs(const char *text, const char *device, int n_ranks,
                        struct sy_train_needs *needs);
 void sy_local_job_finish(struct sy_local_job *job);

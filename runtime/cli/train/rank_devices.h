@@ -4,7 +4,7 @@
 
 /* The one of this rank, counted on its machine; `devices` is cut. */
 const char *sy_rank_device(char *devices, long local_rank);
-/* Of n_ranks, how many are on the device that has the most. NULL, which are cores: all. */
+/* The number of ranks on the device that has the most, of n_ranks. NULL (cores): all. */
 int sy_rank_devices_most_on_one(const char *devices, int n_ranks);
 
 #endif

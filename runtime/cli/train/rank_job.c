@@ -31,7 +31,7 @@ static void add(struct words *words, const char *first, const char *second)
         words->argv[words->n++] = second;
 }
 
-/* Of one rank, on the first device. The error is of the job: its batch, model or data. */
+/* Needs of one rank, on the first device. Errors are the job's: its batch, model or data. */
 static int find_needs(const struct sy_rank_job *job, struct sy_train_needs *needs)
 {
     char *first = job->devices ? strdup(job->devices) : NULL;

@@ -10,7 +10,7 @@ struct sy_rank_order {
     /* Words for mpirun, as "--hostfile F --map-by numa"; NULL: this machine's cores, cut evenly. */
     const char *mpi_options;
     const char *devices; /* of ranks, "cuda:0,cuda:1"; NULL: cores */
-    int64_t batch;       /* of the job: ranks that are left must cut it evenly */
+    int64_t batch;       /* the job's batch: the remaining ranks must divide it evenly */
 };
 
 /* Blocks until the job is over; the process's exit status, what went wrong said. SIGINT and SIGTERM end it with a snapshot. */

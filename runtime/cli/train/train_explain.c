@@ -21,7 +21,7 @@
 struct explained {
     int n;
     struct sy_explain_variant variants[MAX_VARIANTS]; /* [0]: as the job is run */
-    double best_ms[MAX_VARIANTS];                     /* of the rounds' medians; 0: refused */
+    double best_ms[MAX_VARIANTS]; /* minimum of the rounds' medians; 0: rejected */
     char why[MAX_VARIANTS][256];
 };
 

@@ -16,7 +16,7 @@ struct sy_train_sight {
 /* All zero before the first line. */
 struct sy_train_progress {
     uint64_t printed_ns, seen_ns, seen_step;
-    double steps_per_s; /* of the last seconds */
+    double steps_per_s; /* over the last seconds */
     bool has_rate;
 };
 

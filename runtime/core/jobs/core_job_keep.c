@@ -2,7 +2,8 @@
  *
  *   TRAINING, QUEUED --job_park--> stop_wanted + park_wanted --last snapshot--> ENDED, kept, parked --job_suspend(false)--> QUEUED
  *
- * The state folder says "parked" from before the job is stopped until it may run again: after a crash in between, a start does not run a job that was moved away. */
+ * The state folder says "parked" from before the job is stopped until it may run again: after a crash in between, a start does not run a job that was moved
+ * away. */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,9 +12,9 @@
 #include "runtime/core/core_internal.h"
 #include "runtime/core/core_jobs.h"
 
-#define FEWEST_WORKERS 2 /* one trains, one is left to requests */
+#define FEWEST_WORKERS 2 /* one trains, one is reserved for requests */
 
-/* Settings made while it ran stay. */
+/* Applies the stored settings that were made at run time. */
 static void take_settings(struct sy_core *core, struct sy_core_job *j, const json_t *set)
 {
     const json_t *priority = json_object_get(set, "priority");
@@ -43,7 +44,7 @@ static void restore_parked(struct sy_core_job *j, json_int_t step, json_int_t to
     j->total_steps = (uint64_t)SY_MAX(total_steps, 0);
 }
 
-/* A file that holds no job of ours (edited, damaged) does not keep the server from starting, and stays where it is. */
+/* A file that holds no valid job (edited or damaged) does not keep the server from starting, and stays in place. */
 static int resume_job(void *ctx, uint64_t id, const char *text, const json_t *set)
 {
     struct sy_core *core = ctx;
@@ -71,7 +72,7 @@ int sy_core_resume_jobs(struct sy_core *core)
 {
     uint64_t last;
     SY_TRY(sy_job_store_load(core->store, resume_job, core, &last));
-    core->last_job = SY_MAX(core->last_job, last); /* no new job takes the place of such a file */
+    core->last_job = SY_MAX(core->last_job, last); /* no new job reuses the id of such a file */
     return SY_OK;
 }
 
@@ -109,7 +110,7 @@ int sy_core_job_park(struct sy_core *core, uint64_t id, sy_core_done done, void 
             return status;
         }
     }
-    if (j && j->kept) { /* it could not begin, and is on no worker */
+    if (j && j->kept) { /* it could not start, and is on no worker */
         j->state = SY_JOB_ENDED;
         j->parked = true;
         done(ctx, SY_OK, NULL);
@@ -118,14 +119,14 @@ int sy_core_job_park(struct sy_core *core, uint64_t id, sy_core_done done, void 
     return sy_core_job_stop(core, id, false, done, ctx);
 }
 
-/* Queues the job again; it resumes from its snapshot. EBUSY, EPEER, EIO: it stays as it was. */
+/* Queues the job again; it resumes from its snapshot. EBUSY, EPEER, EIO: it stays parked. */
 static int unpark(struct sy_core *core, struct sy_core_job *j)
 {
     bool parked = j->parked;
     sy_core_tick(core);
     if (core->draining)
         return sy_error_set(SY_EBUSY, "draining: the runtime stops and lets no job go on");
-    if (sy_core_n_left(core) < FEWEST_WORKERS)
+    if (sy_core_n_workers_left(core) < FEWEST_WORKERS)
         return sy_error_set(SY_EPEER, "training needs two workers, and fewer are left");
     j->parked = j->park_wanted = j->suspended = false;
     int status = sy_core_job_keep(core, j);

@@ -1,4 +1,4 @@
-/* Messages of training jobs: what workers say, and what the scheduler decided, to them. */
+/* Messages of training jobs: from workers, and the scheduler's decisions to them. */
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -47,11 +47,11 @@ static int turn_over(struct sy_core *core, int worker, const struct sy_msg_job_t
                      struct sy_core_job *j)
 {
     SY_TRY(sy_supervisor_event(core->supervisor, worker, SY_WORKER_EVENT_JOB_TURN_OVER));
-    sy_core_job_stands(core, j, sy_clock_now());
-    sy_core_job_look(core, j);
+    sy_core_job_compute_end(core, j, sy_clock_now());
+    sy_core_job_refresh(core, j);
     j->step = msg->step;
-    /* Shares are of what the device was held for, messages and waking up included, not of what the worker computed: else jobs of short
-     * iterations, which change hands more often, get more of it. */
+    /* Charges the time for which the device was held, including messages and wake-ups, not only compute time: otherwise jobs with short iterations, which
+     * alternate more often, would get more of the device. */
     return sy_sched_job_turn_over(core->sched, worker, msg->job, msg->step,
                                   j->account.used_ns - j->turn_began_ns);
 }
@@ -114,20 +114,21 @@ static int paused(struct sy_core *core, int worker, const struct sy_msg_job_paus
     struct sy_control_page *page = sy_supervisor_page(core->supervisor, worker);
     uint32_t epoch = atomic_load_explicit(&page->preempt_epoch, memory_order_relaxed);
     if (msg->epoch != epoch)
-        return SY_OK; /* of an epoch that is over: training was resumed, or preempted once more, meanwhile */
+        return SY_OK; /* for an epoch that has passed: training was resumed, or preempted again, meanwhile */
     sy_ns at = SY_MIN(msg->paused_ns, sy_clock_now());
     SY_TRY(sy_supervisor_event(core->supervisor, worker, SY_WORKER_EVENT_JOB_PAUSED));
     note_wait(core, at);
     core->preempting_request = 0;
-    sy_core_job_stands(core, j, at);
+    sy_core_job_compute_end(core, j, at);
     return sy_sched_job_paused(core->sched, worker, msg->job);
 }
 
 static int ended(struct sy_core *core, int worker, const struct sy_msg_job_ended *msg,
                  struct sy_core_job *j)
 {
-    sy_core_job_look(
-        core, j); /* the longest layer and such; a worker that has forgotten the job shows none */
+    sy_core_job_refresh(
+        core,
+        j); /* such as the longest layer; a worker that has forgotten the job does not report it */
     SY_TRY(sy_supervisor_event(core->supervisor, worker, SY_WORKER_EVENT_JOB_ENDED));
     SY_TRY(sy_sched_job_ended(core->sched, worker, msg->job));
     j->step = SY_MAX(j->step, msg->step);
@@ -200,9 +201,9 @@ int sy_core_job_message(struct sy_core *core, int worker, const struct sy_messag
     }
 }
 
-/* ---- what the scheduler decided, to workers --------------------------------------------------- */
+/* ---- the scheduler's decisions, to workers ---------------------------------------------------- */
 
-/* Without one it cannot be spilled: its worker refuses. */
+/* Opens the job's spill file. Without one it cannot be spilled: its worker refuses. */
 static void open_spill(struct sy_core_job *j)
 {
     if (!j->opportunistic || j->spill_file >= 0)
@@ -228,7 +229,7 @@ static void send_start(struct sy_core *core, const struct sy_sched_action *a, st
         (void)sy_supervisor_event(core->supervisor, a->worker, SY_WORKER_EVENT_JOB_START);
 }
 
-/* Weights depend on how many threads computed them: it is written down when that changes. */
+/* Weights depend on the number of threads that computed them, so changes are logged. */
 static void note_team(const struct sy_core *core, struct sy_core_job *j, int team)
 {
     int threads = team ? team : (int)(core->units.n * core->units.each);
@@ -239,8 +240,8 @@ static void note_team(const struct sy_core *core, struct sy_core_job *j, int tea
     j->team = threads;
 }
 
-/* To its `switchyard run`, at the path that its text names; -1: that is not there, which its worker says. It never waits: where the queue of connections is
- * full, it is not there either. */
+/* Connects to the job's `switchyard run`, at the path in its job text; -1: not reachable, which its worker reports. Never blocks: a full connection queue
+ * counts as not reachable. */
 static int connect_script(const struct sy_core_job *j)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -285,10 +286,10 @@ static void send_turn(struct sy_core *core, const struct sy_sched_action *a, str
     atomic_store_explicit(&sy_supervisor_page(core->supervisor, a->worker)->turn_keeps, a->keeps,
                           memory_order_relaxed);
     if (sy_supervisor_send(core->supervisor, a->worker, &message, NULL, 0) != SY_OK)
-        return; /* its worker is lost, which is said elsewhere */
+        return; /* the worker's loss is handled elsewhere */
     (void)sy_supervisor_event(core->supervisor, a->worker, SY_WORKER_EVENT_JOB_TURN);
-    /* From the decision on, as the scheduler counts it: what handing over takes is training's, not idle time. */
-    sy_core_job_computes(core, j, core->tick_ns);
+    /* Charged from the decision on, as the scheduler counts it: the hand-over is training time, not idle time. */
+    sy_core_job_compute_begin(core, j, core->tick_ns);
     j->turn_began_ns = j->account.used_ns;
 }
 
@@ -316,7 +317,7 @@ static void send_stop(struct sy_core *core, const struct sy_sched_action *a,
     (void)sy_supervisor_send(core->supervisor, a->worker, &message, NULL, 0);
 }
 
-/* The scheduler knows tenants by number. */
+/* The scheduler knows tenants by number only. */
 static void refuse(struct sy_core *core, struct sy_core_job *j, const struct sy_sched_action *a)
 {
     char why[sizeof j->error];

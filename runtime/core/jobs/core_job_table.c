@@ -1,4 +1,4 @@
-/* The books of training jobs: by number, as their workers' control pages and the state folder have them. */
+/* The table of training jobs, updated from the workers' control pages and the state folder. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -83,7 +83,7 @@ void sy_core_job_longest(struct sy_core_job *j, const struct sy_control_page *pa
     memcpy(j->longest_what, what, sizeof what);
 }
 
-void sy_core_job_look(struct sy_core *core, struct sy_core_job *j)
+void sy_core_job_refresh(struct sy_core *core, struct sy_core_job *j)
 {
     if (j->worker < 0 || j->state != SY_JOB_TRAINING)
         return;
@@ -135,7 +135,7 @@ int sy_core_job_keep(struct sy_core *core, const struct sy_core_job *j)
                                      j->slice_set ? j->slice : NULL);
 }
 
-/* A job that does not compute, being started, or suspended without a worker. */
+/* Reason why a job does not compute while it starts, or is suspended without a worker. */
 static const char *why_it_stands(const struct sy_core *core, const struct sy_core_job *j)
 {
     struct sy_sched_job_view at = {0};

@@ -1,4 +1,4 @@
-/* Training jobs: what is asked of them, from their submission to their end. */
+/* Client operations on training jobs, from submission to their end. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "runtime/core/core_internal.h"
 #include "runtime/core/core_jobs.h"
 
-void sy_core_job_computes(struct sy_core *core, struct sy_core_job *j, sy_ns at)
+void sy_core_job_compute_begin(struct sy_core *core, struct sy_core_job *j, sy_ns at)
 {
     if (j->since_ns == 0)
         j->since_ns = at;
@@ -26,12 +26,12 @@ static void note_slice(struct sy_core *core, const struct sy_core_job *j, sy_ns 
         core->slices[view.slice].used_ns += at - j->since_ns;
 }
 
-void sy_core_job_stands(struct sy_core *core, struct sy_core_job *j, sy_ns at)
+void sy_core_job_compute_end(struct sy_core *core, struct sy_core_job *j, sy_ns at)
 {
     if (j->since_ns)
         sy_trace_span(core->trace, SY_TRACE_TRAINING, j->name, j->since_ns, at, 0);
     note_slice(core, j, at);
-    sy_core_fill_stands(core, j, at);
+    sy_core_fill_compute_end(core, j, at);
     j->since_ns = 0;
     sy_account_end(&core->account, &j->account, at);
 }
@@ -46,9 +46,9 @@ void sy_core_answer_start(struct sy_core_job *j, int status, const char *error)
         done(j->done_ctx, status, status < 0 ? error : NULL);
 }
 
-#define FEWEST_WORKERS 2 /* one trains, one is left to requests */
+#define FEWEST_WORKERS 2 /* one trains, one is reserved for requests */
 
-/* Files that stay are also logged: the client that ended the job may be gone. */
+/* A file that cannot be removed is also logged: the client that ended the job may have gone. */
 static int remove_file(struct sy_core *core, uint64_t job)
 {
     int status = sy_job_store_remove(core->store, job);
@@ -58,7 +58,7 @@ static int remove_file(struct sy_core *core, uint64_t job)
     return status;
 }
 
-/* The answer to a stop: how the job ended, or that it will be resumed. */
+/* Answers a stop: with how the job ended, or that it will be resumed. */
 static void answer_stop(struct sy_core_job *j, int removed, const char *why)
 {
     if (j->stop_done && j->status == SY_OK && removed < 0)
@@ -70,12 +70,11 @@ static void answer_stop(struct sy_core_job *j, int removed, const char *why)
     j->stop_done = NULL;
 }
 
-/* A job that ends because the runtime stops, or because its workers are gone, is not over: its file stays, and the next start goes on
- * with it. So it is with one of an earlier start that cannot begin in this one (a smaller pool, data that is not there, workers that die of it): it has its
- * snapshots, and goes when somebody cancels it. */
+/* A job that ends because the runtime stops, or because its workers are lost, is not over: its file stays, and the next start resumes it. The same holds for a
+ * job of an earlier start that cannot begin in this one (a smaller pool, missing data, workers that die of it): it keeps its snapshots until it is canceled. */
 void sy_core_end_job(struct sy_core *core, struct sy_core_job *j, int status, const char *error)
 {
-    bool hopeless = sy_core_n_left(core) < FEWEST_WORKERS && status == SY_EPEER;
+    bool hopeless = sy_core_n_workers_left(core) < FEWEST_WORKERS && status == SY_EPEER;
     bool suspended =
         (core->stopping || hopeless) && !j->stop_wanted && (status < 0 || j->step < j->total_steps);
     bool not_begun = j->resumed && status < 0 && !j->stop_wanted && !j->is_script;
@@ -83,7 +82,7 @@ void sy_core_end_job(struct sy_core *core, struct sy_core_job *j, int status, co
     bool parked = j->park_wanted && (status < 0 || j->step < j->total_steps);
     if (sy_core_job_is_over(j))
         return;
-    sy_core_job_stands(core, j, sy_clock_now());
+    sy_core_job_compute_end(core, j, sy_clock_now());
     sy_core_job_close_spill(j);
     j->state = status < 0 && !canceled ? SY_JOB_FAILED : SY_JOB_ENDED;
     j->worker = -1;
@@ -117,17 +116,17 @@ static struct sy_core_job *waiting_job(struct sy_core *core)
 void sy_core_end_hopeless_jobs(struct sy_core *core)
 {
     struct sy_core_job *j;
-    if (core->stopping || sy_core_n_left(core) >= FEWEST_WORKERS)
+    if (core->stopping || sy_core_n_workers_left(core) >= FEWEST_WORKERS)
         return;
     while ((j = waiting_job(core))) {
-        (void)sy_sched_job_stop(core->sched, j->id); /* it is on no worker: forgotten at once */
+        (void)sy_sched_job_stop(core->sched, j->id); /* it is on no worker: removed at once */
         sy_core_end_job(
             core, j, SY_EPEER,
             "training needs two workers, and fewer are left; see the log for why they died");
     }
 }
 
-/* The keys of a job file that the runtime needs; the worker reads the rest. */
+/* Reads the keys of a job file that the runtime needs; the worker reads the rest. */
 static int read_text(struct sy_core *core, struct sy_core_job *j)
 {
     json_t *json = json_loads(j->text, 0, NULL);
@@ -145,7 +144,8 @@ static int read_text(struct sy_core *core, struct sy_core_job *j)
     j->is_script = json_is_object(json_object_get(json, "script"));
     if (!j->name)
         status = sy_error_set(SY_ENOMEM_HOST, "no memory for a job");
-    else if (j->name[sy_printable_length(j->name)]) /* it is shown on terminals and in the log */
+    else if (j->name[sy_printable_length(
+                 j->name)]) /* names are shown on terminals and in the log */
         status = sy_error_set(SY_EARG, "job: a name has no control characters");
     else if (tenant)
         status = sy_core_tenant_find(core, tenant, &j->tenant);
@@ -198,7 +198,7 @@ int sy_core_job_submit(struct sy_core *core, const char *text, sy_core_done done
     sy_core_tick(core);
     if (core->draining)
         return sy_error_set(SY_EBUSY, "draining: the runtime stops and takes no jobs");
-    if (sy_core_n_left(core) < FEWEST_WORKERS)
+    if (sy_core_n_workers_left(core) < FEWEST_WORKERS)
         return sy_error_set(SY_EPEER, "training needs two workers, and fewer are left; see the log "
                                       "for why they died");
     if (strlen(text) > SY_MESSAGE_MAX_BYTES / 2)
@@ -222,7 +222,7 @@ int sy_core_job_submit(struct sy_core *core, const char *text, sy_core_done done
 void sy_core_hold_jobs(struct sy_core *core, bool hold)
 {
     if (core->draining)
-        return; /* they are held, for good */
+        return; /* the hold is permanent while draining */
     sy_core_tick(core);
     core->jobs_held = hold;
     sy_sched_hold_jobs(core->sched, hold);
@@ -269,7 +269,7 @@ int sy_core_job_move(struct sy_core *core, uint64_t id, const char *slice)
     return sy_sched_job_set_slice(core->sched, id, sy_core_slice_of_job(core, j));
 }
 
-/* The next start knows nothing of it. */
+/* Removes a kept job, so that the next start does not resume it. */
 static int drop_kept(struct sy_core *core, struct sy_core_job *j)
 {
     SY_TRY(remove_file(core, j->id));
@@ -303,12 +303,12 @@ void sy_core_job_lost(struct sy_core *core, int worker, bool *intact, bool *prog
     for (struct sy_core_job *j = core->jobs; j; j = j->next) {
         if (j->worker != worker || sy_core_job_is_over(j))
             continue;
-        sy_core_job_look(core, j);
+        sy_core_job_refresh(core, j);
         *intact =
             atomic_load_explicit(&page->job, memory_order_acquire) == j->id &&
             atomic_load_explicit(&page->train_phase, memory_order_acquire) == SY_PHASE_GRADIENT;
         *progressed = j->step > j->first_step;
-        sy_core_job_stands(core, j, sy_clock_now());
+        sy_core_job_compute_end(core, j, sy_clock_now());
         j->state = SY_JOB_QUEUED;
         j->worker = -1;
         sy_log_info("jobs", "event=worker_lost job=%llu step=%llu state=%s",

@@ -28,7 +28,8 @@ void sy_core_cache_start(struct sy_core *core, const char *root)
 
 static int divide(struct sy_core *core)
 {
-    static char cores[SY_SCHED_MAX_SLICES][CORES_TEXT]; /* one thread; too large for a stack */
+    static char cores[SY_SCHED_MAX_SLICES]
+                     [CORES_TEXT]; /* used by one thread; too large for a stack */
     struct sy_cache_group groups[SY_SCHED_MAX_SLICES];
     size_t n_cores[SY_SCHED_MAX_SLICES];
     struct sy_core_cache *cache = &core->cache;

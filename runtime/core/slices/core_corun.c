@@ -1,4 +1,5 @@
-/* Which tasks may compute side by side. Bound models (class 0, or with a deadline of their own) are measured alone first, then beside their neighbours; pairs in
+/* Which tasks may compute side by side. Bound models (class 0, or with a deadline of their own) are measured alone first, then beside their neighbours; pairs
+ * in
  * which they would be slower than the bound take turns, and are tried again later.
  *
  *   runs alone (the others stand still for ALONE of them) ──> runs beside b, measured ──slower than the bound──> apart from b ──RETRY, doubling──> beside b again */
@@ -10,8 +11,8 @@
 #include "runtime/base/log.h"
 #include "runtime/core/core_internal.h"
 
-#define ALONE       8 /* runs; the median counts: the first ones find caches cold */
-#define BEFORE      4 /* observations of a pair before it may be told apart */
+#define ALONE       8 /* runs; their median counts, since the first ones find cold caches */
+#define BEFORE      4 /* observations of a pair before it may be separated */
 #define RETRY_NS    (30 * SY_NS_PER_S)
 #define MOST_RETRY  (64 * RETRY_NS)
 #define FIRST_JOB   256
@@ -174,8 +175,8 @@ static void note_alone(struct sy_core *core, int model, double scale, sy_ns took
                                     (double)took);
 }
 
-/* Counts whole runs without copies, each beside one neighbour from beginning to end, by the time that the run had its core: while it had none, some other thread
- * computed there, never the neighbour, which is confined to its own cores. */
+/* Counts whole runs without copies, each beside one neighbour from beginning to end, by the time that the run had its core: while it had none, some other
+ * thread computed there, never the neighbour, which is confined to its own cores. */
 void sy_core_corun_ends(struct sy_core *core, const struct sy_core_request *r, sy_ns took,
                         sy_ns lost)
 {
@@ -212,7 +213,7 @@ void sy_core_corun_reset(struct sy_core *core, int model)
     struct sy_core_model *m = &core->models[model];
     if (!m->corun.retry_at_ns)
         m->corun.retry_at_ns = calloc(2 * SY_INTERFERENCE_TASKS, sizeof(sy_ns));
-    if (m->corun.retry_at_ns) /* of the same block: never the one without the other */
+    if (m->corun.retry_at_ns) /* same allocation: both exist or neither */
         m->corun.wait_ns = m->corun.retry_at_ns + SY_INTERFERENCE_TASKS;
     if (!m->corun.apart)
         m->corun.apart = calloc(SY_INTERFERENCE_TASKS, sizeof(bool));

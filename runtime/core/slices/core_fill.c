@@ -1,5 +1,6 @@
-/* Opportunistic jobs beside guaranteed ones in other slices: they get the time that guaranteed jobs can spare (../sched/fill.h). The steps of each guaranteed job are counted
- * over windows in which opportunistic jobs computed throughout, or not at all; the end of a window decides whether they may compute in the next. */
+/* Opportunistic jobs beside guaranteed ones in other slices: they get the time that guaranteed jobs can spare (../sched/fill.h). The steps of each
+ * guaranteed job are counted over windows in which opportunistic jobs computed throughout, or not at all; the end of a window decides whether they may
+ * compute in the next. */
 #include <event2/event.h>
 
 #include "runtime/base/assert.h"
@@ -10,8 +11,7 @@
 #define TICK_US    50000
 #define WINDOW_NS  (200 * SY_NS_PER_MS)
 #define LONGEST_NS (5 * SY_NS_PER_S) /* a window ends then, even with fewer steps */
-#define STEPS \
-    8 /* where in a step a window begins and ends is not known: an eighth of one, at most */
+#define STEPS      8 /* a window may begin and end anywhere within a step: an error of at most 1/8 */
 #define USUAL_KEEP 0.97
 /* Part of a window that pausing and resuming may take. */
 #define NOT_AT_ALL   0.03
@@ -37,7 +37,7 @@ static void mark(struct sy_core *core, sy_ns now)
     core->fill.since_ns = now;
     core->fill.had_ns = 0;
     for (struct sy_core_job *j = core->jobs; j; j = j->next) {
-        sy_core_job_look(core, j);
+        sy_core_job_refresh(core, j);
         j->fill_step = j->step;
         j->fill_busy_ns = j->busy_ns;
     }
@@ -53,7 +53,7 @@ static double opportunistic_share(const struct sy_core *core, sy_ns now)
     return SY_MIN((double)sum / (double)window, 1.0);
 }
 
-void sy_core_fill_stands(struct sy_core *core, const struct sy_core_job *j, sy_ns at)
+void sy_core_fill_compute_end(struct sy_core *core, const struct sy_core_job *j, sy_ns at)
 {
     sy_ns from = SY_MAX(j->since_ns, core->fill.since_ns);
     if (j->opportunistic && j->since_ns && at > from)
@@ -105,7 +105,7 @@ static void on_tick(int fd, short what, void *ctx)
         return;
     }
     for (struct sy_core_job *j = core->jobs; j; j = j->next)
-        sy_core_job_look(core, j);
+        sy_core_job_refresh(core, j);
     if (!core->fill.begins && !is_over(core, core->tick_ns))
         return;
     bool may = decide(core, core->fill.begins ? 0 : opportunistic_share(core, core->tick_ns));
@@ -143,7 +143,7 @@ void sy_core_fill_watch(struct sy_core *core)
     mark(core, sy_clock_now());
     core->fill.begins = true;
     event_add(core->fill.event, &tick);
-    event_active(core->fill.event, EV_TIMEOUT, 0); /* this may be in the midst of actions */
+    event_active(core->fill.event, EV_TIMEOUT, 0); /* may be called while actions are carried out */
 }
 
 /* For a guaranteed job: the speed that it kept beside opportunistic ones, and their share of the time; null: not known. */

@@ -20,7 +20,7 @@ const struct sy_core_slice *sy_core_slice_at(const struct sy_core *core, int sli
     return &core->slices[slice < core->n_slices ? slice : 0];
 }
 
-bool sy_core_slices_whole(const struct sy_core *core, int slice)
+bool sy_core_slice_has_all_cores(const struct sy_core *core, int slice)
 {
     return sy_core_slice_at(core, slice)->n_cores == core->units.n;
 }
@@ -28,8 +28,8 @@ bool sy_core_slices_whole(const struct sy_core *core, int slice)
 struct sy_u64s sy_core_slice_cores(struct sy_core *core, int slice)
 {
     struct sy_core_slice *c = &core->slices[slice < core->n_slices ? slice : 0];
-    return sy_core_slices_whole(core, slice) ? (struct sy_u64s){0}
-                                             : (struct sy_u64s){c->n_cores, c->cores};
+    return sy_core_slice_has_all_cores(core, slice) ? (struct sy_u64s){0}
+                                                    : (struct sy_u64s){c->n_cores, c->cores};
 }
 
 const char *sy_core_slice_name(const struct sy_core *core, int slice)

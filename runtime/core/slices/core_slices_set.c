@@ -115,7 +115,7 @@ static void say(const struct sy_core *core)
 
 static int set_list(struct sy_core *core, const json_t *list)
 {
-    static struct wishes w; /* one thread; too large for a stack */
+    static struct wishes w; /* used by one thread; too large for a stack */
     size_t n = json_array_size(list), i;
     json_t *entry;
     if (!json_is_array(list) || n > SY_SCHED_MAX_SLICES)
@@ -135,7 +135,7 @@ static int set_list(struct sy_core *core, const json_t *list)
         sy_core_slices_start(core);
     for (int k = 0; k < SY_SCHED_MAX_SLICES; k++)
         sy_sched_slice_resized(core->sched, k,
-                               sy_core_slices_whole(core, k)
+                               sy_core_slice_has_all_cores(core, k)
                                    ? 0
                                    : (int)(sy_core_slice_at(core, k)->n_cores * core->units.each));
     say(core);
@@ -151,7 +151,7 @@ static int check_slice(const struct sy_core *core, const json_t *list, const cha
     if (!json_is_array(list))
         return sy_core_slice_check(core, wanted);
     if (json_array_size(list) == 0 && strcmp(wanted, SY_CORE_ALL_SLICE) == 0)
-        return SY_OK; /* the one that exists without slices */
+        return SY_OK; /* the slice that exists without configuration */
     json_array_foreach(list, i, entry)
     {
         const char *is = json_string_value(json_object_get(entry, "name"));
@@ -161,7 +161,7 @@ static int check_slice(const struct sy_core *core, const json_t *list, const cha
     return sy_error_set(SY_ENOTFOUND, "there is no slice '%.60s' in the list", wanted);
 }
 
-/* "": the first. */
+/* "": the first slice. */
 static int check_usual(const struct sy_core *core, const json_t *list, const json_t *name)
 {
     const char *wanted = json_string_value(name);
@@ -186,7 +186,7 @@ static int check_named(const struct sy_core *core, const char *name)
     return sy_error_set(SY_ENOTFOUND, "there is no model '%.100s'", name);
 }
 
-/* All its versions. */
+/* Moves all versions of the model. */
 static void move_model(struct sy_core *core, const char *name, const char *slice)
 {
     for (int i = 0; i < (int)SY_MAX_MODELS; i++) {
@@ -198,7 +198,7 @@ static void move_model(struct sy_core *core, const char *name, const char *slice
     }
 }
 
-/* {"model": NAME, "slice": S} or {"job": ID, "slice": S}: before anything changes. */
+/* Checks {"model": NAME, "slice": S} or {"job": ID, "slice": S} before anything changes. */
 static int check_move(struct sy_core *core, const json_t *list, const json_t *params)
 {
     const json_t *model = json_object_get(params, "model"), *job = json_object_get(params, "job");

@@ -58,7 +58,7 @@ json_t *sy_core_units_limit(const struct sy_core *core)
 /* Multiprocessors as units: each unit must be listed whole. */
 static int read_list(const struct sy_core_units *u, struct sy_slice_wish *wish, uint64_t *listed)
 {
-    static unsigned n_of[SY_CORE_MAX_CORES]; /* one thread; large for a stack */
+    static unsigned n_of[SY_CORE_MAX_CORES]; /* used by one thread; large for a stack */
     size_t n = 0;
     memset(n_of, 0, sizeof n_of);
     for (size_t i = 0; i < wish->n_listed; i++) {
@@ -101,7 +101,7 @@ int sy_core_units_read(const struct sy_core *core, struct sy_slice_wish *wish, u
 const char *sy_core_units_text(const struct sy_core *core, const struct sy_core_slice *slice,
                                char *buffer, size_t bytes)
 {
-    static uint64_t all[SY_CORE_MAX_CORES]; /* one thread; large for a stack */
+    static uint64_t all[SY_CORE_MAX_CORES]; /* used by one thread; large for a stack */
     unsigned each = core->units.each;
     size_t n = 0;
     for (size_t i = 0; i < slice->n_cores; i++)

@@ -18,15 +18,15 @@
 #include "runtime/sched/sched.h"
 
 #define PATH_BYTES    4096
-#define LOCK_TRIES    100 /* a second */
+#define LOCK_TRIES    100 /* per second */
 #define LOCK_PAUSE_NS 10000000
 
 struct sy_job_store {
     char *folder; /* NULL: keeps nothing */
-    int lock_fd; /* the folder, locked; -1: keeps nothing. The kernel lets go when the process ends */
+    int lock_fd; /* the locked folder; -1: keeps nothing. The kernel releases the lock when the process ends */
 };
 
-/* A server that was killed a moment ago holds its lock until the kernel has taken its memory back. errno as flock's. */
+/* Retries for a second: a killed server holds its lock until the kernel has freed its memory. errno as flock's. */
 static bool lock_soon(int fd)
 {
     const struct timespec pause = {.tv_nsec = LOCK_PAUSE_NS};
@@ -38,7 +38,7 @@ static bool lock_soon(int fd)
     return true;
 }
 
-/* Two runtimes on one folder would both train its jobs, over each other's snapshots. */
+/* Without a lock, two runtimes on one folder would both train its jobs and overwrite each other's snapshots. */
 static int lock_folder(struct sy_job_store *store)
 {
     store->lock_fd = open(store->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -51,7 +51,7 @@ static int lock_folder(struct sy_job_store *store)
         return sy_error_set(SY_EBUSY, "another server has the state folder %s; give each its own",
                             store->folder);
     sy_log_warn("jobs", "event=not_locked folder=%s why=\"%s\"", store->folder, strerror(errno));
-    return SY_OK; /* a file system without locks */
+    return SY_OK; /* the file system does not support locks */
 }
 
 int sy_job_store_open(const char *folder, struct sy_job_store **out)
@@ -89,7 +89,7 @@ void sy_job_store_close(struct sy_job_store *store)
     free(store);
 }
 
-/* Takes the reference. NULL: `what` could not be put as JSON. */
+/* Consumes the reference. NULL: `what` could not be encoded as JSON. */
 static int put_json(const char *path, json_t *json, const char *what)
 {
     struct sy_durable_file file;
@@ -146,7 +146,7 @@ static int compare_ids(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Whether a file of this name is a job's, and whose. */
+/* Whether a file of this name is a job's, and its id. */
 static bool is_job_name(const char *name, uint64_t *id)
 {
     char own[64];
@@ -155,10 +155,10 @@ static bool is_job_name(const char *name, uint64_t *id)
         return false;
     snprintf(own, sizeof own, "job-%llu.json", value);
     *id = value;
-    return strcmp(name, own) == 0; /* not "job-007.json" */
+    return strcmp(name, own) == 0; /* rejects "job-007.json" */
 }
 
-/* Ids of the files there are, ascending. */
+/* Ids of the existing files, ascending. */
 static int list_ids(const struct sy_job_store *store, uint64_t *ids, uint64_t *last)
 {
     int n = 0;

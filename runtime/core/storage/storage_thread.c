@@ -18,12 +18,12 @@
 #include "runtime/device/device.h"
 #include "runtime/wire/link_turn.h"
 
-#define STORAGE_ALIGN 4096 /* of offsets and lengths that the reader takes */
+#define STORAGE_ALIGN 4096 /* alignment of offsets and lengths that the reader requires */
 
 struct sy_storage_thread {
     void (*done)(void *ctx, const struct sy_storage_job *job);
     void *ctx;
-    struct sy_storage_reader *reader; /* the thread's alone */
+    struct sy_storage_reader *reader; /* used by the thread only */
     int event_fd;
     struct event *event;
     pthread_t thread;
@@ -68,12 +68,12 @@ static void note_failure(struct sy_storage_job *job, int status)
     snprintf(job->error, sizeof job->error, "%s", sy_error_text());
 }
 
-/* One call of the reader: ranges of consecutive groups, the first and last perhaps in part. */
+/* One call of the reader: ranges of consecutive groups; the first and last may be partial. */
 struct piece {
     struct sy_storage_job *job;
     struct sy_storage_range *ranges;
     int first, n;        /* groups */
-    uint64_t last_bytes; /* of the last group, read when the piece is */
+    uint64_t last_bytes; /* bytes of the last group up to this piece's end */
 };
 
 /* Y3 */
@@ -116,7 +116,7 @@ static void group_done(void *ctx, int range, int status)
     set_word(g, status < 0 ? SY_ARRIVAL_FAILED : SY_ARRIVAL_HERE);
 }
 
-/* Y5: bytes of the job's next group, from its position on, that are in the file. */
+/* Y5: readable bytes of the job's next group from its position on, given the arrival. */
 static uint64_t bytes_there(const struct sy_storage_job *job, int group, uint64_t skip)
 {
     const struct sy_storage_group *g = &job->groups[group];
@@ -125,7 +125,7 @@ static uint64_t bytes_there(const struct sy_storage_job *job, int group, uint64_
     return SY_MIN(g->bytes - skip, there);
 }
 
-/* Ranges from the job's position on, as far as `budget` bytes allow and as the bytes have arrived. */
+/* Collects ranges from the job's position on, within `budget` bytes and as far as bytes have arrived. */
 static void cut_piece(struct piece *piece, uint64_t budget)
 {
     const struct sy_storage_job *job = piece->job;
@@ -173,7 +173,7 @@ static int read_piece(struct sy_storage_thread *t, struct sy_storage_job *job, u
     return status;
 }
 
-/* Looks at the next group that may be there already; one that is not moves up, to be read. */
+/* Verifies the next group that may be in place already; one that is not is moved forward, to be read. */
 static void look_at_kept(struct sy_storage_job *job)
 {
     struct sy_storage_group *g = &job->groups[job->n_looked_at++], moved = *g;
@@ -187,7 +187,7 @@ static void look_at_kept(struct sy_storage_job *job)
     job->groups[job->n_to_read++] = moved;
 }
 
-/* False: what is more urgent may go first (Y4). */
+/* False: a more urgent job may go first (Y4). */
 static bool look_at_all(struct sy_storage_job *job)
 {
     while (job->n_looked_at < job->n_groups &&
@@ -200,7 +200,7 @@ static bool look_at_all(struct sy_storage_job *job)
     return true;
 }
 
-/* Y5. A job that was canceled, or whose file comes no further, has its end to come to. */
+/* Y5. A canceled job, or one whose arrival has failed, must reach its end. */
 static bool can_go_on(const struct sy_storage_job *job)
 {
     const struct sy_package_arrival *arrival = job->package->arrival;
@@ -221,7 +221,7 @@ static int check_arrival(const struct sy_storage_job *job)
     return SY_OK;
 }
 
-/* True: the job is over. */
+/* True: the job has ended. */
 static bool run_job(struct sy_storage_thread *t, struct sy_storage_job *job, uint64_t budget)
 {
     job->start_ns = job->start_ns ? job->start_ns : sy_clock_now();
@@ -246,8 +246,7 @@ static enum sy_link_class class_of(const struct sy_storage_job *job)
     return job->urgent ? SY_LINK_URGENT : SY_LINK_PREFETCH;
 }
 
-/* Y4. Takes the job whose turn it is off the list, and says how many bytes it may read; NULL: all wait for bytes that have not arrived. Under
- * the lock. */
+/* Y4. Removes the next job from the list and sets how many bytes it may read; NULL: all jobs wait for bytes to arrive. Called with the lock held. */
 static struct sy_storage_job *take_turn(struct sy_storage_thread *t, uint64_t *budget)
 {
     enum sy_link_class highest = SY_LINK_NONE;
@@ -285,7 +284,7 @@ static void *run_thread(void *thread)
         pthread_mutex_lock(&t->lock);
         t->current = NULL;
         job->waits_since_ns = sy_clock_now();
-        if (!over) { /* in front: it was the first of its class */
+        if (!over) { /* at the front: it was the first of its class */
             job->next = t->first;
             t->first = job;
             continue;
@@ -320,7 +319,7 @@ static void on_done(int fd, short what, void *thread)
     }
 }
 
-/* The thread takes no signals: they are the loop's. */
+/* The thread blocks all signals: the loop handles them. */
 static int start_thread(struct sy_storage_thread *t)
 {
     sigset_t all, before;

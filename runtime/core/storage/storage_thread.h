@@ -30,47 +30,47 @@ struct sy_storage_group {
     int32_t after_group; /* -1: at once */
     uint64_t file_offset, bytes;
     void *to;
-    uint64_t pool_offset;      /* of `to`, if the job has a pool */
+    uint64_t pool_offset;      /* offset of `to`, if the job has a pool */
     _Atomic uint32_t *arrival; /* COMING when the job is added */
-    bool is_kept; /* its bytes may lie at `to` already: read only if they do not verify */
+    bool is_kept; /* its bytes may be at `to` already: read only if they do not verify */
 };
 
 struct sy_storage_job {
     uint64_t run;
-    _Atomic bool urgent;                /* else it gives way after each chunk: Y4 */
+    _Atomic bool urgent;                /* otherwise it yields after each chunk: Y4 */
     int model, first_group, n_span;     /* as in the scheduler's READ; for the caller */
     const struct sy_package *package;   /* borrowed until done */
-    const struct sy_control_page *page; /* of the worker that runs it: Y3 */
-    struct sy_pool_memory *pool; /* what is read into, borrowed until done; NULL: other memory */
+    const struct sy_control_page *page; /* control page of the worker that runs it: Y3 */
+    struct sy_pool_memory *pool; /* memory to read into, borrowed until done; NULL: other memory */
     int n_groups;
     struct sy_storage_group *groups; /* malloc'd; owned by the job */
     /* filled in by the thread */
     int status;
     char error[256];
-    uint64_t bytes, kept_bytes; /* read; there already */
+    uint64_t bytes, kept_bytes; /* bytes read; bytes already in place */
     sy_ns start_ns, end_ns;
     /* private */
     _Atomic bool cancel;
-    int n_looked_at, n_to_read; /* the groups to read come first, from then on */
-    int at_group;               /* the first that is not read to its end */
-    uint64_t at_bytes;          /* of it, read */
+    int n_looked_at, n_to_read; /* groups[0..n_to_read) are to be read, once all were looked at */
+    int at_group;               /* the first group that is not read completely */
+    uint64_t at_bytes;          /* bytes of that group already read */
     sy_ns waits_since_ns;
     struct sy_storage_job *next;
 };
 
-/* done is called in the loop's thread, in the order in which jobs end; the thread frees the job after it. */
+/* done is called in the loop's thread, in the order in which jobs end; the job is freed after it returns. */
 int sy_storage_thread_create(struct event_base *base,
                              void (*done)(void *ctx, const struct sy_storage_job *job), void *ctx,
                              struct sy_storage_thread **out);
-/* Cancels all jobs and waits for the thread; no done calls. NULL is fine. */
+/* Cancels all jobs and waits for the thread; done is not called. NULL is fine. */
 void sy_storage_thread_destroy(struct sy_storage_thread *t);
-/* Takes the malloc'd job over. EBUSY (it stays the caller's): SY_STORAGE_MAX_JOBS are waiting. */
+/* Takes ownership of the malloc'd job. EBUSY (it stays the caller's): SY_STORAGE_MAX_JOBS are waiting. */
 int sy_storage_thread_add(struct sy_storage_thread *t, struct sy_storage_job *job);
-/* The run's remaining reads are urgent from now on. */
+/* Makes the run's remaining reads urgent. */
 void sy_storage_thread_promote(struct sy_storage_thread *t, uint64_t run);
-/* The run's jobs end as soon as they can; their done call is still made. */
+/* Ends the run's jobs as soon as possible; done is still called for each. */
 void sy_storage_thread_cancel(struct sy_storage_thread *t, uint64_t run);
-/* Some package's arrival (loader/package/arrival.h) moved: jobs that wait for it look again. */
+/* A package's arrival (loader/package/arrival.h) has progressed: waiting jobs check it again. */
 void sy_storage_thread_arrived(struct sy_storage_thread *t);
 void sy_storage_job_free(struct sy_storage_job *job);
 

@@ -25,13 +25,13 @@ static bool continues(const struct sy_timeline_span *s, const char *name, sy_ns 
     return start >= s->start && start <= s->end + SY_TIMELINE_GAP_NS && strcmp(s->name, name) == 0;
 }
 
-/* L2: the last places are for lanes that have none yet. */
+/* L2: the last entries are reserved for lanes that have none yet. */
 static bool is_full(const struct sy_timeline *t, int lane)
 {
     return t->last[lane] && t->n >= SY_TIMELINE_SPANS - SY_TIMELINE_LANES;
 }
 
-/* Not in the middle of a character: what reads it wants UTF-8. */
+/* Truncates at a character boundary, since readers expect UTF-8. */
 static void copy_name(char *to, size_t size, const char *name)
 {
     size_t n = strnlen(name, size - 1);

@@ -12,26 +12,26 @@
 
 #include "runtime/base/clock.h"
 
-#define SY_TIMELINE_SPANS  512 /* between two looks */
+#define SY_TIMELINE_SPANS  512 /* spans between two reads */
 #define SY_TIMELINE_LANES  4
 #define SY_TIMELINE_GAP_NS (2 * SY_NS_PER_MS)
 
 struct sy_timeline_span {
-    char name[48]; /* "": several */
+    char name[48]; /* "": several names */
     int lane;
-    uint32_t n; /* how many were added */
+    uint32_t n; /* number of merged spans */
     sy_ns start, end, busy_ns;
 };
 
 struct sy_timeline {
     struct sy_timeline_span spans[SY_TIMELINE_SPANS];
     int n;
-    int last[SY_TIMELINE_LANES]; /* index of each lane's last one, plus 1; 0: none */
+    int last[SY_TIMELINE_LANES]; /* index of each lane's last span, plus 1; 0: none */
 };
 
 /* Forgets everything. */
 void sy_timeline_clear(struct sy_timeline *t);
-/* An empty span is nothing. lane: 0 .. SY_TIMELINE_LANES - 1. `name` is copied and cut to 47 bytes. */
+/* Empty spans are ignored. lane: 0 .. SY_TIMELINE_LANES - 1. `name` is copied and cut to 47 bytes. */
 void sy_timeline_add(struct sy_timeline *t, int lane, const char *name, sy_ns start, sy_ns end);
 
 #endif

@@ -73,7 +73,8 @@ static int find_uuid(struct sy_cuda_device *device, int n)
                         uuid, n, n == 1 ? "" : "s");
 }
 
-/* CUDA shows a process one MIG instance at most: the one that CUDA_VISIBLE_DEVICES names when the driver starts. What an orchestrator set there is not widened. */
+/* CUDA shows a process one MIG instance at most: the one that CUDA_VISIBLE_DEVICES names when the driver starts. What an orchestrator set there is not
+ * widened. */
 static int show_instance(const char *uuid)
 {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");

@@ -83,7 +83,7 @@ enum sy_cuda_error {
 /* Success: SY_OK. A number that is not in the table: SY_EDEVICE, and not sticky: if it is, the next call says so again. */
 int sy_cuda_error_status(int error);
 bool sy_cuda_error_is_sticky(int error);
-/* What to try, for a person ("install the NVIDIA driver ..."); "" where there is nothing to say. Never NULL. */
+/* Advice for the user ("install the NVIDIA driver ..."); "" if there is none. Never NULL. */
 const char *sy_cuda_error_hint(int error);
 
 #endif

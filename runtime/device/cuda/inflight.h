@@ -44,7 +44,7 @@ struct sy_inflight {
 
 /* limit_ns 0: the default. */
 void sy_inflight_init(struct sy_inflight *f, uint64_t limit_ns);
-/* What to do before a layer. *out_slot: the event to record or to wait for. */
+/* The action before a layer. *out_slot: the event to record or to wait for. */
 enum sy_inflight_answer sy_inflight_next(const struct sy_inflight *f, bool preempted,
                                          unsigned *out_slot);
 /* A layer of layer_ns (0: not known, counts a quarter of the limit) was launched. true: record event *out_slot now and tell sy_inflight_recorded. */

@@ -25,7 +25,7 @@ struct sy_access {
     bool anonymous_is_said;
     struct sy_token_list list;
     uint64_t generation; /* from 1; one more for each list */
-    struct stat seen;    /* of the token file */
+    struct stat seen;    /* stat of the token file when it was read */
     sy_ns looked_ns;
 };
 
@@ -199,7 +199,7 @@ static int grant_digest(struct sy_access *access, const unsigned char digest[32]
     memcpy(grant->digest, digest, sizeof grant->digest);
     snprintf(grant->name, sizeof grant->name, "%s", token ? token->name : "");
     if (!token)
-        return sy_error_set(SY_EDENIED, "the token is none of this server's");
+        return sy_error_set(SY_EDENIED, "this server does not know the token");
     grant->rights = token->rights;
     memcpy(grant->tenant, token->tenant, sizeof grant->tenant);
     return SY_OK;
@@ -298,7 +298,7 @@ int sy_access_need(const struct sy_grant *grant, unsigned right)
                             "right \"%s\"",
                             grant->name, grant->tenant, name);
     if (grant->is_unknown && !*grant->name)
-        return sy_error_set(SY_EDENIED, "the token is none of this server's");
+        return sy_error_set(SY_EDENIED, "this server does not know the token");
     if (grant->is_unknown)
         return sy_error_set(SY_EDENIED, "the token \"%s\" was taken off this server's list",
                             grant->name);

@@ -48,17 +48,18 @@ struct sy_access;
 struct sy_access_config {
     const char *token_file; /* NULL: none */
     const char *page_token; /* one more token with all rights; NULL: none */
-    const char *
-        anonymous; /* rights of callers without a token, or "none"; NULL: as set by sy_access_create */
+    /* rights of callers without a token, or "none"; NULL: as set by sy_access_create */
+    const char *anonymous;
     const char *socket_rights; /* of other users on the Unix socket; NULL: infer,models,jobs */
 };
 
-/* What one caller may do. A zeroed one may do nothing. */
+/* The rights of one caller. A zeroed grant allows nothing. */
 struct sy_grant {
     unsigned rights;
     char tenant[SY_CORE_TENANT_NAME]; /* the only one that it may name; "": any */
-    char name[SY_ACCESS_NAME]; /* of the token; "": none was given, or none of this server's */
-    bool is_unknown;           /* a token was given that this server has not, or no longer */
+    char name
+        [SY_ACCESS_NAME]; /* name of the token; "": none was given, or it is unknown to this server */
+    bool is_unknown;      /* a token was given that this server has not, or no longer */
     uint64_t generation;
     unsigned char digest[32];
 };

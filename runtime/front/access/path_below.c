@@ -24,7 +24,7 @@ static int denied(const char *path)
 /* The part of an absolute path below the folder; NULL: it is not below it. */
 static const char *relative(const char *folder, const char *path)
 {
-    return *path == '/' ? sy_path_rest(folder, path) : path;
+    return *path == '/' ? sy_path_relative_to(folder, path) : path;
 }
 
 /* The path of an open descriptor. */

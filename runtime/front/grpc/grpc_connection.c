@@ -26,7 +26,7 @@ static bool take_out(struct sy_grpc_connection *connection)
 
     if (connection->out)
         return true;
-    sy_pace_anew(&connection->written);
+    sy_pace_restart(&connection->written);
     connection->out = server->spare_out ? server->spare_out : sy_grpc_out_create();
     server->spare_out = NULL;
     return connection->out != NULL;
@@ -79,9 +79,9 @@ static bool flush(struct sy_grpc_connection *connection)
         if (n < 0)
             return false;
         if (n > 0)
-            sy_pace_moved(&connection->written, (uint64_t)n,
-                          connection->server->front->least_bytes_per_s,
-                          connection->server->limits.stall_ns);
+            sy_pace_add_bytes(&connection->written, (uint64_t)n,
+                              connection->server->front->least_bytes_per_s,
+                              connection->server->limits.stall_ns);
         if (n == 0 || !sy_grpc_out_is_empty(connection->out))
             break;
     }
@@ -163,7 +163,7 @@ static void on_readable(evutil_socket_t fd, short what, void *ctx)
     ssize_t n = sy_net_read(connection->fd, connection->tls, received, SY_GRPC_READ_BYTES), taken;
 
     (void)fd, (void)what;
-    if (!was_ready && sy_tls_is_ready(connection->tls)) /* what waited for the handshake */
+    if (!was_ready && sy_tls_is_ready(connection->tls)) /* sends what waited for the handshake */
         sy_grpc_connection_mark(connection);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
@@ -179,7 +179,7 @@ static void on_readable(evutil_socket_t fd, short what, void *ctx)
         sy_log_debug("grpc", "event=bad_connection why=\"%s\"", nghttp2_strerror((int)taken));
         connection->closes = true;
     }
-    if (sy_tls_pending(connection->tls) && !sy_socket_again(&connection->events))
+    if (sy_tls_pending(connection->tls) && !sy_socket_call_soon(&connection->events))
         connection->closes = true;
     sy_grpc_connection_mark(connection);
 }
@@ -218,7 +218,7 @@ int sy_grpc_connection_create(struct sy_grpc_server *server, int fd)
     connection->fd = fd;
     connection->opened_ns = connection->active_ns = sy_clock_now();
     connection->frame.left = PREFACE;
-    sy_pace_anew(&connection->written);
+    sy_pace_restart(&connection->written);
     if (server->front->tls)
         SY_TRY_GOTO(sy_tls_stream_create(server->front->tls, fd, "h2", &connection->tls), fail);
     SY_TRY_GOTO(sy_grpc_session_create(connection), fail);

@@ -187,9 +187,9 @@ void sy_grpc_incoming_data(struct sy_grpc_stream *stream, struct sy_grpc_bytes b
     struct sy_grpc_incoming *incoming = &stream->incoming;
 
     if (incoming->bytes.n == 0 && incoming->direct == 0)
-        sy_pace_anew(&stream->pace); /* a message begins */
-    sy_pace_moved(&stream->pace, bytes.n, stream->connection->server->front->least_bytes_per_s,
-                  stream->connection->server->limits.stall_ns);
+        sy_pace_restart(&stream->pace); /* a message begins */
+    sy_pace_add_bytes(&stream->pace, bytes.n, stream->connection->server->front->least_bytes_per_s,
+                      stream->connection->server->limits.stall_ns);
     while (bytes.n > 0 && !incoming->holds && !stream->is_done) {
         size_t n = take_some(stream, bytes);
 
@@ -235,7 +235,7 @@ void sy_grpc_incoming_go_on(struct sy_grpc_stream *stream)
 
     if (--incoming->holds > 0 || stream->is_done)
         return;
-    sy_pace_anew(&stream->pace);
+    sy_pace_restart(&stream->pace);
     take_collected(stream);
     if (!incoming->holds) {
         open_window(stream, incoming->n_unread);

@@ -169,7 +169,7 @@ static void finish(struct sy_grpc_infer *infer, int status)
     struct sy_grpc_stream *stream = infer->stream;
 
     infer->phase = SY_GRPC_OVER;
-    sy_repository_wait_cancel(&infer->wait); /* of a request that failed while it was parked */
+    sy_repository_wait_cancel(&infer->wait); /* a request that failed while it was parked */
     if (status < 0)
         set_error(infer, status);
     if (!stream) {

@@ -42,7 +42,7 @@ struct sy_grpc_infer_output {
 struct sy_grpc_infer {
     struct sy_grpc_server *server;
     struct sy_grpc_stream *stream; /* NULL: the call has ended */
-    struct sy_grpc_infer *next;    /* of the stream */
+    struct sy_grpc_infer *next;    /* next of the stream */
     enum sy_grpc_infer_phase phase;
     bool on_thread, is_stream, wants_final;
     enum sy_grpc_encoding encoding; /* of the answer */
@@ -55,13 +55,13 @@ struct sy_grpc_infer {
     struct sy_grpc_infer_output *outputs;
     int n_inputs, n_outputs;
     /* while RECEIVING */
-    uint64_t to_skip;  /* of the head, which was read */
-    int next_input;    /* that no raw content came for yet */
-    uint64_t raw_left; /* of the content that is coming */
+    uint64_t to_skip;  /* bytes of the head already read */
+    int next_input;    /* first input whose raw content has not arrived */
+    uint64_t raw_left; /* remaining bytes of the current content */
     uint8_t *raw_to;
-    uint8_t tag[12]; /* of the next content, as far as it came */
+    uint8_t tag[12]; /* head of the next content, as far as it has arrived */
     size_t n_tag;
-    /* of a thread, and the end */
+    /* work runs in an offload thread; after runs in the loop when it has ended */
     int (*work)(struct sy_grpc_infer *infer);
     void (*after)(struct sy_grpc_infer *infer, int status);
     struct sy_grpc_reply *reply; /* owns the request then */

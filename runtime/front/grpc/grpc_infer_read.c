@@ -35,7 +35,7 @@ static int find_model(struct sy_grpc_infer *infer, const struct sy_grpc_request_
 /* For the answer, also one that is an error. */
 static int read_id(struct sy_grpc_infer *infer, struct sy_grpc_bytes id)
 {
-    free(infer->id); /* of a first time, before the model was loaded */
+    free(infer->id); /* from the first attempt, before the model was loaded */
     infer->id = sy_text_copy(id.data, id.n);
     return infer->id ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for a request");
 }
@@ -116,7 +116,7 @@ static int read_input(struct sy_grpc_infer *infer, const struct sy_grpc_input_vi
         return sy_error_set(SY_EARG, "an input's name has %zu bytes, of at most %d, or a zero",
                             view->name.n, TENSOR_NAME - 1);
     if (!sy_grpc_bytes_copy(view->datatype, datatype, sizeof datatype))
-        return sy_error_set(SY_EARG, "input \"%.200s\" has a datatype that is none", name);
+        return sy_error_set(SY_EARG, "input \"%.200s\" has an unknown datatype", name);
     SY_TRY(sy_front_infer_add_input(infer->request, name, datatype, view->rank, view->dims,
                                     &input->index));
     input->name = graph->tensors[graph->inputs[input->index]].name;

@@ -20,9 +20,8 @@
 #include "runtime/net/tls.h"
 
 #define SY_GRPC_READ_BYTES (256u << 10) /* of one recv */
-#define SY_GRPC_UNSENT_MOST \
-    (1u                     \
-     << 20) /* of a ModelStreamInfer's answers, which lie in the slab, until its next request is read */
+/* Unread answers of a ModelStreamInfer, in the slab, above which its next request is not read. */
+#define SY_GRPC_UNSENT_MOST (1u << 20)
 
 struct sy_grpc_connection;
 struct sy_grpc_infer;
@@ -60,7 +59,7 @@ struct sy_grpc_connection {
     struct sy_socket_events events; /* again: TLS bytes that were decrypted and not taken */
     struct sy_tls_stream *tls;      /* NULL: plain */
     struct sy_grpc_stream *streams;
-    struct sy_grpc_out *out; /* what the socket has not taken; NULL: nothing */
+    struct sy_grpc_out *out; /* output that the socket has not taken; NULL: none */
     uint64_t unsent_bytes;   /* replies of its streams */
     bool is_dirty;           /* in server->dirty */
     bool in_library;         /* nghttp2 is running: it must not be closed */
@@ -69,7 +68,7 @@ struct sy_grpc_connection {
     bool has_spoken, is_leaving;
     struct sy_grpc_frame frame;
     sy_ns opened_ns, active_ns;      /* when the last call began or ended */
-    struct sy_transfer_pace written; /* what the socket took */
+    struct sy_transfer_pace written; /* pace at which the socket takes output */
     int n_pings;                     /* since the last tick */
 };
 
@@ -87,10 +86,10 @@ struct sy_grpc_reply {
 /* A message that is being received; what follows a held one waits in `bytes`. */
 struct sy_grpc_incoming {
     struct sy_grpc_block bytes;
-    struct sy_grpc_block *source; /* that holds the message that is being handled, or NULL */
+    struct sy_grpc_block *source; /* the block that holds the current message, or NULL */
     size_t n_unread;              /* of bytes: the stream's window is not opened for them yet */
     uint64_t direct;              /* bytes of the message that go to the slab as they come */
-    size_t scanned;               /* of its head, by the method's try_direct */
+    size_t scanned;               /* bytes of its head scanned by the method's try_direct */
     bool no_direct;
     bool ended;   /* the client has half-closed */
     bool is_over; /* the method was told so */
@@ -100,7 +99,7 @@ struct sy_grpc_incoming {
 
 struct sy_grpc_method {
     const char *path;
-    unsigned right; /* that a caller needs (access.h) */
+    unsigned right; /* the right that a caller needs (access.h) */
     bool is_stream; /* of requests */
     bool is_infer;  /* its messages may have message_bytes */
     /* Messages whose head says enough, of large ones: NULL, or see sy_grpc_infer_try_direct. */
@@ -146,7 +145,7 @@ struct sy_grpc_stream {
     enum sy_grpc_code code;
     char *message; /* NULL: none */
     sy_ns created_ns;
-    struct sy_transfer_pace pace; /* of its messages and answers */
+    struct sy_transfer_pace pace; /* pace of its messages and answers */
     /* of methods */
     struct sy_grpc_infer *infers, **infers_end; /* in the order of the requests */
     struct sy_grpc_infer *receiving;            /* its raw contents are being received */

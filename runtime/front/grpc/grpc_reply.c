@@ -13,7 +13,7 @@
 
 #define MESSAGE_ROOM    2048       /* of grpc-message, encoded */
 #define COMPRESS_FROM   256        /* bytes; below, a compressed message is none the smaller */
-#define COMPRESS_BUFFER (16 << 10) /* of a message in one buffer: 0.3 ms */
+#define COMPRESS_BUFFER (16 << 10) /* bytes of a message per piece: 0.3 ms */
 
 /* ---- replies ---------------------------------------------------------------------------------------------------- */
 
@@ -56,8 +56,8 @@ void sy_grpc_reply_take(struct sy_grpc_stream *stream, size_t n,
     stream->unsent_bytes -= n;
     stream->connection->unsent_bytes -= n;
     stream->connection->is_read |= stream->infers_hold;
-    sy_pace_moved(&stream->pace, n, stream->connection->server->front->least_bytes_per_s,
-                  stream->connection->server->limits.stall_ns);
+    sy_pace_add_bytes(&stream->pace, n, stream->connection->server->front->least_bytes_per_s,
+                      stream->connection->server->limits.stall_ns);
     while (n > 0) {
         struct sy_grpc_reply *reply = stream->replies;
         struct sy_grpc_bytes *segment = &reply->segments[reply->at];
@@ -203,7 +203,7 @@ void sy_grpc_stream_send(struct sy_grpc_stream *stream, struct sy_grpc_reply *re
     *stream->end = reply;
     stream->end = &reply->next;
     if (stream->unsent_bytes == 0)
-        sy_pace_anew(&stream->pace);
+        sy_pace_restart(&stream->pace);
     stream->unsent_bytes += n;
     connection->unsent_bytes += n;
     if (!stream->has_begun)

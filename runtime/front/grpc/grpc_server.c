@@ -131,7 +131,7 @@ void sy_grpc_server_destroy(struct sy_grpc_server *server)
         return;
     sy_grpc_server_drain(server);
     if (server->flush_event)
-        sy_grpc_connection_flush_all(server); /* what the sockets take of GOAWAY */
+        sy_grpc_connection_flush_all(server); /* as much of GOAWAY as the sockets take */
     while (server->connections)
         sy_grpc_connection_close(server->connections);
     sy_front_server_stop(&server->base);

@@ -23,7 +23,7 @@ struct sy_grpc_stream *sy_grpc_stream_create(struct sy_grpc_connection *connecti
     stream->health = -1;
     stream->accepted = 1u << SY_GRPC_IDENTITY;
     stream->created_ns = connection->active_ns = sy_clock_now();
-    sy_pace_anew(&stream->pace);
+    sy_pace_restart(&stream->pace);
     stream->next = connection->streams;
     stream->previous = &connection->streams;
     if (stream->next)

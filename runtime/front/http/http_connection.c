@@ -38,7 +38,7 @@ int sy_http_connection_create(struct sy_http_server *server, int fd)
     connection->fd = fd;
     connection->refs = 1;
     connection->go_on = go_on;
-    sy_pace_anew(&connection->pace);
+    sy_pace_restart(&connection->pace);
     connection->opened_ns = sy_clock_now();
     http_parser_init(&connection->parser, HTTP_REQUEST);
     connection->parser.data = connection;
@@ -62,7 +62,7 @@ static void want_read(struct sy_http_connection *connection, bool wanted)
 {
     if (wanted == connection->events.reading || connection->ended)
         return;
-    sy_pace_anew(&connection->pace); /* the server paused, not the client */
+    sy_pace_restart(&connection->pace); /* the server paused, not the client */
     sy_socket_read(&connection->events, wanted);
 }
 
@@ -197,8 +197,8 @@ static uint64_t read_some(struct sy_http_connection *connection)
     uint64_t more = (uint64_t)n == room ? room : 0;
     if (connection->closing || connection->broken)
         return more; /* thrown away, for so long as it may linger */
-    sy_pace_moved(&connection->pace, (uint64_t)n, connection->server->front->least_bytes_per_s,
-                  connection->server->limits.stall_ns);
+    sy_pace_add_bytes(&connection->pace, (uint64_t)n, connection->server->front->least_bytes_per_s,
+                      connection->server->limits.stall_ns);
     uint32_t parsed = connection->held_used > 0 ? 0 : sy_http_parse(connection, at, (uint32_t)n);
     if (parsed < (uint32_t)n && !hold(connection, at + parsed, (uint32_t)n - parsed)) {
         sy_http_connection_close(connection);
@@ -228,7 +228,7 @@ static void on_again(evutil_socket_t fd, short what, void *ctx)
 /* This turn's inflate budget is spent, or decrypted bytes were not taken: continues in the next turn of the loop. */
 static void go_on_later(struct sy_http_connection *connection)
 {
-    if (!sy_socket_again(&connection->events))
+    if (!sy_socket_call_soon(&connection->events))
         sy_http_connection_close(connection);
 }
 
@@ -258,7 +258,7 @@ static bool linger(struct sy_http_connection *connection)
         return false;
     }
     if (!connection->lingers)
-        sy_pace_anew(&connection->pace);
+        sy_pace_restart(&connection->pace);
     if (!connection->lingers) {
         sy_tls_end(connection->tls);
         shutdown(connection->fd, SHUT_WR);
@@ -334,7 +334,7 @@ static void go_on(struct sy_http_connection *connection)
     connection->refs++;
     connection->in_parser = true;
     if (connection->call && !connection->call->is_whole)
-        sy_pace_anew(&connection->pace); /* a pause of ours is no stall of theirs */
+        sy_pace_restart(&connection->pace); /* a pause of ours is no stall of theirs */
     settle(connection);
     connection->in_parser = false;
     sy_http_connection_release(connection);

@@ -55,8 +55,8 @@ struct sy_http_infer {
     sy_ns received_ns;          /* when its header lines were read, where traces are sent; else 0 */
     uint64_t header_bytes;      /* of JSON; UINT64_MAX: all of the body */
     struct sy_body_buffer text; /* the JSON, and what came behind it in the same piece */
-    struct sy_body_buffer
-        late; /* what came after the last byte of JSON, before its tensors had a place */
+    /* bytes behind the JSON that arrived before its tensors had a place */
+    struct sy_body_buffer late;
     struct sy_request_json json;
     struct sy_repository_wait wait;
     struct sy_front_infer *request;

@@ -21,22 +21,22 @@
 #include "runtime/front/socket_events.h"
 #include "runtime/net/tls.h"
 
-#define SY_HTTP_INFLATE_BYTES \
-    512u /* of compressed bytes at once: at most half a megabyte of others */
-#define SY_HTTP_INFLATED_TURN \
-    (256u << 10) /* inflated in one turn of the loop, and one piece more */
-#define SY_HTTP_READ_BYTES \
-    (64u << 10) /* of one recv: parsing and inflating it stays below a millisecond */
+/* Compressed bytes inflated at once: at most half a megabyte when inflated. */
+#define SY_HTTP_INFLATE_BYTES 512u
+/* Inflated in one turn of the loop, and one piece more. */
+#define SY_HTTP_INFLATED_TURN (256u << 10)
+/* Bytes of one recv: parsing and inflating them stays below a millisecond. */
+#define SY_HTTP_READ_BYTES (64u << 10)
 #define SY_HTTP_HELD_BYTES (64u << 10)
-#define SY_HTTP_UNSENT_MOST \
-    (256u << 10) /* of answers that a client does not read, before the next request is looked at */
+/* Unread answers of a client above which its next request is not read. */
+#define SY_HTTP_UNSENT_MOST (256u << 10)
 #define SY_HTTP_MAX_ROUTES  96
 #define SY_HTTP_MAX_FIELDS  100 /* header lines of a request */
 #define SY_HTTP_MAX_QUERIES 16
-#define SY_HTTP_DISCARD_MOST \
-    (64ull << 20) /* of a refused body that is read to its end, so that the connection goes on */
-#define SY_HTTP_SMALL_JSON (16u << 10)  /* is parsed on the loop: within 0.2 ms */
-#define SY_HTTP_TURN_BYTES (256u << 10) /* of one connection before the others get their turn */
+/* Bytes of a refused body that are read and dropped, so that the connection can continue. */
+#define SY_HTTP_DISCARD_MOST (64ull << 20)
+#define SY_HTTP_SMALL_JSON   (16u << 10)  /* is parsed on the loop: within 0.2 ms */
+#define SY_HTTP_TURN_BYTES   (256u << 10) /* of one connection before the others get their turn */
 
 /* Sets the sink of a call whose body is taken as it comes. The HTTP code to refuse with, or 0; *why says why. */
 typedef int (*sy_http_begin)(struct sy_http_call *call, const char **why);
@@ -90,8 +90,8 @@ struct sy_http_segment {
 
 struct sy_http_call {
     struct sy_http_server *server;
-    struct sy_http_connection
-        *connection; /* NULL: the client is gone, and the reply will be dropped */
+    /* NULL: the client is gone, and the reply will be dropped */
+    struct sy_http_connection *connection;
     /* the request */
     unsigned method, http_minor;
     bool keeps_alive, expects_continue, has_body, is_head;
@@ -106,7 +106,7 @@ struct sy_http_call {
     uint32_t segments[SY_HTTP_MAX_SEGMENTS];
     int n_segments;
     const struct sy_http_route_entry *entry;
-    struct sy_grant grant; /* of its client; with its route */
+    struct sy_grant grant; /* rights of its client; set with the route */
     /* its body */
     struct sy_http_sink sink;
     uint64_t announced_bytes; /* Content-Length; 0: none or chunked */

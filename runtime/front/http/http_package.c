@@ -17,8 +17,8 @@
 #include "runtime/front/request/offload.h"
 
 #define MOST_SENDING 16
-#define BLOCK_BYTES \
-    (1u << 20) /* 8 ms at 1 Gbit/s: far longer than a thread needs to read the next */
+/* 8 ms at 1 Gbit/s: far longer than a thread needs to read the next */
+#define BLOCK_BYTES (1u << 20)
 
 /* ---- ranges ------------------------------------------------------------------------------------------ */
 
@@ -150,7 +150,7 @@ static void on_read(void *sending)
     s->at += n;
     bool is_last = s->at == s->end;
     if (is_last)
-        s->stream = NULL; /* what is sent last frees this */
+        s->stream = NULL; /* freed with the last piece */
     else
         read_next(s);
     sy_http_stream_give(stream, b->data, n, on_sent, b);

@@ -16,8 +16,8 @@
 /* A sy_http_handler; ctx: struct sy_front. 200, 206, 304; 404; 416 for a range behind the end; 503 while the package itself comes, or too many are sent. */
 void sy_http_package_handle(void *front, struct sy_http_call *call);
 
-/* Of a content of `size` bytes, what `text` (a Range header line's value) asks for: 1 with [*first, *end); 0: all of it, as for several ranges or what is no range in
- * bytes; negative: nothing, it begins behind the end. */
+/* Parses a Range header's value `text` for content of `size` bytes. 1: the range is [*first, *end); 0: send everything (several ranges, or not a byte range);
+ * negative: not satisfiable, it begins behind the end. */
 int sy_http_range_parse(const char *text, uint64_t size, uint64_t *first, uint64_t *end);
 
 #endif

@@ -87,7 +87,7 @@ static int check_host(struct sy_http_call *call, const char **why)
                   : "a request has one Host header line; this one has several";
     if (n == 1 || (n == 0 && call->http_minor == 0))
         return 0;
-    call->keeps_alive = false; /* what a proxy in between takes for one request may be two */
+    call->keeps_alive = false; /* a proxy in between might take two requests for one */
     return 400;
 }
 
@@ -137,7 +137,7 @@ static int on_headers(http_parser *parser)
     const char *why = "";
 
     connection->begun_ns = 0;
-    sy_pace_anew(&connection->pace); /* the body's time begins */
+    sy_pace_restart(&connection->pace); /* the body's time begins */
     parser->upgrade = 0; /* a client that offers another protocol is answered in this one */
     read_framing(call, parser);
     int code = check_version(call, parser, &why);

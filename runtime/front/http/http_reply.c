@@ -87,7 +87,7 @@ static char *make_head(const struct sy_http_call *call, int code, const char *ty
 
     /* All of it, at once: nothing below takes memory. */
     if (call->lacks_header ||
-        !sy_text_room(&head, strlen(extra) + (type ? strlen(type) : 0) + 320 + more))
+        !sy_text_reserve(&head, strlen(extra) + (type ? strlen(type) : 0) + 320 + more))
         return NULL;
     add_status(&head, code);
     add_line(&head, "Date: ", date_now());

@@ -31,7 +31,7 @@ typedef void (*sy_http_handler)(void *ctx, struct sy_http_call *call);
 struct sy_http_route {
     const char *method;  /* "GET", "POST", ... */
     const char *pattern; /* at most SY_HTTP_MAX_SEGMENTS {} */
-    unsigned right;      /* that a caller needs (access.h) */
+    unsigned right;      /* the right that a caller needs (access.h) */
     sy_http_handler handle;
 };
 #define SY_HTTP_MAX_SEGMENTS 4
@@ -41,7 +41,8 @@ int sy_http_server_add_routes(struct sy_http_server *server, const struct sy_htt
                               int n, void *ctx);
 
 /* ---- the request ---- all are valid until the reply */
-const char *sy_http_call_segment(const struct sy_http_call *call, int index); /* of the {}s */
+/* value of the index-th {} */
+const char *sy_http_call_segment(const struct sy_http_call *call, int index);
 /* The value of a query parameter, decoded; "" for one without a value; NULL: there is none. */
 const char *sy_http_call_query(const struct sy_http_call *call, const char *name);
 const char *sy_http_call_header(const struct sy_http_call *call, const char *name); /* NULL: none */

@@ -54,11 +54,11 @@ static int next_parts(const struct sy_http_connection *connection, struct iovec 
 
 static void note_sent(struct sy_http_connection *connection, uint64_t n)
 {
-    sy_pace_moved(&connection->pace, n, connection->server->front->least_bytes_per_s,
-                  connection->server->limits.stall_ns);
+    sy_pace_add_bytes(&connection->pace, n, connection->server->front->least_bytes_per_s,
+                      connection->server->limits.stall_ns);
     connection->unsent_bytes -= n;
     if (connection->unsent_bytes == 0)
-        sy_pace_anew(&connection->pace);
+        sy_pace_restart(&connection->pace);
     while (connection->first_reply) {
         struct sy_http_reply *reply = connection->first_reply;
         uint64_t part = SY_MIN(n, reply->bytes - reply->sent);
@@ -139,7 +139,7 @@ void sy_http_reply_send(struct sy_http_connection *connection, struct sy_http_re
     connection->last_reply = reply;
     connection->unsent_bytes += reply->bytes;
     if (idle)
-        sy_pace_anew(&connection->pace);
+        sy_pace_restart(&connection->pace);
     if (idle && !sy_http_reply_flush(connection))
         connection->broken = true;
 }

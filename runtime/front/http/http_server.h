@@ -14,7 +14,8 @@
 struct sy_http_limits {
     uint64_t header_bytes; /* request line and header lines; 0: 32 KiB; more is 431 */
     uint64_t body_bytes;   /* of one request, inflated; 0: 1 GiB; more is 413 */
-    uint64_t small_bytes; /* of a body that is not an inference request's; 0: 64 MiB; more is 413 */
+    /* limit of a body other than an inference request's; 0: 64 MiB; more is 413 */
+    uint64_t small_bytes;
     uint64_t buffered_bytes; /* of unfinished requests of all connections; 0: 2 GiB; more is 503 */
     int json_depth;          /* nesting; 0: 64; more is 400 */
     int max_connections;     /* 0: 4096; more are answered 503 and closed */

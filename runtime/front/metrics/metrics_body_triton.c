@@ -58,7 +58,7 @@ static void label_model(struct sy_exposition *e, const char *name, int64_t versi
 
 struct counter {
     const char *name, *help;
-    size_t at;    /* of a uint64_t in struct sy_front_model_stats */
+    size_t at;    /* offset of a uint64_t in struct sy_front_model_stats */
     uint64_t per; /* of what is there, one is so many */
 };
 

@@ -18,7 +18,7 @@ struct ask {
 struct sy_metrics_routes {
     struct sy_front *front;
     const char *version;
-    struct sy_host_sampler sampler; /* of the thread that makes the text */
+    struct sy_host_sampler sampler; /* used by the thread that makes the text */
     struct ask waiting[SY_METRICS_MOST_WAITING];
     int n_waiting;
     /* The text that is being made, and for whom. */

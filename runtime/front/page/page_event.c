@@ -10,7 +10,7 @@
 #include "runtime/front/page/page_internal.h"
 #include "runtime/front/request/front_stats.h"
 
-#define MAP_PARTS        1024 /* of the pool's map: more than a screen has columns */
+#define MAP_PARTS        1024 /* parts of the pool's map: more than a screen has columns */
 #define REPOSITORY_TICKS 8    /* its index comes every so many ticks */
 
 static json_int_t integer_of(const json_t *object, const char *key)

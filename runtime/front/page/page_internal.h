@@ -28,7 +28,7 @@ struct sy_page {
     uint64_t n_ticks;
     int next_model;
     uint64_t after_job;
-    uint64_t pool_bytes; /* of the tick before */
+    uint64_t pool_bytes; /* at the previous tick */
 };
 
 /* ---- page_event.c ---- */

@@ -43,22 +43,23 @@ struct sy_front {
     struct sy_trace_settings *trace_settings; /* NULL: all requests are traced */
     struct sy_refusals refused;               /* of requests that never reached the core */
     struct sy_offload *offload; /* threads for what takes longer than a millisecond (http, grpc) */
-    struct sy_offload
-        *moves; /* one thread, in order, for files of jobs that move; NULL: on the loop */
+    /* one thread, in order, for files of jobs that move; NULL: on the loop */
+    struct sy_offload *moves;
     struct sy_shared_regions *regions; /* system shared memory of clients; NULL: not served */
-    struct sy_sessions *sessions;      /* what models keep between requests; NULL: nothing */
-    uint64_t
-        least_bytes_per_s; /* that a body or an answer moves at least; 0: SY_LEAST_BYTES_PER_S (least_rate.h) */
+    struct sy_sessions *sessions; /* state that models keep between requests; NULL: none is kept */
+    /* minimum rate of a body or an answer; 0: SY_LEAST_BYTES_PER_S (least_rate.h) */
+    uint64_t least_bytes_per_s;
     int64_t string_bytes;     /* most of one request's strings; 0: SY_FRONT_STRING_BYTES */
-    struct sy_access *access; /* who may do what; NULL: everybody everything */
+    struct sy_access *access; /* access control; NULL: everybody may do everything */
     struct sy_tls *tls;       /* of what listens on TCP; NULL: plain */
-    const char
-        *models_folder; /* where paths of callers without the right to others lie; NULL: nowhere */
-    const char *state_folder; /* of the core; NULL: none, and jobs of other servers are refused */
+    /* where paths of callers without the right to others lie; NULL: nowhere */
+    const char *models_folder;
+    /* the core's state folder; NULL: none, and jobs from other servers are rejected */
+    const char *state_folder;
     /* Calls `change` for each path of a job's JSON, its object and key; NULL: jobs of such callers are refused. */
     void (*job_paths)(json_t *job, void (*change)(json_t *object, const char *name, void *ctx),
                       void *ctx);
-    bool is_ready; /* what is loaded at start is loaded, and nothing is being drained */
+    bool is_ready; /* the startup models are loaded, and the server is not draining */
     struct sy_front_room {
         uint64_t content; /* the package's content_hash; 0: none */
         int64_t times;

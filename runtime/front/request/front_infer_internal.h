@@ -31,14 +31,14 @@ struct sy_front_infer {
     const struct sy_graph *graph;
     enum sy_front_phase phase;
     int64_t batch;
-    struct sy_sizes sizes; /* of the model's open dimensions */
+    struct sy_sizes sizes; /* sizes of the model's open dimensions */
     int64_t string_base;   /* the heap for the strings that were sent; 0: none */
     struct sy_core_infer_options options;
     char tenant[SY_CORE_TENANT_NAME];
     bool has_tenant;                /* the request's; else it is the model's */
     char session_id[SY_SESSION_ID]; /* "": none */
     bool session_starts, session_ends;
-    bool is_stateless;          /* of a sequence, but its model keeps nothing */
+    bool is_stateless;          /* belongs to a sequence, but its model keeps no state */
     struct sy_session *session; /* taken, from solve to the end of the run */
     uint64_t id;                /* at the core */
     sy_front_infer_done done;
@@ -67,7 +67,7 @@ int sy_front_infer_close_session(struct sy_front_infer *infer, bool succeeded);
 /* ---- front_infer_slab.c ---- */
 /* Takes all that the request needs of the slab. ENOMEM_HOST: it can never fit; EBUSY: not now. What was taken before a failure goes with the request. */
 int sy_front_infer_take_slab(struct sy_front_infer *infer);
-/* Of one output, by the sizes as they are now; or checks that its place in a region has enough bytes. */
+/* Allocates one output for the present sizes; or checks that its place in a region is large enough. */
 int sy_front_infer_take_output(struct sy_front_infer *infer, int output);
 int sy_front_infer_take_input(struct sy_front_infer *infer, int input);
 void sy_front_infer_give_back(struct sy_front_infer *infer, struct sy_front_piece *pieces, int n);
@@ -90,7 +90,8 @@ void sy_front_infer_size_strings(struct sy_front_infer *infer);
 /* After a run that was answered: the model's next requests begin with as much more than their own strings take as this one needed. */
 void sy_front_infer_remember_strings(struct sy_front_infer *infer);
 uint64_t sy_front_infer_string_heap(const struct sy_front_infer *infer); /* bytes, as it is now */
-int64_t sy_front_infer_most_heap(const struct sy_front_infer *infer);    /* of a run, bytes */
+/* Limit of a run's heap in bytes. */
+int64_t sy_front_infer_most_heap(const struct sy_front_infer *infer);
 
 /* ---- front_infer_move.c ---- */
 /* After a run that failed with ETOOBIG: larger memory for its inputs; *more: there is a larger heap, and move_strings is to follow. */

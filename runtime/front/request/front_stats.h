@@ -27,7 +27,8 @@ struct sy_front_batch_stats {
     int64_t rows;
     struct sy_front_duration compute_input, compute_infer, compute_output;
 };
-#define SY_FRONT_BATCH_SIZES 64 /* of a model; runs of further sizes are in the sums alone */
+/* Batch sizes per model; runs of further sizes count in the sums only. */
+#define SY_FRONT_BATCH_SIZES 64
 
 struct sy_front_model_stats {
     const char *name;

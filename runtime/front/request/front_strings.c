@@ -180,9 +180,9 @@ int sy_strings_from_json(const struct sy_json_cut *data, const char *name, uint6
 static uint32_t character_bytes(const unsigned char *at, uint32_t left)
 {
     static const struct {
-        unsigned char from, to; /* of the first byte */
+        unsigned char from, to; /* range of the first byte */
         uint32_t bytes;
-        unsigned char least, most; /* of the second */
+        unsigned char least, most; /* range of the second byte */
     } forms[] = {
         {0x00, 0x7f, 1, 0, 0},       {0xc2, 0xdf, 2, 0x80, 0xbf}, {0xe0, 0xe0, 3, 0xa0, 0xbf},
         {0xe1, 0xec, 3, 0x80, 0xbf}, {0xed, 0xed, 3, 0x80, 0x9f}, {0xee, 0xef, 3, 0x80, 0xbf},

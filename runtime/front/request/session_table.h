@@ -26,8 +26,8 @@
 struct sy_session_limits {
     int max_sessions; /* 0: 1024 */
     uint64_t bytes;   /* of all sessions; 0: three quarters of the slab */
-    uint64_t
-        tenant_bytes; /* of one tenant's sessions (those without a tenant count as one); 0: half of the slab */
+    /* of one tenant's sessions (those without a tenant count as one); 0: half of the slab */
+    uint64_t tenant_bytes;
     sy_ns idle_ns; /* 0: 60 s */
 };
 
@@ -45,7 +45,7 @@ struct sy_session {
     sy_ns used_ns;
     sy_ns idle_ns; /* it ends after so long */
     uint64_t bytes, n_runs;
-    uint64_t wants; /* what the request under way will leave */
+    uint64_t wants; /* bytes that the current request will leave */
     int n_pairs;
     struct sy_state_pair pairs[SY_MAX_ENDS];
     struct sy_session_tensor tensors[SY_MAX_ENDS]; /* one a pair, once is_stored */

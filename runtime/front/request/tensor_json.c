@@ -532,7 +532,7 @@ static void add_unsigned(struct sy_text *text, const char *at)
 
 static bool add_single(struct sy_text *text, float value)
 {
-    char *to = isfinite(value) ? sy_text_room(text, SY_NUMBER_TEXT_BYTES) : NULL;
+    char *to = isfinite(value) ? sy_text_reserve(text, SY_NUMBER_TEXT_BYTES) : NULL;
     if (to)
         text->used += sy_number_text_f32(value, to);
     return isfinite(value);
@@ -540,7 +540,7 @@ static bool add_single(struct sy_text *text, float value)
 
 static bool add_double(struct sy_text *text, double value)
 {
-    char *to = isfinite(value) ? sy_text_room(text, SY_NUMBER_TEXT_BYTES) : NULL;
+    char *to = isfinite(value) ? sy_text_reserve(text, SY_NUMBER_TEXT_BYTES) : NULL;
     if (to)
         text->used += sy_number_text_f64(value, to);
     return isfinite(value);

@@ -193,7 +193,7 @@ static int change_number(struct given *given, enum number which, const json_t *v
         errno = 0;
         given->of[which] = strtoll(text, &end, 10);
         if (!*text || *end || errno)
-            return sy_error_set(SY_EARG, "setting '%s' takes a number; '%.40s' is none",
+            return sy_error_set(SY_EARG, "setting '%s' takes a number, not '%.40s'",
                                 numbers[which].name, text);
     }
     if (given->of[which] < numbers[which].least || given->of[which] > numbers[which].most)

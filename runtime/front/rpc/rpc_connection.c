@@ -82,7 +82,7 @@ int sy_rpc_connection_create(struct sy_rpc_server *server, int fd, bool is_local
     connection->is_local = is_local;
     connection->refs = 1;
     connection->wait = (struct sy_repository_wait){.ready = on_model_ready, .ctx = connection};
-    sy_pace_anew(&connection->pace);
+    sy_pace_restart(&connection->pace);
     connection->opened_ns = sy_clock_now();
     status = meet(connection);
     if (status == SY_OK)
@@ -111,7 +111,7 @@ bool sy_rpc_connection_stalled(const struct sy_rpc_connection *connection, sy_ns
 static void read_on(struct sy_rpc_connection *connection)
 {
     if (connection->fd >= 0 && connection->events.reading && sy_tls_pending(connection->tls) &&
-        !sy_socket_again(&connection->events))
+        !sy_socket_call_soon(&connection->events))
         sy_rpc_connection_close(connection);
 }
 
@@ -119,7 +119,7 @@ static void want_read(struct sy_rpc_connection *connection, bool wanted)
 {
     if (wanted == connection->events.reading || connection->fd < 0)
         return;
-    sy_pace_anew(&connection->pace); /* a pause of ours is no stall of theirs */
+    sy_pace_restart(&connection->pace); /* a pause of ours is no stall of theirs */
     sy_socket_read(&connection->events, wanted);
     if (wanted)
         read_on(connection);
@@ -266,11 +266,11 @@ static void note_read(struct sy_rpc_connection *connection, uint64_t n)
 {
     uint64_t before = connection->used;
 
-    sy_pace_moved(&connection->pace, n, connection->server->front->least_bytes_per_s,
-                  connection->server->limits.stall_ns);
+    sy_pace_add_bytes(&connection->pace, n, connection->server->front->least_bytes_per_s,
+                      connection->server->limits.stall_ns);
     process(connection);
     if (connection->used < before)
-        sy_pace_anew(&connection->pace); /* whole messages were taken */
+        sy_pace_restart(&connection->pace); /* whole messages were taken */
 }
 
 /* An error, or the end of the stream. False: so it is, or there is nothing more now. */
@@ -322,7 +322,7 @@ static bool read_some(struct sy_rpc_connection *connection, uint64_t *left_of_tu
     if (!check_read(connection, n))
         return false;
     if (connection->used == 0 && !connection->first_reply)
-        sy_pace_anew(&connection->pace); /* a message begins: the silence before was no stall */
+        sy_pace_restart(&connection->pace); /* a message begins: the silence before was no stall */
     connection->used += (uint64_t)n;
     note_read(connection, (uint64_t)n);
     return connection->fd >= 0 && connection->events.reading &&

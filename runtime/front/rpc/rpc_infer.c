@@ -59,7 +59,7 @@ static sy_ns between(sy_ns from, sy_ns to)
 
 static void pack_timing(msgpack_packer *packer, const struct sy_request_report *r)
 {
-    static const struct sy_request_report none; /* of a batch of 0 */
+    static const struct sy_request_report none; /* the report for an empty batch */
 
     r = r ? r : &none;
     sy_ns layers = between(r->first_layer_ns, r->computed_ns);

@@ -14,12 +14,12 @@ struct sy_rpc_place {
 
 /* A request, from its call until its answer is sent. */
 struct sy_rpc_infer {
-    struct sy_rpc_infer *next, *previous; /* of its connection while it is at the core */
+    struct sy_rpc_infer *next, *previous; /* in the list of its connection while the core has it */
     struct sy_rpc_connection *connection;
     struct sy_front_infer *request;
     uint64_t message_id;
     bool answers;
-    struct sy_rpc_place *places; /* of the inputs, then of the outputs; NULL: none is used */
+    struct sy_rpc_place *places; /* places of the inputs, then of the outputs; NULL: none is used */
     int n_places;
 };
 

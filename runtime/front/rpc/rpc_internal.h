@@ -19,7 +19,7 @@
 #include "runtime/repository/repository.h"
 
 #define SY_RPC_MAX_ELEMENTS   65536u      /* of one message; tensors are one element each */
-#define SY_RPC_STRANGER_BYTES (16u << 10) /* of a message, before its sender may do anything */
+#define SY_RPC_STRANGER_BYTES (16u << 10) /* limit of a message from a caller without any right */
 #define SY_RPC_STRANGER_NS    (10 * SY_NS_PER_S) /* for the handshake, and for a token */
 #define SY_RPC_MAX_TENSORS    SY_MAX_ENDS        /* inputs, or outputs, of one request */
 
@@ -68,9 +68,9 @@ struct sy_rpc_connection {
     unsigned char *buffer;
     uint64_t used, capacity;
     struct sy_msgpack_scan scan;
-    struct sy_rpc_longs longs; /* of the message at the front of the buffer */
+    struct sy_rpc_longs longs; /* long values of the message at the front of the buffer */
     struct sy_tls_stream *tls; /* NULL: plain */
-    struct sy_grant grant;     /* what this client may do */
+    struct sy_grant grant;     /* rights of this client */
     sy_ns opened_ns;
     int n_outstanding;
     struct sy_rpc_reply *first_reply, *last_reply;
@@ -122,8 +122,9 @@ void sy_rpc_reply_free(struct sy_rpc_reply *reply);
 void sy_rpc_reply_send(struct sy_rpc_connection *connection, struct sy_rpc_reply *reply);
 /* Writes what the socket takes, at most 4 MiB: the rest in the next turns of the loop. False: the connection is broken. */
 bool sy_rpc_reply_flush(struct sy_rpc_connection *connection);
+/* Steals the reference. */
 void sy_rpc_answer_json(struct sy_rpc_connection *connection, bool answers, uint64_t id,
-                        json_t *result); /* steals */
+                        json_t *result);
 /* The same with a descriptor, which is taken over. */
 void sy_rpc_answer_json_with_fd(struct sy_rpc_connection *connection, bool answers, uint64_t id,
                                 json_t *result, int fd);

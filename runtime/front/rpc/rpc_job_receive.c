@@ -206,7 +206,7 @@ static int check_may(const struct sy_rpc_connection *connection)
 struct receive_work {
     struct sy_rpc_work work;
     struct sy_rpc_receive *receive;
-    uint64_t offset; /* of a piece */
+    uint64_t offset; /* offset of a piece */
     size_t n;
     unsigned char *bytes;
 };
@@ -341,8 +341,8 @@ int sy_rpc_job_receive_piece(const struct sy_rpc_request *request, json_t *param
         return status;
     }
     r->got += w->n;
-    sy_pace_moved(&r->pace, w->n, r->server->front->least_bytes_per_s,
-                  r->server->limits.receive_ns);
+    sy_pace_add_bytes(&r->pace, w->n, r->server->front->least_bytes_per_s,
+                      r->server->limits.receive_ns);
     return start_work(request, r, piece_run, w);
 }
 

@@ -106,9 +106,9 @@ static void make_relative(json_t *object, const char *name, void *ctx)
     const char *path = json_string_value(json_object_get(object, name)), *rest = NULL;
 
     if (path && folder->given)
-        rest = sy_path_rest(folder->given, path);
+        rest = sy_path_relative_to(folder->given, path);
     if (path && !rest)
-        rest = sy_path_rest(folder->real, path);
+        rest = sy_path_relative_to(folder->real, path);
     if (rest && *rest)
         json_object_set_new(object, name, json_string(rest));
 }

@@ -9,7 +9,7 @@
 
 #define BIN32      0xc6u
 #define EXT8       0xc7u
-#define HEAD_BYTES 5u /* of a bin32, and of an ext8 with two bytes */
+#define HEAD_BYTES 5u /* heads of a bin32, and of an ext8 with two bytes */
 #define EXT_TYPE   0x53
 
 static struct sy_slab *slab_of(const struct sy_rpc_connection *connection)

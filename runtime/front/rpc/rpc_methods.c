@@ -244,7 +244,7 @@ static int do_drain(const struct sy_rpc_request *request, json_t *params)
 static const struct {
     const char *name;
     method call;
-    unsigned right; /* that a caller needs (access.h) */
+    unsigned right; /* the right that a caller needs (access.h) */
 } methods[] = {
     {"infer", NULL, SY_RIGHT_INFER}, /* sy_rpc_infer: its tensors are no JSON */
     {"ping", do_ping, SY_RIGHT_ANYBODY},

@@ -90,7 +90,7 @@ int sy_rpc_receive_create(struct sy_rpc_connection *connection, struct sy_rpc_re
     r->server->base.refs++;
     r->server->n_received++;
     r->file.fd = -1;
-    sy_pace_anew(&r->pace);
+    sy_pace_restart(&r->pace);
     *out = r;
     return SY_OK;
 }

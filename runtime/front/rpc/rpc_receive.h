@@ -14,9 +14,9 @@ struct sy_rpc_receive {
     int refs;
     struct sy_rpc_server *server; /* held */
     struct sy_job_state state;
-    char *text;            /* of the job, as it is kept here */
-    json_t *snapshot;      /* of the job, until its folder has a name */
-    char *state_folder;    /* of the server */
+    char *text;            /* text of the job, as it is stored here */
+    json_t *snapshot;      /* the job's snapshot, until its folder has a name */
+    char *state_folder;    /* the server's */
     uint64_t got;          /* bytes that came */
     int n_working, status; /* status: of the first work that failed */
     sy_ns working_ns;      /* since when n_working is above 0 */

@@ -18,7 +18,7 @@
 struct sy_rpc_connection;
 
 struct sy_rpc_region {
-    struct sy_rpc_region *next; /* of its connection */
+    struct sy_rpc_region *next; /* next of its connection */
     struct sy_rpc_connection *connection;
     uint64_t id, bytes; /* id: the core's */
     int refs;           /* its connection's, each request's that uses it */

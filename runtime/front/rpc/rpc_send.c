@@ -106,8 +106,8 @@ static size_t cut_parts(struct iovec *parts, size_t n, uint64_t most)
 
 static void note_sent(struct sy_rpc_connection *connection, uint64_t n)
 {
-    sy_pace_moved(&connection->pace, n, connection->server->front->least_bytes_per_s,
-                  connection->server->limits.stall_ns);
+    sy_pace_add_bytes(&connection->pace, n, connection->server->front->least_bytes_per_s,
+                      connection->server->limits.stall_ns);
     connection->unsent_bytes -= n;
     connection->sent += n;
     while (connection->first_reply && connection->sent >= connection->first_reply->bytes) {
@@ -184,7 +184,7 @@ void sy_rpc_reply_send(struct sy_rpc_connection *connection, struct sy_rpc_reply
     }
     enqueue(connection, reply);
     if (idle)
-        sy_pace_anew(&connection->pace);
+        sy_pace_restart(&connection->pace);
     if (idle && !flush_in_time(connection, reply)) {
         sy_rpc_connection_close(connection);
         return;

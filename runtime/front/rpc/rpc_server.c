@@ -160,7 +160,7 @@ static void set_defaults(struct sy_rpc_limits *limits)
         limits->max_connections = 256;
     if (!limits->max_outstanding)
         limits->max_outstanding = 64;
-    if (limits->max_outstanding > 256) /* what a cancel of all can name */
+    if (limits->max_outstanding > 256) /* the number of requests that one cancel can name */
         limits->max_outstanding = 256;
     if (!limits->stall_ns)
         limits->stall_ns = 30 * SY_NS_PER_S;
@@ -213,7 +213,7 @@ void sy_rpc_server_destroy(struct sy_rpc_server *server)
     if (server->socket_path)
         unlink(server->socket_path);
     while (server->connections) {
-        (void)sy_rpc_reply_flush(server->connections); /* what the loop's last turn was to send */
+        (void)sy_rpc_reply_flush(server->connections); /* output of the loop's last turn */
         sy_rpc_connection_close(server->connections);
     }
     sy_closed_watch_destroy(server->closed_watch);

@@ -6,15 +6,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The facts that a policy may use. Times in nanoseconds of the device. */
+/* The facts that a policy may use. Times are nanoseconds of device time. */
 struct sy_policy_facts {
-    uint64_t turn; /* number of the job's last start among all starts; 0: it has not run */
-    uint64_t
-        left_ns; /* its iterations left by their measured time; 0: not measured yet; UINT64_MAX: not known */
+    uint64_t turn; /* sequence number of the job's last start among all starts; 0: it has not run */
+    /* remaining iterations x measured iteration time; 0: not measured yet; UINT64_MAX: not known */
+    uint64_t left_ns;
     uint64_t used_ns; /* since it joined */
-    uint64_t
-        virtual_ns; /* used_ns, plus the virtual time that the running job had when this one joined, came back or the policy was set (P4) */
-    uint64_t tenant_virtual_ns; /* its tenant's, by weight */
+    /* used_ns, plus the virtual time that the running job had when this one joined, came back or the policy was set (P4) */
+    uint64_t virtual_ns;
+    uint64_t tenant_virtual_ns; /* virtual time of its tenant */
     uint64_t priority;          /* smaller is more urgent */
 };
 
@@ -25,8 +25,8 @@ struct sy_policy_key {
 
 struct sy_policy_rule {
     const char *name;
-    const char *text; /* for people, up to 40 characters: what goes first */
-    bool all_lanes;   /* each lane may run at once; else one job of all */
+    const char *text; /* the order in words, up to 40 characters */
+    bool all_lanes;   /* each lane may run a job at once; else one job in total */
     struct sy_policy_key (*key)(const struct sy_policy_facts *job);
 };
 

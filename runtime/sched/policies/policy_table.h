@@ -1,10 +1,10 @@
-/* The job policies that there are (runtime/sched/policy.h says what each promises). */
+/* The table of job policies (runtime/sched/policy.h says what each promises). */
 #ifndef SY_RUNTIME_SCHED_POLICIES_POLICY_TABLE_H
 #define SY_RUNTIME_SCHED_POLICIES_POLICY_TABLE_H
 
 #include "runtime/sched/policies/policy_rule.h"
 
-/* X(NAME, name): policy_name.c has sy_policy_name. */
+/* X(NAME, name): sy_policy_name is in policy_name.c. */
 #define SY_POLICY_TABLE(X) \
     X(FIFO, fifo)          \
     X(SRTF, srtf)          \
@@ -25,7 +25,7 @@ enum sy_policy_kind {
 SY_POLICY_TABLE(X)
 #undef X
 
-/* All names, each behind a space, as a literal. */
+/* All names as one literal, each preceded by a space. */
 #define SY_POLICY_WORD(NAME, name) " " #name
 #define SY_POLICY_WORDS            SY_POLICY_TABLE(SY_POLICY_WORD)
 

@@ -124,12 +124,12 @@ static void test_names(void **state)
                                   ".tmp--4", ".tmp-notes", ".tmp-4x", "x"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         assert_false(sy_durable_file_is_left_behind(others[i]));
-    assert_string_equal(sy_path_rest("/a/b", "/a/b/c/d"), "c/d");
-    assert_string_equal(sy_path_rest("/a/b//", "/a/b//c"), "c");
-    assert_string_equal(sy_path_rest("/a/b", "/a/b/"), "");
-    assert_null(sy_path_rest("/a/b", "/a/b"));
-    assert_null(sy_path_rest("/a/b", "/a/bc/d"));
-    assert_null(sy_path_rest("", "/a"));
+    assert_string_equal(sy_path_relative_to("/a/b", "/a/b/c/d"), "c/d");
+    assert_string_equal(sy_path_relative_to("/a/b//", "/a/b//c"), "c");
+    assert_string_equal(sy_path_relative_to("/a/b", "/a/b/"), "");
+    assert_null(sy_path_relative_to("/a/b", "/a/b"));
+    assert_null(sy_path_relative_to("/a/b", "/a/bc/d"));
+    assert_null(sy_path_relative_to("", "/a"));
     assert_int_equal(sy_folder_sync(folder), SY_OK);
     assert_int_equal(sy_folder_sync("/nonexistent"), SY_EIO);
     assert_non_null(strstr(sy_error_text(), "/nonexistent"));

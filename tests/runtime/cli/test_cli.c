@@ -133,6 +133,37 @@ static void values_are_held_to_their_bounds(void **state)
     assert_usage("doctor --device abacus", "abacus");
     assert_usage("import a.onnx --limit 0", "--limit");
     assert_usage("import a.onnx --precision f8", "f8");
+    assert_usage("policy --weight heavy", "--weight: ");
+    assert_usage("slices --job 0 --to a", "--job: ");
+    assert_usage("train --steps 1001", "--steps: ");
+    assert_usage("run --stop-after 60001 -- true", "--stop-after: ");
+    assert_usage("run --class best -- true", "guaranteed or opportunistic");
+    assert_usage("run --share 2 -- true", "from 0 to 1");
+}
+
+/* A program's own options are not the command's: they begin behind "--", or with the first word. */
+static void run_ends_its_options_at_the_program(void **state)
+{
+    (void)state;
+    assert_usage("run", "takes a program");
+    assert_usage("run --", "no program behind '--'");
+    assert_usage("run early -- true", "'early' stands in front of '--'");
+    assert_usage("run --share 0.5 true --steps x", "--tenant says whose");
+    assert_usage("run --share 0.5 -- true --steps x", "--tenant says whose");
+}
+
+static void options_that_go_together_are_checked(void **state)
+{
+    (void)state;
+    assert_usage("train a.json b.json", "not 'b.json' too");
+    assert_usage("train --ranks 2", "a job file");
+    assert_usage("jobs pause 1 2 3", "'3' is too much");
+    assert_usage("jobs --to tcp:a:1", "jobs move JOB");
+    assert_usage("policy --weight 2", "want --tenant");
+    assert_usage("slices train", "NAME=SIZE");
+    assert_usage("slices train=w0", "a size is 2");
+    assert_usage("slices --none train=1", "takes slices back, and 1");
+    assert_usage("slices --to serve", "go together");
 }
 
 static void failures_are_exit_1_and_name_the_thing(void **state)
@@ -494,6 +525,8 @@ int main(void)
         cmocka_unit_test(every_command_explains_itself),
         cmocka_unit_test(bad_usage_is_one_line_and_exit_2),
         cmocka_unit_test(values_are_held_to_their_bounds),
+        cmocka_unit_test(run_ends_its_options_at_the_program),
+        cmocka_unit_test(options_that_go_together_are_checked),
         cmocka_unit_test(failures_are_exit_1_and_name_the_thing),
         cmocka_unit_test(plan_draws_packages_and_onnx_files),
         cmocka_unit_test(import_explains_without_a_package),

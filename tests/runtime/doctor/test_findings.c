@@ -74,7 +74,7 @@ static void a_sound_machine_has_nothing_to_change(void **state)
     struct sy_doctor_facts facts = sound();
     struct sy_findings findings;
     sy_findings_make(&facts, &findings);
-    assert_true(sy_findings_will_work(&findings));
+    assert_true(sy_findings_are_ok(&findings));
     for (int i = 0; i < findings.n; i++)
         if (findings.list[i].level != SY_FINDING_OK)
             fail_msg("%s: %s", findings.list[i].id, findings.list[i].value);
@@ -157,7 +157,7 @@ static void one_changed_fact_changes_its_finding(void **state)
             fail_msg("case %zu, %s: level %d, \"%s\", do: \"%s\"; \"%s\" was expected", i,
                      cases[i].id, finding ? (int)finding->level : -1, finding ? finding->value : "",
                      finding ? finding->advice : "", cases[i].says);
-        assert_int_equal(sy_findings_will_work(&findings), cases[i].level != SY_FINDING_FAIL);
+        assert_int_equal(sy_findings_are_ok(&findings), cases[i].level != SY_FINDING_FAIL);
     }
 }
 

@@ -66,7 +66,7 @@ static void test_doubt_ends(void **state)
     (void)state;
     struct sy_predictor *p;
     assert_int_equal(sy_predictor_create(1, 1, &p), SY_OK);
-    sy_predictor_doubt(p, 0, false); /* nothing was learned yet */
+    sy_predictor_forget_oldest(p, 0, false); /* nothing was learned yet */
     for (int i = 0; i < 70; i++)
         sy_predictor_observe_compute(p, 0, 1000, i == 40 ? 1000000000 : 1000);
     int n = 0;
@@ -74,7 +74,7 @@ static void test_doubt_ends(void **state)
         struct sy_duration d = sy_predictor_correct(p, 0, 0, 1000);
         if (d.expected_ns + d.margin_ns < 2000)
             break;
-        sy_predictor_doubt(p, 0, false);
+        sy_predictor_forget_oldest(p, 0, false);
     }
     assert_int_equal(n, 35); /* of 6 to 69 those up to 40 */
     assert_int_equal(sy_predictor_n_seen(p, 0, false), 64 - 35);

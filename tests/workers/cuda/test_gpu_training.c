@@ -139,7 +139,7 @@ static int step(struct job *j)
     while (sy_train_run_step(j->run) == before) {
         SY_TRY(sy_train_run_advance(j->run, &j->state));
         if (j->hold_every && ++j->n_advances % j->hold_every == 0)
-            SY_TRY(sy_train_run_settle(j->run));
+            SY_TRY(sy_train_run_synchronize(j->run));
     }
     return SY_OK;
 }

@@ -62,22 +62,22 @@ static int travel(struct rig *r)
         status = sy_spill_step(r->spill, &done);
     assert_true(done || status < 0);
     assert_int_equal(r->board.classes[0], SY_LINK_NONE);
-    assert_false(sy_spill_travels(r->spill));
+    assert_false(sy_spill_is_moving(r->spill));
     return status;
 }
 
 /* What is spilled may be overwritten, and comes back to another place; what lies around that place stays. */
 static void there_and_back(struct rig *r, uint64_t bytes)
 {
-    assert_int_equal(sy_spill_begin_out(r->spill, FROM, bytes), SY_OK);
-    assert_true(sy_spill_goes_out(r->spill));
+    assert_int_equal(sy_spill_begin_spill(r->spill, FROM, bytes), SY_OK);
+    assert_true(sy_spill_is_outbound(r->spill));
     assert_int_equal(travel(r), SY_OK);
-    assert_true(sy_spill_is_out(r->spill));
+    assert_true(sy_spill_is_complete(r->spill));
     assert_memory_equal(sy_spill_host(r->spill), r->expected + FROM, bytes);
     memset(r->memory, 0xee, POOL_BYTES);
-    sy_spill_begin_back(r->spill, TO);
+    sy_spill_begin_restore(r->spill, TO);
     assert_int_equal(travel(r), SY_OK);
-    assert_false(sy_spill_is_out(r->spill));
+    assert_false(sy_spill_is_complete(r->spill));
     assert_memory_equal(r->memory + TO, r->expected + FROM, bytes);
     assert_int_equal(r->memory[TO - 1], 0xee);
     assert_int_equal(r->memory[TO + bytes], 0xee);
@@ -112,11 +112,11 @@ static void gives_way(void **state)
     bool done = false;
     open_rig(&r, "emulated,link-gbps=8");
     uint64_t bytes = 30ull << 20;
-    assert_int_equal(sy_spill_begin_out(r.spill, FROM, bytes), SY_OK);
+    assert_int_equal(sy_spill_begin_spill(r.spill, FROM, bytes), SY_OK);
     assert_int_equal(travel(&r), SY_OK);
     memset(r.memory, 0, POOL_BYTES);
     sy_ns since = sy_clock_now();
-    sy_spill_begin_back(r.spill, FROM);
+    sy_spill_begin_restore(r.spill, FROM);
     sy_link_board_set(&r.board, 1, SY_LINK_URGENT);
     for (int i = 0; i < 3; i++)
         assert_int_equal(sy_spill_step(r.spill, &done), SY_OK);
@@ -152,10 +152,10 @@ static void can_be_dropped_on_its_way(void **state)
             struct rig r;
             bool done;
             open_rig(&r, "emulated,link-gbps=8");
-            assert_int_equal(sy_spill_begin_out(r.spill, FROM, 30ull << 20), SY_OK);
+            assert_int_equal(sy_spill_begin_spill(r.spill, FROM, 30ull << 20), SY_OK);
             if (back) {
                 assert_int_equal(travel(&r), SY_OK);
-                sy_spill_begin_back(r.spill, FROM);
+                sy_spill_begin_restore(r.spill, FROM);
             }
             for (int i = 0; i < steps; i++)
                 assert_int_equal(sy_spill_step(r.spill, &done), SY_OK);
@@ -173,10 +173,10 @@ static void another_brings_it_back(void **state)
         bool done;
         open_rig(&r, "emulated,link-gbps=8");
         assert_false(sy_spill_holds(r.spill));
-        assert_int_equal(sy_spill_begin_out(r.spill, FROM, bytes), SY_OK);
+        assert_int_equal(sy_spill_begin_spill(r.spill, FROM, bytes), SY_OK);
         assert_false(sy_spill_holds(r.spill));
         assert_int_equal(travel(&r), SY_OK);
-        sy_spill_begin_back(r.spill, TO);
+        sy_spill_begin_restore(r.spill, TO);
         for (int i = 0; i < steps; i++)
             assert_int_equal(sy_spill_step(r.spill, &done), SY_OK);
         assert_true(sy_spill_holds(r.spill));
@@ -186,7 +186,7 @@ static void another_brings_it_back(void **state)
         assert_int_equal(sy_spill_create(r.device, r.pool, &r.board, 1, r.file, &r.spill), SY_OK);
         assert_int_equal(sy_spill_adopt(r.spill, (30ull << 20) + 1), SY_EARG); /* has no more */
         assert_int_equal(sy_spill_adopt(r.spill, bytes), SY_OK);
-        sy_spill_begin_back(r.spill, TO);
+        sy_spill_begin_restore(r.spill, TO);
         assert_int_equal(travel(&r), SY_OK);
         assert_memory_equal(r.memory + TO, r.expected + FROM, bytes);
         assert_int_equal(r.memory[TO + bytes], 0xee);
@@ -200,10 +200,10 @@ static void fail_on_the_way(void **state)
     (void)state;
     struct rig r;
     open_rig(&r, "emulated,link-gbps=8");
-    assert_int_equal(sy_spill_begin_out(r.spill, FROM, 30ull << 20), SY_OK);
+    assert_int_equal(sy_spill_begin_spill(r.spill, FROM, 30ull << 20), SY_OK);
     assert_int_equal(travel(&r), SY_EDEVICE);
     assert_true(strlen(sy_error_text()) > 0);
-    assert_false(sy_spill_is_out(r.spill));
+    assert_false(sy_spill_is_complete(r.spill));
     assert_memory_equal(r.memory, r.expected, POOL_BYTES);
     close_rig(&r);
 }

@@ -218,7 +218,7 @@ static void test_pauses(void **state)
         assert_non_null(sy_train_run_next_words(run));
         assert_int_equal(sy_train_run_advance(run, &now), SY_OK);
         if (rand_r(&seed) % 8 == 0) {
-            assert_int_equal(sy_train_run_settle(run), SY_OK);
+            assert_int_equal(sy_train_run_synchronize(run), SY_OK);
             memcpy(spilled, a.ephemeral, MAX_BYTES);
             memset(a.ephemeral, 0xff, MAX_BYTES);
             memcpy(a.ephemeral, spilled, MAX_BYTES);

@@ -329,11 +329,11 @@ static int check_loop(const struct sy_program *p, const struct sy_cuda_control *
         return sy_unsupported(node, "a body with other inputs or results");
     for (int i = 0; i < c->n_carried; i++) {
         if (node->inputs[2 + i] < 0)
-            return sy_unsupported(node, "what it carries is left out");
+            return sy_unsupported(node, "a carried value is omitted");
         uint64_t bytes = tensor_bytes(p, &p->graph->tensors[node->inputs[2 + i]]);
         if (bytes != tensor_bytes(p, &g->tensors[g->inputs[2 + i]]) ||
             bytes != tensor_bytes(p, &g->tensors[g->outputs[1 + i]]))
-            return sy_unsupported(node, "what it carries changes its size");
+            return sy_unsupported(node, "a carried value changes its size");
     }
     return tensor_bytes(p, &g->tensors[g->outputs[0]]) == 1
                ? SY_OK

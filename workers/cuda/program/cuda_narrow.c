@@ -102,8 +102,8 @@ static unsigned wanted_as(const struct sy_program *p, const struct sy_layer *lay
     case SY_OP_ATTENTION:
         return input < 3 ? SY_WANT_NARROW : SY_WANT_WIDE;
     default:
-        return sy_keeps_precision(p->graph, node) ? sy_wants_of_results(node, p->wants)
-                                                  : SY_WANT_WIDE;
+        return sy_node_propagates_precision(p->graph, node) ? sy_wants_of_results(node, p->wants)
+                                                            : SY_WANT_WIDE;
     }
 }
 

@@ -113,7 +113,8 @@ int sy_cutr_check_norm(const struct sy_trainer *t, uint64_t n_ended)
     double square = n_ended ? news->norm_square[(n_ended - 1) % 2] : 0.0;
     if (isfinite(square))
         return SY_OK;
-    return sy_train_not_finite("the norm of the gradient", sqrt(square), t->options.learning_rate);
+    return sy_train_fail_not_finite("the norm of the gradient", sqrt(square),
+                                    t->options.learning_rate);
 }
 
 /* ---- optimizers --------------------------------------------------------------------------------------- */

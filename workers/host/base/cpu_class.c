@@ -4,7 +4,7 @@
 
 #include "workers/host/base/dnnl_compat.h"
 
-/* Asked once: products of some 100 ns ask, too, and the answer does not change. */
+/* Cached, since even products of some 100 ns ask for it and it does not change. */
 static unsigned effective_isa(void)
 {
     static atomic_uint known;

@@ -6,9 +6,9 @@
 
 /* Whether the CPU multiplies 8 bits exactly: without VNNI oneDNN sums pairs in 16 bits, which overflow. */
 bool sy_dnnl_has_int8(void);
-/* Whether it multiplies tiles of 8 bits (AMX), and the system lets this process do so. */
+/* Whether the CPU multiplies tiles of 8-bit numbers (AMX), and the system lets this process do so. */
 bool sy_dnnl_has_int8_tiles(void);
-/* Whether it multiplies bf16; where it does not, a graph of that precision only has its weights so (program_narrow.c). */
+/* Whether the CPU multiplies bf16; if not, a bf16 graph only stores its weights in bf16 (program_narrow.c). */
 bool sy_dnnl_has_bf16(void);
 /* Whether it has AVX2, AVX-512, and oneDNN may use it. */
 bool sy_dnnl_has_avx2(void);

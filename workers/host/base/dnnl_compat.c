@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* The calls of 3.x behind the names that the header took. */
+/* Restores oneDNN 3.x's own functions, whose names the header redefines. */
 #undef dnnl_memory_desc_get_size
 #undef dnnl_memory_desc_equal
 #undef dnnl_memory_desc_permute_axes
@@ -21,7 +21,7 @@
 typedef struct sy_dnnl3_md value;
 typedef dnnl_memory_desc_t handle;
 
-#define OPAQUE dnnl_format_tag_last /* a tag that no layout has */
+#define OPAQUE dnnl_format_tag_last /* a tag that names no layout */
 
 enum { RECENT_TAGS = 16, MAX_OPERANDS = 64 };
 
@@ -77,7 +77,7 @@ static int has_tag(handle md, const value *v, dnnl_format_tag_t tag)
     return same;
 }
 
-/* The name of a layout: 3.x does not tell, so each is tried, those found last first. */
+/* Finds the tag of a layout: oneDNN 3.x does not report it, so each is tried, recently found ones first. */
 static dnnl_format_tag_t tag_of(handle md, const value *v)
 {
     static _Thread_local dnnl_format_tag_t recent[RECENT_TAGS];
@@ -134,7 +134,7 @@ const value *sy_dnnl3_query_md(value *room, const_dnnl_primitive_desc_t pd, dnnl
     return room;
 }
 
-/* The same layout in the same words, so that values can be compared. */
+/* Normalises the descriptor's representation, so that values can be compared. */
 static dnnl_status_t in_own_words(value *md)
 {
     handle own;
@@ -188,7 +188,7 @@ int sy_dnnl3_md_equal(const value *a, const value *b)
     return equal;
 }
 
-/* What came of a handle as a value; takes both. */
+/* Converts a handle to a value; destroys both handles. */
 static dnnl_status_t taken(dnnl_status_t status, handle from, handle made, value *to)
 {
     if (status == dnnl_success)
@@ -228,7 +228,7 @@ dnnl_status_t sy_dnnl3_append_sum(dnnl_post_ops_t ops, float scale)
     return dnnl_post_ops_append_sum(ops, scale, 0, dnnl_data_type_undef);
 }
 
-/* The factor behind the curve is another one here. */
+/* In 3.x the factor behind the curve is a different parameter. */
 dnnl_status_t sy_dnnl3_append_eltwise(dnnl_post_ops_t ops, float scale, dnnl_alg_kind_t algorithm,
                                       float alpha, float beta)
 {

@@ -9,7 +9,7 @@
 
 #include <oneapi/dnnl/dnnl.h>
 
-/* Whether batch normalisation's backward reads the shift, which its result does not depend on. */
+/* Whether batch normalisation's backward pass reads the shift, although its result does not depend on it. */
 #define SY_DNNL_BACKWARD_TAKES_SHIFT (DNNL_VERSION_MAJOR < 3)
 
 /* Products of 8 bits. 2.6 multiplies sum + bias by the factors, which it gets with the attributes; 3.x adds the bias afterwards, and
@@ -20,7 +20,7 @@
 #else
 #define SY_DNNL_FACTORS_ARGUMENT 0
 #endif
-/* A factor for each of the n columns (channels) of the result; weights_mask: the weights' dimensions that these columns are. */
+/* Sets a factor for each of the n columns (channels) of the result; weights_mask: the dimensions of the weights that these columns are. */
 static inline dnnl_status_t sy_dnnl_set_factors(dnnl_primitive_attr_t attr, int n,
                                                 const float *factors, int weights_mask)
 {
@@ -78,7 +78,7 @@ typedef struct sy_dnnl3_op dnnl_convolution_desc_t, dnnl_deconvolution_desc_t, d
     dnnl_batch_normalization_desc_t;
 typedef const void *const_dnnl_op_desc_t;
 
-/* Names that 3.x uses for something else. */
+/* Functions that have another signature in 3.x. */
 #define dnnl_memory_desc_get_size          sy_dnnl3_md_bytes
 #define dnnl_memory_desc_equal             sy_dnnl3_md_equal
 #define dnnl_memory_desc_permute_axes      sy_dnnl3_md_permute
@@ -89,7 +89,7 @@ typedef const void *const_dnnl_op_desc_t;
 #define dnnl_post_ops_append_sum           sy_dnnl3_append_sum
 #define dnnl_post_ops_append_eltwise       sy_dnnl3_append_eltwise
 #define dnnl_post_ops_append_binary        sy_dnnl3_append_binary
-/* The answer lives as long as the block that asks. */
+/* The result lives until the end of the enclosing block. */
 #define dnnl_primitive_desc_query_md(pd, what, index) \
     sy_dnnl3_query_md(&(dnnl_memory_desc_t){0}, (pd), (what), (index))
 

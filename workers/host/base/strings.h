@@ -13,27 +13,27 @@
 #include "loader/graph/string_tensor.h"
 
 #define SY_STRINGS_HEAD 16
-/* Of a run's patterns together: some 0.6 s, far under the bound of a hang also on a busy machine. */
+/* Limit on the pattern steps of a run: some 0.6 s, far below the hang timeout even on a busy machine. */
 #define SY_STRINGS_STEPS UINT64_C(60000000)
 
-/* Lends the heap in these bytes; `afresh`: it is empty. */
+/* Uses this memory as the heap; `afresh`: it is empty. */
 void sy_strings_use(void *memory, uint64_t bytes, bool afresh);
-/* Differs from what it was before the heap was lent anew: entries made since then are still good. */
+/* A number that changes whenever the heap is replaced: entries made since then are valid. */
 uint64_t sy_strings_lent(void);
-/* An entry's text, not ended by a zero; empty if it points outside. Until the next run. */
+/* An entry's text, not zero-terminated; empty if it points outside of the heap. Valid until the next run. */
 const char *sy_strings_text(struct sy_string entry, uint32_t *bytes);
-/* Room for a text, to be written by the caller: ETOOBIG names the heap's size. */
+/* Allocates a text for the caller to write: ETOOBIG names the heap's size. */
 int sy_strings_room(uint64_t bytes, char **text, struct sy_string *out);
 int sy_strings_add(const char *text, uint64_t bytes, struct sy_string *out);
-/* The n strings of a block to entries. EARG: it has other strings; `name` is the tensor's. */
+/* Converts the n strings of a block to entries. EARG: the block has another number of strings; `name` is the tensor's. */
 int sy_strings_take(const char *name, const void *block, uint64_t room, int64_t n,
                     struct sy_string *to);
-/* n entries to a block. ETOOBIG: `room` is too small. */
+/* Converts n entries to a block. ETOOBIG: `room` is too small. */
 int sy_strings_give(const char *name, const struct sy_string *from, int64_t n, void *block,
                     uint64_t room);
-/* Steps of patterns, in whatever process and body: EARG once the run has spent SY_STRINGS_STEPS. Without a heap nothing is counted. */
+/* Charges pattern-matching steps to the run: EARG once it has used SY_STRINGS_STEPS. Without a heap nothing is counted. */
 int sy_strings_spend(uint64_t steps);
-/* As memcmp of the texts; a shorter one comes first. */
+/* Like memcmp on the texts; a text sorts before its extensions. */
 int sy_strings_compare(struct sy_string a, struct sy_string b);
 bool sy_strings_equal(struct sy_string a, struct sy_string b);
 

@@ -45,7 +45,7 @@ static uint32_t encode(uint32_t c, char *to)
     return bytes;
 }
 
-/* NULL where the system has no such locale: then only ASCII letters have a case. */
+/* NULL if the system lacks the locale: then only ASCII letters have a case. */
 static locale_t utf8_locale(void)
 {
     static locale_t made;

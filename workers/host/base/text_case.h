@@ -11,7 +11,7 @@ enum sy_text_case { SY_CASE_AS_IT_IS, SY_CASE_LOWER, SY_CASE_UPPER };
 /* Bytes of the character at `text`, at least 1. */
 uint32_t sy_text_character(const char *text, uint32_t left);
 int64_t sy_text_characters(const char *text, uint32_t bytes);
-/* The text in that case to `to`; NULL: only its length is wanted, which is returned. */
+/* Writes the text in that case to `to`, unless it is NULL; returns the length. */
 uint64_t sy_text_case(enum sy_text_case to_case, const char *text, uint32_t bytes, char *to);
 /* Whether `lower` is `text` in lower case. */
 bool sy_text_is_lower_of(const char *lower, uint32_t n, const char *text, uint32_t bytes);

@@ -4,7 +4,10 @@
 
 #include "runtime/base/assert.h"
 
-enum { ASCII = 128, LARGEST = 1000 }; /* number of a quantifier; a longer one is left to PCRE2 */
+enum {
+    ASCII = 128,
+    LARGEST = 1000
+}; /* LARGEST: limit of a quantifier; larger ones are left to PCRE2 */
 
 /* ---- parsing ------------------------------------------------------------------------------------------ */
 
@@ -143,7 +146,7 @@ static bool take_counts(const char **at, int64_t *least, int64_t *most)
     return *(*at)++ == '}' && *most >= *least;
 }
 
-/* How often; one that is not greedy is none of these. */
+/* Parses a quantifier; non-greedy ones are not accepted. */
 static bool take_quantifier(const char **at, int64_t *least, int64_t *most)
 {
     char c = **at;
@@ -158,7 +161,7 @@ static bool take_quantifier(const char **at, int64_t *least, int64_t *most)
     return **at == 0 || !strchr("?*+{", **at);
 }
 
-/* Items of one class are one item: as many as all together. */
+/* Merges consecutive items of one class, adding their counts. */
 static bool take_items(const char **at, struct sy_text_class *out)
 {
     bool more[256];
@@ -203,7 +206,7 @@ static size_t next_character(const char *text, size_t bytes, size_t at)
     return at;
 }
 
-/* From a character of the class on: as many as there are, up to `most`; *n of them. */
+/* Extends a match from a character of the class, up to `most` characters; *n: their number. */
 static size_t run_end(const struct sy_text_class *c, const char *text, size_t bytes, size_t at,
                       int64_t most, int64_t *n)
 {
@@ -256,7 +259,7 @@ bool sy_text_class_is_all(const struct sy_text_class *c, const char *text, size_
 
 /* ---- UTF-8 -------------------------------------------------------------------------------------------- */
 
-/* Bytes of the character that stands at the beginning; 0: it is none. */
+/* Length of the UTF-8 character at the beginning; 0: invalid. */
 static size_t character_bytes(const unsigned char *text, size_t left)
 {
     unsigned char c = text[0];

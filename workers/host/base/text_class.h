@@ -8,20 +8,20 @@
 #include <stdint.h>
 
 struct sy_text_class {
-    bool has[256];       /* by a character's first byte; those over 127 all alike */
-    int64_t least, most; /* characters of a match; least > 0 */
+    bool has[256];       /* by a character's first byte; those above 127 are treated alike */
+    int64_t least, most; /* limits on the characters of a match; least > 0 */
     bool word_starts,
-        word_ends; /* \b in front, behind: then all of the class are word characters */
+        word_ends; /* \b in front and behind: then the class has word characters only */
 };
 
-/* false: the pattern is none of these. */
+/* False: the pattern is not of this form. */
 bool sy_text_class_parse(const char *pattern, struct sy_text_class *out);
 /* The first match from byte `from` on, which begins a character; the text is UTF-8. */
 bool sy_text_class_find(const struct sy_text_class *c, const char *text, size_t bytes, size_t from,
                         size_t *start, size_t *end);
 /* Whether all of the text is one match. */
 bool sy_text_class_is_all(const struct sy_text_class *c, const char *text, size_t bytes);
-/* As RFC 3629 has it: no surrogates, none too long. */
+/* As in RFC 3629: no surrogates, no overlong forms. */
 bool sy_text_is_utf8(const char *text, size_t bytes);
 
 #endif

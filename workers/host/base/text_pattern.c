@@ -9,23 +9,23 @@
 #include "workers/host/base/strings.h"
 #include "workers/host/base/text_class.h"
 
-#define MOST_STEPS 10000000u /* from one beginning of a match */
+#define MOST_STEPS 10000000u /* limit for one starting position of a match */
 #define MOST_HEAP  65536u    /* KiB */
-#define KEPT       16        /* compiled patterns not in use; a model has one or two */
+#define KEPT       16        /* unused compiled patterns that are kept; a model has one or two */
 
-enum { BYTES_A_STEP = 16 }; /* that an item of a pattern runs over in the time of a step */
+enum { BYTES_A_STEP = 16 }; /* bytes that an item of a pattern matches in the time of a step */
 
 struct sy_pattern {
     pcre2_code *code;
     pcre2_match_data *match;
     pcre2_match_context *limits;
-    size_t at;            /* where the matcher was last */
-    bool whole, is_class; /* is_class: `of` finds it, PCRE2 has nothing to do */
+    size_t at;            /* end of the matcher's last position */
+    bool whole, is_class; /* is_class: `of` finds the matches, PCRE2 is not used */
     struct sy_text_class of;
     char *text;
 };
 
-/* Called before each item of the pattern: PCRE2's own limit is of one beginning of a match, of which there are as many as bytes. */
+/* Called before each item of the pattern: PCRE2's own limit applies per starting position, of which there are as many as bytes. */
 static int count_step(pcre2_callout_block *block, void *ctx)
 {
     struct sy_pattern *p = ctx;
@@ -34,8 +34,8 @@ static int count_step(pcre2_callout_block *block, void *ctx)
     return sy_strings_spend(1 + moved / BYTES_A_STEP) < 0 ? PCRE2_ERROR_CALLOUT : 0;
 }
 
-/* Compiled patterns that are not in use, kept for the next run of the same model: compiling took a third of a short run. Of one thread; full, the places are
- * taken in turn. */
+/* Cache of unused compiled patterns for the next run of the same model: compiling took a third of a short run. One per thread; when full, entries are replaced
+ * in turn. */
 static _Thread_local struct {
     struct sy_pattern *kept[KEPT];
     unsigned next;
@@ -135,15 +135,16 @@ int sy_pattern_find(struct sy_pattern *p, const char *text, size_t bytes, size_t
     if (p->is_class)
         return find_class(p, text, bytes, from, found, start, end);
     p->at = from;
-    SY_TRY(sy_strings_spend(1 + (from > 0 ? 0 : bytes / BYTES_A_STEP))); /* the check for UTF-8 */
-    /* The match from the beginning has looked at all of the text: once is enough, or long texts take the square of their time. */
+    SY_TRY(sy_strings_spend(
+        1 + (from > 0 ? 0 : bytes / BYTES_A_STEP))); /* the cost of the UTF-8 check */
+    /* The match at the beginning has validated the whole text: repeating the check would make long texts quadratic. */
     int n = pcre2_match(p->code, (PCRE2_SPTR)text, bytes, from, from > 0 ? PCRE2_NO_UTF_CHECK : 0,
                         p->match, p->limits);
     *found = n >= 0;
     if (n == PCRE2_ERROR_NOMATCH)
         return SY_OK;
     if (n == PCRE2_ERROR_CALLOUT)
-        return SY_EARG; /* the text says so */
+        return SY_EARG; /* the error text has the reason */
     if (n < 0) {
         PCRE2_UCHAR why[120];
         pcre2_get_error_message(n, why, sizeof why);

@@ -8,11 +8,11 @@
 
 struct sy_pattern;
 
-/* whole: a text matches only if all of it does. EUNSUPPORTED says where the pattern is none. */
+/* whole: the pattern must match the entire text. EUNSUPPORTED says where the pattern is invalid. */
 int sy_pattern_create(const char *pattern, bool whole, struct sy_pattern **out);
 /* NULL is fine. It is kept for this thread's next sy_pattern_create of the same pattern, 16 at most. */
 void sy_pattern_destroy(struct sy_pattern *pattern);
-/* From byte `from` on; the match is [*start, *end). EARG: the text is no UTF-8, or matching takes too long. */
+/* Searches from byte `from` on; the match is [*start, *end). EARG: the text is not UTF-8, or matching takes too long. */
 int sy_pattern_find(struct sy_pattern *pattern, const char *text, size_t bytes, size_t from,
                     bool *found, size_t *start, size_t *end);
 

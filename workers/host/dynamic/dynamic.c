@@ -1,4 +1,4 @@
-/* Node after node: plans (a graph, with what was made for its nodes), frames (its values in one run). */
+/* Executes graphs node by node: plans (a graph with the programs of its nodes), frames (its values in one run). */
 #include "workers/host/dynamic/dynamic.h"
 
 #include <stdlib.h>
@@ -14,17 +14,17 @@ enum { MOST_OPERANDS = 1024 };
 
 struct sy_at_plan {
     const struct sy_graph *graph;
-    int *last_use; /* per tensor: the last node that reads it; n_nodes for outputs; -1: nobody */
-    int *uses;     /* per tensor: by nodes that are run, and 1 of an output */
-    bool *is_read; /* per node: it is run */
+    int *last_use; /* per tensor: the last node that reads it; n_nodes for outputs; -1: none */
+    int *uses;     /* per tensor: readers among executed nodes, plus 1 for an output */
+    bool *is_read; /* per node: it is executed */
     bool *alone;   /* per node: sy_at_find_alone */
     struct sy_at_stretches *stretches;
     struct sy_at_value **constants;
-    struct sy_at_value *
-        *strings; /* constants too, in the heap of the run that strings_lent is of */
+    /* constants too; strings are in the heap of the run identified by strings_lent */
+    struct sy_at_value **strings;
     uint64_t strings_lent;
     struct sy_at_node **made;        /* per node */
-    struct sy_at_plan *(*bodies)[2]; /* per node: else and then, or a Loop's body */
+    struct sy_at_plan *(*bodies)[2]; /* per node: else and then branch, or a Loop's body */
 };
 
 struct sy_dynamic {
@@ -92,7 +92,8 @@ static int plan_constants(struct sy_at_plan *p)
                              .rank = from->shape.rank,
                              .n = sy_shape_elements(&from->shape, 1),
                              .data = from->data};
-        if (!from->data || from->dtype == SY_DTYPE_STRING) /* those each run takes into its heap */
+        if (!from->data ||
+            from->dtype == SY_DTYPE_STRING) /* each run copies string constants into its heap */
             continue;
         for (int i = 0; i < a.rank; i++)
             a.dims[i] = from->shape.dims[i].fixed;
@@ -126,7 +127,7 @@ static void plan_last_uses(struct sy_at_plan *p)
 static int plan_create(const struct sy_graph *graph, struct sy_at_identity *who,
                        struct sy_at_plan **out);
 
-/* Body `name`, as the k-th; the node gives it n_in inputs and takes n_out results. */
+/* Plans body `name`, the k-th; it has n_in inputs and n_out results. */
 static int plan_body(struct sy_at_plan *p, int n, int k, const char *name, int n_in, int n_out,
                      struct sy_at_identity *who)
 {
@@ -229,7 +230,7 @@ static int run_node(struct sy_at_state *state, struct sy_at_plan *p, int n, stru
     return sy_at_node_run(&call, &p->made[n]);
 }
 
-/* An output that nobody reads goes at once. */
+/* An output without readers is freed at once. */
 static void take_outputs(struct sy_at_frame *f, const struct sy_node *node,
                          struct sy_at_value **out, int status)
 {
@@ -278,7 +279,7 @@ static int take_string(struct sy_at_state *state, const struct sy_tensor *t,
     return sy_strings_take(t->name, t->data, t->data_bytes, (*out)->a.n, (*out)->a.data);
 }
 
-/* String constants, once a run however often the graph is run in it. */
+/* Copies string constants to the heap, once per run even if the graph is executed repeatedly. */
 static int take_strings(struct sy_at_state *state, struct sy_at_plan *p)
 {
     const struct sy_graph *g = p->graph;
@@ -323,7 +324,7 @@ static bool may_step(const struct sy_at_frame *f, const struct sy_at_plan *p, in
     return may;
 }
 
-/* Runs every node outside of stretches whose inputs exist, so that the next stretch is as long as possible. */
+/* Executes every node outside of stretches whose inputs exist, so that the next stretch is as long as possible. */
 static int step_alone(struct sy_at_frame *f, struct sy_at_plan *p)
 {
     for (int n = 0; n < p->graph->n_nodes; n++)
@@ -332,7 +333,7 @@ static int step_alone(struct sy_at_frame *f, struct sy_at_plan *p)
     return SY_OK;
 }
 
-/* Stretches while there are any, else the first node that is left. */
+/* Executes stretches while there are any, then the next remaining node. */
 static int run_nodes(struct sy_at_frame *f, struct sy_at_plan *p)
 {
     for (int n = 0; n < p->graph->n_nodes; n++) {

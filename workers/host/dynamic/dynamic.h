@@ -14,24 +14,22 @@
 #include "workers/host/reference/kernel.h"
 
 #define SY_DYNAMIC_BYTES   (2ull << 30)
-#define SY_DYNAMIC_TURNS   (1 << 20) /* of a run's loops together */
-#define SY_DYNAMIC_COUNTED (1 << 12) /* a loop of at most so many turns ends by itself */
-#define SY_DYNAMIC_NS \
-    (60 *             \
-     SY_NS_PER_S) /* of a run in loops that only their condition ends: more is taken for a loop that does not end */
+#define SY_DYNAMIC_TURNS   (1 << 20) /* limit of all loops of a run together */
+#define SY_DYNAMIC_COUNTED (1 << 12) /* a counted loop up to this many iterations is not timed */
+/* Limit of a run's time in loops that only their condition ends: longer is considered endless. */
+#define SY_DYNAMIC_NS (60 * SY_NS_PER_S)
 
-#define SY_DYNAMIC_PACKED \
-    (1ull                 \
-     << 30) /* of weights that nodes keep packed, in a process: the rest is packed in each run */
+/* Limit of packed weights that nodes keep in a process: others are packed in each run. */
+#define SY_DYNAMIC_PACKED (1ull << 30)
 
-#define SY_DYNAMIC_KEPT \
-    (256ull << 20) /* of memory between its values, until the last run is destroyed */
+/* Unused value memory that is kept until the last run is destroyed. */
+#define SY_DYNAMIC_KEPT (256ull << 20)
 
 struct sy_dynamic;
 
 /* As on_turn of struct sy_engine_ops: called between the nodes of every run of this process. */
 void sy_dynamic_on_turn(int (*turn)(void *ctx), void *ctx);
-/* Between two turns of any Loop of this engine: a status below 0 ends the run. */
+/* Called between two iterations of any Loop of this engine: a negative status ends the run. */
 int sy_dynamic_between_turns(void);
 
 /* model, node: runs of the same AtRun node of a model, with other sizes of requests, share what is made for them, see dynamic_stretch.h; model NULL:

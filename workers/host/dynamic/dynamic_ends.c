@@ -1,4 +1,4 @@
-/* Lists from the tensors that stand for them outside, and the other way (loader/graph/list_ends.h). */
+/* Converts between lists and the tensors that represent them outside (loader/graph/list_ends.h). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@ enum { MOST_ITEMS = 1 << 20 };
 
 /* ---- in ------------------------------------------------------------------------------------------ */
 
-/* Dimensions of tensor i, and how many elements; -1 ends them. EARG names what is wrong. */
+/* Reads the dimensions of tensor i, up to the first -1, and its number of elements. EARG names the error. */
 static int read_shape(const struct sy_node *node, const struct sy_array *shapes, int64_t i,
                       int64_t *dims, int *rank, int64_t *n)
 {
@@ -38,7 +38,7 @@ static int read_shape(const struct sy_node *node, const struct sy_array *shapes,
     return SY_OK;
 }
 
-/* The next tensor, whose elements begin at *at. */
+/* Reads the next tensor, whose elements begin at *at. */
 static int take_item(struct sy_at_state *state, const struct sy_node *node,
                      const struct sy_array *all, const struct sy_array *shapes, int64_t i,
                      int64_t *at, struct sy_at_value **out)
@@ -81,7 +81,7 @@ static int take_items(struct sy_at_state *state, const struct sy_node *node,
     return SY_OK;
 }
 
-/* The element of an optional, in place of a list. */
+/* Makes the element of an optional, in place of a list. */
 static int make_optional(struct sy_at_state *state, const struct sy_node *node,
                          struct sy_at_value *const *in, struct sy_at_value **out)
 {
@@ -114,7 +114,7 @@ int sy_at_list_of_parts(struct sy_at_state *state, const struct sy_node *node,
 
 /* ---- out ----------------------------------------------------------------------------------------- */
 
-/* Elements and most dimensions of all tensors, which are of one type. */
+/* Sums the elements and finds the greatest rank of all tensors, which have one type. */
 static int measure(const struct sy_node *node, struct sy_at_value *const *items, int n,
                    int64_t *elements, int *rank)
 {
@@ -161,7 +161,7 @@ int sy_at_parts_of_list(struct sy_at_state *state, const struct sy_node *node,
     static const int64_t one = 1;
     struct sy_at_value *held = (struct sy_at_value *)list;
     if (node->n_outputs < 2 || !list || (sy_node_int(node, "sequence", 0) && !list->is_list))
-        return sy_at_fail(node, "what is declared a sequence is none");
+        return sy_at_fail(node, "an input declared as a sequence is not one");
     struct sy_at_value *const *items = list->is_list ? list->items : &held;
     int n = list->is_list ? list->n_items : 1, rank;
     int64_t elements;

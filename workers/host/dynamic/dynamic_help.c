@@ -1,7 +1,7 @@
 #include "workers/host/dynamic/dynamic_help.h"
 
-/* A node is worth the way from some ten multiplications a byte on: 16 cores with AVX-512 do 250 a nanosecond, the link moves 25 bytes. Below four
- * million the waiting is more. By arithmetic, not measured. */
+/* A node is worth the transfer from some ten multiplications per byte on: 16 cores with AVX-512 do 250 per nanosecond, the link moves 25 bytes. Below four
+ * million multiplications the latency dominates. Calculated, not measured. */
 #define LEAST_PER_BYTE        12
 #define LEAST_MULTIPLICATIONS (1 << 22)
 

@@ -1,4 +1,4 @@
-/* Operators of lists of tensors (ONNX's sequences), and what puts tensors together. */
+/* Operators on lists of tensors (ONNX's sequences), and concatenation. */
 #include <stdlib.h>
 
 #include "runtime/base/assert.h"
@@ -110,7 +110,7 @@ static int take_part(struct sy_at_state *state, const struct sy_array *x, int ax
     return SY_OK;
 }
 
-/* How long part i is; 0 behind the last. */
+/* Length of part i; 0 behind the last one. */
 static int64_t part_length(const struct sy_at_value *split, int64_t i, int64_t left)
 {
     if (!split)

@@ -35,11 +35,11 @@ struct loop {
     const struct sy_node *node;
     struct sy_at_plan *body;
     int formal, n_carried, n_scans;
-    struct sy_at_value **given;   /* the body's inputs: turn, condition, carried, captured */
-    struct sy_at_value **results; /* the body's: condition, carried, scanned */
-    struct sy_at_value **scans;   /* lists, one a scanned result */
+    struct sy_at_value **given;   /* the body's inputs: iteration, condition, carried, captured */
+    struct sy_at_value **results; /* the body's results: condition, carried, scanned */
+    struct sy_at_value **scans;   /* one list per scanned result */
     int64_t trips;
-    bool grows; /* the last turn made other shapes than it was given */
+    bool grows; /* the last iteration's results had other shapes than its inputs */
 };
 
 static int set_number(struct loop *l, int i, enum sy_dtype dtype, int64_t value)
@@ -74,7 +74,7 @@ static int take_results(struct loop *l)
     return SY_OK;
 }
 
-/* Only loops can last: nodes are as many as the model has. */
+/* Only loops can take long: a graph has a limited number of nodes. */
 static void open_loop(struct sy_at_state *state)
 {
     if (state->n_open++ == 0)
@@ -88,7 +88,8 @@ static void close_loop(struct sy_at_state *state)
             SY_MIN(sy_clock_now() - state->open_since, SY_DYNAMIC_NS - state->open_ns);
 }
 
-/* A program for each turn's shapes would be made to run once: such turns are run node by node (S1: which they are follows from the inputs). */
+/* A program for one iteration's shapes would run only once, so iterations with changing shapes are executed node by node (S1: which ones depends on the inputs
+ * alone). */
 static int run_turn(struct loop *l)
 {
     bool by_node = l->state->by_node;
@@ -113,7 +114,7 @@ static int run_turns(struct loop *l, bool condition)
     return SY_OK;
 }
 
-/* Without a turn there is nothing to say how large a scanned result is, but its declaration. */
+/* Without an iteration, only its declaration gives the shape of a scanned result. */
 static int empty_scan(struct loop *l, int i, struct sy_at_value **out)
 {
     const struct sy_graph *g = sy_at_plan_graph(l->body);
@@ -155,7 +156,7 @@ static int start_loop(struct loop *l, struct sy_at_value *const *inputs)
         l->given[i] = inputs[i] ? sy_at_value_ref(inputs[i]) : NULL;
     for (int i = 0; i < l->n_carried; i++)
         if (!inputs[2 + i])
-            return sy_at_fail(l->node, "what it carries is left out");
+            return sy_at_fail(l->node, "a carried value is omitted");
     for (int i = 0; i < l->n_scans; i++)
         SY_TRY(sy_at_value_new_list(NULL, 0, &l->scans[i]));
     return SY_OK;

@@ -12,10 +12,10 @@
 
 enum { MOST_DECIDING_BYTES = 1 << 19, MOST_DECIDING_FLOATS = 128 };
 
-/* Key of the node's graph: the shapes and values that it was made for. */
+/* Key of a node's graph: the shapes and values for which it was made. */
 struct key {
     bool is_there, is_constant;
-    int param; /* it is packed with the node: any other would need another */
+    int param; /* packed with the node: other weights would need another one */
     struct sy_array a;
     void *elements; /* NULL: any */
 };
@@ -24,16 +24,16 @@ struct sy_at_node {
     struct sy_graph *graph;
     int n_keys;
     struct key *keys;
-    struct sy_body body; /* only its inputs and outputs with a helper */
+    struct sy_body body; /* with a helper only its inputs and outputs are used */
     const struct sy_node_helper *helper;
     void *helped;           /* the helper's program */
     const void **constants; /* per output: its elements, if import-time folding knows them */
-    bool is_empty;          /* no output has elements: nothing to run */
-    bool is_view;           /* the output is the input in another shape: nothing to run */
-    uint64_t packed_bytes;  /* of weights, among packed_bytes of all */
+    bool is_empty;          /* no output has elements: nothing to compute */
+    bool is_view;           /* the output is the input in another shape: nothing to compute */
+    uint64_t packed_bytes;  /* of packed weights, included in all_packed_bytes */
 };
 
-/* Kept by all nodes of the process; programs are made and run by one thread at a time. */
+/* Shared by all nodes of the process; programs are made and run by one thread at a time. */
 static uint64_t all_packed_bytes;
 
 bool sy_at_node_packs(const struct sy_node *node, int i, const struct sy_at_value *v)
@@ -77,7 +77,7 @@ static bool is_same(const struct key *key, const struct sy_at_value *v)
         return key->is_there == (v != NULL);
     if (key->param > 0)
         return key->param == v->param;
-    /* The same place may be given a constant in one turn of a loop, and what was computed in the next. */
+    /* The memory may hold a constant in one iteration of a loop, and a computed value in the next. */
     if (key->is_constant != v->is_constant || (v->is_constant && key->a.data != v->a.data))
         return false;
     return key->a.dtype == v->a.dtype && sy_array_same_dims(&key->a, &v->a) &&
@@ -93,7 +93,7 @@ static bool fits(const struct sy_at_node *made, const struct sy_node *node,
     return same;
 }
 
-/* Lists of sizes, limits, scales: what shapes may be made of. */
+/* Values that shapes may depend on: lists of sizes, limits, scales. */
 static bool may_decide(const struct sy_at_value *v)
 {
     size_t bytes = sy_at_value_size(v);
@@ -145,7 +145,7 @@ int sy_at_add_constant(struct sy_graph *graph, const struct sy_array *a, size_t 
     return sy_graph_add_constant(graph, "constant", a->dtype, &shape, data, bytes, out);
 }
 
-/* Read until the node is made ready. */
+/* Borrows the value's elements until the node is ready. */
 static int add_borrowed(struct sy_graph *graph, const struct sy_at_value *v, int *out)
 {
     struct sy_shape shape = sy_at_shape_of(&v->a);
@@ -233,7 +233,7 @@ static int make_graph(const struct sy_at_call *call, bool by_value, bool packs,
     return add_node(*out, call, by_value, packs);
 }
 
-/* First without the inputs' elements, so that what is made serves others too. */
+/* Infers without the inputs' elements first, so that the result can be reused for other values. */
 static int infer_graph(struct sy_at_node *m, const struct sy_at_call *call)
 {
     bool needs_values = false;
@@ -248,7 +248,7 @@ static int infer_graph(struct sy_at_node *m, const struct sy_at_call *call)
     SY_TRY(make_graph(call, true, m->packed_bytes > 0, &m->graph));
     status = sy_graph_infer_now(m->graph, &needs_values);
     if (status == SY_EUNSUPPORTED && needs_values)
-        return SY_EARG; /* no size comes of these values; the text says why */
+        return SY_EARG; /* these values yield no size; the error text has the reason */
     SY_TRY(status);
     return set_keys(m, call->node, call->inputs, true);
 }
@@ -260,7 +260,7 @@ static const struct sy_tensor *output_of(const struct sy_at_node *m, int i)
     return &m->graph->tensors[m->graph->outputs[i]];
 }
 
-/* An output that folding made known is the copy of a constant. */
+/* An output made known by folding is a copy of a constant. */
 static const void *known_elements(const struct sy_graph *graph, int tensor)
 {
     for (int n = 0; n < graph->n_nodes; n++) {
@@ -289,13 +289,13 @@ static bool has_same_constants(const struct sy_at_node *a, const struct sy_at_no
     return same;
 }
 
-/* Whether nothing else is wrong than that there is no helper, or no room for what it needs: then it is computed here. */
+/* Whether the only failure is a missing helper, or its lack of memory: then the node is computed here. */
 static bool is_not_helped(int status)
 {
     return status == SY_EUNSUPPORTED || status == SY_ENOMEM_HOST || status == SY_ENOMEM_DEVICE;
 }
 
-/* EUNSUPPORTED: there is no helper for it. */
+/* EUNSUPPORTED: no helper takes the node. */
 static int ask_helper(struct sy_at_node *m, const struct sy_at_node *like)
 {
     const struct sy_node_helper *helper = sy_dynamic_helper(m->graph);
@@ -308,7 +308,7 @@ static int ask_helper(struct sy_at_node *m, const struct sy_at_node *like)
     return SY_OK;
 }
 
-/* like: what was made for it before, with other sizes; what it has packed is taken. */
+/* like: the node's program for other sizes, whose packed weights are taken over; NULL: none. */
 static int make_ready(struct sy_at_node *m, struct sy_at_node *like)
 {
     bool all_known = true;
@@ -454,7 +454,7 @@ static bool counts_parts(enum sy_op op)
     return op == SY_OP_STRING_NORMALIZER || op == SY_OP_STRING_SPLIT || op == SY_OP_MS_TOKENIZER;
 }
 
-/* Of operators on strings: the words that are left, or the most parts of a string; output 1 has the number of each. */
+/* Shape of operators on strings: the number of remaining words, or the maximum number of parts; output 1 has the number for each string. */
 static void parts_shape(const struct sy_call *call, int i, int64_t n, struct sy_array *out)
 {
     const struct sy_array *x = &call->in[0];
@@ -466,7 +466,7 @@ static void parts_shape(const struct sy_call *call, int i, int64_t n, struct sy_
         out->dims[out->rank++] = n;
 }
 
-/* Shape of output i with n of what the kernel counts. */
+/* Shape of output i when the kernel has counted n elements. */
 static void counted_shape(const struct sy_call *call, int i, int64_t n, struct sy_array *out)
 {
     const struct sy_array *x = &call->in[0];
@@ -511,7 +511,7 @@ static int run_counted(const struct sy_kernel *kernel, struct sy_call *call)
     return status;
 }
 
-/* Ranks that the run decides: parts_shape needs a last dimension, or room for one more. */
+/* Checks ranks that are known at run only: parts_shape needs a last dimension, or room for one more. */
 static int check_parts(const struct sy_node *node, const struct sy_array *x)
 {
     bool fits = node->op == SY_OP_STRING_NORMALIZER
@@ -522,7 +522,7 @@ static int check_parts(const struct sy_node *node, const struct sy_array *x)
                                            : sy_at_fail(node, "strings of %d dimensions", x->rank);
 }
 
-/* Counts first, with results of no size, then makes them. */
+/* Counts with empty results first, then computes them. */
 int sy_at_node_count(struct sy_at_state *state, const struct sy_node *node,
                      struct sy_at_value *const *inputs, struct sy_at_value **outputs)
 {

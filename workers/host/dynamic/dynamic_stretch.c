@@ -1,4 +1,4 @@
-/* The cache of stretches, and how one runs. */
+/* The cache of stretches, and their execution. */
 #include "workers/host/dynamic/dynamic_stretch.h"
 
 #include <stdlib.h>
@@ -12,10 +12,10 @@
 #include "workers/host/dynamic/dynamic_stretch_make.h"
 #include "workers/host/program/program.h"
 
-/* At least so much is counted for a stretch: its lists and its part of oneDNN's. */
+/* Minimum size counted for a stretch: its lists and its share of oneDNN's memory. */
 enum { LEAST_BYTES = 16 << 10 };
 
-/* An input as it was when the stretch was made. */
+/* State of an input when the stretch was made. */
 struct key {
     int tensor, param;
     bool is_constant;
@@ -25,8 +25,8 @@ struct key {
 struct stretch {
     struct stretch *newer, *older;
     struct sy_at_stretches *owner;
-    struct stretch *next; /* of the owner's, newest first */
-    uint64_t begins;      /* hash of: per node of the graph, whether it is done */
+    struct stretch *next; /* next of the same owner, newest first */
+    uint64_t begins;      /* hash over, per node of the graph, whether it is done */
     int n_keys;
     struct key *keys;
     struct sy_stretch_made made;
@@ -139,7 +139,7 @@ void sy_at_stretches_release(struct sy_at_stretches *s)
     free(s);
 }
 
-/* S3. The newest is about to run. */
+/* S3. Called before the newest one runs. */
 static void keep_within_bounds(void)
 {
     while (cache.oldest != cache.newest && (cache.n > cache.most || cache.bytes > cache.most_bytes))
@@ -194,7 +194,7 @@ static struct stretch *find(struct sy_at_stretches *all, const struct sy_at_fram
     return s;
 }
 
-/* The same stretch with other sizes: its packed weights are shared. */
+/* Finds the same stretch with other sizes, to share its packed weights. */
 static struct stretch *find_like(const struct sy_at_stretches *all, const struct sy_at_frame *f)
 {
     uint64_t begins = hash_done(f);
@@ -275,7 +275,7 @@ static int take_results(struct sy_at_frame *f, struct sy_stretch_made *m)
     return SY_OK;
 }
 
-/* Layer by layer: others may want the worker in between. */
+/* Runs layer by layer, so that other tasks can interrupt the worker in between. */
 static int run_layers(struct sy_stretch_made *m, void *workspace)
 {
     struct sy_binding binding = {m->body.params, workspace, m->body.inputs, m->body.outputs};

@@ -26,10 +26,10 @@
 struct sy_at_frame {
     struct sy_at_state *state;
     const struct sy_graph *graph;
-    const bool *is_read; /* per node: somebody reads a result; the others are never run */
+    const bool *is_read; /* per node: a result is read; other nodes are never executed */
     const bool *alone;   /* per node: sy_at_find_alone */
     bool *done;          /* per node */
-    int *uses;           /* per tensor: nodes that are to read it, and 1 of an output */
+    int *uses;           /* per tensor: remaining readers, plus 1 for an output */
     struct sy_at_value **values;
 };
 
@@ -53,9 +53,9 @@ int sy_at_stretch_run(struct sy_at_stretches *s, struct sy_at_frame *frame, bool
 /* The node has run: its inputs may be dropped. */
 void sy_at_frame_done(struct sy_at_frame *frame, int node);
 
-/* For tests: off, all nodes are run one by one, which is what stretches are compared with. On at first. */
+/* For tests: off executes all nodes one by one, for comparison with stretches. Initially on. */
 void sy_at_stretches_use(bool on);
-/* Sets other bounds than SY_STRETCHES_KEPT and SY_STRETCHES_MAX_BYTES, from the next stretch that is made. A running stretch is never evicted. */
+/* Replaces SY_STRETCHES_KEPT and SY_STRETCHES_MAX_BYTES, from the next stretch on. A running stretch is never evicted. */
 void sy_at_stretches_limit(int n, uint64_t bytes);
 /* Counts kept stretches of the process, and their bytes without packed weights. */
 int sy_at_stretches_n(void);

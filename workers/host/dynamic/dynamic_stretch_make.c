@@ -108,7 +108,7 @@ void sy_stretch_nodes_finish(struct sy_stretch_nodes *nodes)
 struct builder {
     const struct sy_at_frame *f;
     struct sy_graph *graph;
-    int *map;    /* per tensor of the frame: the new graph's, or -1 */
+    int *map;    /* per tensor of the frame: its tensor in the new graph, or -1 */
     bool *packs; /* per tensor: a parameter that becomes a constant */
     int *given;
 };
@@ -130,7 +130,7 @@ static bool packs_input(const struct sy_node *node, int i, const struct sy_at_va
     return packs;
 }
 
-/* Weights of products, as long as there is room for them packed, and small parameters. */
+/* Finds the weights of products, as far as packed ones have room, and small parameters. */
 static void find_packed(struct builder *b, const int *nodes, int n, bool weights)
 {
     for (int k = 0; k < n; k++) {
@@ -146,7 +146,7 @@ static void find_packed(struct builder *b, const int *nodes, int n, bool weights
     }
 }
 
-/* A parameter's name is what its packed form is known by (body.h). */
+/* A parameter's name identifies its packed form (body.h). */
 static int add_param(struct builder *b, const struct sy_at_value *v, int *out)
 {
     struct sy_shape shape = sy_at_shape_of(&v->a);
@@ -240,7 +240,7 @@ static bool moves_nothing(enum sy_op op)
            op == SY_OP_UNSQUEEZE || op == SY_OP_IDENTITY || op == SY_OP_SHAPE;
 }
 
-/* Whether the tensor's size is known, and not 0, and no string is in it: those lie in the heap of the program around. */
+/* Whether the tensor's size is known and above 0, and it holds no strings: those are in the enclosing program's heap. */
 static bool is_known(const struct builder *b, int tensor, const bool *waits)
 {
     int t = tensor < 0 ? -1 : b->map[tensor];
@@ -262,7 +262,7 @@ static bool is_ready(const struct builder *b, const struct sy_node *node, bool *
     return ready;
 }
 
-/* What is run by itself, and waits for nothing but that: a body that sizes do not decide on, in a branch that they took. */
+/* Nodes that are executed alone and wait for nothing else: a body that does not depend on sizes, in a branch that was chosen by sizes. */
 static void find_waiting(const struct sy_graph *graph, bool *waits)
 {
     for (int n = 0; n < graph->n_nodes; n++) {
@@ -276,7 +276,7 @@ static void find_waiting(const struct sy_graph *graph, bool *waits)
     }
 }
 
-/* Leaves in `nodes` those that can run with the sizes known; *worth: they gain by running as one. */
+/* Reduces `nodes` to those that can run with the sizes known; *worth: running them as one program is faster. */
 static int choose(const struct sy_at_frame *f, int *nodes, int *n, bool *worth)
 {
     struct builder b;
@@ -303,7 +303,7 @@ static int choose(const struct sy_at_frame *f, int *nodes, int *n, bool *worth)
 
 /* ---- made ready ---------------------------------------------------------------------------------- */
 
-/* Results that others than the stretch's nodes read. */
+/* Adds the results that are read by nodes outside of the stretch. */
 static int add_results(struct builder *b, const int *nodes, int n, int *results)
 {
     const struct sy_graph *from = b->f->graph;
@@ -385,7 +385,7 @@ int sy_stretch_make(const struct sy_at_frame *f, const struct sy_stretch_nodes *
 {
     bool worth = false;
     int n = from->n, *nodes;
-    /* By the stretch alone: bits must not depend on what else the worker has. */
+    /* Depends on the stretch alone: results must not depend on the worker's other models. */
     *out = (struct sy_stretch_made){.packs = like ? like->packs
                                                   : weight_bytes(f, from) <= SY_DYNAMIC_PACKED};
     SY_TRY(sy_graph_alloc((size_t)n, sizeof *nodes, &nodes));

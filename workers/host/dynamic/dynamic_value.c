@@ -1,4 +1,4 @@
-/* Values of a run: tensors and lists of them. */
+/* Values of a run: tensors, and lists of tensors. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +30,7 @@ static int new_value(struct sy_at_value **out)
 
 enum { LARGE_PAGE = 2 << 20, LARGE = 2 * LARGE_PAGE, MOST_KEPT = 32 };
 
-/* Given back, oldest first. Programs are run by one thread at a time. */
+/* Recycled memory, oldest first. Programs are run by one thread at a time. */
 static struct {
     int n;
     uint64_t bytes;
@@ -63,7 +63,7 @@ void *sy_at_alloc(uint64_t bytes)
         return take_kept(best);
     void *data = aligned_alloc(LARGE_PAGE, bytes);
     if (data)
-        madvise(data, bytes, MADV_HUGEPAGE); /* where there are none, small ones do */
+        madvise(data, bytes, MADV_HUGEPAGE); /* without huge pages, small ones are used */
     return data;
 }
 

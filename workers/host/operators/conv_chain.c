@@ -27,7 +27,7 @@ static const struct sy_param *weights_of(const struct sy_program *p, int layer)
     return weights && weights->layout_bytes == sizeof(dnnl_memory_desc_t) ? weights : NULL;
 }
 
-/* A two-dimensional convolution with packed weights, as the layer stands in a chain. */
+/* Reads a layer of the chain: a two-dimensional convolution with packed weights. */
 static bool read_stage(struct sy_program *p, int layer, struct sy_chain_stage *stage)
 {
     const struct sy_node *node = node_of(p, layer);
@@ -44,7 +44,7 @@ static bool read_stage(struct sy_program *p, int layer, struct sy_chain_stage *s
         if (stage->shape.src[i] < 1 || stage->shape.dst[i] < 1)
             return false;
     memcpy(&stage->weights_md, weights->layout, sizeof stage->weights_md);
-    if (!sy_dnnl_has_bf16()) /* stored, not multiplied so */
+    if (!sy_dnnl_has_bf16()) /* bf16 is the storage type only; products are float32 */
         stage->weights_md.data_type = dnnl_f32;
     struct sy_conv_shape *c = &stage->shape;
     c->data = dnnl_nhwc;
@@ -71,7 +71,7 @@ static int64_t stage_macs(const struct sy_conv_shape *c)
     return macs;
 }
 
-/* Only `layer` + 1 reads what `layer` makes, as its source. */
+/* Whether only `layer` + 1 reads the result of `layer`, as its source. */
 static bool hands_on(const struct sy_program *p, int layer)
 {
     const struct sy_node *a = node_of(p, layer), *b = node_of(p, layer + 1);
@@ -85,8 +85,8 @@ static bool hands_on(const struct sy_program *p, int layer)
     return true;
 }
 
-/* Whether what lies between the two is worth keeping in the cache. Whatever the layers' threads: import compares the times of a layer with one
- * thread and with all, so both must compute the same chains. */
+/* Whether keeping the intermediate result in the cache pays off. Independent of the layers' threads: import compares a layer's time with one thread and with
+ * all, so both must compute the same chains. */
 static bool is_gain(const struct sy_program *p, const struct sy_chain_stage *a,
                     const struct sy_chain_stage *b)
 {
@@ -183,7 +183,7 @@ static int make_stage_pds(struct sy_chain_stage *stage, const dnnl_memory_desc_t
     return SY_OK;
 }
 
-/* With the weights as they are packed, or as the first piece of most rows likes them: then each run reorders them. */
+/* Uses the packed layout of the weights, or the layout that the first piece of most rows prefers: then each run reorders them. */
 static int choose_stage_pds(struct sy_chain_stage *stage)
 {
     if (stage->is_depthwise)
@@ -216,7 +216,7 @@ static int64_t even(int64_t rows, int64_t of)
     return (of + turns - 1) / turns;
 }
 
-/* The most rows whose buffers fit; more, if oneDNN has fast code for more only. EUNSUPPORTED: for none. */
+/* The largest number of rows whose buffers fit; more, if oneDNN has fast code for more only. EUNSUPPORTED: none. */
 static int choose_rows(struct sy_chain *chain)
 {
     int64_t whole = (chain->height + chain->bands - 1) / chain->bands, rows = whole;
@@ -224,7 +224,7 @@ static int choose_rows(struct sy_chain *chain)
         SY_TRY(sy_chain_plan(chain, rows));
         int64_t bytes = (int64_t)sy_chain_buffer_bytes(chain), limit = buffer_limit();
         if (rows == 1 && bytes > limit && bytes > sy_chain_limits.least_bytes)
-            return SY_EUNSUPPORTED; /* rows too long for the cache */
+            return SY_EUNSUPPORTED; /* the rows are too long for the cache */
         if (rows == 1 || bytes <= limit)
             break;
     }
@@ -277,7 +277,7 @@ static int make_pieces(struct sy_chain *chain)
     for (int t = 0; t < chain->n_threads; t++)
         SY_DNNL(dnnl_stream_create(&chain->streams[t], sy_dnnl_engine(), dnnl_stream_default_flags),
                 chain->stages[0].node->name);
-    omp_set_num_threads(1); /* oneDNN's cache looks at it, too */
+    omp_set_num_threads(1); /* oneDNN's cache key includes it */
     for (int s = 0; s < chain->n_stages; s++)
         for (int i = 0;
              i < chain->stages[s].n_pieces && !chain->stages[s].is_depthwise && status == SY_OK;
@@ -289,13 +289,13 @@ static int make_pieces(struct sy_chain *chain)
 
 /* ---- running --------------------------------------------------------------------------------------------- */
 
-/* Of one thread, for one image. */
+/* One thread's state, for one image. */
 struct hand {
     const struct sy_program *p;
     const struct sy_chain *chain;
     int thread;
     char *src, *dst, *own;
-    const char *residual; /* NULL: none, or it is where the result goes */
+    const char *residual; /* NULL: none, or the result overwrites it */
 };
 
 static char *level_at(const struct hand *hand, int level, int64_t row)
@@ -413,7 +413,8 @@ static int run_chain(struct sy_program *p, struct sy_step *step)
 
 /* ---- steps ------------------------------------------------------------------------------------------------ */
 
-/* The layer's weights and bias; of a layer before the last one copies that stay until it runs. Weights that were made wide are one. */
+/* Gets the layer's weights and bias; for a layer before the last one copies, which stay until the chain runs. Weights converted to float32 are copies
+ * already. */
 static int take_params(struct sy_program *p, struct sy_chain_stage *stage, bool last)
 {
     int packed, plain;
@@ -435,7 +436,7 @@ static int take_params(struct sy_program *p, struct sy_chain_stage *stage, bool 
     return sy_program_add_reorder(p, plain, stage->bias);
 }
 
-/* Where the result goes: over the residual if nothing else reads it, else beside it, and rows of it are copied there first. */
+/* Chooses the result's place: over the residual if it has no other reader, else next to it, and the residual's rows are copied there first. */
 static int place_result(struct sy_program *p, struct sy_chain *chain)
 {
     struct sy_chain_stage *last = &chain->stages[chain->n_stages - 1];
@@ -493,7 +494,7 @@ static int64_t gcd(int64_t a, int64_t b)
     return b ? gcd(b, a % b) : a;
 }
 
-/* Stages, bands and pieces. EUNSUPPORTED: there is no chain. */
+/* Finds stages, bands and pieces. EUNSUPPORTED: no chain. */
 static int find_chain(struct sy_program *p, struct sy_chain *chain)
 {
     find_stages(p, chain);
@@ -503,14 +504,14 @@ static int find_chain(struct sy_program *p, struct sy_chain *chain)
     chain->images = last->dst[0];
     chain->height = last->dst[2];
     chain->row_bytes = last->dst[3] * last->dst[1] * (last->dst_type == dnnl_bf16 ? 2 : 4);
-    /* The chain's time is its last layer's: the others only copy their weights, and whether one thread does that says nothing of the chain. */
+    /* The chain runs in its last layer: the others only copy their weights, so their thread counts say nothing about the chain. */
     chain->n_threads = is_solo(p, p->layer + chain->n_stages - 1) ? 1 : p->team;
     chain->bands = (int)(chain->n_threads / gcd(chain->images, chain->n_threads));
     if (chain->bands > chain->height)
         return SY_EUNSUPPORTED;
     chain->band_ops = calloc((size_t)chain->bands + 1, sizeof *chain->band_ops);
     SY_TRY_ALLOC(chain->band_ops, "no memory for a chain");
-    /* Pieces run in one thread each. */
+    /* Each piece runs in one thread. */
     omp_set_num_threads(1);
     int status = choose_rows(chain);
     omp_set_num_threads(chain->n_threads);

@@ -18,14 +18,14 @@
 
 #include "workers/host/program/program_internal.h"
 
-/* When two convolutions are joined. Tests lower them, so that small ones are. */
+/* Limits for joining two convolutions. Tests lower them to join small ones. */
 struct sy_chain_limits {
-    int64_t least_bytes; /* of what lies between, for one thread */
-    int64_t
-        macs_a_byte; /* more than so many multiplications for a byte that stays in the cache: no gain */
+    int64_t least_bytes; /* of the intermediate result, per thread */
+    /* no gain if there are more multiplications per byte that stays in the cache */
+    int64_t macs_a_byte;
     int64_t macs;          /* of a chain */
     int64_t weights_bytes; /* of a chain */
-    int64_t buffer_bytes;  /* of a thread; 0: half of the second cache */
+    int64_t buffer_bytes;  /* per thread; 0: half of the second-level cache */
 };
 extern struct sy_chain_limits sy_chain_limits;
 

@@ -1,4 +1,4 @@
-/* A chain of convolutions inside: its plan (conv_chain_plan.c), and what runs it (conv_chain.c). */
+/* Internal declarations of convolution chains: the plan (conv_chain_plan.c) and its execution (conv_chain.c). */
 #ifndef SY_WORKERS_HOST_OPERATORS_CONV_CHAIN_INTERNAL_H
 #define SY_WORKERS_HOST_OPERATORS_CONV_CHAIN_INTERNAL_H
 
@@ -7,7 +7,7 @@
 
 enum { SY_CHAIN_STAGES = 8, SY_CHAIN_PIECES = 16, SY_CHAIN_ARGS = 5 };
 
-/* A primitive for so many rows. Its memories are made for each thread: SY_CHAIN_ARGS each. */
+/* A primitive for a number of rows. Each thread has its own SY_CHAIN_ARGS memories for it. */
 struct sy_chain_piece {
     int64_t rows_in, rows_out, pad_top, pad_bottom;
     dnnl_primitive_desc_t pd;
@@ -49,11 +49,11 @@ struct sy_chain {
     int n_ops, ops_capacity;
     struct sy_chain_op *ops;
     int bands, *band_ops; /* first op of each band, bands + 1 entries */
-    bool may_overwrite; /* the result may lie over the input: no row is read after it is written */
+    bool may_overwrite; /* the result may overwrite the input: no row is read after it is written */
     int n_threads;
     dnnl_stream_t *streams;
     uint64_t scratch_bytes, scratch_offset, thread_bytes;
-    int src, dst, residual; /* values; residual -1: none, or the result lies over it */
+    int src, dst, residual; /* values; residual -1: none, or the result overwrites it */
 };
 
 /* Fills ops and bands, the buffers' sizes and the stages' pieces (without primitives) for turns of `rows` rows of the result.

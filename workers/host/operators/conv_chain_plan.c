@@ -1,16 +1,16 @@
-/* Which rows a chain of convolutions computes when. */
+/* Plans the order in which a chain of convolutions computes its rows. */
 #include <stdlib.h>
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "workers/host/operators/conv_chain_internal.h"
 
-/* Of one turn: rows of each level that its windows cover, padding included. */
+/* One turn: the rows of each level covered by its windows, including padding. */
 struct turn {
     int64_t from[SY_CHAIN_STAGES + 1], to[SY_CHAIN_STAGES + 1];
 };
 
-/* Of one band, as it goes: the row of a level that its buffer begins with, and the next one to compute. */
+/* Progress of one band: the first row of each level's buffer, and the next row to compute. */
 struct progress {
     int64_t begins[SY_CHAIN_STAGES + 1], next[SY_CHAIN_STAGES + 1];
 };
@@ -30,7 +30,7 @@ static int add_op(struct sy_chain *chain, struct sy_chain_op op)
     return SY_OK;
 }
 
-/* Rows of the stage's input under the windows of its rows [from, to). */
+/* Rows of the stage's input covered by the windows of its rows [from, to). */
 static void find_window(const struct sy_conv_shape *c, int64_t from, int64_t to, int64_t *first,
                         int64_t *end)
 {
@@ -55,7 +55,7 @@ static int find_piece(struct sy_chain_stage *stage, int64_t rows_in, int64_t row
     return SY_OK;
 }
 
-/* The buffer before stage `s` goes on to this turn's rows; rows outside the image are padding. */
+/* Advances the buffer before stage `s` to this turn's rows; rows outside the image are padding. */
 static int move_on(struct sy_chain *chain, int s, const struct turn *turn,
                    struct progress *progress, bool first)
 {
@@ -81,7 +81,7 @@ static int move_on(struct sy_chain *chain, int s, const struct turn *turn,
                       .kind = SY_CHAIN_CLEAR, .stage = s, .to = after - from, .rows = to - after});
 }
 
-/* The rows that stage `s` still has to make in this turn. */
+/* Computes the rows of stage `s` that are missing in this turn. */
 static int run_stage(struct sy_chain *chain, int s, const struct turn *turn,
                      struct progress *progress)
 {
@@ -126,7 +126,7 @@ static int plan_band(struct sy_chain *chain, int64_t from, int64_t to, int64_t r
     return SY_OK;
 }
 
-/* Whether each row of the input was read for the last time before the result's row there is written. */
+/* Whether each row of the input is read for the last time before the result's row at its place is written. */
 static bool reads_before_writing(const struct sy_chain *chain)
 {
     int64_t written = 0;

@@ -1,4 +1,4 @@
-/* What the convolutions share: shapes, descriptors, the activation behind them. */
+/* Shared by the convolution operators: shapes, descriptors, fused activations. */
 #include <string.h>
 
 #include "runtime/base/assert.h"

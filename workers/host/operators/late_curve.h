@@ -9,9 +9,9 @@
 
 /* The node's fused activation as a curve; false: it has none. */
 bool sy_fused_curve_read(const struct sy_node *node, struct sy_curve *curve);
-/* Whether a loop is the faster one for a result of `elements` floats; fills *curve. */
+/* Whether a loop is faster for a result of `elements` floats; fills *curve. */
 bool sy_late_curve_is_gain(const struct sy_node *node, int64_t elements, struct sy_curve *curve);
-/* A step that puts the value's floats through the curve where they lie. */
+/* Adds a step that applies the curve to the value's floats in place. */
 int sy_late_curve_add(struct sy_program *p, int value, const struct sy_curve *curve);
 
 #endif

@@ -23,7 +23,7 @@ static int run_attention(struct sy_program *p, struct sy_step *step)
     return sy_attention_run(a, &data);
 }
 
-/* What sgemm takes: one of the strides is 1. */
+/* sgemm requires one stride of 1. */
 static bool is_matrix(const struct sy_attention_view *view, int64_t rows, int64_t columns)
 {
     return columns == 1 || rows == 1 || view->row == 1 || view->column == 1;

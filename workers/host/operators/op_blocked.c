@@ -43,7 +43,7 @@ bool sy_blocked_is_packed(const struct sy_program *p, int input)
 
 enum { X, WEIGHTS, BIAS, Y, SCRATCH, N_VALUES };
 
-/* numbers: m, k, n, row and column of x; floats: the scale of what is in y. */
+/* numbers: m, k, n, row and column stride of x; floats: the scale of the previous content of y. */
 static int run_blocked(struct sy_program *p, struct sy_step *step)
 {
     const int64_t *n = step->numbers;
@@ -65,7 +65,7 @@ static int run_blocked(struct sy_program *p, struct sy_step *step)
     return SY_OK;
 }
 
-/* The parameter as it is stored, large enough. */
+/* The parameter as stored, checked to be large enough. */
 static int packed_param(struct sy_program *p, int input, int64_t k, int64_t n, int *out)
 {
     SY_TRY(sy_program_stored_param(p, input, out));

@@ -19,7 +19,7 @@ enum { MOST_CHANNELS = 256 };
 
 struct columns_step {
     struct sy_columns shape;
-    int64_t rows, width; /* of the result, that a thread makes at once */
+    int64_t rows, width; /* rows and columns of the result that a thread computes at once */
     int64_t room;        /* floats of a thread */
     int n_threads;
     int src, weights, bias, dst; /* values; bias -1: none */
@@ -35,7 +35,7 @@ static bool is_line(const struct sy_columns *c)
     return c->size[1] == 1 && c->out_size[1] == 1 && c->kernel[1] == 1 && c->before[1] == 0;
 }
 
-/* Source pixels along dimension `d`, beside the first, that a pixel of the result takes. */
+/* Number of source pixels along dimension `d`, beyond the first, that contribute to a pixel of the result. */
 static int64_t halo(const struct sy_columns *c, int d)
 {
     return (c->kernel[d] - 1) / c->strides[d];
@@ -93,7 +93,7 @@ static int64_t divide_up(int64_t a, int64_t b)
     return a > 0 ? (a + b - 1) / b : -(-a / b);
 }
 
-/* [*first, *end) of the source along dimension `d`, that [from, to) of the result takes. */
+/* The range [*first, *end) of the source along dimension `d` that contributes to [from, to) of the result. */
 static void source_range(const struct sy_columns *c, int d, int64_t from, int64_t to,
                          int64_t *first, int64_t *end)
 {
@@ -102,7 +102,7 @@ static void source_range(const struct sy_columns *c, int d, int64_t from, int64_
     *end = SY_MAX(*first, *end);
 }
 
-/* What tap (., tap) of a row's columns gives to a row of the result: source pixels that land in it. */
+/* Adds the contribution of tap (., tap) of a row's columns to a row of the result: only source pixels that fall into it. */
 static void add_tap(const struct sy_columns *c, int64_t tap, const float *columns, float *out)
 {
     int64_t shift = tap - c->before[1], stride = c->strides[1];
@@ -218,7 +218,7 @@ static int run_columns(struct sy_program *p, struct sy_step *step)
 
 /* ---- making it -------------------------------------------------------------------------------------------------- */
 
-/* All of a row, but where even few of them would be many columns. */
+/* Whole rows, unless even a few rows would be too many columns. */
 static void choose_width(struct columns_step *s)
 {
     const struct sy_columns *c = &s->shape;
@@ -229,13 +229,14 @@ static void choose_width(struct columns_step *s)
                                         c->strides[1]);
 }
 
-/* How many pixels of the source, at most, so many of the result take. */
+/* Maximum number of source pixels that contribute to n pixels of the result. */
 static int64_t most_source(const struct sy_columns *c, int d, int64_t n)
 {
     return SY_MIN(c->size[d], (n - 1) / c->strides[d] + halo(c, d) + 2);
 }
 
-/* As many rows of the source as the second cache holds columns of, but a share for each thread; those that two pieces need are computed twice. */
+/* As many rows of the source as fit into the second-level cache as columns, but at least a share for each thread; rows needed by two pieces are computed
+ * twice. */
 static void choose_rows(struct columns_step *s)
 {
     const struct sy_columns *c = &s->shape;

@@ -1,5 +1,5 @@
-/* ConvTranspose with strides: each pixel's channels times all taps of the weights, then the columns that meet in a pixel of the result are summed. oneDNN's deconvolution
- * goes backwards through a convolution with strides, which is slow with few channels: 32 channels to 3 at 64x64 by a window of 4 took 0.95 ms. */
+/* ConvTranspose with strides: each pixel's channels times all taps of the weights, then the columns that meet in a pixel of the result are summed. oneDNN's
+ * deconvolution goes backwards through a convolution with strides, which is slow with few channels: 32 channels to 3 at 64x64 by a window of 4 took 0.95 ms. */
 #ifndef SY_WORKERS_HOST_OPERATORS_OP_COLUMNS_H
 #define SY_WORKERS_HOST_OPERATORS_OP_COLUMNS_H
 
@@ -11,7 +11,7 @@ struct sy_columns {
     int64_t size[2], out_size[2], kernel[2], strides[2], before[2];
 };
 
-/* Whether a window of this shape is computed so; the same for every size and batch. */
+/* Whether a window of this shape is computed by columns; independent of size and batch. */
 bool sy_columns_fit(const struct sy_columns *c);
 /* The layout of its weights (one row of floats), and from [in, out, window] to it; `to` has room for both. */
 void sy_columns_md(const struct sy_columns *c, dnnl_memory_desc_t *md);

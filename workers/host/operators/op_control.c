@@ -12,7 +12,7 @@
 #include "workers/host/program/program.h"
 #include "workers/host/program/program_internal.h"
 
-/* Of the outermost Loop that this thread is in, and of those within. */
+/* Nesting depth of the Loops that this thread executes, and the iterations done since the outermost one began. */
 static _Thread_local struct {
     int depth;
     int64_t done;
@@ -63,7 +63,7 @@ static int take_values(struct sy_program *p, int64_t bytes, int *ids)
     return sy_program_new_value(p, SY_DTYPE_U8, 1, &bytes, &ids[node->n_inputs + node->n_outputs]);
 }
 
-/* Takes `c`, whatever happens. */
+/* Takes ownership of `c`, also on failure. */
 static int add_step(struct sy_program *p, sy_step_run run, struct control *c, int64_t bytes)
 {
     const struct sy_node *node = sy_program_node(p);
@@ -103,7 +103,7 @@ static int run_if(struct sy_program *p, struct sy_step *step)
         b->inputs[i - c->formal] = argument(p, step, i);
     for (int i = 0; i < c->n_out; i++) {
         b->outputs[i] = argument(p, step, c->n_in + i);
-        if (!b->outputs[i]) /* nobody reads it */
+        if (!b->outputs[i]) /* the output has no reader */
             b->outputs[i] = place + c->carried_at[i];
     }
     return sy_body_run(b, place);
@@ -135,7 +135,7 @@ static int new_control(struct sy_program *p, struct control **out)
     return SY_OK;
 }
 
-/* Room for `bytes` more; returns where. */
+/* Reserves `bytes` more; returns their offset. */
 static uint64_t reserve(uint64_t *total, uint64_t bytes)
 {
     uint64_t at = SY_ALIGN_UP(*total, (uint64_t)SY_PARAM_ALIGN);
@@ -169,7 +169,7 @@ static int build_if(struct sy_program *p)
 
 /* ---- Loop ---------------------------------------------------------------------------------------- */
 
-/* What one run of a Loop has at hand. */
+/* State of one run of a Loop. */
 struct turn {
     struct control *c;
     unsigned char *place;
@@ -261,11 +261,11 @@ static int check_loop(const struct sy_program *p, const struct control *c)
         return sy_unsupported(node, "a body with other inputs or results");
     for (int i = 0; i < c->n_carried; i++) {
         if (node->inputs[2 + i] < 0)
-            return sy_unsupported(node, "what it carries is left out");
+            return sy_unsupported(node, "a carried value is omitted");
         uint64_t bytes = tensor_bytes(&p->graph->tensors[node->inputs[2 + i]], p->batch);
         if (bytes != tensor_bytes(&g->tensors[g->inputs[2 + i]], p->batch) ||
             bytes != tensor_bytes(&g->tensors[g->outputs[1 + i]], p->batch))
-            return sy_unsupported(node, "what it carries changes its size");
+            return sy_unsupported(node, "a carried value changes its size");
     }
     return tensor_bytes(&g->tensors[g->outputs[0]], p->batch) == 1
                ? SY_OK

@@ -13,12 +13,13 @@
 #include "workers/host/program/kept_weights.h"
 #include "workers/host/rows/curve_rows.h"
 
-static const int64_t reference_batches[] = {8, 1, 3}; /* the weights' layout is chosen for them */
+static const int64_t reference_batches[] = {
+    8, 1, 3}; /* the weights' layout is chosen for these batch sizes */
 #define N_REFERENCE_BATCHES 3
 
 /* ---- images of one column ---------------------------------------------------------------------------- */
 
-/* Spatial dimensions at the end that are 1 under a window of 1. */
+/* Number of trailing spatial dimensions of size 1 under a window of 1. */
 static int count_thin(const struct sy_conv_shape *c)
 {
     int n = 0;
@@ -29,7 +30,7 @@ static int count_thin(const struct sy_conv_shape *c)
     return n;
 }
 
-/* The last `by` of `n` come first. */
+/* Moves the last `by` of `n` to the front. */
 static void rotate(dnnl_dim_t *dims, int n, int by)
 {
     dnnl_dims_t old;
@@ -55,7 +56,7 @@ static void turn_thin(struct sy_conv_shape *c)
         rotate(spatial[i], c->spatial, by);
 }
 
-/* From the node's order of dimensions to the convolution's; `back`: the other way. */
+/* Permutes dimensions from the node's order to the convolution's; `back`: the reverse. */
 static int turn_md(const struct sy_node *node, const struct sy_conv_shape *c, bool back,
                    dnnl_memory_desc_t *md)
 {
@@ -70,7 +71,7 @@ static int turn_md(const struct sy_node *node, const struct sy_conv_shape *c, bo
     return SY_OK;
 }
 
-/* A layout that the primitive wants, in the node's order of dimensions. */
+/* The layout that the primitive prefers, in the node's order of dimensions. */
 static int wanted_md(const struct sy_node *node, const struct sy_conv_shape *c,
                      dnnl_primitive_desc_t pd, dnnl_query_t what, dnnl_memory_desc_t *md)
 {
@@ -115,7 +116,7 @@ int sy_conv_make_pd(const struct sy_node *node, const struct sy_conv_shape *c,
     return sy_dnnl_check(status, "convolution", node->name);
 }
 
-/* Whether oneDNN has better than its reference loops for these weights at this batch size. */
+/* Whether oneDNN has more than its reference loops for these weights at this batch size. */
 static int is_fast_at(const struct sy_graph *graph, const struct sy_node *node, int64_t batch,
                       const dnnl_memory_desc_t *weights, bool *fast)
 {
@@ -133,7 +134,7 @@ static int is_fast_at(const struct sy_graph *graph, const struct sy_node *node, 
     return SY_OK;
 }
 
-/* Candidate `i`: what oneDNN likes at one of the batch sizes, and the classic blocked layout. *out false: no more. */
+/* Candidate `i`: oneDNN's preference at one of the batch sizes, and the classic blocked layout. *out false: no more. */
 static int candidate_layout(const struct sy_graph *graph, const struct sy_node *node,
                             dnnl_data_type_t type, int i, dnnl_memory_desc_t *md, bool *out)
 {
@@ -155,8 +156,8 @@ static int candidate_layout(const struct sy_graph *graph, const struct sy_node *
     return status;
 }
 
-/* The first candidate that oneDNN has fast code for at all reference batches. What is liked
- * at 8 is not always known at 1: a 1x1 convolution with 192 outputs ran 100 times slower. */
+/* The first candidate for which oneDNN has fast code at all reference batches. Its preference at 8 may be slow at 1: a 1x1 convolution with 192 outputs ran
+ * 100 times slower. */
 static int find_layout(const struct sy_graph *graph, const struct sy_node *node,
                        dnnl_data_type_t type, dnnl_memory_desc_t *md, bool *fast)
 {
@@ -171,7 +172,7 @@ static int find_layout(const struct sy_graph *graph, const struct sy_node *node,
     return SY_OK;
 }
 
-/* bf16 only if there is fast code for it. Without any, what oneDNN likes at the first batch size. */
+/* bf16 only if there is fast code for it. Otherwise oneDNN's preference at the first batch size. */
 static int layout_conv(const struct sy_graph *graph, const struct sy_node *node, int input,
                        dnnl_memory_desc_t *md)
 {
@@ -211,7 +212,7 @@ static int build_with(struct sy_program *p, const struct sy_conv_shape *c, dnnl_
     return sy_activation_is_own(node, dst_md.data_type) ? sy_program_add_activation(p, dst) : SY_OK;
 }
 
-/* No fast code for the packed layout at this size: the weights in another one, if that leads to fast code. */
+/* No fast code for the packed layout at this size: tries other layouts of the weights. */
 static int choose_again(struct sy_program *p, const struct sy_node *node, struct sy_conv_shape *c,
                         dnnl_primitive_desc_t *pd, int *weights)
 {
@@ -240,7 +241,7 @@ static bool has_sizes(const int64_t *sizes, int n)
     return true;
 }
 
-/* Weights that are computed, or that a node run by itself is given: each run reorders them. */
+/* Weights that are computed, or belong to a node that is executed alone: each run reorders them. */
 static int build_with_computed(struct sy_program *p)
 {
     struct sy_conv_shape c;
@@ -268,7 +269,7 @@ static int build_with_computed(struct sy_program *p)
     return status;
 }
 
-/* With the node's activation fused, or as a step behind. */
+/* With the node's activation fused, or as a following step. */
 static int build_with_packed(struct sy_program *p, struct sy_conv_shape *c)
 {
     struct sy_node node = *sy_program_node(p);

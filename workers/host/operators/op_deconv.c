@@ -1,4 +1,5 @@
-/* ConvTranspose: by columns (op_columns.h), or oneDNN's deconvolution, from one to three spatial dimensions; what it does not take is a kernel (kernel_window.c). */
+/* ConvTranspose: by columns (op_columns.h), or oneDNN's deconvolution, from one to three spatial dimensions; what it does not take is a kernel
+ * (kernel_window.c). */
 #include <string.h>
 
 #include "runtime/base/assert.h"
@@ -11,8 +12,8 @@ struct deconv {
     int rank, weights_rank;
     int64_t groups;
     dnnl_dims_t src, dst, weights, bias, strides, dilations, before, after;
-    dnnl_memory_desc_t
-        seen; /* the model's weights [in, out / groups, window...] as oneDNN names their dimensions */
+    /* the model's weights [in, out / groups, window...] as oneDNN names their dimensions */
+    dnnl_memory_desc_t seen;
 };
 
 static int64_t attr_at(const struct sy_node *node, const char *name, int i, int64_t otherwise)
@@ -51,7 +52,7 @@ static void read_weights(struct deconv *d, const int64_t *dims)
     dnnl_memory_desc_init_by_strides(&d->seen, at, d->weights, dnnl_f32, strides);
 }
 
-/* false: not for oneDNN. */
+/* False: oneDNN does not support it. */
 static bool read_shape(const struct sy_graph *graph, const struct sy_node *node, int64_t batch,
                        struct deconv *d)
 {
@@ -88,7 +89,7 @@ static bool read_shape(const struct sy_graph *graph, const struct sy_node *node,
     return good;
 }
 
-/* *c filled in; false: not by columns. */
+/* Fills *c; false: not computed by columns. */
 static bool goes_by_columns(const struct deconv *d, struct sy_columns *c)
 {
     int last = d->rank - 3; /* of the strides and what else begins at the first spatial dimension */
@@ -119,7 +120,7 @@ static bool has_known_layouts(const_dnnl_primitive_desc_t pd)
            dnnl_memory_desc_get_size(sy_dnnl_md(pd, dnnl_query_dst_md)) > 0;
 }
 
-/* weights: NULL lets oneDNN choose. EUNSUPPORTED: it has nothing for this. */
+/* weights: NULL lets oneDNN choose. EUNSUPPORTED: oneDNN cannot compute it. */
 static int make_pd(const struct sy_node *node, const struct deconv *d,
                    const dnnl_memory_desc_t *weights, dnnl_primitive_desc_t *out)
 {
@@ -143,13 +144,14 @@ static int make_pd(const struct sy_node *node, const struct deconv *d,
         dnnl_primitive_desc_destroy(*out);
         status = dnnl_unimplemented;
     }
-    /* Which of the two refuses a window depends on oneDNN's version. */
+    /* Which of the two statuses rejects a window depends on oneDNN's version. */
     if (status == dnnl_invalid_arguments || status == dnnl_unimplemented)
         return sy_unsupported(node, "a window that oneDNN does not take");
     return sy_dnnl_check(status, "deconvolution", node->name);
 }
 
-/* One row for columns; else what oneDNN likes for one image; *md of no dimensions: it takes none, or weights are bf16, which are stored as they lie (engine.c). */
+/* One row for columns; else what oneDNN likes for one image; *md of no dimensions: it takes none, or weights are bf16, which are stored as they lie
+ * (engine.c). */
 static int choose_layout(const struct sy_graph *graph, const struct sy_node *node, struct deconv *d,
                          dnnl_memory_desc_t *md)
 {
@@ -207,7 +209,7 @@ static int prepare_deconv(const struct sy_graph *graph, const struct sy_node *no
     return SY_OK;
 }
 
-/* How often it multiplies by each weight. */
+/* Number of multiplications per weight. */
 static int64_t count_rows(const struct deconv *d)
 {
     int64_t n = d->src[0];
@@ -216,7 +218,7 @@ static int64_t count_rows(const struct deconv *d)
     return n;
 }
 
-/* The weights in the layout `md`. */
+/* Gets the weights in the layout `md`. */
 static int take_weights(struct sy_program *p, const struct deconv *d, int given,
                         const dnnl_memory_desc_t *md, int *out)
 {
@@ -245,14 +247,14 @@ static int build_with(struct sy_program *p, const struct deconv *d, int given,
     return sy_program_add_weighted(p, pd, src, weights, bias, dst);
 }
 
-/* By layout_deconv; bf16 lies as the model has it. */
+/* Packed by layout_deconv; bf16 keeps the model's layout. */
 static bool is_packed(const struct sy_program *p)
 {
     const struct sy_param *weights = sy_layer_param(&p->layers[p->layer], 1);
     return weights && weights->layout_bytes > 0 && p->graph->precision != SY_PRECISION_BF16;
 }
 
-/* *built false: not one of them, or packed in another layout, by an older version. */
+/* *built false: unsuitable, or packed in another layout by an older version. */
 static int build_columns(struct sy_program *p, const struct deconv *d, bool *built)
 {
     struct sy_columns columns;

@@ -10,8 +10,7 @@
 
 struct depthwise_step {
     struct sy_depthwise shape;
-    int64_t images, height, out_height, pad_top,
-        rows; /* rows: of the result, that a thread takes at once */
+    int64_t images, height, out_height, pad_top, rows; /* rows of the result per piece */
     int n_threads;
     int src, weights, bias, dst; /* values; bias -1: none */
 };
@@ -77,7 +76,7 @@ static int run_depthwise(struct sy_program *p, struct sy_step *step)
     return SY_OK;
 }
 
-/* So that weights are read again seldom, and each thread has the same number of pieces. */
+/* Balances reuse of the weights against an equal number of pieces per thread. */
 static int64_t rows_of_piece(const struct depthwise_step *s)
 {
     int64_t share = s->images % s->n_threads == 0 ? s->shape.out_height

@@ -5,7 +5,7 @@
 #include "workers/host/operators/op_conv.h"
 #include "workers/host/products/depthwise.h"
 
-/* Whether the node is such a convolution of float32, without a residual, on a CPU that has the loops; fills *d. */
+/* Whether the node is a depthwise convolution of float32 without residual, on a CPU that has the loops; fills *d. */
 bool sy_depthwise_read(const struct sy_node *node, const struct sy_conv_shape *c,
                        struct sy_depthwise *d);
 /* The layout of its weights. */

@@ -1,4 +1,4 @@
-/* AtRun: a body that is run node by node. Its results go to the outputs' memory as they are made, with their dimensions behind them. */
+/* AtRun: a body that is executed node by node. Its results are written to the outputs' memory, followed by their dimensions. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,7 +24,7 @@ static void step_free(void *state)
     free(s);
 }
 
-/* Models of half precision are computed in float32, their outputs keep their type. */
+/* Models of half precision are computed in float32; outputs keep their type. */
 static void narrow(const struct sy_array *from, enum sy_dtype dtype, uint16_t *to)
 {
     const float *x = from->data;
@@ -70,7 +70,7 @@ static int run_dynamic(struct sy_program *p, struct sy_step *step)
     return SY_OK;
 }
 
-/* An output's memory, without a copy between. */
+/* Writes to an output's memory without an intermediate copy. */
 static int take_output(struct sy_program *p, int i, int *out)
 {
     int tensor = sy_program_node(p)->outputs[i];

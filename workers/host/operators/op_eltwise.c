@@ -70,7 +70,7 @@ static int make_unary_output(struct sy_program *p, int src, int *dst)
     return SY_OK;
 }
 
-/* Values that lie in bf16. */
+/* For values stored in bf16. */
 static int add_narrow_unary(struct sy_program *p, int src)
 {
     const struct sy_node *node = sy_program_node(p);
@@ -119,7 +119,7 @@ static int64_t count(const struct sy_value *v)
     return n;
 }
 
-/* Over the bytes as they lie: padding of a layout must stay zero (P7). */
+/* Over the bytes in storage order: padding of a layout must stay zero (P7). */
 static int add_curve(struct sy_program *p, const struct sy_curve *c, int src)
 {
     int dst;
@@ -183,7 +183,7 @@ static int run_broadcast(struct sy_program *p, struct sy_step *step)
                                     sy_program_pointer(p, step->args[b->n_inputs].value));
 }
 
-/* Same layout on both sides: the bytes can be walked as they lie, padding included (it stays zero under + - *). */
+/* Both sides have the same layout: the bytes are processed in storage order, including padding (it stays zero under + - *). */
 static bool can_run_flat(const struct sy_program *p, enum sy_op op, int a, int b)
 {
     const struct sy_value *x = &p->values[a], *y = &p->values[b];
@@ -222,7 +222,7 @@ static int broadcast_strides(const struct sy_value *in, const struct sy_value *o
     return SY_OK;
 }
 
-/* Inputs and output of one element type; but Where's first is bool, and so is what a comparison says. */
+/* Inputs and output have one element type, except Where's condition and the results of comparisons, which are bool. */
 static bool types_agree(const struct sy_program *p, enum sy_op op, const int *inputs, int n,
                         int out)
 {
@@ -264,7 +264,7 @@ static int add_broadcast(struct sy_program *p, enum sy_op op, const int *inputs,
     return add_loop(p, &b, inputs, out);
 }
 
-/* Whether the loops here know the inputs' types. */
+/* Whether the loops support the inputs' types. */
 static bool has_loop(const struct sy_program *p)
 {
     const struct sy_node *node = sy_program_node(p);
@@ -276,7 +276,7 @@ static bool has_loop(const struct sy_program *p)
            (node->op == SY_OP_EQUAL && dtype == SY_DTYPE_BOOL);
 }
 
-/* Channels last, as oneDNN's convolutions like them: *order is the dimensions as they lie, the outermost first. */
+/* Channels last, as oneDNN's convolutions prefer: *order lists the dimensions in storage order, outermost first. */
 static bool is_channels_last(const struct sy_value *v, int *order)
 {
     static const dnnl_format_tag_t tags[] = {[3] = dnnl_acb, [4] = dnnl_acdb, [5] = dnnl_acdeb};
@@ -296,7 +296,7 @@ static bool is_channels_last(const struct sy_value *v, int *order)
 
 /* The pair of a value that lies with the channels last and has the result's shape, and of a smaller one that is read along it. */
 struct along {
-    int which; /* of the inputs is the larger */
+    int which; /* the index of the larger input */
     int order[SY_MAX_RANK];
     int64_t strides[SY_MAX_RANK]; /* of the smaller one, row-major, by the result's dimensions */
 };
@@ -336,7 +336,7 @@ static int build_along(struct sy_program *p, enum sy_op op, const int *inputs,
     return add_loop(p, &b, inputs, out);
 }
 
-/* Input `which` as it lies, the other row-major; *built false: no. */
+/* Input `which` in its own layout, the other row-major; *built false: not possible. */
 static int try_along(struct sy_program *p, enum sy_op op, int which, bool *built)
 {
     int inputs[2];

@@ -19,14 +19,14 @@ enum { X, WEIGHTS, BIAS, RUN_ZERO, RUN_SCALE, SUMS };
 #define REFERENCE_ROWS 128
 static const int64_t reference_batches[] = {8, 1, 3};
 
-/* What oneDNN is asked for. */
+/* Parameters of oneDNN's primitive. */
 struct product {
     const struct sy_node *node;
     dnnl_data_type_t dst_type;
     bool with_bias, with_scale,
         with_late_bias; /* oneDNN's bias; the scale of the run, and the bias behind it */
     int64_t columns;
-    int rank, weights_mask; /* of the result; which dimensions of the weights a factor is for */
+    int rank, weights_mask; /* rank of the result; dimensions of the weights that a factor is for */
 };
 
 static bool has_input(const struct sy_node *node, int i)
@@ -115,7 +115,7 @@ static dnnl_format_tag_t channels_last(int rank)
     return rank == 3 ? dnnl_nwc : rank == 4 ? dnnl_nhwc : dnnl_ndhwc;
 }
 
-/* Whether the input is copied with a border (or with 128 added) instead of padded by oneDNN. */
+/* Whether the input is copied with a border (or with 128 added), instead of padding by oneDNN. */
 static bool is_copied(const struct sy_graph *graph, const struct sy_node *node,
                       const struct sy_conv_shape *c)
 {
@@ -203,7 +203,7 @@ static int make_pd_at(const struct sy_graph *graph, const struct product *p, int
     return make_conv_pd(p, &c, copied, weights, out);
 }
 
-/* Candidate i: what oneDNN likes at a reference batch; then the classic blocked layout, for which it has code at all sizes. *more false: no such. */
+/* Candidate i: oneDNN's preference at a reference batch; then the classic blocked layout, which it supports at all sizes. *more false: no such. */
 static int candidate_layout(const struct sy_graph *graph, const struct product *p, size_t i,
                             dnnl_memory_desc_t *md, bool *more)
 {
@@ -227,8 +227,8 @@ static int candidate_layout(const struct sy_graph *graph, const struct product *
     return SY_OK;
 }
 
-/* The first candidate that oneDNN has fast code for at all reference batches, as reordering weights in each run costs more than most of these
- * convolutions; else what it likes at batch 1. */
+/* The first candidate for which oneDNN has fast code at all reference batches, since reordering weights in each run costs more than most of these
+ * convolutions; else its preference at batch 1. */
 static int layout_int8(const struct sy_graph *graph, const struct sy_node *node, int input,
                        dnnl_memory_desc_t *md)
 {
@@ -308,7 +308,7 @@ static void add_argument(struct arguments *a, int kind, int value)
     a->list[a->n++][1] = value;
 }
 
-/* Value `from`, some floats, seen as `md`. */
+/* Views the floats of value `from` as `md`. */
 static int seen_as(struct sy_program *p, int from, int input, const dnnl_memory_desc_t *md,
                    int *out)
 {
@@ -404,7 +404,7 @@ static int add_border(struct sy_program *p, const struct sy_conv_shape *c,
     return add_bordered(p, &b, md, from, zero, out);
 }
 
-/* The packed weights, or, where oneDNN has only reference code for them at this size, the same in another layout. */
+/* The packed weights; if oneDNN has only reference code for them at this size, reordered to another layout. */
 static int choose_weights(struct sy_program *p, const struct product *product,
                           const struct sy_conv_shape *c, bool copied, dnnl_primitive_desc_t *pd,
                           int *weights)
@@ -460,7 +460,7 @@ static int build_quantized_conv(struct sy_program *p)
 
 /* ---- products of matrices ---------------------------------------------------------------------------- */
 
-/* The input as u8 [rows, depth]; with a sign: a copy. */
+/* The input as u8 [rows, depth]; signed inputs are copied. */
 static int matrix_input(struct sy_program *p, int64_t rows, int64_t depth, int *out)
 {
     const struct sy_node *node = sy_program_node(p);

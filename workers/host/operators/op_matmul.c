@@ -9,13 +9,13 @@
 #include "workers/host/operators/op_blocked.h"
 #include "workers/host/program/program_internal.h"
 
-#define REFERENCE_ROWS 128 /* rows of the input that the weights' layout is chosen for */
+#define REFERENCE_ROWS 128 /* the weights' layout is chosen for this many rows */
 #define MANY_ROWS      384
 #define MOST_UNPACKED  ((int64_t)8 << 20) /* elements */
 
 /* y[M, N] = x[M, K] w[K, N], + bias row, + what is in y times sum_scale (0: nothing). */
 struct matmul_shape {
-    dnnl_data_type_t type, dst_type; /* of both factors, of the product */
+    dnnl_data_type_t type, dst_type; /* type: of both factors; dst_type: of the product */
     int64_t m, k, n;
     bool with_bias;
     float sum_scale;
@@ -124,7 +124,7 @@ static int prepare_matmul(const struct sy_graph *graph, const struct sy_node *no
     return is_blocked(&s) ? sy_blocked_prepare(node, s.k, s.n, out) : SY_OK;
 }
 
-/* Where the product goes: over (a copy of) the residual, over C (both float32), or fresh. *sum_scale: what is there already counts so much. */
+/* Chooses the product's output: over (a copy of) the residual, over C (both float32), or fresh. *sum_scale: factor of its previous content. */
 static int place_output(struct sy_program *p, bool over_bias, bool narrow, int *out,
                         float *sum_scale)
 {
@@ -153,7 +153,7 @@ static int place_output(struct sy_program *p, bool over_bias, bool narrow, int *
     return sy_program_add_expand(p, from, *out);
 }
 
-/* The same bytes as a matrix. */
+/* Views the same bytes as a matrix. */
 static int as_matrix(struct sy_program *p, int value, int tensor, int64_t rows, int64_t columns,
                      bool is_transposed, int *out)
 {
@@ -162,7 +162,7 @@ static int as_matrix(struct sy_program *p, int value, int tensor, int64_t rows, 
     return sy_program_new_alias(p, value, tensor, &md, out);
 }
 
-/* Whether the bias is one row of `columns`, and nothing is left to multiply it with. */
+/* Whether the bias is one row of `columns`, without a factor. */
 static bool is_row_bias(const struct sy_program *p, int64_t columns)
 {
     const struct sy_node *node = sy_program_node(p);
@@ -242,7 +242,7 @@ static int build_constant(struct sy_program *p, int weights)
     return add_own_activation(p, dst);
 }
 
-/* Of many rows oneDNN's product is faster, also with a matrix that is unpacked in each run. */
+/* For many rows oneDNN's product is faster, even if the matrix is unpacked in each run. */
 static int build_packed(struct sy_program *p)
 {
     int64_t k = 0, n = 0;
@@ -289,7 +289,7 @@ static int make_batched_pd(const struct sy_node *node, const dnnl_memory_desc_t 
     return sy_dnnl_check(status, "matmul", node->name);
 }
 
-/* Both sides as they lie. */
+/* Both sides in their own layouts. */
 static int build_batched(struct sy_program *p)
 {
     const struct sy_node *node = sy_program_node(p);
@@ -315,7 +315,7 @@ static int build_batched(struct sy_program *p)
     return add_own_activation(p, y);
 }
 
-/* What oneDNN takes: it divides by dimensions, so none may be zero. */
+/* oneDNN divides by dimensions, so none may be zero. */
 static bool is_plain_operand(const struct sy_program *p, const struct sy_tensor *t)
 {
     return t->dtype == SY_DTYPE_F32 && t->shape.rank >= 2 &&

@@ -33,7 +33,7 @@ static int copy_view(struct sy_program *p, int src)
     return SY_OK;
 }
 
-/* Of a value in another layout where dimensions of 1 come or go: the layout that its bytes have then. */
+/* The layout of a value with a blocked or permuted layout after dimensions of 1 are added or removed; the bytes stay. */
 static bool reshaped_md(const struct sy_program *p, int src, int tensor, dnnl_memory_desc_t *md)
 {
     const struct sy_value *v = &p->values[src];
@@ -55,7 +55,7 @@ static bool reshaped_md(const struct sy_program *p, int src, int tensor, dnnl_me
     return dnnl_memory_desc_reshape(md, &v->md, rank, dims) == dnnl_success;
 }
 
-/* A parameter is copied: later layers must not read it where it lies (P4). */
+/* A parameter is copied, since later layers must not read it in place (P4). */
 static int build_view(struct sy_program *p)
 {
     int src, out;
@@ -204,7 +204,7 @@ static int build_slice(struct sy_program *p)
     return sy_program_add_move(p, &move, src, dst);
 }
 
-/* Of channels that do not lie row-major: nothing is copied until somebody wants a part by itself. */
+/* For channels that are not row-major: a part is copied only when a reader needs it separately. */
 static int split_channels(struct sy_program *p, bool *built)
 {
     const struct sy_node *node = sy_program_node(p);
@@ -302,7 +302,7 @@ static bool all_narrow(const struct sy_program *p)
     return true;
 }
 
-/* In whatever layouts the inputs have. */
+/* Accepts the inputs in any layout. */
 static int concat_primitive(struct sy_program *p, int axis)
 {
     const struct sy_node *node = sy_program_node(p);

@@ -153,7 +153,7 @@ static int run_group_norm(struct sy_program *p, struct sy_step *step)
     return SY_OK;
 }
 
-/* What does not fit the kernel refuses by name. */
+/* Other forms are left to the kernel, which rejects them by name. */
 static bool is_group_norm_of_floats(const struct sy_program *p, int64_t groups)
 {
     const struct sy_node *node = sy_program_node(p);
@@ -347,7 +347,7 @@ static int run_arg_rows(struct sy_program *p, struct sy_step *step)
     return SY_OK;
 }
 
-/* What does not fit the kernel refuses by name. */
+/* Other forms are left to the kernel, which rejects them by name. */
 static int build_arg(struct sy_program *p)
 {
     const struct sy_node *node = sy_program_node(p);

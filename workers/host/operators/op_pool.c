@@ -60,7 +60,7 @@ static bool counts_beyond_edge(const struct sy_program *p)
            sy_node_int(node, "ceil_mode", 0) != 0;
 }
 
-/* What only one of the two knows; the rest is for either. */
+/* True for forms that only the kernel computes correctly; false: oneDNN may be used. */
 static bool needs_kernel(const struct sy_program *p)
 {
     const struct sy_node *node = sy_program_node(p);

@@ -17,7 +17,7 @@ struct quantize {
     int64_t outer, channels, inner, is_signed;
 };
 
-/* What a run of `n` neighbours takes: one scale and zero point (step 0), or one for each (step 1). */
+/* Scales of a row of `n` neighbours: one scale and zero point (step 0), or one for each (step 1). */
 struct row {
     const float *scale;
     const void *zero; /* 8 bits, or NULL: 0 */
@@ -115,7 +115,7 @@ static int run_quantize(struct sy_program *p, struct sy_step *step)
     return SY_OK;
 }
 
-/* To float32, bf16, or both. */
+/* Writes float32, bf16, or both. */
 static int run_dequantize(struct sy_program *p, struct sy_step *step)
 {
     const struct quantize *q = (const struct quantize *)step->numbers;
@@ -184,7 +184,7 @@ static int build_dynamic(struct sy_program *p)
 
 /* ---- by given scales ------------------------------------------------------------------------------- */
 
-/* Whether the loops know these types and shapes. */
+/* Whether the loops support these types and shapes. */
 static bool has_loop(const struct sy_program *p, struct quantize *q)
 {
     const struct sy_node *node = sy_program_node(p);

@@ -52,7 +52,7 @@ static bool fits(const struct sy_graph *graph, const struct sy_node *node, struc
            (!b || is_floats(b, 2, 2 * s->columns)) && sy_dim_at(x->shape.dims[2], 1) == s->input;
 }
 
-/* At import: constants have data. */
+/* At import, where constants have data. */
 static bool is_packed(const struct sy_graph *graph, const struct sy_node *node, struct sizes *s)
 {
     for (int i = 1; i <= 3; i++)
@@ -61,7 +61,7 @@ static bool is_packed(const struct sy_graph *graph, const struct sy_node *node, 
     return fits(graph, node, s);
 }
 
-/* In a program: constants are parameters. */
+/* In a program, where constants are parameters. */
 static bool was_packed(const struct sy_program *p, struct sizes *s)
 {
     const struct sy_node *node = sy_program_node(p);
@@ -94,7 +94,7 @@ static int make_pd(const struct sy_node *node, const struct sizes *s, int64_t ro
     return sy_dnnl_check(status, "matmul", node->name);
 }
 
-/* Of a block of packed weights: as wide as the CPU's vectors. What multiplies bf16 has AVX-512. */
+/* Units per block of packed weights: as wide as the CPU's vectors. CPUs that multiply bf16 have AVX-512. */
 static int units_of_block(void)
 {
     return sy_dnnl_has_avx512() ? SY_RECURRENCE_MOST_UNITS : SY_RECURRENCE_UNITS;

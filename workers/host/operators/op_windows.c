@@ -9,9 +9,9 @@
 #include "workers/host/operators/op_blocked.h"
 #include "workers/host/products/packed_product.h"
 
-/* Below these oneDNN's tap by tap costs no more. */
+/* Below these, oneDNN's tap-by-tap loops cost no more. */
 enum { LEAST_TAPS = 8, LEAST_FILTERS = 16 };
-/* Of the result, that a thread computes at once: they read a panel of the weights together. */
+/* Rows of the result that a thread computes at once, with one panel of the weights. */
 enum { ROWS_AT_ONCE = 32 };
 
 struct windows_step {
@@ -59,7 +59,7 @@ static void some_rows(const struct windows_step *s, const float *weights, const 
 {
     for (int64_t r = from, end; r < to; r = end) {
         int64_t first = r * s->stride - s->pad;
-        int64_t last = s->length - s->taps - first; /* how far windows may still go */
+        int64_t last = s->length - s->taps - first; /* limit of the windows' positions */
         bool is_inside = first >= 0 && last >= 0;
         end = is_inside ? SY_MIN(to, r + last / s->stride + 1) : r + 1;
         if (!is_inside)

@@ -5,7 +5,7 @@
 
 #include "workers/host/operators/op_conv.h"
 
-/* Whether a node of this shape is computed so; the same for every length and batch. */
+/* Whether a node of this shape is computed this way; independent of length and batch. */
 bool sy_windows_fit(const struct sy_node *node, const struct sy_conv_shape *c);
 /* The layout of its weights: panels of SY_PACKED_COLUMNS filters. */
 int sy_windows_weights_md(const struct sy_node *node, const struct sy_conv_shape *c,

@@ -89,7 +89,7 @@ static bool read_form(const struct sy_conv_shape *c, const dnnl_memory_desc_t *m
         int64_t block; /* 0: none */
     } forms[] = {{dnnl_hwio, 0}, {dnnl_OIhw8i8o, 8}, {dnnl_OIhw16i16o, 16}};
     if (md->data_type != dnnl_f32 && md->data_type != dnnl_bf16)
-        return false; /* of a damaged package: the reorder reads what there is */
+        return false; /* from a damaged package: the reorder reads what is there */
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
         dnnl_memory_desc_t other;
         int64_t block = forms[i].block, filters = block ? block : c->weights[0],

@@ -8,7 +8,7 @@
 
 /* Adds the steps of the layer being built if its input 0 is such a part; *built false: it is not, and nothing was added. */
 int sy_part_curve_build(struct sy_program *p, const struct sy_curve *curve, bool *built);
-/* The same of Add, Sub and Mul of float32 inputs 0 and 1 of one shape, one of them at least such a part, the other one that or a value with
+/* As sy_part_curve_build, for Add, Sub and Mul of float32 inputs 0 and 1 of the same shape: at least one is such a part, the other a part or a value with
  * channels last. */
 int sy_part_pair_build(struct sy_program *p, enum sy_op op, bool *built);
 

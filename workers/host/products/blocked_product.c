@@ -6,7 +6,7 @@
 #include "runtime/base/assert.h"
 #include "workers/host/rows/elementwise.h"
 
-/* Bytes of x that stay in the second cache while weights stream through it. */
+/* CACHED_BYTES: bytes of x that stay in the second-level cache while weights stream through it. */
 enum { LANES = 8, COLUMNS = 2 * LANES, ROWS = 6, DEPTH = 384, CACHED_BYTES = 512 << 10 };
 
 typedef float lanes __attribute__((vector_size(LANES * sizeof(float)), aligned(4)));
@@ -55,7 +55,7 @@ static int64_t tile_row(const struct sy_blocked_product *b, int64_t t)
     return b->m * t / n_tiles(b);
 }
 
-/* A tile in the scratch memory: [k][rows]. */
+/* Gathers a tile in the scratch memory: [k][rows]. */
 static void put_together(const struct sy_blocked_product *b, int64_t t)
 {
     int64_t row = tile_row(b, t), rows = tile_row(b, t + 1) - row;
@@ -149,7 +149,7 @@ struct share {
     int64_t tile, end_tile, panel, end_panel;
 };
 
-/* k from `first` on of a panel, as it lies. */
+/* The panel's rows from k = `first` on. */
 static const char *block_at(const struct sy_blocked_product *b, int64_t panel, int64_t first)
 {
     int64_t bytes = b->narrow ? sizeof(uint16_t) : sizeof(float);
@@ -167,14 +167,14 @@ static const float *block_of(const struct sy_blocked_product *b, int64_t panel, 
     return room;
 }
 
-/* Bytes [from, to) of what is multiplied next come into the second cache. */
+/* Prefetches bytes [from, to) of the next block into the second-level cache. */
 static void fetch(const char *next, int64_t from, int64_t to)
 {
     for (int64_t at = from; at < to; at += 64)
         __builtin_prefetch(next + at, 0, 2);
 }
 
-/* `next`: where the block after it is, or NULL. */
+/* `next`: the address of the following block, or NULL. */
 static void multiply_block(const struct share *s, int64_t panel, int64_t first, const char *next)
 {
     const struct sy_blocked_product *b = s->b;
@@ -195,7 +195,7 @@ static void multiply_block(const struct share *s, int64_t panel, int64_t first, 
     }
 }
 
-/* Tiles that stay in the cache: with all their k, and then w is read in one go; else with those of a block. */
+/* Multiplies tiles that stay in the cache: with the whole k if it fits, so that w is read in one pass; else block by block. */
 static void multiply_tiles(const struct share *s, bool whole)
 {
     const struct sy_blocked_product *b = s->b;
@@ -223,7 +223,7 @@ static void multiply_share(const struct share *s)
     }
 }
 
-/* Threads share panels; where there are too few, rows. */
+/* Threads divide the panels among them; if there are too few, the rows. */
 static void multiply_part(const struct sy_blocked_product *b, int64_t part, int64_t parts)
 {
     int64_t tiles = n_tiles(b), panels = (b->n + COLUMNS - 1) / COLUMNS;
@@ -241,7 +241,7 @@ static void multiply_part(const struct sy_blocked_product *b, int64_t part, int6
 
 void sy_blocked_product_run(const struct sy_blocked_product *b)
 {
-    const int64_t least = 1 << 18; /* multiplications that are worth waking the others */
+    const int64_t least = 1 << 18; /* multiplications that justify waking the other threads */
     int64_t tiles = n_tiles(b);
 #pragma omp parallel if (b->m * b->k * b->n >= least)
     {

@@ -20,19 +20,19 @@ struct sy_blocked_product {
     const void *w; /* packed; of bf16 if narrow */
     bool narrow;
     const float *bias; /* [n], or NULL */
-    float y_scale;     /* what is in y counts so much; 0: not at all, and is not read */
+    float y_scale;     /* factor of the previous content of y; 0: y is not read */
     float *y;          /* [m, n] */
-    float *scratch;    /* m * k floats; they may hold anything */
+    float *scratch;    /* m * k floats, content undefined */
 };
 
-/* Elements of the packed matrix. */
+/* Number of elements of the packed matrix. */
 int64_t sy_blocked_elements(int64_t k, int64_t n);
-/* From w [k, n]; filled up with zeros. */
+/* Packs w [k, n]; the rest is filled with zeros. */
 void sy_blocked_pack(int64_t k, int64_t n, const float *w, float *to);
-/* And back, on the threads. */
+/* The reverse, on all threads. */
 void sy_blocked_unpack(int64_t k, int64_t n, const void *w, bool narrow, float *to);
-/* On the threads; needs AVX2 and FMA. Each sum is made in one order, so a row's bits are the same whatever rows are beside it, for any number of
- * threads, and for bf16 those of the same numbers as float32. */
+/* On all threads; needs AVX2 and FMA. Each sum has one order, so a row's bits do not depend on the other rows or the number of threads, and bf16 weights give
+ * the bits of the same numbers as float32. */
 void sy_blocked_product_run(const struct sy_blocked_product *b);
 
 #endif

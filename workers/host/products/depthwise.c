@@ -6,22 +6,22 @@
 #include "workers/host/rows/curve_rows.h"
 
 #define AVX512   __attribute__((target("avx512f")))
-#define UNROLLED _Pragma("GCC unroll 4") /* else the sums lie in memory */
+#define UNROLLED _Pragma("GCC unroll 4") /* otherwise the sums would be in memory */
 #define INLINE   static inline __attribute__((always_inline, target("avx512f")))
 
 enum { LANES = SY_DEPTHWISE_LANES, PIXELS = 4, VECTORS = 4 };
-/* Of the result: with the rows that they are made of in the second cache, and seldom the weights again. */
+/* Floats of the result per piece: with its source rows in the second-level cache, and few reads of the weights. */
 enum { FLOATS_AT_ONCE = 16 << 10 };
 
 /* Source of a tile: taps [from, to) of rows and columns, and the position of the first of each. */
 struct window {
     int64_t rows[2], columns[2];
-    const float *src; /* of tap (0, 0), perhaps outside */
+    const float *src; /* position of tap (0, 0), perhaps outside */
     int64_t row_step, column_step,
-        pixel_step; /* floats: between taps, between pixels of the result */
+        pixel_step; /* in floats: between taps, between pixels of the result */
     const float *weights;
     int64_t weights_columns; /* taps of a row of the window */
-    int64_t block_step;      /* floats of a block of 16 channels' weights */
+    int64_t block_step;      /* in floats: weights of a block of 16 channels */
     int64_t vector_step, dst_vector_step, dst_pixel_step; /* to the next 16 channels */
 };
 
@@ -98,7 +98,7 @@ static void clip_taps(int64_t first, int64_t dilation, int64_t kernel, int64_t s
     taps[1] = SY_MAX(taps[1], taps[0]);
 }
 
-/* A row of some channels: `vectors` of 16, or what the mask says. */
+/* Computes a row of some channels: `vectors` of 16, or as many as the mask has. */
 AVX512 static void row_of(const struct sy_depthwise *d, struct window *w, int64_t vectors,
                           __mmask16 mask, const float *bias, const float *src, float *dst)
 {
@@ -117,7 +117,7 @@ AVX512 static void row_of(const struct sy_depthwise *d, struct window *w, int64_
     }
 }
 
-/* All rows of channels from `channel` on: as many vectors as one tile has. Returns how many channels. */
+/* Computes all rows of channels from `channel` on, as many vectors as a tile has. Returns the number of channels. */
 AVX512 static int64_t channels_of(const struct sy_depthwise *d, int64_t channel,
                                   const struct sy_depthwise_rows *rows)
 {

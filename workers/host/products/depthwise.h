@@ -1,4 +1,5 @@
-/* Depthwise convolutions of float32, with the channels last or in blocks of 16: each channel has its own window. oneDNN's take 1.2 to 2.6 times as long (README,
+/* Depthwise convolutions of float32, with the channels last or in blocks of 16: each channel has its own window. oneDNN's take 1.2 to 2.6 times as long
+ * (README,
  * "Depthwise convolutions"). For CPUs with AVX-512.
  *
  *   a row of the result, 4 vectors of 16 channels at once
@@ -25,11 +26,11 @@ struct sy_depthwise {
     struct sy_curve curve;
 };
 
-/* Rows of one image, in its first 16 channels; those of other blocks lie as far away as in whole images. */
+/* Rows of one image, in its first 16 channels; other blocks have the same distances as in whole images. */
 struct sy_depthwise_rows {
     const float *weights; /* [channels / 16, rounded up][rows][columns][16], 64-byte aligned */
     const float *bias;    /* NULL: none */
-    const float *src; /* of n_src rows, above which pad_top rows of zeros stand, and others below */
+    const float *src;     /* n_src rows, with pad_top rows of zeros above and further ones below */
     int64_t n_src, pad_top;
     float *dst;
     int64_t n;

@@ -8,8 +8,9 @@
 #include "workers/host/products/int8_panel.h"
 
 enum {
-    PIECE_ROWS = 48, /* that a thread multiplies with one panel: both stay in its first cache */
-    TILES_FROM = 3   /* rows: setting tiles up takes as long as two by vectors */
+    PIECE_ROWS =
+        48, /* rows that a thread multiplies with one panel: both fit its first-level cache */
+    TILES_FROM = 3 /* rows: setting up tiles takes as long as two rows with vectors */
 };
 
 static int64_t blocks_of(int64_t columns)
@@ -126,7 +127,7 @@ static void multiply_piece(const struct sy_int8_matrix *m, const struct sy_int8_
 void sy_int8_multiply(const struct sy_int8_matrix *m, const struct sy_int8_rows *rows,
                       const float *bias, float *y, int64_t y_stride)
 {
-    const int64_t least = 1 << 17; /* products that are worth waking the other threads */
+    const int64_t least = 1 << 17; /* products that justify waking the other threads */
     int64_t pieces = (rows->n + PIECE_ROWS - 1) / PIECE_ROWS;
 #pragma omp parallel for collapse(2) schedule(static) if (rows->n * m->depth * m->columns > least)
     for (int64_t block = 0; block < m->blocks; block++)

@@ -20,7 +20,7 @@ struct sy_int8_matrix {
     const float *steps;
 };
 
-/* One column as it comes: `depth` numbers, `stride` apart. */
+/* One column of the unpacked matrix: `depth` numbers, `stride` apart. */
 struct sy_int8_column {
     const int8_t *numbers;
     int64_t stride;
@@ -28,8 +28,7 @@ struct sy_int8_column {
     float step;
 };
 
-/* Quantised rows: u8, `stride` apart (a multiple of 4, at least 4 * quads; what is behind depth is any number), their sums, and the scale and
- * zero point of all. */
+/* Quantised rows: u8, `stride` apart (a multiple of 4, at least 4 * quads; bytes behind depth are ignored), their sums, and the scale and zero point of all. */
 struct sy_int8_rows {
     int64_t n, stride;
     const uint8_t *numbers;
@@ -42,11 +41,11 @@ struct sy_int8_rows {
 int64_t sy_int8_matrix_bytes(int64_t depth, int64_t columns);
 /* A view; `packed` stays the caller's. */
 struct sy_int8_matrix sy_int8_matrix_view(const void *packed, int64_t depth, int64_t columns);
-/* Writes column `at`. `packed` is zero before: columns that nobody writes give 0. */
+/* Writes column `at`. `packed` must be zeroed first: columns that are not written yield 0. */
 void sy_int8_matrix_set(void *packed, int64_t depth, int64_t columns, int64_t at,
                         const struct sy_int8_column *column);
 
-/* Rows that sy_int8_panel takes at most on this CPU: SY_INT8_ROWS or SY_INT8_TILE_ROWS. */
+/* Maximum number of rows for sy_int8_panel on this CPU: SY_INT8_ROWS or SY_INT8_TILE_ROWS. */
 int sy_int8_panel_most(void);
 /* sums[row][64] of block `block` for 1 to sy_int8_panel_most() rows: the plain sums of products. Exact, so equal on all CPUs. In the calling thread. */
 void sy_int8_panel(const struct sy_int8_matrix *m, int64_t block, int rows, const uint8_t *a,
@@ -54,7 +53,7 @@ void sy_int8_panel(const struct sy_int8_matrix *m, int64_t block, int rows, cons
 /* The sum of n numbers. */
 int32_t sy_int8_sum(int64_t n, const uint8_t *a);
 
-/* y[row][y_stride]: rows times the matrix in float32, bias[columns] added if there is one. All threads. */
+/* y[row][y_stride]: rows times the matrix in float32, plus bias[columns] unless NULL. On all threads. */
 void sy_int8_multiply(const struct sy_int8_matrix *m, const struct sy_int8_rows *rows,
                       const float *bias, float *y, int64_t y_stride);
 

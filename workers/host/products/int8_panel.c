@@ -63,7 +63,7 @@ PANEL_ROWS(4)
 PANEL_ROWS(5)
 PANEL_ROWS(6)
 
-/* One row, as two halves of its depth: four sums would wait for each other. */
+/* One row, computed as two halves of its depth: with four sums alone each instruction would wait for the previous one. */
 VNNI INLINE void vnni_1(int64_t quads, const uint8_t *a, int64_t stride, const int8_t *w,
                         int32_t *sums, int vectors)
 {

@@ -1,5 +1,5 @@
-/* The inner loops of int8_matrix.c, by instructions: sums[row][64] of `rows` rows (1 to SY_INT8_ROWS, by tiles SY_INT8_TILE_ROWS) of u8 times the first `columns` (1 to 64) of a panel of
- * s8, [quads][64][4]. Sums of columns behind them may be written too. */
+/* The inner loops of int8_matrix.c, by instructions: sums[row][64] of `rows` rows (1 to SY_INT8_ROWS, by tiles SY_INT8_TILE_ROWS) of u8 times the first
+ * `columns` (1 to 64) of a panel of s8, [quads][64][4]. Sums of columns behind them may be written too. */
 #ifndef SY_WORKERS_HOST_PRODUCTS_INT8_PANEL_H
 #define SY_WORKERS_HOST_PRODUCTS_INT8_PANEL_H
 

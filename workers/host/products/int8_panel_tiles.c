@@ -1,4 +1,4 @@
-/* Panels of 8 bits by AMX. A panel's quads are what a tile of the right side is: 16 rows of 16 columns with four numbers each. */
+/* Panels of 8 bits by AMX. A panel's quads have the layout of a right-hand tile: 16 rows of 16 columns with four numbers each. */
 #include <immintrin.h>
 
 #include "workers/host/products/int8_matrix.h"
@@ -52,7 +52,7 @@ TILES void sy_int8_panel_tiles(int64_t quads, int columns, int rows, const uint8
     struct tile_config config;
     int64_t q = 0;
     shape_tiles(rows, quads % TILE_QUADS, &config);
-    /* GCC 12 tells the compiler of 8 of the 64 bytes that are read. */
+    /* GCC 12 declares only 8 of the 64 bytes as read. */
     __asm__ volatile("" : : "r"(&config) : "memory");
     _tile_loadconfig(&config);
     _tile_zero(0);

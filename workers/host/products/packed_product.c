@@ -3,7 +3,7 @@
 #include "runtime/base/assert.h"
 #include "workers/host/products/packed_product_internal.h"
 
-/* A panel: PANEL columns of the matrix, all k of them behind each other; the last one is filled up with zeros. */
+/* A panel: PANEL columns of the matrix, with all k rows in sequence; the last panel is padded with zeros. */
 enum { PANEL = SY_PACKED_COLUMNS };
 
 int64_t sy_packed_floats(int64_t n, int64_t k)

@@ -6,14 +6,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Columns of a packed panel. A product of some columns begins at a multiple of it, at sy_packed_floats(first, k). */
+/* Columns of a packed panel. A product of some columns starts at a multiple of it, at sy_packed_floats(first, k). */
 #define SY_PACKED_COLUMNS 32
 
 /* Floats of a packed matrix of k rows and n columns. */
 int64_t sy_packed_floats(int64_t n, int64_t k);
 /* Element (i, j) of the matrix is b[i * row + j * column]. */
 void sy_packed_make(int64_t n, int64_t k, const float *b, int64_t row, int64_t column, float *to);
-/* c [m, n] = a [m, k] times the matrix, or (adds) plus that. A row's bits are the same whatever rows are beside it. */
+/* C [m, n] = a [m, k] times the matrix, plus c if `adds`. A row's bits do not depend on the other rows. */
 void sy_packed_product(bool adds, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda,
                        const float *packed, float *c, int64_t ldc);
 

@@ -10,9 +10,9 @@
 
 #include "workers/host/base/dnnl_compat.h"
 
-/* A layout: elements of dimension `d` lie in blocks, all other dimensions at strides. */
+/* A layout: elements of dimension `d` are in blocks, all other dimensions have strides. */
 struct sy_reblock_side {
-    int64_t block;       /* elements of the blocked dimension that lie side by side */
+    int64_t block;       /* elements of the blocked dimension that are adjacent */
     int64_t strides[12]; /* in elements; of the blocked dimension: from block to block */
     int64_t padded;      /* extent of the blocked dimension with its padding */
 };
@@ -20,14 +20,14 @@ struct sy_reblock_side {
 struct sy_reblock {
     int64_t rank, blocked; /* `blocked`: the dimension */
     int64_t dims[12];
-    int64_t run; /* elements that lie side by side in both */
+    int64_t run; /* elements that are adjacent in both */
     struct sy_reblock_side from, to;
 };
 
 /* Whether both are layouts of float32 as above, of the same dimensions. Always false with oneDNN 3.x, whose layouts have names only. */
 bool sy_reblock_read(const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to,
                      struct sy_reblock *out);
-/* All of `to` is written, its padding with zeros; on the engine's threads. `from`'s padding is zero. */
+/* Writes all of `to`, its padding with zeros; on the engine's threads. The padding of `from` is zero. */
 void sy_reblock_run(const struct sy_reblock *r, const float *from, float *to);
 
 #endif

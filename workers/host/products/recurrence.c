@@ -47,7 +47,7 @@ struct meeting {
     _Alignas(64) atomic_long arrived;
 };
 
-/* All `n` threads of a direction have come so often. They spin: a step takes some 10 us; then they yield, if another is not running. */
+/* Barrier of the `n` threads of a direction. They spin, since a step takes some 10 us; then they yield, in case another one is not running. */
 static void meet(struct meeting *m, int n, long times)
 {
     if (n < 2)
@@ -92,7 +92,7 @@ static void one_direction(const struct sy_recurrence *r, int64_t direction, int 
     }
 }
 
-/* Directions that thread `t` of `n` works on: all of them if it is alone, else every second thread takes the same. */
+/* The directions of thread `t` of `n`: all of them if it is alone, otherwise every second thread has the same one. */
 static void share(const struct sy_recurrence *r, int t, int n, struct meeting *meetings)
 {
     for (int64_t d = 0; d < r->directions; d++) {
@@ -108,7 +108,7 @@ int64_t sy_recurrence_narrow_states(int64_t directions, int64_t batch, int64_t h
     return directions * 2 * batch * 2 * recurrence_rows(hidden, true);
 }
 
-/* The first states; zero where there is no unit. */
+/* Copies the initial states; zero where there is no unit. */
 static void start_narrow(const struct sy_recurrence *r)
 {
     memset(r->narrow_states, 0,

@@ -30,12 +30,12 @@ typedef void sy_recurrence_block(const struct place *p, int64_t block);
 sy_recurrence_block sy_lstm_block_8, sy_gru_block_8, sy_lstm_block_16, sy_gru_block_16,
     sy_narrow_lstm_block, sy_narrow_gru_block, sy_int8_lstm_block_8, sy_int8_lstm_block_16;
 
-/* recurrence_int8.c: the form of this CPU; the states before p's step in 8 bits, made by each thread for itself: they are few, and waiting for
- * each other once more a step would take longer. */
+/* recurrence_int8.c: the form for this CPU. Each thread quantises the states before p's step for itself: they are few, and another barrier per step would take
+ * longer. */
 sy_recurrence_block *sy_recurrence_int8_block(void);
 void sy_recurrence_int8_start(struct place *p, int thread);
 
-/* Rows of a block of packed weights: states that are multiplied with at once. */
+/* Rows of a block of packed weights: states that are multiplied together. */
 static inline int64_t recurrence_rows(int64_t hidden, bool narrow)
 {
     return narrow ? (hidden + 1) / 2 : hidden;
@@ -68,7 +68,7 @@ static inline uint16_t *recurrence_narrow_state(const struct sy_recurrence *r, i
            ((direction * 2 + step % 2) * r->batch + b) * 2 * recurrence_rows(r->hidden, true);
 }
 
-/* Rounded to nearest, ties to even; not a number stays one. */
+/* Rounds to nearest, ties to even; NaN stays NaN. */
 static inline uint16_t recurrence_as_bf16(float x)
 {
     uint32_t bits;

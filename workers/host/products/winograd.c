@@ -5,7 +5,7 @@
 #include "runtime/base/assert.h"
 #include "workers/host/products/winograd_internal.h"
 
-/* Tiles that go through together at most. */
+/* Maximum number of tiles processed together. */
 enum { PLACES = WINOGRAD_PLACES, MOST_TILES = 120 };
 
 static const struct winograd_kernels *kernels(void)
@@ -41,7 +41,7 @@ bool sy_winograd_is_gain(const struct sy_winograd *w)
 
 /* ---- sizes ------------------------------------------------------------------------------------------------ */
 
-/* Stride of a transformed tile's row of channels. Not a power of two: six or twelve such rows are read together. */
+/* Stride of a transformed tile's row of channels. Not a power of two, since six or twelve such rows are read together. */
 static int64_t row_floats(const struct sy_winograd *w)
 {
     return SY_ALIGN_UP(w->channels, kernels()->lanes) + kernels()->lanes;
@@ -78,7 +78,7 @@ int64_t sy_winograd_weights_floats(const struct sy_winograd *w)
     return n_panels(w) * PLACES * place_floats(w);
 }
 
-/* A thread's: its tiles and their products. */
+/* Floats per thread: its tiles and their products. */
 static int64_t thread_floats(const struct sy_winograd *w)
 {
     return PLACES * block_tiles(w) * (row_floats(w) + kernels()->panel);

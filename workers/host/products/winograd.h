@@ -17,24 +17,24 @@
 struct sy_winograd {
     int64_t images, height, width, channels; /* of the source */
     int64_t out_height, out_width, filters;
-    int64_t pad_top, pad_left; /* 0 or more; behind the source's end, too, there are zeros */
+    int64_t pad_top, pad_left; /* 0 or more; beyond the source's end there are zeros, too */
     bool blocked;    /* channels and filters lie in whole blocks of sy_winograd_lanes, else last */
-    bool adds;       /* to what the result holds before */
+    bool adds;       /* adds to the previous content of the result */
     float low, high; /* limits of the results; -INFINITY, INFINITY: none */
 };
 
-/* When it is taken instead of the plain convolution: estimated time, in multiplications of the plain one. Tests lower them. */
+/* When it is used instead of the plain convolution: estimated time, in multiplications of the plain one. Tests lower the limits. */
 struct sy_winograd_limits {
     int64_t least_channels; /* of source and result */
     int64_t a_weight;       /* transforming one (channel, filter) */
     int64_t a_weight_avx2;  /* without AVX-512, whose multiplications take longer */
     int64_t a_channel;      /* transforming a tile's channel, there and back */
-    bool always;            /* whatever it takes, on any CPU */
+    bool always;            /* always use it, on any CPU */
 };
 extern struct sy_winograd_limits sy_winograd_limits;
 bool sy_winograd_is_gain(const struct sy_winograd *w);
 
-/* Weights as they lie: blocks of `filters`, in them blocks of `channels`, in them the 3x3 places, in them [channels][filters]. */
+/* Weights as stored: blocks of `filters`, in them blocks of `channels`, in them the 3x3 places, in them [channels][filters]. */
 struct sy_winograd_plain {
     const void *at;
     bool narrow;                       /* bf16, else float32 */
@@ -42,12 +42,12 @@ struct sy_winograd_plain {
     int64_t filter_step, channel_step; /* from block to block, in elements */
     int64_t tap_step;                  /* from place to place */
 };
-/* Numbers that are computed with at once: 8, or 16 with AVX-512. */
+/* Floats per vector: 8, or 16 with AVX-512. */
 int64_t sy_winograd_lanes(void);
 
 int64_t sy_winograd_weights_floats(const struct sy_winograd *w);
 int64_t sy_winograd_scratch_floats(const struct sy_winograd *w, int n_threads);
-/* to: sy_winograd_weights_floats of them. */
+/* to: sy_winograd_weights_floats floats. */
 void sy_winograd_weights(const struct sy_winograd *w, int n_threads,
                          const struct sy_winograd_plain *plain, float *to);
 /* bias: a number for each filter, or NULL. */

@@ -173,7 +173,7 @@ INLINE void finish(const struct sy_winograd *w, lanes *x, const float *dst, int6
     if (w->adds)
         load(&before, dst, n);
     *x += before;
-    mask less = *x<low, more = *x> high; /* what is no number stays so */
+    mask less = *x<low, more = *x> high; /* NaN stays NaN */
     *x = (lanes)((less & (mask)low) | (more & (mask)high) | (~(less | more) & (mask)*x));
 }
 

@@ -11,7 +11,7 @@
 #include "workers/engine/layer_node.h"
 #include "workers/host/program/program.h"
 
-/* In front of a layer's packed constants; as long as their alignment. */
+/* Header of a layer's packed constants; as long as their alignment. */
 struct packed {
     int refs;
     uint64_t bytes;
@@ -73,7 +73,7 @@ void sy_body_finish(struct sy_body *b)
     *b = (struct sy_body){.graph = NULL};
 }
 
-/* What a layer's packed constants are made of, beside the layout. */
+/* Hash over the inputs of a layer's packed constants, except the layout. */
 static uint64_t hash_layer(const struct sy_graph *graph, const struct sy_layer *layer)
 {
     const struct sy_node *node = &graph->nodes[layer->node];
@@ -105,7 +105,7 @@ static unsigned char *share_packed(const struct sy_body *like, const struct sy_l
     return NULL;
 }
 
-/* What several threads may do at once even where tensors are small, or whose products are more than the tensors' sizes tell. */
+/* Operators that may use several threads even on small tensors, or that compute more than their tensors' sizes suggest. */
 static bool may_be_long(enum sy_op op)
 {
     return op == SY_OP_CONV || op == SY_OP_CONV_TRANSPOSE || op == SY_OP_LSTM || op == SY_OP_GRU ||
@@ -118,8 +118,8 @@ static bool is_product(enum sy_op op)
     return op == SY_OP_GEMM || op == SY_OP_MATMUL;
 }
 
-/* What a layer is estimated to take, in elements moved (some 0.15 ns each); UNKNOWN_WORK if it may be anything. A product multiplies as often as the root of the
- * product of its three sizes says. */
+/* Estimated cost of a layer in elements moved (some 0.15 ns each); UNKNOWN_WORK if it cannot be estimated. The number of multiplications of a product is the
+ * root of the product of its three sizes. */
 static double work_of(const struct sy_graph *graph, const struct sy_node *node, int64_t batch)
 {
     double product = 1, most = 0;
@@ -135,8 +135,8 @@ static double work_of(const struct sy_graph *graph, const struct sy_node *node, 
     return most + (is_product(node->op) ? sqrt(product) / PRODUCTS_AN_ELEMENT : 0);
 }
 
-/* No profile tells what a body's layers take, so their tensors do. One thread computes what takes a few microseconds, and all layers where they take less than
- * waking the other threads does. */
+/* A body has no profile, so the sizes of tensors decide. One thread computes layers of a few microseconds, and all layers if they take less than waking the
+ * other threads. */
 static void choose_threads(struct sy_body *b, int64_t batch)
 {
     double all = 0;

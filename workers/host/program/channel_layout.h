@@ -1,4 +1,4 @@
-/* The layouts of images (3 to 5 dimensions, float32) that loops over channels know. */
+/* Layouts of images (3 to 5 dimensions, float32) that loops over channels support. */
 #ifndef SY_WORKERS_HOST_PROGRAM_CHANNEL_LAYOUT_H
 #define SY_WORKERS_HOST_PROGRAM_CHANNEL_LAYOUT_H
 
@@ -17,9 +17,9 @@ enum sy_channel_layout {
 };
 
 enum sy_channel_layout sy_channel_layout_of(const struct sy_value *v);
-/* Whether `channels` of them, also as a part of others, can lie so. */
+/* Whether `channels` channels, also as a part of others, can have this layout. */
 bool sy_channel_layout_fits(enum sy_channel_layout layout, int64_t channels);
-/* A dense tensor's. Not of OTHER. */
+/* Descriptor of a dense tensor; not for OTHER. */
 int sy_channel_layout_md(enum sy_channel_layout layout, int rank, const int64_t *dims,
                          dnnl_memory_desc_t *md);
 /* Channels [first, first + n) of a tensor of `whole` channels: dims are theirs. *offset: of the first one, in floats. Both sides of `rows` are

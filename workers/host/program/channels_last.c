@@ -6,7 +6,7 @@
 
 enum { READERS_DEPTH = 4 }; /* Reshapes between a Transpose and its convolution */
 
-/* Of float32 with these dimensions; false: no such layout. */
+/* The channels-last layout of float32 with these dimensions; false: there is none. */
 static bool channels_last_md(int rank, const int64_t *dims, dnnl_memory_desc_t *md)
 {
     static const dnnl_format_tag_t tags[] = {[3] = dnnl_acb, [4] = dnnl_acdb, [5] = dnnl_acdeb};
@@ -21,14 +21,14 @@ static bool channels_last_md(int rank, const int64_t *dims, dnnl_memory_desc_t *
     return dnnl_memory_desc_init_by_tag(md, rank, sizes, dnnl_f32, tags[rank]) == dnnl_success;
 }
 
-/* The bytes may be seen through another layout: float32 that the program made, or the caller gave. */
+/* Whether the bytes may be viewed in another layout: float32 made by the program, or given by the caller. */
 static bool is_floats(const struct sy_value *v)
 {
     return v->dtype == SY_DTYPE_F32 && !sy_value_is_narrow(v) &&
            (v->place == SY_IN_WORKSPACE || v->place == SY_IN_INPUT);
 }
 
-/* Not where both are the same: then it is row-major to everyone. */
+/* False where both layouts are the same: then the value counts as row-major. */
 static bool is_channels_last(const struct sy_value *v)
 {
     dnnl_memory_desc_t md;
@@ -36,7 +36,7 @@ static bool is_channels_last(const struct sy_value *v)
            dnnl_memory_desc_equal(&md, &v->md) && !sy_program_is_plain(v);
 }
 
-/* The batch and the channels stay, the rest is cut otherwise. */
+/* Whether batch and channels stay, and only the other dimensions are reshaped. */
 static bool keeps_channels(int from_rank, const int64_t *from, int to_rank, const int64_t *to)
 {
     return from_rank >= 3 && to_rank >= 3 && from[0] == to[0] && from[1] == to[1];
@@ -70,7 +70,7 @@ static bool reader_wants(const struct sy_program *p, const struct sy_node *node,
            wants_channels_last(p, node->outputs[0], depth - 1);
 }
 
-/* All that read it are convolutions, perhaps behind Reshapes. */
+/* Whether all its readers are convolutions, perhaps behind Reshapes. */
 static bool wants_channels_last(const struct sy_program *p, int tensor, int depth)
 {
     bool any = false;

@@ -13,7 +13,7 @@ static int64_t channels_of(const struct search *s, int tensor)
     return s->graph->tensors[tensor].shape.dims[1].fixed;
 }
 
-/* Joins images along their channels, whose count is known. */
+/* Whether it joins images along their channels, whose number is known. */
 static bool is_channel_concat(const struct search *s, const struct sy_node *node)
 {
     if (node->op != SY_OP_CONCAT || node->n_outputs != 1 || node->outputs[0] < 0)
@@ -30,7 +30,7 @@ static bool is_channel_concat(const struct search *s, const struct sy_node *node
     return node->n_inputs > 0;
 }
 
-/* Where the inputs of `part` begin among those of `whole`, which they all follow each other in; -1: nowhere. */
+/* Position among the inputs of `whole` at which all inputs of `part` follow each other; -1: none. */
 static int find_part(const struct sy_node *part, const struct sy_node *whole)
 {
     for (int at = 0; at + part->n_inputs <= whole->n_inputs; at++) {
@@ -43,7 +43,7 @@ static int find_part(const struct sy_node *part, const struct sy_node *whole)
     return -1;
 }
 
-/* The channel of `whole` with which input `input` begins. */
+/* The channel of `whole` at which input `input` begins. */
 static int64_t channel_of(const struct search *s, const struct sy_node *whole, int input)
 {
     int64_t channel = 0;

@@ -13,11 +13,11 @@
 
 #include "loader/graph/engine.h"
 
-/* Of a tensor that a Concat makes. */
+/* Place of a tensor that a Concat makes. */
 struct sy_concat_home {
     int root;      /* the tensor that holds it; itself for a root; -1: no such Concat makes it */
     int64_t first; /* its first channel there */
-    bool joined;   /* of a root: others are part of it */
+    bool joined;   /* a root with other tensors as its parts */
 };
 
 /* homes: per tensor of the graph, filled. float32 of 3 to 5 dimensions joined along the second one. */

@@ -17,7 +17,7 @@ struct kept {
     void *data;
 };
 
-/* A step that moves weights, which only the first run has to do. */
+/* State of a step that moves weights, which only the first run has to execute. */
 struct hold {
     struct kept *kept;
     sy_step_run move;
@@ -90,7 +90,7 @@ static struct kept *create(const struct sy_program *p, const struct sy_value *pa
     return k;
 }
 
-/* NULL: not to be kept, or no memory for it. */
+/* NULL: not kept, or no memory. */
 static struct kept *acquire(const struct sy_program *p, int packed, const dnnl_memory_desc_t *md,
                             int64_t rows)
 {
@@ -115,7 +115,7 @@ static int run_once(struct sy_program *p, struct sy_step *step)
     return SY_OK;
 }
 
-/* The step that was added last moves the weights: it holds them from now on. */
+/* The step added last moves the weights: it holds them from now on. */
 static int hold_by_step(struct sy_program *p, struct kept *kept)
 {
     struct sy_step *step = &p->steps[p->n_steps - 1];

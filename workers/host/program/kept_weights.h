@@ -18,7 +18,7 @@ int sy_program_weights_as(struct sy_program *p, int packed, int input, const dnn
                           int64_t rows, int *out);
 
 uint64_t sy_kept_weights_bytes(void);
-/* SY_KEPT_MOST_BYTES at first; less in tests. What is kept already stays. */
+/* Sets the limit, initially SY_KEPT_MOST_BYTES; less in tests. Weights kept already stay. */
 void sy_kept_weights_limit(uint64_t bytes);
 
 #endif

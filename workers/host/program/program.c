@@ -30,8 +30,7 @@ static int run_copy(struct sy_program *p, struct sy_step *step)
     return SY_OK;
 }
 
-/* Whether the value is row-major memory of its own that only loops of ours write, so that it can be the caller's instead, which may begin
- * anywhere. */
+/* Whether the value is row-major memory that only our own loops write, so that the caller's memory, with any alignment, can replace it. */
 static bool may_move(const struct sy_program *p, int value)
 {
     const struct sy_value *v = &p->values[value];
@@ -48,8 +47,8 @@ static bool may_move(const struct sy_program *p, int value)
     return true;
 }
 
-/* Outputs go to the caller's memory, row-major, in the layer that makes them (the last one for inputs and constants): the value moves
- * there, or is copied. */
+/* Outputs are written to the caller's memory, row-major, by the layer that makes them (the last layer for inputs and constants): the value is placed there, or
+ * copied. */
 static int copy_outputs(struct sy_program *p, int layer)
 {
     const struct sy_node *node = sy_program_node(p);
@@ -61,7 +60,7 @@ static int copy_outputs(struct sy_program *p, int layer)
         if (from >= 0 && p->values[from].place == SY_IN_OUTPUT && p->values[from].index == i) {
             if (strings && here)
                 SY_TRY(sy_program_give_strings(p, from, i));
-            continue; /* it is made there (AtRun) */
+            continue; /* AtRun writes it there itself */
         }
         if (!here && !(passed_through && layer == p->n_layers - 1))
             continue;
@@ -104,13 +103,13 @@ static int build_layer(struct sy_program *p)
     return sy_node_check_outputs(p->graph, node, p->native);
 }
 
-/* P13: primitives are made for as many threads as they run with. */
+/* P13: primitives are made for the number of threads they run with. */
 static void set_threads_of_layer(const struct sy_program *p, int layer)
 {
     omp_set_num_threads(sy_layer_is_solo(&p->layers[layer], p->batch) ? 1 : p->team);
 }
 
-/* Layer p->layer, or a chain that begins with it and leaves p->layer at its last one. */
+/* Builds layer p->layer, or a chain that begins with it; then p->layer is its last layer. */
 static int build_layer_or_chain(struct sy_program *p)
 {
     bool chained;
@@ -218,7 +217,7 @@ int sy_program_create(const struct sy_graph *graph, const struct sy_layer *layer
     return SY_OK;
 }
 
-/* What other layers would have made lies row-major in the workspace. */
+/* Inputs made by other layers are row-major in the workspace. */
 static int invent_inputs(struct sy_program *p)
 {
     const struct sy_node *node = sy_program_node(p);

@@ -38,15 +38,15 @@ struct sy_value {
     const void *constant;
     uint64_t offset; /* in the workspace (once planned) or in the layer's parameters */
     uint64_t bytes;
-    int root;        /* itself, or the value whose bytes these are */
-    int first, last; /* layers; of a root: of all its aliases */
-    dnnl_memory_desc_t
-        md; /* f32: its layout, of bf16 perhaps; 8 bits: its layout; other types: plain, md.ndims == 0 */
+    int root;        /* itself, or the value that it is a view of */
+    int first, last; /* first and last layer that use it; of a root: over all its views */
+    /* f32: its layout, of bf16 perhaps; 8 bits: its layout; other types: plain, md.ndims == 0 */
+    dnnl_memory_desc_t md;
     enum sy_dtype dtype;
     int64_t dims[SY_MAX_RANK];
     int rank;
-    bool
-        pending; /* its elements are part of another value: it gets bytes, and a copy, when it is asked for (program_parts.c) */
+    /* its elements are part of another value: it gets bytes, and a copy, when it is asked for (program_parts.c) */
+    bool pending;
 };
 
 /* Channels [first, ...) of a value that holds a group of concatenations (concat_homes.h) are a tensor's elements. */
@@ -67,16 +67,16 @@ struct sy_step_arg {
 
 struct sy_step {
     sy_step_run run;
-    dnnl_primitive_t primitive; /* NULL: a loop of ours */
+    dnnl_primitive_t primitive; /* NULL: our own loop */
     int n_args;
-    int threads; /* that it was made for, and runs with */
+    int threads; /* number of threads that it was made for */
     struct sy_step_arg *args;
-    int64_t *numbers; /* what a loop needs: dims, strides, ... */
+    int64_t *numbers; /* parameters of a loop: dims, strides, ... */
     float *floats;
-    const struct sy_kernel *kernel; /* of a step that is one (kernel_step.c), and its node */
+    const struct sy_kernel *kernel; /* kernel of a kernel step (kernel_step.c), and its node */
     const struct sy_node *node;
     const char *name;
-    void *state; /* of a step that has more, and what frees it */
+    void *state; /* further state of a step, and its destructor */
     void (*free_state)(void *state);
 };
 
@@ -100,25 +100,25 @@ struct sy_program {
     struct sy_step *steps;
     int *layer_steps; /* first step of each layer, n_layers + 1 entries */
     uint64_t workspace_bytes, scratch_bytes, scratch_offset;
-    int strings; /* the value that is the run's string heap; -1: of a body, or none */
-    int layer;   /* being built */
-    const struct sy_binding *binding; /* of the run that is on */
+    int strings;                      /* the run's string heap; -1: a body, or no strings */
+    int layer;                        /* being built */
+    const struct sy_binding *binding; /* of the current run */
 };
 
 /* ---- values ---- */
 int sy_program_new_value(struct sy_program *p, enum sy_dtype dtype, int rank, const int64_t *dims,
                          int *out);
-/* Bytes in the workspace for the tensor, row-major. */
+/* Allocates row-major workspace memory for the tensor. */
 int sy_program_new_of(struct sy_program *p, int tensor, int *out);
-/* Bytes in the workspace with this layout (dims of the tensor). */
+/* Allocates workspace memory with this layout (dims of the tensor). */
 int sy_program_new_laid_out(struct sy_program *p, int tensor, const dnnl_memory_desc_t *md,
                             int *out);
-/* Another view of `value`'s bytes: same bytes, the tensor's dims. `md` may be NULL: plain. */
+/* A view of `value` with the tensor's dims. `md` NULL: plain. */
 int sy_program_new_alias(struct sy_program *p, int value, int tensor, const dnnl_memory_desc_t *md,
                          int *out);
 /* A parameter of the layer being built: node input `input`. */
 int sy_program_param(struct sy_program *p, int input, int *out);
-/* The same as it lies in the package, perhaps in bf16 on a CPU that does not multiply it. */
+/* As sy_program_param, in the package's type: perhaps bf16 on a CPU that cannot multiply it. */
 int sy_program_stored_param(struct sy_program *p, int input, int *out);
 bool sy_program_is_param(const struct sy_program *p, int input);
 /* A constant whose elements are in the graph. */
@@ -129,27 +129,28 @@ void *sy_program_pointer(const struct sy_program *p, int value); /* during a run
  * entries lie where the output begins (AtRun). */
 int sy_program_take_strings(struct sy_program *p, int block, int tensor, int *out);
 int sy_program_give_strings(struct sy_program *p, int from, int output);
-/* The heap, where the graph is to have one. */
+/* Makes the heap, if the graph has strings. */
 int sy_program_open_strings(struct sy_program *p);
-/* Before the layers from `first` on are run. */
+/* Call before the layers from `first` on run. */
 void sy_program_use_strings(const struct sy_program *p, int first);
-void sy_program_touch(struct sy_program *p, int value); /* the layer being built names it */
+/* Records that the layer being built uses it. */
+void sy_program_touch(struct sy_program *p, int value);
 
 /* Node input `input` of the layer being built, row-major; a reorder is added if it is not. Constants and parameters too. */
 int sy_program_input_plain(struct sy_program *p, int input, int *out);
-/* In whatever layout it is (f32, not a parameter). */
+/* Input `input` in its present layout (f32, not a parameter). */
 int sy_program_input_native(struct sy_program *p, int input, int *out);
-/* In the layout `md`; a reorder is added if it has another. */
+/* Input `input` in the layout `md`; adds a reorder if it has another one. */
 int sy_program_input_as(struct sy_program *p, int input, const dnnl_memory_desc_t *md, int *out);
-/* Row-major, of whatever element type it has: float32 or bf16. */
+/* Input `input` row-major, in its own element type: float32 or bf16. */
 int sy_program_input_rows(struct sy_program *p, int input, int *out);
-/* Row-major bf16 of a float32 tensor. */
+/* Input `input`, a float32 tensor, as row-major bf16. */
 int sy_program_input_narrow(struct sy_program *p, int input, int *out);
-/* Node output `output` is this value. */
+/* Declares this value to be node output `output`. */
 void sy_program_set_output(struct sy_program *p, int output, int value);
-/* A fresh row-major value for node output `output`, set. */
+/* Makes a row-major value for node output `output`, and declares it. */
 int sy_program_output_plain(struct sy_program *p, int output, int *out);
-/* The same, of value `like`'s element type. */
+/* As sy_program_output_plain, with the element type of value `like`. */
 int sy_program_output_rows(struct sy_program *p, int output, int like, int *out);
 /* Output `output`, row-major, if the graph names it; else -1, or with `needed` float32 memory of these dimensions. */
 int sy_program_output_or_room(struct sy_program *p, int output, bool needed, int rank,
@@ -159,13 +160,13 @@ bool sy_program_is_last_use(const struct sy_program *p, int input, int value);
 
 const struct sy_node *sy_program_node(const struct sy_program *p);
 const struct sy_tensor *sy_program_input_tensor(const struct sy_program *p, int input);
-void sy_program_dims(const struct sy_program *p, int tensor,
-                     int64_t *dims); /* at the program's batch */
+/* At the program's batch. */
+void sy_program_dims(const struct sy_program *p, int tensor, int64_t *dims);
 
 /* ---- concatenations that grow (program_parts.c) ---- */
 /* Fills p->homes and p->parts. */
 int sy_program_plan_parts(struct sy_program *p);
-/* Concat of channels: what is not in its group's value yet is copied there. *built false: another one, or row-major ones by itself. */
+/* Concat of channels: copies the parts that are not in its group's value yet. *built false: not such a Concat, or a single one of row-major inputs. */
 int sy_program_add_part(struct sy_program *p, bool *built);
 /* The node's output is channels [first, ...) of `value`, which stay there. */
 int sy_program_show_part(struct sy_program *p, int output, int value, int64_t first);
@@ -173,7 +174,7 @@ int sy_program_show_part(struct sy_program *p, int output, int value, int64_t fi
 bool sy_program_shows_parts(const struct sy_program *p, int value, const int64_t *channels, int n);
 /* The node's input `input` as a part of a larger value, which is named by this layer; false: it is no part. */
 bool sy_program_input_part(struct sy_program *p, int input, struct sy_part *out);
-/* A pending value is asked for: copied into bytes of its own. */
+/* Materialises a pending value: copies it to memory of its own. */
 int sy_program_fetch(struct sy_program *p, int tensor);
 
 /* ---- bf16 (program_narrow.c) ---- */
@@ -185,13 +186,13 @@ bool sy_node_packs_narrow(const struct sy_graph *graph, const struct sy_node *no
 /* Whether values may be bf16: a graph of that precision, on a CPU that multiplies it. On others weights are stored so, in the layout that
  * their float32 has, and are widened in front of each run of their layer. */
 bool sy_computes_narrow(const struct sy_graph *graph);
-/* The layout of float32 that `stored` has in bf16; false: it is not bf16, or no such layout is known. */
+/* The float32 layout that corresponds to `stored`, a bf16 layout; false: not bf16, or no such layout is known. */
 bool sy_dnnl_widened_md(const dnnl_memory_desc_t *stored, dnnl_memory_desc_t *md);
-/* From bf16 to float32 of the same layout. */
+/* Converts bf16 to float32 in the same layout. */
 int sy_program_add_widen(struct sy_program *p, int from, int to);
 /* Whether the layer's product takes its factors as bf16. */
 bool sy_program_multiplies_narrow(const struct sy_program *p, const struct sy_layer *layer);
-/* What the readers of the node's output want: SY_WANT_ bits; the other form is converted when it is read. */
+/* Forms that readers of the node's output want: SY_WANT_ bits; others convert when reading. */
 unsigned sy_program_wanted(const struct sy_program *p, int output);
 /* A fresh row-major value of bf16 for a tensor. */
 int sy_program_new_narrow(struct sy_program *p, int tensor, int *out);
@@ -199,16 +200,16 @@ int sy_program_new_narrow(struct sy_program *p, int tensor, int *out);
 void sy_program_plan_narrow(struct sy_program *p);
 
 /* ---- steps ---- */
-struct sy_step *sy_program_add_step(struct sy_program *p, sy_step_run run,
-                                    int n_args); /* NULL: no memory */
-/* One whose arguments are these values, in this order, of no primitive. ENOMEM_HOST. */
+/* NULL: no memory */
+struct sy_step *sy_program_add_step(struct sy_program *p, sy_step_run run, int n_args);
+/* Adds a step with these values as arguments, in this order, without a primitive. ENOMEM_HOST. */
 int sy_program_add_values(struct sy_program *p, sy_step_run run, const int *values, int n,
                           struct sy_step **out);
-/* One whose state is a copy of `bytes` bytes, and which reads and writes these values; below 0: none. ENOMEM_HOST. */
+/* Adds a step with a copy of `bytes` bytes as state, which reads and writes these values; negative ones are omitted. ENOMEM_HOST. */
 int sy_program_add_own_step(struct sy_program *p, sy_step_run run, const void *state, size_t bytes,
                             const int *values, size_t n_values);
 void sy_step_set(struct sy_program *p, struct sy_step *step, int arg, int dnnl_arg, int value);
-/* Numbers are copied. */
+/* Copies the numbers. */
 int sy_step_set_numbers(struct sy_step *step, const int64_t *numbers, int n);
 int sy_step_set_floats(struct sy_step *step, const float *floats, int n);
 /* A oneDNN primitive with these (argument, value) pairs; takes over `pd`. */
@@ -217,7 +218,7 @@ int sy_program_add_primitive(struct sy_program *p, dnnl_primitive_desc_t pd, con
 /* The same of a layer with weights: source, weights, a bias or -1, destination, which becomes the node's output. Keeps `pd`. */
 int sy_program_add_weighted(struct sy_program *p, const_dnnl_primitive_desc_t pd, int src,
                             int weights, int bias, int dst);
-/* The bytes of `from` to their places in those of `to` (sy_move). ENOMEM_HOST. */
+/* Adds a copy of the elements of `from` to their places in `to` (sy_move). ENOMEM_HOST. */
 int sy_program_add_move(struct sy_program *p, const struct sy_strided_move *move, int from, int to);
 int sy_program_add_reorder(struct sy_program *p, int from, int to);
 /* `from` broadcast to the shape of `to`; both row-major, of one type. */
@@ -233,7 +234,7 @@ int sy_dnnl_check_sizes(const char *name, const dnnl_memory_desc_t *source,
 void sy_dnnl_plain_md(dnnl_memory_desc_t *md, int rank, const int64_t *dims); /* f32 */
 void sy_dnnl_plain_md_of(dnnl_memory_desc_t *md, dnnl_data_type_t type, int rank,
                          const int64_t *dims);
-/* A layout that the primitive wants; NULL: none. Valid in the block that asks. */
+/* The layout that the primitive wants; NULL: none. Valid in the enclosing block. */
 #define sy_dnnl_md(pd, what) dnnl_primitive_desc_query_md((pd), (what), 0)
 /* u8, s8 or f32 of that type; undef for others. */
 dnnl_data_type_t sy_dnnl_type(enum sy_dtype dtype);
@@ -263,7 +264,7 @@ extern const struct sy_host_op sy_host_ops_conv[], sy_host_ops_deconv[], sy_host
     sy_host_ops_attention[], sy_host_ops_int8[], sy_host_ops_int8_recurrent[],
     sy_host_ops_channel[]; /* each ends with build NULL */
 
-/* The node as a kernel (kernel.h), row-major: for operators and element types that have nothing faster. EUNSUPPORTED names what is missing. */
+/* Executes the node by a kernel (kernel.h), row-major: for operators and element types without faster code. EUNSUPPORTED names what is missing. */
 int sy_program_add_kernel(struct sy_program *p);
 int sy_build_quantized_sum(struct sy_program *p); /* op_int8_sum.c */
 

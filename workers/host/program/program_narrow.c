@@ -27,7 +27,7 @@ bool sy_computes_narrow(const struct sy_graph *graph)
     return graph->precision == SY_PRECISION_BF16 && sy_dnnl_has_bf16();
 }
 
-/* That parameter is packed as bf16. */
+/* Whether that parameter is packed as bf16. */
 static bool layer_has_narrow(const struct sy_layer *layer, int input)
 {
     dnnl_memory_desc_t md;
@@ -89,8 +89,8 @@ static unsigned wanted_as(const struct sy_program *p, const struct sy_layer *lay
     case SY_OP_GRU:
         return input == 0 && sy_program_multiplies_narrow(p, layer) ? SY_WANT_NARROW : SY_WANT_WIDE;
     default:
-        return sy_keeps_precision(p->graph, node) ? sy_wants_of_results(node, p->wants)
-                                                  : SY_WANT_WIDE;
+        return sy_node_propagates_precision(p->graph, node) ? sy_wants_of_results(node, p->wants)
+                                                            : SY_WANT_WIDE;
     }
 }
 

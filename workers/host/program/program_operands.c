@@ -52,7 +52,7 @@ int sy_program_param(struct sy_program *p, int input, int *out)
     int stored;
     SY_TRY(sy_program_stored_param(p, input, &stored));
     *out = stored;
-    /* Of a table few rows are read: they are widened when they have been gathered. */
+    /* Few rows of a table are read, so they are widened after the gather. */
     if (!sy_value_is_narrow(&p->values[stored]) || sy_dnnl_has_bf16() ||
         (node->op == SY_OP_GATHER && input == 0))
         return SY_OK;

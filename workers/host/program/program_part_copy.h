@@ -10,7 +10,7 @@ struct sy_part_copy {
     int64_t from, to; /* floats from the value's begin */
 };
 
-/* Of `tensor`, from where it is (all of a value, or a part) to where it goes, in values of this layout. */
+/* Plans a copy of `tensor` from its place (a value, or a part of one) to another, in values of this layout. */
 struct sy_part_copy sy_part_copy_plan(const struct sy_program *p, int tensor,
                                       enum sy_channel_layout layout, struct sy_part from,
                                       struct sy_part to);

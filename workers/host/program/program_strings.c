@@ -86,7 +86,7 @@ int sy_program_take_strings(struct sy_program *p, int block, int tensor, int *ou
     return sy_step_set_numbers(step, (const int64_t[]){(int64_t)room}, 1);
 }
 
-/* Of entries whose number the run says, behind the room that they have: AtRun's. None where it said that it needs more. */
+/* Number of entries, which AtRun writes behind their room. 0 if it reported that it needs more. */
 static int64_t said_count(const struct sy_value *v, const char *entries)
 {
     int64_t said[1 + SY_MAX_RANK], n = 1;

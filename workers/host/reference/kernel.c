@@ -50,7 +50,8 @@ void sy_array_strides(const struct sy_array *a, int64_t *strides)
     }
 }
 
-bool sy_array_spread(const struct sy_array *a, const struct sy_array *out, int64_t *strides)
+bool sy_array_broadcast_strides(const struct sy_array *a, const struct sy_array *out,
+                                int64_t *strides)
 {
     int64_t stride = 1;
     if (a->rank > out->rank)

@@ -33,9 +33,9 @@ struct sy_call {
     struct sy_array in[SY_KERNEL_INPUTS], out[SY_KERNEL_OUTPUTS];
     bool channels_last; /* input 0 and output 0 are [batch, ..., channels]: axis 1 comes last */
     void *scratch;
-    void *state; /* what sy_kernel_state made, of kernels that have one */
-    int64_t *
-        counted; /* (optional) where a kernel whose result's size depends on data says that size; what does not fit is not written */
+    void *state; /* result of sy_kernel_state, for kernels that have one */
+    /* (optional) where a kernel whose result's size depends on data says that size; what does not fit is not written */
+    int64_t *counted;
 };
 
 /* Element types as bits. */
@@ -81,7 +81,7 @@ extern const struct sy_kernel sy_kernels_unary[], sy_kernels_binary[], sy_kernel
 int sy_kernel_check_types(const struct sy_kernel *kernel, const struct sy_call *call);
 /* NULL: there is none. */
 const struct sy_kernel *sy_kernel_find(enum sy_op op);
-/* What a node draws for its result of n elements, of shape `dims`. */
+/* The draw of a node for its result of n elements, of shape `dims`. */
 struct sy_draw sy_random_draw(const struct sy_node *node, const int64_t *dims, int64_t n);
 /* The result has n of what its size counts, and room for `room`: EARG unless they are the same, or the caller counts. */
 int sy_kernel_count(const struct sy_call *call, int64_t n, int64_t room);
@@ -95,7 +95,8 @@ int sy_kernel_fail(const struct sy_call *call, const char *format, ...)
 bool sy_array_same_dims(const struct sy_array *a, const struct sy_array *b);
 void sy_array_strides(const struct sy_array *a, int64_t *strides);
 /* Strides of `a` seen as `out`, 0 where it is repeated (numpy); false if it cannot be. */
-bool sy_array_spread(const struct sy_array *a, const struct sy_array *out, int64_t *strides);
+bool sy_array_broadcast_strides(const struct sy_array *a, const struct sy_array *out,
+                                int64_t *strides);
 /* The product of dims [first, end). */
 int64_t sy_array_extent(const struct sy_array *a, int first, int end);
 /* Row-major index tuple of element i. */
@@ -118,7 +119,7 @@ static inline const struct sy_array *sy_call_out(const struct sy_call *call, int
     return i < call->n_out && call->out[i].dtype != SY_DTYPE_NONE ? &call->out[i] : NULL;
 }
 
-/* Of uint64 the same 64 bits: sums, differences and products wrap alike; what orders or divides asks for its type. */
+/* Uint64 keeps its 64 bits: sums, differences and products wrap alike; comparisons and divisions check the type. */
 static inline int64_t sy_get_int(const struct sy_array *a, int64_t i)
 {
     switch (a->dtype) {

@@ -122,8 +122,8 @@ static void apply(const struct sy_call *call, const struct sy_array *a, const st
     int64_t sa[SY_MAX_RANK + 1] = {0}, sb[SY_MAX_RANK + 1] = {0};
     struct sy_pair_rules rules = rules_of(call->node);
     rules.is_unsigned = a->dtype == SY_DTYPE_U64;
-    sy_array_spread(a, out, sa);
-    sy_array_spread(b, out, sb);
+    sy_array_broadcast_strides(a, out, sa);
+    sy_array_broadcast_strides(b, out, sb);
     const struct joined j = join_last(out, sa, sb);
     int64_t rows = j.n > 0 ? out->n / j.n : 0, pieces = (j.n + PIECE - 1) / PIECE;
 #pragma omp parallel for schedule(static) if (out->n > PARALLEL_FROM)
@@ -145,7 +145,7 @@ static int run_many(const struct sy_call *call)
 {
     const struct sy_array *out = &call->out[0];
     int64_t strides[SY_MAX_RANK];
-    sy_array_spread(&call->in[0], out, strides);
+    sy_array_broadcast_strides(&call->in[0], out, strides);
     for (int64_t i = 0; i < out->n; i++)
         sy_array_copy(out, i, &call->in[0], sy_array_offset(out, i, strides));
     for (int k = 1; k < call->n_in; k++)
@@ -160,7 +160,7 @@ static int run_where(const struct sy_call *call)
     const struct sy_array *out = &call->out[0];
     int64_t strides[3][SY_MAX_RANK];
     for (int k = 0; k < 3; k++)
-        sy_array_spread(&call->in[k], out, strides[k]);
+        sy_array_broadcast_strides(&call->in[k], out, strides[k]);
     for (int64_t i = 0; i < out->n; i++) {
         int pick = sy_get_int(&call->in[0], sy_array_offset(out, i, strides[0])) ? 1 : 2;
         sy_array_copy(out, i, &call->in[pick], sy_array_offset(out, i, strides[pick]));
@@ -172,7 +172,8 @@ static int check_spread(const struct sy_call *call)
 {
     int64_t strides[SY_MAX_RANK];
     for (int i = 0; i < call->n_in; i++)
-        if (!sy_call_in(call, i) || !sy_array_spread(&call->in[i], &call->out[0], strides))
+        if (!sy_call_in(call, i) ||
+            !sy_array_broadcast_strides(&call->in[i], &call->out[0], strides))
             return sy_kernel_refuse(call, "shapes that cannot be broadcast");
     return SY_OK;
 }

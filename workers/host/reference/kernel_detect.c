@@ -223,7 +223,7 @@ struct sampler {
     bool align;
 };
 
-/* What up to POINTS points take along one dimension; weight 0: nothing. */
+/* Sources of up to POINTS points along one dimension; weight 0: none. */
 struct line {
     int32_t at[MOST_ALONG][POINTS];
     double weights[MOST_ALONG][POINTS];

@@ -177,7 +177,7 @@ static int run_one_hot(const struct sy_call *call)
         if (at >= 0)
             to[i * columns + at] = 1;
         else if (!zeros)
-            return sy_kernel_fail(call, "element %lld is none of its categories", (long long)i);
+            return sy_kernel_fail(call, "element %lld is not one of its categories", (long long)i);
     }
     return SY_OK;
 }

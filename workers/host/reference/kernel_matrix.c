@@ -47,7 +47,8 @@ bool sy_product_fits(const struct sy_array *a, const struct sy_array *b, const s
     ma.rank -= 2;
     mb.rank -= 2;
     full.rank -= 2;
-    return sy_array_spread(&ma, &full, strides) && sy_array_spread(&mb, &full, strides);
+    return sy_array_broadcast_strides(&ma, &full, strides) &&
+           sy_array_broadcast_strides(&mb, &full, strides);
 }
 
 int sy_product_run(const struct sy_array *a, const struct sy_array *b, const struct sy_array *y,
@@ -62,8 +63,8 @@ int sy_product_run(const struct sy_array *a, const struct sy_array *b, const str
     ma.rank -= 2;
     mb.rank -= 2;
     full.rank -= 2;
-    sy_array_spread(&ma, &full, sa);
-    sy_array_spread(&mb, &full, sb);
+    sy_array_broadcast_strides(&ma, &full, sa);
+    sy_array_broadcast_strides(&mb, &full, sb);
     int64_t batches = sy_array_extent(&full, 0, full.rank);
     for (int64_t k = 0; k < batches; k++) {
         p.a_start = sy_array_offset(&full, k, sa) * p.rows * p.depth;
@@ -133,7 +134,7 @@ static int run_gemm(const struct sy_call *call)
     int64_t rows = y->dims[0], columns = y->dims[1], depth = a->dims[!turn_a];
     int64_t strides[SY_MAX_RANK];
     if (c)
-        sy_array_spread(c, y, strides);
+        sy_array_broadcast_strides(c, y, strides);
     for (int64_t i = 0; i < y->n; i++) {
         int64_t r = i / columns, q = i % columns;
         double sum = 0;
@@ -163,7 +164,7 @@ static int check_gemm(const struct sy_call *call)
     if (call->n_in < 2 || call->n_in > 3 || a->rank != 2 || b->rank != 2 || y->rank != 2 ||
         a->dims[!turn_a] != b->dims[turn_b] || y->dims[0] != a->dims[turn_a] ||
         y->dims[1] != b->dims[!turn_b] ||
-        (sy_call_in(call, 2) && !sy_array_spread(&call->in[2], y, strides)))
+        (sy_call_in(call, 2) && !sy_array_broadcast_strides(&call->in[2], y, strides)))
         return sy_kernel_refuse(call, "operands that do not fit");
     return SY_OK;
 }

@@ -91,7 +91,7 @@ static int run_expand(const struct sy_call *call)
     const struct sy_array *x = &call->in[0], *to = &call->in[1], *y = &call->out[0];
     int64_t strides[SY_MAX_RANK];
     bool fill = x->n == 1 && x->rank <= 1;
-    if (to->n > y->rank || !(sy_array_spread(x, y, strides) || fill))
+    if (to->n > y->rank || !(sy_array_broadcast_strides(x, y, strides) || fill))
         return misfit(call);
     for (int i = 0; i < y->rank; i++) {
         int k = i - (y->rank - (int)to->n), m = i - (y->rank - x->rank);

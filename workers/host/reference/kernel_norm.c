@@ -132,9 +132,9 @@ static int run_layer_norm(const struct sy_call *call)
     int64_t scale_strides[SY_MAX_RANK], bias_strides[SY_MAX_RANK];
     int64_t n = sy_array_extent(x, (int)axis_of(call, -1), x->rank);
     double epsilon = (double)sy_node_float(call->node, "epsilon", 1e-5f);
-    sy_array_spread(&call->in[1], x, scale_strides);
+    sy_array_broadcast_strides(&call->in[1], x, scale_strides);
     if (bias)
-        sy_array_spread(bias, x, bias_strides);
+        sy_array_broadcast_strides(bias, x, bias_strides);
     for (int64_t k = 0; n > 0 && k < x->n / n; k++) {
         struct moments m = moments_of(x, k * n, n, epsilon, call->node->op == SY_OP_RMS_NORM);
         for (int64_t i = k * n; i < (k + 1) * n; i++) {
@@ -157,7 +157,7 @@ static int check_layer_norm(const struct sy_call *call)
     SY_TRY(check_axis(call));
     int64_t n = sy_array_extent(x, (int)axis_of(call, -1), x->rank);
     for (int i = 1; i < 3; i++)
-        if (sy_call_in(call, i) ? !sy_array_spread(&call->in[i], x, strides) : i == 1)
+        if (sy_call_in(call, i) ? !sy_array_broadcast_strides(&call->in[i], x, strides) : i == 1)
             return sy_kernel_refuse(call, "a scale or bias that does not fit");
     for (int o = 1; o < call->n_out; o++)
         if (sy_call_out(call, o) && (o > 2 || call->out[o].n * n != x->n))

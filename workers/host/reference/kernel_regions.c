@@ -1,5 +1,5 @@
-/* RoiAlign and MaxRoiPool: each region by itself, in parallel. RoiAlign of many regions all channels at once, from a copy of the image whose channels lie side by
- * side. */
+/* RoiAlign and MaxRoiPool: each region by itself, in parallel. RoiAlign of many regions all channels at once, from a copy of the image whose channels lie
+ * side by side. */
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "workers/host/base/clones.h"

@@ -92,8 +92,8 @@ static int run_concat(const struct sy_call *call)
 {
     const struct sy_array *a = &call->in[0], *b = &call->in[1], *y = &call->out[0];
     int64_t sa[SY_MAX_RANK], sb[SY_MAX_RANK];
-    sy_array_spread(a, y, sa);
-    sy_array_spread(b, y, sb);
+    sy_array_broadcast_strides(a, y, sa);
+    sy_array_broadcast_strides(b, y, sb);
     for (int64_t i = 0; i < y->n; i++) {
         uint32_t n, m;
         char *to;
@@ -112,8 +112,8 @@ static int check_concat(const struct sy_call *call)
 {
     int64_t strides[SY_MAX_RANK];
     SY_TRY(check_strings(call));
-    return call->n_in == 2 && sy_array_spread(&call->in[0], &call->out[0], strides) &&
-                   sy_array_spread(&call->in[1], &call->out[0], strides)
+    return call->n_in == 2 && sy_array_broadcast_strides(&call->in[0], &call->out[0], strides) &&
+                   sy_array_broadcast_strides(&call->in[1], &call->out[0], strides)
                ? SY_OK
                : sy_kernel_refuse(call, "shapes that cannot be broadcast");
 }

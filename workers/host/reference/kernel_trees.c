@@ -12,8 +12,8 @@ struct node {
     int32_t side[2]; /* yes, no */
 };
 
-/* From each lane's node to its leaf; a leaf leads to itself. Inlined where `lanes` and `has_nan` are constants: without NaN a step is a load of the value, a comparison
- * and a load of the side. */
+/* From each lane's node to its leaf; a leaf leads to itself. Inlined where `lanes` and `has_nan` are constants: without NaN a step is a load of the value, a
+ * comparison and a load of the side. */
 #define WALK(name, type, threshold)                                                           \
     static inline __attribute__((always_inline)) void name##_lanes(                           \
         const struct node *nodes, const double *wide, int32_t depth, int lanes, bool has_nan, \

@@ -22,7 +22,7 @@ static int run_floats(const struct sy_call *call)
     return SY_OK;
 }
 
-/* Of uint64, which is never below 0. */
+/* For uint64, which is never below 0. */
 static int64_t of_unsigned(enum sy_op op, int64_t x)
 {
     if (op == SY_OP_ABS || op == SY_OP_RELU)

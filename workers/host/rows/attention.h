@@ -11,7 +11,7 @@ struct sy_attention_data {
     float *scratch; /* sy_attention_scratch bytes */
 };
 
-/* Of each of q, k, v one of row and column stride is 1 if both extents are above 1; y's column stride is 1. */
+/* Each of q, k, v has a row or column stride of 1 if both extents are above 1; y's column stride is 1. */
 int64_t sy_attention_scratch(const struct sy_attention *a);
 /* ENOMEM_HOST if the math library had none. */
 int sy_attention_run(const struct sy_attention *a, const struct sy_attention_data *data);

@@ -9,9 +9,9 @@
 struct sy_layer_norm {
     int64_t rows, columns;
     float epsilon;
-    const float *x, *skip;     /* skip NULL: none is added */
+    const float *x, *skip;     /* skip NULL: nothing is added */
     const float *scale, *bias; /* bias NULL: zero */
-    float *out, *sum;          /* sum NULL: x + skip is not wanted */
+    float *out, *sum;          /* sum NULL: x + skip is not needed */
     uint16_t *narrow;          /* NULL, or the result as bf16 too */
     int64_t root;              /* 1: by the root of the mean square; nothing is subtracted */
 };

@@ -4,7 +4,7 @@
 
 #include "workers/host/rows/reduce_rows.h"
 
-/* out like in, or in itself. A line with NaN, with +infinity, or of nothing but -infinity becomes NaN. */
+/* `out` has the layout of `in`, or is `in`. A line with NaN, with +infinity, or of only -infinity becomes NaN. */
 void sy_softmax_rows(bool logarithm, const struct sy_reduce_shape *s, const float *in, float *out);
 
 /* Each line over the sum of its absolute values (p 1) or the root of that of its squares; what has norm 0 becomes 0. In double. */

@@ -4,7 +4,7 @@
 
 struct activation {
     dnnl_alg_kind_t forward,
-        backward; /* backward reads the result, so the input may be forgotten (and fused away) */
+        backward; /* backward reads the result, so the input need not be kept (and may be fused away) */
     float alpha;
 };
 
@@ -18,7 +18,7 @@ static bool activation_of(const struct sy_node *node, struct activation *out)
     case SY_OP_LEAKY_RELU:
         *out = (struct activation){dnnl_eltwise_relu, dnnl_eltwise_relu_use_dst_for_bwd,
                                    sy_node_float(node, "alpha", 0.01f)};
-        return out->alpha >= 0.0f; /* below zero the result does not tell the input's sign */
+        return out->alpha >= 0.0f; /* a value below zero does not determine the input's sign */
     case SY_OP_SIGMOID:
         *out =
             (struct activation){dnnl_eltwise_logistic, dnnl_eltwise_logistic_use_dst_for_bwd, 0.0f};
@@ -43,7 +43,7 @@ int sy_tr_fused_attr(struct sy_trainer *t, int n, dnnl_primitive_attr_t *out)
         return SY_OK;
     dnnl_post_ops_t ops;
     if (dnnl_post_ops_create(&ops) != dnnl_success)
-        return SY_OK; /* fusing is an option, not a need */
+        return SY_OK; /* fusing is optional */
     if (dnnl_post_ops_append_eltwise(ops, 1.0f, a.forward, a.alpha, 0.0f) == dnnl_success &&
         dnnl_primitive_attr_set_post_ops(*out, ops) == dnnl_success)
         t->nodes[result->consumer].fused_into_producer = true;

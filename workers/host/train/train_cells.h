@@ -1,4 +1,4 @@
-/* What one step of a recurrence does to the numbers of one sequence, n hidden units, with its slope. Gates lie in ONNX's order. */
+/* One step of a recurrence for one sequence, n hidden units, and its gradient. Gates are in ONNX's order. */
 #ifndef SY_WORKERS_HOST_TRAIN_TRAIN_CELLS_H
 #define SY_WORKERS_HOST_TRAIN_TRAIN_CELLS_H
 

@@ -14,7 +14,7 @@ static int make_pd(struct sy_trainer *t, const struct sy_node *node, const void 
                        node->name);
 }
 
-/* Of a MatMul: where the pass put it. */
+/* Index of the bias input; for a MatMul where the pass put it. */
 static int bias_of(const struct sy_node *node)
 {
     int at = node->op == SY_OP_MATMUL ? node->bias_input : 2;
@@ -55,7 +55,7 @@ struct conv {
     dnnl_memory_desc_t gradient;                          /* of the filter: float32 always */
 };
 
-/* Of what lies between convolutions: as oneDNN likes it, unless something else was asked for. */
+/* Layout of activations between convolutions: oneDNN's preference, unless configured otherwise. */
 static dnnl_memory_desc_t activations_md(const struct sy_trainer *t, int rank, const int64_t *dims)
 {
     static const dnnl_format_tag_t last[] = {dnnl_nwc, dnnl_nhwc, dnnl_ndhwc};

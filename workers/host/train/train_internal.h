@@ -62,11 +62,11 @@ typedef int sy_tr_fn(struct sy_trainer *t, const struct sy_tr_step *step);
 
 struct sy_tr_step {
     enum sy_tr_step_kind kind;
-    int node;                              /* of the graph, for which it was added; -1: none */
+    int node;                              /* node of the graph that it was added for; -1: none */
     bool is_backward;                      /* added behind the loss */
-    bool is_copy;                          /* of a step that owns primitive and data */
+    bool is_copy;                          /* a copy of a step that owns primitive and data */
     unsigned when;                         /* SY_TR_TRAIN, SY_TR_EVALUATE or both */
-    const char *name;                      /* of the node, for errors */
+    const char *name;                      /* name of the node, for errors */
     int n_values, value[SY_TR_MAX_VALUES]; /* not of primitives; the first n_results are written */
     int n_results;
     sy_tr_fn *fn;
@@ -87,7 +87,7 @@ struct sy_tr_param {
     int slots[SY_TR_MAX_SLOTS]; /* optimizer state, same layout */
     int n_slots;
     int n_contributions;
-    int alias_of; /* the same data read through another plain layout: a view of that parameter, remade by each forward; else -1 */
+    int alias_of; /* the same data with another plain layout: a view of that parameter, remade by each forward pass; else -1 */
     int batch_statistic; /* running statistic: the value that it follows, else -1 */
     float keep;          /* and running = keep * running + (1 - keep) * batch */
 };
@@ -96,7 +96,7 @@ struct sy_tr_tensor {
     int value, gradient;       /* -1: none */
     int param;                 /* -1: none */
     bool needs_gradient;       /* of a constant: it is trained */
-    int n_consumers, consumer; /* the last one: a node; -1: it is the graph's output */
+    int n_consumers, consumer; /* the last consumer: a node; -1: the graph's output */
 };
 
 /* Results that forward keeps for backward, per node. */
@@ -104,7 +104,7 @@ struct sy_tr_node {
     dnnl_primitive_desc_t forward; /* hint of the backward primitives */
     int source, workspace, mean, variance;
     int weights, bias;        /* params, or -1 */
-    bool masked_by_producer;  /* and whose backward the producer does as well */
+    bool masked_by_producer;  /* and whose backward pass the producer computes too */
     bool fused_into_producer; /* activation that the producer applies */
 };
 
@@ -139,15 +139,15 @@ struct sy_trainer {
     struct sy_tr_param *params;
     struct sy_tr_update *updates;
     struct sy_state_slot *states;
-    struct sy_tr_turn *train_steps, *evaluate_steps; /* what runs, in order */
+    struct sy_tr_turn *train_steps, *evaluate_steps; /* steps in order of execution */
     int labels, logits;                              /* values */
     int64_t n_outputs, n_positions; /* classes or values of one position; positions of the batch */
-    int piece;                      /* of the running step */
+    int piece;                      /* piece of the running step */
     int node;                       /* for which steps are being added */
     bool is_backward;               /* the loss is there */
     bool is_training;               /* the running step is one of the gradient phase */
     bool is_channels_last;          /* between convolutions: as SY_TRAIN_LAYOUT says */
-    double norm_square;             /* of the gradient, since the last phase's end */
+    double norm_square;             /* of the gradient, since the end of the last phase */
     uint64_t draw;                  /* number of the batch since the beginning: dropout's counter */
     uint64_t persistent_bytes, ephemeral_bytes;
     double loss;
@@ -165,7 +165,7 @@ dnnl_memory_desc_t sy_tr_any_product(const struct sy_trainer *t, int rank, const
 /* Fixed dims of a tensor at the trainer's batch. */
 int sy_tr_dims(const struct sy_trainer *t, int tensor, int64_t *dims);
 int64_t sy_tr_elements(const dnnl_memory_desc_t *md); /* without padding */
-/* Valid in the block that asks. */
+/* Valid in the enclosing block. */
 #define sy_tr_query(pd, what) dnnl_primitive_desc_query_md((pd), (what), 0)
 
 int sy_tr_value_new(struct sy_trainer *t, const dnnl_memory_desc_t *md, bool persistent, int *out);
@@ -186,7 +186,7 @@ int sy_tr_add_kernel(struct sy_trainer *t, unsigned when, enum sy_tr_step_kind k
 
 /* ---- train_operand.c: tensors as row-major memory ------------------------------------------------ */
 
-/* Bytes that no primitive looks into, for types other than float32. */
+/* Bytes that no primitive interprets, for types other than float32. */
 dnnl_memory_desc_t sy_tr_raw_md(const struct sy_trainer *t, int tensor);
 /* Row-major: a result, a parameter, or a constant that is not trained; float32 unless the tensor is of another type. */
 int sy_tr_operand(struct sy_trainer *t, unsigned when, int tensor, int *value);
@@ -284,7 +284,7 @@ void sy_tr_kernel_sum_bf16(uint16_t *to, const uint16_t *a, const uint16_t *b, u
 int sy_tr_kernel_loss(struct sy_trainer *t, const struct sy_tr_step *step);
 /* ---- train_recompute.c --------------------------------------------------------------------------- */
 
-/* Rewrites the steps so that activations are forgotten and made again; lifetimes follow. */
+/* Rewrites the steps so that activations are dropped and recomputed; updates lifetimes. */
 int sy_tr_recompute(struct sy_trainer *t);
 
 /* ---- train_optimizer.c: what follows backward ---------------------------------------------------- */
@@ -298,7 +298,7 @@ void sy_tr_kernel_update(struct sy_trainer *t, const struct sy_tr_update *update
 
 /* ---- train_shared.c: what ranks share ------------------------------------------------------------- */
 
-/* Of the plan that is made. */
+/* Parts that ranks share, from the finished plan. */
 int sy_tr_plan_shared(struct sy_trainer *t);
 int sy_tr_n_shared_parts(const struct sy_trainer *t);
 void sy_tr_shared_part(const struct sy_trainer *t, int index, struct sy_shared_part *out);

@@ -30,7 +30,7 @@ static inline float widen(uint16_t bits)
     return x.f;
 }
 
-/* To nearest even; what is no number stays none. */
+/* Rounds to nearest even; NaN stays NaN. */
 static inline uint16_t narrow(float value)
 {
     union {

@@ -26,7 +26,7 @@ static dnnl_memory_desc_t matrix(int rank, const int64_t *dims, bool is_swapped)
         strides[i] = stride;
         stride *= dims[i];
     }
-    /* A row or a column lies the same either way; oneDNN takes 1 for its leading dimension only in one. */
+    /* The layout of a row or a column is the same either way; oneDNN accepts a leading dimension of 1 in one of them only. */
     if (is_swapped && dims[rank - 1] > 1 && dims[rank - 2] > 1) {
         strides[rank - 1] = dims[rank - 2];
         strides[rank - 2] = 1;
@@ -220,7 +220,7 @@ static int add_addend(struct sy_trainer *t, unsigned when, const struct sy_node 
 
 /* ---- MatMul, Gemm ----------------------------------------------------------------------------------- */
 
-/* A matrix that is a constant, on the right, and nothing else out of the ordinary. */
+/* A constant matrix on the right, without special cases. */
 static bool is_linear(const struct sy_trainer *t, const struct sy_node *node)
 {
     const struct sy_tensor *b = &t->graph->tensors[node->inputs[1]];

@@ -46,7 +46,7 @@ struct follow {
     float keep;
 };
 
-/* What a running statistic is to gain: decayed from phase to phase as the statistic itself would be. */
+/* Accumulates the change of a running statistic, decayed from phase to phase like the statistic itself. */
 static int run_follow(struct sy_trainer *t, const struct sy_tr_step *step)
 {
     const struct follow *f = step->data;
@@ -96,8 +96,8 @@ static int run_norm(struct sy_trainer *t, const struct sy_tr_step *step)
     for (uint64_t c = 0; c < norm->n_chunks; c++)
         t->norm_square += norm->sums[c];
     if (norm->is_last && !isfinite(t->norm_square))
-        return sy_train_not_finite("the norm of the gradient", sqrt(t->norm_square),
-                                   t->options.learning_rate);
+        return sy_train_fail_not_finite("the norm of the gradient", sqrt(t->norm_square),
+                                        t->options.learning_rate);
     return SY_OK;
 }
 

@@ -21,9 +21,9 @@ struct plan {
     int n_forward, n_steps, n_buffers; /* before anything is added */
     int *maker;                        /* buffer: the first forward step that writes it, -1 */
     int *last_forward;                 /* buffer: the last forward step that names it */
-    int *copy;                         /* buffer: its second self, 0: none yet */
+    int *copy;                         /* buffer: its recomputed copy, 0: none yet */
     int *segment;                      /* forward step: its segment */
-    int *view;                         /* value: its second self, 0: none yet */
+    int *view;                         /* value: its recomputed copy, 0: none yet */
 };
 
 /* ---- reading steps ---------------------------------------------------------------------------------- */
@@ -143,7 +143,7 @@ static void choose_cut(struct plan *p, const bool *is_read)
     cut(p, best);
 }
 
-/* Needed by backward itself, or by making again what is. */
+/* Buffers needed by backward itself, or to recompute those. */
 static void find_read(const struct plan *p, bool *is_read)
 {
     const struct sy_trainer *t = p->t;
@@ -233,7 +233,7 @@ static int make_again(struct plan *p, struct list *to, int segment, const bool *
     return SY_OK;
 }
 
-/* The segment that a backward step needs next; -1: none that is not there. */
+/* The segment that a backward step needs next and that is not present; -1: none. */
 static int needs_segment(const struct plan *p, const struct sy_tr_step *step, const bool *is_made)
 {
     int latest = -1;

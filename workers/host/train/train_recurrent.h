@@ -43,8 +43,8 @@ enum {
     B_COUNT
 };
 
-/* Of one direction, in floats: gates, h, c (LSTM) or what reset made (GRU), inputs, the gates' gradients (of the hidden side apart where
- * they differ, GRU), those of the state, room for a step, and the recurrent weights as the products of a step take them. */
+/* Buffers of one direction, in floats: gates, h, c (LSTM) or the product with reset (GRU), inputs, gradients of the gates (separate for the hidden side where
+ * they differ, GRU) and of the state, scratch for a step, and the recurrent weights in the layout of a step's products. */
 struct room {
     float *gates, *dgates, *dgates_h, *h, *c, *x, *dh, *dc, *swap, *packed;
 };
@@ -69,7 +69,7 @@ struct share {
 /* Fewer weights than these are multiplied with faster than two threads meet twice. Tests make it small. */
 extern int64_t sy_tr_recurrent_split_floats;
 
-/* That of the calling thread, inside a parallel region. */
+/* The share of the calling thread, inside a parallel region. */
 struct share sy_tr_recurrent_share(const struct cell *c);
 /* c [rows, n] = a [rows, k] times a packed matrix, or (adds) plus that. Splits: all threads of the region call it. */
 void sy_tr_recurrent_step_product(bool splits, bool adds, int64_t rows, int64_t n, int64_t k,

@@ -14,7 +14,7 @@ int64_t sy_tr_recurrent_first(const struct cell *c)
     return (c->op == SY_OP_GRU ? 2 : c->gates) * c->hidden;
 }
 
-/* Of both directions of the pass; they are not needed at once. GRU's third gate is a matrix of its own. */
+/* Floats for both directions of the pass, which are not needed at once. GRU's third gate is a separate matrix. */
 static int64_t packed_floats(const struct cell *c)
 {
     int64_t n = c->hidden, first = sy_tr_recurrent_first(c);

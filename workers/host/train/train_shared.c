@@ -2,7 +2,7 @@
 #include "runtime/base/status.h"
 #include "workers/host/train/train_internal.h"
 
-/* Reads count too: who reads a gradient before it is shared is to read this rank's. */
+/* Reads count too: a reader of the gradient before it is shared must get this rank's. */
 static bool names(const struct sy_trainer *t, const struct sy_tr_step *step, int buffer)
 {
     bool found = false;
