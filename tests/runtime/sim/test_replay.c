@@ -1,4 +1,5 @@
 /* The same trace replayed at a server and simulated: the same words, each request answered once, at its time. */
+#include <dirent.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -9,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -167,6 +169,46 @@ static void assert_progress_is_shown(struct fixture *f, const char *trace)
     close(terminal);
 }
 
+/* The slice of a thread of another process, as sched_getattr(2) tells it; 0: a kernel before 6.12, or the thread has ended. */
+static sy_ns slice_of(pid_t thread)
+{
+    struct {
+        uint32_t bytes, policy;
+        uint64_t flags;
+        int32_t nice;
+        uint32_t priority;
+        uint64_t runtime_ns, deadline_ns, period_ns;
+    } a = {0};
+    return syscall(SYS_sched_getattr, thread, &a, sizeof a, 0) == 0 ? a.runtime_ns : 0;
+}
+
+/* Of a replay's threads but the first, which sends nothing. */
+static int n_senders(pid_t replay, bool with_usual_slice)
+{
+    char path[64];
+    sy_ns usual = slice_of(replay);
+    int n = 0;
+    snprintf(path, sizeof path, "/proc/%d/task", (int)replay);
+    DIR *threads = opendir(path);
+    assert_non_null(threads);
+    for (struct dirent *e; (e = readdir(threads));) {
+        pid_t thread = (pid_t)atoi(e->d_name);
+        n += thread > 0 && thread != replay &&
+             (!with_usual_slice || (usual > 0 && slice_of(thread) == usual));
+    }
+    closedir(threads);
+    return n;
+}
+
+/* Threads that send take a core as soon as their time comes; each says so as it begins. */
+static void assert_senders_have_short_slices(pid_t replay)
+{
+    assert_true(n_senders(replay, false) > 0);
+    for (int i = 0; i < 1000 && n_senders(replay, true) > 0; i++)
+        usleep(10000);
+    assert_int_equal(n_senders(replay, true), 0);
+}
+
 /* Interrupted, it reports what was answered by then. */
 static void assert_interrupted_reports(struct fixture *f, const char *trace)
 {
@@ -186,6 +228,7 @@ static void assert_interrupted_reports(struct fixture *f, const char *trace)
         assert_int_equal(waitpid(child, NULL, WNOHANG), 0);
         usleep(1000);
     }
+    assert_senders_have_short_slices(child);
     kill(child, SIGINT);
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);
