@@ -424,8 +424,8 @@ static void test_causal_masks(void **state)
                            .ahead = i % 3 ? 1 : rig_int(&seed, 1, 70),
                            .kind = i / 2 % 3,
                            .rank = 2 + 2 * (i % 2),
+                           .gone = gone[i / 6],
                            .odd = -1};
-        f.gone = gone[f.kind == 0 && i < 6 ? 1 : i / 6];
         f.columns = f.rows + f.ahead - 1;
         f.odd = i % 5 == 4 ? rig_int(&seed, 1, f.rows * f.columns - 1) : -1;
         struct sy_graph *g = causal_graph(&f);
