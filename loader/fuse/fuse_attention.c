@@ -9,6 +9,8 @@
  *   q_perm, k_perm, v_perm       q is input 0 transposed by it, and so on
  *   y_perm                       the node's result is the product's, transposed by it
  *   mask_kinds, mask_fills       per mask: 0 it is added; 1 where it is false the score becomes the fill; 2 where it is true
+ *   mask_causal                  per mask, if one is a constant triangle: n > 0: a row keeps the columns before its own number + n; to the others
+ *                                what is added is the fill. The engine need not read it, nor compute what it takes. 0: another mask
  *   zero_nan                     1: rows of NaN (nothing is left by the masks) become zeros before v
  *   group, group_axis            grouped queries: each matrix of k and v along that axis serves `group` consecutive ones of q (1: no grouping)
  *
@@ -39,7 +41,7 @@ struct attention {
     float scale;
     bool zero_nan;
     int n_masks, masks[MAX_MASKS];
-    int64_t kinds[MAX_MASKS];
+    int64_t kinds[MAX_MASKS], causal[MAX_MASKS];
     float fills[MAX_MASKS];
 };
 
@@ -198,6 +200,50 @@ static bool add_mask(const struct sy_fuse *f, struct attention *a, int mask, int
     return true;
 }
 
+/* Element i of a constant mask leaves the score as it is; *gone: what it adds otherwise. */
+static bool leaves(const struct sy_tensor *t, int kind, int64_t i, float *gone)
+{
+    if (kind != MASK_ADD)
+        return (((const uint8_t *)t->data)[i] != 0) == (kind == MASK_KEEP);
+    *gone = ((const float *)t->data)[i];
+    return *gone == 0;
+}
+
+/* A constant of one matrix of some rows, of a mask's type. */
+static bool is_matrix_of_mask(const struct sy_tensor *t, int kind)
+{
+    bool fits = t->data && t->shape.rank >= 2 && !sy_shape_is_open(&t->shape) &&
+                t->dtype == (kind == MASK_ADD ? SY_DTYPE_F32 : SY_DTYPE_BOOL);
+    for (int i = 0; i < t->shape.rank - 2 && fits; i++)
+        fits = sy_dim_is(t->shape.dims[i], 1);
+    return fits && !sy_dim_is(t->shape.dims[t->shape.rank - 2], 1);
+}
+
+/* mask_causal of mask `m`, and the fill if it adds. */
+static void find_causal(const struct sy_fuse *f, struct attention *a, int m)
+{
+    const struct sy_tensor *t = sy_fuse_tensor(f, a->masks[m]);
+    const int kind = (int)a->kinds[m];
+    int64_t n = 0;
+    float fill = 0, gone = 0;
+    a->causal[m] = 0;
+    if (!is_matrix_of_mask(t, kind))
+        return;
+    int64_t rows = t->shape.dims[t->shape.rank - 2].fixed,
+            columns = t->shape.dims[t->shape.rank - 1].fixed;
+    while (n < columns && leaves(t, kind, n, &fill))
+        n++;
+    if (n == 0 || n == columns || (kind == MASK_ADD && !(fill < 0)))
+        return;
+    for (int64_t row = 0; row < rows; row++)
+        for (int64_t k = 0; k < columns; k++)
+            if (leaves(t, kind, row * columns + k, &gone) != (k < row + n) ||
+                (k >= row + n && kind == MASK_ADD && gone != fill))
+                return;
+    a->causal[m] = n;
+    a->fills[m] = kind == MASK_ADD ? fill : a->fills[m];
+}
+
 static bool is_empty(const struct sy_shape *shape)
 {
     return !sy_shape_is_open(shape) && sy_shape_elements(shape, 1) <= 0;
@@ -330,11 +376,16 @@ static bool match_attention(const struct sy_fuse *f, const struct sy_node *matmu
            (match_grouped(f, matmul, true, a) || match_grouped(f, matmul, false, a));
 }
 
-static int write_attention(struct sy_fuse *f, struct sy_node *node, const struct attention *a)
+static int write_attention(struct sy_fuse *f, struct sy_node *node, struct attention *a)
 {
     int inputs[3 + MAX_MASKS] = {a->q.tensor, a->k.tensor, a->v.tensor};
     struct view y = {.rank = a->q.rank};
     struct sy_attr *fills;
+    bool has_causal = false;
+    for (int m = 0; m < a->n_masks; m++) {
+        find_causal(f, a, m);
+        has_causal = has_causal || a->causal[m] > 0;
+    }
     memcpy(&inputs[3], a->masks, (size_t)a->n_masks * sizeof *inputs);
     set_straight(y.perm, y.rank);
     SY_TRY(sy_fuse_become(f, node, SY_OP_ATTENTION, 3 + a->n_masks, inputs));
@@ -352,7 +403,7 @@ static int write_attention(struct sy_fuse *f, struct sy_node *node, const struct
     SY_TRY(sy_graph_alloc((size_t)a->n_masks, sizeof *fills->floats, &fills->floats));
     memcpy(fills->floats, a->fills, (size_t)a->n_masks * sizeof *fills->floats);
     fills->n = a->n_masks;
-    return SY_OK;
+    return has_causal ? sy_node_set_ints(node, "mask_causal", a->n_masks, a->causal) : SY_OK;
 }
 
 /* Transpose(attention) -> attention that writes there, if the last axis stays the last. */

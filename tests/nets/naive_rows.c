@@ -13,10 +13,13 @@ void naive_softmax(struct naive_graph *net, const struct sy_node *node)
         stride *= naive_dim(net, x, d);
     for (int64_t k = 0; k < naive_graph_elements(net, out); k++) {
         int64_t base = k - k / stride % n * stride;
-        double sum = 0;
+        double top = -INFINITY, sum = 0;
         for (int64_t i = 0; i < n; i++)
-            sum += exp(from[base + i * stride] - from[k]);
-        net->values[out][k] = node->op == SY_OP_SOFTMAX ? 1 / sum : -log(sum);
+            top = fmax(top, from[base + i * stride]);
+        for (int64_t i = 0; i < n; i++)
+            sum += exp(from[base + i * stride] - top);
+        net->values[out][k] =
+            node->op == SY_OP_SOFTMAX ? exp(from[k] - top) / sum : from[k] - top - log(sum);
     }
 }
 

@@ -3,6 +3,8 @@
 #ifndef SY_TESTS_WARP_ON_CPU_CUH
 #define SY_TESTS_WARP_ON_CPU_CUH
 
+#include <cfloat>
+#include <cmath>
 #include <cstdio>
 
 #define CPU_THREADS     1024
@@ -66,6 +68,12 @@ inline void cpu_meet(int line)
     cpu_warp_barrier(__FILE__, line);
 }
 #define sy_warp_barrier() cpu_meet(__LINE__)
+
+inline float sy_exp2(float x)
+{
+    float y = exp2f(x);
+    return y < FLT_MIN ? 0 : y;
+}
 
 /* What each lane of the warp brought. The table is not written again before all lanes have met once more: there are two, in turn. */
 template <typename V> const V *cpu_exchange(const V &mine)
@@ -144,8 +152,8 @@ inline uint32_t sy_tf32(float x)
     return (bits + 0x1000) & ~0x1fffu;
 }
 
-inline void sy_tile_product_tf32(float &c0, float &c1, float &c2, float &c3,
-                                        const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+inline void sy_tile_product_tf32(float &c0, float &c1, float &c2, float &c3, const uint32_t (&a)[4],
+                                 uint32_t b0, uint32_t b1)
 {
     const cpu_operands *all = cpu_exchange(cpu_operands{{a[0], a[1], a[2], a[3]}, {b0, b1}});
     unsigned lane = threadIdx.x % CPU_WARP;

@@ -16,17 +16,17 @@ SY_TEST_SERVE_POOL=${SY_TEST_SERVE_POOL:-900M}
 SY_BUILD=$1
 export SY_TEST_SERVE_DEVICE SY_TEST_SERVE_POOL SY_BUILD
 failed=0
-log=$(mktemp)
+bad=$(mktemp)
 all=$(mktemp)
-trap 'rm -f "$log" "$all"' EXIT
+trap 'rm -f "$bad" "$all"' EXIT
 for filter in ${3:-$filters}; do
     : >"$all"
+    : >"$bad"
     echo "== $filter on $SY_TEST_SERVE_DEVICE"
     for test in test_end_to_end test_worker_deaths; do # whichever has it
-        SY_TEST_FILTER=$filter "$tests/$test" >"$log" 2>&1 || failed=1
-        cat "$log"
-        cat "$log" >>"$all"
+        { SY_TEST_FILTER=$filter "$tests/$test" 2>&1 || echo "$test" >>"$bad"; } | tee -a "$all"
     done
+    [ -s "$bad" ] && failed=1
     if ! grep -qE '^\[ +(OK|FAILED|SKIPPED) +\] [a-z]' "$all"; then
         echo "no test ran: none is called $filter, or it did not start"
         failed=1

@@ -109,6 +109,16 @@ void fixture_finish(struct fixture *f)
     remove_tree(f->folder, 0);
 }
 
+void fixture_say(const char *what, uint64_t number)
+{
+    static sy_ns began;
+    sy_ns now = sy_clock_now();
+    began = began ? began : now;
+    if (getenv("SY_TEST_SERVE_DEVICE"))
+        fprintf(stderr, "[%6.1f s] %s %llu\n", (double)(now - began) / SY_NS_PER_S, what,
+                (unsigned long long)number);
+}
+
 /* ---- server ------------------------------------------------------------------------------------------ */
 
 static void show_log(const struct fixture *f)
@@ -209,6 +219,7 @@ void fixture_start(struct fixture *f, const char *const *args)
     }
     if (sy_client_connect(f->address, 300000, &f->client) < 0)
         fail_msg("cannot connect to %s", f->address);
+    fixture_say("the server is up", 0);
 }
 
 static int reap(struct fixture *f)
@@ -242,24 +253,14 @@ static void disconnect(struct fixture *f)
     f->client = NULL;
 }
 
-/* What a server that did not end well has said. */
-static void print_log(const struct fixture *f)
-{
-    char line[2048];
-    FILE *log = fopen(f->log, "r");
-    while (log && fgets(line, sizeof line, log))
-        fputs(line, stderr);
-    if (log)
-        fclose(log);
-}
-
 int fixture_stop(struct fixture *f)
 {
     disconnect(f);
     kill(f->pid, SIGTERM);
     int status = reap(f);
     if (status != 0)
-        print_log(f);
+        show_log(f);
+    fixture_say("stopped", 0);
     return status;
 }
 
@@ -268,6 +269,7 @@ void fixture_kill(struct fixture *f)
     disconnect(f);
     kill(f->pid, SIGKILL);
     reap(f);
+    fixture_say("killed", 0);
 }
 
 bool fixture_log_has(const struct fixture *f, const char *text)
@@ -538,8 +540,10 @@ uint64_t fixture_wait_step(struct fixture *f, uint64_t job, uint64_t wanted)
     uint64_t step = 0;
     for (sy_ns deadline = sy_clock_now() + JOB_TIMEOUT_NS; sy_clock_now() < deadline;) {
         step = job_step(f, job, &ended);
-        if (ended || step >= wanted)
+        if (ended || step >= wanted) {
+            fixture_say("step", step);
             return step;
+        }
         sy_clock_sleep_until(sy_clock_now() + 5 * SY_NS_PER_MS);
     }
     show_log(f);
@@ -557,6 +561,7 @@ void fixture_wait_ended(struct fixture *f, uint64_t job)
     if (!ended)
         show_log(f);
     assert_true(ended);
+    fixture_say("the job has ended", 0);
 }
 
 uint64_t fixture_end_job(struct fixture *f, uint64_t job)

@@ -25,6 +25,10 @@ const char *fixture_models(void);
 void fixture_init(struct fixture *f, const char *name);
 void fixture_finish(struct fixture *f); /* stops the server if it runs */
 
+/* Where servers are on a GPU and take seconds to start: a line with the time since the first one, so that a run that was cut off says how far
+ * it came. The functions below say theirs. number: 0 where there is none to tell. */
+void fixture_say(const char *what, uint64_t number);
+
 /* Starts the server with these arguments besides the socket (NULL-terminated), waits until it is ready, connects. Fails the test otherwise,
  * showing the log. Unless they say something else, a worker is taken for hung after a minute: a busy machine slows workers down. */
 void fixture_start(struct fixture *f, const char *const *args);

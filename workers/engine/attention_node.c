@@ -128,7 +128,8 @@ static int set_mask(const struct reader *r, int m, struct sy_attention *a)
     const struct sy_node *node = r->node;
     const struct sy_tensor *t = &r->graph->tensors[node->inputs[3 + m]];
     const struct sy_attr *kinds = sy_node_attr(node, "mask_kinds"),
-                         *fills = sy_node_attr(node, "mask_fills");
+                         *fills = sy_node_attr(node, "mask_fills"),
+                         *causal = sy_node_attr(node, "mask_causal");
     int rank = a->head_rank + 2 - (r->group > 1), own = t->shape.rank;
     int64_t strides[SY_MAX_RANK] = {0}, dims[SY_MAX_RANK] = {0}, stride = 1;
     if (!kinds || !fills || m >= kinds->n || m >= fills->n || kinds->ints[m] < SY_MASK_ADD ||
@@ -136,6 +137,9 @@ static int set_mask(const struct reader *r, int m, struct sy_attention *a)
         return sy_error_set(SY_ECORRUPT, "node %s: mask %d does not fit", node->name, m);
     a->kinds[m] = (enum sy_attention_mask)kinds->ints[m];
     a->fills[m] = fills->floats[m];
+    /* rows that are none in the file's sense (join_shared_heads) have no number */
+    if (causal && causal->kind == SY_ATTR_INTS && m < causal->n && a->rows > 1)
+        a->causal[m] = causal->ints[m];
     if (t->dtype != (a->kinds[m] == SY_MASK_ADD ? SY_DTYPE_F32 : SY_DTYPE_BOOL))
         return unsupported(node, "a mask of this element type");
     for (int i = 0; i < rank; i++)

@@ -31,6 +31,8 @@ struct sy_attention {
     int n_masks;
     enum sy_attention_mask kinds[SY_ATTENTION_MASKS]; /* ADD: of floats; the others: of bools */
     float fills[SY_ATTENTION_MASKS];
+    /* n > 0: a causal mask, a row keeps the columns before its number + n; ADD adds 0 there and the fill elsewhere. 0: any other mask. */
+    int64_t causal[SY_ATTENTION_MASKS];
     struct sy_attention_view masks[SY_ATTENTION_MASKS];
 };
 

@@ -164,6 +164,8 @@ static void dies_in_phase(const char *name, const char *fault)
     fixture_start(&f, args);
     unsetenv("SY_FAULT");
     uint64_t job = fixture_submit(&f, fixture_make_job(&f, name, steps, 3));
+    for (int step = 5; step < steps; step += 5)
+        fixture_wait_step(&f, job, (uint64_t)step);
     fixture_wait_ended(&f, job);
     int64_t deaths = 0;
     json_t *now = fixture_status(&f), *worker;
@@ -171,6 +173,7 @@ static void dies_in_phase(const char *name, const char *fault)
     json_array_foreach(json_object_get(now, "workers"), i, worker) deaths +=
         json_integer_value(json_object_get(worker, "deaths"));
     json_decref(now);
+    fixture_say("deaths", (uint64_t)deaths);
     assert_in_range(deaths, 2, 20);
     assert_same_state(&f, name, steps, expected, bytes);
     sy_client_result_free(fixture_infer(&f, "mlp", 1, 0, NULL));

@@ -214,21 +214,29 @@ static void test_sizes(void **state)
     }
 }
 
-/* So many heads that a block has twice the rows. */
+/* So many heads that blocks have more rows than 16: 32, 64, 128. */
+static struct attention_case many_heads(int i, int64_t rows, int64_t columns)
+{
+    static const enum sy_dtype types[] = {SY_DTYPE_BF16, SY_DTYPE_F16, SY_DTYPE_F32, SY_DTYPE_F32};
+    struct attention_case c = {.attention = {.type = types[i % 4],
+                                             .y_type = types[i % 4],
+                                             .of = {.head_rank = 2,
+                                                    .head_dims = {2, 132},
+                                                    .rows = rows,
+                                                    .columns = columns,
+                                                    .depth = i % 3 ? 16 : 70,
+                                                    .width = 12,
+                                                    .scale = i % 3 ? 0.4f : 0.1f}},
+                               .tf32 = i % 4 == 3};
+    take_matrices(&c);
+    return c;
+}
+
 static void test_many_heads(void **state)
 {
-    for (int i = 0; i < 4; i++) {
-        struct attention_case c = make_case(i % 2 ? SY_DTYPE_BF16 : SY_DTYPE_F16, 1, 1, 1, 1);
-        struct sy_attention *a = &c.attention.of;
-        kernel_end(state);
-        *a = (struct sy_attention){.head_rank = 2,
-                                   .head_dims = {2, 132},
-                                   .rows = 18 + 75 * (i / 2),
-                                   .columns = 20,
-                                   .depth = i / 2 ? 16 : 70,
-                                   .width = 12,
-                                   .scale = 0.4f};
-        take_matrices(&c);
+    static const int64_t rows[] = {18, 64, 93};
+    for (int i = 0; i < 12; i++) {
+        struct attention_case c = many_heads(i, rows[i / 4], 20);
         if (i % 2)
             add_mask(&c);
         check_all(&c);
@@ -281,6 +289,7 @@ static struct kernel_tensor *stretch_mask(struct sy_attention *a, int m, int kin
             kernel_put(t, row * a->columns + k,
                        kind == SY_MASK_ADD ? (left ? 0 : gone) : left == (kind == SY_MASK_KEEP));
         }
+    a->causal[m] = by_row && window == a->columns && kernel_between(0, 2) ? shift + 1 : 0;
     return t;
 }
 
@@ -307,6 +316,35 @@ static void test_empty_tiles(void **state)
                     !(t == c.v && (isfinite(number) || a->zero_nan));
         if (fits)
             kernel_put(t, kernel_between(0, t->n - 1), number);
+        check_all(&c);
+        kernel_end(state);
+    }
+}
+
+/* A causal mask, of blocks of 64 and of 128 rows, whose rows are as many as columns or fewer. What it takes are numbers that would be seen. */
+static void test_causal(void **state)
+{
+    static const double gone[] = {-INFINITY, -3.4028234663852886e38, -1e9};
+    for (int i = 0; i < 12; i++) {
+        int64_t rows = i % 2 ? 64 : 93, n = i % 3 ? 1 : 40;
+        struct attention_case c = many_heads(i, rows, rows + n - 1);
+        struct sy_attention *a = &c.attention.of;
+        int kind = (int)kernel_between(0, 2);
+        a->n_masks = 1;
+        a->kinds[0] = (enum sy_attention_mask)kind;
+        a->fills[0] = (float)gone[i / 4];
+        a->masks[0] = (struct sy_attention_view){.row = a->columns, .column = 1};
+        a->causal[0] = n;
+        c.masks[0] =
+            kernel_tensor(kind == SY_MASK_ADD ? SY_DTYPE_F32 : SY_DTYPE_BOOL, rows * a->columns);
+        for (int64_t k = 0; k < rows * a->columns; k++) {
+            bool left = k % a->columns < k / a->columns + n;
+            kernel_put(c.masks[0], k,
+                       kind == SY_MASK_ADD ? (left ? 0 : gone[i / 4])
+                                           : left == (kind == SY_MASK_KEEP));
+        }
+        if (i % 4 == 3)
+            kernel_put(c.v, c.v->n - 1, NAN);
         check_all(&c);
         kernel_end(state);
     }
@@ -541,6 +579,7 @@ int main(void)
         cmocka_unit_test_teardown(test_many_heads, kernel_end),
         cmocka_unit_test_teardown(test_odd_numbers, kernel_end),
         cmocka_unit_test_teardown(test_empty_tiles, kernel_end),
+        cmocka_unit_test_teardown(test_causal, kernel_end),
         cmocka_unit_test_teardown(test_bounds, kernel_end),
         cmocka_unit_test_teardown(test_gradients, kernel_end),
         cmocka_unit_test_teardown(test_gradients_of_empty_tiles, kernel_end),

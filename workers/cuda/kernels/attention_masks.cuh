@@ -87,6 +87,27 @@ __device__ void fill_mask(const mask_steps &step, const uint8_t *mask, bool wher
     }
 }
 
+/* A causal mask, which nothing is read for: scores at a row's number + n and behind get the fill, added or in their place. ACROSS: as above. */
+template <typename Tiles, bool ACROSS, typename Scores>
+__device__ void cut_scores(int64_t n, bool adds, float fill, const attention_part &part, Scores &s)
+{
+    const int64_t row = ACROSS ? part.column : part.row, column = ACROSS ? part.row : part.column;
+    const int last = (ACROSS ? Tiles::WARP_ROWS : Tiles::OWN) - 1;
+    if (column + last < row + n)
+        return;
+    const int ahead =
+        (int)(row + n - column); /* of the warp's first row: so many columns are left */
+#pragma unroll
+    for (int i = 0; i < Tiles::LINES; i++)
+#pragma unroll
+        for (int j = 0; j < Tiles::SCORES; j++) {
+            int r = ACROSS ? Tiles::score_column(j) : Tiles::row(i),
+                c = ACROSS ? Tiles::row(i) : Tiles::score_column(j);
+            if (c - r >= ahead)
+                s[i][j] = adds ? s[i][j] + fill : fill;
+        }
+}
+
 /* What lies behind the last column. */
 template <typename Tiles, typename Scores>
 __device__ void fill_behind(float fill, const attention_part &part, Scores &s)
@@ -113,7 +134,9 @@ __device__ void mask_scores(const sy_attention &a, const mask_pointers &masks,
     for (int m = 0; m < a.n_masks; m++) {
         mask_steps step = steps_of<ACROSS>(a.masks[m]);
         int64_t first = part.row * step.row + part.column * step.column;
-        if (a.kinds[m] == SY_MASK_ADD)
+        if (a.causal[m] > 0)
+            cut_scores<Tiles, ACROSS>(a.causal[m], a.kinds[m] == SY_MASK_ADD, a.fills[m], part, s);
+        else if (a.kinds[m] == SY_MASK_ADD)
             add_mask<Tiles>(step, (const float *)masks.at[m] + first, part, s);
         else
             fill_mask<Tiles>(step, (const uint8_t *)masks.at[m] + first, a.kinds[m] == SY_MASK_DROP,
@@ -131,7 +154,7 @@ __device__ inline float base_of(float largest)
 /* The difference first: a mask of the least number must not become infinite. */
 __device__ inline float soften(float score, float base)
 {
-    return exp2f((score - base) * LOG2_E);
+    return sy_exp2((score - base) * LOG2_E);
 }
 
 /* ---- empty tiles ---- */
@@ -151,6 +174,13 @@ template <typename V> __device__ four_of<V> read_four(const V *from, int64_t ste
     return got;
 }
 
+/* How many of `n` neighbours a causal mask takes. */
+__device__ inline int cut_of(int64_t causal, int64_t row, int64_t column, int n)
+{
+    int64_t left = row + causal - column;
+    return left >= n ? 0 : left > 0 ? n - (int)left : n;
+}
+
 /* What `n` neighbours, at most 4, of a score are at most, without q and k; NaN or more than GONE if that is not known. */
 __device__ inline float most_left(const sy_attention &a, const mask_pointers &masks, int64_t row,
                                   int64_t column, int n)
@@ -159,16 +189,20 @@ __device__ inline float most_left(const sy_attention &a, const mask_pointers &ma
     for (int m = 0; m < a.n_masks; m++) {
         const sy_attention_view &view = a.masks[m];
         int64_t at = row * view.row + column * view.column;
-        if (a.kinds[m] == SY_MASK_ADD) {
+        if (a.causal[m] > 0 && a.kinds[m] == SY_MASK_ADD) {
+            most += cut_of(a.causal[m], row, column, n) == n ? a.fills[m] : 0;
+        } else if (a.kinds[m] == SY_MASK_ADD) {
             four_of<float> x = read_four((const float *)masks.at[m] + at, view.column, n);
             float added = -INFINITY;
             for (int i = 0; i < n; i++)
                 added = x.at[i] != x.at[i] ? INFINITY : x.at[i] > added ? x.at[i] : added;
             most += added;
         } else {
-            four_of<uint8_t> x = read_four((const uint8_t *)masks.at[m] + at, view.column, n);
-            int gone = 0;
-            for (int i = 0; i < n; i++)
+            int gone = a.causal[m] > 0 ? cut_of(a.causal[m], row, column, n) : 0;
+            four_of<uint8_t> x = {};
+            if (a.causal[m] == 0)
+                x = read_four((const uint8_t *)masks.at[m] + at, view.column, n);
+            for (int i = 0; a.causal[m] == 0 && i < n; i++)
                 gone += (x.at[i] != 0) == (a.kinds[m] == SY_MASK_DROP);
             if (gone == n || (gone > 0 && !(a.fills[m] <= most)))
                 most = a.fills[m];
@@ -224,6 +258,34 @@ __device__ bool are_below(const typename Tiles::T *room, int padded, uint32_t st
         over |= (x.y & E::mask) + steps * E::step;
         over |= (x.z & E::mask) + steps * E::step;
         over |= (x.w & E::mask) + steps * E::step;
+    }
+    return (over & E::top) == 0;
+}
+
+/* The same of lines in global memory. Eight threads have a line together. */
+template <typename T>
+__device__ bool lie_below(const T *from, int64_t line, int64_t step, int64_t lines, int64_t size,
+                          uint32_t steps)
+{
+    using E = exponents_of<T>;
+    constexpr int EACH = 16 / (int)sizeof(T), ABREAST = 8;
+    const int first = (int)threadIdx.x / ABREAST, more = (int)blockDim.x / ABREAST;
+    const bool whole = step == 1 && (uint64_t)from % 16 == 0 && size % EACH == 0 &&
+                       (lines <= 1 || line * (int64_t)sizeof(T) % 16 == 0);
+    uint32_t over = 0;
+    for (int64_t c = threadIdx.x % ABREAST; whole && c < size / EACH; c += ABREAST)
+#pragma unroll 4
+        for (int64_t i = first; i < lines; i += more) {
+            uint4 x = *(const uint4 *)(from + i * line + c * EACH);
+            over |= (x.x & E::mask) + steps * E::step;
+            over |= (x.y & E::mask) + steps * E::step;
+            over |= (x.z & E::mask) + steps * E::step;
+            over |= (x.w & E::mask) + steps * E::step;
+        }
+    for (int64_t i = threadIdx.x; !whole && i < lines * size; i += blockDim.x) {
+        uint32_t bits = 0;
+        memcpy(&bits, from + i / size * line + i % size * step, sizeof(T));
+        over |= (bits & E::mask) + steps * E::step;
     }
     return (over & E::top) == 0;
 }

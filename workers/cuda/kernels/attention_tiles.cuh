@@ -4,6 +4,7 @@
  *   block   ROWS rows of q, COLUMNS columns of k and rows of v at a time, WARPS warps: ROW_WARPS beside each other down the rows, SPLIT of
  *           them along the columns, which are added up at the end
  *   warp    16 M rows, OWN of the columns
+ *   stages  of tiles of k and v in shared memory: two, and the next tile comes while one is computed
  *   lane    s[LINES][SCORES] of the scores, o[LINES][RESULTS] of the result; a row is in LANES lanes, which differ in the lowest bits
  *
  * Rows of a tile are STRIDE elements apart, 16 bytes more than they are long: the eight rows that are read at once lie in different banks. */
@@ -15,9 +16,10 @@
 /* Where whole models run on the CPU a block is one warp. */
 #define SY_ATTENTION_WARPS (SY_KERNEL_THREADS < 4 * SY_WARP ? 1 : 4)
 
-template <typename T_, int SIZE_, int M_, int SPLIT_, int COLUMNS_> struct attention_shape {
+template <typename T_, int SIZE_, int M_, int SPLIT_, int COLUMNS_, int STAGES_>
+struct attention_shape {
     using T = T_;
-    static constexpr int SIZE = SIZE_, M = M_, SPLIT = SPLIT_, COLUMNS = COLUMNS_;
+    static constexpr int SIZE = SIZE_, M = M_, SPLIT = SPLIT_, COLUMNS = COLUMNS_, STAGES = STAGES_;
     static constexpr int WARPS = SY_ATTENTION_WARPS, ROW_WARPS = WARPS / SPLIT;
     static constexpr int WARP_ROWS = 16 * M, ROWS = WARP_ROWS * ROW_WARPS, OWN = COLUMNS / SPLIT;
     static constexpr int EACH = 16 / (int)sizeof(T), STRIDE = SIZE + EACH;
@@ -238,13 +240,15 @@ template <typename Shape> struct attention_tf32 : attention_tiles_of_8<Shape> {
 /* ---- float32 ---- */
 
 /* A lane has rows lane / 8 and every fourth after it, and every eighth column from lane % 8 on; of the result, four columns side by side out of
- * each 32. The scores go through a room of the warp's own, which gives each lane the rows whole. */
+ * each 32. The scores go through a room of the warp's own, PART columns at a time, which gives each lane the rows whole. With M = 2 a lane
+ * multiplies 8 rows with what it reads of 8 columns: shared memory, 128 bytes a cycle, then feeds all multipliers; with M = 1 it does not. */
 template <typename Shape> struct attention_float : Shape {
-    using Shape::OWN, Shape::STRIDE, Shape::SIZE;
-    static constexpr int LINES = 4, SCORES = OWN / 8, RESULTS = SIZE / 8, LANES = 8;
+    using Shape::OWN, Shape::STRIDE, Shape::SIZE, Shape::M;
+    static constexpr int LINES = 4 * M, SCORES = OWN / 8, RESULTS = SIZE / 8, LANES = 8;
     static constexpr int DEPTH_STEP = 4, WIDTH_STEP = 32;
-    static constexpr int OWN_STRIDE = OWN + 4, OWN_ROOM = 16 * OWN_STRIDE; /* elements a warp */
-    static_assert(Shape::M == 1, "a warp has 16 rows");
+    static constexpr int PART = M > 1 && OWN > 32 ? 32 : OWN;
+    static constexpr int OWN_STRIDE = PART + 4,
+                         OWN_ROOM = 16 * M * OWN_STRIDE; /* elements a warp */
 
     __device__ static int row(int i)
     {
@@ -286,12 +290,23 @@ template <typename Shape> struct attention_float : Shape {
                                       Results &o)
     {
 #pragma unroll
-        for (int i = 0; i < LINES; i++)
+        for (int part = 0; part < OWN; part += PART) {
 #pragma unroll
-            for (int j = 0; j < SCORES; j++)
-                own[row(i) * OWN_STRIDE + score_column(j)] = p[i][j];
-        sy_warp_barrier();
-        for (int k = 0; k < OWN; k += 4) {
+            for (int i = 0; i < LINES; i++)
+#pragma unroll
+                for (int j = 0; j < PART / 8; j++)
+                    own[row(i) * OWN_STRIDE + score_column(j)] = p[i][part / 8 + j];
+            sy_warp_barrier();
+            add_part(own, v + part * STRIDE, width, o);
+            sy_warp_barrier();
+        }
+    }
+
+  private:
+    template <typename Results>
+    __device__ static void add_part(const float *own, const float *v, int width, Results &o)
+    {
+        for (int k = 0; k < PART; k += 4) {
             float4 rows[LINES];
 #pragma unroll
             for (int i = 0; i < LINES; i++)
@@ -301,10 +316,8 @@ template <typename Shape> struct attention_float : Shape {
             add_line<2>(rows, v + (k + 2) * STRIDE, width, o);
             add_line<3>(rows, v + (k + 3) * STRIDE, width, o);
         }
-        sy_warp_barrier();
     }
 
-  private:
     template <int WHICH> __device__ static float pick(const float4 &x)
     {
         return WHICH == 0 ? x.x : WHICH == 1 ? x.y : WHICH == 2 ? x.z : x.w;

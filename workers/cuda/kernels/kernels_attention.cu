@@ -5,11 +5,12 @@
  * Rows without any score but -infinity, and rows with NaN or +infinity, become NaN, as the softmax has it; with zero_nan, zeros. A score that is
  * masked is multiplied all the same: what lies in v as NaN or infinity is NaN in the result.
  *
- * Equal bits each time (M3): a row's columns are taken in one order, and how many rows a block has changes nothing of them. */
+ * Equal bits each time (M3): a row's columns are taken in one order, which only depends on how many heads, rows and columns there are. */
 #include "workers/cuda/kernels/attention_masks.cuh"
 
-#define MANY_BLOCKS   264 /* two for each of the 132 multiprocessors of an H200 */
 #define DEAD          -1.0f
+#define FAR           128.0f /* e^-104 is 0 */
+#define PROCESSORS    132    /* of an H200 */
 #define MOST_OF(a, b) ((a) > (b) ? (a) : (b))
 
 SY_KERNEL_FILE(attention)
@@ -26,12 +27,10 @@ __device__ static void soften_scores(float (&largest)[Tiles::LINES], float (&sum
         float top = largest[i];
 #pragma unroll
         for (int j = 0; j < Tiles::SCORES; j++)
-            top = s[i][j] > top ? s[i][j] : top;
+            top = fmaxf(s[i][j], top); /* not NaN */
 #pragma unroll
-        for (int mask = 1; mask < Tiles::LANES; mask *= 2) {
-            float other = sy_lane_xor(top, mask);
-            top = other > top ? other : top;
-        }
+        for (int mask = 1; mask < Tiles::LANES; mask *= 2)
+            top = fmaxf(sy_lane_xor(top, mask), top);
         float base = base_of(top), before = soften(largest[i], base), sum = 0;
 #pragma unroll
         for (int j = 0; j < Tiles::SCORES; j++) {
@@ -103,24 +102,25 @@ template <typename Tiles, typename Y>
 __device__ static void write_results(const sy_attention &a, const attention_results<Tiles> *room,
                                      int64_t rows, Y *y)
 {
-    int width = (int)a.width, n = (int)(rows < Tiles::ROWS ? rows : Tiles::ROWS) * width;
-    for (int i = (int)threadIdx.x; i < n; i += (int)blockDim.x) {
-        int row = i / width, column = i % width;
-        float value = 0;
-        for (int p = 0; p < Tiles::SPLIT; p++) {
-            float factor = room->sums[p][row];
-            value += factor == DEAD ? 0 : factor * room->o[p][row][column];
+    const int width = (int)a.width, n = (int)(rows < Tiles::ROWS ? rows : Tiles::ROWS);
+    for (int row = (int)threadIdx.x / SY_WARP; row < n; row += Tiles::WARPS)
+        for (int column = lane_of(); column < width; column += SY_WARP) {
+            float value = 0;
+            for (int p = 0; p < Tiles::SPLIT; p++) {
+                float factor = room->sums[p][row];
+                value += factor == DEAD ? 0 : factor * room->o[p][row][column];
+            }
+            y[row * a.y.row + column * a.y.column] = sy_store<Y>::of(value);
         }
-        y[row * a.y.row + column * a.y.column] = sy_store<Y>::of(value);
-    }
 }
 
 /* ---- the kernel ---- */
 
 template <typename Tiles> struct attention_room {
-    typename Tiles::T q[Tiles::ROWS * Tiles::STRIDE], k[Tiles::COLUMNS * Tiles::STRIDE],
-        v[Tiles::COLUMNS * Tiles::STRIDE];
-    typename Tiles::T own[Tiles::WARPS * Tiles::OWN_ROOM + (Tiles::OWN_ROOM == 0)];
+    using T = typename Tiles::T;
+    T q[Tiles::ROWS * Tiles::STRIDE], k[Tiles::STAGES][Tiles::COLUMNS * Tiles::STRIDE],
+        v[Tiles::STAGES][Tiles::COLUMNS * Tiles::STRIDE];
+    T own[Tiles::WARPS * Tiles::OWN_ROOM + (Tiles::OWN_ROOM == 0)];
 };
 
 template <typename Tiles> constexpr size_t attention_bytes()
@@ -153,8 +153,8 @@ __device__ static bool all_there(const attention_part &part, const float (&large
  * not finite in v is NaN in the result, masked or not. */
 template <typename Tiles>
 __device__ static bool is_empty(const sy_attention &a, const mask_pointers &masks,
-                                const attention_room<Tiles> *room, int64_t row, int64_t column,
-                                int depth, int width, bool there)
+                                const attention_room<Tiles> *room, int stage, int64_t row,
+                                int64_t column, int depth, int width, bool there)
 {
     using E = exponents_of<typename Tiles::T>;
     int rows = (int)(a.rows - row < Tiles::ROWS ? a.rows - row : Tiles::ROWS);
@@ -162,84 +162,188 @@ __device__ static bool is_empty(const sy_attention &a, const mask_pointers &mask
     bool gone = there && fabsf(a.scale) <= TAME_SCALE &&
                 is_gone(a, masks, row, column, rows, columns) &&
                 are_below<Tiles, Tiles::ROWS>(room->q, depth, E::tame) &&
-                are_below<Tiles, Tiles::COLUMNS>(room->k, depth, E::tame);
+                are_below<Tiles, Tiles::COLUMNS>(room->k[stage], depth, E::tame);
     sy_copy_wait();
     if (__syncthreads_or(!gone))
         return false;
-    bool odd = !are_below<Tiles, Tiles::COLUMNS>(room->v, width, 1);
+    bool odd = !are_below<Tiles, Tiles::COLUMNS>(room->v[stage], width, 1);
     return !__syncthreads_or(odd);
 }
 
-/* A block of rows after the other. */
+/* ---- a block ---- */
+
+/* What a block has and does; all of its threads do all of it. q, k, v, masks: of its head. */
+template <typename Tiles> struct attention_block {
+    using T = typename Tiles::T;
+    static constexpr int STAGES = Tiles::STAGES;
+    const sy_attention &a;
+    attention_room<Tiles> *room;
+    const T *q, *k, *v;
+    mask_pointers masks;
+    int64_t first; /* of its rows */
+    int depth, width;
+
+    __device__ static int split()
+    {
+        return (int)threadIdx.x / SY_WARP % Tiles::SPLIT;
+    }
+    __device__ static int own_row()
+    {
+        return (int)threadIdx.x / SY_WARP / Tiles::SPLIT * Tiles::WARP_ROWS;
+    }
+
+    __device__ void load_queries()
+    {
+        int64_t left = a.rows - first;
+        load_tile<Tiles, Tiles::ROWS>(room->q, q + first * a.q.row, a.q.row, a.q.column,
+                                      (int)(left < Tiles::ROWS ? left : Tiles::ROWS), (int)a.depth,
+                                      depth);
+    }
+    __device__ int left(int64_t at)
+    {
+        return (int)(a.columns - at < Tiles::COLUMNS ? a.columns - at : Tiles::COLUMNS);
+    }
+    __device__ void load_keys(int64_t at, int stage)
+    {
+        load_tile<Tiles, Tiles::COLUMNS>(room->k[stage], k + at * a.k.column, a.k.column, a.k.row,
+                                         left(at), (int)a.depth, depth);
+    }
+    __device__ void load_values(int64_t at, int stage)
+    {
+        load_tile<Tiles, Tiles::COLUMNS>(room->v[stage], v + at * a.v.row, a.v.row, a.v.column,
+                                         left(at), (int)a.width, width);
+    }
+    /* What must be there when the tile's turn comes; with one stage its values follow while its scores are computed. */
+    __device__ void load_next(int64_t at, int64_t end, int stage)
+    {
+        if (at < end)
+            load_keys(at, stage);
+        if (at < end && STAGES > 1)
+            load_values(at, stage);
+        sy_copy_commit();
+    }
+
+    /* Up to where a causal mask, the only mask, leaves the block's rows columns. */
+    __device__ int64_t likely_end()
+    {
+        int64_t last = first + Tiles::ROWS < a.rows ? first + Tiles::ROWS : a.rows;
+        int64_t end = a.n_masks == 1 && a.causal[0] > 0 ? last - 1 + a.causal[0] : a.columns;
+        return end < a.columns ? end : a.columns;
+    }
+
+    /* Whether all columns from `at` on, which likely_end leaves out, change nothing of the block's results: e to the power of what they have less
+     * is 0, exactly, and so is that times v. Each row has had its scores; the first of a SPLIT has some of each row. The same for all threads. */
+    __device__ bool is_behind(int64_t at, const float (&largest)[Tiles::LINES])
+    {
+        using E = exponents_of<T>;
+        const bool adds = a.kinds[0] == SY_MASK_ADD;
+        const float fill = a.fills[0];
+        bool gone = !adds || (fill <= GONE && fabsf(a.scale) <= TAME_SCALE);
+#pragma unroll
+        for (int i = 0; i < Tiles::LINES; i++)
+            if (split() == 0 && first + own_row() + Tiles::row(i) < a.rows)
+                gone = gone && (adds ? largest[i] > THERE : largest[i] > fill + FAR);
+        if (__syncthreads_or(!gone))
+            return false;
+        gone = lie_below(v + at * a.v.row, a.v.row, a.v.column, a.columns - at, a.width, 1);
+        if (adds && gone)
+            gone = are_below<Tiles, Tiles::ROWS>(room->q, depth, E::tame) &&
+                   lie_below(k + at * a.k.column, a.k.column, a.k.row, a.columns - at, a.depth,
+                             E::tame);
+        return !__syncthreads_or(!gone);
+    }
+
+    /* The tile's keys are there, and with two stages its values. */
+    template <typename Results>
+    __device__ void add_tile(int64_t at, int64_t end, int stage, float (&largest)[Tiles::LINES],
+                             float (&sums)[Tiles::LINES], Results &o)
+    {
+        const int64_t row = first + own_row(), column = at + split() * Tiles::OWN;
+        const attention_part part = {row, column, a.rows - row, a.columns - column};
+        const bool looks = at > 0 && may_be_empty<Tiles>(a, masks, first, at);
+        bool works = part.rows > 0 && part.columns > 0;
+        float s[Tiles::LINES][Tiles::SCORES] = {};
+        if (looks)
+            works = !is_empty<Tiles>(a, masks, room, stage, first, at, depth, width,
+                                     !works || all_there<Tiles>(part, largest)) &&
+                    works;
+        if (works) {
+            Tiles::scores(room->q + own_row() * Tiles::STRIDE,
+                          room->k[stage] + split() * Tiles::OWN * Tiles::STRIDE, depth, s);
+            mask_scores<Tiles, false>(a, masks, part, s);
+            soften_scores<Tiles>(largest, sums, s, o);
+        }
+        if (STAGES == 1) {
+            sy_copy_wait();
+            __syncthreads(); /* values are there; the keys are read */
+            load_next(at + Tiles::COLUMNS, end, 0);
+        }
+        if (works)
+            Tiles::add_values(s, room->v[stage] + split() * Tiles::OWN * Tiles::STRIDE, width,
+                              room->own + (int)threadIdx.x / SY_WARP * Tiles::OWN_ROOM, o);
+    }
+
+    template <typename Results>
+    __device__ void add_all(float (&largest)[Tiles::LINES], float (&sums)[Tiles::LINES], Results &o)
+    {
+        int64_t end = likely_end();
+        int stage = 0;
+        load_queries();
+        load_next(0, end, 0);
+        for (int64_t at = 0; at < end; at += Tiles::COLUMNS) {
+            const int64_t next = at + Tiles::COLUMNS;
+            sy_copy_wait();
+            __syncthreads(); /* the tile is there; the one before is read */
+            if (STAGES > 1) {
+                load_next(next, end, 1 - stage);
+            } else {
+                load_values(at, 0);
+                sy_copy_commit();
+            }
+            add_tile(at, end, stage, largest, sums, o);
+            if (STAGES > 1)
+                stage = 1 - stage;
+            if (next >= end && next < a.columns && !is_behind(next, largest)) {
+                end = a.columns;
+                load_next(next, end, stage);
+            }
+        }
+        sy_copy_wait();
+        __syncthreads(); /* all tiles are read */
+    }
+};
+
+/* A block of rows after the other. With a causal mask the longest blocks of all heads are first: the last to end are short. */
 template <typename Tiles>
 __global__ static void __launch_bounds__(Tiles::WARPS *SY_WARP)
     attention_kernel(const __grid_constant__ sy_math_attention attention,
                      const typename Tiles::T *q, const typename Tiles::T *k,
                      const typename Tiles::T *v, const __grid_constant__ mask_pointers masks,
-                     void *y, float *stats, int64_t row_blocks, int64_t n)
+                     void *y, float *stats, int64_t row_blocks, int64_t heads)
 {
     using T = typename Tiles::T;
     const sy_attention &a = attention.of;
-    auto *room = (attention_room<Tiles> *)sy_launched_room();
     auto *results = (attention_results<Tiles> *)sy_launched_room();
-    const int warp = (int)threadIdx.x / SY_WARP, split = warp % Tiles::SPLIT;
-    const int own_row = warp / Tiles::SPLIT * Tiles::WARP_ROWS, own_column = split * Tiles::OWN;
-    const int depth = padded_to(a.depth, Tiles::DEPTH_STEP),
-              width = padded_to(a.width, Tiles::WIDTH_STEP);
-    T *own = room->own + warp * Tiles::OWN_ROOM;
-    for (int64_t block = blockIdx.x; block < n; block += gridDim.x) {
-        int64_t head = block / row_blocks, first = block % row_blocks * Tiles::ROWS;
-        const T *k_head = k + head_offset(a, a.k, head), *v_head = v + head_offset(a, a.v, head);
-        const mask_pointers own_masks = masks_of(a, masks, head);
+    const bool longest_first = a.n_masks == 1 && a.causal[0] > 0;
+    for (int64_t i = blockIdx.x; i < heads * row_blocks; i += gridDim.x) {
+        int64_t head = longest_first ? i % heads : i / row_blocks,
+                first = (longest_first ? row_blocks - 1 - i / heads : i % row_blocks) * Tiles::ROWS;
+        attention_block<Tiles> b = {a,
+                                    (attention_room<Tiles> *)sy_launched_room(),
+                                    q + head_offset(a, a.q, head),
+                                    k + head_offset(a, a.k, head),
+                                    v + head_offset(a, a.v, head),
+                                    masks_of(a, masks, head),
+                                    first,
+                                    padded_to(a.depth, Tiles::DEPTH_STEP),
+                                    padded_to(a.width, Tiles::WIDTH_STEP)};
         float o[Tiles::LINES][Tiles::RESULTS] = {}, sums[Tiles::LINES] = {}, largest[Tiles::LINES];
 #pragma unroll
-        for (int i = 0; i < Tiles::LINES; i++)
-            largest[i] = -INFINITY;
-        auto left = [](int64_t most, int64_t of) { return (int)(of < most ? of : most); };
-        auto load_keys = [&](int64_t at) {
-            load_tile<Tiles, Tiles::COLUMNS>(room->k, k_head + at * a.k.column, a.k.column, a.k.row,
-                                             left(Tiles::COLUMNS, a.columns - at), (int)a.depth,
-                                             depth);
-        };
+        for (int line = 0; line < Tiles::LINES; line++)
+            largest[line] = -INFINITY;
         __syncthreads(); /* the results of the block before are written */
-        load_tile<Tiles, Tiles::ROWS>(room->q, q + head_offset(a, a.q, head) + first * a.q.row,
-                                      a.q.row, a.q.column, left(Tiles::ROWS, a.rows - first),
-                                      (int)a.depth, depth);
-        if (a.columns > 0)
-            load_keys(0);
-        sy_copy_commit();
-        for (int64_t at = 0; at < a.columns; at += Tiles::COLUMNS) {
-            attention_part part = {first + own_row, at + own_column, a.rows - first - own_row,
-                                   a.columns - at - own_column};
-            bool works = part.rows > 0 && part.columns > 0;
-            float s[Tiles::LINES][Tiles::SCORES] = {};
-            sy_copy_wait();
-            __syncthreads(); /* keys are there; the values before are read */
-            load_tile<Tiles, Tiles::COLUMNS>(room->v, v_head + at * a.v.row, a.v.row, a.v.column,
-                                             left(Tiles::COLUMNS, a.columns - at), (int)a.width,
-                                             width);
-            sy_copy_commit();
-            if (at > 0 && may_be_empty<Tiles>(a, own_masks, first, at))
-                works = !is_empty<Tiles>(a, own_masks, room, first, at, depth, width,
-                                         !works || all_there<Tiles>(part, largest)) &&
-                        works;
-            if (works) {
-                Tiles::scores(room->q + own_row * Tiles::STRIDE,
-                              room->k + own_column * Tiles::STRIDE, depth, s);
-                mask_scores<Tiles, false>(a, own_masks, part, s);
-                soften_scores<Tiles>(largest, sums, s, o);
-            }
-            sy_copy_wait();
-            __syncthreads(); /* values are there; the keys are read */
-            if (at + Tiles::COLUMNS < a.columns)
-                load_keys(at + Tiles::COLUMNS);
-            sy_copy_commit();
-            if (works)
-                Tiles::add_values(s, room->v + own_column * Tiles::STRIDE, width, own, o);
-        }
-        sy_copy_wait();
-        __syncthreads(); /* all tiles are read */
-        leave_results<Tiles>(results, split, own_row, largest, sums, o);
+        b.add_all(largest, sums, o);
+        leave_results<Tiles>(results, b.split(), b.own_row(), largest, sums, o);
         __syncthreads();
         find_factors<Tiles>(a, results, a.rows - first,
                             stats ? stats + 2 * (head * a.rows + first) : stats);
@@ -261,29 +365,56 @@ static int launch(struct CUstream_st *stream, const sy_math_attention *a, int64_
 {
     using T = typename Tiles::T;
     static_assert(attention_bytes<Tiles>() <= SY_KERNEL_SHARED_BYTES, "the least GPU has no more");
-    int64_t row_blocks = (a->of.rows + Tiles::ROWS - 1) / Tiles::ROWS, n = heads * row_blocks;
-    return sy_launch_shared(attention_kernel<Tiles>, sy_row_blocks(n), Tiles::WARPS * SY_WARP,
-                            attention_bytes<Tiles>(), stream, *a, (const T *)q, (const T *)k,
-                            (const T *)v, masks, y, stats, row_blocks, n);
+    int64_t row_blocks = (a->of.rows + Tiles::ROWS - 1) / Tiles::ROWS;
+    return sy_launch_shared(attention_kernel<Tiles>, sy_row_blocks(heads * row_blocks),
+                            Tiles::WARPS * SY_WARP, attention_bytes<Tiles>(), stream, *a,
+                            (const T *)q, (const T *)k, (const T *)v, masks, y, stats, row_blocks,
+                            heads);
 }
 
-/* Few rows: the warps share the columns. Many blocks: each has twice the rows, and reads k and v half as often. */
+enum blocks_of { BLOCKS_OF_16, BLOCKS_OF_32, BLOCKS_OF_64, BLOCKS_OF_128, N_BLOCKS_OF };
+
+/* Blocks of how many rows end first. A row of a small block is dearer: k and v are read more often, and a lane multiplies less with what it reads;
+ * a multiprocessor that has one block only waits for memory. But one that has a block more than the others has all wait. */
+static enum blocks_of choose_blocks(int64_t heads, int64_t rows)
+{
+    static const double a_row[N_BLOCKS_OF] = {1.35, 1.1, 1, 0.8};
+    double least = INFINITY;
+    enum blocks_of best = BLOCKS_OF_64;
+    for (int i = 0; i < N_BLOCKS_OF; i++) {
+        int64_t size = (int64_t)16 << i, blocks = heads * ((rows + size - 1) / size),
+                each = (blocks + PROCESSORS - 1) / PROCESSORS;
+        double cost = (double)(each * size) * a_row[i] * (each == 1 ? 1.3 : 1);
+        if (cost < least) {
+            least = cost;
+            best = (enum blocks_of)i;
+        }
+    }
+    return best;
+}
+
+/* Of 16 and of 32 rows, the warps share the columns. */
 template <typename T, int SIZE>
 static int launch_narrow(struct CUstream_st *stream, const sy_math_attention *a, int64_t heads,
                          const void *q, const void *k, const void *v, const mask_pointers &masks,
                          void *y, float *stats)
 {
-    constexpr int WARPS = SY_ATTENTION_WARPS;
-    using few = attention_narrow<attention_shape<T, SIZE, 1, WARPS, 64>>;
-    using usual = attention_narrow<attention_shape<T, SIZE, 1, 1, SIZE <= 128 ? 64 : 32>>;
-    if (a->of.rows <= few::ROWS)
-        return launch<few>(stream, a, heads, q, k, v, masks, y, stats);
+    constexpr int WARPS = SY_ATTENTION_WARPS, PAIRS = WARPS > 1 ? 2 : 1,
+                  STAGES = SIZE <= 64 ? 2 : 1;
+    using of_16 = attention_narrow<attention_shape<T, SIZE, 1, WARPS, 64, STAGES>>;
+    using of_64 = attention_narrow<attention_shape<T, SIZE, 1, 1, SIZE <= 128 ? 64 : 32, STAGES>>;
+    const enum blocks_of blocks = choose_blocks(heads, a->of.rows);
+    if (a->of.rows <= of_16::ROWS || blocks == BLOCKS_OF_16)
+        return launch<of_16>(stream, a, heads, q, k, v, masks, y, stats);
     if constexpr (SIZE <= 128) {
-        using tall = attention_narrow<attention_shape<T, SIZE, 2, 1, 64>>;
-        if (heads * ((a->of.rows + tall::ROWS - 1) / tall::ROWS) >= MANY_BLOCKS)
-            return launch<tall>(stream, a, heads, q, k, v, masks, y, stats);
+        using of_32 = attention_narrow<attention_shape<T, SIZE, 1, PAIRS, 64, STAGES>>;
+        using of_128 = attention_narrow<attention_shape<T, SIZE, 2, 1, 64, STAGES>>;
+        if (blocks == BLOCKS_OF_32)
+            return launch<of_32>(stream, a, heads, q, k, v, masks, y, stats);
+        if (blocks == BLOCKS_OF_128)
+            return launch<of_128>(stream, a, heads, q, k, v, masks, y, stats);
     }
-    return launch<usual>(stream, a, heads, q, k, v, masks, y, stats);
+    return launch<of_64>(stream, a, heads, q, k, v, masks, y, stats);
 }
 
 template <template <typename> typename Tiles, int SIZE>
@@ -292,14 +423,24 @@ static int launch_float(struct CUstream_st *stream, const sy_math_attention *a, 
                         void *y, float *stats)
 {
     constexpr int WARPS = SY_ATTENTION_WARPS, PAIRS = WARPS > 1 ? 2 : 1;
-    using few = Tiles<attention_shape<float, SIZE, 1, WARPS, SIZE <= 128 ? 64 : 32>>;
-    using usual = Tiles<attention_shape<float, SIZE, 1, SIZE <= 128 ? 1 : PAIRS,
+    using of_16 = Tiles<attention_shape<float, SIZE, 1, WARPS, SIZE <= 128 ? 64 : 32, 1>>;
+    using of_64 = Tiles<attention_shape<float, SIZE, 1, SIZE <= 128 ? 1 : PAIRS,
                                         SIZE <= 64    ? 64
                                         : SIZE <= 128 ? 32
-                                                      : 16>>;
-    if (a->of.rows <= few::ROWS)
-        return launch<few>(stream, a, heads, q, k, v, masks, y, stats);
-    return launch<usual>(stream, a, heads, q, k, v, masks, y, stats);
+                                                      : 16,
+                                        1>>;
+    const enum blocks_of blocks = choose_blocks(heads, a->of.rows);
+    if (a->of.rows <= of_16::ROWS || blocks == BLOCKS_OF_16)
+        return launch<of_16>(stream, a, heads, q, k, v, masks, y, stats);
+    if constexpr (SIZE <= 64) {
+        using of_32 = Tiles<attention_shape<float, SIZE, 1, PAIRS, 64, 1>>;
+        using of_128 = Tiles<attention_shape<float, SIZE, 2, 1, 64, 1>>;
+        if (blocks == BLOCKS_OF_32)
+            return launch<of_32>(stream, a, heads, q, k, v, masks, y, stats);
+        if (blocks == BLOCKS_OF_128)
+            return launch<of_128>(stream, a, heads, q, k, v, masks, y, stats);
+    }
+    return launch<of_64>(stream, a, heads, q, k, v, masks, y, stats);
 }
 
 /* The statement with SIZE the least that there is of at least `size`. */

@@ -23,8 +23,9 @@ template <typename T> struct back_operand {
 
 enum { BASE, FACTOR, DELTA, NUMBERS };
 
-template <typename Tiles, int STAGES> struct back_room {
+template <typename Tiles> struct back_room {
     using T = typename Tiles::T;
+    static constexpr int STAGES = Tiles::STAGES;
     static constexpr int MOST = Tiles::ROWS > Tiles::COLUMNS ? Tiles::ROWS : Tiles::COLUMNS;
     T mine[2][Tiles::ROWS * Tiles::STRIDE], other[STAGES][2][Tiles::COLUMNS * Tiles::STRIDE];
     T own[Tiles::WARPS * Tiles::OWN_ROOM + (Tiles::OWN_ROOM == 0)];
@@ -36,10 +37,11 @@ template <typename Tiles> struct back_results {
 };
 
 /* What a block has and does; all of its threads do all of it. */
-template <typename Tiles, int STAGES, bool ACROSS> struct back_block {
+template <typename Tiles, bool ACROSS> struct back_block {
     using T = typename Tiles::T;
+    static constexpr int STAGES = Tiles::STAGES;
     const sy_attention &a;
-    back_room<Tiles, STAGES> *room;
+    back_room<Tiles> *room;
     mask_pointers masks;
     back_operand<T> mine[2], other[2]; /* q, dy and k, v; across the other way */
     const float *stats;                /* of the head's rows: base, factor */
@@ -143,7 +145,9 @@ template <typename Tiles, int STAGES, bool ACROSS> struct back_block {
             }
         for (int m = 0; m < a.n_masks; m++) {
             mask_steps step = steps_of<ACROSS>(a.masks[m]);
-            if (a.kinds[m] != SY_MASK_ADD)
+            if (a.causal[m] > 0 && a.kinds[m] != SY_MASK_ADD)
+                cut_scores<Tiles, ACROSS>(a.causal[m], false, 0, part, d);
+            else if (a.kinds[m] != SY_MASK_ADD)
                 fill_mask<Tiles>(step,
                                  (const uint8_t *)masks.at[m] + part.row * step.row +
                                      part.column * step.column,
@@ -233,14 +237,14 @@ __device__ static void write_gradient(back_results<Tiles> *room, const Results &
 
 /* ---- the kernel ---- */
 
-template <typename Tiles, int STAGES> constexpr size_t back_bytes()
+template <typename Tiles> constexpr size_t back_bytes()
 {
-    constexpr size_t room = sizeof(back_room<Tiles, STAGES>), results = sizeof(back_results<Tiles>);
+    constexpr size_t room = sizeof(back_room<Tiles>), results = sizeof(back_results<Tiles>);
     return room > results ? room : results;
 }
 
 /* y: read by rows. first_out: dq; across dk, and dv in second_out. Blocks of a head one after the other. */
-template <typename Tiles, int STAGES, bool ACROSS>
+template <typename Tiles, bool ACROSS>
 __global__ static void __launch_bounds__(Tiles::WARPS *SY_WARP)
     back_kernel(const __grid_constant__ sy_math_attention_back back, const typename Tiles::T *q,
                 const typename Tiles::T *k, const typename Tiles::T *v, const typename Tiles::T *dy,
@@ -249,7 +253,7 @@ __global__ static void __launch_bounds__(Tiles::WARPS *SY_WARP)
 {
     using T = typename Tiles::T;
     const sy_attention &a = back.forward.of;
-    auto *room = (back_room<Tiles, STAGES> *)sy_launched_room();
+    auto *room = (back_room<Tiles> *)sy_launched_room();
     auto *results = (back_results<Tiles> *)sy_launched_room();
     const int depth = padded_to(a.depth, Tiles::WIDTH_STEP),
               width = padded_to(a.width, Tiles::WIDTH_STEP);
@@ -261,7 +265,7 @@ __global__ static void __launch_bounds__(Tiles::WARPS *SY_WARP)
         const back_operand<T> columns[2] = {
             {k + head_offset(a, a.k, head), a.k.column, a.k.row, a.depth, depth},
             {v + head_offset(a, a.v, head), a.v.row, a.v.column, a.width, width}};
-        back_block<Tiles, STAGES, ACROSS> b = {
+        back_block<Tiles, ACROSS> b = {
             a,
             room,
             masks_of(a, masks, head),
@@ -294,30 +298,30 @@ __global__ static void __launch_bounds__(Tiles::WARPS *SY_WARP)
 
 /* ---- which one ---- */
 
-template <typename Tiles, int STAGES>
+template <typename Tiles>
 static int launch_both(struct CUstream_st *stream, const sy_math_attention_back *b, int64_t heads,
                        const struct sy_math_attention_at *at)
 {
     using T = typename Tiles::T;
-    static_assert(back_bytes<Tiles, STAGES>() <= SY_KERNEL_SHARED_BYTES, "no GPU has less");
+    static_assert(back_bytes<Tiles>() <= SY_KERNEL_SHARED_BYTES, "no GPU has less");
     constexpr unsigned THREADS = Tiles::WARPS * SY_WARP;
-    constexpr size_t BYTES = back_bytes<Tiles, STAGES>();
+    constexpr size_t BYTES = back_bytes<Tiles>();
     int64_t rows = (b->forward.of.rows + Tiles::ROWS - 1) / Tiles::ROWS,
             columns = (b->forward.of.columns + Tiles::ROWS - 1) / Tiles::ROWS;
     mask_pointers masks = {};
     for (int m = 0; m < b->forward.of.n_masks; m++)
         masks.at[m] = (void *)at->masks[m];
     int error =
-        sy_launch_shared(back_kernel<Tiles, STAGES, false>, sy_row_blocks(heads * rows), THREADS,
-                         BYTES, stream, *b, (const T *)at->q, (const T *)at->k, (const T *)at->v,
+        sy_launch_shared(back_kernel<Tiles, false>, sy_row_blocks(heads * rows), THREADS, BYTES,
+                         stream, *b, (const T *)at->q, (const T *)at->k, (const T *)at->v,
                          (const T *)at->dy, at->y, (const float *)at->stats, masks,
                          (float *)at->delta, at->dq, (void *)NULL, rows, heads * rows);
     if (error)
         return error;
-    return sy_launch_shared(back_kernel<Tiles, STAGES, true>, sy_row_blocks(heads * columns),
-                            THREADS, BYTES, stream, *b, (const T *)at->q, (const T *)at->k,
-                            (const T *)at->v, (const T *)at->dy, at->y, (const float *)at->stats,
-                            masks, (float *)at->delta, at->dk, at->dv, columns, heads * columns);
+    return sy_launch_shared(back_kernel<Tiles, true>, sy_row_blocks(heads * columns), THREADS,
+                            BYTES, stream, *b, (const T *)at->q, (const T *)at->k, (const T *)at->v,
+                            (const T *)at->dy, at->y, (const float *)at->stats, masks,
+                            (float *)at->delta, at->dk, at->dv, columns, heads * columns);
 }
 
 static bool fits(const sy_math_attention_back *b, enum sy_dtype type)
@@ -338,20 +342,20 @@ int sy_kernel_attention_gradient(struct CUstream_st *stream, const struct sy_mat
     if (heads * a.rows * a.columns == 0)
         return 0;
     if (b->forward.type == SY_DTYPE_BF16 && size <= 64)
-        return launch_both<attention_narrow<attention_shape<__nv_bfloat16, 64, 1, 1, 64>>, 2>(
+        return launch_both<attention_narrow<attention_shape<__nv_bfloat16, 64, 1, 1, 64, 2>>>(
             stream, b, heads, at);
     if (b->forward.type == SY_DTYPE_BF16)
-        return launch_both<attention_narrow<attention_shape<__nv_bfloat16, 128, 1, 1, 32>>, 2>(
+        return launch_both<attention_narrow<attention_shape<__nv_bfloat16, 128, 1, 1, 32, 2>>>(
             stream, b, heads, at);
     if (tf32 && size <= 64)
-        return launch_both<attention_tf32<attention_shape<float, 64, 1, 1, 32>>, 2>(stream, b,
+        return launch_both<attention_tf32<attention_shape<float, 64, 1, 1, 32, 2>>>(stream, b,
                                                                                     heads, at);
     if (tf32)
-        return launch_both<attention_tf32<attention_shape<float, 128, 1, 1, 16>>, 1>(stream, b,
+        return launch_both<attention_tf32<attention_shape<float, 128, 1, 1, 16, 1>>>(stream, b,
                                                                                      heads, at);
     if (size <= 64)
-        return launch_both<attention_float<attention_shape<float, 64, 1, 1, 32>>, 2>(stream, b,
+        return launch_both<attention_float<attention_shape<float, 64, 1, 1, 32, 2>>>(stream, b,
                                                                                      heads, at);
-    return launch_both<attention_float<attention_shape<float, 128, 1, 1, 16>>, 1>(stream, b, heads,
+    return launch_both<attention_float<attention_shape<float, 128, 1, 1, 16, 1>>>(stream, b, heads,
                                                                                   at);
 }

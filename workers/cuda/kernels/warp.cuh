@@ -55,6 +55,14 @@ __device__ inline void sy_warp_barrier()
     __syncwarp();
 }
 
+/* 2^x; less than 2^-126 is 0. */
+__device__ inline float sy_exp2(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;\n" : "=f"(y) : "f"(x));
+    return y;
+}
+
 /* ---- tiles ---- */
 
 /* Four matrices of 8 by 8 elements of 16 bits: `row`: of lanes 0 to 7 the rows of the first, and so on, aligned to 16 bytes. Each lane gets of

@@ -57,11 +57,35 @@ SY_CLONES static void row_fill(float *x, const uint8_t *mask, uint8_t where, flo
         x[i] = (mask[i] != 0) == where ? fill : x[i];
 }
 
+/* No exponent is the greatest: one step more, and none reaches the sign. */
+SY_CLONES static bool row_is_finite(const float *x, int64_t n)
+{
+    uint32_t over = 0;
+#pragma omp simd reduction(| : over)
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &x[i], sizeof bits);
+        over |= (bits & 0x7f800000u) + 0x00800000u;
+    }
+    return over >> 31 == 0;
+}
+
+/* Of bf16. */
+SY_CLONES static bool narrow_row_is_finite(const uint16_t *x, int64_t n)
+{
+    uint32_t over = 0;
+#pragma omp simd reduction(| : over)
+    for (int64_t i = 0; i < n; i++)
+        over |= (x[i] & 0x7f80u) + 0x80u;
+    return over >> 15 == 0;
+}
+
 /* A mask with a column stride: 0 repeats one value along the row. */
-static void row_mask_strided(const struct sy_attention *a, int m, const void *mask, float *x)
+static void row_mask_strided(const struct sy_attention *a, int m, const void *mask, float *x,
+                             int64_t n)
 {
     int64_t step = a->masks[m].column;
-    for (int64_t i = 0; i < a->columns; i++) {
+    for (int64_t i = 0; i < n; i++) {
         if (a->kinds[m] == SY_MASK_ADD)
             x[i] += ((const float *)mask)[i * step];
         else if ((((const uint8_t *)mask)[i * step] != 0) == (a->kinds[m] == SY_MASK_DROP))
@@ -70,17 +94,18 @@ static void row_mask_strided(const struct sy_attention *a, int m, const void *ma
 }
 
 /* `at`: element of the row's begin. */
-static void row_mask(const struct sy_attention *a, int m, const void *mask, int64_t at, float *x)
+static void row_mask(const struct sy_attention *a, int m, const void *mask, int64_t at, float *x,
+                     int64_t n)
 {
     bool add = a->kinds[m] == SY_MASK_ADD;
     const void *row =
         add ? (const void *)((const float *)mask + at) : (const void *)((const uint8_t *)mask + at);
     if (a->masks[m].column != 1)
-        row_mask_strided(a, m, row, x);
+        row_mask_strided(a, m, row, x, n);
     else if (add)
-        row_add(x, row, a->columns);
+        row_add(x, row, n);
     else
-        row_fill(x, row, a->kinds[m] == SY_MASK_DROP, a->fills[m], a->columns);
+        row_fill(x, row, a->kinds[m] == SY_MASK_DROP, a->fills[m], n);
 }
 
 /* ---- a block ----------------------------------------------------------------------------------- */
@@ -162,21 +187,47 @@ static void narrow_block(const struct sy_attention *a, int64_t rows, const float
         sy_elementwise_narrow(a->width, from + i * a->width, to + i * a->y.row);
 }
 
+/* Whether rows x columns from element `at` are finite. */
+static bool are_finite(const struct sy_attention_view *v, const void *data, int64_t at,
+                       int64_t rows, int64_t columns)
+{
+    bool transposed = v->column != 1 && columns > 1, finite = true;
+    int64_t lines = transposed ? columns : rows, length = transposed ? rows : columns,
+            stride = transposed ? v->column : v->row;
+    for (int64_t i = 0; i < lines && finite; i++, at += stride)
+        finite = v->narrow ? narrow_row_is_finite((const uint16_t *)data + at, length)
+                           : row_is_finite((const float *)data + at, length);
+    return finite;
+}
+
+/* How many columns the rows from `first` on need: what a causal mask makes -infinity is 0 behind the softmax, whatever q and k are, and so is
+ * that times v, if v is finite. */
+static int64_t needed_columns(const struct sy_attention *a, const struct sy_attention_data *data,
+                              int64_t head, int64_t first, int64_t rows)
+{
+    int64_t end = first + rows - 1 + a->causal[0];
+    if (a->n_masks != 1 || a->causal[0] == 0 || a->kinds[0] == SY_MASK_ADD ||
+        a->fills[0] != -INFINITY || end >= a->columns)
+        return a->columns;
+    int64_t at = head_offset(a, &a->v, head) + end * a->v.row;
+    return are_finite(&a->v, data->v, at, a->columns - end, a->width) ? end : a->columns;
+}
+
 /* Scores of rows from `first` on become e^(score - the row's largest); factors: what makes their sum 1. */
 static void soften(const struct sy_attention *a, const struct sy_attention_data *data, int64_t head,
-                   int64_t first, int64_t rows, float *scores, float *factors)
+                   int64_t first, int64_t rows, int64_t columns, float *scores, float *factors)
 {
     int64_t at[SY_ATTENTION_MASKS];
     for (int m = 0; m < a->n_masks; m++)
         at[m] = head_offset(a, &a->masks[m], head) + first * a->masks[m].row;
-    for (int64_t i = 0; i < rows; i++, scores += a->columns) {
+    for (int64_t i = 0; i < rows; i++, scores += columns) {
         for (int m = 0; m < a->n_masks; m++)
-            row_mask(a, m, data->masks[m], at[m] + i * a->masks[m].row, scores);
-        float sum = row_exp(scores, row_max(scores, a->columns), a->columns);
+            row_mask(a, m, data->masks[m], at[m] + i * a->masks[m].row, scores, columns);
+        float sum = row_exp(scores, row_max(scores, columns), columns);
         bool dead = a->zero_nan && isnan(sum);
         factors[i] = dead ? 0 : 1 / sum;
         if (dead)
-            memset(scores, 0, (size_t)a->columns * sizeof *scores);
+            memset(scores, 0, (size_t)columns * sizeof *scores);
     }
 }
 
@@ -184,23 +235,23 @@ static dnnl_status_t one_block(const struct sy_attention *a, const struct sy_att
                                int64_t head, int64_t first, int64_t rows, float *scores)
 {
     float *room = scores + block_rows(a) * a->columns, factors[MOST_ROWS];
-    int64_t to = head_offset(a, &a->y, head) + first * a->y.row;
+    int64_t to = head_offset(a, &a->y, head) + first * a->y.row,
+            columns = needed_columns(a, data, head, first, rows);
     struct matrix q = take_matrix(&a->q, data->q, head_offset(a, &a->q, head) + first * a->q.row,
                                   rows, a->depth, &room);
     struct matrix k =
-        take_matrix(&a->k, data->k, head_offset(a, &a->k, head), a->depth, a->columns, &room);
+        take_matrix(&a->k, data->k, head_offset(a, &a->k, head), a->depth, columns, &room);
     struct matrix v =
-        take_matrix(&a->v, data->v, head_offset(a, &a->v, head), a->columns, a->width, &room);
+        take_matrix(&a->v, data->v, head_offset(a, &a->v, head), columns, a->width, &room);
     float *y = a->y.narrow ? room : (float *)data->y + to;
     int64_t y_stride = a->y.narrow || rows == 1 ? a->width : a->y.row;
-    dnnl_status_t status =
-        dnnl_sgemm(q.transposed, k.transposed, rows, a->columns, a->depth, a->scale, q.data,
-                   q.stride, k.data, k.stride, 0, scores, a->columns);
+    dnnl_status_t status = dnnl_sgemm(q.transposed, k.transposed, rows, columns, a->depth, a->scale,
+                                      q.data, q.stride, k.data, k.stride, 0, scores, columns);
     if (status != dnnl_success)
         return status;
-    soften(a, data, head, first, rows, scores, factors);
-    status = dnnl_sgemm('N', v.transposed, rows, a->width, a->columns, 1, scores, a->columns,
-                        v.data, v.stride, 0, y, y_stride);
+    soften(a, data, head, first, rows, columns, scores, factors);
+    status = dnnl_sgemm('N', v.transposed, rows, a->width, columns, 1, scores, columns, v.data,
+                        v.stride, 0, y, y_stride);
     for (int64_t i = 0; i < rows && status == dnnl_success; i++)
         row_times(y + i * y_stride, factors[i], a->width);
     if (a->y.narrow && status == dnnl_success)
