@@ -201,8 +201,9 @@ def rows():
     tables = {n: bytes_(np.uint8, *dims) for n, dims in (("w", (20, 16)), ("p", (9, 16)), ("t", (2, 16)), ("g", (16,)), ("b", (16,)))}
     scaled = {n + "s": f32(0.01 * k + 0.01) for k, n in enumerate(tables)}
     zeros = {n + "z": np.uint8(110 + 5 * k) for k, n in enumerate(tables)}
-    made["embed_norm_8"] = one("QEmbedLayerNormalization", {"i": ids.astype(np.int32), "k": RNG.integers(0, 2, (3, 5)).astype(np.int32)}, {**tables, **scaled, **zeros},
-                               order=["i", "k", *tables, "", *scaled, *zeros], n_outputs=2, kind=[T.FLOAT, T.INT32])
+    made["embed_norm_8"] = one("QEmbedLayerNormalization", {"i": ids.astype(np.int32), "k": RNG.integers(0, 2, (3, 5)).astype(np.int32), "m": np.ones((3, 5), np.int32)},
+                               {**tables, **scaled, **zeros},
+                               order=["i", "k", *tables, "m", *scaled, *zeros], n_outputs=2, kind=[T.FLOAT, T.INT32])
     return made
 
 
