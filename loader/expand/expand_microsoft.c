@@ -180,20 +180,40 @@ static int expand_simplified_norm(struct sy_expand *e)
     return e->status;
 }
 
+/* Rows of a table; QEmbedLayerNormalization's tables are of 8 bits, with scales from input 8 on and zero points from 13 on. */
+static int table_rows(struct sy_expand *e, int table, int ids)
+{
+    int rows = SY_EXPAND(e, GATHER, sy_expand_input(e, table), ids);
+    if (e->node->op != SY_OP_MS_QEMBED_LAYER_NORM)
+        return rows;
+    return SY_EXPAND(e, DEQUANTIZE_LINEAR, rows, sy_expand_input(e, table + 6),
+                     sy_expand_input(e, table + 11));
+}
+
 /* Rows of tables: words, positions (0, 1, ... if none are given), segments. */
 static int embedding_sum(struct sy_expand *e)
 {
+    bool whole = e->node->op == SY_OP_MS_QEMBED_LAYER_NORM;
     int ids = sy_expand_input(e, 0), segments = sy_expand_input(e, 1),
-        positions = sy_expand_input(e, 8), zero = sy_expand_int(e, 0);
-    int sum = SY_EXPAND(e, GATHER, sy_expand_input(e, 2), ids);
+        positions = whole ? -1 : sy_expand_input(e, 8), zero = sy_expand_int(e, 0);
+    int sum = table_rows(e, 2, ids);
     if (positions < 0) {
         int length = SY_EXPAND(e, GATHER, SY_EXPAND(e, SHAPE, ids), sy_expand_int(e, 1));
         positions = SY_EXPAND(e, RANGE, zero, length, sy_expand_int(e, 1));
     }
-    sum = SY_EXPAND(e, ADD, sum, SY_EXPAND(e, GATHER, sy_expand_input(e, 3), positions));
+    sum = SY_EXPAND(e, ADD, sum, table_rows(e, 3, positions));
     if (segments >= 0 && sy_expand_input(e, 4) >= 0)
-        sum = SY_EXPAND(e, ADD, sum, SY_EXPAND(e, GATHER, sy_expand_input(e, 4), segments));
+        sum = SY_EXPAND(e, ADD, sum, table_rows(e, 4, segments));
     return sum;
+}
+
+/* Scale or shift of the norm, input i. */
+static int norm_weight(struct sy_expand *e, int i)
+{
+    if (e->node->op != SY_OP_MS_QEMBED_LAYER_NORM)
+        return sy_expand_input(e, i);
+    return SY_EXPAND(e, DEQUANTIZE_LINEAR, sy_expand_input(e, i), sy_expand_input(e, i + 6),
+                     sy_expand_input(e, i + 11));
 }
 
 /* Results: y; per row how much of the mask is 1; the sum of embeddings. */
@@ -201,7 +221,8 @@ static int expand_embed_norm(struct sy_expand *e)
 {
     int sum = embedding_sum(e), mask = sy_expand_input(e, 7), out;
     int64_t last = 1;
-    add_norm(e, false, sum, sy_expand_input(e, 5), sy_expand_input(e, 6), 1, &out);
+    int gamma = norm_weight(e, 5), beta = norm_weight(e, 6);
+    add_norm(e, false, sum, gamma, beta, 1, &out);
     sy_expand_result(e, 0, out);
     if (sy_expand_wanted(e, 1)) {
         if (mask < 0)
@@ -216,25 +237,88 @@ static int expand_embed_norm(struct sy_expand *e)
     return e->status;
 }
 
-/* GroupNorm over channels that come last, with an activation: 1 is SiLU. */
-static int expand_group_norm(struct sy_expand *e)
+/* GroupNorm of x over channels that come last, with an activation: 1 is SiLU. -1: not so. */
+static int group_norm(struct sy_expand *e, int x, int rank)
 {
     static const int64_t to_first[] = {0, 3, 1, 2}, to_last[] = {0, 2, 3, 1};
     bool last = sy_node_int(e->node, "channels_last", 1) != 0;
-    const struct sy_tensor *x = sy_expand_tensor(e, 0);
-    int y = sy_expand_input(e, 0);
-    if (!x || (last && x->shape.rank != 4))
-        return sy_expand_fail(e, SY_EUNSUPPORTED, "not 4 dimensions");
-    if (last)
-        y = sy_expand_transpose(e, y, to_first, 4);
+    if (last && rank != 4) {
+        sy_expand_fail(e, SY_EUNSUPPORTED, "not 4 dimensions");
+        return -1;
+    }
+    int y = last ? sy_expand_transpose(e, x, to_first, 4) : x;
     y = SY_EXPAND(e, GROUP_NORM, y, sy_expand_input(e, 1), sy_expand_input(e, 2));
     sy_expand_set_int(e, "num_groups", sy_node_int(e->node, "groups", 1));
     sy_expand_set_float(e, "epsilon", sy_node_float(e->node, "epsilon", 1e-5f));
     if (sy_node_int(e->node, "activation", 0) != 0)
         y = SY_EXPAND(e, MUL, y, SY_EXPAND(e, SIGMOID, y));
-    if (last)
-        y = sy_expand_transpose(e, y, to_last, 4);
-    sy_expand_result(e, 0, y);
+    return last ? sy_expand_transpose(e, y, to_last, 4) : y;
+}
+
+static int expand_group_norm(struct sy_expand *e)
+{
+    const struct sy_tensor *x = sy_expand_tensor(e, 0);
+    sy_expand_result(e, 0, group_norm(e, sy_expand_input(e, 0), x ? x->shape.rank : 0));
+    return e->status;
+}
+
+/* Inputs: x, gamma, beta, skip ([N, C], [N, 1, 1, C] or as x), bias of C. Results: y, the sum. */
+static int expand_skip_group_norm(struct sy_expand *e)
+{
+    const struct sy_tensor *x = sy_expand_tensor(e, 0), *skip = sy_expand_tensor(e, 3);
+    int rank = x ? x->shape.rank : 0, sum = sy_expand_input(e, 3);
+    if (sy_node_int(e->node, "channels_last", 1) == 0)
+        return sy_expand_fail(e, SY_EUNSUPPORTED, "channels that come first");
+    if (skip && skip->shape.rank == 2)
+        sum = sy_expand_unsqueeze(e, sy_expand_unsqueeze(e, sum, 1), 1);
+    sum = SY_EXPAND(e, ADD, sy_expand_input(e, 0), sum);
+    if (sy_expand_input(e, 4) >= 0)
+        sum = SY_EXPAND(e, ADD, sum, sy_expand_input(e, 4));
+    sy_expand_result(e, 0, group_norm(e, sum, rank));
+    if (sy_expand_wanted(e, 1))
+        sy_expand_result(e, 1, sum);
+    return e->status;
+}
+
+/* x + bias + skip */
+static int expand_bias_add(struct sy_expand *e)
+{
+    int y = SY_EXPAND(e, ADD, sy_expand_input(e, 0), sy_expand_input(e, 1));
+    sy_expand_result(e, 0, SY_EXPAND(e, ADD, y, sy_expand_input(e, 2)));
+    return e->status;
+}
+
+/* Of x + bias: the left half of the last dimension times the Gelu of the right one. */
+static int expand_bias_split_gelu(struct sy_expand *e)
+{
+    int sum = SY_EXPAND(e, ADD, sy_expand_input(e, 0), sy_expand_input(e, 1)), half[2];
+    sy_expand_op_many(e, SY_OP_SPLIT, &sum, 1, half, 2);
+    sy_expand_set_int(e, "axis", -1);
+    sy_expand_set_int(e, "num_outputs", 2);
+    sy_expand_result(e, 0, SY_EXPAND(e, MUL, half[0], SY_EXPAND(e, GELU, half[1])));
+    return e->status;
+}
+
+/* ---- distances -------------------------------------------------------------------------------- */
+
+/* Between rows of a and rows of b: |a|^2 + |b|^2 - 2ab, at least 0; its root unless the squares are asked for. */
+static int expand_distances(struct sy_expand *e)
+{
+    static const int64_t swapped[] = {1, 0}, last = -1;
+    const char *metric = sy_infer_text(e->node, "metric", "sqeuclidean");
+    enum sy_dtype dtype = sy_expand_dtype(e, 0);
+    int a = sy_expand_input(e, 0), b = sy_expand_input(e, 1);
+    bool squares = strcmp(metric, "sqeuclidean") == 0;
+    if (!squares && strcmp(metric, "euclidean") != 0)
+        return sy_expand_fail(e, SY_EUNSUPPORTED, "metric '%.60s'", metric);
+    int of_a = SY_EXPAND(e, REDUCE_SUM, SY_EXPAND(e, MUL, a, a), sy_expand_ints(e, &last, 1));
+    int of_b = SY_EXPAND(e, REDUCE_SUM, SY_EXPAND(e, MUL, b, b), sy_expand_ints(e, &last, 1));
+    sy_expand_set_int(e, "keepdims", 0);
+    int twice =
+        SY_EXPAND(e, MUL, sy_expand_transpose(e, b, swapped, 2), sy_expand_number(e, dtype, -2));
+    int y = SY_EXPAND(e, ADD, SY_EXPAND(e, MATMUL, a, twice), of_a);
+    y = SY_EXPAND(e, MAX, SY_EXPAND(e, ADD, y, of_b), sy_expand_number(e, dtype, 0));
+    sy_expand_result(e, 0, squares ? y : SY_EXPAND(e, SQRT, y));
     return e->status;
 }
 
@@ -250,7 +334,8 @@ static int expand_same(struct sy_expand *e)
                 {SY_OP_MS_RANGE, SY_OP_RANGE},
                 {SY_OP_MS_GRID_SAMPLE, SY_OP_GRID_SAMPLE},
                 {SY_OP_MS_GATHER_ND, SY_OP_GATHER_ND},
-                {SY_OP_MS_PAD, SY_OP_PAD}};
+                {SY_OP_MS_PAD, SY_OP_PAD},
+                {SY_OP_MS_EXPAND_DIMS, SY_OP_UNSQUEEZE}};
     int out[3], n = SY_MIN(e->node->n_outputs, 3);
     for (size_t i = 0; i < SY_ARRAY_LEN(same); i++) {
         if (same[i].from != e->node->op)
@@ -288,4 +373,10 @@ const struct sy_expander_line sy_expanders_microsoft[] = {
     {SY_OP_MS_GRID_SAMPLE, expand_same},
     {SY_OP_MS_GATHER_ND, expand_same},
     {SY_OP_MS_PAD, expand_same},
+    {SY_OP_MS_EXPAND_DIMS, expand_same},
+    {SY_OP_MS_QEMBED_LAYER_NORM, expand_embed_norm},
+    {SY_OP_MS_SKIP_GROUP_NORM, expand_skip_group_norm},
+    {SY_OP_MS_BIAS_ADD, expand_bias_add},
+    {SY_OP_MS_BIAS_SPLIT_GELU, expand_bias_split_gelu},
+    {SY_OP_MS_CDIST, expand_distances},
     {0}};

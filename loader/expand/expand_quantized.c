@@ -48,18 +48,25 @@ static int expand_softmax(struct sy_expand *e)
     return e->status;
 }
 
+/* Channels may come last. */
 static int expand_pool(struct sy_expand *e)
 {
     const char *const names[] = {"auto_pad", "ceil_mode",    "count_include_pad",
                                  "pads",     "kernel_shape", "strides"};
+    static const int64_t to_second[] = {0, 3, 1, 2}, to_last[] = {0, 2, 3, 1};
     bool global = e->node->op == SY_OP_MS_QLINEAR_GLOBAL_POOL;
-    if (sy_node_int(e->node, "channels_last", 0) != 0)
-        return sy_expand_fail(e, SY_EUNSUPPORTED, "channels that come last");
+    bool last = sy_node_int(e->node, "channels_last", 0) != 0;
+    const struct sy_tensor *image = sy_expand_tensor(e, 0);
+    if (last && (!image || image->shape.rank != 4))
+        return sy_expand_fail(e, SY_EUNSUPPORTED,
+                              "channels that come last of other than 4 dimensions");
     int x = dequantized(e, 0, 1, 2);
+    if (last)
+        x = sy_expand_transpose(e, x, to_second, 4);
     int y = sy_expand_op(e, global ? SY_OP_GLOBAL_AVERAGE_POOL : SY_OP_AVERAGE_POOL, &x, 1);
     for (size_t i = 0; !global && i < SY_ARRAY_LEN(names); i++)
         sy_expand_pass(e, names[i]);
-    quantized_result(e, y, 3, 4);
+    quantized_result(e, last ? sy_expand_transpose(e, y, to_last, 4) : y, 3, 4);
     return e->status;
 }
 
@@ -329,6 +336,79 @@ static int expand_blocked_quantize(struct sy_expand *e)
     return e->status;
 }
 
+/* ---- rows of a table in blocks ------------------------------------------------------------------------ */
+
+/* Input i's rows of the indices as [-1, n] numbers of the scales' type; `packed`: two of 4 bits to a byte, the lower one first. */
+static int numbers_of_rows(struct sy_expand *e, int i, bool packed, int64_t n, enum sy_dtype dtype)
+{
+    int rows = SY_EXPAND(e, GATHER, sy_expand_input(e, i), sy_expand_input(e, 1));
+    if (packed) {
+        int low = sy_expand_cast(e, sy_expand_number(e, SY_DTYPE_F32, 15), SY_DTYPE_U8);
+        int by = sy_expand_cast(e, sy_expand_number(e, SY_DTYPE_F32, 4), SY_DTYPE_U8);
+        low = sy_expand_unsqueeze(e, SY_EXPAND(e, BITWISE_AND, rows, low), -1);
+        int high = SY_EXPAND(e, BIT_SHIFT, rows, by);
+        sy_expand_set_text(e, "direction", "RIGHT");
+        rows = sy_expand_join(e, low, sy_expand_unsqueeze(e, high, -1), -1);
+    }
+    return sy_expand_cast(e, sy_expand_reshape(e, rows, (const int64_t[]){-1, n}, 2), dtype);
+}
+
+/* Its table: [rows, columns], a scale and perhaps a zero point for each block of a row. */
+struct block_table {
+    int64_t columns, blocks;
+    bool packed, packed_zeros;
+    double zero;
+    enum sy_dtype dtype;
+};
+
+static int read_block_table(struct sy_expand *e, struct block_table *b)
+{
+    const struct sy_tensor *data = sy_expand_tensor(e, 0), *scales = sy_expand_tensor(e, 2);
+    const struct sy_tensor *zeros = sy_expand_tensor(e, 3);
+    int64_t block = sy_node_int(e->node, "block_size", 128), bits = sy_node_int(e->node, "bits", 4),
+            axis = sy_node_int(e->node, "quantize_axis", 1);
+    if (!data || !scales || data->shape.rank != 2 || scales->shape.rank != 2 || block < 1 ||
+        sy_node_int(e->node, "gather_axis", 0) != 0 || (axis != 1 && axis != -1) ||
+        !sy_dim_is_number(data->shape.dims[1]) || (bits != 4 && bits != 8))
+        return sy_expand_fail(e, SY_EUNSUPPORTED,
+                              "other than rows of a table in blocks of columns");
+    bool bytes = data->dtype == SY_DTYPE_U8 && !data->is_four_bits;
+    b->packed = bytes && bits == 4;
+    b->packed_zeros = b->packed && zeros;
+    b->columns = data->shape.dims[1].fixed * (b->packed ? 2 : 1);
+    b->blocks = (b->columns + block - 1) / block;
+    b->zero = bytes ? (bits == 4 ? 8 : 128) : 0;
+    b->dtype = scales->dtype;
+    if (b->blocks * block != b->columns || !sy_dim_is(scales->shape.dims[1], b->blocks))
+        return sy_expand_fail(e, SY_EUNSUPPORTED, "%lld columns in blocks of %lld",
+                              (long long)b->columns, (long long)block);
+    return SY_OK;
+}
+
+/* (data - zero) * scale of the rows that the indices name. */
+static int expand_gather_blocks(struct sy_expand *e)
+{
+    struct block_table b;
+    SY_TRY(read_block_table(e, &b));
+    const int64_t cut[] = {-1, b.blocks, b.columns / b.blocks}, each[] = {-1, b.blocks, 1};
+    int zero = sy_expand_number(e, b.dtype, b.zero);
+    if (sy_expand_input(e, 3) >= 0) {
+        int64_t n = b.packed_zeros ? (b.blocks + 1) / 2 * 2 : b.blocks;
+        zero = numbers_of_rows(e, 3, b.packed_zeros, n, b.dtype);
+        if (n > b.blocks)
+            zero = sy_expand_slice(e, zero, 1, 0, b.blocks);
+        zero = sy_expand_reshape(e, zero, each, 3);
+    }
+    int scale = numbers_of_rows(e, 2, false, b.blocks, b.dtype);
+    int y = numbers_of_rows(e, 0, b.packed, b.columns, b.dtype);
+    y = SY_EXPAND(e, SUB, sy_expand_reshape(e, y, cut, 3), zero);
+    y = SY_EXPAND(e, MUL, y, sy_expand_reshape(e, scale, each, 3));
+    int shape = sy_expand_join(e, SY_EXPAND(e, SHAPE, sy_expand_input(e, 1)),
+                               sy_expand_ints(e, &b.columns, 1), 0);
+    sy_expand_result(e, 0, SY_EXPAND(e, RESHAPE, y, shape));
+    return e->status;
+}
+
 const struct sy_expander_line sy_expanders_quantized[] = {
     {SY_OP_QUANTIZE_LINEAR, expand_blocked_quantize},
     {SY_OP_DEQUANTIZE_LINEAR, expand_blocked_dequantize},
@@ -341,6 +421,7 @@ const struct sy_expander_line sy_expanders_quantized[] = {
     {SY_OP_MS_QLINEAR_GLOBAL_POOL, expand_pool},
     {SY_OP_MS_QLINEAR_CONCAT, expand_concat},
     {SY_OP_MS_QLINEAR_WHERE, expand_where},
+    {SY_OP_MS_GATHER_BLOCKS, expand_gather_blocks},
     {SY_OP_MS_QGEMM, expand_gemm},
     {SY_OP_MS_DYNAMIC_QUANTIZE_MATMUL, expand_dynamic_matmul},
     {SY_OP_MS_MATMUL_INTEGER_TO_FLOAT, expand_matmul_to_float},

@@ -138,6 +138,8 @@ void sy_expand_pass(struct sy_expand *e, const char *name)
         sy_expand_set_text(e, name, attr->s);
     else if (attr->kind == SY_ATTR_INTS)
         e->status = sy_node_set_ints(node, name, attr->n, attr->ints);
+    else if (attr->kind == SY_ATTR_FLOATS)
+        sy_expand_set_floats(e, name, attr->floats, attr->n);
     else
         sy_expand_fail(e, SY_ECORRUPT, "attribute '%.60s' is of another kind", name);
 }

@@ -374,6 +374,35 @@
     X(MS_MATMUL_INTEGER_TO_FLOAT, "com.microsoft.MatMulIntegerToFloat", none,        unknown,     NONE,     NEVER,  NONE,       4, 7, 1, "") \
     X(MS_DYNAMIC_QUANTIZE_LSTM, "com.microsoft.DynamicQuantizeLSTM", none,        unknown,     NONE,     NEVER,  NONE,       12, 12, 3, \
         "activation_alpha=F activation_beta=F activations=S clip=f direction=s hidden_size=i input_forget=i") \
+    X(MS_CDIST, "com.microsoft.CDist",               none,        unknown,     NONE,     NEVER,  NONE,       2, 2, 1, "metric=s") \
+    X(MS_EXPAND_DIMS, "com.microsoft.ExpandDims",    none,        unknown,     NONE,     NEVER,  NONE,       2, 2, 1, "") \
+    X(MS_MURMUR_HASH, "com.microsoft.MurmurHash3",   hash,        elementwise, NONE,     NEVER,  NONE,       1, 1, 1, "positive=i seed=i") \
+    X(MS_QEMBED_LAYER_NORM, "com.microsoft.QEmbedLayerNormalization", none,        unknown,     NONE,     NEVER,  NONE,       13, 18, 2, "epsilon=f") \
+    X(MS_GATHER_BLOCKS, "com.microsoft.GatherBlockQuantized", none,        unknown,     NONE,     NEVER,  NONE,       3, 4, 1, \
+        "bits=i block_size=i gather_axis=i quantize_axis=i") \
+    X(MS_QLINEAR_CONV, "com.microsoft.QLinearConv",  none,        unknown,     NONE,     NEVER,  NONE,       8, 9, 1, \
+        "auto_pad=s channels_last=i dilations=I group=i kernel_shape=I pads=I strides=I") \
+    X(MS_NHWC_MAX_POOL, "com.microsoft.NhwcMaxPool", none,        unknown,     NONE,     NEVER,  NONE,       1, 1, 1, \
+        "auto_pad=s ceil_mode=i dilations=I kernel_shape=I pads=I strides=I") \
+    X(MS_NHWC_CONV, "com.microsoft.NhwcConv",        none,        unknown,     NONE,     NEVER,  NONE,       2, 3, 1, \
+        "auto_pad=s dilations=I group=i kernel_shape=I pads=I strides=I") \
+    X(MS_BIAS_ADD, "com.microsoft.BiasAdd",          none,        unknown,     NONE,     NEVER,  NONE,       3, 3, 1, "") \
+    X(MS_BIAS_SPLIT_GELU, "com.microsoft.BiasSplitGelu", none,        unknown,     NONE,     NEVER,  NONE,       2, 2, 1, "") \
+    X(MS_SKIP_GROUP_NORM, "com.microsoft.SkipGroupNorm", none,        unknown,     NONE,     NEVER,  NONE,       4, 5, 2, \
+        "activation=i channels_last=i epsilon=f groups=i") \
+    X(BLOCKED_CONV, "com.microsoft.nchwc.Conv",      none,        unknown,     NONE,     NEVER,  NONE,       2, 4, 1, \
+        "activation=s activation_params=F auto_pad=s dilations=I group=i kernel_shape=I pads=I strides=I") \
+    X(BLOCKED_MAX_POOL, "com.microsoft.nchwc.MaxPool", none,        unknown,     NONE,     NEVER,  NONE,       1, 1, 1, \
+        "auto_pad=s ceil_mode=i dilations=I kernel_shape=I pads=I storage_order=i strides=I") \
+    X(BLOCKED_AVERAGE_POOL, "com.microsoft.nchwc.AveragePool", none,        unknown,     NONE,     NEVER,  NONE,       1, 1, 1, \
+        "auto_pad=s ceil_mode=i count_include_pad=i dilations=I kernel_shape=I pads=I strides=I") \
+    X(BLOCKED_GLOBAL_MAX_POOL, "com.microsoft.nchwc.GlobalMaxPool", none,        unknown,     NONE,     NEVER,  NONE,       1, 1, 1, "") \
+    X(BLOCKED_GLOBAL_POOL, "com.microsoft.nchwc.GlobalAveragePool", none,        unknown,     NONE,     NEVER,  NONE,       1, 1, 1, "") \
+    X(BLOCKED_UPSAMPLE, "com.microsoft.nchwc.Upsample", none,        unknown,     NONE,     NEVER,  NONE,       1, 1, 1, \
+        "coordinate_transformation_mode=s mode=s scales=I") \
+    X(BLOCKED_REORDER_INPUT, "com.microsoft.nchwc.ReorderInput", none,        unknown,     NONE,     NEVER,  NONE,       1, 1, 1, "channels_last=i") \
+    X(BLOCKED_REORDER_OUTPUT, "com.microsoft.nchwc.ReorderOutput", none,        unknown,     NONE,     NEVER,  NONE,       1, 1, 1, \
+        "channels=i channels_last=i") \
     X(ML_SCALER, "ai.onnx.ml.Scaler",                none,        unknown,     NONE,     NEVER,  NONE,       1, 1, 1, "offset=F scale=F") \
     X(ML_EXTRACT, "ai.onnx.ml.ArrayFeatureExtractor", none,        unknown,     NONE,     NEVER,  NONE,       2, 2, 1, "") \
     X(ML_BINARIZER, "ai.onnx.ml.Binarizer",          none,        unknown,     NONE,     NEVER,  NONE,       1, 1, 1, "threshold=f") \

@@ -276,6 +276,16 @@ static int check_age(const struct sy_onnx_reader *r, enum sy_op op)
                         MIN_OPSET);
 }
 
+static bool is_known_domain(const char *domain)
+{
+    static const char *const known[] = {"com.microsoft", "com.microsoft.nchwc", "ai.onnx.ml",
+                                        "ai.onnx.preview.training"};
+    for (size_t i = 0; i < SY_ARRAY_LEN(known); i++)
+        if (strcmp(domain, known[i]) == 0)
+            return true;
+    return false;
+}
+
 /* Operators of other domains are called by domain and name. LayerNormalization was ONNX Runtime's before it was ONNX's. */
 static int find_operator(const Onnx__NodeProto *from, enum sy_op *op)
 {
@@ -289,8 +299,7 @@ static int find_operator(const Onnx__NodeProto *from, enum sy_op *op)
     if (!*domain || strcmp(domain, "ai.onnx") == 0 ||
         (norm && strcmp(domain, "com.microsoft") == 0))
         return sy_op_from_name(type, op);
-    if (strcmp(domain, "com.microsoft") != 0 && strcmp(domain, "ai.onnx.ml") != 0 &&
-        strcmp(domain, "ai.onnx.preview.training") != 0)
+    if (!is_known_domain(domain))
         return sy_error_set(SY_EUNSUPPORTED, "operators of domain '%.60s' are not supported",
                             domain);
     snprintf(name, sizeof name, "%.40s.%.100s", domain, type);

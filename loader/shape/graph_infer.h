@@ -138,8 +138,8 @@ typedef int sy_infer_rule(struct sy_infer *in, struct sy_node *node);
 sy_infer_rule *sy_infer_rule_of(enum sy_op op); /* graph_infer_rules.c */
 
 sy_infer_rule sy_rule_string_normalizer, sy_rule_string_concat, sy_rule_string_parts, sy_rule_regex,
-    sy_rule_label_encoder, sy_rule_category_mapper, sy_rule_ml_one_hot, sy_rule_couple,
-    sy_rule_trees;                                       /* shape_learn.c */
+    sy_rule_hash, sy_rule_label_encoder, sy_rule_category_mapper, sy_rule_ml_one_hot,
+    sy_rule_couple, sy_rule_trees;                       /* shape_learn.c */
 sy_infer_rule sy_rule_if, sy_rule_loop, sy_rule_numbers; /* shape_control.c */
 sy_infer_rule sy_rule_same, sy_rule_broadcast, sy_rule_cast, sy_rule_clip, sy_rule_test,
     sy_rule_bit_cast, sy_rule_dropout; /* shape_elementwise.c */

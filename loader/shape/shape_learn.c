@@ -61,6 +61,17 @@ int sy_rule_regex(struct sy_infer *in, struct sy_node *node)
     return SY_OK;
 }
 
+/* MurmurHash3: a number of 32 bits for each element. */
+int sy_rule_hash(struct sy_infer *in, struct sy_node *node)
+{
+    const struct sy_tensor *x;
+    SY_TRY(sy_infer_need(in, node, 0, &x));
+    struct sy_shape shape = x->shape;
+    bool positive = sy_node_int(node, "positive", 1) != 0;
+    sy_infer_set(in, node, 0, positive ? SY_DTYPE_U32 : SY_DTYPE_I32, &shape);
+    return SY_OK;
+}
+
 /* ---- labels ----------------------------------------------------------------------------------------- */
 
 static void drop_attr(struct sy_node *node, const char *name)

@@ -4,7 +4,7 @@ from onnx import TensorProto as T, helper as h, numpy_helper as nh
 
 RNG = np.random.default_rng(5)
 KIND = {np.dtype(np.float32): T.FLOAT, np.dtype(np.int32): T.INT32, np.dtype(np.int64): T.INT64, np.dtype(np.uint8): T.UINT8,
-        np.dtype(np.int8): T.INT8, np.dtype(bool): T.BOOL, np.dtype(np.float16): T.FLOAT16}
+        np.dtype(np.int8): T.INT8, np.dtype(bool): T.BOOL, np.dtype(np.float16): T.FLOAT16, np.dtype(object): T.STRING}
 MS, ML = "com.microsoft", "ai.onnx.ml"
 
 
@@ -147,6 +147,63 @@ def quantized():
     made["matmul_to_float"] = one("MatMulIntegerToFloat", {"x": m}, {"w": w, "as": f32(0.05), "ws": f32(0.02), "az": np.uint8(120), "wz": np.int8(0), "b": floats(8)})
     made["ms_qdq"] = model([h.make_node("QuantizeLinear", ["x", "as", "az"], ["q"], domain=MS), h.make_node("DequantizeLinear", ["q", "as", "az"], ["y"], domain=MS)],
                            {"x": floats(2, 8)}, a, {"y": T.FLOAT})
+    return made
+
+
+def last_channels():
+    """As ONNX Runtime's layout passes write 8 bits."""
+    x, a, c = bytes_(np.uint8, 2, 7, 9, 6), {"as": f32(0.02), "az": np.uint8(120)}, {"cs": f32(0.05), "cz": np.uint8(128)}
+    conv = {**a, "w": bytes_(np.int8, 8, 6, 3, 3), "ws": np.abs(floats(8)) / 100 + f32(0.001), "wz": np.zeros(8, np.int8), **c, "b": RNG.integers(-999, 999, 8).astype(np.int32)}
+    pools = ["x", "as", "az", "cs", "cz"]
+    return {
+        "last_conv": one("QLinearConv", {"x": x}, conv, kind=T.UINT8, channels_last=1, pads=[1, 1, 1, 1], strides=[2, 1], kernel_shape=[3, 3]),
+        "last_average": one("QLinearAveragePool", {"x": x}, {**a, **c}, order=pools, kind=T.UINT8, channels_last=1, kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+        "last_global": one("QLinearGlobalAveragePool", {"x": x}, {**a, **c}, order=pools, kind=T.UINT8, channels_last=1),
+        "last_max": one("NhwcMaxPool", {"x": x}, kind=T.UINT8, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 0, 0]),
+    }
+
+
+def saved(made):
+    """The model as ONNX Runtime saves it after all its optimizations: convolutions in blocks of this machine's size."""
+    import os
+    import tempfile
+
+    import onnx
+    import onnxruntime
+    options, (net, inputs) = onnxruntime.SessionOptions(), made
+    options.log_severity_level = 4
+    with tempfile.TemporaryDirectory() as folder:
+        options.optimized_model_filepath = os.path.join(folder, "saved.onnx")
+        onnxruntime.InferenceSession(net.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        return onnx.load(options.optimized_model_filepath), inputs
+
+
+def blocks():
+    weights = {"a": floats(20, 3, 3, 3), "b": floats(20, 1, 3, 3), "c": floats(40, 20, 1, 1) / 4, "d": floats(20), "s": np.array([1, 1, 2, 2], np.float32)}
+    nodes = [h.make_node("Conv", ["x", "a", "d"], ["p"], pads=[1, 1, 1, 1], strides=[2, 2]), h.make_node("Relu", ["p"], ["q"]),
+             h.make_node("Conv", ["q", "b"], ["r"], pads=[1, 1, 1, 1], group=20), h.make_node("Add", ["r", "q"], ["t"]),
+             h.make_node("MaxPool", ["t"], ["u"], kernel_shape=[2, 2]), h.make_node("Conv", ["u", "c"], ["v"]),
+             h.make_node("Resize", ["v", "", "s"], ["w"], mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor"),
+             h.make_node("GlobalAveragePool", ["w"], ["y"])]
+    return {"saved_in_blocks": saved(model(nodes, {"x": floats(2, 3, 16, 12)}, weights, {"w": T.FLOAT, "y": T.FLOAT}))}
+
+
+def rows():
+    """Distances, hashes, rows of quantised tables."""
+    made, words = {}, np.array([["a", ""], ["hello world", "\u00fc\u00f1"], ["five5", "sixsix"]], object)
+    for metric in ("euclidean", "sqeuclidean"):
+        made["distance_" + metric] = one("CDist", {"a": floats(4, 7)}, {"b": floats(5, 7)}, metric=metric)
+    for name, values in (("words", words), ("i64", RNG.integers(-9, 9, (3, 2))), ("f32", floats(3, 2))):
+        made["hash_" + name] = one("MurmurHash3", {"x": values}, kind=T.INT32, positive=0, seed=42)
+    ids, scales = RNG.integers(0, 20, (3, 5)), np.abs(floats(20, 3))
+    made["blocks_of_bytes"] = one("GatherBlockQuantized", {"i": ids}, {"d": bytes_(np.uint8, 20, 24), "s": scales, "z": bytes_(np.uint8, 20, 2)},
+                                  order=["d", "i", "s", "z"], block_size=16, bits=4)
+    tables = {n: bytes_(np.uint8, *dims) for n, dims in (("w", (20, 16)), ("p", (9, 16)), ("t", (2, 16)), ("g", (16,)), ("b", (16,)))}
+    scaled = {n + "s": f32(0.01 * k + 0.01) for k, n in enumerate(tables)}
+    zeros = {n + "z": np.uint8(110 + 5 * k) for k, n in enumerate(tables)}
+    made["embed_norm_8"] = one("QEmbedLayerNormalization", {"i": ids.astype(np.int32), "k": RNG.integers(0, 2, (3, 5)).astype(np.int32), "m": np.ones((3, 5), np.int32)},
+                               {**tables, **scaled, **zeros},
+                               order=["i", "k", *tables, "m", *scaled, *zeros], n_outputs=2, kind=[T.FLOAT, T.INT32])
     return made
 
 
@@ -417,6 +474,7 @@ def at_run():
 
 def models():
     made = {}
-    for family in (written_out, functions, activations, products, norms, attentions, decoders, newer, at_run, quantized, learned, sequences):
+    for family in (written_out, functions, activations, products, norms, attentions, decoders, newer, at_run, quantized, last_channels, blocks, rows, learned,
+                   sequences):
         made.update({f"op_{n}": lambda v=v: v for n, v in family().items()})
     return made

@@ -209,6 +209,10 @@ ADDED_KINDS = [
     model("kind_skl_columns", "pipeline:columns", "f32[N,6]", "str[N,2]"),
     model("kind_skl_ordinals", "pipeline:ordinals", "str[N,3]"),
     model("kind_skl_counts", "pipeline:counts", "str[N,1]"),
+    model("kind_skl_distances", "pipeline:distances", "f32[N,12]"),
+    model("kind_skl_hashes", "pipeline:hashes", "str[N,3]"),
+    model("kind_saved_blocks", "saved:tv_mobilenet_v3_large", *image(224)),
+    model("kind_saved_int8", "saved:int8_qdq_channels_mobilenet", *image(224), kind="int8"),
 ]
 MODELS = CARRIED + VISION + DETECTORS + TEXT + TABLES + KERAS + INT8 + ADDED_KINDS
 

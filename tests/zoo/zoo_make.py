@@ -141,6 +141,16 @@ def quantize(folder, model, what, path):
     os.remove(prepared)
 
 
+def save_optimized(folder, base, path):
+    """A model of the list as ONNX Runtime saves it after its last optimizations, for this machine."""
+    import onnxruntime
+    source, options = os.path.join(folder, base, "model.onnx"), onnxruntime.SessionOptions()
+    if not os.path.exists(source):
+        make_child(folder, base)
+    options.log_severity_level, options.optimized_model_filepath = 4, path
+    onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+
+
 def make_child(folder, name):
     """Makes it in this process; raises what its exporter raises."""
     import onnx
@@ -154,6 +164,8 @@ def make_child(folder, name):
         take_carried(folder, what, part)
     elif maker == "quant":
         quantize(folder, model, what, part)
+    elif maker == "saved":
+        save_optimized(folder, what, part)
     elif maker == "sklearn":
         import zoo_tables
         onnx.save(zoo_tables.sklearn_model(what), part)

@@ -89,14 +89,32 @@ def of_counts(rng):
     return convert_sklearn(model, initial_types=[("text", StringTensorType([None, 1]))], options={"zipmap": False}, target_opset=OPSETS)
 
 
-WORDS = {"columns": of_columns, "ordinals": of_ordinals, "counts": of_counts}
+def of_distances(rng):
+    """Neighbours, with ONNX Runtime's own operator for distances."""
+    from skl2onnx import to_onnx
+    from sklearn import neighbors
+    x, _, number = numbers(rng)
+    model = neighbors.KNeighborsRegressor(weights="distance").fit(x, number)
+    return to_onnx(model, x[:1], options={"optim": "cdist"}, target_opset=dict(OPSETS, **{"com.microsoft": 1}))
+
+
+def of_hashes(rng):
+    """Words by their hashes."""
+    from skl2onnx import convert_sklearn
+    from skl2onnx.common.data_types import StringTensorType
+    from sklearn.feature_extraction import FeatureHasher
+    model = FeatureHasher(n_features=256, input_type="string").fit([["a"]])
+    return convert_sklearn(model, initial_types=[("words", StringTensorType([None, 3]))], target_opset=dict(OPSETS, **{"com.microsoft": 1}))
+
+
+OTHERS = {"columns": of_columns, "ordinals": of_ordinals, "counts": of_counts, "distances": of_distances, "hashes": of_hashes}
 
 
 def pipeline_model(kind):
     from skl2onnx import to_onnx
     rng = np.random.default_rng(1)
-    if kind in WORDS:
-        return WORDS[kind](rng)
+    if kind in OTHERS:
+        return OTHERS[kind](rng)
     x, classes, number = numbers(rng)
     if kind in classifiers():
         return to_onnx(classifiers()[kind]().fit(x, classes), x[:1], options={"zipmap": False}, target_opset=OPSETS)

@@ -36,7 +36,7 @@ static const enum sy_op lacked[] = {
     SY_OP_CHANNEL_AFFINE, SY_OP_DYNAMIC,          SY_OP_STRING_CONCAT, SY_OP_STRING_NORMALIZER,
     SY_OP_STRING_SPLIT,   SY_OP_REGEX_FULL_MATCH, SY_OP_MS_TOKENIZER,  SY_OP_ML_LABEL_ENCODER,
     SY_OP_ML_ONE_HOT,     SY_OP_COUPLE,           SY_OP_TREES,         SY_OP_CUM_PROD,
-    SY_OP_BIT_CAST};
+    SY_OP_BIT_CAST,       SY_OP_MS_MURMUR_HASH};
 
 static void test_inference(void **state)
 {

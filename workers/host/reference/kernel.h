@@ -75,7 +75,8 @@ extern const struct sy_kernel sy_kernels_unary[], sy_kernels_binary[], sy_kernel
     sy_kernels_index[], sy_kernels_move[], sy_kernels_window[], sy_kernels_norm[],
     sy_kernels_resize[], sy_kernels_recurrent[], sy_kernels_loss[], sy_kernels_detect[],
     sy_kernels_regions[], sy_kernels_quantize[], sy_kernels_matrix[], sy_kernels_signal[],
-    sy_kernels_random[], sy_kernels_labels[], sy_kernels_text[], sy_kernels_trees[];
+    sy_kernels_random[], sy_kernels_labels[], sy_kernels_text[], sy_kernels_trees[],
+    sy_kernels_hash[];
 
 /* EUNSUPPORTED names an input whose type the kernel does not take. */
 int sy_kernel_check_types(const struct sy_kernel *kernel, const struct sy_call *call);
