@@ -72,9 +72,10 @@ int sy_core_model_lookup(const struct sy_core *core, const char *name, int64_t v
         return sy_error_set(SY_ENOTFOUND,
                             "there is no version %lld of model '%.100s'; there are: %s",
                             (long long)version, name, list);
-    int n = list_models(core, NULL, list, sizeof list);
-    return sy_error_set(SY_ENOTFOUND, "there is no model '%.100s'; there %s %s", name,
-                        n ? "are:" : "are none: load one first", list);
+    if (list_models(core, NULL, list, sizeof list) == 0)
+        return sy_error_set(SY_ENOTFOUND,
+                            "there is no model '%.100s'; there are none: load one first", name);
+    return sy_error_set(SY_ENOTFOUND, "there is no model '%.100s'; there are: %s", name, list);
 }
 
 int sy_core_model_acquire(struct sy_core *core, const char *name, int64_t version,

@@ -176,6 +176,7 @@ int sy_model_config_parse(const char *text, size_t bytes, const char *name,
     SY_TRY(sy_pbtxt_parse(text ? text : "", text ? bytes : 0, &tree));
     SY_TRY(from_tree(tree, name, out));
     (*out)->is_given = text != NULL;
+    (*out)->origin = "config.pbtxt";
     return SY_OK;
 }
 
@@ -187,13 +188,14 @@ int sy_model_config_parse_json(const char *json, const char *name, struct sy_mod
     int status;
 
     if (!root)
-        return sy_error_set(SY_EARG, "a configuration that is not JSON: line %d, column %d: %s",
-                            error.line, error.column, error.text);
+        return sy_error_set(SY_EARG, "not JSON: line %d, column %d: %s", error.line, error.column,
+                            error.text);
     status = sy_pbtxt_from_json(root, &tree);
     json_decref(root);
     SY_TRY(status);
     SY_TRY(from_tree(tree, name, out));
     (*out)->is_given = true;
+    (*out)->origin = "config";
     return SY_OK;
 }
 

@@ -55,6 +55,7 @@ struct sy_model_config {
     int n_held;             /* besides its first owner */
     json_t *json;           /* the fields that have an effect, as the configuration says them */
     bool is_given;          /* by a file or a client; else all follows from the model */
+    const char *origin;     /* in front of what is wrong with it: "config.pbtxt", "config" */
     char *warning;          /* fields without effect, "a, b"; NULL: none */
     const char *model_file; /* "model.onnx" */
     bool has_max_batch;
@@ -75,7 +76,7 @@ struct sy_model_config {
 /* EARG, EUNSUPPORTED: with the field's name and place. `text` may be NULL: nothing is said. name: the model's folder. */
 int sy_model_config_parse(const char *text, size_t bytes, const char *name,
                           struct sy_model_config **out);
-/* The same of Triton's JSON form. */
+/* The same of Triton's JSON form, which a client sent. */
 int sy_model_config_parse_json(const char *json, const char *name, struct sy_model_config **out);
 /* One more owner, which frees it too; by one thread only. */
 struct sy_model_config *sy_model_config_hold(struct sy_model_config *config);

@@ -210,6 +210,15 @@ static int read_config(const char *path, struct sy_scanned_model *model)
     return status;
 }
 
+/* A client's configuration, in the place of the folder's. */
+static int take_config(const char *config, struct sy_scanned_model *model)
+{
+    int status = sy_model_config_parse_json(config, model->name, &model->config);
+
+    return status == SY_EARG || status == SY_EUNSUPPORTED ? sy_error_prefix(status, "config")
+                                                          : status;
+}
+
 static void stamp_versions(const char *folder, struct sy_scanned_model *model)
 {
     char path[PATH_MAX];
@@ -247,8 +256,7 @@ int sy_repository_scan_model(const char *folder, const char *name, const char *c
     out->name = strdup(name);
     SY_TRY_ALLOC(out->name, "no memory for a model");
     find_versions(path, out);
-    out->status =
-        config ? sy_model_config_parse_json(config, name, &out->config) : read_config(path, out);
+    out->status = config ? take_config(config, out) : read_config(path, out);
     if (out->status < 0)
         snprintf(out->error, sizeof out->error, "%s", sy_error_text());
     stamp_versions(folder, out);

@@ -223,7 +223,7 @@ static int open_package(struct task *task)
     task->stamp = sy_repository_file_stamp(task->package->fd);
     status = sy_model_config_check(task->config, task->package->graph);
     if (status < 0)
-        return sy_error_prefix(status, "config.pbtxt");
+        return sy_error_prefix(status, "%s", task->config->origin);
     SY_TRY(read_labels(task));
     return sy_warmup_files_read(task->folder, task->config, &task->warmup_files);
 }

@@ -51,7 +51,7 @@ def all_routes(address):
             try:
                 urllib.request.urlopen(urllib.request.Request(url, method=method.upper(), data=b"{}" if method == "post" else None), timeout=LIMIT_S)
             except urllib.error.HTTPError as error:
-                if error.code == 405 or (error.code == 404 and b"Not Found" in error.read()):
+                if error.code == 405 or (error.code == 404 and b"there is no path" in error.read()):
                     missing.append("%s %s: %d" % (method, path, error.code))
     good = not missing and len(paths) > 25
     print("%s\n[%s] all_routes" % ("; ".join(missing), "       OK " if good else "  FAILED  "), flush=True)

@@ -1,6 +1,7 @@
 /* One connection: bytes between its socket and nghttp2.
  *
- * What becomes ready to be sent in one turn of the loop goes out at its end, in one writev: see sy_grpc_connection_mark. */
+ * What a read made ready is sent before the next connection is read; the rest at the end of the turn, in the order in which it became ready, one writev a
+ * connection: see sy_grpc_connection_mark. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -97,17 +98,36 @@ static void go_on(struct sy_grpc_connection *connection)
         sy_grpc_incoming_check_hold(stream);
 }
 
+static void unlink_dirty(struct sy_grpc_connection *connection)
+{
+    struct sy_grpc_server *server = connection->server;
+
+    if (!connection->is_dirty)
+        return;
+    *connection->previous_dirty = connection->next_dirty;
+    if (connection->next_dirty)
+        connection->next_dirty->previous_dirty = connection->previous_dirty;
+    else
+        server->dirty_end = connection->previous_dirty;
+    connection->is_dirty = false;
+}
+
+/* Sends what is ready; the connection may be closed by it. */
+static void settle(struct sy_grpc_connection *connection)
+{
+    if (connection->closes || !flush(connection))
+        sy_grpc_connection_close(connection);
+    else if (connection->is_read)
+        go_on(connection);
+}
+
 void sy_grpc_connection_flush_all(struct sy_grpc_server *server)
 {
     while (server->dirty) {
         struct sy_grpc_connection *connection = server->dirty;
 
-        server->dirty = connection->next_dirty;
-        connection->is_dirty = false;
-        if (connection->closes || !flush(connection))
-            sy_grpc_connection_close(connection);
-        else if (connection->is_read)
-            go_on(connection);
+        unlink_dirty(connection);
+        settle(connection);
     }
 }
 
@@ -181,7 +201,8 @@ static void on_readable(evutil_socket_t fd, short what, void *ctx)
     }
     if (sy_tls_pending(connection->tls) && !sy_socket_call_soon(&connection->events))
         connection->closes = true;
-    sy_grpc_connection_mark(connection);
+    unlink_dirty(connection);
+    settle(connection); /* at once: an answer does not wait for the other connections' reads */
 }
 
 /* ---- life ------------------------------------------------------------------------------------------------------ */
@@ -231,16 +252,6 @@ int sy_grpc_connection_create(struct sy_grpc_server *server, int fd)
 fail:
     connection_free(connection);
     return status;
-}
-
-static void unlink_dirty(struct sy_grpc_connection *connection)
-{
-    struct sy_grpc_connection **at = &connection->server->dirty;
-
-    while (connection->is_dirty && *at != connection)
-        at = &(*at)->next_dirty;
-    if (connection->is_dirty)
-        *at = connection->next_dirty;
 }
 
 void sy_grpc_connection_close(struct sy_grpc_connection *connection)

@@ -37,7 +37,8 @@ struct sy_grpc_server {
     struct event *flush_event;
     nghttp2_session_callbacks *callbacks;
     nghttp2_option *options;
-    struct sy_grpc_connection *connections, *dirty;
+    struct sy_grpc_connection *connections;
+    struct sy_grpc_connection *dirty, **dirty_end; /* first marked, first flushed */
     struct sy_grpc_out *spare_out;
     uint8_t *received; /* SY_GRPC_READ_BYTES: what was read last */
     bool is_draining;
@@ -53,7 +54,7 @@ struct sy_grpc_frame {
 
 struct sy_grpc_connection {
     struct sy_grpc_server *server;
-    struct sy_grpc_connection *next, **previous, *next_dirty;
+    struct sy_grpc_connection *next, **previous, *next_dirty, **previous_dirty;
     nghttp2_session *session;
     int fd;
     struct sy_socket_events events; /* again: TLS bytes that were decrypted and not taken */

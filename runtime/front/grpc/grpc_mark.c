@@ -8,11 +8,13 @@ void sy_grpc_connection_mark(struct sy_grpc_connection *connection)
 
     if (connection->is_dirty)
         return;
-    connection->is_dirty = true;
-    connection->next_dirty = server->dirty;
-    server->dirty = connection;
-    if (!connection->next_dirty)
+    if (!server->dirty)
         event_active(server->flush_event, EV_TIMEOUT, 0);
+    connection->is_dirty = true;
+    connection->next_dirty = NULL;
+    connection->previous_dirty = server->dirty_end;
+    *server->dirty_end = connection;
+    server->dirty_end = &connection->next_dirty;
 }
 
 void sy_grpc_connection_submitted(struct sy_grpc_connection *connection, int result)

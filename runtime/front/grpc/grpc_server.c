@@ -93,6 +93,7 @@ int sy_grpc_server_create(const struct sy_grpc_config *config, struct sy_front *
     SY_TRY_ALLOC(server, "no memory for the gRPC server");
     sy_front_server_init(&server->base, &ops, front->base);
     server->front = front;
+    server->dirty_end = &server->dirty;
     sy_grpc_server_set_limits(server, &config->limits);
     server->budget.most_bytes = server->limits.buffered_bytes;
     server->received = malloc(SY_GRPC_READ_BYTES);

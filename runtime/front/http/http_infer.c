@@ -227,8 +227,12 @@ static int check_end(struct sy_http_infer *infer)
 
     if (room == 0)
         return SY_OK;
-    return sy_error_set(SY_EARG, "the body ends %llu bytes before the end of input \"%s\"",
-                        (unsigned long long)room, infer->inputs[infer->streaming].name);
+    return sy_error_set(SY_EARG, "the body ends %llu bytes before the end of input \"%s\"%s",
+                        (unsigned long long)room, infer->inputs[infer->streaming].name,
+                        sy_http_call_header(infer->call, "inference-header-content-length")
+                            ? ""
+                            : "; its binary data follow the JSON, whose length the header line "
+                              "Inference-Header-Content-Length says");
 }
 
 /* The JSON is converted: binary data received meanwhile is copied to the slab. */

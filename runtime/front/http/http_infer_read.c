@@ -144,11 +144,12 @@ static int read_source(struct sy_http_infer *infer, struct sy_http_infer_input *
     SY_TRY(read_parameters(json, input->name, &parameters));
     SY_TRY(read_region(parameters, input->name, &region));
     binary = json_object_get(parameters, "binary_data_size");
-    if ((data != NULL) + (binary != NULL) + (region != NULL) != 1)
+    int n = (data != NULL) + (binary != NULL) + (region != NULL);
+    if (n != 1)
         return sy_error_set(SY_EARG,
-                            "input \"%s\" needs one of \"data\", and the parameters "
+                            "input \"%s\" has %s; it takes one of \"data\" and the parameters "
                             "\"binary_data_size\" and \"shared_memory_region\"",
-                            input->name);
+                            input->name, n == 0 ? "no data" : "its data twice");
     if (region)
         return place_input(infer, input, parameters, region);
     if (binary) {

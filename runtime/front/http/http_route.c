@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "runtime/base/assert.h"
+#include "runtime/base/status.h"
 #include "runtime/front/http/http_internal.h"
 
 static int hex_digit(char c)
@@ -148,6 +149,24 @@ static bool names_are_tokens(const struct sy_http_call *call)
     return true;
 }
 
+/* No route matched: 404, or 405 with the methods that the path has. */
+static int refuse(struct sy_http_call *call, const char *allowed, const char **why)
+{
+    const char *path = call->text + call->path;
+
+    if (*allowed) {
+        sy_http_call_add_header(call, "Allow", allowed);
+        sy_error_set(SY_EARG, "%s is no method of %.200s; it has %s", http_method_str(call->method),
+                     path, allowed);
+    } else {
+        sy_error_set(SY_ENOTFOUND,
+                     "there is no path %.200s; GET /v2/openapi.json lists those that there are",
+                     path);
+    }
+    *why = sy_error_text();
+    return *allowed ? 405 : 404;
+}
+
 int sy_http_call_route(struct sy_http_call *call, const char **why)
 {
     struct sy_http_server *server = call->server;
@@ -176,11 +195,5 @@ int sy_http_call_route(struct sy_http_call *call, const char **why)
         *why = "the path has a '%' that is no escape";
         return cut_segments(call) ? sy_http_call_allow(call, why) : 400;
     }
-    if (!*allowed) {
-        *why = "Not Found";
-        return 404;
-    }
-    sy_http_call_add_header(call, "Allow", allowed);
-    *why = "Method Not Allowed";
-    return 405;
+    return refuse(call, allowed, why);
 }

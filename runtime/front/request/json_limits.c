@@ -38,6 +38,8 @@ int sy_json_parse_limited(const char *text, uint64_t bytes, int most_depth, json
 {
     json_error_t error;
 
+    if (bytes == 0)
+        return sy_error_set(SY_EARG, "failed to parse the request JSON: the body is empty");
     SY_TRY(check(text, bytes, most_depth));
     *out = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
     if (*out)

@@ -240,9 +240,26 @@ static void test_model_that_no_fresh_worker_can_load(void **state)
     expect_the_models_end(FAKE_FAIL, SY_EDEVICE);
 }
 
+/* The error's text ends where it is said, whether there are models or not. */
+static void a_model_that_is_not_there(void **state)
+{
+    (void)state;
+    struct core_rig r;
+
+    core_rig_open(&r, "host", 2);
+    assert_int_equal(sy_core_model_lookup(r.core, "nobody", 0), SY_ENOTFOUND);
+    assert_string_equal(sy_error_text(),
+                        "there is no model 'nobody'; there are none: load one first");
+    core_rig_add_both(&r);
+    assert_int_equal(sy_core_model_lookup(r.core, "nobody", 0), SY_ENOTFOUND);
+    assert_string_equal(sy_error_text(), "there is no model 'nobody'; there are: a, b");
+    core_rig_close(&r);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_model_that_is_not_there),
         cmocka_unit_test(test_faults_on_the_way_up),
         cmocka_unit_test(test_first_worker_is_enough_at_start),
         cmocka_unit_test(test_model_that_kills),

@@ -6,6 +6,7 @@
 
 #include <poll.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -223,6 +224,120 @@ static void test_half_a_message(void **state)
     check_works();
 }
 
+/* ---- order ---------------------------------------------------------------------------------------------------------------- */
+
+enum {
+    CLIENTS = 2,
+    TRIES = 5
+}; /* two timers that are due at the same time are called in their order; of more, the heap may choose */
+
+struct crowd {
+    struct grpc_client clients[CLIENTS];
+    struct grpc_call *calls[CLIENTS];
+    int n_sent, epoll;
+};
+
+static void send_call(struct crowd *crowd, const char *path, const void *message, size_t n)
+{
+    struct grpc_client *client = &crowd->clients[crowd->n_sent];
+    struct grpc_call *call = grpc_client_call(client, path, NULL);
+
+    grpc_client_message(client, call, message, n);
+    grpc_client_half_close(client, call);
+    grpc_client_write(client);
+    crowd->calls[crowd->n_sent++] = call;
+}
+
+static void send_checks(void *ctx)
+{
+    for (int i = 0; i < CLIENTS; i++)
+        send_call(ctx, "/grpc.health.v1.Health/Check", "", 0);
+}
+
+static void send_infer(void *ctx)
+{
+    struct sy_grpc_buffer request = {0};
+
+    grpc_client_put_request(&request, "double", 3, 4, numbers);
+    send_call(ctx, INFER, request.data, request.n);
+    sy_grpc_buffer_free(&request);
+}
+
+/* All calls lie there before the loop reads the first. */
+static void send_at_once(struct crowd *crowd)
+{
+    fake_core_call(send_checks, crowd);
+}
+
+static void wait_in_loop(void *ctx)
+{
+    (void)ctx;
+    usleep(20000);
+}
+
+static void open_crowd(struct crowd *crowd)
+{
+    crowd->epoll = epoll_create1(EPOLL_CLOEXEC);
+    for (int i = 0; i < CLIENTS; i++) {
+        struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.u32 = (uint32_t)i};
+
+        open_client(&crowd->clients[i]);
+        check_health(&crowd->clients[i]); /* behind it the server has nothing more to say */
+        assert_int_equal(epoll_ctl(crowd->epoll, EPOLL_CTL_ADD, crowd->clients[i].fd, &event), 0);
+    }
+}
+
+/* The results, a millisecond later, are due at once when the loop goes on. */
+static void send_before_results(struct crowd *crowd)
+{
+    for (int i = 0; i < CLIENTS; i++)
+        fake_core_call(send_infer, crowd);
+    fake_core_call(wait_in_loop, NULL);
+}
+
+/* Whether the answers came in the calls' order. */
+static bool is_in_order(struct crowd *crowd, void (*send_all)(struct crowd *crowd))
+{
+    struct epoll_event events[CLIENTS];
+    bool in_order;
+    int n;
+
+    crowd->n_sent = 0;
+    send_all(crowd);
+    fake_core_call(NULL, NULL);
+    n = epoll_wait(crowd->epoll, events, CLIENTS, 10000);
+    in_order = n == CLIENTS;
+    for (int i = 0; i < n; i++)
+        in_order = in_order && events[i].data.u32 == (uint32_t)i;
+    for (int i = 0; i < CLIENTS; i++) {
+        grpc_client_wait(&crowd->clients[i], crowd->calls[i]);
+        assert_int_equal(crowd->calls[i]->status, SY_GRPC_OK);
+    }
+    while (epoll_wait(crowd->epoll, events, CLIENTS, 0) > 0)
+        ;
+    return in_order;
+}
+
+/* Calls that came first are answered first. The kernel may deliver two of them in another order when the machine is busy: once is enough. */
+static void test_order_of_answers(void **state)
+{
+    (void)state;
+    void (*const ways[])(struct crowd *) = {send_at_once, send_before_results};
+
+    for (size_t way = 0; way < SY_ARRAY_LEN(ways); way++) {
+        struct crowd crowd = {0};
+        bool in_order = false;
+
+        open_crowd(&crowd);
+        for (int i = 0; i < TRIES && !in_order; i++)
+            in_order = is_in_order(&crowd, ways[way]);
+        assert_true(in_order);
+        for (int i = 0; i < CLIENTS; i++)
+            grpc_client_close(&crowd.clients[i]);
+        close(crowd.epoll);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -231,6 +346,7 @@ int main(void)
         cmocka_unit_test(test_half_a_message),
         cmocka_unit_test(test_loop_stands_still),
         cmocka_unit_test(test_pings_over_a_stand_still),
+        cmocka_unit_test(test_order_of_answers),
     };
     return cmocka_run_group_tests(tests, fake_core_start, fake_core_finish);
 }

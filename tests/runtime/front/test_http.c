@@ -306,11 +306,28 @@ static void test_routes(void **state)
         assert_true(http_read(fd, false, &answer));
         if (answer.code != cases[i].code)
             fail_msg("%s: %s", cases[i].line, answer.head);
-        if (cases[i].allow)
+        if (cases[i].allow) {
             assert_string_equal(http_header(&answer, "allow"), cases[i].allow);
+            assert_non_null(strstr(answer.body, "is no method of /v2"));
+            assert_non_null(strstr(answer.body, cases[i].allow));
+        }
         http_forget(&answer);
         close(fd);
     }
+}
+
+/* What clients of another protocol see: the path that they asked for, and where the paths that there are stand. */
+static void test_unknown_path(void **state)
+{
+    int fd = http_connect(fake_http_port);
+    const char *error;
+
+    (void)state;
+    http_say(fd, "GET /v1/chat/completions HTTP/1.1\r\nHost: h\r\n\r\n");
+    error = http_expect(fd, 404);
+    assert_non_null(strstr(error, "there is no path /v1/chat/completions"));
+    assert_non_null(strstr(error, "/v2/openapi.json"));
+    close(fd);
 }
 
 static void test_http_1_0(void **state)
@@ -526,6 +543,7 @@ int main(void)
         cmocka_unit_test(test_chunks),
         cmocka_unit_test(test_head),
         cmocka_unit_test(test_routes),
+        cmocka_unit_test(test_unknown_path),
         cmocka_unit_test(test_http_1_0),
         cmocka_unit_test(test_close),
         cmocka_unit_test(test_host),

@@ -52,7 +52,7 @@ static void one_that_is_none_changes_nothing(void **state)
     open_one(&rig, &config);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_true(repo_rig_load(&rig, "a", bad[i]) < 0);
-        assert_non_null(strstr(sy_error_text(), "model 'a': "));
+        assert_non_null(strstr(sy_error_text(), "model 'a': config: "));
         expect_content(&rig, "c1");
         assert_int_equal(sy_repository_unload(rig.repository, "a"), SY_OK);
         expect_content(&rig, "c1");
@@ -95,6 +95,7 @@ static void one_that_does_not_fit_is_put_back(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_true(repo_rig_load(&rig, "a", bad[i]) < 0);
         assert_non_null(strstr(sy_error_text(), i ? "version 7" : "nowhere"));
+        assert_null(strstr(sy_error_text(), "config.pbtxt")); /* there is no such file */
         expect_content(&rig, "c1");
         until_ready(&rig);
         expect_config_without(&rig, i ? "specific" : "nowhere");
