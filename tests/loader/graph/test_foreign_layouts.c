@@ -67,6 +67,7 @@ static size_t run(const void *x, void *out, int type)
     rig_drop(&in);
     rig_drop(&result);
     rig_close(&rig);
+    sy_graph_free(g);
     return bytes;
 }
 
