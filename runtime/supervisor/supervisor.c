@@ -24,8 +24,7 @@
 #define LONGEST_BACKOFF  (5 * SY_NS_PER_S)
 #define MAX_EARLY_DEATHS 10
 #define START_PATIENCE   SY_NS_PER_S         /* V5 */
-#define RERUN_TIME       (50 * SY_NS_PER_MS) /* V3, V6 */
-#define LONGEST_HOLD     SY_NS_PER_S         /* V6 */
+#define RERUN_TIME       (50 * SY_NS_PER_MS) /* V3 */
 #define MESSAGES_A_TURN  32 /* so that one chatty worker does not starve the others */
 
 struct process {
@@ -34,8 +33,6 @@ struct process {
     pid_t pid;
     enum sy_worker_state state, died_in;
     sy_ns spawned_ns, respawn_ns; /* respawn_ns 0: it is not to be */
-    sy_ns held_ns; /* V6: since when it is due and does not start; 0: it is not held */
-    bool yields;   /* V6 */
     struct sy_worker_watch watch;
     struct event *socket_event, *exit_event;
     struct sy_shared_memory page;
@@ -53,7 +50,6 @@ struct sy_supervisor {
     struct event *tick, *due; /* due: the next respawn */
     char **environment;
     bool stopping;
-    sy_ns computed_ns; /* V6: when a request's run ended last */
     struct process *processes;
 };
 
@@ -61,11 +57,6 @@ static void on_socket(int fd, short what, void *process);
 static void on_exit_fd(int fd, short what, void *process);
 static void spawn_due(struct sy_supervisor *s, sy_ns now);
 static void plan_respawn(struct sy_supervisor *s, struct process *p);
-
-static bool computes(enum sy_worker_state state)
-{
-    return state == SY_WORKER_LOADED || state == SY_WORKER_RUNNING || state == SY_WORKER_CANCELING;
-}
 
 /* ---- state ------------------------------------------------------------------------------------ */
 
@@ -84,8 +75,6 @@ int sy_supervisor_event(struct sy_supervisor *s, int worker, enum sy_worker_even
                  sy_worker_event_name(event), sy_worker_state_name(p->state),
                  sy_worker_state_name(to));
     sy_worker_watch_move(&p->watch, to, sy_clock_now());
-    if (computes(p->state) && to == SY_WORKER_IDLE)
-        s->computed_ns = p->watch.moved_ns;
     p->state = to;
     if (to == SY_WORKER_IDLE && !p->was_ready) {
         p->was_ready = true;
@@ -181,7 +170,7 @@ static int spawn(struct sy_supervisor *s, struct process *p)
     SY_TRY_GOTO(watch(s, p), reap);
     p->was_ready = false;
     p->why[0] = 0;
-    p->respawn_ns = p->held_ns = 0;
+    p->respawn_ns = 0;
     p->watch = (struct sy_worker_watch){0};
     p->spawned_ns = sy_clock_now();
     sy_log_info("supervisor", "event=spawned worker=%d pid=%d", p->index, (int)p->pid);
@@ -239,25 +228,12 @@ static void fail_spawn(struct sy_supervisor *s, struct process *p)
     p->is_untold = p->given_up;
 }
 
-/* V6. */
-static bool is_held(const struct sy_supervisor *s, struct process *p, sy_ns now)
-{
-    bool any = s->computed_ns && now < s->computed_ns + RERUN_TIME;
-    for (int i = 0; i < s->config.n_workers; i++)
-        any |= computes(s->processes[i].state);
-    if (!any || !p->yields)
-        return false;
-    p->held_ns = p->held_ns ? p->held_ns : now;
-    return now < p->held_ns + LONGEST_HOLD;
-}
-
-/* Those that are due, as many as may start (V5, V6). */
+/* Those that are due, as many as may start (V5). */
 static void spawn_due(struct sy_supervisor *s, sy_ns now)
 {
     for (int i = 0; i < s->config.n_workers && may_start(s, now); i++) {
         struct process *p = &s->processes[i];
-        if (p->pid <= 0 && p->respawn_ns && now >= p->respawn_ns && !is_held(s, p, now) &&
-            spawn(s, p) < 0)
+        if (p->pid <= 0 && p->respawn_ns && now >= p->respawn_ns && spawn(s, p) < 0)
             fail_spawn(s, p);
     }
     set_due(s, now);
@@ -315,7 +291,6 @@ static sy_ns respawn_wait(const struct sy_supervisor *s, const struct process *p
 static void plan_respawn(struct sy_supervisor *s, struct process *p)
 {
     p->n_early = p->was_ready ? 0 : p->n_early + 1;
-    p->yields = one_is_idle(s);
     p->respawn_ns = sy_clock_now() + respawn_wait(s, p);
     if (p->n_early < MAX_EARLY_DEATHS)
         return;
@@ -490,8 +465,7 @@ static int init_processes(struct sy_supervisor *s)
 {
     sy_ns now = sy_clock_now();
     for (int i = 0; i < s->config.n_workers; i++)
-        s->processes[i] =
-            (struct process){.owner = s, .index = i, .fd = -1, .pidfd = -1, .yields = true};
+        s->processes[i] = (struct process){.owner = s, .index = i, .fd = -1, .pidfd = -1};
     for (int i = 0; i < s->config.n_workers; i++)
         SY_TRY(sy_shared_memory_create(&s->processes[i].page, "switchyard-control",
                                        SY_CONTROL_PAGE_BYTES));

@@ -11,8 +11,6 @@
  *     for no storage, for the hang timeout and 5 s at least; if it computes on one program for six of them and 300 s at least.
  * V5: at most `most_starting` start at once, half of that while another serves, the others after them: six that start together on two cores are all ready
  *     as late as the last one, and take the cores from requests. One that has started for a second holds up no other.
- * V6: while another computes a request, and for 50 ms after it, nobody starts whom no request needs: a first start, or the replacement of one that died beside an idle one.
- *     For a second at most, so that steady load has all its workers.
  *
  * One thread, the event loop's. Callbacks are made from the event loop, `message` also handles bad messages by returning
  * negative: then the worker is killed. */

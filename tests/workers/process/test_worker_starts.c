@@ -1,4 +1,4 @@
-/* The supervisor alone: in which order workers start, and when one that died is replaced (V3, V5, V6). Its workers only sleep; the test says what they would. */
+/* The supervisor alone: in which order workers start, and when one that died is replaced (V3, V5). Its workers only sleep; the test says what they would. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -143,61 +143,6 @@ static void test_replacement_waits_for_the_rerun(void **state)
     rig_close(&r);
 }
 
-static void compute(struct rig *r, int worker, bool begins)
-{
-    static const enum sy_worker_event events[2][2] = {{SY_WORKER_EVENT_RUN_DONE},
-                                                      {SY_WORKER_EVENT_LOAD, SY_WORKER_EVENT_RUN}};
-    for (int i = 0; i <= begins; i++)
-        assert_int_equal(sy_supervisor_event(r->s, worker, events[begins][i]), SY_OK);
-}
-
-/* The loop's ticks come meanwhile. */
-static void pass(struct rig *r, sy_ns ns)
-{
-    for (sy_ns end = sy_clock_now() + ns; sy_clock_now() < end;)
-        assert_int_equal(event_base_loop(r->base, EVLOOP_ONCE), 0);
-}
-
-/* Whoever no request needs starts behind them, also where they follow closely, and for a second at most. */
-static void test_starts_wait_for_requests(void **state)
-{
-    (void)state;
-    struct rig r;
-    rig_open(&r, 4, 2, 60 * SY_NS_PER_S);
-    get_ready(&r, 0);
-    compute(&r, 0, true);
-    sy_ns begun = sy_clock_now();
-    get_ready(&r, 1);
-    pass(&r, 250 * SY_NS_PER_MS);
-    assert_true(!is_there(&r, 2) || sy_clock_now() > begun + SY_NS_PER_S);
-    compute(&r, 0, false);
-    compute(&r, 0, true);
-    pass(&r, 250 * SY_NS_PER_MS);
-    assert_true(!is_there(&r, 2) || sy_clock_now() > begun + SY_NS_PER_S);
-    await(&r, 3); /* beside the run that has not ended */
-    compute(&r, 0, false);
-    await(&r, 4);
-    rig_close(&r);
-}
-
-/* Beside an idle one nobody waits for the replacement; with none somebody may. */
-static void test_replacements_wait_for_requests(void **state)
-{
-    (void)state;
-    struct rig r;
-    rig_open(&r, 3, 3, 60 * SY_NS_PER_S);
-    for (int i = 0; i < 3; i++)
-        get_ready(&r, i);
-    compute(&r, 1, true);
-    sy_ns begun = sy_clock_now();
-    kill_worker(&r, 0);
-    pass(&r, 300 * SY_NS_PER_MS);
-    assert_true(!is_there(&r, 0) || sy_clock_now() > begun + SY_NS_PER_S);
-    kill_worker(&r, 2);
-    assert_true(is_there(&r, 2));
-    rig_close(&r);
-}
-
 /* None of them would ever read that it is to stop: one that starts, one that prepares a job. */
 static void test_stop_waits_for_none_that_stands_still(void **state)
 {
@@ -243,8 +188,6 @@ int main(void)
         cmocka_unit_test(test_as_many_start_as_may),
         cmocka_unit_test(test_all_start_where_all_may),
         cmocka_unit_test(test_replacement_waits_for_the_rerun),
-        cmocka_unit_test(test_starts_wait_for_requests),
-        cmocka_unit_test(test_replacements_wait_for_requests),
         cmocka_unit_test(test_one_that_cannot_start_is_given_up),
         cmocka_unit_test(test_stop_waits_for_none_that_stands_still),
     };
