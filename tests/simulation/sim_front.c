@@ -301,7 +301,7 @@ void sim_front_open(uint64_t seed)
         .limits = {.buffered_bytes = 256u << 10, .max_outstanding = 3, .stall_ns = STALL_NS}};
     const struct sy_grpc_config grpc = {.address = "127.0.0.1:0",
                                         .limits = {.buffered_bytes = 64u << 10,
-                                                   .max_streams = 4,
+                                                   .max_streams = SIM_GRPC_STREAMS,
                                                    .idle_ns = STALL_NS,
                                                    .header_ns = STALL_NS,
                                                    .stall_ns = STALL_NS}};

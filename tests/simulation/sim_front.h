@@ -13,9 +13,10 @@
 #include "runtime/base/clock.h"
 #include "tests/fakes/fake_worker.h"
 
-#define SIM_ASK_ROWS   3
-#define SIM_SAID_BYTES 24576u /* of requests that wait to be sent */
-#define SIM_READ_BYTES 16384u /* of an answer */
+#define SIM_GRPC_STREAMS 4 /* of a connection; the server refuses more */
+#define SIM_ASK_ROWS     3
+#define SIM_SAID_BYTES   24576u /* of requests that wait to be sent */
+#define SIM_READ_BYTES   16384u /* of an answer */
 
 struct nghttp2_session;
 struct sim_call_bytes;
