@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <event2/event.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -14,7 +15,7 @@
 struct sy_closed_watch {
     int epoll_fd;
     struct event *event;
-    void (*closed)(void *connection);
+    void (*closed)(void *connection, bool is_gone);
 };
 
 /* One at a time: what is called may remove others. */
@@ -25,10 +26,10 @@ static void on_some(evutil_socket_t fd, short what, void *ctx)
 
     (void)what;
     for (int i = 0; i < TURN && epoll_wait(fd, &event, 1, 0) > 0; i++)
-        watch->closed(event.data.ptr);
+        watch->closed(event.data.ptr, event.events & (EPOLLERR | EPOLLHUP));
 }
 
-int sy_closed_watch_create(struct event_base *base, void (*closed)(void *connection),
+int sy_closed_watch_create(struct event_base *base, void (*closed)(void *connection, bool is_gone),
                            struct sy_closed_watch **out)
 {
     struct sy_closed_watch *watch = calloc(1, sizeof *watch);
@@ -61,15 +62,26 @@ void sy_closed_watch_destroy(struct sy_closed_watch *watch)
     free(watch);
 }
 
-int sy_closed_watch_add(struct sy_closed_watch *watch, int fd, void *connection)
+/* EPOLLERR and EPOLLHUP are reported whether they are asked for or not. */
+static int add(struct sy_closed_watch *watch, int fd, void *connection, uint32_t events)
 {
-    struct epoll_event event = {.events = EPOLLRDHUP | EPOLLONESHOT, .data.ptr = connection};
+    struct epoll_event event = {.events = events | EPOLLONESHOT, .data.ptr = connection};
 
     sy_closed_watch_remove(watch, fd); /* also one whose end was seen already */
     if (epoll_ctl(watch->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0)
         return SY_OK;
     return sy_error_set(errno == ENOMEM || errno == ENOSPC ? SY_ENOMEM_HOST : SY_EIO,
                         "cannot watch a connection: %s", strerror(errno));
+}
+
+int sy_closed_watch_add(struct sy_closed_watch *watch, int fd, void *connection)
+{
+    return add(watch, fd, connection, EPOLLRDHUP);
+}
+
+int sy_closed_watch_add_ended(struct sy_closed_watch *watch, int fd, void *connection)
+{
+    return add(watch, fd, connection, 0);
 }
 
 void sy_closed_watch_remove(struct sy_closed_watch *watch, int fd)

@@ -39,6 +39,12 @@ void sy_socket_events_finish(struct sy_socket_events *e)
             event_free(events[i]);
 }
 
+static void watched(int status)
+{
+    if (status < 0)
+        sy_log_warn("front", "event=not_watched why=\"%s\"", sy_error_text());
+}
+
 void sy_socket_read(struct sy_socket_events *e, bool wanted)
 {
     e->reading = wanted;
@@ -48,8 +54,14 @@ void sy_socket_read(struct sy_socket_events *e, bool wanted)
         return;
     }
     event_del(e->read);
-    if (sy_closed_watch_add(e->watch, e->fd, e->connection) < 0)
-        sy_log_warn("front", "event=not_watched why=\"%s\"", sy_error_text());
+    watched(sy_closed_watch_add(e->watch, e->fd, e->connection));
+}
+
+void sy_socket_read_ended(struct sy_socket_events *e)
+{
+    e->reading = false;
+    event_del(e->read);
+    watched(sy_closed_watch_add_ended(e->watch, e->fd, e->connection));
 }
 
 void sy_socket_unwatch(struct sy_socket_events *e)

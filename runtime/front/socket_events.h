@@ -36,6 +36,8 @@ void sy_socket_read(struct sy_socket_events *events, bool wanted);
 void sy_socket_write(struct sy_socket_events *events, bool wanted);
 /* Calls `again` in the loop's next turn: bytes that TLS has decrypted, or that are held, make no event of the socket. False: no memory. */
 bool sy_socket_call_soon(struct sy_socket_events *events);
+/* The peer sends no more: nothing is read, and the watch reports when the connection is gone. */
+void sy_socket_read_ended(struct sy_socket_events *events);
 /* Stops watching for the end of a socket that is not read. */
 void sy_socket_unwatch(struct sy_socket_events *events);
 

@@ -24,9 +24,9 @@
 #define STALL_NS         (400 * SY_NS_PER_MS) /* and the other limits of time; walks last for seconds */
 
 static struct {
-    bool open, calm, wild;
+    bool open, calm, wild, fine;
     uint64_t random, n_made, last_ask;
-    sy_ns next_ns;
+    sy_ns next_ns, calm_ns;
     struct sy_front front;
     struct sy_http_server *http;
     struct sy_rpc_server *rpc;
@@ -45,6 +45,11 @@ bool sim_front_is_wild(void)
     return fronts.wild;
 }
 
+bool sim_front_is_fine(void)
+{
+    return fronts.fine;
+}
+
 /* ---- connections -------------------------------------------------------------------------------- */
 
 static void connect_one(void)
@@ -58,6 +63,7 @@ static void connect_one(void)
     *c = (struct sim_connection){.number = ++fronts.n_made,
                                  .protocol = (enum sim_protocol)sim_front_draw(SIM_N_PROTOCOLS),
                                  .fd = fds[1],
+                                 .by_bytes = fronts.fine && sim_front_draw(3) == 0,
                                  .clean_ns = sim_os_now(),
                                  .next = fronts.connections};
     fronts.connections = c;
@@ -91,12 +97,24 @@ static void drop(struct sim_connection *c)
     free(c);
 }
 
+/* HT4: a client that kept to its limits, and only sends no more. */
+static void check_half_closed(const struct sim_connection *c)
+{
+    for (const struct sim_ask *a = c->asks; a && c->half_closed && c->protocol == SIM_HTTP;
+         a = a->next)
+        SIM_CHECK(
+            a->end > c->n_taken || c->nonsense || c->ends || sim_os_now() > c->clean_ns + STALL_NS,
+            "connection %llu: half-closed, and request %llu, which was whole, is not answered",
+            (unsigned long long)c->number, (unsigned long long)a->id);
+}
+
 /* The server has ended it: for what the client did, or for its slowness. */
 static void ended(struct sim_connection *c)
 {
     SIM_CHECK(c->half_closed || c->nonsense || c->ends || sim_os_now() > c->clean_ns + STALL_NS,
               "connection %llu: ended by the server, %.6f s after nobody waited",
               (unsigned long long)c->number, (double)(sim_os_now() - c->clean_ns) / 1e9);
+    check_half_closed(c);
     sim_say("connection %llu: ended by the server", (unsigned long long)c->number);
     sim.n_front_ended++;
     drop(c);
@@ -136,6 +154,7 @@ static void send_some(struct sim_connection *c, size_t most)
     if (sent < 0 && errno != EAGAIN)
         n = c->n_said; /* the server has ended it, which is seen behind what it had answered */
     c->n_sent += n;
+    c->n_taken += sent > 0 ? n : 0;
     c->n_said -= n;
     memmove(c->said, c->said + n, c->n_said);
 }
@@ -172,7 +191,7 @@ static void act(struct sim_connection *c)
     } else if (roll < 300) {
         ask(c);
     } else if (roll < 650) {
-        send_some(c, 1 + sim_front_draw(sim_front_draw(2) ? 40 : SIM_SAID_BYTES));
+        send_some(c, c->by_bytes ? 1 : 1 + sim_front_draw(sim_front_draw(2) ? 40 : SIM_SAID_BYTES));
     } else if (roll < 980) {
         read_some(c, 1 + sim_front_draw(sim_front_draw(2) ? 100 : SIM_READ_BYTES));
     } else if (roll < 986) {
@@ -195,10 +214,18 @@ static void end_one(struct sim_connection *c)
         drop(c);
 }
 
+/* Whoever still waits a second after the last fault may do so for the longest limit of a worker, minutes: they look less often. */
+static sy_ns pace(void)
+{
+    if (fronts.calm && sim_os_now() > fronts.calm_ns + SY_NS_PER_S)
+        return 100 * PACE_NS;
+    return fronts.fine ? PACE_NS / 8 : PACE_NS;
+}
+
 void sim_front_happen(void)
 {
     struct sim_connection *c = fronts.connections, *next;
-    fronts.next_ns = sim_os_now() + 1 + sim_front_draw(2 * PACE_NS);
+    fronts.next_ns = sim_os_now() + 1 + sim_front_draw(2 * pace());
     if (fronts.calm) {
         for (; c; c = next) {
             next = c->next;
@@ -250,6 +277,7 @@ void sim_front_look(void)
 void sim_front_calm(void)
 {
     fronts.calm = true;
+    fronts.calm_ns = sim_os_now();
 }
 
 bool sim_front_is_over(void)
@@ -273,13 +301,14 @@ void sim_front_open(uint64_t seed)
         .limits = {.buffered_bytes = 256u << 10, .max_outstanding = 3, .stall_ns = STALL_NS}};
     const struct sy_grpc_config grpc = {.address = "127.0.0.1:0",
                                         .limits = {.buffered_bytes = 64u << 10,
-                                                   .max_streams = 4,
+                                                   .max_streams = SIM_GRPC_STREAMS,
                                                    .idle_ns = STALL_NS,
                                                    .header_ns = STALL_NS,
                                                    .stall_ns = STALL_NS}};
     memset(&fronts, 0, sizeof fronts);
     fronts.random = seed * 2654435761u + 1;
     fronts.wild = seed % 4 == 1; /* the others are as they were before there was any such client */
+    fronts.fine = seed % 8 == 5;
     fronts.next_ns = sim_os_now();
     fronts.front = (struct sy_front){.base = sim.rig.base,
                                      .handlers = &sy_core_own_handlers,

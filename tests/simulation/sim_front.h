@@ -13,9 +13,10 @@
 #include "runtime/base/clock.h"
 #include "tests/fakes/fake_worker.h"
 
-#define SIM_ASK_ROWS   3
-#define SIM_SAID_BYTES 24576u /* of requests that wait to be sent */
-#define SIM_READ_BYTES 16384u /* of an answer */
+#define SIM_GRPC_STREAMS 4 /* of a connection; the server refuses more */
+#define SIM_ASK_ROWS     3
+#define SIM_SAID_BYTES   24576u /* of requests that wait to be sent */
+#define SIM_READ_BYTES   16384u /* of an answer */
 
 struct nghttp2_session;
 struct sim_call_bytes;
@@ -40,6 +41,9 @@ struct sim_connection {
     unsigned char said[SIM_SAID_BYTES], read[SIM_READ_BYTES];
     size_t n_said, n_read;
     uint64_t n_sent, n_answers;
+    uint64_t
+        n_taken;   /* of n_sent: what the socket took, which is less once the server has ended it */
+    bool by_bytes; /* it sends one byte at a time */
     struct sim_ask *asks;       /* not answered yet */
     bool half_closed, nonsense; /* nonsense: the server may end it */
     bool ends;                  /* the server has said so */
@@ -72,6 +76,7 @@ void sim_front_grpc_end(struct sim_connection *c); /* of all that */
 void sim_front_open(uint64_t seed);
 uint64_t sim_front_draw(uint64_t n);
 bool sim_front_is_wild(void); /* gRPC clients misbehave in this walk */
+bool sim_front_is_fine(void); /* requests come byte by byte, header blocks in several frames */
 sy_ns sim_front_next(
     void); /* when a client does something next; SIM_NEVER: there are no front ends */
 void sim_front_happen(void); /* it does */

@@ -11,8 +11,10 @@
 #include "tests/simulation/sim_front.h"
 #include "tests/simulation/sim_world.h"
 
-#define MOST_FRAME (17u << 10) /* and its head: what nghttp2 hands out at a time */
-#define PREFIX     5
+#define MOST_FRAME         (17u << 10) /* with all heads: what nghttp2 hands out at a time */
+#define PREFIX             5
+#define HEAD_BYTES         9 /* of a frame */
+#define MOST_CONTINUATIONS 4
 
 /* A call: what it sends, what it was answered. */
 struct sim_call_bytes {
@@ -138,15 +140,57 @@ void sim_front_grpc_free(struct sim_ask *ask)
     free(ask->call);
 }
 
+static void say(struct sim_connection *c, const uint8_t *bytes, size_t n)
+{
+    if (n > 0)
+        memcpy(c->said + c->n_said, bytes, n);
+    c->n_said += n;
+}
+
+/* HEADERS that END_HEADERS, without padding and priority. */
+static bool is_whole_block(const uint8_t *frame, size_t n)
+{
+    return n > HEAD_BYTES && frame[3] == NGHTTP2_HEADERS &&
+           (frame[4] & ~NGHTTP2_FLAG_END_STREAM) == NGHTTP2_FLAG_END_HEADERS;
+}
+
+/* Not of a call that may be refused: libnghttp2 adds up the CONTINUATIONs of all blocks that it ignores, and ends the connection at the ninth. */
+static bool may_be_cut(const struct sim_connection *c)
+{
+    int n = 0;
+    for (const struct sim_ask *ask = c->asks; ask; ask = ask->next)
+        n++;
+    return sim_front_is_fine() && n < SIM_GRPC_STREAMS;
+}
+
+/* The same header block in HEADERS and CONTINUATION, cut anywhere; some may be empty. */
+static void say_in_frames(struct sim_connection *c, const uint8_t *frame, size_t n)
+{
+    size_t at = HEAD_BYTES;
+    for (int left = (int)sim_front_draw(MOST_CONTINUATIONS + 1), k = 0; left >= 0; left--, k++) {
+        size_t part = left ? sim_front_draw(n - at + 1) : n - at;
+        uint8_t head[HEAD_BYTES] = {0, (uint8_t)(part >> 8), (uint8_t)part};
+        head[3] = k ? NGHTTP2_CONTINUATION : NGHTTP2_HEADERS;
+        head[4] = (uint8_t)((k ? 0 : frame[4] & NGHTTP2_FLAG_END_STREAM) |
+                            (left ? 0 : NGHTTP2_FLAG_END_HEADERS));
+        memcpy(head + 5, frame + 5, 4);
+        say(c, head, sizeof head);
+        say(c, frame + at, part);
+        at += part;
+        sim.n_front_continuations += k > 0;
+    }
+}
+
 void sim_front_grpc_say(struct sim_connection *c)
 {
     const uint8_t *bytes;
     ssize_t n = 1;
     while (c->session && !c->nonsense && n > 0 && sizeof c->said - c->n_said >= MOST_FRAME) {
         n = nghttp2_session_mem_send(c->session, &bytes);
-        if (n > 0)
-            memcpy(c->said + c->n_said, bytes, (size_t)n);
-        c->n_said += n > 0 ? (size_t)n : 0;
+        if (n > 0 && may_be_cut(c) && is_whole_block(bytes, (size_t)n))
+            say_in_frames(c, bytes, (size_t)n);
+        else if (n > 0)
+            say(c, bytes, (size_t)n);
     }
 }
 
@@ -191,8 +235,20 @@ static void damage(struct sim_call_bytes *call)
     call->is_damaged = true;
 }
 
+/* Of up to 999 letters: a header block that is worth cutting. */
+static const char *some_text(void)
+{
+    static char text[1000];
+    size_t n = (size_t)sim_front_draw(sizeof text);
+    memset(text, 'a' + (int)sim_front_draw(26), n);
+    text[n] = '\0';
+    return text;
+}
+
 bool sim_front_grpc_ask(struct sim_connection *c, struct sim_ask *ask, const char *model)
 {
+    nghttp2_nv last =
+        sim_front_is_fine() ? header("x-filler", some_text()) : header("te", "trailers");
     const nghttp2_nv headers[] = {
         header(":method", "POST"),
         header(":scheme", "http"),
@@ -200,7 +256,7 @@ bool sim_front_grpc_ask(struct sim_connection *c, struct sim_ask *ask, const cha
         header(":path", ask->rows ? "/inference.GRPCInferenceService/ModelInfer"
                                   : "/inference.GRPCInferenceService/ServerLive"),
         header("content-type", "application/grpc"),
-        header("te", "trailers"),
+        last,
         header("grpc-encoding", "gzip")};
     if (!nghttp2_session_check_request_allowed(c->session))
         return false;

@@ -144,6 +144,20 @@ static void read_numbers(const struct sim_connection *c, const char *body, size_
     json_decref(root);
 }
 
+/* Asks a client that has half-closed whether it still reads. */
+static bool skip_interim(struct sim_connection *c)
+{
+    static const char interim[] = "HTTP/1.1 100 Continue\r\n\r\n";
+    size_t n = sizeof interim - 1;
+    if (c->n_read < n || memcmp(c->read, interim, n) != 0)
+        return false;
+    SIM_CHECK(c->half_closed, "connection %llu: 100 Continue to a client that has not half-closed",
+              (unsigned long long)c->number);
+    c->n_read -= n;
+    memmove(c->read, c->read + n, c->n_read);
+    return true;
+}
+
 static bool take_http(struct sim_connection *c)
 {
     const char *text = (const char *)c->read;
@@ -151,6 +165,8 @@ static bool take_http(struct sim_connection *c)
     float y[SIM_ASK_ROWS * FAKE_ROW];
     if (!end)
         return false;
+    if (skip_interim(c))
+        return true;
     size_t head = (size_t)(end + 4 - text);
     const char *length = memmem(text, head, "\r\nContent-Length: ", 18);
     SIM_CHECK(memcmp(text, "HTTP/1.1 ", 9) == 0 && length, "connection %llu: no HTTP",

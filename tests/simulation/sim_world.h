@@ -72,7 +72,7 @@ struct sim_world {
     sy_ns client_ns; /* when one does something next */
     uint64_t n_events, n_faults, n_answered, n_failed, n_canceled, n_refused, n_steps;
     uint64_t n_front_answered[3]; /* HTTP, RPC, gRPC */
-    uint64_t n_front_refused, n_front_ended, n_front_left;
+    uint64_t n_front_refused, n_front_ended, n_front_left, n_front_continuations;
     uint64_t slab_bytes; /* that requests hold, but those of connections */
     bool has_front;      /* clients on connections, too (sim_front.h) */
     bool was_refused;    /* what a client asked last */

@@ -1,5 +1,6 @@
 """Clients of every interface, each a thread that asks, compares bits, and asks again; and the tally of what became of all requests."""
 import http.client
+import itertools
 import json
 import mmap
 import os
@@ -40,6 +41,11 @@ class Tally:
         with self.lock:
             return any(until is None or until >= begun for _, until in self.down)
 
+    def mix(self, interface, question, why):
+        """The answer was another request's, whatever bits it has."""
+        with self.lock:
+            self.wrong.append(f"{interface} {question.model}: {why}")
+
     def answer(self, interface, question, begun, right, attempts=1):
         now = time.monotonic()
         with self.lock:
@@ -78,6 +84,23 @@ class Tally:
 
 class Refused(Exception):
     """The server has answered, in words, that it will not."""
+
+
+class OtherAnswer(Exception):
+    """The answer is not that of the request before it: it echoes another id, or none."""
+
+
+COUNT = itertools.count(1)
+
+
+def new_id():
+    """Of a request: no other has it, of no client of this run."""
+    return f"{os.getpid()}-{next(COUNT)}"
+
+
+def check_id(sent, echoed):
+    if echoed != sent:
+        raise OtherAnswer(f"request {sent} was answered with id {echoed!r}")
 
 
 # ---- one class an interface: ask(question) → (outputs: name → bytes, attempts) ----
@@ -132,8 +155,7 @@ class Http:
 
     def ask(self, question):
         rows, tail, wanted = self.inputs(question)
-        head = json.dumps({"inputs": rows, "outputs": wanted}).encode()
-        answer, rest = self.post(f"/v2/models/{question.model}/infer", head + tail, len(head))
+        answer, rest = self.infer(question, {"inputs": rows, "outputs": wanted}, tail)
         outputs = {}
         for row in answer["outputs"]:
             size = row["parameters"].get("binary_data_size")
@@ -141,6 +163,14 @@ class Http:
                 continue
             outputs[row["name"]], rest = rest[:size], rest[size:]
         return outputs, 1
+
+    def infer(self, question, request, tail):
+        """TO6. The answer's JSON, and what is behind it."""
+        request["id"] = new_id()
+        head = json.dumps(request).encode()
+        answer, rest = self.post(f"/v2/models/{question.model}/infer", head + tail, len(head) if tail else 0)
+        check_id(request["id"], answer.get("id"))
+        return answer, rest
 
     def post(self, path, body, head_bytes):
         self.wire.request("POST", path, body, {"Inference-Header-Content-Length": str(head_bytes)} if head_bytes else {})
@@ -187,7 +217,7 @@ class HttpShared(Http):
             places[name] = (at, len(data))
             wanted.append({"name": name, "parameters": {"shared_memory_region": self.key, "shared_memory_offset": at, "shared_memory_byte_size": len(data)}})
             at += -(-len(data) // 64) * 64
-        self.post(f"/v2/models/{question.model}/infer", json.dumps({"inputs": rows, "outputs": wanted}).encode(), 0)
+        self.infer(question, {"inputs": rows, "outputs": wanted}, b"")
         return {name: self.memory[start:start + size] for name, (start, size) in places.items()}, 1
 
     def close(self):
@@ -224,7 +254,9 @@ class Grpc:
             inputs.append(self.triton.InferInput(name, list(array.shape), DATATYPES[str(array.dtype)]))
             inputs[-1].set_data_from_numpy(array)
         try:
-            result = self.client.infer(question.model, inputs, client_timeout=ASK_SECONDS)
+            number = new_id()
+            result = self.client.infer(question.model, inputs, request_id=number, client_timeout=ASK_SECONDS)
+            check_id(number, result.get_response().id)  # TO6
         except self.triton.InferenceServerException as error:
             if str(error.status()) in ("StatusCode.UNAVAILABLE", "StatusCode.CANCELLED") and "worker" not in str(error.message()):
                 raise ConnectionError(f"{error.status()} {error.message()}") from error
@@ -261,6 +293,9 @@ class Asker:
                 if not self.stopping.is_set():
                     self.tally.lose(self.kind.name, question, begun, repr(why))
                     time.sleep(0.02)
+            except OtherAnswer as why:
+                self.drop()
+                self.tally.mix(self.kind.name, question, why)
             except switchyard.NoAnswer as why:
                 self.drop()
                 self.tally.lose(self.kind.name, question, begun, repr(why))

@@ -20,7 +20,7 @@ class Hostile:
     def __init__(self, server, questions, tally, seed):
         self.server, self.questions, self.tally, self.dice = server, questions, tally, random.Random(seed)
         self.by_kind, self.troubles, self.stopping = {}, [], threading.Event()
-        self.tricks = [self.garbage, self.pipelined_garbage, self.reset, self.half_close, self.flood, self.no_reader, self.truncated_region, self.no_host,
+        self.tricks = [self.garbage, self.pipelined_garbage, self.reset, self.half_close, self.half_close_asking, self.flood, self.no_reader, self.truncated_region, self.no_host,
                        self.native_garbage, self.grpc_garbage, self.gone]
         self.thread = threading.Thread(target=self.run, daemon=True)
         self.thread.start()
@@ -89,6 +89,23 @@ class Hostile:
             wire.sendall(GET)
             wire.shutdown(socket.SHUT_WR)
             self.expect(wire, b"200", begun)
+
+    def half_close_asking(self):
+        """Sends no more behind a request that is computed, and is answered (HT4)."""
+        question, wire, begun = self.dice.choice(self.questions), Http(self.server), self.now()
+        rows, tail, wanted = wire.inputs(question)
+        head = json.dumps({"inputs": rows, "outputs": wanted}).encode()
+        try:
+            wire.wire.request("POST", f"/v2/models/{question.model}/infer", head + tail, {"Inference-Header-Content-Length": str(len(head))})
+            wire.wire.sock.shutdown(socket.SHUT_WR)
+            code = wire.wire.getresponse().status
+            if code not in (200, 503):
+                self.troubles.append(f"half-closed behind a request: {code}")
+        except (OSError, http.client.HTTPException) as lost:
+            if not self.tally.was_down(begun):
+                self.troubles.append(f"half-closed behind a request: {lost!r}")
+        finally:
+            wire.close()
 
     def flood(self):
         """Connections that say nothing; they are gone a moment later."""

@@ -73,8 +73,9 @@ static bool flush(struct sy_grpc_connection *connection)
         if (sy_grpc_out_is_empty(connection->out)) {
             put_out(connection);
             sy_socket_write(&connection->events, false);
-            return nghttp2_session_want_read(connection->session) ||
-                   nghttp2_session_want_write(connection->session);
+            return (!connection->ended || connection->streams) &&
+                   (nghttp2_session_want_read(connection->session) ||
+                    nghttp2_session_want_write(connection->session));
         }
         n = sy_grpc_out_write(connection->out, connection->fd, connection->tls);
         if (n < 0)
@@ -175,6 +176,33 @@ static void follow_frames(struct sy_grpc_frame *frame, const uint8_t *bytes, siz
         frame->begun_ns = sy_clock_now();
 }
 
+/* GR7: no more bytes come. Calls end as if their client had said so itself; those that have not begun are nothing. A socket that was closed answers the PING with a
+ * reset. */
+static void on_end(struct sy_grpc_connection *connection)
+{
+    struct sy_grpc_stream *stream = connection->streams, *next;
+
+    connection->ended = true;
+    connection->frame = (struct sy_grpc_frame){0};
+    sy_socket_read_ended(&connection->events);
+    for (; stream; stream = next) {
+        next = stream->next;
+        if (!stream->has_headers)
+            sy_grpc_stream_destroy(stream);
+        else if (!stream->incoming.ended)
+            sy_grpc_incoming_end(stream);
+    }
+    sy_grpc_connection_submitted(connection,
+                                 nghttp2_submit_ping(connection->session, NGHTTP2_FLAG_NONE, NULL));
+    sy_grpc_connection_mark(connection);
+}
+
+void sy_grpc_connection_gone(void *ctx, bool is_gone)
+{
+    if (is_gone)
+        sy_grpc_connection_close(ctx);
+}
+
 static void on_readable(evutil_socket_t fd, short what, void *ctx)
 {
     struct sy_grpc_connection *connection = ctx;
@@ -183,12 +211,17 @@ static void on_readable(evutil_socket_t fd, short what, void *ctx)
     ssize_t n = sy_net_read(connection->fd, connection->tls, received, SY_GRPC_READ_BYTES), taken;
 
     (void)fd, (void)what;
+    if (connection->ended) /* `again`, of the same turn */
+        return;
     if (!was_ready && sy_tls_is_ready(connection->tls)) /* sends what waited for the handshake */
         sy_grpc_connection_mark(connection);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (n <= 0) {
-        sy_grpc_connection_close(connection);
+        if (n == 0 && connection->streams && sy_tls_is_ready(connection->tls))
+            on_end(connection);
+        else
+            sy_grpc_connection_close(connection);
         return;
     }
     follow_frames(&connection->frame, received, (size_t)n);
@@ -244,7 +277,7 @@ int sy_grpc_connection_create(struct sy_grpc_server *server, int fd)
         SY_TRY_GOTO(sy_tls_stream_create(server->front->tls, fd, "h2", &connection->tls), fail);
     SY_TRY_GOTO(sy_grpc_session_create(connection), fail);
     SY_TRY_GOTO(sy_socket_events_init(&connection->events, server->front->base, fd, &callbacks,
-                                      NULL, connection),
+                                      server->closed_watch, connection),
                 fail);
     link_connection(connection);
     sy_grpc_connection_mark(connection);
@@ -270,6 +303,7 @@ void sy_grpc_connection_close(struct sy_grpc_connection *connection)
     *connection->previous = connection->next;
     if (connection->next)
         connection->next->previous = connection->previous;
+    sy_socket_events_stop(&connection->events);
     connection_free(connection); /* its events before its descriptor */
     close(fd);
     server->base.n_connections--;

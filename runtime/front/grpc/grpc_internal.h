@@ -25,6 +25,7 @@
 
 struct sy_grpc_connection;
 struct sy_grpc_infer;
+struct sy_closed_watch;
 struct sy_grpc_inflate;
 struct sy_grpc_deferred;
 struct sy_grpc_stream;
@@ -35,6 +36,7 @@ struct sy_grpc_server {
     struct sy_grpc_limits limits;
     struct sy_grpc_budget budget;
     struct event *flush_event;
+    struct sy_closed_watch *closed_watch;
     nghttp2_session_callbacks *callbacks;
     nghttp2_option *options;
     struct sy_grpc_connection *connections;
@@ -67,6 +69,8 @@ struct sy_grpc_connection {
     bool closes;             /* when nghttp2 has returned */
     bool is_read;            /* a stream that holds has sent some of its answers */
     bool has_spoken, is_leaving;
+    bool
+        ended; /* the client sends no more: calls that were whole are answered, then it is closed */
     struct sy_grpc_frame frame;
     sy_ns opened_ns, active_ns;      /* when the last call began or ended */
     struct sy_transfer_pace written; /* pace at which the socket takes output */
@@ -169,6 +173,8 @@ void sy_grpc_connection_mark(struct sy_grpc_connection *connection);
 int sy_grpc_connection_create(struct sy_grpc_server *server, int fd);
 /* At once, or when nghttp2 has returned. */
 void sy_grpc_connection_close(struct sy_grpc_connection *connection);
+/* GR7: while its client sends no more. */
+void sy_grpc_connection_gone(void *connection, bool is_gone);
 void sy_grpc_connection_flush_all(struct sy_grpc_server *server);
 void sy_grpc_connection_tick(struct sy_grpc_connection *connection, sy_ns now);
 /* No new streams: GOAWAY. */

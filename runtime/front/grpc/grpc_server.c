@@ -4,6 +4,7 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "runtime/front/closed_watch.h"
 #include "runtime/front/grpc/grpc_internal.h"
 #include "runtime/front/grpc/grpc_out.h"
 
@@ -103,6 +104,8 @@ int sy_grpc_server_create(const struct sy_grpc_config *config, struct sy_front *
     }
     SY_TRY_GOTO(sy_grpc_session_set_up(server), fail);
     SY_TRY_GOTO(start_events(server), fail);
+    SY_TRY_GOTO(sy_closed_watch_create(front->base, sy_grpc_connection_gone, &server->closed_watch),
+                fail);
     SY_TRY_GOTO(sy_front_server_listen_tcp(&server->base, config->address), fail);
     *out = server;
     return SY_OK;
@@ -138,6 +141,7 @@ void sy_grpc_server_destroy(struct sy_grpc_server *server)
     sy_front_server_stop(&server->base);
     if (server->flush_event)
         event_free(server->flush_event);
+    sy_closed_watch_destroy(server->closed_watch);
     nghttp2_session_callbacks_del(server->callbacks);
     nghttp2_option_del(server->options);
     sy_grpc_out_destroy(server->spare_out);

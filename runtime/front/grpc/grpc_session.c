@@ -97,7 +97,7 @@ static int on_sent(nghttp2_session *session, const nghttp2_frame *frame, void *c
     if (frame->hd.type != NGHTTP2_HEADERS || !(frame->hd.flags & NGHTTP2_FLAG_END_STREAM))
         return 0;
     stream = stream_of(session, frame->hd.stream_id);
-    if (stream && !stream->incoming.ended)
+    if (stream && nghttp2_session_get_stream_remote_close(session, frame->hd.stream_id) == 0)
         sy_grpc_connection_submitted(ctx, nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE,
                                                                     frame->hd.stream_id,
                                                                     NGHTTP2_NO_ERROR));

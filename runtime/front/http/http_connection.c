@@ -155,25 +155,34 @@ static bool is_waited_for(const struct sy_http_connection *connection)
     const struct sy_http_call *call = connection->call;
 
     return call && !call->replied &&
-           (call->is_whole || (call->sink.waits && call->sink.waits(call->sink.ctx)));
+           (call->is_whole ||
+            (connection->held_used > 0 && call->sink.waits && call->sink.waits(call->sink.ctx)));
 }
 
 /* The client sends no more. */
 static void on_end(struct sy_http_connection *connection)
 {
-    event_del(connection->events.read);
-    connection->events.reading = false;
+    sy_socket_read_ended(&connection->events);
     connection->ended = true;
 }
 
-/* HT4: what the client waits for is canceled, as when it is gone; what is held is answered first; a request that is not whole is refused. */
+/* HT4: a socket that was closed answers what it is sent with a reset; a client that waits ignores this. HTTP/1.0 has nothing of the kind. */
+static void probe(struct sy_http_connection *connection)
+{
+    if (connection->probed || connection->call->http_minor == 0)
+        return;
+    connection->probed = true;
+    sy_http_reply_continue(connection);
+}
+
+/* HT4: what the client waits for, and what is held, is answered; a request that is not whole is refused. */
 static void settle_end(struct sy_http_connection *connection)
 {
     if (connection->closing)
         return;
     if (is_waited_for(connection)) {
-        sy_http_connection_close(connection);
-    } else if (connection->held_used == 0) {
+        probe(connection);
+    } else if (connection->held_used == 0 && !connection->stream) {
         sy_http_parse_end(connection);
         connection->closing = true;
     }
@@ -319,12 +328,16 @@ static void on_writable(evutil_socket_t fd, short what, void *ctx)
 }
 
 /* While nothing is read. What is left to be read comes before the end: only what is waited for ends now. */
-void sy_http_connection_gone(void *ctx)
+void sy_http_connection_gone(void *ctx, bool is_gone)
 {
     struct sy_http_connection *connection = ctx;
 
-    if (is_waited_for(connection))
+    if (is_gone && (connection->ended || is_waited_for(connection))) {
         sy_http_connection_close(connection);
+    } else if (!is_gone && is_waited_for(connection)) {
+        sy_socket_read_ended(&connection->events);
+        probe(connection);
+    }
 }
 
 static void go_on(struct sy_http_connection *connection)

@@ -163,6 +163,7 @@ struct sy_http_connection {
     bool closing; /* when the replies are out; what comes is thrown away */
     bool lingers; /* they are: waits for the client to close */
     bool ended;   /* the client has said that it sends no more */
+    bool probed;  /* and was asked whether it still reads */
     bool broken;  /* a reply could not be sent or made: closed as soon as the parser has returned */
     http_parser parser;
     struct sy_http_call *call; /* being received or answered */
@@ -180,7 +181,7 @@ struct sy_http_connection {
 /* ---- http_connection.c ---- */
 int sy_http_connection_create(struct sy_http_server *server, int fd);
 /* While it is not read: its peer sends no more, or is gone. */
-void sy_http_connection_gone(void *connection);
+void sy_http_connection_gone(void *connection, bool is_gone);
 /* Looks at the limits of time; closes it, or answers 408. */
 void sy_http_connection_look(struct sy_http_connection *connection, sy_ns now);
 

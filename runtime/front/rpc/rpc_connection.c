@@ -357,9 +357,10 @@ static void on_writable(evutil_socket_t fd, short what, void *ctx)
     sy_rpc_connection_release(connection);
 }
 
-/* F3: not read, but gone. */
-void sy_rpc_connection_gone(void *connection)
+/* F3: not read, but gone, or about to be: this protocol's clients do not half-close. */
+void sy_rpc_connection_gone(void *connection, bool is_gone)
 {
+    (void)is_gone;
     sy_rpc_connection_close(connection);
 }
 

@@ -100,7 +100,7 @@ int sy_rpc_connection_create(struct sy_rpc_server *server, int fd, bool is_local
 /* After an answer of the core: reads on if it had to wait. */
 void sy_rpc_connection_resume(struct sy_rpc_connection *connection);
 /* While it is not read: its peer sends no more, or is gone. */
-void sy_rpc_connection_gone(void *connection);
+void sy_rpc_connection_gone(void *connection, bool is_gone);
 bool sy_rpc_connection_stalled(const struct sy_rpc_connection *connection, sy_ns now);
 
 /* ---- rpc_close.c ---- */

@@ -1,4 +1,4 @@
-/* The gRPC server and clients that send half of something: the connection or the call ends after its time, and not because the loop stood still. */
+/* The gRPC server and clients that send half of something: the connection or the call ends after its time, and not because the loop stood still. Clients that send no more (GR7). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -338,6 +338,117 @@ static void test_order_of_answers(void **state)
     }
 }
 
+/* ---- clients that send no more ----------------------------------------------------------------------------------------- */
+
+static void wait_held(int n)
+{
+    for (int i = 0; i < 120000 && fake_core_n_held != n; i++)
+        usleep(1000);
+    assert_int_equal(fake_core_n_held, n);
+}
+
+static void wait_no_connection(void)
+{
+    while (fake_core_grpc_connections() > 0)
+        usleep(1000);
+}
+
+/* Takes what comes and sends nothing: its side is shut. */
+static void take_answers(struct grpc_client *client)
+{
+    static uint8_t bytes[1 << 16];
+    ssize_t n = recv(client->fd, bytes, sizeof bytes, 0);
+
+    client->is_closed = n <= 0;
+    if (n > 0)
+        nghttp2_session_mem_recv(client->session, bytes, (size_t)n);
+}
+
+static struct grpc_call *call_held(struct grpc_client *client, const char *path, bool both_ways)
+{
+    struct sy_grpc_buffer request = {0};
+
+    open_client(client);
+    grpc_client_settle(client);
+    struct grpc_call *call = grpc_client_call(client, path, NULL);
+    grpc_client_put_request(&request, "held", 3, 4, numbers);
+    grpc_client_message(client, call, request.data, request.n);
+    if (!both_ways)
+        grpc_client_half_close(client, call);
+    while (fake_core_n_held != 1)
+        grpc_client_run(client, 1);
+    sy_grpc_buffer_free(&request);
+    return call;
+}
+
+/* GR7: also of a call that its client could have gone on with. */
+static void test_half_closed_connection_is_answered(void **state)
+{
+    static const char *const paths[] = {INFER, STREAM_INFER};
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct grpc_client client;
+        struct grpc_call *call = call_held(&client, paths[i], i == 1);
+
+        shutdown(client.fd, SHUT_WR);
+        for (int k = 0; k < 20; k++) {
+            fake_core_call(NULL, NULL);
+            usleep(5000);
+        }
+        assert_int_equal(fake_core_n_held, 1);
+        fake_core_call(fake_core_answer_held, NULL);
+        while (!client.is_closed && !(call->is_over && call->status >= 0))
+            take_answers(&client);
+        assert_int_equal(call->status, SY_GRPC_OK);
+        assert_non_null(grpc_client_answer(call, 0).data);
+        grpc_client_close(&client);
+        wait_no_connection();
+    }
+    check_works();
+}
+
+/* Of a message that is not whole it is told so; its other calls are answered. */
+static void test_half_closed_within_a_message(void **state)
+{
+    static const uint8_t begun[] = {0, 0, 0, 0, 99, 1, 2, 3};
+    struct grpc_client client;
+
+    (void)state;
+    struct grpc_call *call = call_held(&client, INFER, false),
+                     *cut = grpc_client_call(&client, INFER, NULL);
+    grpc_client_send(&client, cut, begun, sizeof begun);
+    shutdown(client.fd, SHUT_WR);
+    while (!client.is_closed && !cut->is_over)
+        take_answers(&client);
+    assert_int_equal(cut->status, SY_GRPC_INTERNAL);
+    assert_int_equal(fake_core_n_held, 1);
+    fake_core_call(fake_core_answer_held, NULL);
+    while (!client.is_closed && !call->is_over)
+        take_answers(&client);
+    assert_int_equal(call->status, SY_GRPC_OK);
+    grpc_client_close(&client);
+    wait_no_connection();
+}
+
+static void test_closed_connection_cancels(void **state)
+{
+    struct grpc_client client;
+
+    (void)state;
+    call_held(&client, INFER, false);
+    grpc_client_close(&client);
+    wait_held(0);
+    wait_no_connection();
+    call_held(&client, INFER, false);
+    shutdown(client.fd, SHUT_WR); /* and only later is it gone */
+    fake_core_call(NULL, NULL);
+    assert_int_equal(fake_core_n_held, 1);
+    grpc_client_close(&client);
+    wait_held(0);
+    wait_no_connection();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -347,6 +458,9 @@ int main(void)
         cmocka_unit_test(test_loop_stands_still),
         cmocka_unit_test(test_pings_over_a_stand_still),
         cmocka_unit_test(test_order_of_answers),
+        cmocka_unit_test(test_half_closed_connection_is_answered),
+        cmocka_unit_test(test_half_closed_within_a_message),
+        cmocka_unit_test(test_closed_connection_cancels),
     };
     return cmocka_run_group_tests(tests, fake_core_start, fake_core_finish);
 }

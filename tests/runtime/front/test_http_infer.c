@@ -396,6 +396,17 @@ static void wait_for_held(int n)
     assert_int_equal(fake_core_n_held, n);
 }
 
+/* A connection whose request is held. */
+static int ask_held(const char *version)
+{
+    int fd = http_connect(fake_http_port);
+
+    http_say(fd, "POST /v2/models/held/infer HTTP/%s\r\nHost: h\r\nContent-Length: %zu\r\n\r\n%s",
+             version, sizeof ROW - 1, ROW);
+    wait_for_held(1);
+    return fd;
+}
+
 static void test_gone_while_running(void **state)
 {
     int fds[8];
@@ -407,14 +418,67 @@ static void test_gone_while_running(void **state)
     }
     wait_for_held(8);
     for (int i = 0; i < 8; i++) {
-        if (i % 2)
-            shutdown(fds[i], SHUT_WR); /* what is waited for is canceled then, too */
-        else
-            close(fds[i]);
+        close(fds[i]);
         wait_for_held(7 - i);
     }
-    for (int i = 1; i < 8; i += 2)
-        close(fds[i]);
+}
+
+/* HT4: a client that only sends no more is answered. */
+static void test_half_closed_while_running(void **state)
+{
+    static const char *const versions[] = {"1.1", "1.0"};
+
+    (void)state;
+    for (size_t i = 0; i < SY_ARRAY_LEN(versions); i++) {
+        int fd = ask_held(versions[i]);
+
+        shutdown(fd, SHUT_WR);
+        for (int k = 0; k < 20; k++) {
+            fake_core_call(NULL, NULL);
+            usleep(5000);
+        }
+        assert_int_equal(fake_core_n_held, 1);
+        fake_core_call(fake_core_answer_held, NULL);
+        http_expect(fd, 200);
+        assert_true(http_is_closed(fd));
+        close(fd);
+    }
+}
+
+/* The same behind more pipelined bytes than are held: its end is seen while it is not read. */
+static void test_half_closed_behind_more(void **state)
+{
+    static const char live[] = "GET /v2/health/live HTTP/1.1\r\nHost: h\r\n\r\n";
+    int fd = ask_held("1.1"), n = 4000;
+
+    (void)state;
+    for (int i = 0; i < n; i++)
+        http_send(fd, live, sizeof live - 1);
+    shutdown(fd, SHUT_WR);
+    for (int k = 0; k < 20; k++) {
+        fake_core_call(NULL, NULL);
+        usleep(5000);
+    }
+    assert_int_equal(fake_core_n_held, 1);
+    fake_core_call(fake_core_answer_held, NULL);
+    for (int i = 0; i < n + 1; i++)
+        http_expect(fd, 200);
+    assert_true(http_is_closed(fd));
+    close(fd);
+}
+
+static void test_half_closed_then_reset(void **state)
+{
+    static const struct linger reset = {1, 0};
+    int fd = ask_held("1.0");
+
+    (void)state;
+    shutdown(fd, SHUT_WR);
+    fake_core_call(NULL, NULL);
+    assert_int_equal(fake_core_n_held, 1);
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+    close(fd);
+    wait_for_held(0);
 }
 
 /* More is pipelined behind a request than is held, so the connection is not read; then it is reset. */
@@ -487,6 +551,9 @@ int main(void)
         cmocka_unit_test(test_shared_memory),
         cmocka_unit_test(test_classes),
         cmocka_unit_test(test_gone_while_running),
+        cmocka_unit_test(test_half_closed_while_running),
+        cmocka_unit_test(test_half_closed_behind_more),
+        cmocka_unit_test(test_half_closed_then_reset),
         cmocka_unit_test(test_reset_while_not_read),
         cmocka_unit_test(test_gone_in_each_phase),
     };

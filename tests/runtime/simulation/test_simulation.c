@@ -35,7 +35,7 @@
 #endif
 
 /* Walks that once failed. What each of them showed: tests/simulation/README.md */
-static const uint64_t failed_once[] = {1000, 50134, 1055, 700663};
+static const uint64_t failed_once[] = {1000, 50134, 1055, 700663, 20309};
 
 struct sim_world sim;
 
@@ -260,7 +260,7 @@ static double seconds_now(void)
 
 static struct {
     uint64_t events, turns, faults, answered, failed, canceled, refused, steps;
-    uint64_t front_answered[3], front_refused, front_ended, front_left;
+    uint64_t front_answered[3], front_refused, front_ended, front_left, front_continuations;
 } total;
 
 static void walk(uint64_t seed)
@@ -282,6 +282,7 @@ static void walk(uint64_t seed)
     total.front_refused += sim.n_front_refused;
     total.front_ended += sim.n_front_ended;
     total.front_left += sim.n_front_left;
+    total.front_continuations += sim.n_front_continuations;
 }
 
 /* ---- the tests ---------------------------------------------------------------------------------- */
@@ -305,14 +306,16 @@ static void test_walks(void **state)
         (unsigned long long)total.steps);
     printf("simulation: on connections: answered %llu over HTTP, %llu RPC, %llu gRPC; %llu "
            "refused, %llu left without an "
-           "answer; %llu connections ended by a server\n",
+           "answer; %llu connections ended by a server; %llu CONTINUATION frames\n",
            (unsigned long long)total.front_answered[0], (unsigned long long)total.front_answered[1],
            (unsigned long long)total.front_answered[2], (unsigned long long)total.front_refused,
-           (unsigned long long)total.front_left, (unsigned long long)total.front_ended);
+           (unsigned long long)total.front_left, (unsigned long long)total.front_ended,
+           (unsigned long long)total.front_continuations);
     assert_true(n == 1 ||
                 (total.front_answered[0] > 0 && total.front_answered[1] > 0 &&
                  total.front_answered[2] > 0 && total.front_ended > 0 && total.front_left > 0 &&
-                 total.answered > 0 && total.steps > 0 && total.canceled > 0)); /* it walked */
+                 total.front_continuations > 0 && total.answered > 0 && total.steps > 0 &&
+                 total.canceled > 0)); /* it walked */
 }
 
 static void test_what_failed_once(void **state)
