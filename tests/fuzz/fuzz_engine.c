@@ -8,6 +8,9 @@
 
 #include "loader/graph/engine.h"
 #include "loader/graph/graph.h"
+#include "loader/graph/graph_bind.h"
+#include "loader/graph/string_tensor.h"
+#include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -23,7 +26,8 @@ static const struct sy_engine_ops *const engine = &sy_host_engine;
 /* ---- one model ----------------------------------------------------------------------------------------- */
 
 struct loaded {
-    struct sy_graph *graph;
+    struct sy_graph *graph,
+        *bound; /* `bound`: with a string heap of the least size, if it has strings */
     struct sy_layer *layers;
     unsigned char **params;
     void **inputs, **outputs;
@@ -39,6 +43,16 @@ static bool is_small_graph(const struct sy_graph *graph)
             return false;
     }
     return true;
+}
+
+static int bind(struct loaded *m)
+{
+    struct sy_sizes sizes;
+    int heap = sy_graph_string_size(m->graph);
+    sy_graph_usual_sizes(m->graph, &sizes);
+    if (heap >= 0)
+        sizes.of[heap] = SY_STRING_LEAST;
+    return sy_graph_bind(m->graph, &sizes, &m->bound);
 }
 
 static int pack(struct loaded *m)
@@ -62,11 +76,32 @@ static void *make_room(uint64_t bytes)
     return block;
 }
 
-/* Whole numbers are small, of both signs. */
-static void *make_input(const struct sy_tensor *t, unsigned *seed)
+/* Short ones, of letters, blanks and any bytes. */
+static void *make_strings(uint64_t room, size_t n, unsigned *seed)
 {
+    unsigned char *block = make_room(room), *to = block + SY_STRING_HEAD;
+    uint32_t left = SY_STRING_LEAST; /* of the room for texts */
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bytes = SY_MIN((uint32_t)rand_r(seed) % 6, left);
+        left -= bytes;
+        memcpy(to, &bytes, sizeof bytes);
+        to += sizeof bytes;
+        for (uint32_t k = 0; k < bytes; k++)
+            *to++ = rand_r(seed) % 4 ? (unsigned char)("aBc 1"[rand_r(seed) % 5])
+                                     : (unsigned char)rand_r(seed);
+    }
+    sy_string_block_end(block + SY_STRING_HEAD, (uint64_t)(to - block) - SY_STRING_HEAD);
+    return block;
+}
+
+/* Whole numbers are small, of both signs. */
+static void *make_input(const struct sy_graph *graph, int tensor, unsigned *seed)
+{
+    const struct sy_tensor *t = &graph->tensors[tensor];
     size_t size = sy_dtype_bytes(t->dtype);
     size_t n = (size_t)sy_shape_elements(&t->shape, BATCH);
+    if (t->dtype == SY_DTYPE_STRING)
+        return make_strings(sy_graph_tensor_room(graph, tensor, BATCH), n, seed);
     unsigned char *data = make_room(n * size);
     for (size_t i = 0; i < n; i++) {
         int64_t whole = rand_r(seed) % 8 ? rand_r(seed) % 5 : rand_r(seed) % 2001 - 1000;
@@ -83,7 +118,7 @@ static void *make_input(const struct sy_tensor *t, unsigned *seed)
 
 static int run(struct loaded *m, unsigned *seed)
 {
-    struct sy_graph *g = m->graph;
+    struct sy_graph *g = m->bound;
     struct sy_program *program = NULL;
     SY_TRY(engine->program_create(g, m->layers, g->n_nodes, BATCH, &program));
     uint64_t bytes = engine->program_workspace_bytes(program);
@@ -94,7 +129,7 @@ static int run(struct loaded *m, unsigned *seed)
     int status = SY_OK;
     if (workspace) {
         for (int i = 0; i < g->n_inputs; i++)
-            m->inputs[i] = make_input(&g->tensors[g->inputs[i]], seed);
+            m->inputs[i] = make_input(g, g->inputs[i], seed);
         for (int i = 0; i < g->n_outputs; i++)
             m->outputs[i] = make_room(sy_graph_tensor_room(g, g->outputs[i], BATCH));
         memset(workspace, 0xff, bytes);
@@ -123,6 +158,7 @@ static void release(struct loaded *m)
     free(m->params);
     free(m->inputs);
     free(m->outputs);
+    sy_graph_free(m->bound); /* borrows constants of the other */
     sy_graph_free(m->graph);
 }
 
@@ -156,7 +192,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         m.inputs = calloc((size_t)m.graph->n_inputs + 1, sizeof *m.inputs);
         m.outputs = calloc((size_t)m.graph->n_outputs + 1, sizeof *m.outputs);
         FUZZ_CHECK(m.layers && m.params && m.inputs && m.outputs);
-        if (pack(&m) == SY_OK)
+        if (bind(&m) == SY_OK && pack(&m) == SY_OK)
             run(&m, &seed);
     }
     release(&m);

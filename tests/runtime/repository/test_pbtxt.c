@@ -118,9 +118,9 @@ static void what_is_wrong_is_named(void **state)
     refused("a { b: 1", "'}' is missing at the end");
     refused("a < b: 1 }", "line 1, column 10");
     refused("a: \"x\ny\"", "without its closing quote");
-    refused("a: \"\\q\"", "an escape");
-    refused("a: \"\\400\"", "an escape");
-    refused("a: \"\\ud800\"", "an escape");
+    refused("a: \"\\q\"", "an invalid escape");
+    refused("a: \"\\400\"", "an invalid escape");
+    refused("a: \"\\ud800\"", "an invalid escape");
     refused("a: @", "no meaning");
     refused("a: -", "a number is missing");
     refused("a:", "its value is missing");
