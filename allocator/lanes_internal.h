@@ -41,7 +41,7 @@ struct sy_lanes {
     uint64_t persistent_bytes, ephemeral_bytes; /* of admitted jobs; of lanes */
     uint64_t n_arrived, wanted_bytes;
     bool untidy;     /* a lane may be too large or may slide */
-    bool improvable; /* lanes or jobs are others since sy_lanes_maximize looked */
+    bool improvable; /* lanes or jobs have changed since sy_lanes_maximize last looked */
     bool draining;   /* no iteration begins until all lanes are empty */
     bool stuck;      /* even with all lanes empty the first in the queue found no place */
     bool hopeless;   /* the sums admit no waiting job; neither sums nor queue changed since */

@@ -17,10 +17,11 @@ struct sy_branches; /* branch_choices.h */
 /* A float: a quotient of sizes. */
 struct sy_fraction {
     struct sy_dim over, under; /* under is above 0 where the model runs */
-    /* the float32 result may differ; whole numbers are exact, and floor and ceiling are the same */
+    /* the float32 may differ from the quotient, but has the same floor (and ceiling, unless
+     * only_down) */
     bool is_rounded;
     bool is_whole;
-    bool only_down; /* the floor may differ */
+    bool only_down; /* the floor agrees, but the ceiling of the float32 may differ */
 };
 
 struct sy_infer {
