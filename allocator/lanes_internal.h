@@ -61,7 +61,7 @@ struct lane_choice sy_lanes_choose(const struct sy_lanes *l, uint64_t persistent
                                    uint64_t ephemeral);
 /* Carries the choice out for a waiting job while other lanes run. False: not possible in this layout, nothing changed. */
 bool sy_lanes_place(struct sy_lanes *l, int slot, struct lane_choice choice);
-/* The same with all lanes empty: they are laid out anew. */
+/* As sy_lanes_place, with all lanes empty: they are laid out anew. */
 bool sy_lanes_rebuild(struct sy_lanes *l, int slot, struct lane_choice choice);
 void sy_lanes_give_pieces(struct sy_pool *pool, struct job_books *j, int keep);
 /* The job leaves its lane, which shrinks or closes when it is empty. */
