@@ -326,7 +326,7 @@ int sy_graph_infer(struct sy_graph *graph);
 /* As sy_graph_infer, for a few nodes, all of whose inputs have numbers for shapes: nothing is deferred to the run. *needs_values: it failed because an
  * input's elements decide on a size. */
 int sy_graph_infer_now(struct sy_graph *graph, bool *needs_values);
-/* As sy_graph_infer, as far as it goes. (*waits)[t], for each tensor that the graph has then: its size, or what it is made of, needs elements that are not known
+/* As sy_graph_infer, as far as it goes. (*waits)[t], for each tensor that the graph has then: its size, or what it is made of, needs elements not known
  * yet, or an operator that is not supported. *waits: the caller's. Afterwards the graph serves only to read shapes from. */
 int sy_graph_infer_ready(struct sy_graph *graph, bool **waits);
 
