@@ -41,7 +41,7 @@ struct sy_lanes {
     uint64_t persistent_bytes, ephemeral_bytes; /* of admitted jobs; of lanes */
     uint64_t n_arrived, wanted_bytes;
     bool untidy;     /* a lane may be too large or may slide */
-    bool improvable; /* lanes or jobs are others since sy_lanes_maximize looked */
+    bool improvable; /* lanes or jobs have changed since sy_lanes_maximize last looked */
     bool draining;   /* no iteration begins until all lanes are empty */
     bool stuck;      /* even with all lanes empty the first in the queue found no place */
     bool hopeless;   /* the sums admit no waiting job; neither sums nor queue changed since */
@@ -61,7 +61,7 @@ struct lane_choice sy_lanes_choose(const struct sy_lanes *l, uint64_t persistent
                                    uint64_t ephemeral);
 /* Carries the choice out for a waiting job while other lanes run. False: not possible in this layout, nothing changed. */
 bool sy_lanes_place(struct sy_lanes *l, int slot, struct lane_choice choice);
-/* The same with all lanes empty: they are laid out anew. */
+/* As sy_lanes_place, with all lanes empty: they are laid out anew. */
 bool sy_lanes_rebuild(struct sy_lanes *l, int slot, struct lane_choice choice);
 void sy_lanes_give_pieces(struct sy_pool *pool, struct job_books *j, int keep);
 /* The job leaves its lane, which shrinks or closes when it is empty. */

@@ -288,7 +288,7 @@ static int expand_bias_add(struct sy_expand *e)
     return e->status;
 }
 
-/* Of x + bias: the left half of the last dimension times the Gelu of the right one. */
+/* Splits x + bias in the last dimension: the left half times the Gelu of the right one. */
 static int expand_bias_split_gelu(struct sy_expand *e)
 {
     int sum = SY_EXPAND(e, ADD, sy_expand_input(e, 0), sy_expand_input(e, 1)), half[2];

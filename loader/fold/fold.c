@@ -214,7 +214,8 @@ static bool has_doubles(enum sy_dtype dtype)
     return dtype != SY_DTYPE_F16 && dtype != SY_DTYPE_BF16 && dtype != SY_DTYPE_U64;
 }
 
-/* Float operators fold only if the result is not larger; integers that are weights stay as they are. */
+/* Small results are always folded; larger ones, up to MAX_COMPUTED, only where they have no more bytes than the largest operand. Half types and uint64 are
+ * not. */
 static bool is_for_floats(const struct fold *f)
 {
     int64_t bytes = f->out.n * (int64_t)sy_dtype_bytes(f->out_dtype), most = 0;

@@ -1,7 +1,7 @@
 /* Group normalisation as PyTorch's exporter takes it apart.
  *
  *   x -> Reshape [N, groups, -1] -> InstanceNormalization (1, 0) -> Reshape [as x] -> Mul gamma -> Add beta     becomes     GroupNormalization(x, gamma, beta)
- *   */
+ */
 #include <stdio.h>
 #include <string.h>
 

@@ -18,7 +18,7 @@ static bool is_one(struct sy_dim dim)
     return dim.fixed == 1 && dim.per_batch == 0;
 }
 
-/* The same dimensions but for some of 1, none among the first two: images and channels. */
+/* Whether the shapes are equal but for dimensions of 1, none among the first two (images and channels). */
 static bool differ_by_ones(const struct sy_shape *a, const struct sy_shape *b)
 {
     int i = 2, k = 2;

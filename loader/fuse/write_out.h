@@ -16,7 +16,7 @@ int sy_write_into(struct sy_graph *g, const char *name, enum sy_op op, int n, co
                   int result);
 int sy_write_op(struct sy_graph *g, const char *name, enum sy_op op, int n, const int *inputs,
                 enum sy_dtype dtype, const struct sy_shape *shape, int *out);
-/* The same element without dimensions. */
+/* A scalar: the tensor's single element, without dimensions. */
 int sy_write_as_scalar(struct sy_graph *g, const char *name, int tensor, int *out);
 /* a where the scalar `pick` is true, else b, of a's shape. */
 int sy_write_where(struct sy_graph *g, const char *name, int pick, int a, int b, int *out);

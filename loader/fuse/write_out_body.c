@@ -43,7 +43,6 @@ int sy_write_op(struct sy_graph *g, const char *name, enum sy_op op, int n, cons
     return sy_write_into(g, name, op, n, inputs, *out);
 }
 
-/* The same element without dimensions. */
 int sy_write_as_scalar(struct sy_graph *g, const char *name, int tensor, int *out)
 {
     *out = tensor;

@@ -276,19 +276,19 @@ int sy_graph_room_size(const struct sy_graph *graph);
 bool sy_graph_grow_room(const struct sy_graph *graph, uint64_t has, uint64_t needs,
                         struct sy_sizes *sizes);
 bool sy_graph_is_dynamic(const struct sy_graph *graph, int tensor);
-/* Of those: the run decides one dimension only, by counting elements (NonZero, NonMaxSuppression), so where there is room for none the room's shape is
- * the result's. */
+/* Whether it is dynamic and the run decides one dimension only, by counting elements (NonZero, NonMaxSuppression), so that without room for any element the
+ * room's shape is the result's. */
 bool sy_graph_is_counted(const struct sy_graph *graph, int tensor);
 /* Room of any input or output in memory; what follows from its shape, and the dimensions behind it where a run says them. */
 uint64_t sy_graph_tensor_room(const struct sy_graph *graph, int tensor, int64_t batch);
-/* The same of a tensor of this shape, that it has with certain sizes (graph_bind.h). UINT64_MAX: more than can be counted. */
+/* As sy_graph_tensor_room, for the shape that the tensor has with certain sizes (graph_bind.h). UINT64_MAX: more than can be counted. */
 uint64_t sy_graph_shaped_room(const struct sy_graph *graph, int tensor,
                               const struct sy_shape *shape, int64_t batch);
 /* Shape and bytes of an output that lies at `data`. ENOMEM_HOST: the run needs more room, *bytes. ECORRUPT: what lies there was not written by a
  * run. */
 int sy_graph_output_shape(const struct sy_graph *graph, int tensor, int64_t batch, const void *data,
                           struct sy_shape *shape, uint64_t *bytes);
-/* The same of one that has room for the shape `as`. */
+/* As sy_graph_output_shape, for an output that has room for the shape `as`. */
 int sy_graph_shaped_output(const struct sy_graph *graph, int tensor, const struct sy_shape *as,
                            int64_t batch, const void *data, struct sy_shape *shape,
                            uint64_t *bytes);
@@ -313,7 +313,7 @@ struct sy_onnx_dim {
     const char *name;
     int64_t size;
 };
-/* The same with numbers for symbolic dimensions. EARG names one that no input has. */
+/* As sy_onnx_read, with numbers for symbolic dimensions. EARG names one that no input has. */
 int sy_onnx_read_sized(const char *path, const struct sy_onnx_dim *dims, int n_dims,
                        struct sy_graph **out);
 
@@ -323,14 +323,14 @@ int sy_onnx_read_sized(const char *path, const struct sy_onnx_dim *dims, int n_d
  * (Reshape nodes: use the output tensor's shape). */
 int sy_graph_infer(struct sy_graph *graph);
 
-/* The same of a few nodes, all of whose inputs have numbers for shapes: nothing is deferred to the run. *needs_values: it failed because an
+/* As sy_graph_infer, for a few nodes, all of whose inputs have numbers for shapes: nothing is deferred to the run. *needs_values: it failed because an
  * input's elements decide on a size. */
 int sy_graph_infer_now(struct sy_graph *graph, bool *needs_values);
-/* The same, as far as it goes: (*waits)[t], of each tensor that the graph has then: its size, or what it is made of, needs elements that are not known yet,
- * or an operator that is not supported. *waits: the caller's. The graph is good for nothing else afterwards than to read shapes from. */
+/* As sy_graph_infer, as far as it goes. (*waits)[t], for each tensor that the graph has then: its size, or what it is made of, needs elements not known
+ * yet, or an operator that is not supported. *waits: the caller's. Afterwards the graph serves only to read shapes from. */
 int sy_graph_infer_ready(struct sy_graph *graph, bool **waits);
 
-/* The same for a graph that is to be trained: what depends on a float parameter of the file is not folded, Dropout stays (with the
+/* As sy_graph_infer, for a graph that is to be trained: what depends on a float parameter of the file is not folded, Dropout stays (with the
  * attribute `ratio`), and so do training modes. */
 int sy_graph_infer_training(struct sy_graph *graph);
 
@@ -348,7 +348,7 @@ int sy_graph_optimize(struct sy_graph *graph);
  * of the others. Last, depthwise convolutions of one dimension become two-dimensional ones, for which engines have fast code. */
 int sy_graph_fuse(struct sy_graph *graph, bool (*has)(enum sy_op op, int64_t size));
 
-/* The same after sy_graph_optimize_training, of Attention alone, and only where no mask that is added is trained or follows from what is.
+/* As sy_graph_fuse, after sy_graph_optimize_training, for Attention alone, and only where no mask that is added is trained or follows from what is.
  * Dropout nodes have the attribute `number` afterwards: their place before, from which follows what they draw. */
 int sy_graph_fuse_training(struct sy_graph *graph, bool (*has)(enum sy_op op, int64_t size));
 

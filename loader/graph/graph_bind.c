@@ -333,7 +333,8 @@ static void take_solved(const struct sy_graph *graph, struct sy_size_env *all,
                 all->values[i] = sizes->of[i] = solved->values[k];
 }
 
-/* Whether the condition depends on the batch size: binding then assumes that it holds. */
+/* Whether it is an upper bound that depends on the batch size (indices below N): binding takes it for true if a batch can satisfy it (FOR_SOME),
+ * sy_graph_solve checks it for the batch. */
 static bool batch_decides(const struct sy_condition *c)
 {
     return c->at_most && sy_size_mentions(c->right, 0);
@@ -404,7 +405,7 @@ static bool take(struct sy_graph *graph, const struct sy_sizes *tried, bool is_f
     return true;
 }
 
-/* Conditions on a single symbol are stored as its bounds, such as the length of a table of positions. */
+/* Lowers sizes to the upper bounds that conditions on a single symbol set, such as the length of a table of positions. */
 static void keep_limits(const struct sy_graph *graph, struct sy_sizes *sizes)
 {
     for (int i = 0; i < graph->n_conditions; i++) {

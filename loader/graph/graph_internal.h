@@ -30,7 +30,7 @@ int sy_graph_add_node(struct sy_graph *graph, enum sy_op op, int opset, const ch
                       struct sy_node **out);
 /* A copy of the node, bodies too; constants that attributes name stay the graph's. Caller finishes it. */
 int sy_node_clone(const struct sy_node *from, struct sy_node *to);
-/* The same without the bodies: those attributes' graphs are NULL. */
+/* As sy_node_clone, without the bodies: those attributes' graphs are NULL. */
 int sy_node_clone_flat(const struct sy_node *from, struct sy_node *to);
 /* As sy_graph_decode, of bytes that this process encoded: before inference a graph may have SY_SIZE_MOST_SYMBOLS open sizes. */
 int sy_graph_decode_copy(const void *bytes, size_t n_bytes, struct sy_graph **out);

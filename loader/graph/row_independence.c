@@ -96,7 +96,7 @@ static bool is_softmax(const struct look *l, const struct sy_node *node)
                                                             : is_beside(l, node, axis);
 }
 
-/* The same elements in the same order: what is in front of the batch is as many before as after. */
+/* The result has the same elements in the same order, and as many of them in front of the batch dimension as the input. */
 static bool is_view(const struct look *l, const struct sy_node *node)
 {
     struct rows x = input(l, node, 0), y = result(l, node);
@@ -248,7 +248,7 @@ static bool is_along_axis(const struct look *l, const struct sy_node *node)
     return sy_node_attr(node, "axis") && is_beside(l, node, sy_node_int(node, "axis", 0));
 }
 
-/* The same value for all rows. */
+/* The result has the same value for all rows. */
 static bool is_constant(const struct look *l, const struct sy_node *node)
 {
     (void)l;

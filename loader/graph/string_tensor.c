@@ -95,7 +95,7 @@ int64_t sy_graph_string_heap(const struct sy_graph *graph, uint64_t input_bytes)
     return round_up(own + 2 * SY_MIN(input_bytes, (uint64_t)SY_STRING_MOST));
 }
 
-/* Twice the bytes of strings that a run may write to its heap. *some: there are strings at all. */
+/* Twice the bytes of the graph's own strings: constants, and attributes, also in bodies. *some: the graph has strings at all. */
 static uint64_t own_bytes(const struct sy_graph *graph, bool *some)
 {
     uint64_t bytes = 0;

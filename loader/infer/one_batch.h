@@ -4,7 +4,8 @@
 
 #include "loader/graph/graph.h"
 
-/* Open first dimensions of inputs that have N nowhere else become N, wherever the same size occurs in inputs. Call before inference. */
+/* Open first dimensions of inputs that have N nowhere else become N, wherever the same size occurs in inputs, and stop being open sizes. Call before
+ * inference. */
 int sy_graph_join_batches(struct sy_graph *graph);
 
 #endif

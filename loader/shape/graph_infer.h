@@ -17,10 +17,11 @@ struct sy_branches; /* branch_choices.h */
 /* A float: a quotient of sizes. */
 struct sy_fraction {
     struct sy_dim over, under; /* under is above 0 where the model runs */
-    /* the float32 result may differ; whole numbers are exact, and floor and ceiling are the same */
+    /* the float32 may differ from the quotient, but has the same floor (and ceiling, unless
+     * only_down) */
     bool is_rounded;
     bool is_whole;
-    bool only_down; /* the floor may differ */
+    bool only_down; /* the floor agrees, but the ceiling of the float32 may differ */
 };
 
 struct sy_infer {
@@ -76,7 +77,7 @@ int sy_infer_same(struct sy_infer *in, struct sy_node *node);
 /* A list of integers: input i if the node has it, else the attribute, else *n = -1. Linear in N; *out is the caller's. */
 int sy_infer_dims(const struct sy_infer *in, const struct sy_node *node, int i, const char *attr,
                   int *n, struct sy_dim **out);
-/* The same without N, at most max of them. */
+/* As sy_infer_dims, without N, at most max of them. */
 int sy_infer_ints(const struct sy_infer *in, const struct sy_node *node, int i, const char *attr,
                   int max, int *n, int64_t *out);
 /* A float from constant input i, else from the attribute, else `otherwise`. */
@@ -106,8 +107,8 @@ bool sy_infer_same_shape(struct sy_infer *in, const struct sy_node *node, const 
 /* `left <= right` becomes a condition, unless it holds for all sizes. False: it never holds. Of numbers: whether it holds. */
 bool sy_infer_at_most(struct sy_infer *in, const struct sy_node *node, struct sy_dim left,
                       struct sy_dim right);
-/* What has `total` elements is cut into `known` parts, multiples of N, and has none of N: if an input's first size is in it, that becomes N, and *total
- * is what it is then. */
+/* *total elements, without N, are divided by `known`, a multiple of N: if an input's first size is a factor of *total, it becomes N, and *total is rewritten
+ * with it. False: there is none. */
 bool sy_infer_meet_batch(struct sy_infer *in, struct sy_dim *total, struct sy_dim known);
 /* The first `count` of `size` rows meet N rows: if these are N, and `size` is an input's first size without a name, that becomes N. */
 bool sy_infer_meet_sliced(struct sy_infer *in, struct sy_dim size, struct sy_dim count);
@@ -123,8 +124,8 @@ int sy_infer_fixed(const struct sy_infer *in, const struct sy_node *node,
 int sy_infer_body(struct sy_infer *in, struct sy_node *node, const char *name, int formal,
                   const struct sy_tensor *given, struct sy_graph **body);
 
-/* What a body captures as `input`, if it is a list of integers that is known, becomes the body's own, so that its shapes can depend on it. Nodes
- * are to be sorted afterwards. */
+/* A known list of integers that a body captures as `input` becomes the body's own, so that its shapes can depend on it. The caller sorts the nodes
+ * afterwards. */
 int sy_infer_hand_down(const struct sy_infer *in, int outer, struct sy_graph *body, int input);
 /* Inference of a graph as it was read, in the way that `choices` say (branch_choices.h). */
 int sy_infer_one_way(struct sy_graph *graph, struct sy_branches *choices);
@@ -189,10 +190,10 @@ int sy_fraction_div(struct sy_fraction a, struct sy_fraction b, struct sy_fracti
 /* Operators that only move elements of `bytes` each, into to[out->n]; `indices` for Gather. EUNSUPPORTED: not one of them. */
 int sy_fold_move(const struct sy_node *node, const struct sy_block *inputs, const int64_t *indices,
                  size_t bytes, const struct sy_block *out, unsigned char *to);
-/* The same of operators that pick or write at places that `indices` says, and Tile (fold_index.c). */
+/* As sy_fold_move, for Tile and for operators that read or write at places given by `indices` (fold_index.c). */
 int sy_fold_index(const struct sy_node *node, const struct sy_block *inputs, const int64_t *indices,
                   size_t bytes, const struct sy_block *out, unsigned char *to);
-/* Of that shape, without data. False: a size of it depends on the batch, or it has more elements than can be counted. */
+/* Makes a block of that shape, without data. False: a size depends on the batch, or it has more elements than can be counted. */
 bool sy_block_make(const struct sy_shape *shape, struct sy_block *block);
 /* Offset in `block` of element `index` of `out`, which `block` is broadcast to. */
 /* The coordinates of element `index`, and the element at coordinates. */

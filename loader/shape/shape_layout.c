@@ -292,7 +292,7 @@ static int64_t count_floats(const struct sy_infer *in, const struct sy_node *nod
     return count > 0 && count < 1e9 ? (int64_t)count : count <= 0 ? 0 : -1;
 }
 
-/* The same of floats that are made of open sizes: ceil((limit - start) / step). */
+/* As count_floats, for floats made of open sizes: ceil((limit - start) / step). */
 static bool count_open_floats(const struct sy_infer *in, const struct sy_node *node,
                               struct sy_dim *count)
 {

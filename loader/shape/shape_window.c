@@ -48,7 +48,7 @@ static int ceil_of(struct sy_dim size, int64_t stride, struct sy_dim *out)
     return sy_size_floor_div(*out, (struct sy_dim){stride, 0}, out);
 }
 
-/* The same of a size that is open. */
+/* As pad_same, for an open size. */
 static int pad_same_open(struct window *w, int i, struct sy_dim size, bool upper)
 {
     struct sy_dim out, total, half, stride = {w->strides[i], 0}, zero = {0, 0}, one = {1, 0},

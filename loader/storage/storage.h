@@ -47,7 +47,7 @@ struct sy_storage_result {
 int sy_storage_read(struct sy_storage_reader *reader, const char *path,
                     const struct sy_storage_range *ranges, int n_ranges,
                     const struct sy_storage_callbacks *callbacks, struct sy_storage_result *result);
-/* The same of an open file (-1: what lies at `path`), whatever lies at `path` by now; `path` is for error texts. */
+/* As sy_storage_read, from an open file (-1: the one at `path`), whatever lies at `path` by now; `path` is for error texts. */
 int sy_storage_read_file(struct sy_storage_reader *reader, int fd, const char *path,
                          const struct sy_storage_range *ranges, int n_ranges,
                          const struct sy_storage_callbacks *callbacks,

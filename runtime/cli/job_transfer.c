@@ -338,8 +338,8 @@ int sy_cli_job_move(sy_client *from, int64_t job, sy_client *to, const char *add
         if (is_taken_back(to, there))
             return go_on_here(from, job, was_suspended);
         return sy_cli_fail("%s has job %lld, and may go on with it: look there first ('switchyard "
-                           "jobs'). It is suspended here: 'jobs resume %lld' if it is not there, "
-                           "'jobs cancel %lld' if it is",
+                           "jobs'). It is suspended here: 'jobs resume %lld' if the other server "
+                           "does not have it, 'jobs cancel %lld' if it does",
                            address, (long long)there, (long long)job, (long long)job);
     }
     printf("job %lld is job %lld at %s\n", (long long)job, (long long)there, address);

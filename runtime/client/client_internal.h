@@ -49,7 +49,7 @@ struct sy_client_region {
 /* ---- client_call.c ---- */
 /* Keeps the thread's error text for sy_client_error; gives `status`. */
 int sy_client_fail(sy_client *client, int status);
-/* The same for any status, at the end of a call. */
+/* Ends a call: as sy_client_fail if `status` is an error. Gives `status`. */
 int sy_client_finish(sy_client *client, int status);
 /* Begins [0, id, method, params]; the caller packs params, an array. */
 void sy_client_pack_request(sy_client *client, msgpack_packer *packer, const char *method);

@@ -55,8 +55,8 @@ typedef struct {
     const char *tls_name; /* what the server's certificate must be for; NULL: the address's host */
 } sy_client_security;
 
-/* The same with these; NULL: as sy_client_connect, which looks at the environment too. SY_EDENIED: the token is none of the server's; SY_EPEER: no server,
- * or its certificate is refused. */
+/* As sy_client_connect, with these settings; NULL: those of the environment, as sy_client_connect. SY_EDENIED: the token is none of the
+ * server's; SY_EPEER: no server, or its certificate is refused. */
 int sy_client_connect_secure(const char *address, unsigned timeout_ms,
                              const sy_client_security *security, sy_client **out);
 void sy_client_close(sy_client *client);
@@ -90,7 +90,7 @@ typedef struct {
 #define SWITCHYARD_MODEL_CLASS (-1)
 #define SWITCHYARD_USUAL_CLASS 1
 
-/* The same with options; NULL: the usual class, no deadline. */
+/* As sy_client_infer, with options; NULL: the usual class, no deadline. */
 int sy_client_infer_with(sy_client *client, const char *model, const sy_client_tensor *inputs,
                          int n_inputs, const sy_client_options *options, sy_client_result **out);
 void sy_client_result_free(sy_client_result *result);

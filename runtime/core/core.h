@@ -87,9 +87,10 @@ struct sy_core_model_defaults {
     int class_;
     char tenant[SY_CORE_TENANT_NAME]; /* "": none */
     char slice[32];                   /* name of a slice; "": none */
-    sy_ns deadline_ns;                /* upper bound of a request's deadline; 0: none */
-    bool keeps_deadline;              /* ignore the request's own deadline */
-    int64_t most_rows;                /* larger batches are rejected; 0: no limit */
+    /* deadline of requests that have none of their own, and upper bound of theirs; 0: none */
+    sy_ns deadline_ns;
+    bool keeps_deadline; /* ignore the request's own deadline */
+    int64_t most_rows;   /* larger batches are rejected; 0: no limit */
 };
 
 /* A tensor that requests see in another shape than the model has, with the same elements (runtime/front/request/front_reshape.h). The core only stores it with

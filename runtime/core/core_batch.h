@@ -8,10 +8,10 @@
  * times as many requests a second.
  *
  * B1: no request waits for others longer than the delay (ROWS: as configured; APART: SY_BATCH_APART_DELAY_NS), and none while the device has nothing to do.
- * B2: ROWS: only requests of equal sizes (core_internal.h; NULL: the usual), one class and tenant without a deadline are gathered, of models whose inputs and
- * outputs are rows (the batch is
- *     the first dimension of each), each result's row following from each input's alone (loader/graph/row_independence.h): no answer depends on the other
- *     requests of its batch. One with a deadline is on its own, and so is one with a tensor in a region: rows are copied by the slab.
+ * B2: ROWS: only requests of equal sizes (core_internal.h; NULL: the usual), one class and tenant without a deadline are gathered, of models whose inputs
+ *     and outputs are rows (the batch is the first dimension of each), each result's row following from each input's alone
+ *     (loader/graph/row_independence.h): no answer depends on the other requests of its batch. One with a deadline is on its own, and so is one with a
+ *     tensor in a region: rows are copied by the slab.
  * B3: a gathered request gets exactly one answer, canceled or not.
  * B4: APART: only requests of equal batch and sizes, one class and tenant, without a deadline, of a model that lies in the pool whole, whose run is expected
  *     to take at most SY_BATCH_APART_RUN_NS (without a profile: none that was seen took longer, and one was seen); together at most SY_BATCH_APART_SUM_NS, so

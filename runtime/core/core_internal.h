@@ -365,7 +365,7 @@ void sy_core_poll_next(struct sy_core *core); /* a request has ended */
 /* slices/core_slices.c */
 #define SY_CORE_ALL_SLICE "all" /* name of the single slice that exists while none is configured */
 void sy_core_slices_start(struct sy_core *core); /* one slice of all cores */
-/* Also finds a removed slice whose last requests have yet to end. */
+/* The slice; slice 0 for a removed one whose last requests have yet to end. */
 const struct sy_core_slice *sy_core_slice_at(const struct sy_core *core, int slice);
 /* The slice's cores as in RUN and similar messages; empty where it has all. Valid until slices are set. */
 struct sy_u64s sy_core_slice_cores(struct sy_core *core, int slice);
@@ -383,7 +383,7 @@ int sy_core_units_read(const struct sy_core *core, struct sy_slice_wish *wish, u
 /* The reverse: "0-63". Returns buffer. */
 const char *sy_core_units_text(const struct sy_core *core, const struct sy_core_slice *slice,
                                char *buffer, size_t bytes);
-bool sy_core_slice_has_all_cores(const struct sy_core *core, int slice); /* it has all cores */
+bool sy_core_slice_has_all_cores(const struct sy_core *core, int slice);
 const char *sy_core_slice_name(const struct sy_core *core, int slice);
 int sy_core_slice_check(const struct sy_core *core, const char *name); /* ENOTFOUND; "" is fine */
 int sy_core_slice_of_job(const struct sy_core *core, const struct sy_core_job *j);

@@ -46,7 +46,8 @@ static void trace_run(struct sy_core *core, const struct sy_core_request *r,
     const uint64_t *v = msg->spans.v;
     for (size_t g = 0; g < msg->spans.n / 4; g++) {
         sy_trace_span(core->trace, SY_TRACE_LINK, name, v[4 * g], v[4 * g + 1], r->id);
-        if (g > 0 && v[4 * g - 1] > 0) /* 0: the run resumed behind this group */
+        /* 0: the group before was not computed: the run resumed with this one */
+        if (g > 0 && v[4 * g - 1] > 0)
             sy_trace_span(core->trace, SY_TRACE_WAIT, name, v[4 * g - 1], v[4 * g + 2], r->id);
     }
     sy_trace_span(core->trace, SY_TRACE_INFERENCE, name, msg->first_layer_ns, msg->end_ns, r->id);

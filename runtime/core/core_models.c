@@ -453,8 +453,8 @@ static bool another_has(const struct sy_core *core, int worker, uint64_t model)
     return false;
 }
 
-/* Whether a worker that cannot load a model which serves on others should be replaced: a fresh worker may have the memory. Three consecutive failures make the
- * model unavailable. */
+/* Whether a worker that cannot load a ready model should be replaced: a fresh one may succeed where memory was lacking, or where another worker has the model.
+ * Three consecutive failures make the model unavailable. */
 static bool is_worth_a_fresh_worker(struct sy_core *core, int worker,
                                     const struct sy_msg_model_added *msg)
 {

@@ -229,8 +229,8 @@ static uint64_t room_of_models(const struct sy_core *core)
     return room;
 }
 
-/* Predicts the number of groups resident at its start. After a request for the same model: all, unless the other requests' models do not fit beside it.
- * Otherwise those resident now, or only the head if the others need their room. */
+/* Predicts the number of groups resident at its start. After a request for the same model: all, if the models of those ahead fit beside it; the head, if only
+ * it fits; else those resident now. Without one: those resident now, or the head if those ahead need the room. */
 static int n_resident_then(const struct sy_core *core, const struct sy_core_request *wants)
 {
     const struct sy_residency *residency = sy_sched_residency(core->sched);
@@ -250,13 +250,13 @@ static int n_resident_then(const struct sy_core *core, const struct sy_core_requ
     return ahead.coming <= spare ? now : head;
 }
 
-/* With the first `n_resident` groups in the pool. */
 struct sy_core_guess sy_core_guess_parts(struct sy_core_guess guess, int n_parts)
 {
     guess.ns *= (sy_ns)n_parts;
     return guess;
 }
 
+/* The prediction from `first_layer` on, with the first `n_resident` groups in the pool. */
 static struct sy_core_guess guess_with(const struct sy_core *core,
                                        const struct sy_core_request *wants, int n_resident,
                                        int first_layer)

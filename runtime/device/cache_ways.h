@@ -33,10 +33,10 @@ struct sy_cache_group {
  * EBUSY: too few ways; EARG: no set of cores, or one of none. */
 int sy_cache_ways_plan(unsigned n_ways, unsigned min_ways, const size_t *n_cores, int n,
                        uint64_t *masks);
-/* What the kernel offers. ENOTFOUND: it is not mounted there; EUNSUPPORTED: this CPU's cache cannot be
+/* Reads which cache partitioning the kernel offers. ENOTFOUND: it is not mounted there; EUNSUPPORTED: this CPU's cache cannot be
  * divided; EPROTO: a file has another form than the kernel documents. */
 int sy_cache_ways_look(const char *root, struct sy_cache_ways *out);
-/* The same; and groups of processes that are gone are removed. */
+/* As sy_cache_ways_look; also removes groups of processes that have ended. */
 int sy_cache_ways_open(const char *root, struct sy_cache_ways *out);
 /* Groups 0 to n - 1 of this process are so, further ones are removed. EBUSY: more than there may be; EIO: the kernel refuses, and says why; then there are
  * none. */

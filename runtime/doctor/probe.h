@@ -31,7 +31,7 @@ void sy_probe_storage(struct sy_doctor_facts *facts, const char *folder, const c
 /* Opens the device, takes a pool of the server's default size, maps it twice and writes through one to the other; pins memory where the
  * device does that. In a process of its own, at most ten seconds. */
 void sy_probe_device(struct sy_doctor_facts *facts, const char *spec);
-/* The same for the driver alone. */
+/* Opens the CUDA device and closes it: whether the driver works. In a process of its own, as sy_probe_device. */
 void sy_probe_cuda(struct sy_doctor_facts *facts);
 /* Starts this program `n` times at once, as a server starts its workers. */
 void sy_probe_workers(struct sy_doctor_facts *facts, int n);

@@ -15,9 +15,9 @@ struct sy_closed_watch;
 int sy_closed_watch_create(struct event_base *base, void (*closed)(void *connection, bool is_gone),
                            struct sy_closed_watch **out);
 void sy_closed_watch_destroy(struct sy_closed_watch *watch);
-/* Until its peer sends no more, or resets it, or it is removed. EIO, ENOMEM_HOST: it is not watched. */
+/* Watches the connection until its peer sends no more or resets it, or it is removed. EIO, ENOMEM_HOST: it is not watched. */
 int sy_closed_watch_add(struct sy_closed_watch *watch, int fd, void *connection);
-/* The same of one whose peer sends no more: until it is gone. */
+/* Watches a connection whose peer sends no more, until it is closed in both directions. */
 int sy_closed_watch_add_ended(struct sy_closed_watch *watch, int fd, void *connection);
 /* Before the descriptor is closed. Harmless for one that is not there. */
 void sy_closed_watch_remove(struct sy_closed_watch *watch, int fd);

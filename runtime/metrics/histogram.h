@@ -20,7 +20,7 @@ sy_ns sy_histogram_bound_ns(int bucket);
 /* Where a duration counts; 0 .. SY_HISTOGRAM_BOUNDS. */
 int sy_histogram_bucket(sy_ns duration);
 void sy_histogram_add(struct sy_histogram *h, sy_ns duration);
-/* The same where the bucket is known already. */
+/* As sy_histogram_add, where the bucket is already known. */
 static inline void sy_histogram_add_to(struct sy_histogram *h, int bucket, sy_ns duration)
 {
     h->counts[bucket]++;

@@ -76,7 +76,7 @@ struct sy_model_config {
 /* EARG, EUNSUPPORTED: with the field's name and place. `text` may be NULL: nothing is said. name: the model's folder. */
 int sy_model_config_parse(const char *text, size_t bytes, const char *name,
                           struct sy_model_config **out);
-/* The same of Triton's JSON form, which a client sent. */
+/* As sy_model_config_parse, from Triton's JSON form, which a client sent. */
 int sy_model_config_parse_json(const char *json, const char *name, struct sy_model_config **out);
 /* One more owner, which frees it too; by one thread only. */
 struct sy_model_config *sy_model_config_hold(struct sy_model_config *config);
@@ -84,11 +84,11 @@ void sy_model_config_free(struct sy_model_config *config); /* NULL is fine */
 
 /* Whether the model is what the configuration says: EARG names the tensor and both. */
 int sy_model_config_check(const struct sy_model_config *config, const struct sy_graph *graph);
-/* Its reshapes, of a model that it fits: malloc'd, *n of them. ENOMEM_HOST. */
+/* The reshapes of a model whose configuration this is: malloc'd, *n of them. ENOMEM_HOST. */
 int sy_model_config_reshapes(const struct sy_model_config *config, const struct sy_graph *graph,
                              struct sy_core_reshape **out, int *n);
-/* What its sessions keep, of a model that it fits: malloc'd, *n of them; 0: as the names of the model's tensors say. EARG: a state that the model cannot
- * have. ENOMEM_HOST. */
+/* The states that sessions of a model keep, whose configuration this is: malloc'd, *n of them; 0: as the names of the model's tensors say. EARG: a state that
+ * the model cannot have. ENOMEM_HOST. */
 int sy_model_config_states(const struct sy_model_config *config, const struct sy_graph *graph,
                            struct sy_state_pair **out, int *n);
 /* Triton's ModelConfig in JSON, completed from the model. ENOMEM_HOST. */

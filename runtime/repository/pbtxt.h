@@ -39,7 +39,7 @@ struct sy_pbtxt {
 
 /* The root is a MESSAGE. EARG: not in this format, or over a bound; ENOMEM_HOST. */
 int sy_pbtxt_parse(const char *text, size_t bytes, struct sy_pbtxt **out);
-/* The same tree of protobuf's JSON form: arrays are repeated fields, null is left out. EARG: no object, or over a bound. */
+/* As sy_pbtxt_parse, from protobuf's JSON form: arrays are repeated fields, null is left out. EARG: no object, or over a bound. */
 int sy_pbtxt_from_json(const json_t *json, struct sy_pbtxt **out);
 void sy_pbtxt_free(struct sy_pbtxt *tree); /* NULL is fine */
 

@@ -102,8 +102,8 @@ static void check_versions(struct sy_repository_model *model,
         set_model_error(model, SY_ENOTFOUND,
                         "it has no version: a folder named by a number, as 1, with model.onnx");
     else if (missing) {
-        snprintf(why, sizeof why, "version_policy asks for version %" PRId64 ", which is not there",
-                 missing);
+        snprintf(why, sizeof why,
+                 "version_policy asks for version %" PRId64 ", which does not exist", missing);
         set_model_error(model, SY_ENOTFOUND, why);
     }
 }

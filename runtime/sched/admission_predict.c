@@ -23,7 +23,8 @@ static bool holds(struct moment m, const struct sy_admission_request *r)
     return spare >= 0 && spare * spare >= m.square;
 }
 
-/* Remaining duration of the running request. One that overruns by more than half its expected duration is assumed to take as long again as so far. */
+/* Remaining duration of the running request. One that overruns by more than half its expected duration and more than its margin is assumed to take as long
+ * again as so far. */
 static sy_ns likely_left(const struct sy_admission *a, sy_ns now)
 {
     sy_ns expected = a->running.until_ns - SY_MIN(a->running.from_ns, a->running.until_ns);

@@ -17,7 +17,7 @@ struct sy_class_demand {
 void sy_class_demand_note(struct sy_class_demand *demand, int class_, float work_ns, sy_ns now);
 
 /* Q6. `wait` plus the work that more urgent classes are likely to bring meanwhile, by their recent rate. This is below the mean: where fewer than ln 10
- * requests are expected, none comes in one case of ten, and a rejection for their sake would be in vain. */
+ * requests are expected, none comes in more than one case of ten, and a rejection for their sake would be in vain. */
 sy_ns sy_class_demand_wait(const struct sy_class_demand *demand, int class_, sy_ns now,
                            double wait_ns);
 

@@ -68,8 +68,8 @@ void sy_policy_destroy(struct sy_policy *p); /* NULL is fine */
 int sy_policy_set(struct sy_policy *p, enum sy_policy_kind kind, int n_parallel, sy_ns max_wait_ns);
 /* Copies to a policy without jobs all that sy_policy_set and sy_policy_set_tenant have set in `from`. */
 void sy_policy_copy_rules(struct sy_policy *p, const struct sy_policy *from);
-/* weight: at least 1 (the default). hard_permille: upper bound of the tenant's device time, also when the device is idle (P5); 0: elastic, idle time is
- * shared. EARG. */
+/* weight: at least 1 (the default). hard_permille: upper bound of the tenant's device time, also when the device is idle (P5); 0: elastic: any tenant may use
+ * the time that others leave idle. EARG. */
 int sy_policy_set_tenant(struct sy_policy *p, int tenant, unsigned weight, unsigned hard_permille);
 
 /* The job is ready from now on. EBUSY: full; EARG: id in use, lane, tenant. */

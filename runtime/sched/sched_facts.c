@@ -74,7 +74,7 @@ static bool lacks_worker(const struct sy_sched *s, const struct job *j)
                             : !j->suspended;
 }
 
-/* First guaranteed jobs with memory, then jobs that can free memory, then guaranteed jobs without. */
+/* First guaranteed jobs with memory, then opportunistic jobs that can free memory, then guaranteed jobs without memory, then other opportunistic ones. */
 static int worker_rank(const struct job *j)
 {
     if (j->opportunistic)

@@ -57,10 +57,10 @@ struct request {
     int next_layer;          /* layer to resume at; 0: from the beginning */
     struct sy_duration left; /* remaining duration from there */
     int first_layer;         /* layer at which its last run began */
-    /* the layer within which it stopped: repeated interruptions there would make no progress (Q5) */
+    /* a run of it stopped within the layer at which it began: interrupted again and again it would make no progress (Q5) */
     bool lost_layer;
-    uint64_t kept_offset, kept_bytes,
-        kept_at;    /* place and time of its workspace, which is kept while others compute */
+    /* its workspace, kept while others compute: place, bytes, and number in the order in which workspaces were kept */
+    uint64_t kept_offset, kept_bytes, kept_at;
     bool compacted; /* lanes were compacted for it once */
     /* it is at the head, and other slices' requests have to leave their places for it (S12) */
     bool wants_room;

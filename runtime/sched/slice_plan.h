@@ -1,8 +1,8 @@
 /* Assigns cores to slices. Pure.
  *
  * Requests are served in this order: lists of cores; numbers of cores; shares of all cores; weights, which divide the rest. Those of one kind in their given
- * order,
- * from the first free core on, so that equal calls give equal answers. Each slice has at least one core and no core has two slices. Cores may be left over. */
+ * order, from the first free core on, so that equal calls give equal answers. Each slice has at least one core and no core has two slices. Cores may be left
+ * over. */
 #ifndef SY_SCHED_SLICE_PLAN_H
 #define SY_SCHED_SLICE_PLAN_H
 

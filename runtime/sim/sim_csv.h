@@ -34,7 +34,7 @@ typedef int sy_csv_row(const struct sy_csv *csv, void *element, void *ctx);
 /* All rows; *out is the caller's to free. EIO, ENOMEM_HOST, and what `row` gives. */
 int sy_csv_read_all(const char *path, const struct sy_csv_column *columns, int n_columns,
                     size_t size, sy_csv_row *row, void *ctx, void **out, uint64_t *n);
-/* The same of at most a million rows: ETOOBIG. */
+/* As sy_csv_read_all, at most a million rows; ETOOBIG: more. */
 int sy_csv_read(const char *path, const struct sy_csv_column *columns, int n_columns, size_t size,
                 sy_csv_row *row, void *ctx, void **out, int *n);
 /* Sorts by the time (sy_ns) at `at` bytes in each element; equal times keep their order. A failure frees `all`. ENOMEM_HOST. */

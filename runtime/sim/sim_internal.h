@@ -201,7 +201,7 @@ bool sy_sim_must_wait(const struct sim *s, int device, uint64_t request);
 bool sy_sim_job_is_held(const struct sim *s, int device, int job);
 /* Its slow-down by the other slices. */
 double sy_sim_job_slow_down(const struct sim *s, int device, int job);
-/* The same for the served request. */
+/* The served request's slow-down by the other slices. */
 double sy_sim_request_slow_down(const struct sim *s, int device);
 /* The nth slice of the device whose one slice this is. */
 int sy_sim_slice_at(const struct sim *s, int device, int nth);
@@ -282,7 +282,8 @@ static inline void sy_sim_expect_queue(const struct sim *s, int device)
     sy_sim_expect(queue);
     sy_sim_expect(queue + (s->order_at & sy_sim_all_if(s->loads[device] > 0)));
 }
-/* Of queues that are not told of everyone, those where more requests are than `alone`: 0 for one that comes, 1 for one that ends. */
+/* Prefetches the device's state. Where empty queues share one state (s->idle), its queue only if the device has more than `alone` requests: 0 when one
+ * arrives, 1 when one ends. */
 static inline void sy_sim_expect_device(const struct sim *s, int device, uint32_t alone)
 {
     if (s->n_devices < SY_SIM_MANY)

@@ -192,7 +192,7 @@ static int first_bit(const uint64_t *bits, int from, int to)
     return -1;
 }
 
-/* The same of a bitmap with its words: its own word, then the next that has any. */
+/* The first point of [from, to) in a bitmap that has an index of its words: looks at the word of `from`, then at the next that is not 0. */
 static int first_point_of(const struct sy_sim_ring *r, uint64_t most, int from, int to)
 {
     const uint64_t *bits = r->bits[most];

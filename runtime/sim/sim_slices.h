@@ -22,7 +22,7 @@ int sy_sim_slices_parse(const char *text, int n_cores, struct sy_sim_slices *out
  * that is too long; ENOMEM_HOST. */
 int sy_sim_slices_cut(const struct sy_sim_slices *slices, const struct sy_sim_kind *kinds, int n,
                       struct sy_sim_kind **out, int *n_out);
-/* Where what names a slice belongs; what names none to `usual`, "": to the first. EARG: there is none of that name. */
+/* Sets the slice of each model or job: the one that it names, else `usual`; if that is "", the first. EARG: there is no slice of that name. */
 int sy_sim_slices_place_models(const struct sy_sim_slices *slices, const char *usual,
                                struct sy_sim_model *models, int n);
 int sy_sim_slices_place_jobs(const struct sy_sim_slices *slices, const char *usual,

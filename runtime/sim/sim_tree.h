@@ -35,7 +35,7 @@ int sy_sim_tree_init(struct sy_sim_tree *t, int n);
 void sy_sim_tree_finish(struct sy_sim_tree *t); /* zeroed is fine */
 /* Gives an item that now is among the few tens of which one is next, and was not, or had no time; -1: none. Below 65 all are. */
 int sy_sim_tree_set(struct sy_sim_tree *t, int item, uint64_t key);
-/* The same where the first is asked for less often than keys change: it holds after sy_sim_tree_settle. */
+/* Sets a key where the first item is asked for less often than keys change: the tree is valid again after sy_sim_tree_settle. */
 void sy_sim_tree_set_later(struct sy_sim_tree *t, int item, uint64_t key);
 void sy_sim_tree_settle(struct sy_sim_tree *t);
 static inline int sy_sim_tree_first(const struct sy_sim_tree *t)

@@ -16,7 +16,7 @@ struct sy_trace_context {
     uint8_t flags; /* SY_TRACE_SAMPLED, and what else the client sent */
 };
 
-/* Of a traceparent's value; versions to come are read as version 00, as the specification asks. False: it is malformed, and *out is zeroed: the request
+/* Parses a traceparent's value; versions to come are read as version 00, as the specification asks. False: it is malformed, and *out is zeroed: the request
  * begins a trace of its own. NULL is malformed. */
 bool sy_trace_context_parse(const char *traceparent, struct sy_trace_context *out);
 /* Whether a tracestate's value may be passed on: at most 32 members, 512 bytes, keys and values of the allowed characters, no key twice. One that may not is

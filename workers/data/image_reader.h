@@ -19,7 +19,7 @@ bool sy_image_has_name(const char *name);
 /* Decodes the whole file; what it is is told by its first bytes. Alpha is laid over black, 16 bits become 8, four inks are mixed. Blocks. Any thread.
  * ENOTFOUND, EIO, ECORRUPT (also a file that ends early), EUNSUPPORTED (neither JPEG nor PNG), ETOOBIG, ENOMEM_HOST name the path. */
 int sy_image_read(const char *path, uint32_t channels, struct sy_image *out);
-/* The same of the header alone: width, height; no pixels. */
+/* Reads the header alone: width and height, no pixels. Errors as sy_image_read. */
 int sy_image_read_header(const char *path, struct sy_image *out);
 void sy_image_finish(struct sy_image *image); /* NULL is fine */
 

@@ -10,7 +10,7 @@
 
 #define SY_ATTENTION_MASKS 4
 
-/* Of a matrix per head. */
+/* Strides of a matrix for each head. */
 struct sy_attention_view {
     int64_t heads[SY_MAX_RANK]; /* strides, in elements; 0: repeated */
     int64_t row, column;

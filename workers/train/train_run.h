@@ -86,7 +86,7 @@ int sy_train_run_synchronize(struct sy_train_run *run);
 
 uint64_t sy_train_run_step(const struct sy_train_run *run);
 double sy_train_run_loss(const struct sy_train_run *run);
-/* Of the test set, 0..1; negative: not evaluated. */
+/* Accuracy on the test set, 0..1; negative: not evaluated. */
 double sy_train_run_accuracy(const struct sy_train_run *run);
 
 #endif

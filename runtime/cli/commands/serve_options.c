@@ -90,7 +90,7 @@ const struct sy_cli_option sy_serve_options[] = {
     [O_HANG_TIMEOUT] =
         {"hang-timeout", "SECONDS",
          "a worker without a heartbeat for this time is replaced; default 10. While it "
-         "loads: if it stands still for this time, at least 5 s, or computes on one "
+         "loads: if it uses no CPU time for this time, at least 5 s, or computes on one "
          "model for six times as long, at least 300 s"},
     [O_NO_PREFETCH] = {"no-prefetch", NULL,
                        "do not prefetch heads of models into the pool while the device is idle"},

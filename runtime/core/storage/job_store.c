@@ -18,7 +18,7 @@
 #include "runtime/sched/sched.h"
 
 #define PATH_BYTES    4096
-#define LOCK_TRIES    100 /* per second */
+#define LOCK_TRIES    100 /* LOCK_PAUSE_NS apart: a second in all */
 #define LOCK_PAUSE_NS 10000000
 
 struct sy_job_store {

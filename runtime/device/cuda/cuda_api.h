@@ -37,7 +37,7 @@ enum sy_cuda_attribute {
 #undef X
 };
 
-/* Of SY_CUDA_COMPUTE_MODE; asserted against CUcomputemode in cuda_api.c. */
+/* Values of SY_CUDA_COMPUTE_MODE; asserted against CUcomputemode in cuda_api.c. */
 enum sy_cuda_compute_mode {
     SY_CUDA_MODE_DEFAULT = 0,
     SY_CUDA_MODE_PROHIBITED = 2,

@@ -18,9 +18,9 @@ extern const struct sy_device_ops sy_cuda_ops;
  * thread. Cheap when that is so already. Every function of device.h that needs it calls it; the engine calls it once in each of its threads. */
 int sy_cuda_device_enter(struct sy_device *device);
 
-/* What CUDA (runtime or driver), cuBLASLt's or cuDNN's underlying call answered: 0 is SY_OK. Otherwise the status of cuda_error.h with a text
- * made of `format` and CUDA's own; a sticky error marks the device (D5): from then on every call of this process that
- * queues or waits returns SY_EDEVICE. Clears CUDA's last error. Any thread. */
+/* Converts `error`, the answer of a call of CUDA (runtime or driver), or of the one below cuBLASLt or cuDNN: 0 is SY_OK. Otherwise the status of
+ * cuda_error.h with a text made of `format` and CUDA's own; a sticky error marks the device (D5): from then on every call of this process that queues or
+ * waits returns SY_EDEVICE. Clears CUDA's last error. Any thread. */
 int sy_cuda_device_check(struct sy_device *device, int error, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* SY_OK, or the failure that stuck, with its text. */

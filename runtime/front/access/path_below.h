@@ -10,7 +10,7 @@
  * "..", nor a link, nor a file system of the kernel leads out. folder NULL: nothing lies below it. EDENIED in the same words for all that lies elsewhere, there or
  * not; ENOTFOUND: there is none below the folder. */
 int sy_path_below(const char *folder, const char *path, char out[SY_PATH_BYTES]);
-/* The same of a file or folder that need not be there yet: its folder is. */
+/* As sy_path_below, for a file or folder that need not exist yet; its folder must. */
 int sy_path_below_new(const char *folder, const char *path, char out[SY_PATH_BYTES]);
 
 #endif

@@ -38,7 +38,7 @@ int sy_token_list_add(struct sy_token_list *list, const char *name, const char *
         return sy_error_set(SY_EARG, "more than %d tokens", SY_TOKENS_MOST);
     sy_token_digest(secret, n, token.digest);
     if (sy_token_list_find(list, token.digest))
-        return sy_error_set(SY_EARG, "the token of \"%s\" is there twice", name);
+        return sy_error_set(SY_EARG, "the token of \"%s\" occurs twice", name);
     tokens = realloc(list->tokens, (size_t)(list->n + 1) * sizeof *tokens);
     SY_TRY_ALLOC(tokens, "no memory for tokens");
     snprintf(token.name, sizeof token.name, "%s", name);

@@ -197,7 +197,7 @@ void sy_grpc_stream_tick(struct sy_grpc_stream *stream, sy_ns now);
 /* ---- grpc_access.c ---- */
 /* All headers are there: OK, or the code to refuse with and *why, the thread's error text. */
 enum sy_grpc_code sy_grpc_stream_allow(struct sy_grpc_stream *stream, const char **why);
-/* The same again, later: its token may be gone or have less rights now. The thread's error text says why. */
+/* Looks the stream's token up again: it may be gone or have fewer rights by now. The thread's error text says why. */
 enum sy_grpc_code sy_grpc_stream_look_up(struct sy_grpc_stream *stream);
 
 /* ---- grpc_incoming.c ---- */

@@ -156,8 +156,8 @@ static int refuse(struct sy_http_call *call, const char *allowed, const char **w
 
     if (*allowed) {
         sy_http_call_add_header(call, "Allow", allowed);
-        sy_error_set(SY_EARG, "%s is no method of %.200s; it has %s", http_method_str(call->method),
-                     path, allowed);
+        sy_error_set(SY_EARG, "%.200s does not have the method %s; it has %s", path,
+                     http_method_str(call->method), allowed);
     } else {
         sy_error_set(SY_ENOTFOUND,
                      "there is no path %.200s; GET /v2/openapi.json lists those that there are",

@@ -74,7 +74,8 @@ struct sy_http_stream *sy_http_stream_begin(struct sy_http_call *call, const cha
 /* Copies. False: the client does not read and has `unsent` bytes or more waiting already (then nothing is added), so skip this one.
  * False too where the client is found gone; closed is called from the loop then, never from inside. */
 bool sy_http_stream_write(struct sy_http_stream *stream, const void *data, size_t bytes);
-/* The same of a known length, in blocks that are not copied: code and length are the answer's, all of which is given before the end. */
+/* As sy_http_stream_begin, for a body of known length in blocks that are not copied (sy_http_stream_give). code, length: the answer's. The caller gives all
+ * of it before the end. */
 struct sy_http_stream *sy_http_stream_begin_sized(struct sy_http_call *call, int code,
                                                   const char *type, uint64_t length,
                                                   void (*closed)(void *ctx), void *ctx);

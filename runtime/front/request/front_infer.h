@@ -68,8 +68,9 @@ int sy_front_infer_solve(struct sy_front_infer *infer);
 int sy_front_infer_prepare(struct sy_front_infer *infer);
 /* Between solve and prepare: the input's bytes lie in the slab at `offset` already, in a piece of their own, which is the request's from now on. No strings. */
 void sy_front_infer_adopt_input(struct sy_front_infer *infer, int input, uint64_t offset);
-/* Of an input of strings, between solve and prepare: its strings, with their lengths, have at most so many bytes, which are there or announced. EARG: fewer
- * than its elements need; ETOOBIG: over the front end's limit. Not called: all of them are empty. A writer that writes fewer ends the block with sy_string_block_end. */
+/* Between solve and prepare: limits the bytes of a string input, lengths included; they have arrived or are announced. EARG: fewer than
+ * its elements need; ETOOBIG: over the front end's limit. Not called: all its strings are empty. A writer that writes fewer bytes ends the block with
+ * sy_string_block_end. */
 int sy_front_infer_announce_strings(struct sy_front_infer *infer, int input, uint64_t bytes);
 bool sy_front_infer_has_strings(const struct sy_front_infer *infer, int input);
 int64_t sy_front_infer_elements(const struct sy_front_infer *infer, int input);

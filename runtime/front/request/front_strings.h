@@ -1,7 +1,7 @@
 /* Strings of requests: in the slab they lie as the Open Inference Protocol has them (loader/graph/string_tensor.h), so that binary data is received
  * where it stays, and sent from there.
  *
- * What else the protocols have becomes that: JSON's strings here, gRPC's bytes_contents in grpc/grpc_infer_contents.h. */
+ * Other forms are converted to it: JSON's strings here, gRPC's bytes_contents in grpc/grpc_infer_contents.h. */
 #ifndef SY_RUNTIME_FRONT_REQUEST_FRONT_STRINGS_H
 #define SY_RUNTIME_FRONT_REQUEST_FRONT_STRINGS_H
 

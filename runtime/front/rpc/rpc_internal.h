@@ -125,7 +125,7 @@ bool sy_rpc_reply_flush(struct sy_rpc_connection *connection);
 /* Steals the reference. */
 void sy_rpc_answer_json(struct sy_rpc_connection *connection, bool answers, uint64_t id,
                         json_t *result);
-/* The same with a descriptor, which is taken over. */
+/* As sy_rpc_answer_json, with a descriptor, which is taken over. */
 void sy_rpc_answer_json_with_fd(struct sy_rpc_connection *connection, bool answers, uint64_t id,
                                 json_t *result, int fd);
 void sy_rpc_answer_error(struct sy_rpc_connection *connection, bool answers, uint64_t id,

@@ -176,14 +176,14 @@ int sy_math_time(struct sy_math *math, int (*run)(void *arg), void *arg, float *
 
 /* ---- graphs ------------------------------------------------------------------------------------------- */
 
-/* Of this thread's calls only: the pinning of host memory goes on in another. */
+/* Captures this thread's calls only: another one goes on pinning host memory. */
 int sy_math_capture_begin(struct sy_math *math)
 {
     SY_CUDA(math, cudaStreamBeginCapture(math->stream, cudaStreamCaptureModeThreadLocal));
     return SY_OK;
 }
 
-/* What invalidated the capture is no failure of the device: it then runs call by call. */
+/* A call that invalidates the capture is not a device failure: the program then runs call by call. */
 int sy_math_capture_end(struct sy_math *math, struct sy_math_graph **out)
 {
     cudaGraph_t graph = NULL;

@@ -178,7 +178,7 @@ static uint64_t span_bytes(int64_t rows, int64_t columns, int64_t count, int64_t
     return SY_ALIGN_UP((uint64_t)((count - 1) * stride + rows * columns) * sizeof(float), 256u);
 }
 
-/* What was measured, if it can do this too. way: whether bias and relu are fused. */
+/* Takes the choice that was measured, if it also works for this plan. way: whether bias and relu are fused. */
 static bool take_chosen(struct sy_math *math, struct sy_math_plan *p)
 {
     const struct sy_choice *chosen = sy_math_chosen(math, p->key, BATCH_WORD);

@@ -305,7 +305,7 @@ static int choose(struct sy_math_trial *t, bool has_algo)
                           : SY_OK;
 }
 
-/* What was measured, if it can do this too. */
+/* Takes the choice that was measured, if it also works for this plan. */
 static bool take_chosen(struct sy_math *math, struct sy_math_plan *p, bool described)
 {
     const struct sy_choice *chosen = sy_math_chosen(math, p->key, BATCH_WORD);

@@ -78,7 +78,7 @@ static struct sy_math_library_plan *find_plan(struct sy_math *math, const int64_
     return plan;
 }
 
-/* What was described, or why not, is remembered until close. */
+/* Keeps the plan until close, also one that does not work. */
 static int keep_plan(struct sy_math *math, struct sy_math_library_plan *plan, int status)
 {
     plan->works = status == SY_OK;

@@ -78,8 +78,8 @@ int sy_math_cudnn_check(struct sy_math *math, cudnnStatus_t answer, const char *
 int sy_math_lt_check(struct sy_math *math, cublasStatus_t answer, const char *call);
 /* Pinned memory of the host; `flags` of cudaHostAlloc. ENOMEM_HOST: CUDA has one answer for both kinds of memory. */
 int sy_math_pinned_take(struct sy_math *math, uint64_t bytes, unsigned flags, void **out);
-/* What a library that tried something and went on has left as CUDA's last error: the next kernel of our own would be taken for what
- * failed. An error that sticks comes again. */
+/* Clears CUDA's last error, which a library leaves when it tries something, fails and goes on: else the next kernel of our own would seem to have failed. A
+ * sticky error is reported again. */
 static inline void sy_math_forget_errors(void)
 {
     (void)cudaGetLastError();
@@ -92,8 +92,7 @@ static inline void sy_math_forget_errors(void)
 struct sy_math_plan *sy_math_find(struct sy_math *math, const int64_t *key);
 void sy_math_keep(struct sy_math *math, struct sy_math_plan *plan);
 
-/* What was measured for the description `key`, whose word `batch_word` is or holds the batch size: for just this, else for another
- * batch size; NULL: nothing. */
+/* The choice measured for the description `key`, whose word `batch_word` is or holds the batch size: for this batch size, else for another; NULL: none. */
 const struct sy_choice *sy_math_chosen(struct sy_math *math, const int64_t *key, int batch_word);
 /* Remembers it for both. `choice` needs no key. */
 int sy_math_choose(struct sy_math *math, const int64_t *key, int batch_word,
@@ -102,7 +101,7 @@ int sy_math_choose(struct sy_math *math, const int64_t *key, int batch_word,
 /* Zeroed device memory for a trial, beside the pool; false: there is none, decide without timing. */
 bool sy_math_trial_take(struct sy_math *math, uint64_t bytes, unsigned char **out);
 void sy_math_trial_drop(struct sy_math *math, unsigned char *memory);
-/* What one run(arg) takes on the device, which is idle before; a first run is not counted. */
+/* Measures the time of one run(arg) on the device, which is idle before; a first run is not counted. */
 int sy_math_time(struct sy_math *math, int (*run)(void *arg), void *arg, float *out_ms);
 
 /* As struct sy_math_ops has them. */
@@ -180,7 +179,7 @@ struct sy_math_library_plan {
 };
 
 /* ---- math_cudnn_recurrence.c ---- */
-/* Of plan->recurrence all else. What cuDNN refuses, or wants more scratch for than there is, fails. */
+/* Fills in the rest of *plan for plan->recurrence. Fails where cuDNN refuses it, or wants more scratch than there is. */
 int sy_math_recurrence_describe(struct sy_math *math, struct sy_math_library_plan *plan);
 void sy_math_recurrence_finish(struct sy_math_library_plan *plan);
 int sy_math_recurrence_run(struct sy_math *math, struct sy_math_library_plan *plan, void *const *at,

@@ -25,8 +25,8 @@ uint64_t sy_choices_key(const int64_t *words, size_t n);
 const struct sy_choice *sy_choices_find(const struct sy_choices *choices, uint64_t key);
 /* Replaces the one with this key. */
 int sy_choices_put(struct sy_choices *choices, const struct sy_choice *choice);
-/* Of a description whose word `batch_word` is or holds the batch size: find the one for just this, else for another batch size; put it for
- * both (`choice` needs no key). */
+/* For a description whose word `batch_word` is or holds the batch size. find: the choice for this batch size, else for another. put: stores it for both
+ * (`choice` needs no key). */
 const struct sy_choice *sy_choices_find_any(const struct sy_choices *choices, const int64_t *words,
                                             size_t n, size_t batch_word);
 int sy_choices_put_any(struct sy_choices *choices, const int64_t *words, size_t n,

@@ -14,12 +14,12 @@ struct sy_deconv_node {
     int64_t pad_left[SY_MATH_SPATIAL];
 };
 
-/* Of dimensions x, weights, y; one spatial dimension becomes the second of two. NULL, or what of the node nobody does. */
+/* x, weights, y: their dimensions; one spatial dimension becomes the second of two. Returns NULL, or the name of what is not supported. */
 const char *sy_deconv_node_read(const struct sy_node *node, int rank, const int64_t *x,
                                 const int64_t *weights, const int64_t *y,
                                 struct sy_deconv_node *out);
-/* What y and all that the windows reach have in common: its dims, and how many elements into the latter (of these strides) it begins. False:
- * nothing. */
+/* The part of y that windows reach: its dims; *offset grows by the number of elements of the full result (of these strides) in front of it. False: there is
+ * none. */
 bool sy_deconv_common(int rank, const int64_t *y, const int64_t *full, const int64_t *full_strides,
                       const int64_t *pad_left, int64_t *dims, int64_t *offset);
 

@@ -14,7 +14,7 @@
 #include "workers/cuda/program/cuda_program.h"
 #include "workers/cuda/program/cuda_run.h"
 
-/* Of the outermost Loop that is run, and of those within: one thread runs programs. */
+/* Depth of the nested Loops that run, and the trips that they have done together. One instance: one thread runs programs. */
 static struct {
     int depth;
     int64_t done;

@@ -85,7 +85,7 @@ int sy_cuda_formula_add(struct sy_program *p, struct sy_cuda_formula *each)
     return SY_OK;
 }
 
-/* What the kernel needs for itself. */
+/* Takes the kernel's scratch. */
 static int take_room(struct sy_program *p, struct sy_cuda_formula *each)
 {
     const struct sy_generic_array *room = &each->of.at[SY_GENERIC_ROOM];

@@ -55,7 +55,7 @@ static float *room_at(const struct sy_program *p, const struct sy_cuda_cells *c,
     return (float *)sy_cuda_pointer(p, c->values[SY_CUDA_CELL_ROOM]) + floats;
 }
 
-/* What the recurrent weights are if they are narrow, else NONE. */
+/* The recurrent weights' type if it is narrow, else NONE. */
 static enum sy_dtype narrow_of(const struct sy_program *p, const struct sy_cuda_cells *c)
 {
     enum sy_dtype dtype = p->values[c->values[SY_CUDA_CELL_R]].dtype;

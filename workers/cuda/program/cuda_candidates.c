@@ -207,7 +207,7 @@ static bool agrees(const struct trial *t, double *out_off)
     return all;
 }
 
-/* Of both ways on the same numbers; a time below 0: it did not work. */
+/* Times of both ways on the same numbers, and how far their results differ; a time below 0: it did not work. */
 struct outcome {
     float ours_ms, library_ms;
     bool same;

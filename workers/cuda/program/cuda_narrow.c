@@ -19,7 +19,7 @@ static enum sy_dtype narrow_type(const struct sy_graph *graph)
 
 /* ---- constants ---------------------------------------------------------------------------------------- */
 
-/* Of a table's rows; short ones may be coordinates, which keep their bits. */
+/* Whether a table has long rows; short ones may be coordinates, which keep their bits. */
 static bool has_long_rows(const struct sy_shape *shape)
 {
     const int64_t least = 16;

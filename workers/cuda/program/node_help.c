@@ -10,7 +10,7 @@
 #define ROOM \
     (64 << 20) /* beside twice the weights: what is multiplied with them, results, scratch */
 
-/* Of the step that runs: one thread runs programs. */
+/* The step that runs. One instance: one thread runs programs. */
 static struct {
     struct sy_program *program; /* NULL: none */
     unsigned char *place;

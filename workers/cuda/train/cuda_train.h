@@ -151,7 +151,7 @@ struct sy_cutr_node {
     int saved[2][3]; /* recurrences, by direction: gates, h, c (LSTM) or what reset made (GRU) */
 };
 
-/* Of what ranks share. */
+/* The parts that ranks share: a parameter, and the step after which its gradient (or statistic) is complete. */
 struct sy_cutr_shared {
     int param, ready_step;
 };
@@ -199,7 +199,7 @@ int64_t sy_cutr_count(const struct sy_cutr_value *value);
 void sy_cutr_strides(const struct sy_cutr_value *value, int64_t *strides);
 int sy_cutr_value_new(struct sy_trainer *t, int rank, const int64_t *dims, bool last,
                       bool persistent, int *out);
-/* The same of any type, row-major unless `last`. */
+/* As sy_cutr_value_new, of any type; row-major unless `last`. */
 int sy_cutr_value_typed(struct sy_trainer *t, enum sy_dtype dtype, int rank, const int64_t *dims,
                         bool last, bool persistent, int *out);
 uint64_t sy_cutr_value_bytes(const struct sy_trainer *t, int value);

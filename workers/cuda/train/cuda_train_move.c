@@ -119,7 +119,7 @@ static int describe(const struct sy_trainer *t, const struct sy_node *node, int 
     }
 }
 
-/* The same the other way. */
+/* Reverses a move: swaps source and destination. */
 static void turn(struct sy_math_move *m)
 {
     struct sy_math_move there = *m;

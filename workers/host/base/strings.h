@@ -18,7 +18,7 @@
 
 /* Uses this memory as the heap; `afresh`: it is empty. */
 void sy_strings_use(void *memory, uint64_t bytes, bool afresh);
-/* A number that changes whenever the heap is replaced: entries made since then are valid. */
+/* Counts calls of sy_strings_use. Entries made while it had its present value are valid. */
 uint64_t sy_strings_lent(void);
 /* An entry's text, not zero-terminated; empty if it points outside of the heap. Valid until the next run. */
 const char *sy_strings_text(struct sy_string entry, uint32_t *bytes);

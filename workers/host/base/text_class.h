@@ -10,8 +10,8 @@
 struct sy_text_class {
     bool has[256];       /* by a character's first byte; those above 127 are treated alike */
     int64_t least, most; /* limits on the characters of a match; least > 0 */
-    bool word_starts,
-        word_ends; /* \b in front and behind: then the class has word characters only */
+    /* \b in front; \b behind. With either, the class has word characters only */
+    bool word_starts, word_ends;
 };
 
 /* False: the pattern is not of this form. */

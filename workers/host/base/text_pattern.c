@@ -19,7 +19,7 @@ struct sy_pattern {
     pcre2_code *code;
     pcre2_match_data *match;
     pcre2_match_context *limits;
-    size_t at;            /* end of the matcher's last position */
+    size_t at;            /* position in the text at the last callout */
     bool whole, is_class; /* is_class: `of` finds the matches, PCRE2 is not used */
     struct sy_text_class of;
     char *text;

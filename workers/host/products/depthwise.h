@@ -1,6 +1,5 @@
 /* Depthwise convolutions of float32, with the channels last or in blocks of 16: each channel has its own window. oneDNN's take 1.2 to 2.6 times as long
- * (README,
- * "Depthwise convolutions"). For CPUs with AVX-512.
+ * (README, "Depthwise convolutions"). For CPUs with AVX-512.
  *
  *   a row of the result, 4 vectors of 16 channels at once
  *     ▒▒░░░░░░▒   ▒ pixels whose window reaches over the edge: one by one

@@ -13,7 +13,7 @@
 int64_t sy_packed_floats(int64_t n, int64_t k);
 /* Element (i, j) of the matrix is b[i * row + j * column]. */
 void sy_packed_make(int64_t n, int64_t k, const float *b, int64_t row, int64_t column, float *to);
-/* C [m, n] = a [m, k] times the matrix, plus c if `adds`. A row's bits do not depend on the other rows. */
+/* Computes c [m, n] = a [m, k] times the matrix, plus the previous c if `adds`. A row's bits do not depend on the other rows. */
 void sy_packed_product(bool adds, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda,
                        const float *packed, float *c, int64_t ldc);
 

@@ -215,7 +215,7 @@ int sy_step_set_floats(struct sy_step *step, const float *floats, int n);
 /* A oneDNN primitive with these (argument, value) pairs; takes over `pd`. */
 int sy_program_add_primitive(struct sy_program *p, dnnl_primitive_desc_t pd, const int (*args)[2],
                              int n_args);
-/* The same of a layer with weights: source, weights, a bias or -1, destination, which becomes the node's output. Keeps `pd`. */
+/* As sy_program_add_primitive, for a layer with weights: source, weights, a bias or -1, destination, which becomes the node's output. Keeps `pd`. */
 int sy_program_add_weighted(struct sy_program *p, const_dnnl_primitive_desc_t pd, int src,
                             int weights, int bias, int dst);
 /* Adds a copy of the elements of `from` to their places in `to` (sy_move). ENOMEM_HOST. */

@@ -120,7 +120,7 @@ static inline const struct sy_array *sy_call_out(const struct sy_call *call, int
     return i < call->n_out && call->out[i].dtype != SY_DTYPE_NONE ? &call->out[i] : NULL;
 }
 
-/* Uint64 keeps its 64 bits: sums, differences and products wrap alike; comparisons and divisions check the type. */
+/* A uint64 keeps its 64 bits: sums, differences and products wrap alike; comparisons and divisions check the type. */
 static inline int64_t sy_get_int(const struct sy_array *a, int64_t i)
 {
     switch (a->dtype) {

@@ -13,7 +13,7 @@ static uint32_t scrambled(uint32_t block)
     return rotated(block * 0xcc9e2d51u, 15) * 0x1b873593u;
 }
 
-/* Of at most four bytes, lowest first. */
+/* A block of at most four bytes, lowest first. */
 static uint32_t block_of(const unsigned char *from, uint32_t n)
 {
     uint32_t block = 0;

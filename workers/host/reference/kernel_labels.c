@@ -26,7 +26,7 @@ static const void *key_of(const struct sy_array *x, int64_t i, int64_t *number, 
     return number;
 }
 
-/* The same of element i of a list; floats lie there as doubles by their bits. */
+/* The key of element i of a list; floats lie there as doubles by their bits. */
 static const void *key_of_list(const struct sy_attr *list, int i, bool floats, int64_t *number,
                                uint32_t *bytes)
 {

@@ -74,7 +74,7 @@ static void pick_pieces(const struct rows *r, const char *from, char *to)
     }
 }
 
-/* The same one by one; inlined where `bytes` is a constant. */
+/* Copies the elements one by one; inlined where `bytes` is a constant. */
 static inline void pick_each(const struct rows *r, const char *from, char *to, int64_t bytes)
 {
     for (int64_t i = 0; i < r->n; i++)

@@ -70,7 +70,7 @@ SY_CLONES static bool row_is_finite(const float *x, int64_t n)
     return over >> 31 == 0;
 }
 
-/* Of bf16. */
+/* Whether all numbers of a row of bf16 are finite. */
 SY_CLONES static bool narrow_row_is_finite(const uint16_t *x, int64_t n)
 {
     uint32_t over = 0;

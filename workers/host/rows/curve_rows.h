@@ -8,7 +8,7 @@
 bool sy_curve_rows_has(const struct sy_curve *c);
 /* n floats, on the threads; `out` may be `in`. */
 void sy_curve_rows(const struct sy_curve *c, int64_t n, const float *in, float *out);
-/* The same in the calling thread. */
+/* As sy_curve_rows, in the calling thread. */
 void sy_curve_rows_here(const struct sy_curve *c, int64_t n, const float *in, float *out);
 
 /* To 1 and 0: whether it is no number; whether it is the positive, the negative infinity. In the calling thread. */

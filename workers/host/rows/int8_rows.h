@@ -14,7 +14,7 @@ void sy_int8_border(const struct sy_border *b, uint8_t zero, const uint8_t *from
 
 /* Least and largest of x and 0; numbers that are none are left out. */
 void sy_int8_range(int64_t n, const float *x, float *low, float *high);
-/* The same in the calling thread. */
+/* As sy_int8_range, in the calling thread. */
 void sy_int8_range_of(int64_t n, const float *x, float *low, float *high);
 
 /* DynamicQuantizeLinear: scale and zero point (0 to 255) of numbers in [low, high], which holds 0. */

@@ -161,7 +161,7 @@ static void move_tiles(const struct sy_strided_move *m, const struct tiling *t, 
 
 /* ---- any move ---------------------------------------------------------------------------------------------- */
 
-/* The same with as few dimensions as say it: two whose elements go on from one to the next on both sides are one. */
+/* The same move with as few dimensions as possible: two that are contiguous on both sides become one. */
 static struct sy_strided_move join_dimensions(const struct sy_strided_move *m)
 {
     struct sy_strided_move j = *m;

@@ -420,7 +420,7 @@ static int64_t arg_row(bool smallest, bool last, const float *x, int64_t n)
     return i;
 }
 
-/* The same of rows that are too short for vectors. */
+/* The place of the largest (sign -1: smallest) element of a row that is too short for vectors. */
 static int64_t arg_short_row(float sign, bool last, const float *x, int64_t n)
 {
     float best = sign * x[0];

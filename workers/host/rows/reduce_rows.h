@@ -14,7 +14,7 @@ struct sy_reduce_shape {
 
 /* Whether sy_reduce_rows has this operator. */
 bool sy_reduce_rows_has(enum sy_op op);
-/* Out [outer, inner]. Computed in double, rounded once; NaN propagates. */
+/* Writes out [outer, inner]. Computed in double, rounded once; NaN propagates. */
 void sy_reduce_rows(enum sy_op op, const struct sy_reduce_shape *s, const float *in, float *out);
 
 struct sy_reduction {
@@ -27,8 +27,8 @@ struct sy_reduction {
 bool sy_reduce_any_has(enum sy_op op);
 void sy_reduce_any(enum sy_op op, const struct sy_reduction *r, const float *in, float *out);
 
-/* out [outer, inner]: the index of the largest element, or the smallest; of equal ones the first, or the last. NaN is skipped, unless it is the first element:
- * then the index is 0. */
+/* Writes out [outer, inner]: the index of the largest element, or the smallest; of equal ones the first, or the last. NaN is skipped, unless it is the first
+ * element: then the index is 0. */
 void sy_arg_rows(bool smallest, bool last, const struct sy_reduce_shape *s, const float *in,
                  int64_t *out);
 

@@ -30,7 +30,7 @@ void sy_row_mix(int64_t n, const float *from, const struct sy_row_source *source
                 float *to);
 /* to[i] = the sum of what it takes of `from`. */
 void sy_row_spread(const struct sy_row_taps *t, const float *from, float *to);
-/* The same times `weight`, added. */
+/* Adds to to[i] the sum that sy_row_spread writes, times `weight`. */
 void sy_row_spread_add(const struct sy_row_taps *t, const float *from, float weight, float *to);
 /* A row of pixels, channels last: to[i * channels ...] = the sum of what pixel i takes of at most two lines that begin at from[line's offset]. At most two
  * taps. A single one that weighs 1 is copied as it is. */

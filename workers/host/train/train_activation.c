@@ -18,7 +18,8 @@ static bool activation_of(const struct sy_node *node, struct activation *out)
     case SY_OP_LEAKY_RELU:
         *out = (struct activation){dnnl_eltwise_relu, dnnl_eltwise_relu_use_dst_for_bwd,
                                    sy_node_float(node, "alpha", 0.01f)};
-        return out->alpha >= 0.0f; /* a value below zero does not determine the input's sign */
+        /* with a negative alpha the result's sign does not tell the input's */
+        return out->alpha >= 0.0f;
     case SY_OP_SIGMOID:
         *out =
             (struct activation){dnnl_eltwise_logistic, dnnl_eltwise_logistic_use_dst_for_bwd, 0.0f};
