@@ -532,43 +532,6 @@ static void test_blocks_of_four_bits(void **state)
     assert_refused("4 bits");
 }
 
-static void rows_of_table(int64_t columns, int64_t blocks, int64_t block)
-{
-    static const unsigned char zeros[20 * 8 * sizeof(float)];
-    enum { UINT8 = 2 };
-    ob_graph(&graph);
-    ob_input(&graph, OB_GRAPH_INPUT, "i", INT64, DIMS(-1, 2));
-    ob_initializer(&graph, "d", UINT8, DIMS(20, columns), zeros, (size_t)(20 * columns));
-    ob_initializer(&graph, "s", FLOAT, DIMS(20, blocks), zeros,
-                   (size_t)(20 * blocks) * sizeof(float));
-    ob_node(&node, "GatherBlockQuantized", NAMES("d", "i", "s"), NAMES("y"));
-    ob_text(&node, DOMAIN, "com.microsoft");
-    ob_attr_int(&node, "block_size", block);
-    ob_attr_int(&node, "bits", 8);
-    ob_message(&graph, OB_GRAPH_NODE, &node);
-    value(&graph, OB_GRAPH_OUTPUT, "y", FLOAT);
-}
-
-/* Extents of a table in blocks that would be divided by, or that a sum would take beyond what there is. */
-static void test_tables_without_blocks(void **state)
-{
-    struct sy_graph *g;
-    (void)state;
-    rows_of_table(32, 2, 16);
-    assert_int_equal(read_graph(&g), SY_OK);
-    sy_graph_free(g);
-    rows_of_table(0, 0, 16);
-    assert_refused("0 columns in blocks of 16");
-    rows_of_table(32, 0, INT64_MAX);
-    assert_refused("32 columns in blocks of 9223372036854775807");
-    rows_of_table(32, 1, 33);
-    assert_refused("32 columns in blocks of 33");
-    rows_of_table(32, 2, 15);
-    assert_refused("32 columns in blocks of 15");
-    rows_of_table(32, 3, 16);
-    assert_refused("scales of other than the 2 blocks of a row");
-}
-
 /* Buckets of positions: the logarithm is rounded, so it must be right at powers of two to the last bit. */
 static void test_buckets_by_logarithm(void **state)
 {
@@ -593,7 +556,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_buckets_by_logarithm),
-        cmocka_unit_test(test_tables_without_blocks),
         cmocka_unit_test(test_sequences),
         cmocka_unit_test(test_sequences_stay_inside),
         cmocka_unit_test(test_scan),

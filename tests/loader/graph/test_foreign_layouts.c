@@ -1,4 +1,4 @@
-/* What ONNX Runtime's passes write for other layouts and for GPUs, its distances and hashes. Results against closed forms, or against
+/* What ONNX Runtime's passes write for other layouts and for GPUs, its distances and hashes; tables in blocks. Results against closed forms, or against
  * the same network in ONNX's own operators. */
 #include <math.h>
 #include <setjmp.h>
@@ -295,6 +295,41 @@ static void test_blocks_are_told(void **state)
     assert_int_equal(none, 0);
 }
 
+static void rows_of_table(int64_t columns, int64_t blocks, int64_t block)
+{
+    static const unsigned char zeros[20 * 8 * sizeof(float)];
+    enum { UINT8 = 2 };
+    begin(INT32, 2, (const int64_t[]){-1, 2});
+    ob_initializer(&graph, "d", UINT8, 2, (const int64_t[]){20, columns}, zeros,
+                   (size_t)(20 * columns));
+    ob_initializer(&graph, "s", FLOAT, 2, (const int64_t[]){20, blocks}, zeros,
+                   (size_t)(20 * blocks) * sizeof(float));
+    foreign("com.microsoft", "GatherBlockQuantized", NAMES("d", "x", "s"), NAMES("y"));
+    ob_attr_int(&node, "block_size", block);
+    ob_attr_int(&node, "bits", 8);
+    ob_message(&graph, OB_GRAPH_NODE, &node);
+}
+
+/* Extents of a table in blocks that would be divided by, or that a sum would take beyond what there is. */
+static void test_tables_without_blocks(void **state)
+{
+    float y[MOST];
+    const int32_t x[BATCH * 2] = {0};
+    (void)state;
+    rows_of_table(32, 2, 16);
+    assert_int_equal(run(x, y, FLOAT), BATCH * 2 * 32 * sizeof *y);
+    rows_of_table(0, 0, 16);
+    assert_refused("0 columns in blocks of 16");
+    rows_of_table(32, 0, INT64_MAX);
+    assert_refused("32 columns in blocks of 9223372036854775807");
+    rows_of_table(32, 1, 33);
+    assert_refused("32 columns in blocks of 33");
+    rows_of_table(32, 2, 15);
+    assert_refused("32 columns in blocks of 15");
+    rows_of_table(32, 3, 16);
+    assert_refused("scales of other than the 2 blocks of a row");
+}
+
 /* ---- for GPUs ---------------------------------------------------------------------------------- */
 
 enum { HIGH = 3, WIDE = 2, IN = 4, OUT = 2 };
@@ -428,6 +463,7 @@ int main(void)
         cmocka_unit_test(test_padded_blocks),
         cmocka_unit_test(test_blocks_of_another_machine),
         cmocka_unit_test(test_blocks_are_told),
+        cmocka_unit_test(test_tables_without_blocks),
         cmocka_unit_test(test_conv_of_last_channels),
         cmocka_unit_test(test_bias),
         cmocka_unit_test(test_skip_group_norm),
