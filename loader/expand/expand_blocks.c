@@ -3,12 +3,14 @@
  *
  * A blocked tensor's shape in the file is that of channels that come second, padded to whole blocks, and so it is read here: what moves it into
  * blocks only pads it. Weights lie in the file in the blocks of the machine that wrote it, which the file does not name: they are read in this
- * machine's, as ONNX Runtime does. */
+ * machine's, as ONNX Runtime does. Where extents show that the file's are others it is refused; of 32 channels they do not, and import says what
+ * was taken. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "loader/expand/expand.h"
 #include "runtime/base/assert.h"
+#include "runtime/base/log.h"
 #include "runtime/base/status.h"
 
 static const int64_t to_second[] = {0, 3, 1, 2}, to_last[] = {0, 2, 3, 1};
@@ -22,6 +24,20 @@ static int64_t channels_of_block(void)
 #endif
 }
 
+static int64_t whole_blocks(int64_t channels)
+{
+    int64_t block = channels_of_block();
+    return (channels + block - 1) / block * block;
+}
+
+static int other_blocks(struct sy_expand *e, const char *what, int64_t channels)
+{
+    return sy_expand_fail(e, SY_EUNSUPPORTED,
+                          "%s of %lld channels in blocks of another machine's size: optimize the "
+                          "model on this machine, or to a lower level",
+                          what, (long long)channels);
+}
+
 /* ---- into blocks and out of them -------------------------------------------------------------- */
 
 static int expand_into(struct sy_expand *e)
@@ -31,8 +47,8 @@ static int expand_into(struct sy_expand *e)
     if (!x || x->shape.rank != 4 || !sy_dim_is_number(x->shape.dims[last ? 3 : 1]))
         return sy_expand_fail(e, SY_EUNSUPPORTED,
                               "blocks of other than images, or of open channels");
-    int64_t n = x->shape.dims[last ? 3 : 1].fixed, block = channels_of_block();
-    int64_t pads[8] = {0, 0, 0, 0, 0, (n + block - 1) / block * block - n};
+    int64_t n = x->shape.dims[last ? 3 : 1].fixed;
+    int64_t pads[8] = {0, 0, 0, 0, 0, whole_blocks(n) - n};
     int y = sy_expand_input(e, 0);
     if (last)
         y = sy_expand_transpose(e, y, to_second, 4);
@@ -44,7 +60,14 @@ static int expand_into(struct sy_expand *e)
 
 static int expand_out_of(struct sy_expand *e)
 {
-    int y = sy_expand_slice(e, sy_expand_input(e, 0), 1, 0, sy_node_int(e->node, "channels", 0));
+    const struct sy_tensor *x = sy_expand_tensor(e, 0);
+    int64_t channels = sy_node_int(e->node, "channels", 0);
+    if (!x || x->shape.rank != 4 || channels < 1 || channels > INT32_MAX)
+        return sy_expand_fail(e, SY_EUNSUPPORTED, "%lld channels of blocks of other than images",
+                              (long long)channels);
+    if (!sy_dim_is(x->shape.dims[1], whole_blocks(channels)))
+        return other_blocks(e, "images", channels);
+    int y = sy_expand_slice(e, sy_expand_input(e, 0), 1, 0, channels);
     if (sy_node_int(e->node, "channels_last", 0) != 0)
         y = sy_expand_transpose(e, y, to_last, 4);
     sy_expand_result(e, 0, y);
@@ -80,11 +103,23 @@ static int read_blocked(struct sy_expand *e, struct blocked *w)
     if (w->in % w->block == 0)
         w->each = w->block;
     if (w->out % w->block != 0)
-        return sy_expand_fail(e, SY_EUNSUPPORTED,
-                              "weights of %lld channels in blocks of another machine's size: "
-                              "optimize the model on this machine, or to a lower level",
-                              (long long)w->out);
+        return other_blocks(e, "weights", w->out);
+    /* few channels come unblocked, and so does the one of a group */
+    if (w->each == 1 && w->in > 1 && (w->in > w->block || sy_node_int(e->node, "group", 1) > 1))
+        return other_blocks(e, "weights", w->in);
     return SY_OK;
+}
+
+/* Once for a graph: its last such node says it. */
+static void say_which_blocks(const struct sy_expand *e, int64_t block)
+{
+    for (int n = 0; n < e->first; n++)
+        if (e->graph->nodes[n].op == SY_OP_BLOCKED_CONV)
+            return;
+    sy_log_info("import",
+                "event=channel_blocks node=\"%s\" channels=%lld why=\"the file does not say how "
+                "large its blocks of weights are: they are taken as this machine's\"",
+                e->node->name, (long long)block);
 }
 
 /* A constant of the weights in ONNX's order. */
@@ -105,6 +140,7 @@ static int expand_conv(struct sy_expand *e)
     struct blocked w = {0};
     int ids[4] = {sy_expand_input(e, 0), -1, sy_expand_input(e, 2), sy_expand_input(e, 3)};
     SY_TRY(read_blocked(e, &w));
+    say_which_blocks(e, w.block);
     SY_TRY(weights_in_order(e, &w, &ids[1]));
     int y = sy_expand_op(e, SY_OP_MS_FUSED_CONV, ids, 4);
     for (int i = 0; i < e->node->n_attrs; i++)

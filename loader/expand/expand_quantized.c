@@ -376,12 +376,15 @@ static int read_block_table(struct sy_expand *e, struct block_table *b)
     b->packed = bytes && bits == 4;
     b->packed_zeros = b->packed && zeros;
     b->columns = data->shape.dims[1].fixed * (b->packed ? 2 : 1);
-    b->blocks = (b->columns + block - 1) / block;
     b->zero = bytes ? (bits == 4 ? 8 : 128) : 0;
     b->dtype = scales->dtype;
-    if (b->blocks * block != b->columns || !sy_dim_is(scales->shape.dims[1], b->blocks))
+    if (b->columns < 1 || block > b->columns || b->columns % block != 0)
         return sy_expand_fail(e, SY_EUNSUPPORTED, "%lld columns in blocks of %lld",
                               (long long)b->columns, (long long)block);
+    b->blocks = b->columns / block;
+    if (!sy_dim_is(scales->shape.dims[1], b->blocks))
+        return sy_expand_fail(e, SY_EUNSUPPORTED, "scales of other than the %lld blocks of a row",
+                              (long long)b->blocks);
     return SY_OK;
 }
 

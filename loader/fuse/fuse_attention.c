@@ -219,29 +219,46 @@ static bool is_matrix_of_mask(const struct sy_tensor *t, int kind)
     return fits && !sy_dim_is(t->shape.dims[t->shape.rank - 2], 1);
 }
 
-/* mask_causal of mask `m`, and the fill if it adds. */
-static void find_causal(const struct sy_fuse *f, struct attention *a, int m)
+/* The mask that was looked at last, which other layers read too: large ones take milliseconds. */
+struct seen_mask {
+    int tensor, kind;
+    int64_t causal;
+    float fill; /* if it adds */
+};
+
+/* mask_causal of the tensor as a mask of that kind, and the fill if it adds. */
+static int64_t read_triangle(const struct sy_tensor *t, int kind, float *fill)
 {
-    const struct sy_tensor *t = sy_fuse_tensor(f, a->masks[m]);
-    const int kind = (int)a->kinds[m];
     int64_t n = 0;
-    float fill = 0, gone = 0;
-    a->causal[m] = 0;
+    float gone = 0;
+    *fill = 0;
     if (!is_matrix_of_mask(t, kind))
-        return;
+        return 0;
     int64_t rows = t->shape.dims[t->shape.rank - 2].fixed,
             columns = t->shape.dims[t->shape.rank - 1].fixed;
-    while (n < columns && leaves(t, kind, n, &fill))
+    while (n < columns && leaves(t, kind, n, fill))
         n++;
-    if (n == 0 || n == columns || (kind == MASK_ADD && !(fill < 0)))
-        return;
+    if (n == 0 || n == columns || (kind == MASK_ADD && !(*fill < 0)))
+        return 0;
     for (int64_t row = 0; row < rows; row++)
         for (int64_t k = 0; k < columns; k++)
             if (leaves(t, kind, row * columns + k, &gone) != (k < row + n) ||
-                (k >= row + n && kind == MASK_ADD && gone != fill))
-                return;
-    a->causal[m] = n;
-    a->fills[m] = kind == MASK_ADD ? fill : a->fills[m];
+                (k >= row + n && kind == MASK_ADD && gone != *fill))
+                return 0;
+    return n;
+}
+
+/* mask_causal of mask `m`, and the fill if it adds. */
+static void find_causal(const struct sy_fuse *f, struct attention *a, int m, struct seen_mask *seen)
+{
+    const int kind = (int)a->kinds[m];
+    if (seen->tensor != a->masks[m] || seen->kind != kind) {
+        *seen = (struct seen_mask){.tensor = a->masks[m], .kind = kind};
+        seen->causal = read_triangle(sy_fuse_tensor(f, a->masks[m]), kind, &seen->fill);
+    }
+    a->causal[m] = seen->causal;
+    if (kind == MASK_ADD && seen->causal > 0)
+        a->fills[m] = seen->fill;
 }
 
 static bool is_empty(const struct sy_shape *shape)
@@ -376,14 +393,15 @@ static bool match_attention(const struct sy_fuse *f, const struct sy_node *matmu
            (match_grouped(f, matmul, true, a) || match_grouped(f, matmul, false, a));
 }
 
-static int write_attention(struct sy_fuse *f, struct sy_node *node, struct attention *a)
+static int write_attention(struct sy_fuse *f, struct sy_node *node, struct attention *a,
+                           struct seen_mask *seen)
 {
     int inputs[3 + MAX_MASKS] = {a->q.tensor, a->k.tensor, a->v.tensor};
     struct view y = {.rank = a->q.rank};
     struct sy_attr *fills;
     bool has_causal = false;
     for (int m = 0; m < a->n_masks; m++) {
-        find_causal(f, a, m);
+        find_causal(f, a, m, seen);
         has_causal = has_causal || a->causal[m] > 0;
     }
     memcpy(&inputs[3], a->masks, (size_t)a->n_masks * sizeof *inputs);
@@ -425,9 +443,10 @@ static int absorb_transpose(struct sy_fuse *f, struct sy_node *transpose)
 int sy_fuse_attention(struct sy_fuse *f)
 {
     struct attention a;
+    struct seen_mask seen = {.tensor = -1};
     for (int n = 0; n < f->graph->n_nodes; n++)
         if (f->graph->nodes[n].op == SY_OP_MATMUL && match_attention(f, &f->graph->nodes[n], &a))
-            SY_TRY(write_attention(f, &f->graph->nodes[n], &a));
+            SY_TRY(write_attention(f, &f->graph->nodes[n], &a, &seen));
     for (int n = 0; n < f->graph->n_nodes; n++)
         if (f->graph->nodes[n].op == SY_OP_TRANSPOSE)
             SY_TRY(absorb_transpose(f, &f->graph->nodes[n]));

@@ -189,7 +189,7 @@ def blocks():
 
 
 def rows():
-    """Distances, hashes, rows of quantised tables."""
+    """Distances, hashes, rows of quantised tables, axes."""
     made, words = {}, np.array([["a", ""], ["hello world", "\u00fc\u00f1"], ["five5", "sixsix"]], object)
     for metric in ("euclidean", "sqeuclidean"):
         made["distance_" + metric] = one("CDist", {"a": floats(4, 7)}, {"b": floats(5, 7)}, metric=metric)
@@ -198,6 +198,9 @@ def rows():
     ids, scales = RNG.integers(0, 20, (3, 5)), np.abs(floats(20, 3))
     made["blocks_of_bytes"] = one("GatherBlockQuantized", {"i": ids}, {"d": bytes_(np.uint8, 20, 24), "s": scales, "z": bytes_(np.uint8, 20, 2)},
                                   order=["d", "i", "s", "z"], block_size=16, bits=4)
+    made["axis_expand_dims"] = one("ExpandDims", {"x": floats(3, 4)}, {"a": np.int32(1)})
+    made["axis_expand_dims_computed"] = model([h.make_node("Sub", ["a", "b"], ["c"]), h.make_node("ExpandDims", ["x", "c"], ["y"], domain=MS)], {"x": floats(3, 4)},
+                                              {"a": np.int32(1), "b": np.int32(2)}, {"y": T.FLOAT})
     tables = {n: bytes_(np.uint8, *dims) for n, dims in (("w", (20, 16)), ("p", (9, 16)), ("t", (2, 16)), ("g", (16,)), ("b", (16,)))}
     scaled = {n + "s": f32(0.01 * k + 0.01) for k, n in enumerate(tables)}
     zeros = {n + "z": np.uint8(110 + 5 * k) for k, n in enumerate(tables)}

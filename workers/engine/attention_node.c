@@ -153,6 +153,11 @@ static int set_mask(const struct reader *r, int m, struct sy_attention *a)
     if ((dims[rank - 2] != 1 && dims[rank - 2] != a->rows) ||
         (dims[rank - 1] != 1 && dims[rank - 1] != a->columns))
         return unsupported(node, "a mask that does not fit the scores");
+    /* engines go by it, and do not read the mask */
+    if (a->causal[m] < 0 || a->causal[m] > a->columns ||
+        (a->causal[m] > 0 && (dims[rank - 2] != a->rows || dims[rank - 1] != a->columns)))
+        return sy_error_set(SY_ECORRUPT, "node %s: mask %d of %lld columns is causal from %lld on",
+                            node->name, m, (long long)a->columns, (long long)a->causal[m]);
     return set_view(node, a, dims, strides, &a->masks[m]);
 }
 

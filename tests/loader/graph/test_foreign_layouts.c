@@ -1,4 +1,4 @@
-/* What ONNX Runtime's passes write for other layouts and for GPUs, its distances and hashes. Results against closed forms, or against
+/* What ONNX Runtime's passes write for other layouts and for GPUs, its distances and hashes; tables in blocks. Results against closed forms, or against
  * the same network in ONNX's own operators. */
 #include <math.h>
 #include <setjmp.h>
@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "runtime/base/log.h"
 #include "runtime/base/status.h"
 #include "tests/nets/onnx_bytes.h"
 #include "tests/rigs/engine_rig.h"
@@ -213,6 +214,122 @@ static void test_padded_blocks(void **state)
     assert_gives(x, want, BATCH * LAST);
 }
 
+static void assert_refused(const char *part)
+{
+    struct sy_graph *g = NULL;
+    ob_input(&graph, OB_GRAPH_OUTPUT, "y", FLOAT, 0, NULL);
+    ob_save(path, &graph, 13);
+    assert_int_equal(sy_onnx_read(path, &g), SY_OK);
+    assert_int_equal(sy_graph_infer(g), SY_EUNSUPPORTED);
+    if (!strstr(sy_error_text(), part))
+        fail_msg("'%s' is not in '%s'", part, sy_error_text());
+    sy_graph_free(g);
+}
+
+/* Extents that are no whole blocks of this machine's, but may be of another's. */
+static void test_blocks_of_another_machine(void **state)
+{
+    static float w[MIDDLE * MIDDLE * PLACES];
+    const int64_t block = block_channels(), in = block + block / 2;
+    (void)state;
+    begin(FLOAT, 4, (const int64_t[]){-1, in, SIDE, SIDE});
+    floats("w", 4, (const int64_t[]){MIDDLE, in, 3, 3}, w);
+    conv(true, NAMES("x", "w"), NAMES("y"));
+    assert_refused("weights of");
+    begin(FLOAT, 4, (const int64_t[]){-1, MIDDLE, SIDE, SIDE});
+    floats("w", 4, (const int64_t[]){MIDDLE, block / 2, 3, 3}, w);
+    ob_node(&node, "Conv", NAMES("x", "w"), NAMES("y"));
+    ob_text(&node, DOMAIN, "com.microsoft.nchwc");
+    ob_attr_int(&node, "group", MIDDLE / (block / 2));
+    ob_message(&graph, OB_GRAPH_NODE, &node);
+    assert_refused("weights of");
+    for (int cut = 0; cut < 3; cut++) {
+        begin(FLOAT, 4, (const int64_t[]){-1, LAST, 1, 2});
+        foreign("com.microsoft.nchwc", "ReorderInput", NAMES("x"), NAMES("b"));
+        ob_message(&graph, OB_GRAPH_NODE, &node);
+        foreign("com.microsoft.nchwc", "ReorderOutput", NAMES("b"), NAMES("y"));
+        ob_attr_int(&node, "channels", cut == 0 ? LAST - block : cut == 1 ? 0 : INT64_MAX);
+        ob_message(&graph, OB_GRAPH_NODE, &node);
+        assert_refused(cut == 0 ? "in blocks of another machine's size" : "channels of blocks");
+    }
+}
+
+/* How often `part` is in what is logged while the graph is inferred. */
+static int count_logged(const char *part)
+{
+    static char text[1 << 14];
+    struct sy_graph *g;
+    FILE *file = tmpfile();
+    int n = 0, before = dup(STDERR_FILENO);
+    ob_input(&graph, OB_GRAPH_OUTPUT, "y", FLOAT, 0, NULL);
+    ob_save(path, &graph, 13);
+    assert_int_equal(sy_onnx_read(path, &g), SY_OK);
+    assert_int_equal(dup2(fileno(file), STDERR_FILENO), STDERR_FILENO);
+    int status = sy_graph_infer(g);
+    assert_int_equal(dup2(before, STDERR_FILENO), STDERR_FILENO);
+    close(before);
+    assert_int_equal(status, SY_OK);
+    rewind(file);
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    fclose(file);
+    sy_graph_free(g);
+    for (const char *at = text; (at = strstr(at, part)); at++)
+        n++;
+    return n;
+}
+
+/* Import says once how the weights of both convolutions were taken. */
+static void test_blocks_are_told(void **state)
+{
+    char part[80];
+    enum sy_log_level before = sy_log_threshold;
+    (void)state;
+    snprintf(part, sizeof part, " channels=%d why=\"the file does not say", block_channels());
+    sy_log_threshold = SY_LOG_INFO;
+    two_convolutions(true);
+    int n = count_logged(part);
+    two_convolutions(false);
+    int none = count_logged("event=channel_blocks");
+    sy_log_threshold = before;
+    assert_int_equal(n, 1);
+    assert_int_equal(none, 0);
+}
+
+static void rows_of_table(int64_t columns, int64_t blocks, int64_t block)
+{
+    static const unsigned char zeros[20 * 8 * sizeof(float)];
+    enum { UINT8 = 2 };
+    begin(INT32, 2, (const int64_t[]){-1, 2});
+    ob_initializer(&graph, "d", UINT8, 2, (const int64_t[]){20, columns}, zeros,
+                   (size_t)(20 * columns));
+    ob_initializer(&graph, "s", FLOAT, 2, (const int64_t[]){20, blocks}, zeros,
+                   (size_t)(20 * blocks) * sizeof(float));
+    foreign("com.microsoft", "GatherBlockQuantized", NAMES("d", "x", "s"), NAMES("y"));
+    ob_attr_int(&node, "block_size", block);
+    ob_attr_int(&node, "bits", 8);
+    ob_message(&graph, OB_GRAPH_NODE, &node);
+}
+
+/* Extents of a table in blocks that would be divided by, or that a sum would take beyond what there is. */
+static void test_tables_without_blocks(void **state)
+{
+    float y[MOST];
+    const int32_t x[BATCH * 2] = {0};
+    (void)state;
+    rows_of_table(32, 2, 16);
+    assert_int_equal(run(x, y, FLOAT), BATCH * 2 * 32 * sizeof *y);
+    rows_of_table(0, 0, 16);
+    assert_refused("0 columns in blocks of 16");
+    rows_of_table(32, 0, INT64_MAX);
+    assert_refused("32 columns in blocks of 9223372036854775807");
+    rows_of_table(32, 1, 33);
+    assert_refused("32 columns in blocks of 33");
+    rows_of_table(32, 2, 15);
+    assert_refused("32 columns in blocks of 15");
+    rows_of_table(32, 3, 16);
+    assert_refused("scales of other than the 2 blocks of a row");
+}
+
 /* ---- for GPUs ---------------------------------------------------------------------------------- */
 
 enum { HIGH = 3, WIDE = 2, IN = 4, OUT = 2 };
@@ -344,6 +461,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_blocks),
         cmocka_unit_test(test_padded_blocks),
+        cmocka_unit_test(test_blocks_of_another_machine),
+        cmocka_unit_test(test_blocks_are_told),
+        cmocka_unit_test(test_tables_without_blocks),
         cmocka_unit_test(test_conv_of_last_channels),
         cmocka_unit_test(test_bias),
         cmocka_unit_test(test_skip_group_norm),

@@ -9,24 +9,16 @@
 
 #include <cmocka.h>
 
-#include "tests/on_cpu/kernel_rig.h"
-#include "workers/cuda/kernels/kernels.h"
-#include "workers/cuda/kernels/kernels_train_ops.h"
+#include "tests/on_cpu/attention_case.h"
 
 #define MOST_COLUMNS 400
 #ifdef SY_SANITIZED
-#define N_SIZES 6
+#define N_SIZES  6
+#define N_BEHIND 8
 #else
-#define N_SIZES 20
+#define N_SIZES  20
+#define N_BEHIND 32 /* all */
 #endif
-
-struct attention_case {
-    struct sy_math_attention attention;
-    bool tf32;
-    struct kernel_tensor *q, *k, *v, *masks[SY_ATTENTION_MASKS], *y;
-    struct sy_math_attention_back back; /* of gradients */
-    struct kernel_tensor *stats, *dy, *delta, *dq, *dk, *dv;
-};
 
 static int launch(void *arg)
 {
@@ -36,69 +28,6 @@ static int launch(void *arg)
         masks[m] = KERNEL_AT(c->masks[m]);
     return sy_kernel_attention(kernel_stream, &c->attention, c->tf32, c->q->device, c->k->device,
                                c->v->device, masks, c->y->device, KERNEL_AT(c->stats));
-}
-
-/* ---- where things lie ---- */
-
-/* Strides of a matrix per head, [heads, row, column] in one of the orders that models have; how many elements lie there. pad: between lines. */
-static int64_t lay(const struct sy_attention *a, int64_t rows, int64_t columns, bool repeats,
-                   struct sy_attention_view *view)
-{
-    int order = (int)kernel_between(0, 5);
-    bool transposed = order == 0, between = order >= 3; /* row-major; a row's heads side by side */
-    int64_t pad = kernel_between(0, 3) == 0 ? kernel_between(1, 9) : 0, line = 0, stride = 0;
-    if (transposed) {
-        line = rows + pad;
-        view->row = 1;
-        view->column = line;
-        stride = line * columns;
-    } else {
-        view->row = columns + pad;
-        view->column = 1;
-        stride = view->row * rows;
-    }
-    int64_t inner = a->head_rank > 0 ? a->head_dims[a->head_rank - 1] : 1;
-    if (between && !transposed && a->head_rank > 0 && !repeats) {
-        view->row = inner * (columns + pad);
-        stride = view->row * rows;
-    }
-    for (int d = a->head_rank - 1; d >= 0; d--) {
-        bool side = between && !transposed && !repeats && d == a->head_rank - 1;
-        bool same = repeats && kernel_between(0, 1);
-        view->heads[d] = same ? 0 : side ? columns + pad : stride;
-        stride *= same || side ? 1 : a->head_dims[d];
-    }
-    return stride;
-}
-
-static int64_t offset_of(const struct sy_attention *a, const struct sy_attention_view *view,
-                         int64_t head, int64_t row, int64_t column)
-{
-    return kernel_offset(head, a->head_rank, a->head_dims, view->heads) + row * view->row +
-           column * view->column;
-}
-
-static void add_mask(struct attention_case *c)
-{
-    struct sy_attention *a = &c->attention.of;
-    struct sy_attention_view *view = &a->masks[a->n_masks];
-    int kind = (int)kernel_between(0, 3);
-    int64_t n = 1;
-    view->column = kernel_between(0, 5) > 0;
-    n *= view->column ? a->columns : 1;
-    view->row = kernel_between(0, 1) ? n : 0;
-    n *= view->row ? a->rows : 1;
-    for (int d = a->head_rank - 1; d >= 0; d--) {
-        view->heads[d] = kernel_between(0, 1) ? n : 0;
-        n *= view->heads[d] ? a->head_dims[d] : 1;
-    }
-    a->kinds[a->n_masks] = kind < 2 ? SY_MASK_ADD : kind == 2 ? SY_MASK_KEEP : SY_MASK_DROP;
-    a->fills[a->n_masks] = kernel_between(0, 1) ? -INFINITY : -1e4f;
-    struct kernel_tensor *t = kernel_random(kind < 2 ? SY_DTYPE_F32 : SY_DTYPE_BOOL, n);
-    for (int64_t i = 0; kind == 1 && i < n; i++) /* as exporters write "not this one" */
-        if (kernel_between(0, 2) == 0)
-            kernel_put(t, i, kernel_between(0, 1) ? -3.4028234663852886e38 : -INFINITY);
-    c->masks[a->n_masks++] = t;
 }
 
 /* ---- the definition ---- */
@@ -321,6 +250,23 @@ static void test_empty_tiles(void **state)
     }
 }
 
+static void add_causal_mask(struct attention_case *c, int kind, double gone)
+{
+    struct sy_attention *a = &c->attention.of;
+    a->n_masks = 1;
+    a->kinds[0] = (enum sy_attention_mask)kind;
+    a->fills[0] = (float)gone;
+    a->masks[0] = (struct sy_attention_view){.row = a->columns, .column = 1};
+    a->causal[0] = a->columns - a->rows + 1;
+    c->masks[0] =
+        kernel_tensor(kind == SY_MASK_ADD ? SY_DTYPE_F32 : SY_DTYPE_BOOL, a->rows * a->columns);
+    for (int64_t k = 0; k < a->rows * a->columns; k++) {
+        bool left = k % a->columns < k / a->columns + a->causal[0];
+        kernel_put(c->masks[0], k,
+                   kind == SY_MASK_ADD ? (left ? 0 : gone) : left == (kind == SY_MASK_KEEP));
+    }
+}
+
 /* A causal mask, of blocks of 64 and of 128 rows, whose rows are as many as columns or fewer. What it takes are numbers that would be seen. */
 static void test_causal(void **state)
 {
@@ -328,23 +274,56 @@ static void test_causal(void **state)
     for (int i = 0; i < 12; i++) {
         int64_t rows = i % 2 ? 64 : 93, n = i % 3 ? 1 : 40;
         struct attention_case c = many_heads(i, rows, rows + n - 1);
-        struct sy_attention *a = &c.attention.of;
-        int kind = (int)kernel_between(0, 2);
-        a->n_masks = 1;
-        a->kinds[0] = (enum sy_attention_mask)kind;
-        a->fills[0] = (float)gone[i / 4];
-        a->masks[0] = (struct sy_attention_view){.row = a->columns, .column = 1};
-        a->causal[0] = n;
-        c.masks[0] =
-            kernel_tensor(kind == SY_MASK_ADD ? SY_DTYPE_F32 : SY_DTYPE_BOOL, rows * a->columns);
-        for (int64_t k = 0; k < rows * a->columns; k++) {
-            bool left = k % a->columns < k / a->columns + n;
-            kernel_put(c.masks[0], k,
-                       kind == SY_MASK_ADD ? (left ? 0 : gone[i / 4])
-                                           : left == (kind == SY_MASK_KEEP));
-        }
+        add_causal_mask(&c, (int)kernel_between(0, 2), gone[i / 4]);
         if (i % 4 == 3)
             kernel_put(c.v, c.v->n - 1, NAN);
+        check_all(&c);
+        kernel_end(state);
+    }
+}
+
+/* What a causal mask takes, in tiles that a block of 16 or of 64 rows does not compute before it has looked at them: NaN in v is seen all the same,
+ * and in k if the mask is added; numbers in k that undo the mask count. */
+enum beyond { NAN_IN_V, NAN_IN_K, LARGE_K, UNDONE_MASK };
+
+/* heads and rows of which choose_blocks has blocks of 16, or of 64 */
+static struct attention_case causal_blocks(int type, bool large, enum beyond beyond)
+{
+    static const enum sy_dtype types[] = {SY_DTYPE_BF16, SY_DTYPE_F16, SY_DTYPE_F32, SY_DTYPE_F32};
+    static const double gone[] = {-INFINITY, -3.4028234663852886e38};
+    int64_t rows = large ? kernel_between(193, 200) : kernel_between(200, 300);
+    struct attention_case c = {.attention = {.type = types[type],
+                                             .y_type = types[type],
+                                             .of = {.head_rank = 1,
+                                                    .head_dims = {large ? 66 : 2},
+                                                    .rows = rows,
+                                                    .columns = rows + kernel_between(0, 9),
+                                                    .depth = 8,
+                                                    .width = 8,
+                                                    .scale = 0.4f}},
+                               .tf32 = type == 3};
+    struct sy_attention *a = &c.attention.of;
+    take_matrices(&c);
+    int kind = beyond == NAN_IN_V ? (int)kernel_between(0, 2) : SY_MASK_ADD;
+    add_causal_mask(&c, kind, beyond == UNDONE_MASK ? -1e9 : gone[kernel_between(0, 1)]);
+    int64_t head = kernel_between(0, a->head_dims[0] - 1), at = kernel_between(0, 7),
+            column = kernel_between(0, 1) ? a->columns - 1 : kernel_between(80, a->columns - 1);
+    if (beyond == NAN_IN_V)
+        kernel_put(c.v, offset_of(a, &a->v, head, column, at), NAN);
+    else
+        kernel_put(c.k, offset_of(a, &a->k, head, at, column),
+                   beyond == NAN_IN_K            ? NAN
+                   : types[type] == SY_DTYPE_F16 ? 6e4
+                                                 : 1e20);
+    return c;
+}
+
+static void test_behind_causal(void **state)
+{
+    int first = (int)kernel_between(0, 31);
+    for (int k = 0; k < N_BEHIND; k++) {
+        int i = (first + 5 * k) % 32;
+        struct attention_case c = causal_blocks(i / 2 % 4, i % 2, (enum beyond)(i / 8));
         check_all(&c);
         kernel_end(state);
     }
@@ -580,6 +559,7 @@ int main(void)
         cmocka_unit_test_teardown(test_odd_numbers, kernel_end),
         cmocka_unit_test_teardown(test_empty_tiles, kernel_end),
         cmocka_unit_test_teardown(test_causal, kernel_end),
+        cmocka_unit_test_teardown(test_behind_causal, kernel_end),
         cmocka_unit_test_teardown(test_bounds, kernel_end),
         cmocka_unit_test_teardown(test_gradients, kernel_end),
         cmocka_unit_test_teardown(test_gradients_of_empty_tiles, kernel_end),

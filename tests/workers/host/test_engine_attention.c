@@ -10,7 +10,10 @@
 #include <cmocka.h>
 
 #include "loader/graph/graph_internal.h"
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
 #include "tests/rigs/engine_rig.h"
+#include "workers/engine/attention_node.h"
 
 static uint64_t seed;
 
@@ -435,13 +438,89 @@ static void test_causal_masks(void **state)
     }
 }
 
+/* Layers that share a mask, which one keeps by and another drops by: each has its own answer. */
+static void test_shared_masks(void **state)
+{
+    static const int64_t scores[] = {1, 3, 5, 5};
+    static const int order[] = {1, 1, 2, 2, 1};
+    const struct causal f = {.rows = 5, .columns = 5, .ahead = 1, .kind = 1, .rank = 2, .odd = -1};
+    struct sy_graph *g = gb_new("layers with one mask");
+    struct engine_rig rig;
+    int x = gb_input(g, DIMS(1, 3, 5, 5)), q = gb_input(g, DIMS(1, 3, 5, 5)),
+        mask = causal_mask(g, &f), n = 0;
+    (void)state;
+    for (size_t i = 0; i < SY_ARRAY_LEN(order); i++) {
+        int y = gb_node(g, SY_OP_MATMUL, INPUTS(q, x), 4, scores), gone = scalar(g, -1e4);
+        y = order[i] == 1 ? gb_node(g, SY_OP_WHERE, INPUTS(mask, y, gone), 4, scores)
+                          : gb_node(g, SY_OP_WHERE, INPUTS(mask, gone, y), 4, scores);
+        y = gb_node(g, SY_OP_SOFTMAX, INPUTS(y), 4, scores);
+        gb_int(g, "axis", 3);
+        x = gb_node(g, SY_OP_MATMUL, INPUTS(y, x), 4, scores);
+    }
+    gb_output(g, x);
+    assert_int_equal(rig_open(&rig, g, true), 0);
+    for (int i = 0; i < rig.graph->n_nodes; i++) {
+        if (rig.graph->nodes[i].op != SY_OP_ATTENTION)
+            continue;
+        const struct sy_attr *causal = sy_node_attr(&rig.graph->nodes[i], "mask_causal");
+        assert_int_equal(causal ? causal->ints[0] : 0, order[n++] == 1);
+    }
+    rig_close(&rig);
+    check_in(g, SY_ARRAY_LEN(order), SY_PRECISION_F32, 5e-5);
+}
+
+/* A number that the mask cannot have would have engines read beyond it, or leave out what it keeps. */
+static void test_impossible_causal_masks(void **state)
+{
+    static const struct {
+        int64_t rows, columns, causal;
+        int status;
+    } cases[] = {{4, 6, 3, SY_OK},       {4, 6, 6, SY_OK},
+                 {4, 6, 7, SY_ECORRUPT}, {4, 6, -1, SY_ECORRUPT},
+                 {1, 6, 3, SY_ECORRUPT}, {1, 6, 0, SY_OK},
+                 {4, 1, 1, SY_ECORRUPT}, {4, 6, INT64_MAX, SY_ECORRUPT}};
+    static const int64_t axes[] = {0, 1, 2};
+    int64_t bools[4 * 6] = {0};
+    (void)state;
+    for (size_t i = 0; i < SY_ARRAY_LEN(cases); i++) {
+        struct sy_graph *g = gb_new("impossible");
+        struct sy_attention a;
+        struct sy_attr *fills;
+        const int64_t kind = SY_MASK_KEEP, size[] = {cases[i].rows, cases[i].columns};
+        int mask = gb_constant_of(g, SY_DTYPE_BOOL, 2, size, bools);
+        int q = gb_input(g, DIMS(3, 4, 8)), k = gb_input(g, DIMS(3, 8, 6)),
+            v = gb_input(g, DIMS(3, 6, 5));
+        gb_output(g, gb_node(g, SY_OP_ATTENTION, INPUTS(q, k, v, mask), DIMS(3, 4, 5)));
+        gb_ints(g, "q_perm", 3, axes);
+        gb_ints(g, "k_perm", 3, axes);
+        gb_ints(g, "v_perm", 3, axes);
+        gb_ints(g, "y_perm", 3, axes);
+        gb_ints(g, "mask_kinds", 1, &kind);
+        gb_ints(g, "mask_causal", 1, &cases[i].causal);
+        struct sy_node *node = &g->nodes[g->n_nodes - 1];
+        assert_int_equal(sy_node_attr_slot(node, "mask_fills", &fills), SY_OK);
+        fills->kind = SY_ATTR_FLOATS;
+        assert_int_equal(sy_graph_alloc(1, sizeof *fills->floats, &fills->floats), SY_OK);
+        fills->floats[0] = -INFINITY;
+        fills->n = 1;
+        assert_int_equal(sy_attention_read(g, node, 1, &a), cases[i].status);
+        sy_graph_free(g);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_attention_forms),        cmocka_unit_test(test_attention_blocks),
-        cmocka_unit_test(test_attention_of_parameter), cmocka_unit_test(test_no_attention),
-        cmocka_unit_test(test_attention_sizes),        cmocka_unit_test(test_attention_narrow),
-        cmocka_unit_test(test_attention_of_groups),    cmocka_unit_test(test_causal_masks),
+        cmocka_unit_test(test_attention_forms),
+        cmocka_unit_test(test_attention_blocks),
+        cmocka_unit_test(test_attention_of_parameter),
+        cmocka_unit_test(test_no_attention),
+        cmocka_unit_test(test_attention_sizes),
+        cmocka_unit_test(test_attention_narrow),
+        cmocka_unit_test(test_attention_of_groups),
+        cmocka_unit_test(test_causal_masks),
+        cmocka_unit_test(test_shared_masks),
+        cmocka_unit_test(test_impossible_causal_masks),
     };
     seed = rig_start();
     return cmocka_run_group_tests(tests, NULL, NULL);

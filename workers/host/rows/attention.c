@@ -14,6 +14,7 @@
 #define SCORES_BYTES (256 << 10) /* of a block: a quarter of the second cache */
 #define MOST_ROWS    128
 #define FEWEST_ROWS  16
+#define STEP         64 /* columns by which causal blocks grow, and the most rows they have */
 
 /* ---- rows of scores ---------------------------------------------------------------------------- */
 
@@ -118,13 +119,31 @@ static int64_t count_heads(const struct sy_attention *a)
     return heads;
 }
 
-/* As many rows as fit the cache, but some for each thread. */
+/* Whether a causal mask, the only mask, makes what lies behind a row's own columns -infinity: that is 0 behind the softmax, whatever q and k are. */
+static bool has_own_columns(const struct sy_attention *a)
+{
+    return a->n_masks == 1 && a->causal[0] > 0 && a->kinds[0] != SY_MASK_ADD &&
+           a->fills[0] == -INFINITY;
+}
+
+/* As many rows as fit the cache, but some for each thread. Of causal rows a power of 2 that follows from the columns alone: the math library adds
+ * up in another order where a matrix has another number of rows. */
 static int64_t block_rows(const struct sy_attention *a)
 {
-    int64_t fit = SCORES_BYTES / (int64_t)sizeof(float) / SY_MAX(a->columns, 1);
+    int64_t fit = SCORES_BYTES / (int64_t)sizeof(float) / SY_MAX(a->columns, 1), size = STEP;
+    while (size > FEWEST_ROWS && size > fit)
+        size /= 2;
+    if (has_own_columns(a))
+        return size;
     int64_t heads = SY_MAX(count_heads(a), 1), cuts = (2 * a->n_threads + heads - 1) / heads;
     fit = SY_MIN(SY_MIN(fit, MOST_ROWS), (a->rows + cuts - 1) / cuts);
     return SY_MAX(SY_MIN(SY_MAX(fit, FEWEST_ROWS), a->rows), 1);
+}
+
+/* How many rows the first block is short of: with that, all rows of a block need as many columns. */
+static int64_t short_rows(const struct sy_attention *a)
+{
+    return has_own_columns(a) ? (a->causal[0] - 1) % block_rows(a) : 0;
 }
 
 /* Scratch of a thread: scores, float32 copies of bf16 operands. */
@@ -200,14 +219,13 @@ static bool are_finite(const struct sy_attention_view *v, const void *data, int6
     return finite;
 }
 
-/* How many columns the rows from `first` on need: what a causal mask makes -infinity is 0 behind the softmax, whatever q and k are, and so is
- * that times v, if v is finite. */
+/* How many columns the block of rows from `first` on multiplies: the rows' own, up to a whole STEP. What is behind is 0 times v, so nothing, if v is
+ * finite. Of all rows of a block, they are as many. */
 static int64_t needed_columns(const struct sy_attention *a, const struct sy_attention_data *data,
-                              int64_t head, int64_t first, int64_t rows)
+                              int64_t head, int64_t first)
 {
-    int64_t end = first + rows - 1 + a->causal[0];
-    if (a->n_masks != 1 || a->causal[0] == 0 || a->kinds[0] == SY_MASK_ADD ||
-        a->fills[0] != -INFINITY || end >= a->columns)
+    int64_t end = has_own_columns(a) ? (first + a->causal[0] - 1) / STEP * STEP + STEP : a->columns;
+    if (end >= a->columns)
         return a->columns;
     int64_t at = head_offset(a, &a->v, head) + end * a->v.row;
     return are_finite(&a->v, data->v, at, a->columns - end, a->width) ? end : a->columns;
@@ -217,17 +235,19 @@ static int64_t needed_columns(const struct sy_attention *a, const struct sy_atte
 static void soften(const struct sy_attention *a, const struct sy_attention_data *data, int64_t head,
                    int64_t first, int64_t rows, int64_t columns, float *scores, float *factors)
 {
+    const bool causal = has_own_columns(a);
     int64_t at[SY_ATTENTION_MASKS];
     for (int m = 0; m < a->n_masks; m++)
         at[m] = head_offset(a, &a->masks[m], head) + first * a->masks[m].row;
     for (int64_t i = 0; i < rows; i++, scores += columns) {
-        for (int m = 0; m < a->n_masks; m++)
+        int64_t own = causal ? SY_MIN(columns, first + i + a->causal[0]) : columns;
+        for (int m = 0; m < a->n_masks && !causal; m++)
             row_mask(a, m, data->masks[m], at[m] + i * a->masks[m].row, scores, columns);
-        float sum = row_exp(scores, row_max(scores, columns), columns);
+        float sum = row_exp(scores, row_max(scores, own), own);
         bool dead = a->zero_nan && isnan(sum);
         factors[i] = dead ? 0 : 1 / sum;
-        if (dead)
-            memset(scores, 0, (size_t)columns * sizeof *scores);
+        own = dead ? 0 : own;
+        memset(scores + own, 0, (size_t)(columns - own) * sizeof *scores);
     }
 }
 
@@ -236,7 +256,7 @@ static dnnl_status_t one_block(const struct sy_attention *a, const struct sy_att
 {
     float *room = scores + block_rows(a) * a->columns, factors[MOST_ROWS];
     int64_t to = head_offset(a, &a->y, head) + first * a->y.row,
-            columns = needed_columns(a, data, head, first, rows);
+            columns = needed_columns(a, data, head, first);
     struct matrix q = take_matrix(&a->q, data->q, head_offset(a, &a->q, head) + first * a->q.row,
                                   rows, a->depth, &room);
     struct matrix k =
@@ -261,16 +281,17 @@ static dnnl_status_t one_block(const struct sy_attention *a, const struct sy_att
 
 int sy_attention_run(const struct sy_attention *a, const struct sy_attention_data *data)
 {
-    int64_t size = block_rows(a), blocks = (a->rows + size - 1) / size, n = count_heads(a) * blocks;
+    int64_t size = block_rows(a), lacks = short_rows(a),
+            blocks = (lacks + a->rows + size - 1) / size, n = count_heads(a) * blocks;
     int failed = 0;
 #pragma omp parallel for schedule(dynamic) reduction(|         \
                                                      : failed) \
-    num_threads(a->n_threads) if (n > 1)
+    num_threads(a->n_threads) if (n > 1 || has_own_columns(a))
     for (int64_t i = 0; i < n; i++) {
-        int64_t first = i % blocks * size;
+        int64_t first = SY_MAX(i % blocks * size - lacks, 0),
+                end = SY_MIN((i % blocks + 1) * size - lacks, a->rows);
         float *own = data->scratch + omp_get_thread_num() * floats_of_thread(a);
-        failed |= one_block(a, data, i / blocks, first, SY_MIN(size, a->rows - first), own) !=
-                  dnnl_success;
+        failed |= one_block(a, data, i / blocks, first, end - first, own) != dnnl_success;
     }
     return failed ? sy_error_set(SY_ENOMEM_HOST, "no memory for a product of matrices") : SY_OK;
 }

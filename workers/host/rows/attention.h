@@ -1,5 +1,6 @@
 /* softmax(scale * q k + masks) v for many heads, a block of queries at a time: a block's scores stay in the cache. Matrices are read and written
- * where they lie, by strides; a block is computed by one thread, so results do not depend on how many there are. */
+ * where they lie, by strides; a block is computed by one thread. Behind a causal mask that leaves columns out, neither the number of threads nor
+ * that of heads changes a bit; without, blocks are smaller with more threads to each head, and the math library's sums may differ by rounding. */
 #ifndef SY_WORKERS_HOST_ROWS_ATTENTION_H
 #define SY_WORKERS_HOST_ROWS_ATTENTION_H
 
