@@ -43,6 +43,7 @@ struct sim_connection {
     uint64_t n_sent, n_answers;
     uint64_t
         n_taken;   /* of n_sent: what the socket took, which is less once the server has ended it */
+    int n_cut;     /* CONTINUATIONs of its calls that had no answer */
     bool by_bytes; /* it sends one byte at a time */
     struct sim_ask *asks;       /* not answered yet */
     bool half_closed, nonsense; /* nonsense: the server may end it */
