@@ -25,7 +25,7 @@ struct sim_call_bytes;
 struct sim_ask {
     struct sim_ask *next;
     uint64_t id;
-    uint64_t end; /* bytes of its connection up to its last one */
+    uint64_t end; /* bytes of its connection up to its last one; 0: of gRPC, not all are said */
     int rows;     /* 0: it asks for nothing that is computed */
     float x[SIM_ASK_ROWS * FAKE_ROW];
     struct sim_call_bytes *call; /* of gRPC */

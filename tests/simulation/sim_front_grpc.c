@@ -164,12 +164,27 @@ static bool may_be_cut(const struct sim_connection *c)
     return sim_front_is_fine() && c->n_cut + MOST_CONTINUATIONS <= MOST_IGNORED;
 }
 
+static struct sim_ask *ask_of_frame(const struct sim_connection *c, const uint8_t *frame)
+{
+    const uint8_t *id = frame + 5;
+    return ask_of(c->session, (int32_t)id[0] << 24 | id[1] << 16 | id[2] << 8 | id[3]);
+}
+
+/* A call's last frame was said. */
+static void check_end(struct sim_connection *c, const uint8_t *frame, size_t n)
+{
+    struct sim_ask *ask =
+        n >= HEAD_BYTES && frame[3] == NGHTTP2_DATA && (frame[4] & NGHTTP2_FLAG_END_STREAM)
+            ? ask_of_frame(c, frame)
+            : NULL;
+    if (ask)
+        ask->end = c->n_sent + c->n_said;
+}
+
 /* The same header block in HEADERS and CONTINUATION, cut anywhere; some may be empty. */
 static void say_in_frames(struct sim_connection *c, const uint8_t *frame, size_t n)
 {
-    const uint8_t *id = frame + 5;
-    struct sim_ask *ask =
-        ask_of(c->session, (int32_t)id[0] << 24 | id[1] << 16 | id[2] << 8 | id[3]);
+    struct sim_ask *ask = ask_of_frame(c, frame);
     size_t at = HEAD_BYTES;
     for (int left = (int)sim_front_draw(MOST_CONTINUATIONS + 1), k = 0; left >= 0; left--, k++) {
         size_t part = left ? sim_front_draw(n - at + 1) : n - at;
@@ -198,6 +213,8 @@ void sim_front_grpc_say(struct sim_connection *c)
             say_in_frames(c, bytes, (size_t)n);
         else if (n > 0)
             say(c, bytes, (size_t)n);
+        if (n > 0)
+            check_end(c, bytes, (size_t)n);
     }
 }
 
