@@ -25,7 +25,7 @@ struct sim_call_bytes;
 struct sim_ask {
     struct sim_ask *next;
     uint64_t id;
-    uint64_t end; /* bytes of its connection up to its last one */
+    uint64_t end; /* bytes of its connection up to its last one; 0: of gRPC, not all are said */
     int rows;     /* 0: it asks for nothing that is computed */
     float x[SIM_ASK_ROWS * FAKE_ROW];
     struct sim_call_bytes *call; /* of gRPC */
@@ -43,6 +43,7 @@ struct sim_connection {
     uint64_t n_sent, n_answers;
     uint64_t
         n_taken;   /* of n_sent: what the socket took, which is less once the server has ended it */
+    int n_cut;     /* CONTINUATIONs of its calls that had no answer */
     bool by_bytes; /* it sends one byte at a time */
     struct sim_ask *asks;       /* not answered yet */
     bool half_closed, nonsense; /* nonsense: the server may end it */

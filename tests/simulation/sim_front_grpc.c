@@ -15,6 +15,7 @@
 #define PREFIX             5
 #define HEAD_BYTES         9 /* of a frame */
 #define MOST_CONTINUATIONS 4
+#define MOST_IGNORED       8
 
 /* A call: what it sends, what it was answered. */
 struct sim_call_bytes {
@@ -24,6 +25,7 @@ struct sim_call_bytes {
     size_t n_got;
     size_t holds_at; /* it sends this much and no more until it is told to go on; 0: all */
     bool is_damaged; /* no answer but an error fits */
+    int n_cut;       /* CONTINUATIONs of its header block */
     int status;      /* -1: none came */
 };
 
@@ -102,6 +104,8 @@ static int on_close(nghttp2_session *session, int32_t id, uint32_t code, void *c
               (unsigned long long)ask->id);
     if (is_ok && ask->rows)
         read_output(ask, y);
+    if (ask->call->status >= 0)
+        c->n_cut -= ask->call->n_cut;
     while (*at != ask)
         at = &(*at)->next;
     sim_front_answered(c, at, is_ok, y);
@@ -154,18 +158,33 @@ static bool is_whole_block(const uint8_t *frame, size_t n)
            (frame[4] & ~NGHTTP2_FLAG_END_STREAM) == NGHTTP2_FLAG_END_HEADERS;
 }
 
-/* Not of a call that may be refused: libnghttp2 adds up the CONTINUATIONs of all blocks that it ignores, and ends the connection at the ninth. */
+/* libnghttp2 adds up the CONTINUATIONs of all blocks that it ignores, and ends the connection at the ninth: those of calls without an answer may have been. */
 static bool may_be_cut(const struct sim_connection *c)
 {
-    int n = 0;
-    for (const struct sim_ask *ask = c->asks; ask; ask = ask->next)
-        n++;
-    return sim_front_is_fine() && n < SIM_GRPC_STREAMS;
+    return sim_front_is_fine() && c->n_cut + MOST_CONTINUATIONS <= MOST_IGNORED;
+}
+
+static struct sim_ask *ask_of_frame(const struct sim_connection *c, const uint8_t *frame)
+{
+    const uint8_t *id = frame + 5;
+    return ask_of(c->session, (int32_t)id[0] << 24 | id[1] << 16 | id[2] << 8 | id[3]);
+}
+
+/* A call's last frame was said. */
+static void check_end(struct sim_connection *c, const uint8_t *frame, size_t n)
+{
+    struct sim_ask *ask =
+        n >= HEAD_BYTES && frame[3] == NGHTTP2_DATA && (frame[4] & NGHTTP2_FLAG_END_STREAM)
+            ? ask_of_frame(c, frame)
+            : NULL;
+    if (ask)
+        ask->end = c->n_sent + c->n_said;
 }
 
 /* The same header block in HEADERS and CONTINUATION, cut anywhere; some may be empty. */
 static void say_in_frames(struct sim_connection *c, const uint8_t *frame, size_t n)
 {
+    struct sim_ask *ask = ask_of_frame(c, frame);
     size_t at = HEAD_BYTES;
     for (int left = (int)sim_front_draw(MOST_CONTINUATIONS + 1), k = 0; left >= 0; left--, k++) {
         size_t part = left ? sim_front_draw(n - at + 1) : n - at;
@@ -177,6 +196,9 @@ static void say_in_frames(struct sim_connection *c, const uint8_t *frame, size_t
         say(c, head, sizeof head);
         say(c, frame + at, part);
         at += part;
+        c->n_cut += k > 0;
+        if (ask)
+            ask->call->n_cut += k > 0;
         sim.n_front_continuations += k > 0;
     }
 }
@@ -191,6 +213,8 @@ void sim_front_grpc_say(struct sim_connection *c)
             say_in_frames(c, bytes, (size_t)n);
         else if (n > 0)
             say(c, bytes, (size_t)n);
+        if (n > 0)
+            check_end(c, bytes, (size_t)n);
     }
 }
 

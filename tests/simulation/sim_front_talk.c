@@ -89,7 +89,7 @@ bool sim_front_ask(struct sim_connection *c, struct sim_ask *ask, const char *mo
     bool (*const asks[])(struct sim_connection *, struct sim_ask *,
                          const char *) = {ask_http, ask_rpc, sim_front_grpc_ask};
     bool fits = asks[c->protocol](c, ask, model);
-    ask->end = c->n_sent + c->n_said;
+    ask->end = c->protocol == SIM_GRPC ? 0 : c->n_sent + c->n_said;
     return fits;
 }
 

@@ -92,14 +92,15 @@ class Hostile:
 
     def half_close_asking(self):
         """Sends no more behind a request that is computed, and is answered (HT4)."""
-        question, wire, begun = self.dice.choice(self.questions), Http(self.server), self.now()
+        question, begun = self.dice.choice(self.questions), self.now()
+        wire = Http(self.server)
         rows, tail, wanted = wire.inputs(question)
         head = json.dumps({"inputs": rows, "outputs": wanted}).encode()
         try:
             wire.wire.request("POST", f"/v2/models/{question.model}/infer", head + tail, {"Inference-Header-Content-Length": str(len(head))})
             wire.wire.sock.shutdown(socket.SHUT_WR)
             code = wire.wire.getresponse().status
-            if code not in (200, 503):
+            if code not in (200, 503) and not self.tally.was_down(begun):
                 self.troubles.append(f"half-closed behind a request: {code}")
         except (OSError, http.client.HTTPException) as lost:
             if not self.tally.was_down(begun):

@@ -64,6 +64,7 @@ static void add_real(json_t *params, const char *key, double value)
         json_object_set_new(params, key, json_real(value));
 }
 
+/* NULL: the name is not UTF-8. */
 static json_t *policy_of(const struct wishes *w)
 {
     json_t *params = json_pack("{s:s*}", "policy", w->policy);
@@ -73,6 +74,7 @@ static json_t *policy_of(const struct wishes *w)
     return params;
 }
 
+/* NULL: as above. */
 static json_t *tenant_of(const struct wishes *w)
 {
     json_t *params = json_pack("{s:s*}", "tenant", w->tenant);
@@ -154,11 +156,16 @@ int sy_cmd_policy(int argc, char **argv)
     if (!wishes.tenant &&
         (wishes.weight >= 0 || wishes.hard_share >= 0 || wishes.memory_bytes != NOT_GIVEN))
         return sy_cli_usage("policy: --weight, --hard-share and --memory want --tenant NAME");
-    if (sy_cli_connect(wishes.address, 0, &client))
-        return 1;
     json_t *policy = policy_of(&wishes), *tenant = tenant_of(&wishes);
-    result = apply(client, policy, tenant);
-    sy_client_close(client);
+    if (!policy || !tenant)
+        result =
+            sy_cli_usage("policy: '%s': a name is UTF-8", policy ? wishes.tenant : wishes.policy);
+    else if (sy_cli_connect(wishes.address, 0, &client))
+        result = 1;
+    else {
+        result = apply(client, policy, tenant);
+        sy_client_close(client);
+    }
     json_decref(policy);
     json_decref(tenant);
     return result;

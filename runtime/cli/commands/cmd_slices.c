@@ -156,8 +156,11 @@ static int show(sy_client *client, const struct wishes *w)
 static int read_size(json_t *entry, const char *text, const char *size)
 {
     char *end;
-    if (*size == '@')
-        return json_object_set_new(entry, "cores", json_string(size + 1));
+    if (*size == '@') {
+        if (json_object_set_new(entry, "cores", json_string(size + 1)) < 0)
+            return sy_error_set(SY_EARG, "slices: '%s': cores are numbers, like @0-3,6", text);
+        return SY_OK;
+    }
     bool weighs = *size == 'w';
     double value = strtod(size + weighs, &end);
     bool is_share = *end == '%';
@@ -189,6 +192,7 @@ static int take_slice(void *command, const char *text)
     return read_size(entry, text, size + 1);
 }
 
+/* NULL: a name is not UTF-8. */
 static json_t *params_of(const struct wishes *w)
 {
     json_t *params = json_pack("{s:s*, s:s*, s:s*, s:s*, s:s*, s:O*}", "for_jobs", w->for_jobs,
@@ -215,14 +219,16 @@ static int check(const struct wishes *w)
     return 0;
 }
 
-static int act(const struct wishes *w)
+/* Takes params. */
+static int act(const struct wishes *w, json_t *params)
 {
     json_t *answer = NULL;
     sy_client *client;
     int result = 0;
-    if (sy_cli_connect(w->address, 0, &client))
+    if (sy_cli_connect(w->address, 0, &client)) {
+        json_decref(params);
         return 1;
-    json_t *params = params_of(w);
+    }
     if (json_object_size(params) > 0)
         result = sy_cli_call(client, "slices", json_incref(params), &answer);
     json_decref(answer);
@@ -242,8 +248,10 @@ int sy_cmd_slices(int argc, char **argv)
         result = check(&wishes);
     else
         result = result ? result : -1;
-    if (result == 0)
-        result = act(&wishes);
+    if (result == 0) {
+        json_t *params = params_of(&wishes);
+        result = params ? act(&wishes, params) : sy_cli_usage("slices: a name is not UTF-8");
+    }
     json_decref(wishes.slices);
     return result < 0 ? 0 : result;
 }

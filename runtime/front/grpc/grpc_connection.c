@@ -1,7 +1,7 @@
 /* One connection: bytes between its socket and nghttp2.
  *
- * What a read made ready is sent before the next connection is read; the rest at the end of the turn, in the order in which it became ready, one writev a
- * connection: see sy_grpc_connection_mark. */
+ * What a read made ready is sent before the next connection is read; the rest at the end of the turn, in the order in which it became ready: see
+ * sy_grpc_connection_mark. One writev where the answer fits, at most MOST_ROUNDS. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -176,8 +176,8 @@ static void follow_frames(struct sy_grpc_frame *frame, const uint8_t *bytes, siz
         frame->begun_ns = sy_clock_now();
 }
 
-/* GR7: no more bytes come. Calls end as if their client had said so itself; those that have not begun are nothing. A socket that was closed answers the PING with a
- * reset. */
+/* GR7: no more bytes come. Calls end as if their client had said so itself; those that have not begun are nothing. A socket that was closed answers the window update
+ * with a reset; a client that still reads has nothing to answer, which it could not send. */
 static void on_end(struct sy_grpc_connection *connection)
 {
     struct sy_grpc_stream *stream = connection->streams, *next;
@@ -192,8 +192,8 @@ static void on_end(struct sy_grpc_connection *connection)
         else if (!stream->incoming.ended)
             sy_grpc_incoming_end(stream);
     }
-    sy_grpc_connection_submitted(connection,
-                                 nghttp2_submit_ping(connection->session, NGHTTP2_FLAG_NONE, NULL));
+    sy_grpc_connection_submitted(
+        connection, nghttp2_submit_window_update(connection->session, NGHTTP2_FLAG_NONE, 0, 1));
     sy_grpc_connection_mark(connection);
 }
 
@@ -201,6 +201,12 @@ void sy_grpc_connection_gone(void *ctx, bool is_gone)
 {
     if (is_gone)
         sy_grpc_connection_close(ctx);
+}
+
+/* A stream is over before the socket has taken its answer. */
+static bool is_waited_for(const struct sy_grpc_connection *connection)
+{
+    return (connection->streams || connection->out) && sy_tls_is_ready(connection->tls);
 }
 
 static void on_readable(evutil_socket_t fd, short what, void *ctx)
@@ -218,7 +224,7 @@ static void on_readable(evutil_socket_t fd, short what, void *ctx)
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (n <= 0) {
-        if (n == 0 && connection->streams && sy_tls_is_ready(connection->tls))
+        if (n == 0 && is_waited_for(connection))
             on_end(connection);
         else
             sy_grpc_connection_close(connection);

@@ -164,6 +164,10 @@ static void options_that_go_together_are_checked(void **state)
     assert_usage("slices train=w0", "a size is 2");
     assert_usage("slices --none train=1", "takes slices back, and 1");
     assert_usage("slices --to serve", "go together");
+    assert_usage("policy $(printf '\\377')", "a name is UTF-8");
+    assert_usage("policy --weight 2 --tenant $(printf '\\377')", "a name is UTF-8");
+    assert_usage("slices --for-jobs $(printf '\\377')", "not UTF-8");
+    assert_usage("slices a=@$(printf '\\377')", "cores are numbers");
 }
 
 static void failures_are_exit_1_and_name_the_thing(void **state)

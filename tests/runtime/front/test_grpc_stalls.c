@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <netinet/in.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -353,15 +354,31 @@ static void wait_no_connection(void)
         usleep(1000);
 }
 
-/* Takes what comes and sends nothing: its side is shut. */
+/* Takes what comes. Nothing of it wants an answer, which could not be sent: its side is shut. */
 static void take_answers(struct grpc_client *client)
 {
     static uint8_t bytes[1 << 16];
+    const uint8_t *answer;
     ssize_t n = recv(client->fd, bytes, sizeof bytes, 0);
 
     client->is_closed = n <= 0;
     if (n > 0)
         nghttp2_session_mem_recv(client->session, bytes, (size_t)n);
+    assert_int_equal(nghttp2_session_mem_send(client->session, &answer), 0);
+}
+
+static struct grpc_call *send_held(struct grpc_client *client, const char *path,
+                                   const struct sy_grpc_buffer *request, bool both_ways)
+{
+    check_health(client); /* behind it the server's settings are acknowledged */
+    struct grpc_call *call = grpc_client_call(client, path, NULL);
+    grpc_client_message(client, call, request->data, request->n);
+    if (!both_ways)
+        grpc_client_half_close(client, call);
+    while (fake_core_n_held != 1 && !call->is_over)
+        grpc_client_run(client, 1);
+    assert_false(call->is_over);
+    return call;
 }
 
 static struct grpc_call *call_held(struct grpc_client *client, const char *path, bool both_ways)
@@ -369,14 +386,8 @@ static struct grpc_call *call_held(struct grpc_client *client, const char *path,
     struct sy_grpc_buffer request = {0};
 
     open_client(client);
-    grpc_client_settle(client);
-    struct grpc_call *call = grpc_client_call(client, path, NULL);
     grpc_client_put_request(&request, "held", 3, 4, numbers);
-    grpc_client_message(client, call, request.data, request.n);
-    if (!both_ways)
-        grpc_client_half_close(client, call);
-    while (fake_core_n_held != 1)
-        grpc_client_run(client, 1);
+    struct grpc_call *call = send_held(client, path, &request, both_ways);
     sy_grpc_buffer_free(&request);
     return call;
 }
@@ -405,6 +416,55 @@ static void test_half_closed_connection_is_answered(void **state)
         grpc_client_close(&client);
         wait_no_connection();
     }
+    check_works();
+}
+
+/* The server's end of a client's connection takes few bytes: it is in this process. */
+static void take_room_of_server(const struct grpc_client *client)
+{
+    struct sockaddr_in own, peer;
+    socklen_t n = sizeof own;
+    int room = 1 << 16, found = 0;
+
+    assert_int_equal(getsockname(client->fd, (struct sockaddr *)&own, &n), 0);
+    for (int fd = 0; fd < 1024; fd++) {
+        n = sizeof peer;
+        if (getpeername(fd, (struct sockaddr *)&peer, &n) == 0 && peer.sin_family == AF_INET &&
+            peer.sin_port == own.sin_port)
+            found += setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof room) == 0;
+    }
+    assert_int_equal(found, 1);
+}
+
+/* At the server the call is over before the socket has taken its answer. */
+static void test_half_closed_connection_gets_the_rest(void **state)
+{
+    enum { COLUMNS = 4096, ROWS = 64, WINDOW = 1 << 30 };
+    static const float x[ROWS * COLUMNS];
+    struct sy_grpc_buffer request = {0};
+    struct grpc_client client;
+    int room = 1 << 16;
+
+    (void)state;
+    grpc_client_open(&client, fake_core_grpc_port, WINDOW);
+    setsockopt(client.fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof room);
+    nghttp2_session_set_local_window_size(client.session, NGHTTP2_FLAG_NONE, 0, WINDOW);
+    grpc_client_put_request(&request, "wide", ROWS, COLUMNS, x);
+    struct grpc_call *call = send_held(&client, INFER, &request, false);
+    take_room_of_server(&client);
+    fake_core_call(fake_core_answer_held, NULL);
+    for (int k = 0; k < 5; k++, usleep(5000))
+        fake_core_call(NULL, NULL);
+    shutdown(client.fd, SHUT_WR);
+    for (int k = 0; k < 5; k++, usleep(5000))
+        fake_core_call(NULL, NULL);
+    for (; !client.is_closed && !call->is_over; usleep(200))
+        take_answers(&client);
+    assert_int_equal(call->status, SY_GRPC_OK);
+    assert_true(grpc_client_answer(call, 0).n > sizeof x);
+    sy_grpc_buffer_free(&request);
+    grpc_client_close(&client);
+    wait_no_connection();
     check_works();
 }
 
@@ -459,6 +519,7 @@ int main(void)
         cmocka_unit_test(test_pings_over_a_stand_still),
         cmocka_unit_test(test_order_of_answers),
         cmocka_unit_test(test_half_closed_connection_is_answered),
+        cmocka_unit_test(test_half_closed_connection_gets_the_rest),
         cmocka_unit_test(test_half_closed_within_a_message),
         cmocka_unit_test(test_closed_connection_cancels),
     };

@@ -35,7 +35,7 @@
 #endif
 
 /* Walks that once failed. What each of them showed: tests/simulation/README.md */
-static const uint64_t failed_once[] = {1000, 50134, 1055, 700663, 20309};
+static const uint64_t failed_once[] = {1000, 50134, 1055, 700663, 20309, 20069};
 
 struct sim_world sim;
 
