@@ -82,7 +82,7 @@ static void *make_strings(uint64_t room, size_t n, unsigned *seed)
     unsigned char *block = make_room(room), *to = block + SY_STRING_HEAD;
     uint32_t left = SY_STRING_LEAST; /* of the room for texts */
     for (size_t i = 0; i < n; i++) {
-        uint32_t bytes = SY_MIN((uint32_t)rand_r(seed) % 6, left);
+        uint32_t wanted = (uint32_t)rand_r(seed) % 6, bytes = SY_MIN(wanted, left);
         left -= bytes;
         memcpy(to, &bytes, sizeof bytes);
         to += sizeof bytes;

@@ -129,7 +129,8 @@ static void test_columns_that_a_causal_mask_takes(void **state)
         struct sy_attention a =
             describe(rig_int(&seed, 2, 250), rig_int(&seed, 1, i % 4 ? 2 : 50), i % 2);
         a.kinds[0] = rig_int(&seed, 0, 1) ? SY_MASK_KEEP : SY_MASK_DROP;
-        a.fills[0] = fills[SY_MAX(rig_int(&seed, -2, 2), 0)];
+        int64_t which = rig_int(&seed, -2, 2);
+        a.fills[0] = fills[SY_MAX(which, 0)];
         a.zero_nan = rig_int(&seed, 0, 1);
         a.q.narrow = rig_int(&seed, 0, 2) == 0;
         a.k.narrow = rig_int(&seed, 0, 2) == 0;
