@@ -319,6 +319,15 @@ void fake_core_call(void (*function)(void *ctx), void *ctx)
     call_and_wait(function, ctx);
 }
 
+void fake_core_keeps_held(int n)
+{
+    for (int i = 0; i < 20; i++) {
+        fake_core_call(NULL, NULL);
+        usleep(5000);
+    }
+    assert_int_equal(fake_core_n_held, n);
+}
+
 static void *run_loop(void *ctx)
 {
     struct event *calls = event_new(base, call_pipe[0], EV_READ | EV_PERSIST, on_call, NULL);

@@ -26,6 +26,8 @@ void fake_core_run(void);
 void fake_core_call(void (*function)(void *ctx), void *ctx);
 /* Inside of fake_core_call: those that are held are answered. */
 void fake_core_answer_held(void *unused);
+/* The servers' loop turns for a tenth of a second; fails the test if n requests are not held then. */
+void fake_core_keeps_held(int n);
 void fake_core_stop(void); /* when the last request has ended */
 uint64_t fake_core_slab_bytes(void);
 /* Fails the test if anything is left of models, regions or tensors. */

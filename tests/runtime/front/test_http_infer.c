@@ -433,11 +433,7 @@ static void test_half_closed_while_running(void **state)
         int fd = ask_held(versions[i]);
 
         shutdown(fd, SHUT_WR);
-        for (int k = 0; k < 20; k++) {
-            fake_core_call(NULL, NULL);
-            usleep(5000);
-        }
-        assert_int_equal(fake_core_n_held, 1);
+        fake_core_keeps_held(1);
         fake_core_call(fake_core_answer_held, NULL);
         http_expect(fd, 200);
         assert_true(http_is_closed(fd));
@@ -455,11 +451,7 @@ static void test_half_closed_behind_more(void **state)
     for (int i = 0; i < n; i++)
         http_send(fd, live, sizeof live - 1);
     shutdown(fd, SHUT_WR);
-    for (int k = 0; k < 20; k++) {
-        fake_core_call(NULL, NULL);
-        usleep(5000);
-    }
-    assert_int_equal(fake_core_n_held, 1);
+    fake_core_keeps_held(1);
     fake_core_call(fake_core_answer_held, NULL);
     for (int i = 0; i < n + 1; i++)
         http_expect(fd, 200);
