@@ -345,7 +345,7 @@ inline void *serve(void *)
     bool is_out = false;
     for (;;) {
         uint32_t want = all.page->spill_want.load(), state = all.page->spill_state.load();
-        if (want && !is_out && all.is_on.load() && state == SY_SCRIPT_SPILL_IN) {
+        if (want && !is_out && state == SY_SCRIPT_SPILL_IN) {
             is_out = go_out();
         } else if (!want && is_out) {
             come_back();
@@ -399,14 +399,12 @@ inline int start(sy_script_page *page)
     sigfillset(&action.sa_mask);
     sigaction(all.signal, &action, nullptr);
     page->spill_want.store(0);
-    page->spill_state.store(SY_SCRIPT_SPILL_IN);
     int failed = start_thread();
-    if (failed) {
-        page->spill_state.store(SY_SCRIPT_SPILL_NONE);
+    if (failed)
         return failed;
-    }
     pthread_atfork(before_fork, after_fork, after_fork);
     all.is_on.store(1);
+    say(SY_SCRIPT_SPILL_IN); /* last: who sees it may want a spill at once */
     return 0;
 }
 
