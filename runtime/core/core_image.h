@@ -2,7 +2,7 @@
  *
  *   model added ──> its groups get the offsets that they had (sched's residency prefers them)
  *   READ ─────────> such a group is verified in place; other groups' records are dropped, then they are read
- *   read done ────> the group is recorded
+ *   read done ────> the group is recorded; one that a canceled read has not looked at keeps its record
  *
  * Without a record these functions do nothing. The event loop's thread. */
 #ifndef SY_RUNTIME_CORE_IMAGE_H
