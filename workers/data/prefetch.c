@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
 struct slot {
@@ -13,7 +14,7 @@ struct slot {
     bool is_full;
     int status;
     char error[512];
-    void *inputs[SY_DATA_MAX_INPUTS], *labels;
+    struct sy_batch_place at;
 };
 
 struct sy_prefetch {
@@ -25,14 +26,16 @@ struct sy_prefetch {
     pthread_mutex_t mutex; /* all below */
     pthread_cond_t changed;
     bool is_running, is_ending;
-    bool is_test;                         /* the set that all slots are of */
-    uint64_t next;                        /* position that the thread fills next */
-    struct slot slots[SY_PREFETCH_DEPTH]; /* batch i in slot i mod DEPTH */
+    bool is_test;                          /* the set that all slots are of */
+    uint64_t next;                         /* position that the thread fills next */
+    struct slot slots[SY_PREFETCH_PLACES]; /* batch i in slot i mod n_slots */
+    int n_slots, held;                     /* -1: none is */
+    bool owns_places;
 };
 
 static struct slot *slot_of(struct sy_prefetch *p, uint64_t index)
 {
-    return &p->slots[index % SY_PREFETCH_DEPTH];
+    return &p->slots[index % (uint64_t)p->n_slots];
 }
 
 /* Without the mutex: an empty slot is the thread's. */
@@ -40,7 +43,7 @@ static void fill(struct sy_prefetch *p, struct slot *slot, bool is_test, uint64_
 {
     slot->index = index;
     slot->status = sy_train_data_fill(p->data, p->want, index * (uint64_t)p->rows, is_test, p->rows,
-                                      slot->inputs, slot->labels);
+                                      slot->at.inputs, slot->at.labels);
     if (slot->status < 0)
         snprintf(slot->error, sizeof slot->error, "%s", sy_error_text());
 }
@@ -79,26 +82,32 @@ static uint64_t input_bytes(const struct sy_prefetch *p, int i)
 
 static int make_slot(const struct sy_prefetch *p, struct slot *slot)
 {
-    slot->labels = malloc(p->label_bytes);
-    bool is_made = slot->labels != NULL;
+    slot->at.labels = malloc(p->label_bytes);
+    bool is_made = slot->at.labels != NULL;
     for (int i = 0; i < p->want->n_inputs; i++) {
-        slot->inputs[i] = malloc(input_bytes(p, i));
-        is_made &= slot->inputs[i] != NULL;
+        slot->at.inputs[i] = malloc(input_bytes(p, i));
+        is_made &= slot->at.inputs[i] != NULL;
     }
     return is_made ? SY_OK
                    : sy_error_set(SY_ENOMEM_HOST, "no room for %d batches of %lld samples ahead",
                                   SY_PREFETCH_DEPTH, (long long)p->rows);
 }
 
-static int make_slots(struct sy_prefetch *p)
+/* Of its own places none stays held, so there is none for that. */
+static int make_slots(struct sy_prefetch *p, const struct sy_batch_place *places)
 {
-    for (int i = 0; i < SY_PREFETCH_DEPTH; i++)
-        SY_TRY(make_slot(p, &p->slots[i]));
+    p->owns_places = places == NULL;
+    p->n_slots = places ? SY_PREFETCH_PLACES : SY_PREFETCH_DEPTH;
+    for (int i = 0; i < p->n_slots; i++)
+        if (places)
+            p->slots[i].at = places[i];
+        else
+            SY_TRY(make_slot(p, &p->slots[i]));
     return SY_OK;
 }
 
 int sy_prefetch_create(const struct sy_train_data *data, const struct sy_data_want *want,
-                       int64_t rows, struct sy_prefetch **out)
+                       int64_t rows, const struct sy_batch_place *places, struct sy_prefetch **out)
 {
     pthread_condattr_t attr;
     struct sy_prefetch *p = calloc(1, sizeof *p);
@@ -106,13 +115,14 @@ int sy_prefetch_create(const struct sy_train_data *data, const struct sy_data_wa
     p->data = data;
     p->want = want;
     p->rows = rows;
+    p->held = -1;
     p->label_bytes = (uint64_t)rows * want->n_labels * 4;
     pthread_mutex_init(&p->mutex, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&p->changed, &attr);
     pthread_condattr_destroy(&attr);
-    int status = make_slots(p);
+    int status = make_slots(p, places);
     if (status < 0)
         sy_prefetch_destroy(p);
     else
@@ -131,10 +141,10 @@ void sy_prefetch_destroy(struct sy_prefetch *p)
         pthread_mutex_unlock(&p->mutex);
         pthread_join(p->thread, NULL);
     }
-    for (int i = 0; i < SY_PREFETCH_DEPTH; i++) {
+    for (int i = 0; p->owns_places && i < p->n_slots; i++) {
         for (int k = 0; k < SY_DATA_MAX_INPUTS; k++)
-            free(p->slots[i].inputs[k]);
-        free(p->slots[i].labels);
+            free(p->slots[i].at.inputs[k]);
+        free(p->slots[i].at.labels);
     }
     pthread_cond_destroy(&p->changed);
     pthread_mutex_destroy(&p->mutex);
@@ -146,7 +156,7 @@ void sy_prefetch_destroy(struct sy_prefetch *p)
 /* With the mutex: the thread makes batch `index` and those behind it. */
 static int aim(struct sy_prefetch *p, bool is_test, uint64_t index)
 {
-    for (int i = 0; i < SY_PREFETCH_DEPTH; i++)
+    for (int i = 0; i < p->n_slots; i++)
         p->slots[i].is_full = false;
     p->next = index;
     p->is_test = is_test;
@@ -159,7 +169,7 @@ static int aim(struct sy_prefetch *p, bool is_test, uint64_t index)
 
 static bool is_coming(const struct sy_prefetch *p, bool is_test, uint64_t index)
 {
-    const struct slot *slot = &p->slots[index % SY_PREFETCH_DEPTH];
+    const struct slot *slot = &p->slots[index % (uint64_t)p->n_slots];
     return p->is_running && p->is_test == is_test &&
            (slot->is_full ? slot->index : p->next) == index;
 }
@@ -175,10 +185,10 @@ static void wait_for(struct sy_prefetch *p, const struct slot *slot, int wait_us
         continue;
 }
 
-int sy_prefetch_take(struct sy_prefetch *p, bool is_test, uint64_t index, int wait_us,
-                     void *const *inputs, void *labels)
+int sy_prefetch_hold(struct sy_prefetch *p, bool is_test, uint64_t index, int wait_us, int *place)
 {
     struct slot *slot = slot_of(p, index);
+    sy_assert_internal(p->held < 0);
     pthread_mutex_lock(&p->mutex);
     int status = is_coming(p, is_test, index) ? SY_OK : aim(p, is_test, index);
     if (status == SY_OK)
@@ -189,12 +199,31 @@ int sy_prefetch_take(struct sy_prefetch *p, bool is_test, uint64_t index, int wa
         return status;
     if (slot->status < 0)
         return sy_error_set(slot->status, "%s", slot->error);
-    for (int i = 0; i < p->want->n_inputs; i++) /* a full slot is ours */
-        memcpy(inputs[i], slot->inputs[i], input_bytes(p, i));
-    memcpy(labels, slot->labels, p->label_bytes);
+    p->held = *place = (int)(slot - p->slots); /* a full slot is ours (P3) */
+    return 1;
+}
+
+void sy_prefetch_release(struct sy_prefetch *p)
+{
+    if (p->held < 0)
+        return;
     pthread_mutex_lock(&p->mutex);
-    slot->is_full = false;
+    p->slots[p->held].is_full = false;
     pthread_cond_broadcast(&p->changed);
     pthread_mutex_unlock(&p->mutex);
+    p->held = -1;
+}
+
+int sy_prefetch_take(struct sy_prefetch *p, bool is_test, uint64_t index, int wait_us,
+                     void *const *inputs, void *labels)
+{
+    int place, got = sy_prefetch_hold(p, is_test, index, wait_us, &place);
+    if (got != 1)
+        return got;
+    const struct sy_batch_place *at = &p->slots[place].at;
+    for (int i = 0; i < p->want->n_inputs; i++)
+        memcpy(inputs[i], at->inputs[i], input_bytes(p, i));
+    memcpy(labels, at->labels, p->label_bytes);
+    sy_prefetch_release(p);
     return 1;
 }

@@ -98,6 +98,11 @@ struct sy_trainer_ops {
      * classes], below zero where none counts; others float32, as many as outputs. */
     void *(*batch_input)(struct sy_trainer *trainer, int input);
     void *(*batch_labels)(struct sy_trainer *trainer);
+    /* (optional, both or none: one place) An engine that copies the batch to a device by itself has several places for it in the host's memory: another thread
+     * fills those that are not used. batch_input and batch_labels are of the place used last, 0 in the beginning; that stays as it is until the gradient
+     * phase, or the last forward step, has ended. */
+    int (*n_batch_places)(const struct sy_trainer *trainer);
+    void (*use_batch_place)(struct sy_trainer *trainer, int place);
     /* (optional: nothing is random, accumulate is 1) Before the first step of a gradient phase: which batch it is, counted from 0 since
      * the job began. Random numbers follow from it and the seed alone; number % accumulate is its place in the iteration, and an iteration
      * begins again with place 0. */

@@ -27,11 +27,27 @@ static int read_model(struct sy_train_run *r)
     return sy_data_want_of(r->graph, &r->job.options, &r->want);
 }
 
+/* Batches are made where the engine copies them from, if it has such places. */
+static int make_prefetch(struct sy_train_run *r)
+{
+    const struct sy_trainer_ops *ops = r->ops;
+    struct sy_batch_place places[SY_PREFETCH_PLACES] = {0};
+    r->holds_batches = ops->n_batch_places && ops->n_batch_places(r->trainer) >= SY_PREFETCH_PLACES;
+    for (int p = 0; r->holds_batches && p < SY_PREFETCH_PLACES; p++) {
+        ops->use_batch_place(r->trainer, p);
+        for (int i = 0; i < r->want.n_inputs; i++)
+            places[p].inputs[i] = ops->batch_input(r->trainer, i);
+        places[p].labels = ops->batch_labels(r->trainer);
+    }
+    return sy_prefetch_create(&r->data, &r->want, r->job.options.batch,
+                              r->holds_batches ? places : NULL, &r->prefetch);
+}
+
 static int read_data(struct sy_train_run *r)
 {
     const struct sy_job *job = &r->job;
     SY_TRY(sy_train_data_open(&job->data, &r->want, &r->data));
-    SY_TRY(sy_prefetch_create(&r->data, &r->want, job->options.batch, &r->prefetch));
+    SY_TRY(make_prefetch(r));
     uint64_t batch = (uint64_t)job->options.batch * sy_run_n_ranks(r) * phases_of(r);
     if (batch > r->data.n)
         sy_log_warn("train",
@@ -132,15 +148,31 @@ static void go_to(struct sy_train_run *r, enum sy_run_stage stage)
     r->at = 0;
 }
 
-/* A batch that is not made yet is asked for again by the next advance. */
-static int load_batch(struct sy_train_run *r, bool is_test, uint64_t index, enum sy_run_stage next)
+/* As sy_prefetch_hold. The batch before is of no more use: the loss behind it, or its last forward step, was waited for. */
+static int use_batch(struct sy_train_run *r, bool is_test, uint64_t part)
+{
+    int place;
+    sy_prefetch_release(r->prefetch);
+    int got = sy_prefetch_hold(r->prefetch, is_test, part, SY_RUN_BATCH_WAIT_US, &place);
+    if (got == 1)
+        r->ops->use_batch_place(r->trainer, place);
+    return got;
+}
+
+static int copy_batch(struct sy_train_run *r, bool is_test, uint64_t part)
 {
     void *inputs[SY_DATA_MAX_INPUTS];
     for (int i = 0; i < r->want.n_inputs; i++)
         inputs[i] = r->ops->batch_input(r->trainer, i);
+    return sy_prefetch_take(r->prefetch, is_test, part, SY_RUN_BATCH_WAIT_US, inputs,
+                            r->ops->batch_labels(r->trainer));
+}
+
+/* A batch that is not made yet is asked for again by the next advance. */
+static int load_batch(struct sy_train_run *r, bool is_test, uint64_t index, enum sy_run_stage next)
+{
     uint64_t part = is_test ? index : sy_run_part_of_batch(r, index);
-    int got = sy_prefetch_take(r->prefetch, is_test, part, SY_RUN_BATCH_WAIT_US, inputs,
-                               r->ops->batch_labels(r->trainer));
+    int got = r->holds_batches ? use_batch(r, is_test, part) : copy_batch(r, is_test, part);
     if (got == 1) {
         if (r->ops->begin_batch)
             r->ops->begin_batch(r->trainer, index);

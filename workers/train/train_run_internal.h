@@ -54,6 +54,7 @@ struct sy_train_run {
     struct sy_data_want want;
     struct sy_train_data data;
     struct sy_prefetch *prefetch;
+    bool holds_batches; /* they are made in the trainer's places */
     uint64_t total_steps;
     struct sy_safetensor *tensors;
     struct sy_snapshot_layout layout;

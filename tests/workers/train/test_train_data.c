@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -147,7 +148,7 @@ static void test_prefetch(void **state)
     struct sy_train_data data;
     srand(3);
     open_data(&spec, &want, &data);
-    assert_int_equal(sy_prefetch_create(&data, &want, 4, &prefetch), SY_OK);
+    assert_int_equal(sy_prefetch_create(&data, &want, 4, NULL, &prefetch), SY_OK);
     uint64_t index = 0;
     for (int i = 0; i < 2000; i++) {
         bool is_test = rand() % 8 == 0;
@@ -160,6 +161,44 @@ static void test_prefetch(void **state)
             SY_OK);
         assert_memory_equal(wanted, input, sizeof input);
         assert_memory_equal(wanted_labels, labels, sizeof labels);
+    }
+    sy_prefetch_destroy(prefetch);
+    sy_train_data_close(&data);
+    sy_job_data_free(&spec);
+}
+
+/* In places of the caller's: the batch that is held stays as it is, whatever is made meanwhile. */
+static void test_held_batches(void **state)
+{
+    (void)state;
+    float wanted[4][8], inputs[SY_PREFETCH_PLACES][4][8];
+    int32_t wanted_labels[4], labels[SY_PREFETCH_PLACES][4];
+    struct sy_batch_place places[SY_PREFETCH_PLACES] = {0};
+    struct sy_prefetch *prefetch;
+    struct sy_data_spec spec = spec_of("{'kind': 'synthetic', 'samples': 50, 'test_samples': 9}");
+    struct sy_data_want want = want_numbers(8, 4);
+    struct sy_train_data data;
+    srand(4);
+    open_data(&spec, &want, &data);
+    for (int p = 0; p < SY_PREFETCH_PLACES; p++)
+        places[p] = (struct sy_batch_place){.inputs = {inputs[p]}, .labels = labels[p]};
+    assert_int_equal(sy_prefetch_create(&data, &want, 4, places, &prefetch), SY_OK);
+    uint64_t index = 0;
+    for (int i = 0; i < 2000; i++) {
+        int got, place;
+        bool is_test = rand() % 8 == 0;
+        index = rand() % 4 ? index + 1 : (uint64_t)rand() % 5;
+        sy_prefetch_release(prefetch);
+        while ((got = sy_prefetch_hold(prefetch, is_test, index, 1000, &place)) == 0)
+            continue;
+        assert_int_equal(got, 1);
+        assert_int_equal(
+            sy_train_data_fill(&data, &want, index * 4, is_test, 4, ONE(wanted), wanted_labels),
+            SY_OK);
+        if (rand() % 4 == 0)
+            usleep(100); /* the thread fills all other places */
+        assert_memory_equal(wanted, inputs[place], sizeof wanted);
+        assert_memory_equal(wanted_labels, labels[place], sizeof wanted_labels);
     }
     sy_prefetch_destroy(prefetch);
     sy_train_data_close(&data);
@@ -210,6 +249,7 @@ int main(void)
         cmocka_unit_test(test_draws_by_definition),
         cmocka_unit_test(test_synthetic_by_definition),
         cmocka_unit_test(test_prefetch),
+        cmocka_unit_test(test_held_batches),
         cmocka_unit_test(test_keys),
     };
     return cmocka_run_group_tests(tests, make_data_folder, remove_data_folder);

@@ -300,7 +300,7 @@ static void test_synthetic(void **state)
     open_data(&spec, &want, &data,
               "{'kind': 'synthetic', 'samples': 60, 'vocabulary': 50, 'inputs': {'ids': 'random', "
               "'mask': 'mask', 'size': 'length'}}");
-    assert_int_equal(sy_prefetch_create(&data, &want, 2, &prefetch), SY_OK);
+    assert_int_equal(sy_prefetch_create(&data, &want, 2, NULL, &prefetch), SY_OK);
     for (uint64_t i = 0; i < 60; i += 2) {
         int64_t ids[2][3], mask[2][3];
         float size[2][2];

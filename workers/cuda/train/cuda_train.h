@@ -38,6 +38,8 @@
 #define SY_CUTR_HEADERS \
     16u /* writes of an iteration, and of a start, are fewer than half of that */
 #define SY_CUTR_HEADER_BYTES 64u
+/* Places for a batch in the host's memory: one in use, two made ahead. */
+#define SY_CUTR_BATCHES 3
 
 _Static_assert((int)SY_CELL_ROLES <= SY_CUTR_ARGS, "a step has so many arguments");
 
@@ -182,8 +184,10 @@ struct sy_trainer {
     uint64_t n_norms; /* gradients whose norm is on its way or has come */
     unsigned char *persistent, *ephemeral; /* the device's view */
     const unsigned char *copy; /* of the persistent part, the host's view; NULL: there is none */
-    unsigned char *host;       /* pinned: inputs, labels, news, headers */
-    uint64_t *host_inputs, host_labels, host_loss; /* offsets */
+    unsigned char *host;       /* pinned: batches (inputs, labels), news, headers */
+    unsigned char *batch;      /* the one in use, of SY_CUTR_BATCHES */
+    uint64_t *host_inputs, host_labels; /* offsets in a batch */
+    uint64_t batch_bytes, host_loss;    /* host_loss: offset in `host` */
     unsigned n_header_writes;
     struct sy_inflight inflight;
     int last_mark;                 /* slot waited for last; -1 */

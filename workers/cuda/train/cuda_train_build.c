@@ -14,11 +14,11 @@
 
 static int run_fetch(struct sy_trainer *t, const struct sy_cutr_step *step)
 {
-    return t->ops->to_device(t->math, t->host + step->first, sy_cutr_pointer(t, step->args[0]),
+    return t->ops->to_device(t->math, t->batch + step->first, sy_cutr_pointer(t, step->args[0]),
                              (uint64_t)step->n);
 }
 
-/* A value that the host fills in at offset *at, which advances behind it. */
+/* A value that the host fills in at offset *at of the batch, which advances behind it. */
 static int add_fetch(struct sy_trainer *t, unsigned when, int value, uint64_t *at)
 {
     struct sy_cutr_step *step;
@@ -52,13 +52,13 @@ static int build_inputs(struct sy_trainer *t)
         t->host_inputs[i] = t->host_labels;
         SY_TRY(add_fetch(t, SY_CUTR_FORWARD, value, &t->host_labels));
     }
-    t->host_loss = t->host_labels;
+    t->batch_bytes = t->host_labels;
     return SY_OK;
 }
 
 static int64_t count_labels(const struct sy_trainer *t)
 {
-    const int32_t *labels = (const int32_t *)(const void *)(t->host + t->host_labels);
+    const int32_t *labels = (const int32_t *)(const void *)(t->batch + t->host_labels);
     int64_t n = 0;
     for (int64_t r = 0; r < t->n_positions; r++)
         n += labels[r] >= 0;
@@ -105,7 +105,7 @@ static int build_loss(struct sy_trainer *t, int tensor)
     int64_t n_labels = has_classes ? t->n_positions : sy_cutr_count(&v);
     SY_TRY(
         sy_cutr_value_new(t, 1, &n_labels, false, false, &t->labels)); /* int32: four bytes too */
-    SY_TRY(add_fetch(t, SY_CUTR_TRAIN, t->labels, &t->host_loss));
+    SY_TRY(add_fetch(t, SY_CUTR_TRAIN, t->labels, &t->batch_bytes));
     SY_TRY(sy_cutr_value_new(t, v.rank, v.dims, false, false, &diff));
     SY_TRY(sy_cutr_value_new(t, 1, (int64_t[]){1}, false, false, &t->loss_value));
     SY_TRY(sy_cutr_step_new(t, SY_CUTR_TRAIN, "loss", run_loss,
@@ -325,9 +325,10 @@ static int make_plans(struct sy_trainer *t)
 static int take_host_memory(struct sy_trainer *t)
 {
     void *host;
+    t->host_loss = SY_CUTR_BATCHES * t->batch_bytes;
     SY_TRY(t->ops->host_take(
         t->math, t->host_loss + SY_CUTR_ALIGN + SY_CUTR_HEADERS * SY_CUTR_HEADER_BYTES, &host));
-    t->host = host;
+    t->host = t->batch = host;
     memset(t->host + t->host_loss, 0, sizeof(struct sy_cutr_news));
     return SY_OK;
 }

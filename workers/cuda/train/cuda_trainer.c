@@ -296,17 +296,30 @@ static void *batch_input(struct sy_trainer *t, int input)
 {
     sy_assert_internal(input >= 0 && input < t->graph->n_inputs);
     t->last_mark = -1;
-    return t->host + t->host_inputs[input];
+    return t->batch + t->host_inputs[input];
 }
 
 static void *batch_labels(struct sy_trainer *t)
 {
-    return t->host + t->host_labels;
+    return t->batch + t->host_labels;
+}
+
+static int n_batch_places(const struct sy_trainer *t)
+{
+    (void)t;
+    return SY_CUTR_BATCHES;
+}
+
+static void use_batch_place(struct sy_trainer *t, int place)
+{
+    sy_assert_internal(place >= 0 && place < SY_CUTR_BATCHES);
+    t->batch = t->host + (uint64_t)place * t->batch_bytes;
+    t->last_mark = -1;
 }
 
 static int check_labels(const struct sy_trainer *t)
 {
-    const int32_t *labels = (const int32_t *)(const void *)(t->host + t->host_labels);
+    const int32_t *labels = (const int32_t *)(const void *)(t->batch + t->host_labels);
     if (t->options.loss != SY_LOSS_SOFTMAX_CROSS_ENTROPY)
         return SY_OK;
     for (int64_t r = 0; r < t->n_positions; r++)
@@ -371,7 +384,7 @@ static int64_t count_correct(const struct sy_trainer *t, int64_t rows)
         return 0; /* what made it fail ends the job at its next step */
     }
     int64_t right =
-        sy_train_count_right(t->options.loss, x, t->host + t->host_labels, all, t->n_outputs);
+        sy_train_count_right(t->options.loss, x, t->batch + t->host_labels, all, t->n_outputs);
     free(x);
     return right;
 }
@@ -390,6 +403,8 @@ const struct sy_trainer_ops sy_cuda_trainer = {
     .n_update_steps = sy_cutr_n_updates,
     .batch_input = batch_input,
     .batch_labels = batch_labels,
+    .n_batch_places = n_batch_places,
+    .use_batch_place = use_batch_place,
     .begin_batch = begin_batch,
     .run_gradient_step = run_gradient_step,
     .run_update_step = run_update_step,
