@@ -335,7 +335,7 @@ enum sy_dtype sy_cutr_common_type(const struct sy_trainer *t, const int *values,
     return SY_DTYPE_BF16;
 }
 
-/* From which form another is made: float32 from float32 if there is one, then with its layout. */
+/* The form that another is converted from: for float32 preferably float32, then one of its layout. */
 static int best_source(const struct sy_trainer *t, int value, bool last, enum sy_dtype type)
 {
     int best = value, best_score = -1, v = value;
