@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -15,22 +14,15 @@
 
 #include "runtime/base/assert.h"
 #include "tests/rigs/server_fixture.h"
+#include "tests/rigs/shell.h"
 
 static struct fixture f;
 static char output[1 << 16], conf_path[256];
 
 static int run(const char *arguments)
 {
-    char command[1024];
-
-    snprintf(command, sizeof command, "'%s' %s 2>&1 </dev/null", fixture_program("switchyard"),
-             arguments);
-    FILE *pipe = popen(command, "r");
-    assert_non_null(pipe);
-    output[fread(output, 1, sizeof output - 1, pipe)] = 0;
-    int status = pclose(pipe);
-    assert_true(WIFEXITED(status));
-    return WEXITSTATUS(status);
+    return shell_run(output, sizeof output, "'%s' %s 2>&1 </dev/null",
+                     fixture_program("switchyard"), arguments);
 }
 
 static void write_conf(const char *text)
