@@ -25,6 +25,7 @@ struct sy_serve_fronts {
     struct sy_page *page;
 };
 
+/* Default addresses and sample; all else of it is zero. */
 void sy_serve_fronts_init(struct sy_serve_fronts *fronts);
 /* Whether an option is a limit that may change while the servers run. */
 bool sy_serve_fronts_is_limit(const char *name);

@@ -22,6 +22,7 @@ struct sy_rpc_deferred {
     bool with_job; /* the answer says its number */
 };
 
+/* For a request that is answered later. ENOMEM_HOST. Freed by done, or by the caller if the call is refused at once. */
 int sy_rpc_deferred_create(const struct sy_rpc_request *request, struct sy_rpc_deferred **out);
 void sy_rpc_deferred_free(struct sy_rpc_deferred *deferred);
 /* Answers, and frees it: a sy_core_done. */
