@@ -11,7 +11,7 @@ void *sy_rpc_core(const struct sy_rpc_request *request);
 const struct sy_core_handlers *sy_rpc_handlers(const struct sy_rpc_request *request);
 /* Steals. ENOMEM_HOST: result is NULL. */
 int sy_rpc_answer(const struct sy_rpc_request *request, json_t *result);
-/* *out lives as long as params. EARG: it is missing, or no string. */
+/* *out lives as long as params. EARG: it is missing, or not a string. */
 int sy_rpc_need_text(json_t *params, const char *key, const char **out);
 
 /* A reply that is deferred until the core calls back. Holds its connection meanwhile. */
