@@ -81,7 +81,7 @@ static int find(const struct sy_lanes *l, uint64_t id)
 
 /* ---- the queue ---- */
 
-static bool goes_before(const struct sy_lanes *l, int a, int b)
+static bool is_ahead(const struct sy_lanes *l, int a, int b)
 {
     const struct job_books *x = &l->jobs[a], *y = &l->jobs[b];
     return x->is.rank != y->is.rank ? x->is.rank < y->is.rank : x->arrival < y->arrival;
@@ -90,7 +90,7 @@ static bool goes_before(const struct sy_lanes *l, int a, int b)
 static void enqueue(struct sy_lanes *l, int slot)
 {
     int at = l->n_waiting++;
-    for (; at > 0 && goes_before(l, slot, l->queue[at - 1]); at--)
+    for (; at > 0 && is_ahead(l, slot, l->queue[at - 1]); at--)
         l->queue[at] = l->queue[at - 1];
     l->queue[at] = slot;
     l->hopeless = false;
@@ -106,7 +106,7 @@ static void dequeue(struct sy_lanes *l, int slot)
 }
 
 /* Something was freed: jobs that found no place may look again. */
-static void look_again(struct sy_lanes *l)
+static void reconsider(struct sy_lanes *l)
 {
     l->stuck = l->hopeless = false;
     l->wanted_bytes = 0;
@@ -184,7 +184,7 @@ int sy_lanes_leave(struct sy_lanes *l, uint64_t job)
         l->n_announce -= j->announce;
     }
     *j = (struct job_books){.used = false};
-    look_again(l);
+    reconsider(l);
     sy_lanes_shrink_empty(l);
     return SY_OK;
 }
@@ -235,7 +235,7 @@ void sy_lanes_set_capacity(struct sy_lanes *l, uint64_t capacity_bytes)
 {
     l->config.capacity_bytes = SY_MIN(capacity_bytes, sy_pool_capacity_bytes(l->pool));
     l->most_bytes = l->config.capacity_bytes;
-    look_again(l);
+    reconsider(l);
 }
 
 void sy_lanes_set_most(struct sy_lanes *l, uint64_t most_bytes)
@@ -337,7 +337,7 @@ uint64_t sy_lanes_wanted_bytes(const struct sy_lanes *l)
 
 void sy_lanes_retry(struct sy_lanes *l)
 {
-    look_again(l);
+    reconsider(l);
 }
 
 /* ---- looking ---- */

@@ -57,7 +57,7 @@ struct sy_lane_piece {
     uint64_t offset, bytes;
 };
 
-/* One job's news: it was admitted, or its lane is another. */
+/* What changed for one job: it was admitted, or moved to another lane. */
 struct sy_lanes_change {
     uint64_t job;
     int lane;

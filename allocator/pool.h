@@ -32,8 +32,8 @@ void sy_pool_swap(struct sy_pool *a, struct sy_pool *b);
 
 uint64_t sy_pool_capacity_bytes(const struct sy_pool *pool);
 uint64_t sy_pool_free_bytes(const struct sy_pool *pool);
-uint64_t sy_pool_largest_free_bytes(const struct sy_pool *pool);
-unsigned sy_pool_n_blocks(const struct sy_pool *pool);
+uint64_t sy_pool_largest_free_bytes(const struct sy_pool *pool); /* the largest hole */
+unsigned sy_pool_n_blocks(const struct sy_pool *pool);           /* used ones */
 /* Visits all extents in address order, used and free. */
 void sy_pool_walk(const struct sy_pool *pool,
                   void (*visit)(void *ctx, uint64_t offset, uint64_t bytes, bool used), void *ctx);

@@ -19,7 +19,7 @@ int sy_quota_set(struct sy_quotas *q, int tenant, uint64_t limit_bytes);
 /* Charges, or refuses with the numbers and changes nothing. EBUSY: it would fit if the tenant had less; ENOMEM_DEVICE: never
  * under this limit; EARG. `what` names the thing, and whose it is, in the error text. */
 int sy_quota_charge(struct sy_quotas *q, int tenant, uint64_t bytes, const char *what);
-/* For what was charged before and gave way for a while: whatever the limit is now. */
+/* For memory that was charged before and spilled meanwhile: whatever the limit is now. */
 void sy_quota_charge_again(struct sy_quotas *q, int tenant, uint64_t bytes);
 /* Gives back what was charged; more than that is a bug (assert). */
 void sy_quota_release(struct sy_quotas *q, int tenant, uint64_t bytes);

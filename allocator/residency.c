@@ -364,7 +364,7 @@ static int refuse_whole(const struct sy_residency *r, const struct sy_model_book
                         (unsigned long long)sy_pool_capacity_bytes(r->pool));
 }
 
-/* It did not fit beside what is pinned: say whether it ever will, and cycle if only that is left. */
+/* The model did not fit beside what is pinned: cycles if nothing else is possible, else says whether it can ever fit. */
 static int place_otherwise(struct sy_residency *r, struct sy_model_books *m, bool may_cycle)
 {
     int whole = would_fit_whole(r, m);

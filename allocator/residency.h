@@ -1,8 +1,8 @@
 /* Which groups of which models are in a pool, and where. Pure: offsets and values only.
  *
  * Weights are read-only and the host image (or the package) is authoritative, so eviction drops and never
- * writes back. Nothing of a model that streams or runs (pinned) is evicted. Of a model the last group goes first, so that what is
- * left is a head, which lets it start at once.
+ * writes back. Nothing of a model that streams or runs (pinned) is evicted. Of a model the last group goes first, so that what
+ * remains is a head, with which it starts at once.
  *
  * R1: the resident groups of an idle model are a prefix 0..k-1.
  * R2: a pinned model's groups are never evicted.
@@ -43,12 +43,12 @@ int sy_residency_add_model(struct sy_residency *r, int model, int n_groups,
 /* Drops all its groups. EBUSY while pinned, ENOTFOUND. */
 int sy_residency_remove_model(struct sy_residency *r, int model);
 
-/* The group's bytes lie there already (a multiple of SY_POOL_ALIGN): it is placed there next if that is still free. ENOTFOUND, EARG. */
+/* The group's bytes lie there already (a multiple of SY_POOL_ALIGN): it is placed there next if that place is still free. ENOTFOUND, EARG. */
 int sy_residency_prefer(struct sy_residency *r, int model, int group, uint64_t offset);
 /* The first n_head groups are worth keeping, `worth` a byte (any unit, >= 0); without this call a model has no head. ENOTFOUND, EARG. */
 int sy_residency_set_head(struct sy_residency *r, int model, int n_head, double worth);
 int sy_residency_n_head(const struct sy_residency *r, int model); /* 0 for an unknown model */
-/* Eviction by whole models, least recently used first: what heads are compared with. */
+/* Evicts whole models, least recently used first: the baseline that heads are compared with. */
 void sy_residency_whole_models(struct sy_residency *r, bool whole);
 
 /* Makes room for the whole model and pins it (counted: place again while pinned returns the same
@@ -57,7 +57,7 @@ void sy_residency_whole_models(struct sy_residency *r, bool whole);
  * EBUSY: would fit (with `may_cycle` false or true: whole; if it never can: cycling) but for pinned
  * models. ENOMEM_DEVICE: can never fit beside what others hold in the pool, with the sizes. On
  * failure nothing changed, pins neither.
- * Cycling keeps a head where it is and lets the tail take turns (allocator/cycle.h). */
+ * Cycling keeps a head where it is; the groups of the tail replace each other (allocator/cycle.h). */
 int sy_residency_place(struct sy_residency *r, int model, bool may_cycle,
                        struct sy_group_place *places);
 /* Prefetch: places as many head groups as fit without cycling, evicting idle models, and
@@ -84,7 +84,7 @@ int sy_residency_make_room(struct sy_residency *r, uint64_t bytes);
 int sy_residency_n_resident(const struct sy_residency *r, int model);
 uint64_t sy_residency_resident_bytes(const struct sy_residency *r, int model);
 /* Shows each stretch of the pool that the model has, in the order of its groups; stretches that touch and are both of its head (the
- * groups that go last, R4), or both not, are shown as one. A model that cycles shows what it goes round in as no head. */
+ * groups that go last, R4), or both not, are shown as one. Of a model that cycles, the stretches that its groups share are shown as no head. */
 void sy_residency_walk(const struct sy_residency *r, int model,
                        void (*see)(void *ctx, uint64_t offset, uint64_t bytes, bool is_head),
                        void *ctx);

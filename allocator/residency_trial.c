@@ -59,8 +59,8 @@ static void trial_drop_tail(struct sy_residency *r, struct sy_model_books *m)
 }
 
 /* Whether a group of the first model is evicted before one of the second. */
-static bool goes_before(const struct sy_residency *r, const struct sy_model_books *a,
-                        const struct sy_model_books *b)
+static bool is_evicted_before(const struct sy_residency *r, const struct sy_model_books *a,
+                              const struct sy_model_books *b)
 {
     bool a_tail = a->n_kept > a->n_head, b_tail = b->n_kept > b->n_head;
     if (!r->whole_models && a_tail != b_tail)
@@ -82,7 +82,7 @@ static struct sy_model_books *find_victim(struct sy_residency *r, const struct s
         struct sy_model_books *m = r->models[i];
         if (!m || m == self || m->pins > 0 || m->n_kept == 0)
             continue;
-        if (!victim || goes_before(r, m, victim))
+        if (!victim || is_evicted_before(r, m, victim))
             victim = m;
     }
     r->victim = victim;

@@ -15,8 +15,8 @@ int sy_slab_create(uint64_t bytes, struct sy_slab **out);
 void sy_slab_destroy(struct sy_slab *slab);
 int sy_slab_fd(const struct sy_slab *slab); /* borrowed */
 uint64_t sy_slab_size(const struct sy_slab *slab);
-/* 64-byte aligned, uninitialised, until released. EARG for 0 bytes; ENOMEM_HOST with the wish and what
- * is in use. */
+/* 64-byte aligned, uninitialised, until released. EARG for 0 bytes; ENOMEM_HOST with the size asked
+ * for and what is in use. */
 int sy_slab_alloc(struct sy_slab *slab, uint64_t bytes, uint64_t *out_offset);
 void sy_slab_release(struct sy_slab *slab, uint64_t offset);
 /* Bytes that a tensor occupies, rounding included. */

@@ -1,4 +1,4 @@
-/* One swap in one mode, with the victim in front of it. */
+/* A swap in one mode, after the victim ran. */
 #include <stdlib.h>
 #include <string.h>
 

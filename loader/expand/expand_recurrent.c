@@ -210,7 +210,7 @@ static int first_state(struct linear *l)
                  4);
 }
 
-/* One token. given: the state, then a slice of each operand; results: the state after it, and [batch, heads, groups, value size]. */
+/* The step of one token. given: the state, then a slice of each operand; results: the state after it, and [batch, heads, groups, value size]. */
 static void step(const struct linear *l, struct sy_expand *e, const int *given, int *results)
 {
     int state = given[0], q = given[1 + QUERY], k = given[1 + KEY];

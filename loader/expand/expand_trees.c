@@ -275,7 +275,7 @@ static bool are_positive(const struct sy_trees *t)
     return true;
 }
 
-/* One score for two classes: weights that are probabilities are compared with a half, others with 0. */
+/* Two classes from one score: probabilities are compared with 0.5, other weights with 0. */
 static void classify_one(struct sy_expand *e, int score, bool positive)
 {
     const char *how = sy_infer_text(e->node, "post_transform", "NONE");

@@ -52,7 +52,7 @@ struct sy_trees {
 
 /* Sets the node's error. */
 int sy_trees_no_memory(struct sy_expand *e);
-/* From branches, weights and roots: nodes, leaves, trees. ECORRUPT: they are no trees. */
+/* From branches, weights and roots: nodes, leaves, trees. ECORRUPT: they do not form trees. */
 int sy_trees_write(struct sy_trees *t);
 /* The node switchyard.Trees; its result: [rows, targets]. */
 int sy_trees_add(struct sy_trees *t, const char *aggregate);

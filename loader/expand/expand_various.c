@@ -116,7 +116,7 @@ struct mel {
     double low, high;           /* Hz */
 };
 
-/* One number of input i, a constant. */
+/* The scalar in the constant input i. */
 static int one_real(struct sy_expand *e, int i, double *out)
 {
     const struct sy_tensor *t = sy_expand_tensor(e, i);

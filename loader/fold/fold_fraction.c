@@ -281,7 +281,7 @@ static int move(const struct sy_infer *in, const struct sy_node *node, struct sy
     return status;
 }
 
-/* Whole numbers, for readers that take sizes from them. */
+/* As integers, for readers that take sizes from them. */
 static int become_sizes(struct sy_infer *in, int tensor, int64_t n, const struct sy_fraction *from)
 {
     struct sy_dim *sizes;

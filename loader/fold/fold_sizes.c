@@ -227,7 +227,7 @@ static int several_dims(struct sy_infer *in, const struct sy_node *node,
     return SY_OK;
 }
 
-/* Whole numbers keep their value where the type has room for them. */
+/* Integers keep their value if it fits the type. */
 static int cast_dim(enum sy_dtype to, struct sy_dim x, struct sy_dim *out)
 {
     int64_t least, most;

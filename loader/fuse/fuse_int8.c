@@ -60,7 +60,7 @@ static bool read_weights(const struct sy_fuse *f, struct product *p)
     return true;
 }
 
-/* One constant for each column, or none. */
+/* A constant for each column, or none. */
 static bool read_bias(const struct sy_fuse *f, struct product *p)
 {
     const struct sy_node *node = p->node;

@@ -43,7 +43,7 @@ struct column {
     float step;
 };
 
-/* Whole numbers in a range of 256: s8 and the number that `*zero` is. */
+/* Integers within a range of 256 values, as s8 and their zero point *zero. */
 static bool take_column(const struct column *c, int8_t *to, int64_t *zero)
 {
     float low = 0, high = 0;

@@ -57,7 +57,7 @@ static bool read_blocks(struct known *k, const struct sy_node *node)
            sy_block_make(&y->shape, &k->out) && k->out.n <= largest;
 }
 
-/* One row by b[depth][n]: sums in double. */
+/* The product of one row and b[depth][n], summed in double. */
 static void multiply_row(const float *a, const float *b, int64_t n, int64_t depth, double *sums)
 {
     memset(sums, 0, (size_t)n * sizeof *sums);
@@ -80,7 +80,7 @@ static double dot(const float *a, const float *b, int64_t n)
     return sums[0];
 }
 
-/* One row by b[n][depth]. */
+/* The product of one row and b[n][depth], transposed. */
 static void multiply_turned(const float *a, const float *b, int64_t n, int64_t depth, double *sums)
 {
     for (int64_t j = 0; j < n; j++)

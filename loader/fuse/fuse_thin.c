@@ -57,7 +57,7 @@ static struct sy_node *thin_reshape(const struct sy_fuse *f, int tensor)
                                                                                         : NULL;
 }
 
-/* One number, or one for each channel of a tensor of this rank. */
+/* A scalar, or a value for each channel of a tensor of this rank. */
 static bool is_by_channel(const struct sy_fuse *f, int tensor, const struct sy_shape *x)
 {
     const struct sy_tensor *c = sy_fuse_tensor(f, tensor);

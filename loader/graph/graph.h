@@ -272,7 +272,7 @@ struct sy_graph {
 #define SY_SIZED_DYNAMIC_BYTES ((1 + SY_MAX_RANK) * sizeof(int64_t))
 /* Index of that size among the graph's symbols; -1: it has none. */
 int sy_graph_room_size(const struct sy_graph *graph);
-/* That size doubled until a room of `has` bytes becomes one of `needs`. False: there is none, or it cannot. */
+/* Doubles that size until the room for the result grows from `has` bytes to `needs`. False: the result has no such size, or the room cannot grow. */
 bool sy_graph_grow_room(const struct sy_graph *graph, uint64_t has, uint64_t needs,
                         struct sy_sizes *sizes);
 bool sy_graph_is_dynamic(const struct sy_graph *graph, int tensor);

@@ -12,7 +12,7 @@
 #include "loader/shape/size_facts.h"
 #include "runtime/base/status.h"
 
-/* One attempt. */
+/* One attempt to read the model: its graph, and how inference of it ended. */
 struct way {
     struct sy_graph *graph;
     int status;

@@ -32,7 +32,7 @@ struct inliner {
     size_t n_calls, n_nodes, n_bytes;
 };
 
-/* One call: the names that the function's nodes get. */
+/* One call of a function, with the names that its nodes get. */
 struct call {
     const Onnx__FunctionProto *function;
     const Onnx__NodeProto *node;

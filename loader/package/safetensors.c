@@ -63,7 +63,7 @@ static int take_shape(const struct sy_safetensors *file, const json_t *shape,
                       struct sy_safetensor *t)
 {
     if (!json_is_array(shape))
-        return bad_tensor(file, t->name, "its shape is missing or no list");
+        return bad_tensor(file, t->name, "its shape is missing or not a list");
     if (json_array_size(shape) > SY_MAX_RANK)
         return sy_error_set(SY_EUNSUPPORTED, "%s: tensor '%.100s' has %zu dimensions, at most %d",
                             file->path, t->name, json_array_size(shape), SY_MAX_RANK);

@@ -127,7 +127,7 @@ static struct number compute(const struct sy_graph *body, const struct sy_node *
     return out;
 }
 
-/* One turn. */
+/* Evaluates one iteration of the body. */
 static struct number run_turn(const struct sy_graph *body, struct number *numbers)
 {
     for (int n = 0; n < body->n_nodes; n++)

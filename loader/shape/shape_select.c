@@ -178,7 +178,7 @@ static int clamp_open(struct sy_infer *in, const struct sy_node *node, struct sy
     return sy_size_min(bound, high, out);
 }
 
-/* Where sizes are open. Both ends of a step backwards are one lower. */
+/* For open sizes. With a negative step both ends are one lower. */
 static int slice_open(struct sy_infer *in, const struct sy_node *node, struct sy_dim size,
                       struct sy_dim start, struct sy_dim end, int64_t step, struct range *out)
 {
@@ -223,7 +223,7 @@ static bool meets(const struct sy_infer *in, const struct sy_node *node, int ran
     return found;
 }
 
-/* One axis of a Slice, numpy's rules. A dimension with N can only be taken whole. */
+/* One axis of a Slice, by numpy's rules. A dimension that depends on N can only be sliced whole. */
 static int slice_axis(struct sy_infer *in, const struct sy_node *node, struct sy_dim size,
                       struct sy_dim start, struct sy_dim end, int64_t step, struct range *out)
 {

@@ -266,7 +266,7 @@ struct letters {
     struct sy_shape dots;
 };
 
-/* One operand's term, from *at on; *at is behind it then. */
+/* Reads one operand's term from *at on and moves *at behind it. */
 static int read_term(struct sy_infer *in, const struct sy_node *node, const char **at,
                      const struct sy_shape *x, struct letters *l)
 {

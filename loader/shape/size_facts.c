@@ -75,7 +75,7 @@ static bool add_condition(struct sy_facts *facts, const struct sy_node *node, st
     return true;
 }
 
-/* From now on the atom is `to`. What was said before is kept free of it. */
+/* Replaces the atom by `to` from now on, and in all facts known so far. */
 static bool add_rewrite(struct sy_facts *facts, int atom, struct sy_dim to)
 {
     struct sy_rewrite *grown;
@@ -270,7 +270,7 @@ bool sy_infer_at_most(struct sy_infer *in, const struct sy_node *node, struct sy
     int atom;
     if (in->facts && !sy_dim_is_expr(left) && left.per_batch > 0 &&
         sy_size_is_symbol(right, &atom) && is_first_size(in->graph, atom))
-        return add_rewrite(in->facts, atom, left); /* no number is at least each N */
+        return add_rewrite(in->facts, atom, left); /* no constant is at least N for all N */
     if (sy_dim_sub(right, left, &room) < 0)
         return false;
     sy_size_bounds(room, &least, &most);

@@ -8,8 +8,8 @@
 
 extern bool sy_fault_enabled; /* set at start when SY_FAULT is there */
 
+/* SY_OK, or the status to fail with (error text set). Thread safe. Called through the macro, which costs a load where no fault is set. */
 int sy_fault_check(const char *op);
-/* SY_OK, or the status to fail with (error text set). Thread safe. */
 #define sy_fault(op) (sy_fault_enabled ? sy_fault_check(op) : 0)
 
 #endif

@@ -12,7 +12,7 @@
 #define SY_SERVICE_MAX_SOCKETS 16
 
 /* Reads LISTEN_PID, LISTEN_FDS, NOTIFY_SOCKET and WATCHDOG_USEC and takes them out of the environment; sockets become close-on-exec. Without a service
- * manager it does nothing. EARG: a variable that is no number, more than SY_SERVICE_MAX_SOCKETS sockets, or a descriptor that is no listening stream socket. */
+ * manager it does nothing. EARG: a variable that is not a number, more than SY_SERVICE_MAX_SOCKETS sockets, or a descriptor that is not a listening stream socket. */
 int sy_service_take(void);
 /* The inherited socket that listens on this address (Unix: the same path), the caller's from then on; -1: none. */
 int sy_service_socket(const struct sockaddr *address, socklen_t n_bytes);

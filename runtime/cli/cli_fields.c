@@ -18,11 +18,27 @@ static int store_integer(const struct sy_cli_field *field, char *to, const char 
     return SY_OK;
 }
 
+static int store_real(const struct sy_cli_field *field, double *to, const char *value)
+{
+    SY_TRY(sy_cli_real(value, to));
+    if (field->high > 0 && (*to < field->low || *to > field->high))
+        return sy_error_set(SY_EARG, "\"%s\" is not from %g to %g", value, field->low, field->high);
+    return SY_OK;
+}
+
+static int store_bytes(const struct sy_cli_field *field, uint64_t *to, const char *value)
+{
+    SY_TRY(sy_cli_bytes(value, to));
+    return *to > 0 || field->least == 0
+               ? SY_OK
+               : sy_error_set(SY_EARG, "\"%s\" is not more than 0 bytes", value);
+}
+
 static int store_time(const struct sy_cli_field *field, sy_ns *to, const char *value)
 {
     double ns;
 
-    SY_TRY(sy_cli_real(value, &ns));
+    SY_TRY(store_real(field, &ns, value));
     ns *= field->unit_ns;
     if (ns > 1e18)
         return sy_error_set(SY_EARG, "%s is more than 30 years", value);
@@ -32,13 +48,16 @@ static int store_time(const struct sy_cli_field *field, sy_ns *to, const char *v
     return SY_OK;
 }
 
-static int store(const struct sy_cli_field *field, void *command, const char *value)
+int sy_cli_store(const struct sy_cli_field *field, void *command, const char *value)
 {
     char *to = (char *)command + field->at;
 
     switch (field->kind) {
     case SY_CLI_IS_TEXT:
         *(const char **)to = value;
+        return SY_OK;
+    case SY_CLI_IS_TEXT_OR_OFF:
+        *(const char **)to = strcmp(value, "off") == 0 ? NULL : value;
         return SY_OK;
     case SY_CLI_IS_SWITCH:
     case SY_CLI_IS_OFF:
@@ -48,9 +67,9 @@ static int store(const struct sy_cli_field *field, void *command, const char *va
     case SY_CLI_IS_INT64:
         return store_integer(field, to, value);
     case SY_CLI_IS_REAL:
-        return sy_cli_real(value, (double *)to);
+        return store_real(field, (double *)to, value);
     case SY_CLI_IS_BYTES:
-        return sy_cli_bytes(value, (uint64_t *)to);
+        return store_bytes(field, (uint64_t *)to, value);
     case SY_CLI_IS_TIME:
         return store_time(field, (sy_ns *)to, value);
     case SY_CLI_IS_SET:
@@ -81,7 +100,7 @@ static int read_fields(const struct sy_cli_fields *f, struct sy_cli_parser *pars
     while ((got = sy_cli_next(parser, &value)) >= 0 || (got == SY_CLI_WORD && !ends_at_word)) {
         if (got == SY_CLI_WORD && take_word(f, name, command, value) < 0)
             return sy_cli_usage("%s", sy_error_text());
-        if (got >= 0 && store(&f->fields[got], command, value) < 0)
+        if (got >= 0 && sy_cli_store(&f->fields[got], command, value) < 0)
             return sy_cli_usage("--%s: %s", options[got].name, sy_error_text());
     }
     *word = got == SY_CLI_WORD ? value : NULL;

@@ -224,7 +224,7 @@ int sy_cli_job_resume_from(sy_client *client, const char *path)
 /* ---- from one to another ----------------------------------------------------------------------------- */
 
 /* The job in a server's status, the caller's; NULL after saying why. */
-static json_t *look(sy_client *client, int64_t id)
+static json_t *find_job(sy_client *client, int64_t id)
 {
     json_t *status, *job;
     size_t i;
@@ -283,7 +283,7 @@ static int start_there(sy_client *to, int64_t job)
     if (call_job(to, "job_resume", job))
         return 1;
     for (;; usleep(SIGHT_US)) {
-        json_t *seen = look(to, job);
+        json_t *seen = find_job(to, job);
         const char *state = sy_cli_word(seen, "state");
         int result = -1;
         if (!seen || strcmp(state, "failed") == 0)
@@ -321,7 +321,7 @@ static int go_on_here(sy_client *from, int64_t job, bool was_suspended)
 
 int sy_cli_job_move(sy_client *from, int64_t job, sy_client *to, const char *address)
 {
-    json_t *seen = look(from, job);
+    json_t *seen = find_job(from, job);
     bool was_suspended = json_is_true(json_object_get(seen, "parked"));
     int64_t there = 0;
 
@@ -337,10 +337,11 @@ int sy_cli_job_move(sy_client *from, int64_t job, sy_client *to, const char *add
     if (start_there(to, there)) {
         if (is_taken_back(to, there))
             return go_on_here(from, job, was_suspended);
-        return sy_cli_fail("%s has job %lld, and may go on with it: look there first ('switchyard "
-                           "jobs'). It is suspended here: 'jobs resume %lld' if the other server "
-                           "does not have it, 'jobs cancel %lld' if it does",
-                           address, (long long)there, (long long)job, (long long)job);
+        return sy_cli_fail(
+            "%s has job %lld, and may go on with it: find_job there first ('switchyard "
+            "jobs'). It is suspended here: 'jobs resume %lld' if the other server "
+            "does not have it, 'jobs cancel %lld' if it does",
+            address, (long long)there, (long long)job, (long long)job);
     }
     printf("job %lld is job %lld at %s\n", (long long)job, (long long)there, address);
     if (call_job(from, "train_stop", job))

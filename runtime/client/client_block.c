@@ -27,7 +27,7 @@ static size_t rounded(size_t bytes)
     return SY_ALIGN_UP(bytes + 1, to);
 }
 
-/* One of exactly this size: a client asks for the same again and again. */
+/* A free one of exactly this size: a client asks for the same sizes repeatedly. */
 static void *take_kept(size_t bytes)
 {
     void *found = NULL;

@@ -197,6 +197,21 @@ static int pack_params(msgpack_packer *packer, const json_t *params)
                : SY_OK;
 }
 
+json_t *sy_json_named(const json_t *array, const char *name)
+{
+    json_t *entry;
+    size_t i;
+
+    json_array_foreach(array, i, entry)
+    {
+        const char *its = json_string_value(json_object_get(entry, "name"));
+
+        if (its && strcmp(its, name) == 0)
+            return entry;
+    }
+    return NULL;
+}
+
 int sy_client_call_json(sy_client *client, const char *method, const json_t *params, json_t **out)
 {
     const msgpack_object *result = NULL;

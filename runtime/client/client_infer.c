@@ -245,7 +245,7 @@ static int copy_data(sy_client *client, const msgpack_object *data, sy_client_te
     return SY_OK;
 }
 
-/* One that was placed: only where the client has memory. */
+/* The data of an output that the client placed in one of its regions. */
 static int find_data(const sy_client *client, const msgpack_object *map, sy_client_tensor *out)
 {
     uint64_t offset = number(map, "offset"), bytes = number(map, "bytes");

@@ -8,5 +8,7 @@
 
 /* params borrowed, *out the caller's (NULL on failure). As sy_client_call. */
 int sy_client_call_json(sy_client *client, const char *method, const json_t *params, json_t **out);
+/* The array's first object whose "name" is this; borrowed; NULL: there is none. */
+json_t *sy_json_named(const json_t *array, const char *name);
 
 #endif

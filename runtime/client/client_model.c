@@ -6,6 +6,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/client/client_internal.h"
+#include "runtime/client/client_json.h"
 
 static int read_port(const json_t *entry, sy_client_port *port)
 {
@@ -59,22 +60,9 @@ static int read_sizes(const json_t *list, sy_client_model *model)
     return SY_OK;
 }
 
-static const json_t *find_entry(const json_t *models, const char *name)
-{
-    size_t i;
-    const json_t *entry;
-    json_array_foreach(models, i, entry)
-    {
-        const char *its = json_string_value(json_object_get(entry, "name"));
-        if (its && strcmp(its, name) == 0)
-            return entry;
-    }
-    return NULL;
-}
-
 static int read_model(const json_t *models, const char *name, sy_client_model *model)
 {
-    const json_t *entry = find_entry(models, name);
+    const json_t *entry = sy_json_named(models, name);
     if (!entry)
         return sy_error_set(SY_ENOTFOUND, "there is no model '%.100s'", name);
     if (!json_object_get(entry, "inputs"))

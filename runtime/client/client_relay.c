@@ -62,7 +62,7 @@ static short wants(const struct way *out, const struct way *in)
                    (in->at == in->used && !in->ended ? POLLIN : 0));
 }
 
-/* One of which nothing is wanted is left out: poll() would say at once, again and again, that its other side is gone. */
+/* A side of which nothing is wanted is left out: poll() would return at once, repeatedly, when its peer is gone. */
 static struct pollfd poller(int fd, short events)
 {
     return (struct pollfd){events ? fd : -1, events, 0};

@@ -74,7 +74,7 @@ int sy_core_drain(struct sy_core *core, sy_ns grace_ns, void (*done)(void *ctx),
  * it is served through the sockets alone. */
 bool sy_core_poll(struct sy_core *core);
 
-struct sy_slab *sy_core_slab(struct sy_core *core);
+struct sy_slab *sy_core_slab(struct sy_core *core); /* borrowed; ends with the core */
 
 #define SY_CORE_MAX_WORKERS 64
 #define SY_CORE_MODEL_NAME  128 /* bytes of a model's name, with its terminator */

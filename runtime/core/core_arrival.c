@@ -43,7 +43,7 @@ static void fail_model(struct sy_core *core, int model, const char *why)
     sy_core_batch_release(core->batches, model, m->status, m->error);
 }
 
-static void look_at(struct sy_core *core, int model)
+static void follow_arrival(struct sy_core *core, int model)
 {
     struct sy_core_model *m = &core->models[model];
     const struct sy_package_arrival *arrival = m->used && m->package ? m->package->arrival : NULL;
@@ -74,6 +74,6 @@ void sy_core_arrived(struct sy_core *core)
     sy_core_tick(core);
     sy_storage_thread_arrived(core->storage);
     for (int i = 0; i < (int)SY_MAX_MODELS; i++)
-        look_at(core, i);
+        follow_arrival(core, i);
     sy_core_pump_soon(core);
 }

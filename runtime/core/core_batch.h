@@ -10,7 +10,7 @@
  * B1: no request waits for others longer than the delay (ROWS: as configured; APART: SY_BATCH_APART_DELAY_NS), and none while the device has nothing to do.
  * B2: ROWS: only requests of equal sizes (core_internal.h; NULL: the usual), one class and tenant without a deadline are gathered, of models whose inputs
  *     and outputs are rows (the batch is the first dimension of each), each result's row following from each input's alone
- *     (loader/graph/row_independence.h): no answer depends on the other requests of its batch. One with a deadline is on its own, and so is one with a
+ *     (loader/graph/row_independence.h): no answer depends on the other requests of its batch. One with a deadline runs alone, and so does one with a
  *     tensor in a region: rows are copied by the slab.
  * B3: a gathered request gets exactly one answer, canceled or not.
  * B4: APART: only requests of equal batch and sizes, one class and tenant, without a deadline, of a model that lies in the pool whole, whose run is expected

@@ -79,7 +79,7 @@ void sy_core_image_after_read(struct sy_core *core, const struct sy_storage_job 
         group.offset = to->pool_offset;
         if (atomic_load_explicit(to->arrival, memory_order_acquire) == SY_ARRIVAL_HERE)
             sy_image_book_note(core->image_book, &group);
-        else if (to->is_kept && i >= job->n_looked_at)
+        else if (to->is_kept && i >= job->n_verified)
             sy_sched_prefer_image_place(core->sched, job->model, to->group, group.offset);
         else
             sy_image_book_drop(core->image_book, group.offset, group.bytes);

@@ -24,7 +24,7 @@ static struct sy_core_room room_of(const struct sy_pool *pool)
                                  .largest_free_bytes = sy_pool_largest_free_bytes(pool)};
 }
 
-static void look_at_device(struct sy_core *core, struct sy_core_metrics *m)
+static void count_device(struct sy_core *core, struct sy_core_metrics *m)
 {
     const struct sy_device_properties *device = sy_device_get_properties(core->device);
 
@@ -37,7 +37,7 @@ static void look_at_device(struct sy_core *core, struct sy_core_metrics *m)
     m->slab.free_bytes = m->slab.bytes - sy_slab_used_bytes(core->slab);
 }
 
-static void look_at_slices(const struct sy_core *core, struct sy_core_metrics *m)
+static void count_slices(const struct sy_core *core, struct sy_core_metrics *m)
 {
     m->n_slices = core->n_slices;
     for (int i = 0; i < core->n_slices; i++) {
@@ -48,10 +48,10 @@ static void look_at_slices(const struct sy_core *core, struct sy_core_metrics *m
     }
 }
 
-static void look_at_counters(const struct sy_core *core, struct sy_core_metrics *m)
+static void count_events(const struct sy_core *core, struct sy_core_metrics *m)
 {
     m->is_draining = core->draining;
-    look_at_slices(core, m);
+    count_slices(core, m);
     m->n_waiting = sy_sched_n_waiting(core->sched) + sy_core_batch_n_gathered(core->batches);
     m->n_started = sy_sched_n_started(core->sched);
     m->n_swaps = core->n_swaps;
@@ -72,7 +72,7 @@ static void look_at_counters(const struct sy_core *core, struct sy_core_metrics 
 }
 
 /* Device time charged to models: all charged time minus that of jobs. */
-static void look_at_account(struct sy_core *core, struct sy_core_metrics *m)
+static void count_account(struct sy_core *core, struct sy_core_metrics *m)
 {
     sy_account_pass(&core->account, sy_clock_now());
     m->idle_ns = core->account.idle_ns;
@@ -82,8 +82,7 @@ static void look_at_account(struct sy_core *core, struct sy_core_metrics *m)
     m->inference_ns = core->account.charged_ns - m->training_ns;
 }
 
-static void look_at_worker(const struct sy_core *core, int worker,
-                           struct sy_core_worker_metrics *out)
+static void count_worker(const struct sy_core *core, int worker, struct sy_core_worker_metrics *out)
 {
     out->state = sy_supervisor_state(core->supervisor, worker);
     out->n_deaths = sy_supervisor_n_deaths(core->supervisor, worker);
@@ -99,7 +98,7 @@ static void count_pending(const struct sy_core *core, int pending[SY_MAX_MODELS]
     sy_core_batch_count_gathered(core->batches, pending);
 }
 
-static void look_at_model(const struct sy_core *core, int model, struct sy_core_model_metrics *out)
+static void count_model(const struct sy_core *core, int model, struct sy_core_model_metrics *out)
 {
     const struct sy_core_model *m = &core->models[model];
 
@@ -114,7 +113,7 @@ static void look_at_model(const struct sy_core *core, int model, struct sy_core_
     out->phases = m->phases;
 }
 
-static void look_at_models(const struct sy_core *core, struct sy_core_metrics *m)
+static void count_models(const struct sy_core *core, struct sy_core_metrics *m)
 {
     int pending[SY_MAX_MODELS];
 
@@ -122,12 +121,11 @@ static void look_at_models(const struct sy_core *core, struct sy_core_metrics *m
     for (int i = 0; i < (int)SY_MAX_MODELS; i++)
         if (is_listed(&core->models[i])) {
             m->models[m->n_models].n_pending = pending[i];
-            look_at_model(core, i, &m->models[m->n_models++]);
+            count_model(core, i, &m->models[m->n_models++]);
         }
 }
 
-static void look_at_job(struct sy_core *core, struct sy_core_job *j,
-                        struct sy_core_job_metrics *out)
+static void count_job(struct sy_core *core, struct sy_core_job *j, struct sy_core_job_metrics *out)
 {
     sy_ns since = j->started_ns ? sy_clock_now() - j->started_ns : 0;
 
@@ -171,14 +169,14 @@ int sy_core_metrics(struct sy_core *core, struct sy_core_metrics **out)
     struct sy_core_metrics *m = allocate(core);
 
     SY_TRY_ALLOC(m, "no memory for the metrics");
-    look_at_device(core, m);
-    look_at_counters(core, m);
+    count_device(core, m);
+    count_events(core, m);
     for (int w = 0; w < core->n_workers; w++)
-        look_at_worker(core, w, &m->workers[w]);
-    look_at_models(core, m);
-    look_at_account(core, m);
+        count_worker(core, w, &m->workers[w]);
+    count_models(core, m);
+    count_account(core, m);
     for (struct sy_core_job *j = core->jobs; j; j = j->next)
-        look_at_job(core, j, &m->jobs[m->n_jobs++]);
+        count_job(core, j, &m->jobs[m->n_jobs++]);
     *out = m;
     return SY_OK;
 }

@@ -21,7 +21,7 @@
     X(n_continued, "switchyard_continued_runs",                                                   \
       "Runs that went on with the layer where they had stopped.")                                 \
     X(n_evicted, "switchyard_evicted_groups", "Groups of weights that left the pool for others.") \
-    X(n_preemptions, "switchyard_preemptions", "Times that training stood still for requests.")   \
+    X(n_preemptions, "switchyard_preemptions", "Times that training was paused for requests.")    \
     X(n_spills, "switchyard_spills",                                                              \
       "Times that a job's memory went to host memory, or came back.")                             \
     X(spilled_bytes, "switchyard_spilled_bytes", "Bytes of jobs that were moved so, both ways.")  \

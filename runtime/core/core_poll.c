@@ -76,7 +76,7 @@ bool sy_core_poll(struct sy_core *core)
 {
     bool polls = core->poll_until_ns > 0 && sy_clock_now() < core->poll_until_ns;
     if (polls || core->polls)
-        sy_supervisor_look(core->supervisor, polls);
+        sy_supervisor_take_posts(core->supervisor, polls);
     core->polls = polls;
     return polls;
 }

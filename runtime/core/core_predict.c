@@ -198,7 +198,7 @@ struct ahead {
     uint64_t bytes, coming; /* bytes of the other models; the part that is not in the pool now */
 };
 
-static struct ahead look_ahead(const struct sy_core *core, const struct sy_core_request *wants)
+static struct ahead find_ahead(const struct sy_core *core, const struct sy_core_request *wants)
 {
     const struct sy_residency *pool = sy_sched_residency(core->sched);
     bool seen[SY_MAX_MODELS] = {false};
@@ -238,7 +238,7 @@ static int n_resident_then(const struct sy_core *core, const struct sy_core_requ
     const struct sy_pool *pool = sy_sched_pool(core->sched);
     int now = sy_residency_n_resident(residency, wants->model);
     int head = SY_MIN(now, sy_residency_n_head(residency, wants->model));
-    struct ahead ahead = look_ahead(core, wants);
+    struct ahead ahead = find_ahead(core, wants);
     if (ahead.same) {
         uint64_t room = room_of_models(core);
         return m->heads.pool_bytes + ahead.bytes <= room ? m->n_groups

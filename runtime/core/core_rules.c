@@ -59,7 +59,7 @@ static int text(json_t *params, const char *key, const char *otherwise, const ch
     json_t *value = json_object_get(params, key);
     *out = value ? json_string_value(value) : otherwise;
     return *out ? SY_OK
-                : sy_error_set(SY_EARG, "the parameter \"%s\" is missing or no string", key);
+                : sy_error_set(SY_EARG, "the parameter \"%s\" is missing or not a string", key);
 }
 
 /* Stores the rules so that they survive a restart (C6). */

@@ -178,7 +178,7 @@ static void remove_left_over(const char *root)
         closedir(folder);
 }
 
-int sy_cache_ways_look(const char *root, struct sy_cache_ways *out)
+int sy_cache_ways_read(const char *root, struct sy_cache_ways *out)
 {
     *out = (struct sy_cache_ways){.n_ways = 0};
     if (strlen(root) >= sizeof out->root)
@@ -190,7 +190,7 @@ int sy_cache_ways_look(const char *root, struct sy_cache_ways *out)
 
 int sy_cache_ways_open(const char *root, struct sy_cache_ways *out)
 {
-    SY_TRY(sy_cache_ways_look(root, out));
+    SY_TRY(sy_cache_ways_read(root, out));
     remove_left_over(root);
     return SY_OK;
 }

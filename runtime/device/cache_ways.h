@@ -35,8 +35,8 @@ int sy_cache_ways_plan(unsigned n_ways, unsigned min_ways, const size_t *n_cores
                        uint64_t *masks);
 /* Reads which cache partitioning the kernel offers. ENOTFOUND: it is not mounted there; EUNSUPPORTED: this CPU's cache cannot be
  * divided; EPROTO: a file has another form than the kernel documents. */
-int sy_cache_ways_look(const char *root, struct sy_cache_ways *out);
-/* As sy_cache_ways_look; also removes groups of processes that have ended. */
+int sy_cache_ways_read(const char *root, struct sy_cache_ways *out);
+/* As sy_cache_ways_read; also removes groups of processes that have ended. */
 int sy_cache_ways_open(const char *root, struct sy_cache_ways *out);
 /* Groups 0 to n - 1 of this process are so, further ones are removed. EBUSY: more than there may be; EIO: the kernel refuses, and says why; then there are
  * none. */

@@ -45,6 +45,7 @@ struct sy_findings {
     struct sy_finding list[SY_MAX_FINDINGS];
 };
 
+/* Judges the facts: one finding for each that is known. Pure. */
 void sy_findings_make(const struct sy_doctor_facts *facts, struct sy_findings *out);
 /* Whether none is a failure. */
 bool sy_findings_are_ok(const struct sy_findings *findings);

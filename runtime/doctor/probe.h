@@ -22,7 +22,7 @@ void sy_probe_huge_pages(struct sy_doctor_facts *facts, uint64_t bytes);
 void sy_probe_limits(struct sy_doctor_facts *facts);
 /* Goes into a worker's and an import's sandbox, in a process of its own. */
 void sy_probe_sandbox(struct sy_doctor_facts *facts);
-/* One read through a ring of its own, in a process of its own: a system call filter may kill it. */
+/* Reads once through a new ring, in a child process, since a system call filter may kill it. */
 void sy_probe_uring(struct sy_doctor_facts *facts);
 /* O_DIRECT, room and read rate in `folder`: of `sample`, a file there, or of a scratch file if that is NULL. Reads at most max_bytes, and
  * for about two seconds on slow storage; writes for at most three. */

@@ -30,7 +30,7 @@ struct bandwidth {
     struct reader readers[MOST_THREADS];
 };
 
-static void do_piece(const struct bandwidth *all, char *buffer, uint64_t at)
+static void run_piece(const struct bandwidth *all, char *buffer, uint64_t at)
 {
     if (all->copies)
         memcpy(buffer + at % (all->bytes / 2), buffer + all->bytes / 2 + at % (all->bytes / 2),
@@ -45,7 +45,7 @@ static void measure(struct reader *reader)
     sy_ns start = sy_clock_now(), now = start;
     uint64_t done = 0;
     while (now - start < all->budget_ns) {
-        do_piece(all, reader->buffer, done % all->bytes);
+        run_piece(all, reader->buffer, done % all->bytes);
         done += PIECE_BYTES;
         now = sy_clock_now();
     }

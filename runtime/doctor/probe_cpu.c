@@ -29,7 +29,7 @@ void sy_probe_cpu(struct sy_doctor_facts *facts)
     facts->cores_usable = usable_cores();
     if (sy_doctor_read_file("/proc/filesystems", text, sizeof text))
         facts->resctrl = strstr(text, "\tresctrl\n") != NULL;
-    if (sy_cache_ways_look(SY_CACHE_WAYS_ROOT, &ways) == SY_OK)
+    if (sy_cache_ways_read(SY_CACHE_WAYS_ROOT, &ways) == SY_OK)
         facts->cache_ways = ways.n_ways;
     if (uname(&name) == 0)
         sy_doctor_text(facts->kernel, name.release);

@@ -4,7 +4,7 @@
  *   at_ns: when so many bytes had moved last, or a pause of ours ended; moved_bytes: since then
  *
  * A transfer has stalled when the stall period has passed since at_ns. Servers look for those with a timer. A look that comes late says nothing of
- * clients: the loop has stood still (SIGSTOP, a stopped machine), and what they sent meanwhile lies in the sockets. One thread, the event loop's. */
+ * clients: the loop was stopped (SIGSTOP, a suspended machine), and what they sent meanwhile lies in the sockets. One thread, the event loop's. */
 #ifndef SY_FRONT_LEAST_RATE_H
 #define SY_FRONT_LEAST_RATE_H
 

@@ -48,7 +48,7 @@ void sy_image_book_drop(struct sy_image_book *book, uint64_t offset, uint64_t by
 /* The group's bytes lie there, verified. A full book forgets it: it will be read again. */
 void sy_image_book_note(struct sy_image_book *book, const struct sy_image_group *group);
 bool sy_image_book_has(const struct sy_image_book *book, const struct sy_image_group *group);
-/* Where the group lies, by its hash, layers and bytes; false: nowhere. */
+/* The place of the group with this hash, layers and bytes; false: the image does not hold it. */
 bool sy_image_book_find(const struct sy_image_book *book, const struct sy_image_group *group,
                         uint64_t *out_offset);
 /* Drops all records that is_known refuses, and shows each. Returns how many. */

@@ -134,7 +134,7 @@ static int ask_keeper(struct sy_keeper *k, uint64_t image_bytes)
     if (fd < 0)
         return sy_error_set(SY_EIO, "no socket to ask for a kept image: %s", strerror(errno));
     const struct timeval patience = {
-        .tv_sec = ANSWER_MS / 1000}; /* a keeper that stands still has a full queue */
+        .tv_sec = ANSWER_MS / 1000}; /* a keeper that is stopped has a full queue */
     (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
     if (connect(fd, (const struct sockaddr *)&k->address, sizeof k->address) != 0) {
         close(fd);

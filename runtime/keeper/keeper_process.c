@@ -80,7 +80,7 @@ static void read_owner(struct keeping *k)
     k->until_ns = sy_clock_now() + k->wait_ns;
 }
 
-/* Milliseconds to wait, at most 10 s, so that a clock that stood still in a suspended machine is looked at again; -1: for ever. */
+/* Milliseconds to wait, at most 10 s, since the clock stops while the machine is suspended; -1: without limit. */
 static int poll_timeout_ms(const struct keeping *k)
 {
     if (k->owner >= 0)

@@ -92,7 +92,7 @@ static int take_text(const json_t *json, struct sy_job_state *out)
     const char *text = json_string_value(value);
     json_error_t error;
     if (!text)
-        return sy_error_set(SY_EARG, "a job's state: \"text\" is missing or no string");
+        return sy_error_set(SY_EARG, "a job's state: \"text\" is missing or not a string");
     if (json_string_length(value) > SY_JOB_STATE_TEXT_BYTES)
         return sy_error_set(SY_ETOOBIG, "a job's state: a job file of %zu bytes, at most %u",
                             json_string_length(value), SY_JOB_STATE_TEXT_BYTES);

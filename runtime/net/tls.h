@@ -49,8 +49,8 @@ const char *sy_tls_why(const struct sy_tls_stream *stream);
 ssize_t sy_net_read(int fd, struct sy_tls_stream *stream, void *to, size_t n);
 ssize_t sy_net_write(int fd, struct sy_tls_stream *stream, struct iovec *parts, size_t n_parts);
 
-/* Small messages at once (TCP_NODELAY), and an idle peer that vanished without a word is found within some three seconds: probed after one second of silence,
- * gone after two probes without an answer. Bytes that nobody acknowledges, or takes (a peer that does not read), end the connection after 30 s, the limit of a
+/* Small messages at once (TCP_NODELAY), and an idle peer that vanished is detected within some three seconds: probed after one second of silence,
+ * lost after two probes without an answer. Bytes that nobody acknowledges, or takes (a peer that does not read), end the connection after 30 s, the limit of a
  * stall, and no earlier. Errors are ignored: not every socket has these. */
 void sy_net_set_tcp(int fd);
 

@@ -78,7 +78,7 @@ int sy_model_config_parse(const char *text, size_t bytes, const char *name,
                           struct sy_model_config **out);
 /* As sy_model_config_parse, from Triton's JSON form, which a client sent. */
 int sy_model_config_parse_json(const char *json, const char *name, struct sy_model_config **out);
-/* One more owner, which frees it too; by one thread only. */
+/* Adds an owner, who calls sy_model_config_free too. One thread: the count is not atomic. */
 struct sy_model_config *sy_model_config_hold(struct sy_model_config *config);
 void sy_model_config_free(struct sy_model_config *config); /* NULL is fine */
 

@@ -6,7 +6,7 @@
  *
  * A1: nothing is read that was not hashed before: the package's own table, which comes first, has a hash of each layer.
  * A2: a file has its name only when all of it is right; "#sha256=HEX" behind a URL says what it must hash to as a whole.
- * A3: no wait is unbounded: a connection that stands still, tries, and the whole (config).
+ * A3: no wait is unbounded: a silent connection, the number of tries and the whole fetch have limits (config).
  * A4: a model that is unloaded ends its fetch; what has come stays for the next.
  *
  * One thread, the event loop's. */

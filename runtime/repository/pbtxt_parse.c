@@ -185,7 +185,7 @@ static size_t put_utf8(char *to, long code)
     return (size_t)more + 1;
 }
 
-/* One escape behind its backslash; bytes written, at most as many as it has in the text. 0: it is none. */
+/* Decodes the escape behind a backslash. Returns the bytes written, at most as many as it has in the text; 0: not an escape. */
 static size_t unescape(const char **at, const char *end, char *to)
 {
     static const char from[] = "abfnrtv\\'\"?", into[] = "\a\b\f\n\r\t\v\\'\"?";

@@ -95,7 +95,7 @@ struct sy_repository_config_before {
     char reason[512];
 };
 
-/* One call of sy_repository_load, or a model that is loaded at start. */
+/* A load in progress: by sy_repository_load, or of a model at start. */
 struct sy_repository_load {
     struct sy_repository_load *next;
     struct sy_repository *repository;
@@ -198,9 +198,9 @@ void sy_repository_loads_drop(struct sy_repository *r);
 void sy_repository_loads_overtaken(struct sy_repository_model *model);
 
 /* ---- repository_version.c ---- */
-/* To be served with what the folder has now. */
+/* Serves the version, as its folder is now. */
 void sy_repository_version_want(struct sy_repository_version *v);
-/* Not any more. */
+/* No longer serves it. */
 void sy_repository_version_drop(struct sy_repository_version *v);
 bool sy_repository_version_is_busy(const struct sy_repository_version *v); /* is on its way */
 

@@ -13,7 +13,7 @@
 #include "runtime/repository/warmup_files.h"
 
 struct task {
-    struct sy_repository_version *version; /* the loop's: the thread does not look */
+    struct sy_repository_version *version; /* the loop's: the thread does not inspect */
     sy_version_task_ended ended;
     struct sy_repository *repository;
     struct sy_model_config *config; /* held */
@@ -105,7 +105,7 @@ static int package_precision(const char *path, enum sy_precision *out)
 }
 
 /* Its configuration may ask for another precision than the package has. */
-static int look_at_precision(struct task *task, bool has_source)
+static int compare_precision(struct task *task, bool has_source)
 {
     enum sy_precision wanted = task->config->precision, is;
 
@@ -123,7 +123,7 @@ static int look_at_precision(struct task *task, bool has_source)
     return SY_OK;
 }
 
-static int look(struct task *task)
+static int inspect(struct task *task)
 {
     const struct sy_repository_importer *importer = &task->repository->importer;
     const char *device = task->repository->device;
@@ -138,21 +138,21 @@ static int look(struct task *task)
     if (!task->is_current)
         snprintf(task->error, sizeof task->error, "%s",
                  task->forced ? "its source changed" : sy_error_text());
-    SY_TRY(look_at_precision(task, has_source));
+    SY_TRY(compare_precision(task, has_source));
     task->precision = task->config->precision;
     if (!task->is_current && !task->config->has_precision)
         task->precision = importer->kept_precision(task->package_path, device);
     return SY_OK;
 }
 
-static void look_work(void *ctx)
+static void inspect_work(void *ctx)
 {
     struct task *task = ctx;
 
-    note_error(task, look(task));
+    note_error(task, inspect(task));
 }
 
-static void look_done(void *ctx)
+static void inspect_done(void *ctx)
 {
     struct task *task = ctx;
     struct sy_repository_version *v = task->version;
@@ -173,7 +173,7 @@ int sy_repository_inspect(struct sy_repository_version *v, sy_version_task_ended
 
     SY_TRY(task_create(v, ended, &task));
     task->forced = v->package_of != 0 && v->package_of != v->loading.source;
-    return run_task(task, look_work, look_done);
+    return run_task(task, inspect_work, inspect_done);
 }
 
 /* ---- the package ------------------------------------------------------------------------------------------------ */

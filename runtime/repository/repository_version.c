@@ -1,4 +1,4 @@
-/* One version's way from the folder into the core (version_state.h). */
+/* One version, on its way from the folder into the core (states: version_state.h). */
 #include <assert.h>
 #include <event2/event.h>
 #include <inttypes.h>

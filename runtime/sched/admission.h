@@ -119,8 +119,8 @@ void sy_admission_revise(struct sy_admission *a, uint64_t id, struct sy_duration
 /* Removes a waiting request. False: it does not wait. */
 bool sy_admission_cancel(struct sy_admission *a, uint64_t id);
 
-int sy_admission_n_waiting(const struct sy_admission *a);
-bool sy_admission_is_busy(const struct sy_admission *a);
+int sy_admission_n_waiting(const struct sy_admission *a); /* admitted, not started */
+bool sy_admission_is_busy(const struct sy_admission *a);  /* a request is running */
 /* The expected time at which all admitted requests are finished. */
 sy_ns sy_admission_drained_ns(const struct sy_admission *a, sy_ns now);
 bool sy_admission_is_valid(const struct sy_admission *a); /* the invariant walker: order, sums */

@@ -88,7 +88,7 @@ int sy_policy_set_left(struct sy_policy *p, uint64_t job, uint64_t iterations_le
 /* True: *job begins an iteration on its lane now, and counts as running. False: no job does; *again_ns is when to ask again if
  * nothing happens before (P5), or 0. Ask until it gives false, after every event. Linear in the jobs. */
 bool sy_policy_next(struct sy_policy *p, sy_ns now, uint64_t *job, sy_ns *again_ns);
-/* The iteration is over; `ns` is the device time that it took, without what it stood still for others. EARG: it does not run. */
+/* The iteration is over; `ns` is the device time that it took, without the time that it was paused. EARG: it does not run. */
 int sy_policy_done(struct sy_policy *p, uint64_t job, sy_ns ns, sy_ns now);
 /* As sy_policy_done, for `n` consecutive iterations that took `ns` together; 0: the job gave its turn back within an iteration. */
 int sy_policy_done_many(struct sy_policy *p, uint64_t job, uint64_t n, sy_ns ns, sy_ns now);

@@ -3,7 +3,7 @@
  *   events (arrived, done, lost ...) ──> sched ──> actions (preempt, load, read, run ...)
  *
  *   queue: r5 r4 r3 ──> next (LOADed, streams)  ──> active (LOADed, then RUN) ──> ended
- *   training:  runs . . preempt . . still . . . . . . . . . . . . . . resume . . runs
+ *   training:  runs . . preempt . . paused . . . . . . . . . . . . . resume . . runs
  *
  * S1: at most one request computes, and only while training is paused.
  * S2: requests start by class, then by deadline, then by arrival (admission.h); training runs when no request has started. Among jobs, the policy chooses
@@ -21,7 +21,7 @@
  * S9: while no request waits or has started, missing heads are prefetched into the pool, the most valuable first, one at a time, and evict only
  *     tails and less valuable heads. A request's arrival stops this at the next chunk; what has been copied stays.
  * S10: no guaranteed job waits for the worker of an opportunistic job that cannot compute: a spilled job releases its worker, and spilled state
- *     outlives every worker. Nor for memory of a job without a worker: a job is spilled, if it can be, before it releases its worker.
+ *     outlives every worker; nor for the memory of such a job without a worker: a job is spilled, if possible, before it releases its worker.
  *
  * S11: the device's compute is cut into slices. S1, S2, S5, S7 and S8 hold in each of them; memory and workers are the device's.
  *     One slice behaves as none. A model's requests, and a job, belong to one slice.

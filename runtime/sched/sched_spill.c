@@ -1,4 +1,4 @@
-/* Opportunistic jobs give way to guaranteed ones: in turns, and in memory, which is spilled to the host and restored (AntMan).
+/* Guaranteed jobs preempt opportunistic ones: of turns, and of memory, which is spilled to the host and restored (AntMan).
  *
  *   RUNNING ──SPILL→ SPILLING ──spilled→ SPILLED (waits in the lanes' queue, behind guaranteed ones) ──RETURN→ RETURNING ──returned→ RUNNING
  *

@@ -20,7 +20,8 @@
  * M8: A tenant's models and jobs on a device together are at most its memory quota there: models are charged first, in their order. One
  *     that is refused is on no device of that kind.
  * M9: A device that is cut into slices is as many devices of a part of its speed and pool, each with the models and jobs that belong to it; what computes in one
- *     is slowed down by what computes in the others, as runtime/sched/interference.h predicts it from pairs; pairs beyond the bound take turns. */
+ *     is slowed down by what computes in the others, as runtime/sched/interference.h predicts it from pairs; pairs beyond the bound take turns.
+ * M10: A request's latency also has its model's outside_ns, which no other request waits for. */
 #ifndef SY_SIM_SIM_H
 #define SY_SIM_SIM_H
 
@@ -54,7 +55,7 @@ struct sy_sim_request {
     int32_t model;
     int32_t class_;    /* 0..SY_SIM_MAX_CLASSES-1 */
     sy_ns deadline_ns; /* after its arrival; 0: none */
-    /* how long it is served, its swap with it, as observed, on whichever device; 0: by M1 and M4 */
+    /* observed service time, swap included, on any device; 0: by M1 and M4 */
     sy_ns served_ns;
 };
 

@@ -27,7 +27,7 @@ static inline sy_ns sy_sim_ns(double ns)
 /* One iteration that runs. */
 struct running {
     int job;
-    double left_ns, rate; /* of its own time; own time a nanosecond (M3, M9); 0: it stands still */
+    double left_ns, rate; /* of its own time; own time a nanosecond (M3, M9); 0: it is paused */
     double used_ns;       /* device time so far */
 };
 

@@ -27,7 +27,7 @@ struct sy_cpu_use {
 /* Zeros if the kernel does not tell. */
 struct sy_cpu_use sy_cpu_use_of(pid_t pid);
 
-/* It has not computed, nor waited for storage, for `timeout`, counted from `since` on. Looked at at each tick; the first look counts as if it had computed. Pure. */
+/* Whether a process has neither computed nor waited for storage for `timeout`, counted from `since`. Call it at each tick; the first call counts as progress. Pure. */
 bool sy_cpu_watch_stands(struct sy_cpu_watch *watch, struct sy_cpu_use use, sy_ns since,
                          sy_ns timeout, sy_ns now);
 

@@ -228,7 +228,7 @@ static void fail_spawn(struct sy_supervisor *s, struct process *p)
     p->is_untold = p->given_up;
 }
 
-/* Those that are due, as many as may start (V5). */
+/* Starts the workers that are due, as many as V5 allows. */
 static void spawn_due(struct sy_supervisor *s, sy_ns now)
 {
     for (int i = 0; i < s->config.n_workers && may_start(s, now); i++) {
@@ -387,11 +387,11 @@ static void on_socket(int fd, short what, void *process)
     take_messages(p->owner, p, false);
 }
 
-void sy_supervisor_look(struct sy_supervisor *s, bool looks)
+void sy_supervisor_take_posts(struct sy_supervisor *s, bool polls)
 {
     for (int i = 0; i < s->config.n_workers; i++) {
         struct process *p = &s->processes[i];
-        sy_post_look(&p->post, looks);
+        sy_post_set_polled(&p->post, polls);
         take_messages(s, p, true);
     }
 }

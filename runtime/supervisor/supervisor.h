@@ -60,9 +60,9 @@ int sy_supervisor_event(struct sy_supervisor *s, int worker, enum sy_worker_even
 /* A failure to send kills the worker; it is returned, too. */
 int sy_supervisor_send(struct sy_supervisor *s, int worker, const struct sy_message *message,
                        const int *fds, int n_fds);
-/* Takes what workers have posted without their sockets. looks true: it is called again and again, so they may go on; false: for the last time before the
- * loop sleeps. */
-void sy_supervisor_look(struct sy_supervisor *supervisor, bool looks);
+/* Handles the messages that workers posted in shared memory (runtime/wire/post_box.h). polls true: the caller calls it repeatedly, so workers may go on
+ * posting; false: for the last time before the loop sleeps. */
+void sy_supervisor_take_posts(struct sy_supervisor *s, bool polls);
 void sy_supervisor_kill(struct sy_supervisor *s, int worker, const char *why);
 /* SHUTDOWN to all that have their models, the end of those that still start; no worker is replaced from now on. The dead are reported by `lost`. */
 void sy_supervisor_stop(struct sy_supervisor *s, sy_ns grace_ns);

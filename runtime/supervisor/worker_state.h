@@ -19,23 +19,23 @@
 #include "runtime/base/clock.h"
 
 /* X(name, timeout in ms (0: none), waits for). Within the timeout the next event must come, or the worker is killed. */
-#define SY_WORKER_STATE_TABLE(X)                                                  \
-    X(DEAD, 0, "being spawned")                                                   \
-    X(SPAWNED, 20000, "HELLO")                                                    \
-    X(CONFIGURING, 60000, "READY: maps pool, image, slab; opens the device")      \
-    X(LOADING_MODELS, 0, "MODEL_ADDED for every model; V4 bounds each")           \
-    X(IDLE, 0, "work")                                                            \
-    X(LOADED, 0, "RUN, which waits for training to stand still and for its turn") \
-    X(CANCELING, 30000, "RUN_DONE of a run that will not run")                    \
-    X(RUNNING, 0, "RUN_DONE; the heartbeat bounds it")                            \
-    X(PREPARING_JOB, 120000, "JOB_PREPARED: reads model and data set")            \
-    X(JOB_READY, 0, "room in the pool")                                           \
-    X(STARTING_JOB, 120000, "JOB_STARTED: reads the snapshot")                    \
-    X(WAITING_TURN, 0, "the job's turn")                                          \
-    X(TRAINING, 0, "a request, the turn's end, or the job's")                     \
-    X(PAUSING, 20000, "JOB_PAUSED: the end of the layer")                         \
-    X(PAUSED, 0, "no request waiting")                                            \
-    X(STOPPING, 0, "its exit; the drain's grace bounds it")                       \
+#define SY_WORKER_STATE_TABLE(X)                                                 \
+    X(DEAD, 0, "being spawned")                                                  \
+    X(SPAWNED, 20000, "HELLO")                                                   \
+    X(CONFIGURING, 60000, "READY: maps pool, image, slab; opens the device")     \
+    X(LOADING_MODELS, 0, "MODEL_ADDED for every model; V4 bounds each")          \
+    X(IDLE, 0, "work")                                                           \
+    X(LOADED, 0, "RUN, which waits until training has paused, and for its turn") \
+    X(CANCELING, 30000, "RUN_DONE of a run that will not run")                   \
+    X(RUNNING, 0, "RUN_DONE; the heartbeat bounds it")                           \
+    X(PREPARING_JOB, 120000, "JOB_PREPARED: reads model and data set")           \
+    X(JOB_READY, 0, "room in the pool")                                          \
+    X(STARTING_JOB, 120000, "JOB_STARTED: reads the snapshot")                   \
+    X(WAITING_TURN, 0, "the job's turn")                                         \
+    X(TRAINING, 0, "a request, the turn's end, or the job's")                    \
+    X(PAUSING, 20000, "JOB_PAUSED: the end of the layer")                        \
+    X(PAUSED, 0, "no request waiting")                                           \
+    X(STOPPING, 0, "its exit; the drain's grace bounds it")                      \
     X(KILLED, 30000, "its exit after SIGKILL")
 
 enum sy_worker_state {

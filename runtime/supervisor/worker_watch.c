@@ -28,7 +28,7 @@ static sy_ns exit_time(enum sy_worker_state state)
     return state == SY_WORKER_STOPPING ? 5 * SY_NS_PER_S : SY_NS_PER_S;
 }
 
-/* It was told to stop and has sent no heartbeat since: it has not read the message. */
+/* A worker that was told to stop and has sent no heartbeat since has not read the message. */
 static bool is_deaf(const struct sy_worker_watch *w, enum sy_worker_state state, sy_ns beat,
                     sy_ns hang_timeout, sy_ns now)
 {
@@ -36,7 +36,7 @@ static bool is_deaf(const struct sy_worker_watch *w, enum sy_worker_state state,
            now > w->moved_ns + hang_timeout;
 }
 
-/* It answers after each program that it made. */
+/* A worker that loads models answers after each program that it made. */
 static bool is_stuck_loading(const struct sy_worker_watch *w, enum sy_worker_state state,
                              sy_ns hang_timeout, sy_ns now)
 {

@@ -20,9 +20,9 @@ struct sy_worker_watch {
     struct sy_cpu_watch cpu;
 };
 
-/* Where libraries, programs and data sets are loaded, nothing beats. So it is while a worker winds up. */
+/* Whether workers send heartbeats in this state: not while libraries, programs or data sets are loaded, nor while they end. */
 bool sy_worker_state_has_heartbeat(enum sy_worker_state state);
-/* It comes into this state now. */
+/* The worker enters this state now: its clocks start anew. */
 void sy_worker_watch_move(struct sy_worker_watch *watch, enum sy_worker_state to, sy_ns now);
 /* At each tick, of a process that lives; beat: its last one. True: it is to be killed, `why` (SY_WORKER_WATCH_WHY bytes) says the reason. */
 bool sy_worker_watch_is_over(struct sy_worker_watch *watch, enum sy_worker_state state, pid_t pid,

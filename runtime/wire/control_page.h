@@ -38,8 +38,8 @@ struct sy_control_page {
         heartbeat_ns; /* relaxed; at least every 500 ms and between layers */
     /* (run << 16) | groups computed of that run: release after each group. The storage reader looks at it before it writes over a group. */
     _Atomic uint64_t run_progress;
-    _Atomic uint32_t paused_epoch; /* the odd epoch at which training stands still; release */
-    _Atomic uint64_t paused_ns;    /* when it stood still */
+    _Atomic uint32_t paused_epoch; /* the odd epoch at which training paused; release */
+    _Atomic uint64_t paused_ns;    /* when it had paused */
 
     _Alignas(64) _Atomic uint64_t job;    /* id of the training job, 0 none */
     _Atomic uint32_t train_phase;         /* enum sy_train_phase: release on entry of a phase */

@@ -75,7 +75,7 @@ enum sy_load_resident { SY_LOAD_COMES = 0, SY_LOAD_RESIDENT = 1, SY_LOAD_DIRECT 
 /* clang-format on */
 /* A run that was LOADed and will not RUN: RUN_DONE as soon as its groups are there. */
 #define SY_FIELDS_FETCH(F) F(U64, run)
-/* Forget a run that was LOADed but will not RUN; answered by RUN_DONE with ECANCELED when its copies stand still. */
+/* Forget a run that was LOADed but will not RUN; answered by RUN_DONE with ECANCELED when its copies have ended. */
 #define SY_FIELDS_CANCEL(F) F(U64, run)
 /* lost_ns: of first_layer to end, that the computing thread stood without a core; 0 where that is not measured (no slice of one core, or a device that
  * computes elsewhere). n_arrived: leading groups that are in the pool. read_bytes: of groups that stay in the image, what this run read of them. spans: per

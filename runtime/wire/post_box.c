@@ -21,7 +21,7 @@ static bool put(struct sy_post *post, const void *bytes, size_t n_bytes)
     atomic_store_explicit(&slot->after, post->n_sent, memory_order_relaxed);
     atomic_store_explicit(&slot->n_bytes, (uint32_t)n_bytes, memory_order_relaxed);
     atomic_store(&slot->full, 1);
-    if (!atomic_load(&box->reader_looks) && atomic_compare_exchange_strong(&slot->full, &full, 0))
+    if (!atomic_load(&box->reader_polls) && atomic_compare_exchange_strong(&slot->full, &full, 0))
         return false;
     post->next_out++;
     return true;
@@ -33,7 +33,7 @@ int sy_post_send(struct sy_post *post, int fd, const struct sy_message *message,
     unsigned char bytes[SY_POST_BYTES];
     size_t n_bytes;
 
-    if (n_fds == 0 && post->out && atomic_load(&post->out->reader_looks) &&
+    if (n_fds == 0 && post->out && atomic_load(&post->out->reader_polls) &&
         sy_message_encode(message, bytes, sizeof bytes, &n_bytes) == SY_OK &&
         put(post, bytes, n_bytes))
         return SY_OK;
@@ -72,7 +72,7 @@ int sy_post_receive(struct sy_post *post, int fd, enum sy_message_direction dire
     int status = sy_post_take(post, direction, out);
 
     if (status == 0) {
-        sy_post_look(post, false);
+        sy_post_set_polled(post, false);
         status = sy_post_take(post, direction, out);
     }
     if (n_fds && status != 0)
@@ -90,8 +90,8 @@ bool sy_post_has(const struct sy_post *post)
                                             memory_order_acquire) == 1;
 }
 
-void sy_post_look(struct sy_post *post, bool looks)
+void sy_post_set_polled(struct sy_post *post, bool polls)
 {
-    if (post->in && atomic_load_explicit(&post->in->reader_looks, memory_order_relaxed) != looks)
-        atomic_store(&post->in->reader_looks, looks);
+    if (post->in && atomic_load_explicit(&post->in->reader_polls, memory_order_relaxed) != polls)
+        atomic_store(&post->in->reader_polls, polls);
 }

@@ -1,12 +1,12 @@
 /* Messages between two processes that are both awake: short ones go through slots in shared memory, beside the control socket, without a system call.
  *
- *   writer   put in the free slot ──> reader_looks still 1? ──yes──> done
+ *   writer   put in the free slot ──> reader_polls still 1? ──yes──> done
  *                                          └─no: take it back (or the reader has it already), use the socket
- *   reader   reader_looks = 1, looks at the slots ... ──> reader_looks = 0, looks once more, sleeps on the socket
+ *   reader   reader_polls = 1, polls the slots ... ──> reader_polls = 0, polls once more, sleeps on the socket
  *
  * O1: the order of messages is that of sending, over both ways: a slot says how many packets were sent through the socket before it, and the reader
- *     reads the socket only when reader_looks is 0 and no slot is next.
- * O2: a slot is written only while reader_looks is 1, and taken back only when it is 0, so nobody writes a slot that is being read.
+ *     reads the socket only when reader_polls is 0 and no slot is next.
+ * O2: a slot is written only while reader_polls is 1, and taken back only when it is 0, so nobody writes a slot that is being read.
  * O3: what comes from the other side is checked as a packet's bytes are. */
 #ifndef SY_WIRE_POST_BOX_H
 #define SY_WIRE_POST_BOX_H
@@ -30,7 +30,7 @@ struct sy_post_slot {
 
 /* One direction; zeroed memory is an empty box. */
 struct sy_post_box {
-    _Alignas(64) _Atomic uint32_t reader_looks; /* by the reader, seq_cst */
+    _Alignas(64) _Atomic uint32_t reader_polls; /* by the reader, seq_cst */
     struct sy_post_slot slots[SY_POST_SLOTS];
 };
 
@@ -44,14 +44,14 @@ struct sy_post {
 /* As sy_message_send, by whichever way. */
 int sy_post_send(struct sy_post *post, int fd, const struct sy_message *message, const int *fds,
                  int n_fds);
-/* As sy_message_receive: what comes next, by whichever way. From then on until sy_post_look the other side uses the socket, unless it came through a slot. */
+/* As sy_message_receive: what comes next, by whichever way. From then on until sy_post_set_polled the other side uses the socket, unless it came through a slot. */
 int sy_post_receive(struct sy_post *post, int fd, enum sy_message_direction direction,
                     struct sy_message *out, int *fds, int *n_fds);
 /* Takes the next message if it is in a slot: 1; else 0 and `out` empty; negative: not a message of this direction. */
 int sy_post_take(struct sy_post *post, enum sy_message_direction direction, struct sy_message *out);
 /* Whether a slot is full. Then sy_post_receive does not wait: the slot is next, or what was sent before it is in the socket. */
 bool sy_post_has(const struct sy_post *post);
-/* true: the caller calls sy_post_has or sy_post_take again and again from now on; false: not any more, after one last sy_post_take. */
-void sy_post_look(struct sy_post *post, bool looks);
+/* true: the caller calls sy_post_has or sy_post_take repeatedly from now on; false: no longer, but for one last sy_post_take. */
+void sy_post_set_polled(struct sy_post *post, bool polls);
 
 #endif

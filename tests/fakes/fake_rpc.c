@@ -6,6 +6,10 @@
 #include <stdint.h>
 
 #include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -38,6 +42,18 @@ static void start_grpc(void)
     assert_int_equal(sy_offload_create(front->base, 1, 16, &front->offload), SY_OK);
     assert_int_equal(sy_grpc_server_create(&config, front, &grpc_server), SY_OK);
     fake_core_grpc_port = sy_grpc_server_port(grpc_server);
+}
+
+int fake_core_connect(void)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct timeval limit = {60, 0};
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+
+    strcpy(address.sun_path, fake_core_path);
+    assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof address), 0);
+    assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit), 0);
+    return fd;
 }
 
 static void count_connections(void *ctx)

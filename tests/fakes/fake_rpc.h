@@ -12,6 +12,8 @@
 extern char fake_core_path[100], fake_core_tcp[40]; /* where RPC is answered */
 extern int fake_core_grpc_port;                     /* and gRPC */
 
+/* A socket connected to fake_core_path, whose reads end after a minute. Fails the test otherwise. */
+int fake_core_connect(void);
 int fake_core_grpc_connections(void);
 /* Inside of fake_core_call: both servers look for stalled clients next, before they read anything. */
 void fake_core_look(void);

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "runtime/base/status.h"
+#include "tests/rigs/shell.h"
 
 static char folder[64];
 
@@ -123,7 +124,5 @@ int make_data_folder(void **state)
 int remove_data_folder(void **state)
 {
     (void)state;
-    char command[96];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command) == 0 ? 0 : -1;
+    return remove_tree(folder);
 }

@@ -1,6 +1,5 @@
 #include "tests/rigs/repository_rig.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -19,30 +18,13 @@
 #include "runtime/base/status.h"
 #include "tests/rigs/package_rig.h"
 #include "tests/rigs/seed.h"
+#include "tests/rigs/shell.h"
 
 #define MOST_TURN_NS (30 * SY_NS_PER_S)
 
 char repo_rig_folder[64];
 
 /* ---- folders ------------------------------------------------------------------------------------------------------- */
-
-static void remove_tree(const char *path)
-{
-    DIR *dir = opendir(path);
-
-    for (struct dirent *e; dir && (e = readdir(dir));) {
-        char child[512];
-
-        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
-            continue;
-        snprintf(child, sizeof child, "%s/%s", path, e->d_name);
-        if (unlink(child) != 0)
-            remove_tree(child);
-    }
-    if (dir)
-        closedir(dir);
-    rmdir(path);
-}
 
 static const char *content_path(const char *content)
 {

@@ -1,6 +1,5 @@
 #include "tests/rigs/server_fixture.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -20,6 +19,7 @@
 #include <cmocka.h>
 
 #include "runtime/base/clock.h"
+#include "tests/rigs/shell.h"
 
 #define READY_TIMEOUT_MS 600000 /* models are imported first, under sanitizers slowly */
 #define STOP_TIMEOUT_NS  (120 * SY_NS_PER_S)
@@ -76,23 +76,6 @@ const char *fixture_models(void)
 
 /* ---- folder ------------------------------------------------------------------------------------------ */
 
-static void remove_tree(const char *path, int depth)
-{
-    DIR *folder = depth < 4 ? opendir(path) : NULL;
-    if (!folder)
-        return;
-    for (struct dirent *e; (e = readdir(folder));) {
-        char child[512];
-        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
-            continue;
-        snprintf(child, sizeof child, "%s/%s", path, e->d_name);
-        if (unlink(child) != 0)
-            remove_tree(child, depth + 1);
-    }
-    closedir(folder);
-    rmdir(path);
-}
-
 void fixture_init(struct fixture *f, const char *name)
 {
     memset(f, 0, sizeof *f);
@@ -106,7 +89,7 @@ void fixture_finish(struct fixture *f)
 {
     if (f->pid > 0)
         fixture_kill(f);
-    remove_tree(f->folder, 0);
+    remove_tree(f->folder);
 }
 
 void fixture_say(const char *what, uint64_t number)

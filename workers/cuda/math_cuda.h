@@ -1,4 +1,4 @@
-/* What the plugin exports of the engine. */
+/* The engine's entry points that the plugin exports. */
 #ifndef SY_WORKERS_CUDA_MATH_CUDA_H
 #define SY_WORKERS_CUDA_MATH_CUDA_H
 

@@ -138,7 +138,7 @@ static int check_shape(struct images_source *s)
 }
 
 /* Images that lie beside the classes' folders have no class. */
-static int look_beside(struct images_source *s)
+static int leave_out_strays(struct images_source *s)
 {
     struct sy_data_names found;
     SY_TRY(sy_data_list(s->folder, SY_DATA_FILES, &found));
@@ -169,7 +169,7 @@ static int add_classes(struct images_source *s, const struct sy_data_names *know
         SY_TRY(add_class(s, name, (uint32_t) class));
     }
     s->base.n = s->files.n;
-    SY_TRY(look_beside(s));
+    SY_TRY(leave_out_strays(s));
     if (s->n_left_out)
         sy_log_warn("data",
                     "folder=%s left_out=%llu first=%s why=\"in no class's folder, or not called "

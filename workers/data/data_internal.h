@@ -13,7 +13,7 @@ sy_data_open sy_data_idx_open, sy_data_npy_open, sy_data_csv_open, sy_data_text_
 /* A class as the loss wants it: its number, one value (a single output), or zeros with a one. EARG names source, sample and label. */
 int sy_data_put_class(const struct sy_data_want *want, const char *where, uint64_t sample,
                       int64_t label, void *labels);
-/* So many classes the outputs can tell apart: a single value tells two. */
+/* The number of classes that the outputs can represent; a single value: two. */
 uint64_t sy_data_max_classes(const struct sy_data_want *want);
 /* Whether the field feeds that input. */
 bool sy_data_is_for(const struct sy_data_field *field, const struct sy_data_input *input);
@@ -25,7 +25,7 @@ void sy_data_put_input(const struct sy_data_input *input, uint64_t i, double val
 /* Inputs that need no reader, for a sample with `length` elements: constants, masks, lengths, positions. False: the reader fills it in. */
 bool sy_data_put_given(const struct sy_data_field *field, const struct sy_data_input *input,
                        uint64_t length, void *to);
-/* Elements of the largest input that is the reader's; 0: there is none. */
+/* Elements of the largest input that the reader fills in; 0: it fills in none. */
 uint64_t sy_data_longest(const struct sy_data_spec *spec, const struct sy_data_want *want);
 /* ", input 'NAME'" in messages of models with several; else nothing. `text` has room for 96 bytes. */
 const char *sy_data_input_text(const struct sy_data_want *want, int i, char *text);

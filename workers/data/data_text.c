@@ -210,7 +210,7 @@ static int add_class(struct text_source *s, const char *folder, bool are_folders
 }
 
 /* Files that lie beside the classes' folders have no class. */
-static int look_beside(const char *folder)
+static int warn_of_strays(const char *folder)
 {
     struct sy_data_names found;
     SY_TRY(sy_data_list(folder, SY_DATA_FILES, &found));
@@ -227,7 +227,7 @@ static int open_folder(struct text_source *s, const char *folder, const struct s
     s->path = folder;
     SY_TRY(sy_data_list(folder, SY_DATA_FOLDERS, &s->classes));
     if (s->classes.n) {
-        SY_TRY(look_beside(folder));
+        SY_TRY(warn_of_strays(folder));
     } else {
         are_folders = false;
         SY_TRY(sy_data_list(folder, SY_DATA_FILES, &s->classes));

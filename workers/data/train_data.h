@@ -64,7 +64,7 @@ int sy_train_data_open(const struct sy_data_spec *spec, const struct sy_data_wan
                        struct sy_train_data *out);
 void sy_train_data_close(struct sy_train_data *data);
 
-/* Where sample number `position` of the stream of a set of n is in it. */
+/* The index, in a set of n, of sample number `position` of the shuffled stream. */
 uint64_t sy_train_data_index(uint64_t n, uint64_t seed, uint64_t position);
 /* Puts `rows` samples from `position` in place, a place for each input: of the training stream, or (is_test) of the test set as stored, repeating the last. */
 int sy_train_data_fill(const struct sy_train_data *data, const struct sy_data_want *want,

@@ -137,7 +137,7 @@ static int set_mask(const struct reader *r, int m, struct sy_attention *a)
         return sy_error_set(SY_ECORRUPT, "node %s: mask %d does not fit", node->name, m);
     a->kinds[m] = (enum sy_attention_mask)kinds->ints[m];
     a->fills[m] = fills->floats[m];
-    /* rows that are none in the file's sense (join_shared_heads) have no number */
+    /* rows that join_shared_heads made have no number in the file */
     if (causal && causal->kind == SY_ATTR_INTS && m < causal->n && a->rows > 1)
         a->causal[m] = causal->ints[m];
     if (t->dtype != (a->kinds[m] == SY_MASK_ADD ? SY_DTYPE_F32 : SY_DTYPE_BOOL))

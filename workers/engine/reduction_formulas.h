@@ -72,7 +72,7 @@ SY_FORMULA int64_t sy_reduction_collect_integer(enum sy_op op, int64_t sum, int6
     }
 }
 
-/* What a sum of exponentials is taken less of: its largest, unless that is infinite. Then they are infinite, or none, by themselves. */
+/* What is subtracted in a sum of exponentials: the largest, or 0 if that is infinite: the sum is then infinite or NaN as it should be. */
 SY_FORMULA double sy_reduction_shift(double top)
 {
     return fabs(top) == INFINITY ? 0.0 : top;

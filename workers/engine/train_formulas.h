@@ -35,7 +35,7 @@ SY_FORMULA float sy_formula_sigmoid(float x)
 
 SY_FORMULA float sy_formula_clamp(float x, float low, float high)
 {
-    return x < low ? low : x > high ? high : x; /* what is no number stays none */
+    return x < low ? low : x > high ? high : x; /* NaN stays NaN */
 }
 
 SY_FORMULA float sy_curve_of(const struct sy_curve *c, float x)

@@ -47,7 +47,7 @@ SY_FORMULA double sy_philox_uniform(uint64_t seed, uint64_t i)
     return (double)(sy_philox_element(seed, 0, 1, i) >> 8) / 16777216.0;
 }
 
-/* What a node draws. */
+/* The distribution that a node draws from. */
 struct sy_draw {
     uint64_t seed;
     int64_t period; /* behind it the numbers come again */

@@ -51,7 +51,7 @@ SY_FORMULA float sy_reduction_of(const struct sy_train_reduction *r, const float
     return (float)sy_reduction_finish(r->op, sum, r->n_each);
 }
 
-/* Of the result y at one of its elements x; n_equal elements share an extreme. */
+/* The derivative of the result y by one of its elements x; n_equal elements share an extreme. */
 SY_FORMULA double sy_reduction_slope(const struct sy_train_reduction *r, double x, double y,
                                      double n_equal)
 {

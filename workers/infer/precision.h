@@ -7,7 +7,7 @@
 
 #include "loader/graph/engine.h"
 
-/* One output of float32, float16 or bfloat16 over all samples. Sums go on when the same struct is handed in again. */
+/* Error sums of one output (float32, float16, bfloat16) over all samples. A struct that is passed again goes on with its sums. */
 struct sy_precision_error {
     double max_abs;
     double sum_squares, sum_squares_off; /* of the float32 result, and of the difference */

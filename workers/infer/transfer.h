@@ -12,7 +12,7 @@
  * X4: every wait ends: a failed arrival, a failed copy or sy_transfer_end ends the run with a status.
  * X5: a run that is not urgent copies chunk by chunk, each only when the link's rule lets it (runtime/wire/link_turn.h). While an urgent
  *     run has copies to make, the board says so.
- * X6: a copy is queued while at most 16 MiB are under way in front of it. What is queued cannot be taken back, and a run that gives way keeps
+ * X6: a copy is queued while at most 16 MiB are in flight before it. What is queued cannot be withdrawn, and a preempted run keeps
  *     the device until its copies are through.
  *
  * On a unified device nothing is copied: the compute thread waits for the arrival words themselves. */
@@ -46,7 +46,7 @@ int sy_transfer_create(struct sy_device *device, struct sy_pool_memory *pool, in
                        struct sy_transfer **out);
 void sy_transfer_destroy(struct sy_transfer *transfer);
 
-/* Where this worker (slot) shows what it has on the link and sees the others; NULL: it is alone, as it is without this call. Borrowed. */
+/* The board on which workers, each in its slot, show what they have in flight on the link; NULL, the default: nobody else uses the link. Borrowed. */
 void sy_transfer_set_board(struct sy_transfer *transfer, struct sy_link_board *board, int slot);
 /* A run begins as urgent; another class before the first add. Becoming urgent later takes effect at the next chunk. */
 void sy_transfer_set_class(struct sy_transfer *transfer, enum sy_link_class link_class);

@@ -276,7 +276,7 @@ static void poll_after_run(struct sy_worker *w)
     sy_ns until = from + (sy_ns)SY_MIN(poll_us, MOST_POLL_US) * SY_NS_PER_US;
     if (sy_clock_now() >= until)
         return;
-    sy_post_look(&w->post, true);
+    sy_post_set_polled(&w->post, true);
     while (!sy_post_has(&w->post) && poll(&p, 1, 0) == 0 && sy_clock_now() < until)
         sched_yield();
 }

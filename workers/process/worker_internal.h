@@ -36,15 +36,15 @@ struct sy_worker {
     struct sy_event *run_done; /* engines that only enqueue: the end of a run */
     const struct sy_engine_ops *engine;
     const struct sy_trainer_ops *trainer;
-    struct sy_worker_cores home, cores; /* of WELCOME; where the team is now */
+    struct sy_worker_cores home, cores; /* home: of WELCOME; cores: where the team is now */
     uint32_t cores_version;             /* last cores_version seen in the page */
     struct sy_transfer *transfer;
     struct sy_worker_models *models;
 
     /* The run between its first LOAD and its RUN_DONE. */
-    bool loaded, fetching; /* fetching: it ends when its groups are there */
+    bool loaded, fetching; /* fetching: it ends when its groups have arrived */
     uint64_t run, run_model;
-    bool is_running; /* its layers are: between two turns it may be interrupted */
+    bool is_running; /* its layers compute: it may be interrupted between two of them */
     sy_ns received_ns;
     sy_ns run_end_ns; /* end of the last run, 0: none */
 
@@ -58,7 +58,7 @@ struct sy_worker {
     struct sy_spill *spill; /* of a job that was spilled, or may be */
     struct sy_link_board *board;
     uint64_t persistent_offset; /* of the job, in the pool */
-    bool leaving;               /* winding up, to go on in another worker */
+    bool leaving;               /* stops here, to continue in another worker */
     bool stop_after_return, evaluate_after_return;
     sy_ns turn_busy_ns;              /* computed in this turn */
     uint32_t announced_epoch;        /* the odd epoch that JOB_PAUSED was sent for */
@@ -74,7 +74,7 @@ int sy_worker_restore_cores(struct sy_worker *worker, const struct sy_worker_cor
 void sy_worker_follow_page(struct sy_worker *worker);
 
 void sy_worker_beat(void *worker);
-/* Beats; ECANCELED if the run that is on is interrupted. */
+/* Sends a heartbeat; ECANCELED if the current run is interrupted. */
 int sy_worker_between_turns(void *worker);
 int sy_worker_send(struct sy_worker *worker, const struct sy_message *message);
 /* Reports that the job is paused at this preempt epoch: on the control page and to the runtime, once for each epoch. */
@@ -84,7 +84,9 @@ int sy_worker_announce_pause(struct sy_worker *worker, uint32_t epoch);
 int sy_worker_load(struct sy_worker *worker, const struct sy_msg_load *load);
 int sy_worker_run(struct sy_worker *worker, const struct sy_msg_run *run);
 int sy_worker_fetch(struct sy_worker *worker, const struct sy_msg_fetch *fetch);
-int sy_worker_fetch_look(struct sy_worker *worker); /* a few times a second while it fetches */
+int sy_worker_fetch_look(
+    struct sy_worker *
+        worker); /* ends a prefetch whose groups have arrived; called a few times a second while it fetches */
 int sy_worker_cancel(struct sy_worker *worker, const struct sy_msg_cancel *cancel);
 
 /* workers/process/worker_job.c: the training job. */

@@ -10,10 +10,10 @@
 #include "loader/package/package.h"
 #include "runtime/base/clock.h"
 
-/* Kept a model, beside those for which `keep` was set; the least recently used goes. A text model alternates between lengths. */
+/* Programs of one model, beside those with `keep` set; the least recently used is dropped. A text model alternates between lengths. */
 #define SY_MODEL_MAX_PROGRAMS 16
 #define SY_MODEL_MAX_KEPT     8
-/* Limit of host memory for the programs of all models, besides those that are kept: some 0.4 MB for a text model's, 3 for ResNet-152's. */
+/* Limit of host memory for the programs of all models, besides those with `keep`: a text model's takes some 0.4 MB, ResNet-152's 3 MB. */
 #define SY_MODELS_PROGRAM_BYTES (256ull << 20)
 
 struct sy_worker_model {
@@ -22,16 +22,16 @@ struct sy_worker_model {
     int n_groups;
 };
 
-/* The program of one batch and these sizes. */
+/* The program of one batch size and one set of open sizes. */
 struct sy_worker_program {
     struct sy_program *program;
     const struct sy_graph *graph; /* with these sizes */
-    sy_ns took_ns;                /* to make it, now; 0: it was there */
+    sy_ns took_ns;                /* to make it now; 0: it was made before */
 };
 
 struct sy_worker_models;
 
-/* program_bytes: SY_MODELS_PROGRAM_BYTES; less in tests. One program may be there whatever it takes. */
+/* program_bytes: SY_MODELS_PROGRAM_BYTES; less in tests. One program is allowed whatever its size. */
 int sy_worker_models_create(const struct sy_engine_ops *engine, uint64_t program_bytes,
                             struct sy_worker_models **out);
 /* Programs that are prepared and found from now on are for a team of this many threads. */
@@ -47,8 +47,8 @@ void sy_worker_models_drop(struct sy_worker_models *models, uint64_t id); /* unk
 /* ENOTFOUND names the id. */
 int sy_worker_models_find(struct sy_worker_models *models, uint64_t id,
                           struct sy_worker_model **out);
-/* The program for this batch and these sizes (of the graph's symbols; n_sizes 0: the usual ones), made if it is not there; keep: stays as
- * long as the model does. Borrowed until the next call. EARG: sizes that the model cannot have. */
+/* The program for this batch and these sizes (of the graph's symbols; n_sizes 0: the usual ones), made if there is none; keep: until the model is
+ * dropped. Borrowed until the next call. EARG: sizes that the model cannot have. */
 int sy_worker_models_program(struct sy_worker_models *models, uint64_t id, uint64_t batch,
                              const uint64_t *sizes, size_t n_sizes, bool keep,
                              struct sy_worker_program *out);

@@ -222,7 +222,7 @@ static void wait_for_quiet(struct sy_script_page *page, sy_ns timeout_ns)
         sy_futex_wait(&page->drained, drained, SY_MIN(timeout_ns, CLOSE_SLICE_NS));
 }
 
-/* Whether the script stands still. Waits for its operators to end, for a limited time; then sends SIGSTOP even if they ended, since other code of the script
+/* Whether the script has paused. Waits for its operators to end, for a limited time; then sends SIGSTOP even if they ended, since other code of the script
  * computes too. */
 static bool stands(struct sy_script_job *job)
 {

@@ -1,4 +1,4 @@
-/* A foreign job as its worker sees it: a gate that opens and closes, and a process that steps, stands still, or ends.
+/* A foreign job as its worker sees it: a gate that opens and closes, and a process that steps, is paused, or ends.
  *
  *          open                     close                     look: STILL                  open
  *   RUNNING ───> script computes ───> (operators end, park) ───> nothing computes ───────────> ...
@@ -54,7 +54,7 @@ bool sy_script_job_is_given_up(const struct sy_script_job *job);
 int sy_script_job_result(const struct sy_script_job *job);
 void sy_script_job_progress(const struct sy_script_job *job, struct sy_script_progress *out);
 
-/* The script writes its large tensors to a file of its own and gives their memory back; it stands still until they are back (G4). The gate is closed. Look
+/* The script writes its large tensors to a file of its own and gives their memory back; it is paused until they are restored (G4). The gate is closed. Look
  * until its place is OUT or FAILED; after FAILED, unspill. EUNSUPPORTED: nothing in it can do that (no memory limit, no hook, an accelerator, not
  * opportunistic). */
 int sy_script_job_spill(struct sy_script_job *job);

@@ -7,7 +7,7 @@
  *     consistent, so one of the two sees the other: once the gate is odd and busy was 0, no operator computes.
  * G2: nothing here is trusted: whatever a script writes, the worker's answer to the runtime comes within the grace time (script_job.h).
  * G3: what operators launched on an accelerator goes on after they have returned. Once the gate is odd and busy is 0, nothing more is launched; the
- *     script's own thread then waits for the accelerator and writes the gate's value to `drained`. Only that and busy 0 together mean: stands still.
+ *     script's own thread then waits for the accelerator and writes the gate's value to `drained`. Only that and busy 0 together mean: paused.
  * G4: whoever opens the gate has written 0 to spill_want. A script whose tensors are out computes nothing before they are back, whatever the gate says.
  *
  * Read by C and by C++ (the hook); the Python package writes some fields by their offset. */

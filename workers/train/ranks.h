@@ -6,7 +6,7 @@
  * RK1: every rank makes the same calls in the same order; a call returns when this rank's part is done.
  * RK2: a sum is added in the order of ranks, 0 first, whatever the order of arrival: the same numbers on all ranks, and the same bits from run to run.
  * RK3: calls are made by one thread at a time.
- * RK4: if ranks give way to requests, all code of theirs that computes runs between enter and leave of their gate; code that waits for other ranks runs
+ * RK4: if requests preempt ranks, all code of ranks that computes runs between enter and leave of their gate; code that waits for other ranks runs
  * outside. */
 #ifndef SY_WORKERS_TRAIN_RANKS_H
 #define SY_WORKERS_TRAIN_RANKS_H
@@ -29,8 +29,8 @@ struct sy_ranks_ops {
 /* The symbol that the library exports as "sy_ranks_mpi". fail: the process's sy_error_set; returns the status. */
 typedef const struct sy_ranks_ops *(*sy_ranks_entry)(int (*fail)(int status, const char *text));
 
-/* The gate around all computing of ranks that give way to a server's requests. Waiting for other ranks is outside of it: a rank that
- * waits for one that stands still does not count as computing. Called by any thread. */
+/* The gate around all computing of ranks that a server's requests preempt. Waiting for other ranks is outside of it: a rank that
+ * waits for a paused one does not count as computing. Called by any thread. */
 struct sy_rank_gate {
     void (*enter)(void *ctx); /* returns once it may compute */
     void (*leave)(void *ctx);

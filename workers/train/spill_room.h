@@ -20,8 +20,10 @@ uint64_t sy_spill_room_available(void);
 int sy_spill_room_take(int file, uint64_t bytes, struct sy_spill_room **out);
 void sy_spill_room_give(struct sy_spill_room *room); /* NULL is fine */
 
+/* The mapped memory, valid until give, and its size; pages that have not come yet are made on first use. */
 unsigned char *sy_spill_room_base(struct sy_spill_room *room);
 uint64_t sy_spill_room_bytes(const struct sy_spill_room *room);
+/* The spill begins: takes the remaining pages without pauses. */
 void sy_spill_room_hurry(struct sy_spill_room *room);
 /* All pages are there, or as many as could be had ahead. */
 bool sy_spill_room_is_ready(const struct sy_spill_room *room);

@@ -289,7 +289,7 @@ static int wait_for(struct sy_exchange *x, uint64_t end)
     return status;
 }
 
-/* Where the slot of an iteration begins. */
+/* The first value of the slot of an iteration. */
 static uint64_t slot_of(const struct sy_exchange *x, uint64_t iteration)
 {
     return iteration % (uint64_t)x->n_slots * x->n_floats;
@@ -357,7 +357,7 @@ static int clear(struct sy_exchange *x, const struct sy_shared_part *part)
 }
 
 /* Nothing of the others is there yet. A statistic stays this rank's own: a running mean of zeros would be wrong. */
-static int take_nothing(struct sy_exchange *x)
+static int clear_gradients(struct sy_exchange *x)
 {
     for (int i = 0; i < x->n_parts; i++) {
         struct sy_shared_part part;
@@ -374,7 +374,7 @@ int sy_exchange_before(struct sy_exchange *x, int step)
     if (step != x->shared_by)
         return SY_OK;
     if (x->iteration <= staleness)
-        return take_nothing(x);
+        return clear_gradients(x);
     uint64_t taken = x->iteration - staleness;
     SY_TRY(wait_for(x, x->slot_end[taken % (uint64_t)x->n_slots]));
     return take_mean(x, slot_of(x, taken));

@@ -6,7 +6,7 @@
  * Which gradients are in which bucket follows from the plan alone, which is the same on all ranks.
  *
  * Staleness S > 0 (Ho et al., "More Effective Distributed ML via a Stale Synchronous Parallel Parameter Server", NIPS 2013, with a delay that is fixed):
- * iteration t takes the mean of iteration t - S, so a rank may be S iterations ahead of one that stands still before it waits. All ranks still take the same
+ * iteration t takes the mean of iteration t - S, so a rank may be S iterations ahead of a paused one before it waits. All ranks still take the same
  * steps, and the same from run to run. The first S iterations (after each start) have gradients of zero; those of the last S are dropped, as they are where a
  * run is interrupted.
  *

@@ -84,6 +84,7 @@ void sy_train_run_stop(struct sy_train_run *run, int evaluate);
 /* Waits for what is in flight on the device, bounded by the trainer; where steps are done when they return, nothing. */
 int sy_train_run_synchronize(struct sy_train_run *run);
 
+/* Iterations that are complete; the loss of the last. */
 uint64_t sy_train_run_step(const struct sy_train_run *run);
 double sy_train_run_loss(const struct sy_train_run *run);
 /* Accuracy on the test set, 0..1; negative: not evaluated. */

@@ -135,7 +135,7 @@ static int read_snapshot(struct sy_train_run *r)
 }
 
 /* The state in memory goes on; what is on disk is only looked up, to be named should the job fail. */
-static int look_up_snapshot(struct sy_train_run *r)
+static int find_good_snapshot(struct sy_train_run *r)
 {
     struct sy_snapshot_info info;
     char *data;
@@ -193,7 +193,7 @@ int sy_train_run_start(struct sy_train_run *r, void *persistent, void *ephemeral
     if (!in_memory)
         SY_TRY(load_state(r));
     else if (r->job.snapshot_folder)
-        SY_TRY(look_up_snapshot(r));
+        SY_TRY(find_good_snapshot(r));
     r->last_snapshot_ns = sy_clock_now();
     r->wants_evaluation = true;
     atomic_store_explicit(&page->train_accuracy_step, 0, memory_order_release);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "runtime/base/status.h"
-#include "runtime/cli/cli.h"
+#include "runtime/cli/cli_fields.h"
 #include "runtime/device/device.h"
 #include "runtime/device/link_cost.h"
 #include "runtime/device/link_memory.h"
@@ -125,48 +125,42 @@ static int set_link_core(struct sy_device *device)
     return sy_device_set_link_core(device, last);
 }
 
-static int run(const char *text, bool json)
+struct bench_link {
+    const char *device;
+    bool json;
+};
+
+static int run(const struct bench_link *b)
 {
     struct sy_device_spec spec;
     struct sy_device *device;
     int status;
 
-    if (sy_device_spec_parse(text, &spec) < 0)
+    if (sy_device_spec_parse(b->device, &spec) < 0)
         return sy_cli_usage("--device: %s", sy_error_text());
     if (sy_device_open(&spec, &device) < 0)
         return sy_cli_fail_status();
     status = set_link_core(device);
     if (status == SY_OK)
-        status = measure(device, json);
+        status = measure(device, b->json);
     sy_device_close(device);
     return status < 0 ? sy_cli_fail_status() : 0;
 }
 
+static const struct sy_cli_field fields[] = {
+    {{"device", "SPEC",
+      "host, emulated[,link-gbps=12.3], cuda:N, or cuda:UUID of a GPU or MIG instance; default "
+      "host"},
+     SY_CLI_TEXT(struct bench_link, device)},
+    {{"json", NULL, "the fitted costs only, as JSON"}, SY_CLI_SWITCH(struct bench_link, json)}};
+static const struct sy_cli_fields options = {
+    "bench-link [options]\n\nTimes copies between host and device: medians.", fields,
+    SY_ARRAY_LEN(fields), NULL};
+
 int sy_cmd_bench_link(int argc, char **argv)
 {
-    enum { O_DEVICE, O_JSON };
-    static const struct sy_cli_option options[] = {
-        [O_DEVICE] = {"device", "SPEC",
-                      "host, emulated[,link-gbps=12.3], cuda:N, or cuda:UUID of a GPU or MIG "
-                      "instance; default host"},
-        [O_JSON] = {"json", NULL, "the fitted costs only, as JSON"},
-        {NULL, NULL, NULL}};
-    struct sy_cli_parser parser = {
-        "bench-link [options]\n\nTimes copies between host and device: medians.", options, argc,
-        argv, 0};
-    const char *value, *text = "host";
-    bool json = false;
-    int got;
+    struct bench_link b = {.device = "host"};
+    int status = sy_cli_read(&options, argc, argv, &b);
 
-    while ((got = sy_cli_next(&parser, &value)) >= 0) {
-        if (got == O_DEVICE)
-            text = value;
-        else
-            json = true;
-    }
-    if (got == SY_CLI_END)
-        return run(text, json);
-    if (got == SY_CLI_WORD)
-        return sy_cli_usage("bench-link takes no words: %s", value);
-    return got == SY_CLI_HELP ? 0 : 2;
+    return status == SY_CLI_END ? run(&b) : status;
 }

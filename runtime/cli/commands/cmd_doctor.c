@@ -36,7 +36,7 @@ struct doctor {
 
 /* ---- steps --------------------------------------------------------------------------------------------- */
 
-static void look(struct doctor *doctor)
+static void probe_machine(struct doctor *doctor)
 {
     sy_probe_cpu(&doctor->facts);
     sy_probe_cgroup(&doctor->facts);
@@ -97,7 +97,7 @@ static const struct {
     const char *what; /* shown while it takes long */
     void (*run)(struct doctor *doctor);
 } steps[] = {
-    {"looking at limits", look},
+    {"probing cores, memory, limits", probe_machine},
     {"opening the device", open_device},
     {"opening the GPU driver", open_cuda},
     {"measuring the link", measure_link},

@@ -16,6 +16,7 @@
 #include "runtime/cli/inputs/random_inputs.h"
 #include "runtime/cli/inputs/sample_token.h"
 #include "runtime/cli/inputs/token_text.h"
+#include "runtime/client/client_json.h"
 
 #define MOST_TOKENS (1 << 20)
 
@@ -182,7 +183,7 @@ static void show_times(const struct generate *g)
 
 static int find_model(struct generate *g, json_t *models)
 {
-    g->entry = sy_cli_model_of(models, g->model);
+    g->entry = sy_json_named(models, g->model);
     if (!g->entry)
         return sy_error_set(SY_ENOTFOUND, "the server has no model %s", g->model);
     if (json_array_size(json_object_get(g->entry, "state_tensors")) == 0)

@@ -262,10 +262,9 @@ static int start_arrivals(struct sy_serve *serve)
     return SY_OK;
 }
 
-static int add_package(struct sy_serve *serve, const struct sy_serve_package *package)
+static int add_package(struct sy_serve *serve, const char *path)
 {
-    struct sy_core_model_options model = {.name = package->name};
-    const char *path = package->path;
+    struct sy_core_model_options model = {.name = ""}; /* the package's own */
 
     if (!sy_arrivals_is_url(path))
         return sy_core_model_add(serve->core, path, &model, loaded, serve);
@@ -322,7 +321,7 @@ static int start(struct sy_serve *serve)
     serve->n_loading = serve->n_packages + 1;
     SY_TRY(start_arrivals(serve));
     for (int i = 0; i < serve->n_packages; i++)
-        SY_TRY(add_package(serve, &serve->packages[i]));
+        SY_TRY(add_package(serve, serve->packages[i]));
     SY_TRY(start_repository(serve));
     if (serve->policy)
         SY_TRY(set_policy(serve, serve->policy));
@@ -345,7 +344,7 @@ static void apply_options(struct sy_serve *serve, struct sy_serve *fresh)
 {
     const struct sy_conf *last = serve->last_conf ? serve->last_conf : serve->conf;
 
-    sy_serve_conf_log_changes(last, fresh->conf, sy_serve_options, is_live);
+    sy_serve_conf_log_changes(last, fresh->conf, &sy_serve_options, is_live);
     if (fresh->policy && sy_serve_conf_differs(last, fresh->conf, "policy") &&
         set_policy(serve, fresh->policy) < 0)
         sy_log_error("serve", "event=reload option=policy why=\"%s\"", sy_error_text());
@@ -451,16 +450,17 @@ static int run(struct sy_serve *serve)
 int sy_cmd_serve(int argc, char **argv)
 {
     struct sy_serve *serve = sy_serve_create(argc, argv);
-    int got, result;
+    int result;
 
     if (!serve)
         return sy_cli_fail("no memory");
-    got = sy_serve_read_options(serve);
-    result = got == SY_CLI_HELP || serve->prints_config ? 0 : 2;
-    if (got == SY_CLI_END && serve->prints_config)
-        sy_serve_conf_print(sy_serve_options);
-    else if (got == SY_CLI_END)
+    result = sy_serve_read_options(serve);
+    if (result == SY_CLI_END && serve->prints_config) {
+        sy_serve_conf_print(&sy_serve_options);
+        result = 0;
+    } else if (result == SY_CLI_END) {
         result = run(serve);
+    }
     sy_serve_destroy(serve);
     return result;
 }

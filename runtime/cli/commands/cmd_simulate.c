@@ -46,7 +46,7 @@ static int set_bound(void *command, const char *value)
     SY_TRY(sy_cli_real(value, bound));
     return *bound == 0 || (*bound >= 1 && *bound <= 100)
                ? SY_OK
-               : sy_error_set(SY_EARG, "%s is not 0, and no number from 1 to 100", value);
+               : sy_error_set(SY_EARG, "%s is neither 0 nor a number from 1 to 100", value);
 }
 
 static const struct sy_cli_field fields[] = {

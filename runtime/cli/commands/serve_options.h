@@ -19,10 +19,6 @@
 #define SY_SERVE_MAX_JOBS     16
 #define SY_SERVE_MAX_STARTUP  256
 
-struct sy_serve_package {
-    char path[4096], name[128]; /* name "": the package's own */
-};
-
 struct sy_serve {
     struct sy_core_config core_config;
     struct sy_rpc_config rpc_config;
@@ -35,7 +31,7 @@ struct sy_serve {
     struct sy_repository_config repository_config; /* folder NULL: none */
     bool strict;
     int n_packages, n_jobs, n_loading, ready_fd, result;
-    struct sy_serve_package packages[SY_SERVE_MAX_PACKAGES];
+    const char *packages[SY_SERVE_MAX_PACKAGES]; /* files, URLs */
     struct event_base *base;
     struct sy_core *core;
     struct sy_serve_fronts fronts;
@@ -54,13 +50,14 @@ struct sy_serve {
     char why[512];             /* it ends; said last, below what is logged while it drains */
 };
 
-extern const struct sy_cli_option sy_serve_options[]; /* ends with a name of NULL */
+/* Its rows fill a struct sy_serve. */
+extern const struct sy_cli_fields sy_serve_options;
 
 /* NULL: no memory. argv outlives it. */
 struct sy_serve *sy_serve_create(int argc, char **argv);
 /* The options' memory alone: what runs is ended before. */
 void sy_serve_destroy(struct sy_serve *serve);
-/* The file first, then the command line, which counts. SY_CLI_END, HELP or BAD, which was said. */
+/* The file first, then the command line, which counts. As sy_cli_read. */
 int sy_serve_read_options(struct sy_serve *serve);
 
 #endif

@@ -6,7 +6,6 @@
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
 
-#define MAX_NAMES  256
 #define HELP_WIDTH 100
 
 /* They say where this file is, or belong to the process's starter. */
@@ -16,28 +15,28 @@ static bool is_for_the_command_line(const char *name)
            strcmp(name, "ready-fd") == 0;
 }
 
-static const struct sy_cli_option *option_of(const struct sy_cli_option *options, const char *name)
+static const struct sy_cli_option *option_of(const struct sy_cli_fields *options, const char *name)
 {
-    for (; options->name; options++)
-        if (strcmp(options->name, name) == 0 && !is_for_the_command_line(name))
-            return options;
+    for (size_t i = 0; i < options->n && !is_for_the_command_line(name); i++)
+        if (strcmp(options->fields[i].option.name, name) == 0)
+            return &options->fields[i].option;
     return NULL;
 }
 
-static int refuse_key(const char *path, const struct sy_cli_option *options, const char *key)
+static int refuse_key(const char *path, const struct sy_cli_fields *options, const char *key)
 {
-    const char *names[MAX_NAMES + 1] = {NULL}, *near;
+    const char *names[SY_CLI_MAX_FIELDS + 1] = {NULL}, *near;
 
     if (is_for_the_command_line(key))
         return sy_error_set(SY_EARG, "%s: --%s is for the command line only", path, key);
-    for (int i = 0; options[i].name && i < MAX_NAMES; i++)
-        names[i] = options[i].name;
+    for (size_t i = 0; i < options->n; i++)
+        names[i] = options->fields[i].option.name;
     near = sy_cli_nearest(key, names);
     return sy_error_set(SY_EARG, "%s: no option %s%s%s; see switchyard serve --help", path, key,
                         near ? "; did you mean " : "", near ? near : "");
 }
 
-static int check_keys(const char *path, const struct sy_cli_option *options,
+static int check_keys(const char *path, const struct sy_cli_fields *options,
                       const struct sy_conf *conf)
 {
     for (size_t i = 0; i < conf->n; i++) {
@@ -56,34 +55,34 @@ static int check_keys(const char *path, const struct sy_cli_option *options,
     return SY_OK;
 }
 
-static int hand_over(const char *path, const struct sy_cli_option *options,
-                     const struct sy_conf *conf, sy_serve_conf_take take, void *ctx)
+static int store_all(const char *path, const struct sy_cli_fields *options,
+                     const struct sy_conf *conf, void *command)
 {
-    for (int at = 0; options[at].name; at++)
+    for (size_t at = 0; at < options->n; at++)
         for (size_t i = 0; i < conf->n; i++) {
             const struct sy_conf_entry *entry = &conf->entries[i];
             bool is_switch = entry->kind == SY_CONF_SWITCH;
             int status;
 
-            if (strcmp(entry->key, options[at].name) != 0 ||
+            if (strcmp(entry->key, options->fields[at].option.name) != 0 ||
                 (is_switch && strcmp(entry->value, "false") == 0))
                 continue;
-            status = take(ctx, at, is_switch ? NULL : entry->value);
+            status = sy_cli_store(&options->fields[at], command, is_switch ? NULL : entry->value);
             if (status < 0)
                 return sy_error_prefix(status, "%s: %s", path, entry->key);
         }
     return SY_OK;
 }
 
-int sy_serve_conf_read(const char *path, const struct sy_cli_option *options,
-                       sy_serve_conf_take take, void *ctx, struct sy_conf **out)
+int sy_serve_conf_read(const char *path, const struct sy_cli_fields *options, void *command,
+                       struct sy_conf **out)
 {
     struct sy_conf *conf;
     int status;
 
     SY_TRY(sy_conf_toml_read(path, &conf));
     SY_TRY_GOTO(check_keys(path, options, conf), fail);
-    SY_TRY_GOTO(hand_over(path, options, conf, take, ctx), fail);
+    SY_TRY_GOTO(store_all(path, options, conf, command), fail);
     *out = conf;
     return SY_OK;
 fail:
@@ -136,13 +135,16 @@ bool sy_serve_conf_differs(const struct sy_conf *a, const struct sy_conf *b, con
 }
 
 void sy_serve_conf_log_changes(const struct sy_conf *before, const struct sy_conf *after,
-                               const struct sy_cli_option *options,
+                               const struct sy_cli_fields *options,
                                bool (*is_live)(const char *name))
 {
-    for (; options->name; options++)
-        if (sy_serve_conf_differs(before, after, options->name))
-            sy_log_info("serve", "event=reload option=%s applies=%s", options->name,
-                        is_live(options->name) ? "now" : "at_restart");
+    for (size_t i = 0; i < options->n; i++) {
+        const char *name = options->fields[i].option.name;
+
+        if (sy_serve_conf_differs(before, after, name))
+            sy_log_info("serve", "event=reload option=%s applies=%s", name,
+                        is_live(name) ? "now" : "at_restart");
+    }
 }
 
 /* "# ..." lines of at most HELP_WIDTH, cut at spaces. */
@@ -161,21 +163,27 @@ static void print_comment(const char *text)
     }
 }
 
-void sy_serve_conf_print(const struct sy_cli_option *options)
+static void print_option(const struct sy_cli_option *option)
+{
+    const char *argument = option->argument;
+
+    printf("\n");
+    print_comment(option->help);
+    if (!argument)
+        printf("#%s = true\n", option->name);
+    else if (strcmp(argument, "N") == 0 || strcmp(argument, "SECONDS") == 0 ||
+             strcmp(argument, "RATIO") == 0)
+        printf("#%s = %s\n", option->name, argument);
+    else
+        printf("#%s = \"%s\"\n", option->name, argument);
+}
+
+void sy_serve_conf_print(const struct sy_cli_fields *options)
 {
     printf("# Configuration of switchyard serve, in TOML: NAME = VALUE for each option of the "
            "command line, which counts where\n# both say something. An option that may be given "
            "again takes a list: NAME = [\"A\", \"B\"].\n");
-    for (; options->name; options++) {
-        bool is_number = options->argument && (strcmp(options->argument, "N") == 0 ||
-                                               strcmp(options->argument, "SECONDS") == 0 ||
-                                               strcmp(options->argument, "RATIO") == 0);
-
-        if (is_for_the_command_line(options->name))
-            continue;
-        printf("\n");
-        print_comment(options->help);
-        printf(options->argument ? is_number ? "#%s = %s\n" : "#%s = \"%s\"\n" : "#%s = true\n",
-               options->name, options->argument);
-    }
+    for (size_t i = 0; i < options->n; i++)
+        if (!is_for_the_command_line(options->fields[i].option.name))
+            print_option(&options->fields[i].option);
 }

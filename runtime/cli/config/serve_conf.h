@@ -9,25 +9,22 @@
 #ifndef SY_CLI_CONFIG_SERVE_CONF_H
 #define SY_CLI_CONFIG_SERVE_CONF_H
 
-#include "runtime/cli/cli.h"
+#include "runtime/cli/cli_fields.h"
 #include "runtime/cli/config/conf_toml.h"
 
-/* Takes one option; value NULL: a switch. Texts live as long as the configuration. */
-typedef int (*sy_serve_conf_take)(void *ctx, int index, const char *value);
-
-/* Reads the file and hands each option over, in the table's order. *out is the caller's, also to be kept while values are in use. EIO, EARG (names file and
- * option), or what `take` says. */
-int sy_serve_conf_read(const char *path, const struct sy_cli_option *options,
-                       sy_serve_conf_take take, void *ctx, struct sy_conf **out);
+/* Reads the file and stores each option in the command's struct, in the table's order. *out is the caller's, and lives as long as the struct: texts are its. EIO,
+ * EARG (names file and option), or what a row's `set` says. */
+int sy_serve_conf_read(const char *path, const struct sy_cli_fields *options, void *command,
+                       struct sy_conf **out);
 /* The value of --config on a command line, the last; NULL: none. The rest is not looked at. */
 const char *sy_serve_conf_path(int argc, char **argv);
 /* Whether the two say different things of this option. NULL: an empty file. */
 bool sy_serve_conf_differs(const struct sy_conf *a, const struct sy_conf *b, const char *name);
 /* One log line for each option of which the two files differ: whether it applies now or at a restart. */
 void sy_serve_conf_log_changes(const struct sy_conf *before, const struct sy_conf *after,
-                               const struct sy_cli_option *options,
+                               const struct sy_cli_fields *options,
                                bool (*is_live)(const char *name));
 /* A file with all options, each commented out below what it does. */
-void sy_serve_conf_print(const struct sy_cli_option *options);
+void sy_serve_conf_print(const struct sy_cli_fields *options);
 
 #endif

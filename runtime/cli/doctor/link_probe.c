@@ -72,7 +72,7 @@ static struct progress begin(pid_t pid)
 /* How reading an answer ended. */
 enum reading { GOES_ON, COMPLETE, STANDS_STILL, TOO_LATE, TOO_LONG };
 
-static enum reading look(struct progress *progress, sy_ns begun_cpu_ns)
+static enum reading read_progress(struct progress *progress, sy_ns begun_cpu_ns)
 {
     sy_ns now = sy_clock_now(), cpu = cpu_now(progress);
     if (cpu > begun_cpu_ns + MOST_NS || now > progress->begun_ns + WALL_NS)
@@ -93,7 +93,7 @@ static enum reading read_answer(int fd, pid_t pid, char *answer)
     answer[0] = 0;
     while (got > 0) {
         struct pollfd poller = {.fd = fd, .events = POLLIN};
-        enum reading reading = look(&progress, begun_cpu_ns);
+        enum reading reading = read_progress(&progress, begun_cpu_ns);
         if (reading != GOES_ON)
             return reading;
         if (n + 1 == ANSWER_BYTES)

@@ -6,7 +6,7 @@
 #include "loader/plan/plan.h"
 
 /* Runs `switchyard bench-link --device SPEC --json` and reads its answer. Blocks for about half a second. EIO with the reason
- * when it fails, says nothing sensible, stands still for ten seconds, computes for ten, or takes two minutes. */
+ * when it fails, says nothing sensible, makes no progress for ten seconds, computes for ten, or takes two minutes. */
 int sy_link_probe(const char *device_spec, struct sy_link_cost *out);
 
 #endif

@@ -7,6 +7,7 @@
 #include "loader/graph/graph.h"
 #include "runtime/base/status.h"
 #include "runtime/cli/inputs/size_text.h"
+#include "runtime/client/client_json.h"
 #include "runtime/front/rpc/rpc_server.h"
 
 static uint64_t next_random(uint64_t *state)
@@ -33,21 +34,6 @@ static void fill_random(void *data, size_t bytes, enum sy_dtype dtype, uint64_t 
         else
             memcpy((char *)data + at, &whole, size);
     }
-}
-
-json_t *sy_cli_model_of(json_t *models, const char *model)
-{
-    size_t i;
-    json_t *entry;
-
-    json_array_foreach(models, i, entry)
-    {
-        const char *name = json_string_value(json_object_get(entry, "name"));
-
-        if (name && strcmp(name, model) == 0)
-            return entry;
-    }
-    return NULL;
 }
 
 static int64_t choose_dim(const json_t *entry, size_t i, int64_t batch,
@@ -104,7 +90,7 @@ static int check_sizes(json_t *known, const char *model, const struct sy_cli_siz
 
 int sy_cli_complete_sizes(json_t *models, const char *model, struct sy_cli_sizes *sizes)
 {
-    json_t *known = json_object_get(sy_cli_model_of(models, model), "sizes"), *size;
+    json_t *known = json_object_get(sy_json_named(models, model), "sizes"), *size;
     size_t i;
 
     SY_TRY(check_sizes(known, model, sizes));
@@ -151,5 +137,5 @@ int sy_cli_random_input(json_t *entry, int64_t batch, const struct sy_cli_sizes 
 
 json_t *sy_cli_inputs_of(json_t *models, const char *model)
 {
-    return json_object_get(sy_cli_model_of(models, model), "inputs");
+    return json_object_get(sy_json_named(models, model), "inputs");
 }

@@ -23,8 +23,6 @@ int sy_cli_random_input(json_t *entry, int64_t batch, const struct sy_cli_sizes 
 /* Adds the usual sizes of `model` that were not asked for. EARG: it has no open size of one of these names; it says which it has. Names are
  * borrowed of `models`: as below. */
 int sy_cli_complete_sizes(json_t *models, const char *model, struct sy_cli_sizes *sizes);
-/* The entry of `model` in what "models" answered, borrowed; NULL: no such model. */
-json_t *sy_cli_model_of(json_t *models, const char *model);
 /* The entry "inputs" of `model` in what "models" answered, borrowed; NULL: no such model. */
 json_t *sy_cli_inputs_of(json_t *models, const char *model);
 

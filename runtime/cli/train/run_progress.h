@@ -11,6 +11,7 @@ struct sy_cli_run_progress {
     bool shown;
 };
 
+/* Nothing is ever due if stderr is no terminal. */
 void sy_cli_run_progress_begin(struct sy_cli_run_progress *p);
 /* Whether it is time to show it: two seconds after the beginning, then each second. */
 bool sy_cli_run_progress_is_due(const struct sy_cli_run_progress *p);

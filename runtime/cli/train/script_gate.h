@@ -1,5 +1,5 @@
-/* The gate of a script page (workers/torch/script_page.h) for a training process of our own: `switchyard train` under `switchyard run` gives way to a
- * server's requests between two operators, as a PyTorch script does. Several ranks share one page: all of them stand still, or none.
+/* The gate of a script page (workers/torch/script_page.h) for a training process of our own: `switchyard train` under `switchyard run` pauses for a
+ * server's requests between two operators, as a PyTorch script does. Several ranks share one page: all of them pause, or none.
  *
  * A rank that dies while it computes is still counted: the starter of the next ranks calls sy_script_gate_reset, and until then a pause ends after the
  * grace time (G2). */

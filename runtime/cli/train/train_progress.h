@@ -20,6 +20,7 @@ struct sy_train_progress {
     bool has_rate;
 };
 
+/* Prints step, loss and rate on stdout: on a terminal on one line, several times a second; else a line a second. The last is always printed. */
 void sy_train_progress_show(struct sy_train_progress *progress, const struct sy_train_sight *sight,
                             bool is_last);
 

@@ -136,7 +136,7 @@ int sy_core_job_keep(struct sy_core *core, const struct sy_core_job *j)
 }
 
 /* Reason why a job does not compute while it starts, or is suspended without a worker. */
-static const char *why_it_stands(const struct sy_core *core, const struct sy_core_job *j)
+static const char *idle_state_name(const struct sy_core *core, const struct sy_core_job *j)
 {
     struct sy_sched_job_view at = {0};
     (void)sy_sched_job_view(core->sched, j->id, &at);
@@ -151,5 +151,5 @@ const char *sy_core_job_state_name(const struct sy_core *core, const struct sy_c
                 (j->state == SY_JOB_QUEUED && j->suspended);
     if (j->parked && j->state == SY_JOB_ENDED)
         return "suspended";
-    return held ? why_it_stands(core, j) : states[j->state];
+    return held ? idle_state_name(core, j) : states[j->state];
 }

@@ -1,7 +1,7 @@
 /* Which tasks may compute side by side. Bound models (class 0, or with a deadline of their own) are measured alone first, then beside their neighbours; pairs
  * in which they would be slower than the bound take turns, and are tried again later.
  *
- *   runs alone (the others stand still for ALONE of them) ──> runs beside b, measured ──slower than the bound──> apart from b ──RETRY, doubling──> beside b again */
+ *   runs alone (the others are paused for ALONE of them) ──> runs beside b, measured ──slower than the bound──> apart from b ──RETRY, doubling──> beside b again */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

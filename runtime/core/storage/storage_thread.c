@@ -174,9 +174,9 @@ static int read_piece(struct sy_storage_thread *t, struct sy_storage_job *job, u
 }
 
 /* Verifies the next group that may be in place already; one that is not is moved forward, to be read. */
-static void look_at_kept(struct sy_storage_job *job)
+static void verify_kept(struct sy_storage_job *job)
 {
-    struct sy_storage_group *g = &job->groups[job->n_looked_at++], moved = *g;
+    struct sy_storage_group *g = &job->groups[job->n_verified++], moved = *g;
     if (g->is_kept &&
         sy_package_verify(job->package, g->first_layer, g->n_layers, g->to) == SY_OK) {
         job->kept_bytes += g->bytes;
@@ -188,12 +188,12 @@ static void look_at_kept(struct sy_storage_job *job)
 }
 
 /* False: a more urgent job may go first (Y4). */
-static bool look_at_all(struct sy_storage_job *job)
+static bool verify_all(struct sy_storage_job *job)
 {
-    while (job->n_looked_at < job->n_groups &&
+    while (job->n_verified < job->n_groups &&
            !atomic_load_explicit(&job->cancel, memory_order_relaxed)) {
-        bool was_hashed = job->groups[job->n_looked_at].is_kept;
-        look_at_kept(job);
+        bool was_hashed = job->groups[job->n_verified].is_kept;
+        verify_kept(job);
         if (was_hashed && !job->urgent)
             return false;
     }
@@ -204,8 +204,8 @@ static bool look_at_all(struct sy_storage_job *job)
 static bool can_go_on(const struct sy_storage_job *job)
 {
     const struct sy_package_arrival *arrival = job->package->arrival;
-    bool has_looked = job->n_looked_at == job->n_groups;
-    return !arrival || !has_looked || job->at_group >= job->n_to_read ||
+    bool is_verified = job->n_verified == job->n_groups;
+    return !arrival || !is_verified || job->at_group >= job->n_to_read ||
            atomic_load_explicit(&job->cancel, memory_order_relaxed) ||
            sy_arrival_state(arrival) == SY_ARRIVAL_IS_FAILED ||
            bytes_there(job, job->at_group, job->at_bytes) > 0;
@@ -226,7 +226,7 @@ static bool run_job(struct sy_storage_thread *t, struct sy_storage_job *job, uin
 {
     job->start_ns = job->start_ns ? job->start_ns : sy_clock_now();
     int status = check_arrival(job);
-    if (status == SY_OK && !look_at_all(job))
+    if (status == SY_OK && !verify_all(job))
         return false;
     if (status == SY_OK)
         status = read_piece(t, job, budget);

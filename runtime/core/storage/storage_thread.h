@@ -51,9 +51,9 @@ struct sy_storage_job {
     sy_ns start_ns, end_ns;
     /* private */
     _Atomic bool cancel;
-    int n_looked_at, n_to_read; /* groups[0..n_to_read) are to be read, once all were looked at */
-    int at_group;               /* the first group that is not read completely */
-    uint64_t at_bytes;          /* bytes of that group already read */
+    int n_verified, n_to_read; /* groups[0..n_to_read) are to be read, once all were verified */
+    int at_group;              /* the first group that is not read completely */
+    uint64_t at_bytes;         /* bytes of that group already read */
     sy_ns waits_since_ns;
     struct sy_storage_job *next;
 };

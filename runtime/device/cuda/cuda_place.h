@@ -27,7 +27,7 @@ struct sy_cuda_place {
     bool taken[SY_CUDA_PLACE_SLOTS];
 };
 
-/* `text`: SY_CUDA_POOL_BASE of the environment, or NULL. EARG: no number, not a multiple of 1 GiB, or not within 47 bits. */
+/* `text`: SY_CUDA_POOL_BASE of the environment, or NULL. EARG: not a number, not a multiple of 1 GiB, or not within 47 bits. */
 int sy_cuda_place_init(struct sy_cuda_place *place, const char *text);
 /* Takes the slot at `wish` (0: any) for `bytes`; if this process has that one already, the first that is free. ENOMEM_HOST: no slot is
  * left; ENOMEM_DEVICE: more than a slot holds. */

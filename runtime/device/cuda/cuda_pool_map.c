@@ -26,7 +26,7 @@ void sy_cuda_pool_reserve(struct sy_cuda_device *device, struct sy_cuda_pool *po
         tell_moved(device, wish, got);
 }
 
-/* Where the driver will not have it at the wish, the pool has an address of this process's own (C3). */
+/* If the driver refuses the wanted address, the pool lies at another address in this process (C3). */
 static int reserve(struct sy_cuda_device *device, struct sy_cuda_pool *pool)
 {
     uint64_t got = 0, wish = pool->base.base.value, bytes = pool->base.bytes;

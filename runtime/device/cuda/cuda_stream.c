@@ -99,7 +99,7 @@ static void settle(struct cuda_event *event, int status)
 }
 
 /* 1, 0 or the failure. With the event's lock held. */
-static int look(struct cuda_event *event)
+static int query_locked(struct cuda_event *event)
 {
     if (event->n_records == 0)
         return 0;
@@ -124,7 +124,7 @@ static int event_query(struct sy_event *base)
 {
     struct cuda_event *event = (struct cuda_event *)base;
     pthread_mutex_lock(&event->lock);
-    int answer = look(event);
+    int answer = query_locked(event);
     pthread_mutex_unlock(&event->lock);
     return answer;
 }
@@ -134,7 +134,7 @@ static int block(struct cuda_event *event)
 {
     pthread_mutex_lock(&event->lock);
     uint64_t record = event->n_records;
-    int answer = look(event);
+    int answer = query_locked(event);
     pthread_mutex_unlock(&event->lock);
     if (answer != 0 || record == 0)
         return answer;
@@ -193,7 +193,7 @@ static sy_ns event_time(struct sy_event *base)
 {
     struct cuda_event *event = (struct cuda_event *)base;
     pthread_mutex_lock(&event->lock);
-    bool signalled = look(event) == 1;
+    bool signalled = query_locked(event) == 1;
     if (signalled && event->time == 0)
         event->time =
             sy_cuda_clock_time(event->device, event->handle, event->recorded_ns, event->seen_ns);
@@ -362,7 +362,7 @@ static void drop_stream(struct cuda_stream *s)
     free(s);
 }
 
-/* Kernels and what they wait for come first; spills give way (C7). */
+/* Kernels and what they wait for come first; spills have the lowest priority (C7). */
 static int level_of(enum sy_stream_kind kind)
 {
     return kind == SY_STREAM_COPY_D2H ? 0 : 1;
@@ -404,7 +404,7 @@ static int stream_synchronize(struct sy_stream *base)
     return SY_OK;
 }
 
-/* The stream gives way to another one, once it has run empty: so events keep their order (D2). */
+/* Another stream replaces this one once it has run empty, so that events keep their order (D2). */
 static int move(struct cuda_stream *s, uint64_t parts)
 {
     struct sy_cuda_slice slice, old = s->slice;

@@ -30,7 +30,7 @@ int sy_queue_bound_add(struct sy_queue_bound *bound);
 void sy_queue_bound_unmark(struct sy_queue_bound *bound);
 /* The oldest mark, or -1 when there is none. */
 int sy_queue_bound_oldest(const struct sy_queue_bound *bound);
-/* It is signalled. */
+/* Marks the event as signalled. */
 void sy_queue_bound_pass(struct sy_queue_bound *bound);
 /* The stream was synchronized: it holds nothing. */
 void sy_queue_bound_clear(struct sy_queue_bound *bound);

@@ -211,7 +211,7 @@ static int add_parameter(json_t *to, struct sy_grpc_bytes entry)
     if (!sy_grpc_bytes_copy(parameter.key, key, sizeof key))
         return SY_OK; /* longer than any that means something */
     if (json_object_set_new(to, key, parameter_value(&parameter)))
-        return sy_error_set(SY_EARG, "a parameter's name or value is not UTF-8, or no number");
+        return sy_error_set(SY_EARG, "a parameter's name or value is not UTF-8, or not a number");
     return SY_OK;
 }
 

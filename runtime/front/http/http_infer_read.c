@@ -51,7 +51,7 @@ static int take_arrays(struct sy_http_infer *infer)
 static int need_string(const json_t *object, const char *key, const char *of, const char **out)
 {
     *out = json_string_value(json_object_get(object, key));
-    return *out ? SY_OK : sy_error_set(SY_EARG, "%s: \"%s\" is missing or no string", of, key);
+    return *out ? SY_OK : sy_error_set(SY_EARG, "%s: \"%s\" is missing or not a string", of, key);
 }
 
 /* A whole number of at least 0; absent: `usual`. */
@@ -86,7 +86,7 @@ static int read_shape(const json_t *input, const char *name, int64_t dims[SY_MAX
     size_t i;
 
     if (!json_is_array(shape))
-        return sy_error_set(SY_EARG, "input \"%s\": \"shape\" is missing or no array", name);
+        return sy_error_set(SY_EARG, "input \"%s\": \"shape\" is missing or not an array", name);
     if (json_array_size(shape) > SY_MAX_RANK)
         return sy_error_set(SY_EARG, "input \"%s\" has %zu dimensions; at most %d are possible",
                             name, json_array_size(shape), SY_MAX_RANK);
@@ -325,7 +325,7 @@ static int read_inputs(struct sy_http_infer *infer, const json_t *root)
     size_t i;
 
     if (!json_is_array(list))
-        return sy_error_set(SY_EARG, "\"inputs\" is missing or no array");
+        return sy_error_set(SY_EARG, "\"inputs\" is missing or not an array");
     json_array_foreach(list, i, input) SY_TRY(read_input(infer, input));
     return SY_OK;
 }

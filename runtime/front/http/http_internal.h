@@ -218,7 +218,7 @@ int sy_http_call_add_url(struct sy_http_call *call, const char *at, size_t n);
 int sy_http_call_add_field(struct sy_http_call *call, const char *at, size_t n, bool is_value);
 /* Ends the text that was added last. */
 void sy_http_call_end_text(struct sy_http_call *call);
-/* Value of a whole number in a header. False: there is none; *out is UINT64_MAX for one that is no number. */
+/* Value of a whole number in a header. False: the header is absent. *out is UINT64_MAX if the value is not a number. */
 bool sy_http_call_number(const struct sy_http_call *call, const char *name, uint64_t *out);
 /* Its sink takes no more. */
 static inline void sy_http_sink_drop(struct sy_http_call *call)

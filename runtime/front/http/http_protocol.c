@@ -238,7 +238,7 @@ static int read_region(const json_t *params, const char **key, uint64_t *offset,
 
     *key = json_string_value(json_object_get(params, "key"));
     if (!*key)
-        return sy_error_set(SY_EARG, "\"key\" is missing or no string");
+        return sy_error_set(SY_EARG, "\"key\" is missing or not a string");
     if ((from && !json_is_integer(from)) || json_integer_value(from) < 0 ||
         !json_is_integer(size) || json_integer_value(size) < 0)
         return sy_error_set(SY_EARG, "\"offset\" and \"byte_size\": whole numbers from 0 on");

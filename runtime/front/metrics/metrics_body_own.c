@@ -179,7 +179,7 @@ static void write_requests(struct sy_exposition *e, const struct sy_core_metrics
         sy_exposition_histogram(e, &core->phases.of[p]);
     }
     sy_exposition_family(e, SY_METRIC_HISTOGRAM, "switchyard_preempt_wait_seconds",
-                         "From a preemption until training stood still.");
+                         "From a preemption until training had paused.");
     sy_exposition_histogram(e, &core->preempt_wait);
 }
 

@@ -18,14 +18,14 @@
 
 struct sy_front_infer;
 
-/* On this version, which the request holds from now on, or gives back where it fails: ENOMEM_HOST, EUNSUPPORTED (more than SY_MAX_ENDS tensors).
+/* For this version of a model; the reference is the request's from now on, and is released if create fails: ENOMEM_HOST, EUNSUPPORTED (more than SY_MAX_ENDS tensors).
  * The model's defaults (class, tenant, deadline) are set. By name: front_acquire.h. */
 int sy_front_infer_create(struct sy_front *front, struct sy_core_model_ref *model,
                           struct sy_front_infer **out);
 void sy_front_infer_destroy(struct sy_front_infer *infer); /* NULL is fine */
 const struct sy_core_model_ref *sy_front_infer_model(const struct sy_front_infer *infer);
 
-/* An input as the client says it is; *out_input: its index in the graph's order. EARG: no such input, given twice, another dtype or rank, a negative dimension.
+/* An input as the client declares it; *out_input: its index in the graph's order. EARG: no such input, given twice, another dtype or rank, a negative dimension.
  * dims are copied. */
 int sy_front_infer_add_input(struct sy_front_infer *infer, const char *name, const char *dtype,
                              int rank, const int64_t *dims, int *out_input);

@@ -281,8 +281,7 @@ static int put_int(struct reader *r, int64_t value)
     return SY_OK;
 }
 
-#define MOST_DIGITS \
-    1100 /* a double has at most 1077 digits; longer texts are no numbers of anybody */
+#define MOST_DIGITS 1100 /* a double has at most 1077 digits; longer texts are refused */
 
 /* A number of JSON: its text, and its value where that takes no more than 19 digits. */
 struct number {
@@ -546,7 +545,7 @@ static bool add_double(struct sy_text *text, double value)
     return isfinite(value);
 }
 
-/* False: no number of JSON's. */
+/* False: not a number as JSON writes them. */
 static bool add_float(struct sy_text *text, enum sy_dtype dtype, const char *at)
 {
     double value;

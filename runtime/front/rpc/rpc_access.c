@@ -31,7 +31,7 @@ int sy_rpc_auth(const struct sy_rpc_request *request, json_t *params)
     int status;
 
     if (!json_is_string(token))
-        return sy_error_set(SY_EARG, "the parameter \"token\" is missing or no string");
+        return sy_error_set(SY_EARG, "the parameter \"token\" is missing or not a string");
     status = sy_access_token(access, json_string_value(token), json_string_length(token), &grant);
     if (status < 0)
         return refuse_token(connection, status);

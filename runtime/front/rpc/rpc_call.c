@@ -25,7 +25,7 @@ int sy_rpc_need_text(json_t *params, const char *key, const char **out)
 {
     *out = json_string_value(json_object_get(params, key));
     return *out ? SY_OK
-                : sy_error_set(SY_EARG, "the parameter \"%s\" is missing or no string", key);
+                : sy_error_set(SY_EARG, "the parameter \"%s\" is missing or not a string", key);
 }
 
 int sy_rpc_deferred_create(const struct sy_rpc_request *request, struct sy_rpc_deferred **out)

@@ -15,7 +15,7 @@ static int read_shape(const msgpack_object *map, const char *name, int64_t dims[
     const msgpack_object *shape = sy_rpc_get(map, "shape");
 
     if (!shape || shape->type != MSGPACK_OBJECT_ARRAY)
-        return sy_error_set(SY_EARG, "input \"%s\": \"shape\" is missing or no array", name);
+        return sy_error_set(SY_EARG, "input \"%s\": \"shape\" is missing or not an array", name);
     if (shape->via.array.size > SY_MAX_RANK)
         return sy_error_set(SY_EARG, "input \"%s\" has %u dimensions; at most %d are possible",
                             name, shape->via.array.size, SY_MAX_RANK);
@@ -120,7 +120,7 @@ int sy_rpc_infer_read_tensors(struct sy_rpc_infer *infer, const msgpack_object *
     int n_inputs = sy_front_infer_model(infer->request)->package->graph->n_inputs;
 
     if (!list || list->type != MSGPACK_OBJECT_ARRAY)
-        return sy_error_set(SY_EARG, "\"inputs\" is missing or no array");
+        return sy_error_set(SY_EARG, "\"inputs\" is missing or not an array");
     for (uint32_t i = 0; i < list->via.array.size; i++)
         SY_TRY(add_input(infer, &list->via.array.ptr[i], by_input));
     SY_TRY(sy_front_infer_solve(infer->request));

@@ -52,7 +52,7 @@ static int do_region_create(const struct sy_rpc_request *request, json_t *params
     if (!request->answers)
         return sy_error_set(SY_EARG, "region_create needs an answer: call it, do not notify");
     if (!json_is_integer(bytes) || json_integer_value(bytes) < 0)
-        return sy_error_set(SY_EARG, "the parameter \"bytes\" is missing or no number of bytes");
+        return sy_error_set(SY_EARG, "the parameter \"bytes\" is missing or not a number of bytes");
     SY_TRY(sy_rpc_region_create(request->connection, (uint64_t)json_integer_value(bytes), &region,
                                 &fd));
     result = json_pack("{s:I, s:I}", "region", (json_int_t)region->id, "bytes",

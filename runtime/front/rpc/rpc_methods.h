@@ -11,7 +11,7 @@ void *sy_rpc_core(const struct sy_rpc_request *request);
 const struct sy_core_handlers *sy_rpc_handlers(const struct sy_rpc_request *request);
 /* Steals. ENOMEM_HOST: result is NULL. */
 int sy_rpc_answer(const struct sy_rpc_request *request, json_t *result);
-/* *out lives as long as params. EARG: it is missing, or no string. */
+/* *out lives as long as params. EARG: it is missing, or not a string. */
 int sy_rpc_need_text(json_t *params, const char *key, const char **out);
 
 /* A reply that is deferred until the core calls back. Holds its connection meanwhile. */
@@ -22,6 +22,7 @@ struct sy_rpc_deferred {
     bool with_job; /* the answer says its number */
 };
 
+/* For a request that is answered later. ENOMEM_HOST. Freed by done, or by the caller if the call is refused at once. */
 int sy_rpc_deferred_create(const struct sy_rpc_request *request, struct sy_rpc_deferred **out);
 void sy_rpc_deferred_free(struct sy_rpc_deferred *deferred);
 /* Answers, and frees it: a sy_core_done. */

@@ -72,7 +72,7 @@ int sy_rpc_session_end(const struct sy_front *front, const struct sy_grant *gran
 
     SY_TRY(check_sessions(front));
     if (!model || !id)
-        return sy_error_set(SY_EARG, "the parameter \"%s\" is missing or no string",
+        return sy_error_set(SY_EARG, "the parameter \"%s\" is missing or not a string",
                             model ? "session" : "model");
     char usual[SY_CORE_TENANT_NAME];
     usual_tenant(front, model, usual);

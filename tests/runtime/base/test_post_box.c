@@ -75,7 +75,7 @@ static void a_looking_reader_has_slots(void **state)
 {
     struct sy_message m;
     (void)state;
-    sy_post_look(&runtime, true);
+    sy_post_set_polled(&runtime, true);
     say_ready(1);
     assert_false(has_packet(sockets[0]));
     assert_true(sy_post_has(&runtime));
@@ -91,7 +91,7 @@ static void order_is_that_of_sending(void **state)
     static char text[LONG_TEXT + 1];
     struct sy_message m;
     (void)state;
-    sy_post_look(&runtime, true);
+    sy_post_set_polled(&runtime, true);
     say_ready(1);
     say_ready(2);
     say_ready(3);
@@ -117,7 +117,7 @@ static void files_go_through_the_socket(void **state)
     struct sy_message m = {.id = SY_MSG_MODEL_DROP, .model_drop = {.model = 7}};
     int fds[SY_MESSAGE_MAX_FDS], n_fds = SY_MESSAGE_MAX_FDS;
     (void)state;
-    sy_post_look(&worker, true);
+    sy_post_set_polled(&worker, true);
     assert_int_equal(sy_post_send(&runtime, sockets[0], &m, &sockets[0], 1), SY_OK);
     assert_int_equal(sy_post_receive(&worker, sockets[1], SY_TO_WORKER, &m, fds, &n_fds), SY_OK);
     assert_int_equal(n_fds, 1);
@@ -171,7 +171,7 @@ static void *write_all(void *arg)
 static void wait_for_one(uint64_t *seed, struct sy_message *m)
 {
     if (seed_below(seed, 4) > 0) {
-        sy_post_look(&runtime, true);
+        sy_post_set_polled(&runtime, true);
         for (uint64_t k = seed_below(seed, LOOKS); k > 0; k--)
             if (sy_post_has(&runtime) || has_packet(sockets[0]))
                 break;

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -16,6 +15,7 @@
 
 #include "runtime/base/status.h"
 #include "tests/rigs/server_fixture.h"
+#include "tests/rigs/shell.h"
 #include "workers/data/npy.h"
 
 static char output[1 << 16]; /* of the last command: stdout and stderr */
@@ -23,20 +23,13 @@ static char output[1 << 16]; /* of the last command: stdout and stderr */
 /* Exit status of `switchyard ARGUMENTS`. */
 static int run(const char *format, ...)
 {
-    char arguments[2048], command[4096];
+    char arguments[2048];
     va_list list;
     va_start(list, format);
     vsnprintf(arguments, sizeof arguments, format, list);
     va_end(list);
-    snprintf(command, sizeof command, "'%s' %s 2>&1 </dev/null", fixture_program("switchyard"),
-             arguments);
-    FILE *pipe = popen(command, "r");
-    assert_non_null(pipe);
-    size_t n = fread(output, 1, sizeof output - 1, pipe);
-    output[n] = 0;
-    int status = pclose(pipe);
-    assert_true(WIFEXITED(status));
-    return WEXITSTATUS(status);
+    return shell_run(output, sizeof output, "'%s' %s 2>&1 </dev/null",
+                     fixture_program("switchyard"), arguments);
 }
 
 static int count_lines(const char *text)

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -15,22 +14,15 @@
 
 #include "runtime/base/assert.h"
 #include "tests/rigs/server_fixture.h"
+#include "tests/rigs/shell.h"
 
 static struct fixture f;
 static char output[1 << 16], conf_path[256];
 
 static int run(const char *arguments)
 {
-    char command[1024];
-
-    snprintf(command, sizeof command, "'%s' %s 2>&1 </dev/null", fixture_program("switchyard"),
-             arguments);
-    FILE *pipe = popen(command, "r");
-    assert_non_null(pipe);
-    output[fread(output, 1, sizeof output - 1, pipe)] = 0;
-    int status = pclose(pipe);
-    assert_true(WIFEXITED(status));
-    return WEXITSTATUS(status);
+    return shell_run(output, sizeof output, "'%s' %s 2>&1 </dev/null",
+                     fixture_program("switchyard"), arguments);
 }
 
 static void write_conf(const char *text)
@@ -98,6 +90,10 @@ static void what_is_wrong_is_refused_by_name(void **state)
         {"strict = 1\n", "strict = 1: write true or false"},
         {"strict = \"true\"\n", "write true or false"},
         {"workers = 1000\n", "workers: \"1000\" is not a number from 2 to 64"},
+        {"slab-bytes = 0\n", "slab-bytes: \"0\" is not more than 0 bytes"},
+        {"hang-timeout = 0.01\n", "hang-timeout: \"0.01\" is not from 0.1 to 1e+06"},
+        {"otlp-sample = 1.5\n", "otlp-sample: \"1.5\" is not from 0 to 1"},
+        {"socket-mode = \"8\"\n", "socket-mode: \"8\" is no mode from 1 to 777"},
         {"workers = [2, [3]]\n", ""},
         {"workers = 1979-05-27\n", "workers is neither"},
         {"[http]\nidle = 3\n", "[http] is a table"},

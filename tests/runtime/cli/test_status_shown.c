@@ -15,6 +15,7 @@
 
 #include "runtime/base/status.h"
 #include "tests/rigs/server_fixture.h"
+#include "tests/rigs/shell.h"
 
 #define COLUMNS 80
 
@@ -145,14 +146,10 @@ static void a_paused_job_says_that_it_is(void **state)
 static char **lines_of(const struct fixture *f, char *text, size_t size)
 {
     static char *lines[200];
-    char command[1024];
     int n = 0;
-    snprintf(command, sizeof command, "'%s' status --socket %s", fixture_program("switchyard"),
-             f->address);
-    FILE *pipe = popen(command, "r");
-    assert_non_null(pipe);
-    text[fread(text, 1, size - 1, pipe)] = '\0';
-    assert_int_equal(pclose(pipe), 0);
+    assert_int_equal(
+        shell_run(text, size, "'%s' status --socket %s", fixture_program("switchyard"), f->address),
+        0);
     for (char *rest = text, *line; (line = strsep(&rest, "\n")) && n < 199;)
         lines[n++] = line;
     lines[n] = NULL;

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "tests/rigs/server_fixture.h"
+#include "tests/rigs/shell.h"
 
 static const char program[] = "#include <stdio.h>\n"
                               "#include <stdlib.h>\n"
@@ -61,10 +62,7 @@ static const char shared_program[] =
 static void run(const char *command, int expected, const char *says)
 {
     static char output[65536];
-    FILE *pipe = popen(command, "r");
-    assert_non_null(pipe);
-    output[fread(output, 1, sizeof output - 1, pipe)] = '\0';
-    assert_int_equal(pclose(pipe), expected << 8);
+    assert_int_equal(shell_run(output, sizeof output, "%s", command), expected);
     if (!strstr(output, says))
         fail_msg("'%s' is not in '%s'", says, output);
 }

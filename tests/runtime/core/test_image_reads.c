@@ -100,7 +100,7 @@ static void test_whole_read(void **state)
     sy_core_image_before_read(f->core, &f->job);
     assert_true(f->groups[0].is_kept);
     assert_false(f->groups[1].is_kept);
-    f->job.n_looked_at = N;
+    f->job.n_verified = N;
     for (int i = 0; i < N; i++)
         arrive(f, i, i == 3 ? SY_ARRIVAL_FAILED : SY_ARRIVAL_HERE);
     sy_core_image_after_read(f->core, &f->job);
@@ -115,7 +115,7 @@ static void test_canceled_read(void **state)
     for (int g = 0; g < 3; g++)
         note(f, g);
     sy_core_image_before_read(f->core, &f->job);
-    f->job.n_looked_at = 2;
+    f->job.n_verified = 2;
     f->job.kept_bytes = PAGE;
     arrive(f, 0, SY_ARRIVAL_HERE);
     for (int i = 1; i < N; i++)

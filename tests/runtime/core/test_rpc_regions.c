@@ -11,7 +11,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -322,18 +321,6 @@ static void test_regions_of_others(void **state)
 
 /* ---- bytes on the socket ------------------------------------------------------------------------------------- */
 
-static int raw_socket(void)
-{
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    struct timeval limit = {10, 0};
-    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
-
-    strcpy(address.sun_path, fake_core_path);
-    assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-    return fd;
-}
-
 /* One answer and the descriptor that came with it, or -1. */
 static int receive(int socket, char *bytes, size_t *n)
 {
@@ -369,7 +356,7 @@ static void test_a_descriptor_for_each_answer(void **state)
     static const char ping[] = "\x94\x00\x07\xa4ping\x90";
     char all[3 * sizeof create_4096 + sizeof ping], answer[200];
     size_t n = sizeof create_4096 - 1;
-    int socket = raw_socket();
+    int socket = fake_core_connect();
 
     (void)state;
     for (int i = 0; i < 3; i++)
@@ -403,7 +390,7 @@ static void test_a_notification_makes_no_region(void **state)
                                 "\x94\x00\x07\xa4ping\x90";
     char answer[200];
     size_t got = sizeof answer;
-    int socket = raw_socket();
+    int socket = fake_core_connect();
 
     (void)state;
     assert_int_equal(send(socket, bytes, sizeof bytes - 1, 0), sizeof bytes - 1);
@@ -426,7 +413,7 @@ static int hold_requests(int n_requests, int64_t *region)
                      "bytes\x10";
     char answer[200];
     size_t got = sizeof answer;
-    int socket = raw_socket();
+    int socket = fake_core_connect();
 
     assert_int_equal(send(socket, create_4096, sizeof create_4096 - 1, 0), sizeof create_4096 - 1);
     close(receive(socket, answer, &got));

@@ -200,7 +200,7 @@ static void test_groups_of_processes_that_are_gone_go_too(void **state)
     assert_int_equal(mkdir(theirs, 0755), 0);
     assert_int_equal(mkdir(living, 0755), 0);
     assert_int_equal(mkdir(other, 0755), 0);
-    assert_int_equal(sy_cache_ways_look(root, &ways), SY_OK);
+    assert_int_equal(sy_cache_ways_read(root, &ways), SY_OK);
     assert_int_equal(access(theirs, F_OK), 0);
     assert_int_equal(sy_cache_ways_open(root, &ways), SY_OK);
     assert_int_equal(access(theirs, F_OK), -1);

@@ -6,29 +6,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 #include <jansson.h>
 
 #include "tests/rigs/server_fixture.h"
+#include "tests/rigs/shell.h"
 
 static char output[1 << 16];
 
 /* `switchyard doctor --quick ARGUMENTS` in a shell after `before` ("ulimit -n 40;", "prlimit ..."); stdout is kept. The exit status. */
 static int doctor(const char *before, const char *arguments)
 {
-    char command[4096];
-    snprintf(command, sizeof command, "%s '%s' doctor --quick %s </dev/null", before,
-             fixture_program("switchyard"), arguments);
-    FILE *pipe = popen(command, "r");
-    assert_non_null(pipe);
-    size_t n = fread(output, 1, sizeof output - 1, pipe);
-    output[n] = 0;
-    int status = pclose(pipe);
-    assert_true(WIFEXITED(status));
-    return WEXITSTATUS(status);
+    return shell_run(output, sizeof output, "%s '%s' doctor --quick %s </dev/null", before,
+                     fixture_program("switchyard"), arguments);
 }
 
 static json_t *answer(const char *before, const char *arguments, int expected)

@@ -16,6 +16,7 @@
 #include "runtime/base/status.h"
 #include "runtime/front/access/access.h"
 #include "runtime/front/access/path_below.h"
+#include "tests/rigs/shell.h"
 
 #define OPS  "ops-token-0123456789"
 #define TEAM "team-token-0123456789"
@@ -307,11 +308,8 @@ static int make_folder(void **state)
 
 static int remove_folder(void **state)
 {
-    char command[64];
     (void)state;
-
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
+    return remove_tree(folder);
 }
 
 int main(void)

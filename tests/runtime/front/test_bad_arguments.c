@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "tests/rigs/server_fixture.h"
+#include "tests/rigs/shell.h"
 
 static char output[1 << 16]; /* of the last command: stdout and stderr */
 static char folder[64];
@@ -41,21 +42,13 @@ static const char *write_file(const char *name, const char *text)
 /* Exit status of `switchyard ARGUMENTS`, given up after a few minutes; 4 GiB of memory are more than enough to say no. */
 static int run(const char *arguments)
 {
-    char command[8192];
 #ifdef SY_SANITIZED
     const char *limit = "";
 #else
     const char *limit = "ulimit -v 4194304; ";
 #endif
-    snprintf(command, sizeof command, "%stimeout 250 '%s' %s 2>&1 </dev/null", limit,
-             fixture_program("switchyard"), arguments);
-    FILE *pipe = popen(command, "r");
-    assert_non_null(pipe);
-    size_t n = fread(output, 1, sizeof output - 1, pipe);
-    output[n] = 0;
-    int status = pclose(pipe);
-    assert_true(WIFEXITED(status));
-    return WEXITSTATUS(status);
+    return shell_run(output, sizeof output, "%stimeout 250 '%s' %s 2>&1 </dev/null", limit,
+                     fixture_program("switchyard"), arguments);
 }
 
 /* Ends with this status (0: 1 or 2) and one line that has the words. */

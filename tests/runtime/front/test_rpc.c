@@ -12,7 +12,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -30,18 +29,6 @@ static sy_client *client_at(const char *address)
 
     assert_int_equal(sy_client_connect(address, 10000, &client), SY_OK);
     return client;
-}
-
-static int raw_socket(void)
-{
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    struct timeval limit = {60, 0};
-    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
-
-    strcpy(address.sun_path, fake_core_path);
-    assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-    return fd;
 }
 
 static void good_infer(sy_client *client, int64_t batch)
@@ -187,7 +174,7 @@ static void hostile(const char *bytes, size_t n, const char *words)
     sy_client *other = client_at(fake_core_path);
     char answer[600];
     ssize_t got, all = 0;
-    int fd = raw_socket();
+    int fd = fake_core_connect();
 
     assert_int_equal(send(fd, bytes, n, MSG_NOSIGNAL), n);
     while ((got = recv(fd, answer + all, sizeof(answer) - (size_t)all - 1, 0)) > 0)
@@ -215,7 +202,7 @@ static void test_hostile_bytes(void **state)
 static void test_half_message(void **state)
 {
     char byte;
-    int fd = raw_socket();
+    int fd = fake_core_connect();
 
     (void)state;
     assert_int_equal(send(fd, "\x94\x00\x01\xa4pi", 6, 0), 6);
@@ -235,7 +222,7 @@ static void stand_still(void *fd)
 static void test_loop_stands_still(void **state)
 {
     char answer[9];
-    int fd = raw_socket();
+    int fd = fake_core_connect();
 
     (void)state;
     assert_int_equal(send(fd, "\x94\x00\x07\xa4ping\x90", 9, 0),
@@ -252,7 +239,7 @@ static void test_loop_stands_still(void **state)
 static void test_half_message_after_a_silence(void **state)
 {
     char answer[9];
-    int fd = raw_socket();
+    int fd = fake_core_connect();
 
     (void)state;
     fake_core_call(NULL, NULL);
@@ -269,7 +256,7 @@ static void test_pipelined(void **state)
 {
     static char many[9 * 500], answers[9 * 500];
     size_t all = 0;
-    int fd = raw_socket();
+    int fd = fake_core_connect();
 
     (void)state;
     for (int i = 0; i < 500; i++)
@@ -299,7 +286,7 @@ static void test_many_outstanding_and_lost_client(void **state)
 
     (void)state;
     for (int lost = 0; lost < 2; lost++) {
-        int fd = raw_socket(), answered = 0;
+        int fd = fake_core_connect(), answered = 0;
 
         for (int i = 0; i < 200; i++)
             assert_int_equal(send(fd, head, n, 0), n);
@@ -330,7 +317,7 @@ static void lose_while_not_read(bool is_reset)
                                "0123456789abcdef";
     size_t n = sizeof(head) - 1;
     char byte;
-    int fd = raw_socket();
+    int fd = fake_core_connect();
 
     if (is_reset) {
         assert_int_equal(send(fd, "\x94\x00\x07\xa4ping\x90", 9, 0), 9);
@@ -370,7 +357,7 @@ static void test_a_full_slab_keeps_room_for_urgent_ones(void **state)
     sy_client_result *result;
     sy_client_tensor input = {"x", "FP32", 2, {1024, 4}, data, 1 << 14};
     sy_client_options options = {.urgency_class = 9};
-    int fd = raw_socket(); /* may have 64 requests under way */
+    int fd = fake_core_connect(); /* may have 64 requests under way */
 
     (void)state;
     for (int i = 0; i < 60; i++) {
@@ -430,7 +417,7 @@ static void test_too_many_clients(void **state)
     (void)state;
     good_infer(in_time, 1);
     for (int i = 0; i < FAKE_CORE_MOST_CLIENTS - 1; i++)
-        others[i] = raw_socket();
+        others[i] = fake_core_connect();
     good_infer(in_time, 1);
     for (int i = 0; i < 20; i++) {
         sy_client *late = client_at(addresses[i % 2]);

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -30,18 +29,6 @@ static float *numbers(int rows, float first)
     for (int i = 0; i < 4 * rows; i++)
         x[i] = first + (float)i;
     return x;
-}
-
-static int raw_socket(void)
-{
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    struct timeval limit = {10, 0};
-    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
-
-    strcpy(address.sun_path, fake_core_path);
-    assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof address), 0);
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-    return fd;
 }
 
 static void send_all(int fd, const void *bytes, size_t n)
@@ -149,7 +136,7 @@ static void in_any_pieces(void **state)
     (void)state;
     n += make_double(bytes + n, 2, x);
     for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
-        int fd = raw_socket();
+        int fd = fake_core_connect();
 
         send_all(fd, bytes, cuts[i]);
         usleep(2000);
@@ -179,7 +166,7 @@ static void references_of_clients(void **state)
     uint32_t length = htonl(BYTES);
     float *x = numbers(ROWS, 1);
     char bytes[400];
-    int fd = raw_socket();
+    int fd = fake_core_connect();
     size_t n;
 
     (void)state;
@@ -213,7 +200,7 @@ static void clients_that_go(void **state)
     assert_int_equal(sy_client_connect(fake_core_path, 10000, &client), SY_OK);
     make_double(bytes, 1, x);
     for (int i = 0; i < 300; i++) { /* 92 MiB in all, of a slab of 64 */
-        int fd = raw_socket();
+        int fd = fake_core_connect();
 
         send_all(fd, bytes, 20000);
         close(fd);
@@ -240,7 +227,7 @@ static void many_that_announce(void **state)
     assert_non_null(length);
     memcpy(length + 1, (unsigned char[]){0, 15, 0, 0}, 4); /* 960 KiB */
     for (int i = 0; i < N; i++) {
-        fds[i] = raw_socket();
+        fds[i] = fake_core_connect();
         send_all(fds[i], bytes, 20000);
         assert_int_equal(sy_client_call(client, "ping", NULL, &pong), SY_OK); /* it is seen */
         free(pong);

@@ -20,6 +20,7 @@
 #include "runtime/front/request/offload.h"
 #include "runtime/front/rpc/rpc_server.h"
 #include "tests/fakes/fake_core.h"
+#include "tests/rigs/shell.h"
 
 /* 1000 bytes, and none: a job that has not begun. */
 #define RECEIVE(step, bytes)                                                                \
@@ -71,16 +72,13 @@ static int start(void **state)
 
 static int finish(void **state)
 {
-    char command[100];
-
     (void)state;
     fake_core_stop();
     sy_offload_destroy(front->moves);
     front->moves = NULL;
     sy_rpc_server_destroy(server);
     fake_core_close();
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
+    return remove_tree(folder);
 }
 
 static sy_client *client(void)

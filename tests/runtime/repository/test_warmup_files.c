@@ -13,6 +13,7 @@
 
 #include "runtime/base/status.h"
 #include "runtime/repository/warmup_files.h"
+#include "tests/rigs/shell.h"
 
 static char folder[] = "/tmp/sy-test-warmup-XXXXXX";
 
@@ -50,11 +51,8 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    char command[200];
-
     (void)state;
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
+    return remove_tree(folder);
 }
 
 static struct sy_model_config *config_of(const char *text)

@@ -22,26 +22,20 @@
 #include "runtime/base/status.h"
 #include "runtime/base/thread_slice.h"
 #include "tests/rigs/server_fixture.h"
+#include "tests/rigs/shell.h"
 
 static char output[1 << 16];
 
 /* Exit status; `output` is stdout, and stderr too if that is asked for. */
 static int run(bool errors, const char *format, ...)
 {
-    char arguments[2048], command[4096];
+    char arguments[2048];
     va_list list;
     va_start(list, format);
     vsnprintf(arguments, sizeof arguments, format, list);
     va_end(list);
-    snprintf(command, sizeof command, "'%s' %s 2>%s </dev/null", fixture_program("switchyard"),
-             arguments, errors ? "&1" : "/dev/null");
-    FILE *pipe = popen(command, "r");
-    assert_non_null(pipe);
-    size_t n = fread(output, 1, sizeof output - 1, pipe);
-    output[n] = 0;
-    int status = pclose(pipe);
-    assert_true(WIFEXITED(status));
-    return WEXITSTATUS(status);
+    return shell_run(output, sizeof output, "'%s' %s 2>%s </dev/null",
+                     fixture_program("switchyard"), arguments, errors ? "&1" : "/dev/null");
 }
 
 static json_t *answer_of(const char *what)

@@ -22,6 +22,7 @@
 #include "runtime/device/cuda/pool_ticket.h"
 #include "runtime/device/device_cuda.h"
 #include "tests/rigs/seed.h"
+#include "tests/rigs/shell.h"
 
 static uint64_t seed;
 
@@ -365,8 +366,7 @@ static void test_the_bus(void **state)
     write_file(folder, "numa_node", "1\n");
     sy_pci_link_read(root, "0000:3B:00.0", &gbps, &node);
     assert_int_equal(node, 1);
-    snprintf(folder, sizeof folder, "rm -rf %s", root);
-    assert_int_equal(system(folder), 0);
+    assert_int_equal(remove_tree(root), 0);
 }
 
 int main(void)

@@ -17,6 +17,7 @@
 
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
+#include "tests/rigs/shell.h"
 #include "workers/train/snapshot.h"
 
 static char folder[64], path[SY_SNAPSHOT_PATH_BYTES];
@@ -188,9 +189,7 @@ static int make_folder(void **state)
 static int remove_folder(void **state)
 {
     (void)state;
-    char command[96];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command) == 0 ? 0 : -1;
+    return remove_tree(folder);
 }
 
 /* N4: two would remove each other's files. */

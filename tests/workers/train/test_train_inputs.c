@@ -16,6 +16,7 @@
 
 #include "runtime/base/status.h"
 #include "tests/nets/onnx_bytes.h"
+#include "tests/rigs/shell.h"
 #include "workers/data/npy.h"
 #include "workers/data/prefetch.h"
 #include "workers/data/train_data.h"
@@ -512,9 +513,7 @@ static int make_folder(void **state)
 static int remove_folder(void **state)
 {
     (void)state;
-    char command[96];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command) == 0 ? 0 : -1;
+    return remove_tree(folder);
 }
 
 int main(void)

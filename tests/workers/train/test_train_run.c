@@ -25,6 +25,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
 #include "tests/rigs/seed.h"
+#include "tests/rigs/shell.h"
 #include "workers/data/train_data.h"
 #include "workers/job/job.h"
 #include "workers/train/train_run.h"
@@ -538,9 +539,7 @@ static void test_job_keys(void **state)
 static int remove_folder(void **state)
 {
     (void)state;
-    char command[96];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command) == 0 ? 0 : -1;
+    return remove_tree(folder);
 }
 
 static int make_folder(void **state)

@@ -10,13 +10,13 @@
 #define LOG2_E 1.44269504f
 #define GONE   -1e38f /* exporters write -infinity, or the least number */
 #define THERE  -1e37f
-/* Of 2^40 and of the scale: 256 products of such numbers are less than 10^33. */
+/* The limits are 2^40 and the scale: 256 products of such numbers are less than 10^33. */
 #define TAME_EXPONENT 167
 #define TAME_SCALE    1048576.0f
 
 using mask_pointers = sy_pointers<SY_ATTENTION_MASKS>;
 
-/* What is left of rows and columns from the warp's first on may be less than it has. */
+/* Fewer rows and columns than the warp has may remain from its first on. */
 struct attention_part {
     int64_t row, column;
     int64_t rows, columns;
@@ -145,7 +145,7 @@ __device__ void mask_scores(const sy_attention &a, const mask_pointers &masks,
     fill_behind<Tiles>(-INFINITY, part, s);
 }
 
-/* What scores are taken from before they are softened: nothing where there is none yet. */
+/* What is subtracted from scores before exp: 0 while no score was seen. */
 __device__ inline float base_of(float largest)
 {
     return largest == -INFINITY ? 0 : largest;

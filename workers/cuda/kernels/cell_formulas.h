@@ -45,7 +45,7 @@ SY_FORMULA float sy_cell_bias(const struct sy_math_cell *c, void *const *at, int
                          (q + (of_state ? gates : 0)) * c->hidden + k % c->hidden);
 }
 
-/* What gate q gets from input, state (rec: gate q of `width`) and biases. */
+/* The sum of gate q: of input, state (rec: gate q of `width`) and biases. */
 SY_FORMULA float sy_cell_sum(const struct sy_math_cell *c, void *const *at,
                              const struct sy_cell_unit *u, int q, int width)
 {
@@ -160,7 +160,7 @@ SY_FORMULA void sy_cell_gru_back_unit(const struct sy_math_cell *c, void *const 
     sy_cell_put(at, SY_CELL_DH, u->at, d * update);
 }
 
-/* What passes reset in front of its product. */
+/* The part of the state that the reset gate passes to its product. */
 SY_FORMULA void sy_cell_gru_back_end(void *const *at, const struct sy_cell_unit *u)
 {
     float reset = sy_cell_float(at, SY_CELL_G, u->gate + u->n),

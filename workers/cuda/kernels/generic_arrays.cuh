@@ -25,7 +25,7 @@ struct each {
         enum sy_dtype t = e.at[a].dtype;
         return t == SY_DTYPE_F32 || t == SY_DTYPE_F64 || t == SY_DTYPE_F16 || t == SY_DTYPE_BF16;
     }
-    /* Of uint64, which pairs alone have, the same 64 bits. */
+    /* uint64, which only pairs have, as the same 64 bits. */
     __device__ int64_t get_int(int a, int64_t i) const
     {
         switch (e.at[a].dtype) {
@@ -147,7 +147,7 @@ struct each {
             break;
         }
     }
-    /* What array a has for element i of the first result. */
+    /* The element of array a that belongs to element i of the first result (broadcast). */
     __device__ int64_t seen(int a, int64_t i) const
     {
         const sy_generic_array &y = e.at[GENERIC_OUT];

@@ -130,7 +130,7 @@ template <typename Tiles> constexpr size_t attention_bytes()
 
 /* ---- empty tiles ---- */
 
-/* One score says whether it is worth looking at all: the first column of the last row, which a causal mask and one of lengths leave last. */
+/* Tests one score first: the first column of the last row, which causal masks and masks of lengths are the last to mask. */
 template <typename Tiles>
 __device__ static bool may_be_empty(const sy_attention &a, const mask_pointers &masks, int64_t row,
                                     int64_t column)
@@ -172,7 +172,7 @@ __device__ static bool is_empty(const sy_attention &a, const mask_pointers &mask
 
 /* ---- a block ---- */
 
-/* What a block has and does; all of its threads do all of it. q, k, v, masks: of its head. */
+/* The state of a block; all of its threads take each step together. q, k, v, masks: of its head. */
 template <typename Tiles> struct attention_block {
     using T = typename Tiles::T;
     static constexpr int STAGES = Tiles::STAGES;
@@ -213,7 +213,7 @@ template <typename Tiles> struct attention_block {
         load_tile<Tiles, Tiles::COLUMNS>(room->v[stage], v + at * a.v.row, a.v.row, a.v.column,
                                          left(at), (int)a.width, width);
     }
-    /* What must be there when the tile's turn comes; with one stage its values follow while its scores are computed. */
+    /* What is loaded before the tile is computed; with one stage its values are loaded while its scores are computed. */
     __device__ void load_next(int64_t at, int64_t end, int stage)
     {
         if (at < end)

@@ -36,7 +36,7 @@ template <typename Tiles> struct back_results {
     float at[Tiles::ROWS][Tiles::SIZE + 4];
 };
 
-/* What a block has and does; all of its threads do all of it. */
+/* The state of a block; all of its threads take each step together. */
 template <typename Tiles, bool ACROSS> struct back_block {
     using T = typename Tiles::T;
     static constexpr int STAGES = Tiles::STAGES;

@@ -30,7 +30,7 @@ struct one {
 
 /* ---- two inputs and more ------------------------------------------------------------------------------ */
 
-/* From the left, rounded as the result is after each. */
+/* Left to right; each partial result is rounded as the result is. */
 struct pair {
     __device__ static void of(const each &c, int64_t i)
     {

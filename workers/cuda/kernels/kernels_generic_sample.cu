@@ -36,7 +36,7 @@ struct resize {
         float first = start * last, way = x * (end - start) * last / steps;
         return (double)(float)((double)first + (double)way);
     }
-    /* Where position `at` of the result's dimension d lies in the input; in float32 as the host has it. */
+    /* The input position of position `at` of the result's dimension d; in float32, as on the host. */
     __device__ static double source(const each &c, int d, int64_t at, float scale)
     {
         int64_t n_in = c.array(0).dims[d], n_out = c.array(GENERIC_OUT).dims[d];
@@ -223,7 +223,7 @@ struct sample {
         }
         return sum;
     }
-    /* From [-1, 1] to places. What is no number, or beyond int64, is the lower edge. */
+    /* From [-1, 1] to positions. NaN, and what is beyond int64, is the lower edge. */
     __device__ static double denormalise(double v, int64_t n, bool aligns)
     {
         double at = aligns ? (v + 1) / 2 * (double)(n - 1) : ((v + 1) * (double)n - 1) / 2;

@@ -28,7 +28,7 @@ struct taper {
 
 /* ---- DFT by definition: a thread a bin ------------------------------------------------------------------------ */
 
-/* Of `bins` numbers n count; beyond half of it an inverse of half the bins goes on with their conjugates. */
+/* The first n of `bins` numbers are used; an inverse of half the bins continues with their conjugates. */
 struct dft {
     __device__ static void of(const each &c, int64_t i)
     {

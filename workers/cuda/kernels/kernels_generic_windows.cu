@@ -5,7 +5,7 @@ SY_KERNEL_FILE(generic_windows)
 
 /* ---- products ----------------------------------------------------------------------------------------- */
 
-/* Where result o and summand s are along each label: both walk theirs from the last on. */
+/* The index of each label for result o and summand s: both are decomposed from their last label on. */
 struct label_places {
     int64_t at[SY_GENERIC_LABELS];
     __device__ void find(const each &c, int64_t o, int64_t s)
@@ -136,7 +136,7 @@ __device__ static void finish(const each &c, const operands &q, int64_t to, int6
     put_saturated(c, to, nearbyint((double)sum * scale) + parameter(c, 7, 0));
 }
 
-/* Where result o is along a label; 0 without one. */
+/* The index of result o along a label; 0 if it lacks the label. */
 __device__ static int64_t label_at(const each &c, int64_t o, int64_t label)
 {
     for (int l = c.e.as.product.n_result - 1; l > label; l--)

@@ -275,7 +275,7 @@ __device__ static bool is_first_largest(const pool_sizes<N> &p, const int64_t *s
     return best[0] == in[0] && best[1] == in[1] && best[2] == in[2];
 }
 
-/* What output `o`, whose gradient is g, gives to input `in`, one of its window. */
+/* The share of output `o`'s gradient g that goes to `in`, an input of its window. */
 template <typename T, typename N>
 __device__ static float pool_share(const sy_math_pool &p, const pool_sizes<N> &sizes, const T *x,
                                    float g, const N *o, const N *in)
@@ -289,7 +289,7 @@ __device__ static float pool_share(const sy_math_pool &p, const pool_sizes<N> &s
     return g / (float)n;
 }
 
-/* What all windows that have input `in` give it. */
+/* The sum of the shares of all windows that contain input `in`. */
 template <typename T, typename N>
 __device__ static float pool_gain(const sy_math_pool &p, const pool_sizes<N> &sizes, const T *x,
                                   const T *dy, const N *in)

@@ -16,7 +16,7 @@
 
 /* ---- shared memory ---- */
 
-/* What the launch gave to the block (sy_launch_shared), aligned to 16 bytes. */
+/* The block's dynamic shared memory (sy_launch_shared), aligned to 16 bytes. */
 __device__ inline unsigned char *sy_launched_room()
 {
     extern __shared__ __align__(16) unsigned char sy_room[];

@@ -115,7 +115,7 @@ static int fill_preference(struct sy_math *math, const struct sy_math_plan *p,
 {
     uint64_t scratch = SY_MATH_SCRATCH_BYTES;
     uint32_t align = (uint32_t)p->matmul.align_bytes;
-    /* Not in place: M3. Parts of a sum are not rounded to a narrow result before they are added. */
+    /* M3: not in place. Partial sums are added in float32, not rounded to the narrow result first. */
     uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     if (!sy_math_is_narrow(p->matmul.y_type))
         reductions |= CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;

@@ -335,7 +335,7 @@ static uint64_t floats(int64_t n)
     return SY_ALIGN_UP((uint64_t)n * sizeof(float), 256u);
 }
 
-/* Where there is none, nothing can be tried. */
+/* Without one no algorithm can be timed. */
 static void take_memory(struct sy_math_trial *t)
 {
     const struct sy_math_conv *c = &t->plan->conv;

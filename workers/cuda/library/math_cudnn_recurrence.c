@@ -6,7 +6,7 @@
 #include "runtime/base/status.h"
 #include "workers/cuda/library/math_internal.h"
 
-/* Where the weight space is said to lie while its places are asked for: only differences count. */
+/* A made-up address of the weight space while offsets are queried: only differences count. */
 #define SPACE_BASE ((uintptr_t)1 << 20)
 
 /* ---- descriptions ------------------------------------------------------------------------------------- */
@@ -19,7 +19,7 @@ static cudnnRNNMode_t mode_of(const struct sy_math_recurrence *r)
                                 : CUDNN_RNN_TANH;
 }
 
-/* One layer, so nothing is dropped; the default math would take TF32 unasked. */
+/* A single layer has no dropout. cuDNN's default math would use TF32. */
 static int describe_layer(struct sy_math *math, struct sy_math_library_plan *plan)
 {
     const struct sy_math_recurrence *r = &plan->recurrence;

@@ -1,4 +1,4 @@
-/* What the files share that implement device_math.h on CUDA. The only ones (with the kernels) that see CUDA's headers. */
+/* Shared by the files that implement device_math.h on CUDA: with the kernels the only ones that include CUDA's headers. */
 #ifndef SY_WORKERS_CUDA_LIBRARY_MATH_INTERNAL_H
 #define SY_WORKERS_CUDA_LIBRARY_MATH_INTERNAL_H
 

@@ -47,7 +47,7 @@ struct sy_math_library_ops {
     /* Whether nothing like the plan was asked about before: its kernels are to be run once, before a swap does. */
     bool (*is_cold)(struct sy_math *math, const struct sy_math_library_plan *plan);
 
-    /* That first run failed: from now on nothing like the plan is chosen. */
+    /* The plan's first run failed: no plan like it is chosen from now on. */
     void (*note_failure)(struct sy_math *math, const struct sy_math_library_plan *plan);
 
     /* Zeroed memory of the device beside the pool; *out NULL: there is none. */
@@ -59,7 +59,7 @@ struct sy_math_library_ops {
 
     /* ---- enqueue (M1) ---- */
     int (*pool)(struct sy_math *math, struct sy_math_library_plan *plan, const void *x, void *y);
-    /* at: by role; NULL: no such input, or nobody wants it. */
+    /* at: by role; NULL: absent, or not wanted. */
     int (*recurrence)(struct sy_math *math, struct sy_math_library_plan *plan, void *const *at,
                       void *scratch);
 };

@@ -34,7 +34,7 @@ int sy_side_enter(struct sy_side *side);
 /* Neither waits. EDEVICE: the device has failed. */
 int sy_side_passed(struct sy_side *side, unsigned mark, bool *passed);
 int sy_side_idle(struct sy_side *side, bool *idle);
-/* CUDA's handle of this stream, for a library. */
+/* CUDA's handle of this stream, for libraries. */
 void *sy_side_handle(struct sy_side *side);
 /* Into this stream: to[i] = from[i] + from[n + i] + ... of n_parts, in this order. `to` is none of `from`. */
 int sy_side_add(struct sy_side *side, int n_parts, const void *from, uint64_t n, void *to);

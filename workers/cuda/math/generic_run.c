@@ -4,7 +4,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
-/* One item more than elements looks at the shape. */
+/* One more work item than elements: it checks the shape. */
 static int with_a_look(struct sy_math_generic *e, int64_t elements)
 {
     e->items = elements + 1;

@@ -6,7 +6,7 @@
 
 #define UNPOOL_PARTS 8192 /* threads that share the result's places */
 
-/* One item more looks at the length. */
+/* One more work item checks the length. */
 int sy_generic_fill_taper(const struct sy_node *node, struct sy_math_generic *e)
 {
     e->as.taper.periodic = sy_node_int(node, "periodic", 1) != 0;

@@ -7,7 +7,7 @@
 
 /* ---- resizing ----------------------------------------------------------------------------------------- */
 
-/* Where a dimension's scale and region lie: its place among the axes; -1: it has none. */
+/* The index of a dimension among the axes, which says where its scale and region are; -1: none. */
 static void set_axes(const struct sy_node *node, struct sy_math_generic *e)
 {
     const struct sy_attr *axes = sy_node_attr(node, "axes");

@@ -81,7 +81,7 @@ static int new_control(struct sy_program *p, struct sy_cuda_control **out)
     return SY_OK;
 }
 
-/* They are run one at a time, in the same room. */
+/* Bodies run one at a time, in the same memory. */
 static int add_body(struct sy_program *p, struct sy_cuda_control *c, int which, const char *name,
                     int formal)
 {
@@ -188,7 +188,7 @@ static int run_if(struct sy_program *p, const struct sy_cuda_step *step)
     SY_TRY(sy_cuda_body_bring(p, b, place));
     SY_TRY(sy_cuda_body_run(b, place));
     SY_TRY(wait(p));
-    return sy_cuda_body_look(b);
+    return sy_cuda_body_check_bounds(b);
 }
 
 static int add_branches(struct sy_program *p, struct sy_cuda_control *c)
@@ -219,7 +219,7 @@ static int build_if(struct sy_program *p)
 
 /* ---- Loop ---------------------------------------------------------------------------------------- */
 
-/* What it starts from; the counts are on the host afterwards. */
+/* Copies the initial values of the loop; afterwards its trip count and condition are on the host. */
 static int begin(struct sy_program *p, struct sy_cuda_control *c, unsigned char *place)
 {
     struct sy_cuda_body *b = &c->bodies[0];
@@ -284,7 +284,7 @@ static int run_turns(struct sy_program *p, const struct sy_cuda_step *step, unsi
         SY_TRY(add_rows(p, step, place));
         SY_TRY(p->ops->to_host(p->math, place + c->next_at, &said->condition, 1));
         SY_TRY(wait(p));
-        SY_TRY(sy_cuda_body_look(&c->bodies[0]));
+        SY_TRY(sy_cuda_body_check_bounds(&c->bodies[0]));
     }
     return SY_OK;
 }

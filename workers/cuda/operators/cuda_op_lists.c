@@ -21,7 +21,7 @@ static int add_part(struct sy_program *p, const struct sy_cuda_formula *all,
 
 /* ---- Numbers: `fixed + per_batch * N` -------------------------------------------------------------------- */
 
-/* As many steps as their arguments have room for. */
+/* Adds as many steps as the arguments need: each holds a limited number. */
 static int add_numbers(struct sy_program *p, const struct sy_cuda_formula *all)
 {
     const struct sy_node *node = sy_cuda_node(p);
@@ -59,7 +59,7 @@ static int build_numbers(struct sy_program *p)
 
 /* ---- TfIdfVectorizer ---------------------------------------------------------------------------------------- */
 
-/* Those of one length lie one after the other in the pool; counts[length - 1] is where those begin. */
+/* Grams of one length are contiguous in the pool, from counts[length - 1] on. */
 struct pool {
     const struct sy_attr *counts, *pool, *indexes, *weights;
     int64_t length, at, end; /* in the pool */

@@ -128,7 +128,7 @@ static bool is_row_bias(const struct sy_program *p, int64_t columns)
     return rank > 0 && dims[rank - 1] == columns && n == columns;
 }
 
-/* Where the product goes, and what *c is added to it times m->beta: the residual, or C brought to the result's shape. */
+/* The product's destination, and *c, which is added to it times m->beta: the residual, or C broadcast to the result's shape. */
 static int place_output(struct sy_program *p, bool over_bias, struct sy_math_matmul *m, int *c,
                         int *y)
 {

@@ -19,7 +19,7 @@ static bool has_input(const struct sy_node *node, int i)
 
 /* ---- running ------------------------------------------------------------------------------------------ */
 
-/* What a direction has of the workspace: two states, two of c or one of GRU's, a product, a narrow state. In floats. */
+/* Workspace of a direction, in floats: two states, two of c or one of GRU's, a product, a narrow state. */
 struct room {
     int64_t state, rec, narrow, floats;
 };
@@ -252,7 +252,7 @@ static int read_inputs(struct sy_program *p, struct sy_cuda_cells *c)
 
 /* ---- layout 1: the batch in front of time, and of directions ------------------------------------------- */
 
-/* Where each dimension of the one comes from in the other; Y has four. */
+/* Permutations between the two layouts: the source of each dimension. Y has four. */
 static const int others[3] = {1, 0, 2}, results[4] = {2, 0, 1, 3}, times[4] = {1, 2, 0, 3};
 
 static int add_permuted(struct sy_program *p, int from, const int *perm, int to)

@@ -135,7 +135,7 @@ int sy_cuda_body_run(struct sy_cuda_body *b, unsigned char *place)
     return sy_cuda_program_run(b->program, &binding, 0, b->graph->n_nodes);
 }
 
-int sy_cuda_body_look(struct sy_cuda_body *b)
+int sy_cuda_body_check_bounds(struct sy_cuda_body *b)
 {
     return sy_cuda_program_finish(b->program);
 }

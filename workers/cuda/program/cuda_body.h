@@ -38,7 +38,7 @@ int sy_cuda_body_bring(struct sy_program *outer, struct sy_cuda_body *body, unsi
 /* Enqueues one run of it. */
 int sy_cuda_body_run(struct sy_cuda_body *body, unsigned char *place);
 /* After the stream was synchronised: EARG names the node whose index or size was outside its bounds. */
-int sy_cuda_body_look(struct sy_cuda_body *body);
+int sy_cuda_body_check_bounds(struct sy_cuda_body *body);
 
 #define SY_CUDA_PLACE_ALIGN 256u /* what cuDNN and cuBLASLt like */
 /* Room for `bytes` more; returns where. */

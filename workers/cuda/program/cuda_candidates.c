@@ -22,7 +22,7 @@ struct operands {
     uint64_t read_bytes, result_bytes;
 };
 
-/* One that is run both ways, in memory of its own: the program's workspace, and the parameters of the step's layer. */
+/* A step that is timed both ways, in memory of its own: a workspace as the program's, and the parameters of its layer. */
 struct trial {
     struct sy_program *p;
     struct sy_cuda_step *step;
@@ -219,7 +219,7 @@ static bool works(const struct outcome *o)
     return o->ours_ms >= 0 && o->library_ms >= 0;
 }
 
-/* That it was slower is the usual answer; what it could not do, or did otherwise, is worth knowing. */
+/* At info only failures and different results: being slower is the usual outcome. */
 static void tell(const struct trial *t, const struct outcome *o, bool taken)
 {
     const char *name = t->step->node->name;

@@ -195,6 +195,8 @@ bool sy_cuda_is_param(const struct sy_program *p, int input);
 void *sy_cuda_pointer(const struct sy_program *p, int value); /* during a run; -1: NULL */
 void sy_cuda_touch(struct sy_program *p, int value);
 void sy_cuda_strides(const struct sy_cuda_value *value, int64_t *strides);
+/* Strides in elements of a dense array, row-major or with its dimension 1 (channels) last. */
+void sy_cuda_dense_strides(int rank, const int64_t *dims, bool channels_last, int64_t *strides);
 int64_t sy_cuda_count(const struct sy_cuda_value *value); /* elements */
 
 /* Node input `input` of the layer being built. Where it is not what is asked for, a step that makes it so is added. */

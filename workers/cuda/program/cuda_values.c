@@ -92,19 +92,24 @@ void sy_cuda_touch(struct sy_program *p, int value)
     root->last = SY_MAX(root->last, p->layer);
 }
 
-void sy_cuda_strides(const struct sy_cuda_value *v, int64_t *strides)
+void sy_cuda_dense_strides(int rank, const int64_t *dims, bool channels_last, int64_t *strides)
 {
     int64_t stride = 1;
-    if (v->channels_last) {
+    if (channels_last) {
         strides[1] = 1;
-        stride = v->dims[1];
+        stride = dims[1];
     }
-    for (int i = v->rank - 1; i >= 0; i--) {
-        if (v->channels_last && i == 1)
+    for (int i = rank - 1; i >= 0; i--) {
+        if (channels_last && i == 1)
             continue;
         strides[i] = stride;
-        stride *= v->dims[i];
+        stride *= dims[i];
     }
+}
+
+void sy_cuda_strides(const struct sy_cuda_value *v, int64_t *strides)
+{
+    sy_cuda_dense_strides(v->rank, v->dims, v->channels_last, strides);
 }
 
 int64_t sy_cuda_count(const struct sy_cuda_value *v)

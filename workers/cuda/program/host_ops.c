@@ -20,7 +20,7 @@ static struct {
     bool has_threads;
 } host;
 
-/* One node of the model as a graph of its own, over the model's tensors. */
+/* A node of the model as a separate graph over the model's tensors. */
 struct one_node {
     struct sy_graph graph;
     struct sy_layer layer;

@@ -59,7 +59,7 @@ static int compute(struct helped *h)
     SY_TRY(sy_cuda_body_bring(now.program, &h->body, now.place));
     SY_TRY(sy_cuda_body_run(&h->body, now.place));
     SY_TRY(h->ops->synchronize(h->math));
-    return sy_cuda_body_look(&h->body);
+    return sy_cuda_body_check_bounds(&h->body);
 }
 
 static int run(void *program, const void *const *inputs, void *const *outputs)

@@ -53,7 +53,7 @@ struct sy_nccl_api {
 
 /* The library that SY_NCCL_LIBRARY names, else libnccl.so.2 where the loader finds it; open as long as the process. EUNSUPPORTED says what is missing. */
 int sy_nccl_api_get(const struct sy_nccl_api **out);
-/* What a call answered; SUCCESS and IN_PROGRESS are SY_OK. comm: for NCCL's last words; NULL. */
+/* A call's result as a status; SUCCESS and IN_PROGRESS are SY_OK. comm: whose last error text is added; NULL: none. */
 int sy_nccl_check(const struct sy_nccl_api *api, struct ncclComm *comm, int result,
                   const char *what);
 

@@ -241,7 +241,7 @@ int sy_cutr_fill(struct sy_trainer *t, unsigned when, const char *name, int valu
 int sy_cutr_sum(struct sy_trainer *t, unsigned when, const char *name, int rank,
                 const int64_t *dims, const bool *reduced, int from, int to);
 int sy_cutr_refuse(const struct sy_node *node, const char *why);
-/* From when to when each buffer is named, by all steps there are. */
+/* The lifetime of each buffer: the first and last step that name it. */
 void sy_cutr_find_lifetimes(struct sy_trainer *t);
 
 /* ---- cuda_train_params.c: constants, operands, gradients ---- */

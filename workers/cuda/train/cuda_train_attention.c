@@ -105,7 +105,7 @@ int sy_cutr_attention_forward(struct sy_trainer *t, int n)
 
 /* ---- gradients ---- */
 
-/* Where the gradient of an operand of so many elements is written: as it lies, but a copy after the other of what is repeated. Returns how many. */
+/* The buffer for the gradient of an operand of so many elements: in its layout, with a copy for each repetition. Returns the number of copies. */
 static int64_t spread(const struct sy_attention *a, const struct sy_attention_view *from,
                       int64_t elements, struct sy_attention_view *to)
 {

@@ -22,7 +22,7 @@ struct window {
         right[SY_MATH_SPATIAL]; /* right: what the output's size needs; may be negative */
 };
 
-/* One spatial dimension is the second of two, as device_math.h wants it. kernel NULL: all of the input. */
+/* A single spatial dimension is given as the second of two, as device_math.h requires. kernel NULL: all of the input. */
 static int read_window(const struct sy_trainer *t, const struct sy_node *node,
                        const int64_t *kernel, struct window *w)
 {

@@ -152,7 +152,7 @@ int sy_cutr_compare_forward(struct sy_trainer *t, int n)
     return two_forward(t, &t->graph->nodes[n], run_compare);
 }
 
-/* One input's gradient at each element of the result, then summed over where it was repeated. */
+/* An input's gradient at each element of the result, then summed over its broadcast dimensions. */
 static int pair_side(struct sy_trainer *t, const struct sy_node *node, int which, int dy)
 {
     struct sy_cutr_step *step;

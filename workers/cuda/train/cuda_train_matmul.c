@@ -122,7 +122,7 @@ static int add_matmul(struct sy_trainer *t, unsigned when, const struct sy_node 
     return sy_cutr_add_product(t, when, node->name, m, args);
 }
 
-/* Where one side's matrices lie: side by side, one for all (stride 0), or, repeated unevenly, copied first. */
+/* Layout of one operand's matrices: contiguous, one for all (stride 0), or, if they repeat unevenly, copied first. */
 static int side_operand(struct sy_trainer *t, unsigned when, const struct sy_node *node,
                         const struct product *p, int side, int *value, int64_t *stride)
 {

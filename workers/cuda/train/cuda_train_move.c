@@ -76,7 +76,7 @@ static int64_t part_offset(const struct sy_trainer *t, const int *tensors, int w
     return at;
 }
 
-/* From input `in` to output `out`, both named by position. */
+/* Copies from input number `in` to output number `out`. */
 static int describe(const struct sy_trainer *t, const struct sy_node *node, int in, int out,
                     struct sy_math_move *m)
 {

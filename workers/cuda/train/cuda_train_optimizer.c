@@ -47,7 +47,7 @@ static int run_follow(struct sy_trainer *t, const struct sy_cutr_step *step)
                           NULL);
 }
 
-/* Of the mean over the phases, when the last one is summed. args: norm */
+/* The norm of the gradients' mean over the phases, after the last is summed. args: norm */
 static int run_norm(struct sy_trainer *t, const struct sy_cutr_step *step)
 {
     struct sy_cutr_news *news = (struct sy_cutr_news *)(void *)(t->host + t->host_loss);

@@ -424,7 +424,7 @@ static int backward_direction(struct sy_trainer *t, const struct recurrence *c, 
     return SY_OK;
 }
 
-/* Where a gradient is wanted, a value for it. */
+/* *value: the value for the tensor's gradient; -1: none is wanted. */
 static int begin_gradient(struct sy_trainer *t, int tensor, int *value)
 {
     *value = -1;

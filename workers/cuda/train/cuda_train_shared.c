@@ -1,4 +1,4 @@
-/* What ranks share: gradients, or their sums over phases, and the batches' statistics. */
+/* The tensors that ranks average: gradients, or their sums over phases, and the batches' statistics. */
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "workers/cuda/train/cuda_train.h"

@@ -42,17 +42,7 @@ int64_t sy_cutr_count(const struct sy_cutr_value *v)
 
 void sy_cutr_strides(const struct sy_cutr_value *v, int64_t *strides)
 {
-    int64_t stride = 1;
-    if (v->last) {
-        strides[1] = 1;
-        stride = v->dims[1];
-    }
-    for (int i = v->rank - 1; i >= 0; i--) {
-        if (v->last && i == 1)
-            continue;
-        strides[i] = stride;
-        stride *= v->dims[i];
-    }
+    sy_cuda_dense_strides(v->rank, v->dims, v->last, strides);
 }
 
 uint64_t sy_cutr_value_bytes(const struct sy_trainer *t, int value)
@@ -335,7 +325,7 @@ enum sy_dtype sy_cutr_common_type(const struct sy_trainer *t, const int *values,
     return SY_DTYPE_BF16;
 }
 
-/* From which form another is made: float32 from float32 if there is one, then with its layout. */
+/* The form that another is converted from: for float32 preferably float32, then one of its layout. */
 static int best_source(const struct sy_trainer *t, int value, bool last, enum sy_dtype type)
 {
     int best = value, best_score = -1, v = value;

@@ -1,5 +1,5 @@
 /* Functions of one float for loops that the compiler vectorises: no branch, no table. Errors in units in the last place (ulp), against double,
- * are those that tests/workers/kernels/test_float_curves.c holds over all floats. What is no number stays so. */
+ * are those that tests/workers/kernels/test_float_curves.c holds over all floats. NaN stays NaN. */
 #ifndef SY_WORKERS_HOST_BASE_FLOAT_CURVES_H
 #define SY_WORKERS_HOST_BASE_FLOAT_CURVES_H
 

@@ -43,7 +43,8 @@ void sy_key_map_destroy(void *of)
 }
 
 /* The key's slot, or the free slot for it. */
-static uint64_t look(const struct sy_key_map *map, const void *key, uint32_t bytes, uint64_t hash)
+static uint64_t find_slot(const struct sy_key_map *map, const void *key, uint32_t bytes,
+                          uint64_t hash)
 {
     uint64_t i = hash & map->mask;
     for (;; i = (i + 1) & map->mask) {
@@ -57,7 +58,7 @@ static uint64_t look(const struct sy_key_map *map, const void *key, uint32_t byt
 int sy_key_map_add(struct sy_key_map *map, const void *key, uint32_t bytes, int32_t number,
                    int32_t *out)
 {
-    uint64_t hash = XXH3_64bits(key, bytes), i = look(map, key, bytes, hash);
+    uint64_t hash = XXH3_64bits(key, bytes), i = find_slot(map, key, bytes, hash);
     struct slot *s = &map->slots[i];
     *out = s->number;
     if (s->number >= 0)
@@ -78,5 +79,5 @@ int sy_key_map_add(struct sy_key_map *map, const void *key, uint32_t bytes, int3
 
 int32_t sy_key_map_find(const struct sy_key_map *map, const void *key, uint32_t bytes)
 {
-    return map->slots[look(map, key, bytes, XXH3_64bits(key, bytes))].number;
+    return map->slots[find_slot(map, key, bytes, XXH3_64bits(key, bytes))].number;
 }

@@ -289,7 +289,7 @@ static int make_pieces(struct sy_chain *chain)
 
 /* ---- running --------------------------------------------------------------------------------------------- */
 
-/* One thread's state, for one image. */
+/* A thread's state while it computes one image. */
 struct hand {
     const struct sy_program *p;
     const struct sy_chain *chain;

@@ -5,7 +5,7 @@
 #include "runtime/base/status.h"
 #include "workers/host/operators/conv_chain_internal.h"
 
-/* One turn: the rows of each level covered by its windows, including padding. */
+/* One step of the chain: the rows of each level that its windows cover, padding included. */
 struct turn {
     int64_t from[SY_CHAIN_STAGES + 1], to[SY_CHAIN_STAGES + 1];
 };

@@ -63,7 +63,7 @@ static int check_product(const struct sy_node *node, const struct product *p)
     return p->dst_type == dnnl_data_type_undef ? sy_unsupported(node, "its element types") : SY_OK;
 }
 
-/* One number for all, or one for each column, as an operand behind the product. */
+/* A scalar, or a value for each column, as an operand applied after the product. */
 static void operand_md(const struct product *p, int rank, bool of_columns, dnnl_memory_desc_t *md)
 {
     int64_t dims[SY_MAX_RANK];

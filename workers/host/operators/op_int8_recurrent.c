@@ -74,7 +74,7 @@ static int layout_int8_lstm(const struct sy_graph *graph, const struct sy_node *
     return SY_OK;
 }
 
-/* Where unit i of gate g lies among a direction's columns. */
+/* The column of unit i of gate g within a direction. */
 static int64_t column_of(int64_t g, int64_t i)
 {
     return (i / UNITS * GATES + g) * UNITS + i % UNITS;

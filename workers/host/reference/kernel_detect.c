@@ -411,7 +411,7 @@ SY_CLONES static void join_taps(struct points *p, int64_t to, int64_t k, const s
     }
 }
 
-/* The points' places along dimension d of the image; the grid names its last dimension first. What is no number, or beyond int64, is the lower edge, as in
+/* The points' places along dimension d of the image; the grid names its last dimension first. NaN, and what is beyond int64, is the lower edge, as in
  * ONNX Runtime. */
 static void read_grid(const struct sampler *s, const struct sy_array *grid, int64_t first, int d,
                       const struct points *p, const struct extent *e, double *v)

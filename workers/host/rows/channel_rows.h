@@ -12,7 +12,7 @@ struct sy_channel_rows {
     int64_t to_image, to_block, to_pixel;
 };
 
-/* scale, shift: blocks * block of them. Below `low` is low, above `high` is high; what is no number stays so. `out` may be `x`
+/* scale, shift: blocks * block of them. Clamped to [low, high]; NaN stays NaN. `out` may be `x`
  * if both sides lie alike. */
 void sy_channel_rows_run(const struct sy_channel_rows *r, const float *x, const float *scale,
                          const float *shift, float low, float high, float *out);

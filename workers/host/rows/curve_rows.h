@@ -11,7 +11,7 @@ void sy_curve_rows(const struct sy_curve *c, int64_t n, const float *in, float *
 /* As sy_curve_rows, in the calling thread. */
 void sy_curve_rows_here(const struct sy_curve *c, int64_t n, const float *in, float *out);
 
-/* To 1 and 0: whether it is no number; whether it is the positive, the negative infinity. In the calling thread. */
+/* To 1 or 0: whether it is NaN; whether it is the positive, the negative infinity. In the calling thread. */
 void sy_curve_is_nan(int64_t n, const float *restrict in, uint8_t *restrict out);
 void sy_curve_is_infinite(bool positive, bool negative, int64_t n, const float *restrict in,
                           uint8_t *restrict out);

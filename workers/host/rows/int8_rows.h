@@ -19,7 +19,7 @@ void sy_int8_range_of(int64_t n, const float *x, float *low, float *high);
 
 /* DynamicQuantizeLinear: scale and zero point (0 to 255) of numbers in [low, high], which holds 0. */
 void sy_int8_scale_of(float low, float high, float *scale, float *zero);
-/* y = round(x / scale) + zero, cut to [low, high]: whole numbers of 8 bits. What is no number becomes the least. In the calling thread. */
+/* y = round(x / scale) + zero, cut to [low, high]: whole numbers of 8 bits. NaN becomes the least. In the calling thread. */
 void sy_int8_quantize(int64_t n, const float *x, float scale, float zero, float low, float high,
                       uint8_t *y);
 

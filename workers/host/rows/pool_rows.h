@@ -19,7 +19,7 @@ struct sy_pool_rows {
     int64_t from[SY_POOL_DIMS], end[SY_POOL_DIMS];
 };
 
-/* in [planes, in...], out [planes, out...]. What is no number makes its windows' results none. A window that is altogether in the padding has
+/* in [planes, in...], out [planes, out...]. A NaN makes its windows' results NaN. A window that is altogether in the padding has
  * the lowest finite number as its largest, 0 as its average and norm. Norms are summed in double. */
 void sy_pool_rows(const struct sy_pool_rows *p, const float *in, float *out);
 

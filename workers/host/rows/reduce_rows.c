@@ -98,7 +98,7 @@ FOLD_OF(square, 0.0, sum_of, "omp simd reduction(+:a)", a + v * v)
 FOLD_OF(size, 0.0, sum_of, "omp simd reduction(+:a)", a + fabs(v))
 FOLD_OF(product, 1.0, product_of, "omp simd reduction(*:a)", a *v)
 
-/* A comparison drops what is no number, so those are counted. */
+/* A comparison drops NaN, so NaNs are counted. */
 #define EXTREME_OF(name, first, joined, simd, compare)                              \
     SY_CLONES static double name##_row(const float *x, int64_t n)                   \
     {                                                                               \
@@ -141,7 +141,7 @@ static const struct reduction *fold_of(enum sy_op op)
     }
 }
 
-/* log of the sum of e^x, from the largest on; where that is infinite, or no number, so is the result. */
+/* log of the sum of e^x, from the largest on; where that is infinite or NaN, so is the result. */
 SY_CLONES static double power_sum(const float *x, float top, int64_t n)
 {
     double sum = 0;

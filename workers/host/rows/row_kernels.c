@@ -278,7 +278,7 @@ void sy_row_mean_variance(int64_t images, int64_t groups, int64_t inner, const f
 
 /* ---- batch norm ------------------------------------------------------------------------------------------ */
 
-/* One row of channels: of [rows, channels] each element has a scale of its own. */
+/* A row of channels: in [rows, channels] each channel has its scale. */
 SY_CLONES static void scale_channels(int64_t n, const float *x, const float *scale,
                                      const float *shift, float *out)
 {

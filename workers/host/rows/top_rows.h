@@ -13,7 +13,7 @@ struct sy_top {
 };
 
 /* The k first of each line into `values` and, unless it is NULL, their places into `places`, which lie as the input does, with k for n: the
- * largest first (or the smallest), of equal ones the first, at the end what is no number. scratch: sy_top_scratch numbers. n < 2^32. */
+ * largest first (or the smallest), of equal ones the first, NaNs last. scratch: sy_top_scratch numbers. n < 2^32. */
 void sy_top_rows(const struct sy_top *t, const float *in, uint64_t *scratch, float *values,
                  int64_t *places);
 

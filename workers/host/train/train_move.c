@@ -64,7 +64,7 @@ static int64_t axis_of(const struct sy_node *node, int rank)
     return axis < 0 ? axis + rank : axis;
 }
 
-/* From input `in` to output `out`, both named by position. */
+/* Copies from input number `in` to output number `out`. */
 static int describe(const struct sy_trainer *t, const struct sy_node *node, int in, int out,
                     struct moving *moving)
 {
