@@ -25,15 +25,9 @@ static void note_drained(struct sim *s, int device, sy_ns down)
         sy_sim_expect_device(s, soon + kind->first, 0);
 }
 
-void sy_sim_reschedule(struct sim *s, int device)
+/* Other events than the end of what is served need jobs or faults. */
+static sy_ns other_event(const struct sim *s, const struct device *d, sy_ns due, sy_ns down)
 {
-    struct device *d = &s->devices[device];
-    sy_ns due = NEVER, down = sy_sim_down_until(s, d);
-    sy_ns held = SY_MAX(down, sy_sim_requests_from(s, d));
-    if (d->serving)
-        due = SY_MIN(d->serve_until_ns, sy_sim_yield_at(s, d));
-    else if (s->loads[device] > 0 && held > s->now)
-        due = held;
     due = SY_MIN(due, sy_sim_next_iteration_end(s, d));
     if (d->has_newcomers)
         due = s->now;
@@ -41,10 +35,52 @@ void sy_sim_reschedule(struct sim *s, int device)
         due = down > s->now ? SY_MIN(due, down) : due;
         due = !d->serving && d->again_ns > s->now ? SY_MIN(due, d->again_ns) : due;
     }
-    int soon = sy_sim_tree_set(&s->due, device, due);
+    return due;
+}
+
+static void set_due(struct sim *s, int device, sy_ns down)
+{
+    struct device *d = &s->devices[device];
+    sy_ns due = NEVER, held = SY_MAX(down, sy_sim_requests_from(s, d));
+    if (d->serving)
+        due = SY_MIN(d->serve_until_ns, sy_sim_yield_at(s, d));
+    else if (s->loads[device] > 0 && held > s->now)
+        due = held;
+    int soon = sy_sim_tree_set(&s->due, device, other_event(s, d, due, down));
     if (soon >= 0 && soon != device)
         sy_sim_expect_device(s, soon, 1);
     expect_waiting(s, sy_sim_tree_first(&s->due));
+}
+
+static void note_in_agenda(struct sim *s, int device)
+{
+    struct device *d = &s->devices[device];
+    if (!d->serving || d->listed)
+        return;
+    d->listed = true;
+    sy_sim_agenda_add(&s->agenda, device, d->serve_until_ns, s->now);
+}
+
+int sy_sim_take_due(struct sim *s)
+{
+    if (!s->has_agenda)
+        return sy_sim_tree_first(&s->due);
+    int device = sy_sim_agenda_take(&s->agenda);
+    s->devices[device].listed = false;
+    for (int i = 0; i < s->agenda.n_soon; i++)
+        sy_sim_expect_device(s, s->agenda.soon[i], 1);
+    if (s->agenda.first >= 0)
+        expect_waiting(s, s->agenda.first);
+    return device;
+}
+
+void sy_sim_reschedule(struct sim *s, int device)
+{
+    sy_ns down = sy_sim_down_until(s, &s->devices[device]);
+    if (s->has_agenda)
+        note_in_agenda(s, device);
+    else
+        set_due(s, device, down);
     if (s->n_devices > 1 && s->config->router >= SY_SIM_LEAST)
         note_drained(s, device, down);
 }

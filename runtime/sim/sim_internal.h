@@ -9,6 +9,7 @@
 #include "runtime/sched/policy.h"
 #include "runtime/sched/predictor.h"
 #include "runtime/sim/sim.h"
+#include "runtime/sim/sim_agenda.h"
 #include "runtime/sim/sim_chance.h"
 #include "runtime/sim/sim_ring.h"
 #include "runtime/sim/sim_tree.h"
@@ -47,7 +48,9 @@ struct device {
     int prefetch_model; /* -1: none */
     int n_running;
     uint8_t class_; /* class of the request being served */
-    bool serving, has_newcomers;
+    bool serving;
+    bool has_newcomers : 1;
+    bool listed : 1; /* in the agenda */
     bool alone;      /* the served request is known here only: the queue was not told (R5) */
     uint32_t serves; /* the request that is served */
 
@@ -164,7 +167,10 @@ struct sim {
     struct sy_admission *idle;
     size_t queue_bytes, order_at;
     struct sy_sim_tree due; /* by device: its next event */
-    struct place *places;   /* [device][model] */
+    /* instead of it, where only the served request's end is one, and does not move */
+    struct sy_sim_agenda agenda;
+    bool has_agenda;
+    struct place *places; /* [device][model] */
     /* [device][model]: tick of the last use; NULL: all models fit, none is evicted */
     uint32_t *uses;
     struct held *held; /* [device][model / 64] */
@@ -289,7 +295,8 @@ static inline void sy_sim_expect_device(const struct sim *s, int device, uint32_
     if (s->n_devices < SY_SIM_MANY)
         return;
     sy_sim_expect(&s->devices[device]);
-    sy_sim_expect(&s->due.levels[0].keys[device]);
+    if (!s->has_agenda)
+        sy_sim_expect(&s->due.levels[0].keys[device]);
     sy_sim_expect(&s->held[(size_t)device * s->n_held]);
     if (!s->idle || s->loads[device] > alone)
         sy_sim_expect_queue(s, device);
@@ -408,6 +415,13 @@ void sy_sim_note_load(struct sim *s, int device, int change);
 /* ---- sim_due.c ---- */
 /* After a change on the device: computes its next event again. */
 void sy_sim_reschedule(struct sim *s, int device);
+/* The earliest event of all devices; NEVER: none has one. */
+static inline sy_ns sy_sim_due_ns(const struct sim *s)
+{
+    return s->has_agenda ? s->agenda.first_key : sy_sim_tree_first_key(&s->due);
+}
+/* Whose it is; that device is handled now. */
+int sy_sim_take_due(struct sim *s);
 
 /* ---- sim_device.c ---- */
 int sy_sim_arrive(struct sim *s, uint64_t request);

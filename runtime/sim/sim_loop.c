@@ -44,7 +44,7 @@ static int one_event(struct sim *s, struct sy_sim_streams *at, sy_ns when, sy_ns
             sy_sim_expect_request(s, at->request);
         return sy_sim_arrive(s, nth(at->requests, at->request++));
     }
-    int device = sy_sim_tree_first(&s->due);
+    int device = sy_sim_take_due(s);
     sy_sim_turn(s, device);
     return device;
 }
@@ -66,7 +66,7 @@ static int loop(struct sim *s, struct sy_sim_streams *at)
         sy_ns request = at->request < at->n_requests
                             ? in->requests[nth(at->requests, at->request)].at_ns
                             : NEVER;
-        sy_ns due = sy_sim_tree_first_key(&s->due);
+        sy_ns due = sy_sim_due_ns(s);
         sy_ns when = SY_MIN(SY_MIN(fault, job), SY_MIN(request, due));
         bool last = fault == when && job == NEVER && request == NEVER && due == NEVER;
         if (when == NEVER || last)

@@ -7,7 +7,8 @@
 #include "runtime/sim/sim_internal.h"
 #include "runtime/sim/sim_memory.h"
 
-#define HIGH 0.99 /* quantile that promises are built on */
+#define HIGH           0.99 /* quantile that promises are built on */
+#define AGENDA_DEVICES 512  /* with fewer the tree has two or three levels, and is as fast */
 
 static struct sy_admission_config queue_config(const struct sim *s)
 {
@@ -26,8 +27,16 @@ int sy_sim_empty_device(struct sim *s, int device)
                              s->far_queues + at * sy_admission_far_bytes(&admission), &queue));
     if (s->config->train_share <= 0 || s->in->n_jobs == 0) /* else by the jobs on each */
         sy_admission_share_rules(queue, sy_sim_queue(s, 0));
-    sy_sim_tree_set(&s->due, device, NEVER);
+    if (!s->has_agenda)
+        sy_sim_tree_set(&s->due, device, NEVER);
     return SY_OK;
+}
+
+/* A request that is served ends at the time that was known at its beginning, and devices have no other events. */
+static bool ends_do_not_move(const struct sim *s)
+{
+    return s->in->n_jobs == 0 && s->in->n_faults == 0 && s->config->preempt_ns == 0 &&
+           s->config->n_slices <= 1;
 }
 
 static int open_devices(struct sim *s)
@@ -42,7 +51,11 @@ static int open_devices(struct sim *s)
     s->far_queues = calloc(n, sy_admission_far_bytes(&admission)); /* hardly ever touched */
     if (!s->devices || !s->loads || !s->queues || !s->far_queues)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for %d devices", s->n_devices);
-    SY_TRY(sy_sim_tree_init(&s->due, s->n_devices));
+    s->has_agenda = s->n_devices >= AGENDA_DEVICES && ends_do_not_move(s);
+    if (s->has_agenda)
+        SY_TRY(sy_sim_agenda_init(&s->agenda, s->n_devices));
+    else
+        SY_TRY(sy_sim_tree_init(&s->due, s->n_devices));
     for (int i = 0; i < s->n_devices; i++)
         SY_TRY(sy_sim_empty_device(s, i));
     return SY_OK;
@@ -51,8 +64,7 @@ static int open_devices(struct sim *s)
 /* A request alone on an idle device bypasses the queue if nothing interrupts a served request and the router reads no queue. */
 static int open_idle(struct sim *s)
 {
-    if (s->in->n_jobs > 0 || s->in->n_faults > 0 || s->config->preempt_ns > 0 ||
-        s->config->router >= SY_SIM_LEAST || s->n_devices < SY_SIM_MANY || s->config->n_slices > 1)
+    if (!ends_do_not_move(s) || s->config->router >= SY_SIM_LEAST || s->n_devices < SY_SIM_MANY)
         return SY_OK;
     struct sy_admission_config admission = queue_config(s);
     return sy_admission_create(&admission, &s->idle);
@@ -107,6 +119,7 @@ void sy_sim_close(struct sim *s)
     sy_sim_router_close(s);
     sy_sim_slowdown_close(s);
     sy_sim_tree_finish(&s->due);
+    sy_sim_agenda_finish(&s->agenda);
     sy_sim_kinds_close(s);
     sy_predictor_destroy(s->predictor);
     free(s->devices);

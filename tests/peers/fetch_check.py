@@ -24,7 +24,7 @@ class QuietServer(http.server.ThreadingHTTPServer):
 
 
 class Registry(http.server.BaseHTTPRequestHandler):
-    """What it does is set by the test: content, etag, break_after (bytes of an answer), ranges, status, slow."""
+    """What it does is set by the test: content, etag, break_after (bytes of an answer), ranges, if_range, status, slow."""
 
     protocol_version = "HTTP/1.1"
 
@@ -36,7 +36,7 @@ class Registry(http.server.BaseHTTPRequestHandler):
             self.send_header("Content-Length", "0")
             self.end_headers()
             return
-        start, has_range = 0, s.ranges and self.headers.get("Range") and self.headers.get("If-Range") == s.etag
+        start, has_range = 0, s.ranges and self.headers.get("Range") and (not s.if_range or self.headers.get("If-Range") == s.etag)
         if has_range:
             start = int(self.headers["Range"].removeprefix("bytes=").rstrip("-"))
         if has_range and start >= len(s.content):
@@ -70,7 +70,7 @@ class Case:
     def __enter__(self):
         self.folder = tempfile.mkdtemp(prefix="fetch_check_")
         self.server = QuietServer(("127.0.0.1", 0), Registry)
-        self.server.__dict__.update(content=DATA, etag='"one"', break_after=None, ranges=True, status=0, slow=0, seen=[])
+        self.server.__dict__.update(content=DATA, etag='"one"', break_after=None, ranges=True, if_range=True, status=0, slow=0, seen=[])
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
         self.file = self.folder + "/model.sypkg"
         return self
@@ -123,8 +123,9 @@ def a_killed_fetch_is_resumed():
         c.assert_there()
 
 
-def changed_content_is_read_from_the_start():
+def changed_content_is_read_from_the_start(if_range=True):
     with Case() as c:
+        c.server.if_range = if_range
         c.server.break_after = 1 << 20
         c.server.slow, first = 0.02, c.command()
         process = subprocess.Popen(first, stdout=subprocess.DEVNULL)
@@ -136,6 +137,10 @@ def changed_content_is_read_from_the_start():
         c.server.slow = 0
         assert c.fetch().returncode == 0
         c.assert_there(OTHER)
+
+
+def changed_content_of_a_registry_that_ignores_if_range():
+    changed_content_is_read_from_the_start(if_range=False)
 
 
 def a_registry_without_ranges_is_read_again():
@@ -179,6 +184,7 @@ def limits_hold():
 def main():
     failed = 0
     for test in (a_file_comes_whole, broken_connections_go_on_where_they_stood, a_killed_fetch_is_resumed, changed_content_is_read_from_the_start,
+                 changed_content_of_a_registry_that_ignores_if_range,
                  a_registry_without_ranges_is_read_again, a_wrong_hash_leaves_nothing, refusals_are_final_and_name_no_secret, limits_hold):
         try:
             test()

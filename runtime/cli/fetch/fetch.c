@@ -39,6 +39,7 @@ struct transfer {
     uint64_t skip;     /* of this answer, that are there and not read again */
     uint64_t range_at; /* where the answer says that it begins; UINT64_MAX: it does not say */
     bool has_answer;   /* its status was looked at */
+    bool has_changed;  /* the answer is of other content than the file so far: from the start */
     sy_ns moved_ns;    /* when the last bytes came */
     int failed;        /* status set by a callback */
     char shown[512];   /* the URL without what may be secret */
@@ -209,6 +210,18 @@ static bool is_streaming(const struct transfer *t)
     return t->fetch->stream && sy_fetch_stream_has_begun(t->fetch->stream);
 }
 
+/* Whether it is known before the end, or decided there, that all bytes are of the same content, from wherever they come. */
+static bool is_hashed(const struct transfer *t)
+{
+    return is_streaming(t) || (t->url > 0 && t->fetch->sha256);
+}
+
+/* If-Range asks for the whole file then; some servers ignore it. */
+static bool is_other_content(const struct transfer *t)
+{
+    return !is_hashed(t) && t->etag_now[0] && strcmp(t->etag_now, t->etag) != 0;
+}
+
 /* Bytes that a reader may have read are not written again. */
 static int begin_whole(struct transfer *t)
 {
@@ -230,6 +243,11 @@ static int begin_answer(struct transfer *t)
     t->curl.easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &code);
     if (code != 206)
         return begin_whole(t);
+    if (is_other_content(t)) {
+        SY_TRY(start_over(t));
+        t->has_changed = true;
+        return sy_error_set(SY_EIO, "%s: its content has changed", t->shown);
+    }
     if (t->range_at != UINT64_MAX && t->range_at != t->n_bytes)
         return sy_error_set(
             SY_EPROTO, "%s: asked for what follows byte %llu, it sends what follows %llu", t->shown,
@@ -303,12 +321,6 @@ static void set_options(struct transfer *t, const char *range, struct curl_slist
 #undef SET
 }
 
-/* Whether it is known before the end, or decided there, that all bytes are of the same content, from wherever they come. */
-static bool is_hashed(const struct transfer *t)
-{
-    return is_streaming(t) || (t->url > 0 && t->fetch->sha256);
-}
-
 /* One connection. SY_OK: the file is whole. */
 static int run_once(struct transfer *t)
 {
@@ -325,7 +337,7 @@ static int run_once(struct transfer *t)
         snprintf(if_range, sizeof(if_range), "If-Range: %s", t->etag);
         headers = t->curl.slist_append(NULL, if_range);
     }
-    t->has_answer = false;
+    t->has_answer = t->has_changed = false;
     t->failed = SY_OK;
     t->moved_ns = sy_clock_now();
     set_options(t, t->n_bytes > 0 ? range : NULL, headers);
@@ -357,7 +369,7 @@ static bool is_worth_again(const struct transfer *t, int status)
     long code = 0;
 
     t->curl.easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &code);
-    return status == SY_EIO && !t->failed &&
+    return status == SY_EIO && (!t->failed || t->has_changed) &&
            (code < 400 || code == 408 || code == 416 || code == 429 || code >= 500);
 }
 
@@ -372,13 +384,13 @@ static void pause_ms(long ms)
 static int transfer_from(struct transfer *t, struct sy_fetch_result *result)
 {
     int status, in_vain = 0;
+    uint64_t most = t->n_bytes; /* progress goes beyond it */
 
     for (;;) {
-        uint64_t before = t->n_bytes;
-
         result->connections++;
         status = run_once(t);
-        in_vain = t->n_bytes > before ? 0 : in_vain + 1;
+        in_vain = t->n_bytes > most ? 0 : in_vain + 1;
+        most = SY_MAX(most, t->n_bytes);
         if (status == SY_OK || !is_worth_again(t, status) || in_vain >= t->fetch->tries)
             return status;
         pause_ms(FIRST_PAUSE_MS << (in_vain < 5 ? in_vain : 5));
