@@ -131,6 +131,26 @@ static int check_amount(const struct sy_slice_wish *w)
     return SY_OK;
 }
 
+/* Rounded to whole cores, two shares of few cores could fit that together are more than there is. */
+static int check_sum_of_shares(const struct plan *p)
+{
+    unsigned sum = 0;
+    for (int i = 0; i < p->n; i++)
+        sum += p->wishes[i].by == SY_SLICE_BY_SHARE ? p->wishes[i].amount : 0;
+    if (sum > 1000)
+        return sy_error_set(SY_EARG, "the slices' shares sum to %g %%; at most 100 %% fit",
+                            sum / 10.0);
+    return SY_OK;
+}
+
+/* To the nearest core; where rounding up has no room, down: two halves of three cores have 2 and 1. */
+static size_t cores_of_share(const struct plan *p, unsigned per_mille)
+{
+    size_t down = per_mille * p->n_cores / 1000,
+           nearest = SY_MAX((per_mille * p->n_cores + 500) / 1000, 1);
+    return down >= 1 && nearest > n_free(p) ? down : nearest;
+}
+
 int sy_slice_plan(const struct sy_slice_wish *wishes, int n, const uint64_t *cores, size_t n_cores,
                   int *owner)
 {
@@ -145,12 +165,13 @@ int sy_slice_plan(const struct sy_slice_wish *wishes, int n, const uint64_t *cor
         if (wishes[i].by == SY_SLICE_BY_LIST)
             SY_TRY(take_listed(&p, i));
     }
+    SY_TRY(check_sum_of_shares(&p));
     for (int i = 0; i < n; i++)
         if (wishes[i].by == SY_SLICE_BY_COUNT)
             SY_TRY(take_first(&p, i, wishes[i].amount));
     for (int i = 0; i < n; i++)
         if (wishes[i].by == SY_SLICE_BY_SHARE)
-            SY_TRY(take_first(&p, i, SY_MAX((wishes[i].amount * n_cores + 500) / 1000, 1)));
+            SY_TRY(take_first(&p, i, cores_of_share(&p, wishes[i].amount)));
     return divide(&p);
 }
 

@@ -17,7 +17,7 @@ enum sy_slice_by { SY_SLICE_BY_LIST, SY_SLICE_BY_COUNT, SY_SLICE_BY_SHARE, SY_SL
 struct sy_slice_wish {
     char name[SY_SLICE_NAME];
     enum sy_slice_by by;
-    /* COUNT: cores; SHARE: per mille of all, rounded to whole cores; WEIGHT: 1 or more */
+    /* COUNT: cores; SHARE: per mille of all, to the nearest core, down where up has no room, all together at most 1000; WEIGHT: 1 or more */
     unsigned amount;
     size_t n_listed; /* length of the LIST */
     const uint64_t *listed;

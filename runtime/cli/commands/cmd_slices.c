@@ -13,7 +13,7 @@ static const char usage[] =
     "Shows how the server's cores are cut into slices, or cuts them anew while it runs. One task\n"
     "computes in a slice at a time; slices compute side by side. SIZE is one of\n\n"
     "  2        a number of cores\n"
-    "  50%      a share of all cores, to the nearest core\n"
+    "  50%      a share of all cores, to the nearest core; all shares are at most 100%\n"
     "  w3       a weight: the remaining cores are divided by weights\n"
     "  @0-3,6   these cores\n\n"
     "On cuda cores are multiprocessors, in groups of 8 (of 2 or 4 on some GPUs). Two slices at a\n"

@@ -100,6 +100,24 @@ static void test_counts_shares_and_lists(void **state)
     assert_int_equal(owner[0], 2); /* counts take the first free ones */
 }
 
+static void test_shares_sum_to_all_cores_at_most(void **state)
+{
+    struct sy_slice_wish w[2] = {{.name = "a", .by = SY_SLICE_BY_SHARE, .amount = 600},
+                                 {.name = "b", .by = SY_SLICE_BY_SHARE, .amount = 600}};
+    int owner[MOST];
+    (void)state;
+    for (size_t n = 2; n <= MOST; n++) { /* of two cores each would have one */
+        assert_int_equal(sy_slice_plan(w, 2, cores, n, owner), SY_EARG);
+        assert_non_null(strstr(sy_error_text(), "120 %"));
+    }
+    w[0].amount = w[1].amount = 500;
+    for (size_t n = 2; n <= MOST; n++) {
+        assert_int_equal(sy_slice_plan(w, 2, cores, n, owner), SY_OK);
+        assert_int_equal(count_of(owner, n, 0), (n + 1) / 2);
+        assert_int_equal(count_of(owner, n, 1), n / 2);
+    }
+}
+
 static void test_what_has_no_room_is_refused_with_the_numbers(void **state)
 {
     static const uint64_t twice[] = {1, 1}, none[] = {7};
@@ -147,6 +165,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_weights_divide_as_well_as_any_division),
         cmocka_unit_test(test_counts_shares_and_lists),
+        cmocka_unit_test(test_shares_sum_to_all_cores_at_most),
         cmocka_unit_test(test_what_has_no_room_is_refused_with_the_numbers),
         cmocka_unit_test(test_lists_go_there_and_back),
     };
