@@ -254,10 +254,10 @@ static void test_not_for_few_pixels_or_channels(void **state)
     struct sy_winograd w = {.images = 8,
                             .height = 28,
                             .width = 28,
-                            .channels = 128,
+                            .channels = 256,
                             .out_height = 28,
                             .out_width = 28,
-                            .filters = 128};
+                            .filters = 256};
     sy_winograd_limits = *(const struct sy_winograd_limits *)*state;
     if (!sy_winograd_is_gain(&w))
         skip(); /* a CPU without AVX2 */
@@ -266,10 +266,30 @@ static void test_not_for_few_pixels_or_channels(void **state)
     w.out_height = w.out_width = 4;
     w.images = 1;
     assert_false(sy_winograd_is_gain(&w)); /* the weights' transform is not made up for */
-    w.images = 100;
+    w.images = 1000;
     assert_true(sy_winograd_is_gain(&w));
     w.channels = 8;
     assert_false(sy_winograd_is_gain(&w));
+    sy_winograd_limits = tests;
+}
+
+/* Of few channels the transforms cost more than the products save, as far as AVX-512's plain products are fast. */
+static void test_channels_must_pay_for_transforms(void **state)
+{
+    struct sy_winograd_limits tests = sy_winograd_limits;
+    struct sy_winograd w = {.images = 8,
+                            .height = 56,
+                            .width = 56,
+                            .channels = 64,
+                            .out_height = 56,
+                            .out_width = 56,
+                            .filters = 64};
+    if (!__builtin_cpu_supports("avx512f"))
+        skip();
+    sy_winograd_limits = *(const struct sy_winograd_limits *)*state;
+    assert_false(sy_winograd_is_gain(&w));
+    w.channels = w.filters = 256;
+    assert_true(sy_winograd_is_gain(&w));
     sy_winograd_limits = tests;
 }
 
@@ -286,6 +306,7 @@ int main(void)
         cmocka_unit_test(test_errors_are_those_of_a_sum),
         cmocka_unit_test(test_threads_give_equal_bits),
         cmocka_unit_test_prestate(test_not_for_few_pixels_or_channels, state),
+        cmocka_unit_test_prestate(test_channels_must_pay_for_transforms, state),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -431,4 +431,42 @@ dnnl_status_t sy_dnnl3_concat(dnnl_primitive_desc_t *pd, const value *dst, int n
     return status;
 }
 
+bool sy_dnnl_take_later(dnnl_primitive_desc_t *pd, const_dnnl_op_desc_t desc,
+                        const_dnnl_primitive_attr_t attr, dnnl_engine_t engine,
+                        bool (*takes)(const_dnnl_primitive_desc_t pd))
+{
+    dnnl_primitive_desc_t later;
+    if (dnnl_primitive_desc_create(&later, desc, attr, engine, NULL) != dnnl_success)
+        return false;
+    while (dnnl_primitive_desc_next_impl(later) == dnnl_success)
+        if (takes(later)) {
+            dnnl_primitive_desc_destroy(*pd);
+            *pd = later;
+            return true;
+        }
+    dnnl_primitive_desc_destroy(later);
+    return false;
+}
+
+#else
+
+bool sy_dnnl_take_later(dnnl_primitive_desc_t *pd, const_dnnl_op_desc_t desc,
+                        const_dnnl_primitive_attr_t attr, dnnl_engine_t engine,
+                        bool (*takes)(const_dnnl_primitive_desc_t pd))
+{
+    dnnl_primitive_desc_iterator_t all;
+    bool taken = false;
+    if (dnnl_primitive_desc_iterator_create(&all, desc, attr, engine, NULL) != dnnl_success)
+        return false;
+    while (!taken && dnnl_primitive_desc_iterator_next(all) == dnnl_success) {
+        dnnl_primitive_desc_t later = dnnl_primitive_desc_iterator_fetch(all);
+        taken = later && takes(later);
+        dnnl_primitive_desc_destroy(taken ? *pd : later);
+        if (taken)
+            *pd = later;
+    }
+    dnnl_primitive_desc_iterator_destroy(all);
+    return taken;
+}
+
 #endif

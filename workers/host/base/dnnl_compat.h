@@ -7,6 +7,8 @@
 #ifndef SY_WORKERS_HOST_BASE_DNNL_COMPAT_H
 #define SY_WORKERS_HOST_BASE_DNNL_COMPAT_H
 
+#include <stdbool.h>
+
 #include <oneapi/dnnl/dnnl.h>
 
 /* Whether batch normalisation's backward pass reads the shift, although its result does not depend on it. */
@@ -206,4 +208,11 @@ dnnl_status_t dnnl_batch_normalization_backward_desc_init(dnnl_batch_normalizati
 #undef SY_WINDOW
 
 #endif
+
+/* Replaces *pd, which was created of `desc` and `attr`, by the first of oneDNN's later implementations that `takes` accepts. False: there is none, and *pd
+ * stays. */
+bool sy_dnnl_take_later(dnnl_primitive_desc_t *pd, const_dnnl_op_desc_t desc,
+                        const_dnnl_primitive_attr_t attr, dnnl_engine_t engine,
+                        bool (*takes)(const_dnnl_primitive_desc_t pd));
+
 #endif

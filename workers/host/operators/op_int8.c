@@ -16,7 +16,8 @@
 
 enum { X, WEIGHTS, BIAS, RUN_ZERO, RUN_SCALE, SUMS };
 
-#define REFERENCE_ROWS 128
+#define REFERENCE_ROWS     128
+#define MOST_VNNI_PRODUCTS (4 << 20) /* 5 us on two cores */
 static const int64_t reference_batches[] = {8, 1, 3};
 
 /* Parameters of oneDNN's primitive. */
@@ -138,6 +139,29 @@ static int read_conv(const struct sy_graph *graph, const struct sy_node *node, i
     return SY_OK;
 }
 
+static const char *impl_name(const_dnnl_primitive_desc_t pd)
+{
+    const char *name = "";
+    dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name);
+    return name;
+}
+
+static bool is_vnni(const_dnnl_primitive_desc_t pd)
+{
+    return strstr(impl_name(pd), "vnni") != NULL;
+}
+
+/* oneDNN's older loops for AMX ("jit", unlike "brgconv") execute CPUID in each call, which traps in a virtual machine: 10 to 13 us a convolution. With
+ * so few multiplications VNNI is done earlier. */
+static bool begins_slowly(const struct sy_conv_shape *c, const_dnnl_primitive_desc_t pd)
+{
+    double products = (double)sy_conv_rows(c);
+    for (int i = 0; i < c->weights_rank; i++)
+        products *= (double)c->weights[i];
+    return products <= MOST_VNNI_PRODUCTS && strncmp(impl_name(pd), "jit", 3) == 0 &&
+           strstr(impl_name(pd), "amx") != NULL;
+}
+
 static int make_conv_pd(const struct product *p, const struct sy_conv_shape *c, bool copied,
                         const dnnl_memory_desc_t *weights, dnnl_primitive_desc_t *out)
 {
@@ -161,6 +185,8 @@ static int make_conv_pd(const struct product *p, const struct sy_conv_shape *c, 
             p->node->name);
     SY_TRY(make_attr(p, rank, &attr));
     dnnl_status_t status = dnnl_primitive_desc_create(out, &desc, attr, sy_dnnl_engine(), NULL);
+    if (status == dnnl_success && begins_slowly(c, *out))
+        sy_dnnl_take_later(out, &desc, attr, sy_dnnl_engine(), is_vnni);
     dnnl_primitive_attr_destroy(attr);
     return sy_dnnl_check(status, "convolution of 8 bits", p->node->name);
 }
@@ -404,17 +430,25 @@ static int add_border(struct sy_program *p, const struct sy_conv_shape *c,
     return add_bordered(p, &b, md, from, zero, out);
 }
 
-/* The packed weights; if oneDNN has only reference code for them at this size, reordered to another layout. */
+/* Whether other weights' layout would do better: oneDNN has only reference code for the packed one at this size, or code that begins slowly; then weights
+ * must not be moved in each run. */
+static bool wants_other(const struct sy_conv_shape *c, const_dnnl_primitive_desc_t pd)
+{
+    return sy_conv_is_reference(pd) ||
+           (sy_conv_rows(c) <= SY_KEPT_MOST_ROWS && begins_slowly(c, pd));
+}
+
+/* The packed weights, or reordered to another layout. */
 static int choose_weights(struct sy_program *p, const struct product *product,
                           const struct sy_conv_shape *c, bool copied, dnnl_primitive_desc_t *pd,
                           int *weights)
 {
     dnnl_primitive_desc_t other;
     SY_TRY(make_conv_pd(product, c, copied, &p->values[*weights].md, pd));
-    if (!sy_conv_is_reference(*pd))
+    if (!wants_other(c, *pd))
         return SY_OK;
     int status = make_conv_pd(product, c, copied, NULL, &other);
-    if (status < 0 || sy_conv_is_reference(other)) {
+    if (status < 0 || wants_other(c, other)) {
         if (status == SY_OK)
             dnnl_primitive_desc_destroy(other);
         return SY_OK;

@@ -23,13 +23,18 @@ struct sy_winograd {
     float low, high; /* limits of the results; -INFINITY, INFINITY: none */
 };
 
-/* When it is used instead of the plain convolution: estimated time, in multiplications of the plain one. Tests lower the limits. */
+/* What it costs, in multiplications of the plain convolution. */
+struct sy_winograd_costs {
+    /* One of ours: the second for each channel, since blocks have fewer tiles then, and each reads all weights. */
+    double a_product, a_channels_product;
+    int64_t a_weight;  /* transforming one (channel, filter) */
+    int64_t a_channel; /* transforming a tile's channel, there and back */
+};
+/* When it is used instead of the plain convolution: estimated time. Tests lower the limits. */
 struct sy_winograd_limits {
     int64_t least_channels; /* of source and result */
-    int64_t a_weight;       /* transforming one (channel, filter) */
-    int64_t a_weight_avx2;  /* without AVX-512, whose multiplications take longer */
-    int64_t a_channel;      /* transforming a tile's channel, there and back */
-    bool always;            /* always use it, on any CPU */
+    struct sy_winograd_costs avx2, avx512;
+    bool always; /* always use it, on any CPU */
 };
 extern struct sy_winograd_limits sy_winograd_limits;
 bool sy_winograd_is_gain(const struct sy_winograd *w);
