@@ -424,6 +424,7 @@ struct few_bits {
     int64_t k, n, bits, block, blocks; /* blocks of a column */
     const unsigned char *b, *zeros;    /* zeros: packed like b, or NULL */
     const struct sy_tensor *scales, *float_zeros;
+    const int32_t *groups; /* block whose scale row k has; NULL: the one in which it lies */
 };
 
 static float float_at(const struct sy_tensor *t, int64_t i)
@@ -446,13 +447,14 @@ static void unpack_column(const struct few_bits *w, int64_t n, float *to)
 {
     int64_t blob = w->block * w->bits / 8, zero_row = (w->blocks * w->bits + 7) / 8;
     for (int64_t k = 0; k < w->k; k++) {
-        int64_t at = n * w->blocks + k / w->block;
+        int64_t from = k / w->block, group = w->groups ? w->groups[k] : from,
+                at = n * w->blocks + group;
         float zero = (float)(1 << (w->bits - 1));
         if (w->zeros)
-            zero = (float)bits_at(w->zeros + n * zero_row, k / w->block, w->bits);
+            zero = (float)bits_at(w->zeros + n * zero_row, group, w->bits);
         if (w->float_zeros)
             zero = float_at(w->float_zeros, at);
-        float q = (float)bits_at(w->b + at * blob, k % w->block, w->bits);
+        float q = (float)bits_at(w->b + (n * w->blocks + from) * blob, k % w->block, w->bits);
         to[k * w->n] = (q - zero) * float_at(w->scales, at);
     }
 }
@@ -460,6 +462,22 @@ static void unpack_column(const struct few_bits *w, int64_t n, float *to)
 static bool is_float(const struct sy_tensor *t)
 {
     return t->dtype == SY_DTYPE_F32 || t->dtype == SY_DTYPE_F16 || t->dtype == SY_DTYPE_BF16;
+}
+
+static int read_groups(struct sy_expand *e, struct few_bits *w)
+{
+    const struct sy_tensor *groups = sy_expand_tensor(e, 4);
+    if (!groups)
+        return SY_OK;
+    if (groups->dtype != SY_DTYPE_I32 || !groups->data ||
+        groups->data_bytes < (size_t)w->k * sizeof *w->groups)
+        return sy_expand_fail(e, SY_ECORRUPT, "no group of each row");
+    w->groups = groups->data;
+    for (int64_t k = 0; k < w->k; k++)
+        if (w->groups[k] < 0 || w->groups[k] >= w->blocks)
+            return sy_expand_fail(e, SY_ECORRUPT, "row %lld is of group %d, there are %lld",
+                                  (long long)k, w->groups[k], (long long)w->blocks);
+    return SY_OK;
 }
 
 static int read_few_bits(struct sy_expand *e, struct few_bits *w)
@@ -470,9 +488,8 @@ static int read_few_bits(struct sy_expand *e, struct few_bits *w)
                            .n = sy_node_int(e->node, "N", 0),
                            .bits = sy_node_int(e->node, "bits", 4),
                            .block = sy_node_int(e->node, "block_size", 0)};
-    if (!b || !scales || !b->data || !scales->data || (zeros && !zeros->data) ||
-        sy_expand_input(e, 4) >= 0)
-        return sy_expand_fail(e, SY_EUNSUPPORTED, "weights that are computed, or in groups");
+    if (!b || !scales || !b->data || !scales->data || (zeros && !zeros->data))
+        return sy_expand_fail(e, SY_EUNSUPPORTED, "weights that are computed");
     if ((w->bits != 2 && w->bits != 4 && w->bits != 8) || w->block < 16 || w->block > 1 << 16 ||
         (w->block & (w->block - 1)) != 0 || w->k < 1 || w->n < 1 || w->k > 1 << 24 ||
         w->n > 1 << 24)
@@ -492,7 +509,7 @@ static int read_few_bits(struct sy_expand *e, struct few_bits *w)
         b->data_bytes != all * (size_t)(w->block * w->bits / 8) ||
         (zeros && (zeros->data_bytes != zero_bytes || (w->float_zeros && !is_float(zeros)))))
         return sy_expand_fail(e, SY_ECORRUPT, "weights, scales or zeros of another size");
-    return SY_OK;
+    return read_groups(e, w);
 }
 
 /* Weights are dequantised to float32; activations stay as they are. */

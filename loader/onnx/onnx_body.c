@@ -8,8 +8,7 @@
 
 enum { MAX_DEPTH = 4 }; /* a package holds no more: SY_MSGPACK_MAX_DEPTH */
 
-/* Outputs that no node makes become copies, so that a layer writes them. */
-static int copy_passed_through(struct sy_graph *graph)
+int sy_onnx_copy_passed_through(struct sy_graph *graph)
 {
     int *producer;
     for (int i = 0; i < graph->n_outputs; i++) {
@@ -37,14 +36,15 @@ static int read_body(struct sy_onnx_reader *r, const Onnx__AttributeProto *from,
                                    .captures = captures,
                                    .body = body,
                                    .depth = r->depth + 1,
-                                   .opset = r->opset};
+                                   .opset = r->opset,
+                                   .versions = r->versions};
     if (inner.depth > MAX_DEPTH)
         return sy_error_set(SY_EUNSUPPORTED, "bodies nested deeper than %d", MAX_DEPTH);
     int status = sy_onnx_read_graph(&inner);
     if (status == SY_OK)
         status = sy_onnx_hoist_constants(&inner);
     if (status == SY_OK)
-        status = copy_passed_through(inner.graph);
+        status = sy_onnx_copy_passed_through(inner.graph);
     if (status == SY_OK) {
         *out = inner.graph;
         inner.graph = NULL;

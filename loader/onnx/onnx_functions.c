@@ -29,6 +29,8 @@ struct node_list {
 
 struct inliner {
     Onnx__ModelProto *model;
+    struct sy_onnx_versions *versions;
+    int opset; /* of the function whose nodes are read; 0: the model's */
     size_t n_calls, n_nodes, n_bytes;
 };
 
@@ -228,24 +230,53 @@ static int64_t opset_of(size_t n, Onnx__OperatorSetIdProto *const *imports)
     return -1;
 }
 
-/* Nodes are read in the model's opset; an output that is an input has no node that could get its name. */
-static int check_function(const struct inliner *in, const Onnx__FunctionProto *f)
+static int check_function(const struct inliner *in, const Onnx__FunctionProto *f, int *opset)
 {
     int64_t own = opset_of(f->n_opset_import, f->opset_import),
             around = opset_of(in->model->n_opset_import, in->model->opset_import);
-    if (own >= 0 && own != around)
-        return sy_error_set(SY_EUNSUPPORTED,
-                            "function '%.80s' is of opset %lld, its model of opset %lld",
-                            sy_onnx_text(f->name), (long long)own, (long long)around);
+    if (own >= 0 && own != around && (own < SY_ONNX_MIN_OPSET || own > SY_ONNX_MAX_OPSET))
+        return sy_error_set(SY_EUNSUPPORTED, "function '%.80s' is of opset %lld; %d to %d are read",
+                            sy_onnx_text(f->name), (long long)own, SY_ONNX_MIN_OPSET,
+                            SY_ONNX_MAX_OPSET);
+    *opset = own < 0 || own == around ? 0 : (int)own;
     if (f->n_input + f->n_output > MAX_NAMES)
         return sy_error_set(SY_EUNSUPPORTED, "function '%.80s' has %zu inputs and %zu outputs",
                             sy_onnx_text(f->name), f->n_input, f->n_output);
-    for (size_t i = 0; i < f->n_output; i++)
-        for (size_t k = 0; k < f->n_input; k++)
-            if (strcmp(sy_onnx_text(f->output[i]), sy_onnx_text(f->input[k])) == 0)
-                return sy_error_set(SY_EUNSUPPORTED, "function '%.80s' returns its input",
-                                    sy_onnx_text(f->name));
     return SY_OK;
+}
+
+/* Notes the opset of a node that will be read in another one than its model's. */
+static int note_version(struct inliner *in, const Onnx__NodeProto *node)
+{
+    struct sy_onnx_versions *v = in->versions;
+    if (in->opset == 0)
+        return SY_OK;
+    if (v->n == v->room) {
+        size_t room = v->room ? 2 * v->room : 16;
+        struct sy_onnx_version *grown = realloc(v->of, room * sizeof *grown);
+        if (!grown)
+            return no_memory();
+        v->of = grown;
+        v->room = room;
+    }
+    v->of[v->n++] = (struct sy_onnx_version){.node = node, .opset = in->opset};
+    return SY_OK;
+}
+
+static int by_address(const void *a, const void *b)
+{
+    uintptr_t x = (uintptr_t)((const struct sy_onnx_version *)a)->node,
+              y = (uintptr_t)((const struct sy_onnx_version *)b)->node;
+    return (x > y) - (x < y);
+}
+
+int sy_onnx_node_opset(const struct sy_onnx_versions *versions, const Onnx__NodeProto *node,
+                       int around)
+{
+    struct sy_onnx_version key = {.node = node};
+    const struct sy_onnx_version *found =
+        versions->n ? bsearch(&key, versions->of, versions->n, sizeof key, by_address) : NULL;
+    return found ? found->opset : around;
 }
 
 static int copy_node(struct inliner *in, const Onnx__NodeProto *from, Onnx__NodeProto **to)
@@ -268,35 +299,73 @@ static int copy_node(struct inliner *in, const Onnx__NodeProto *from, Onnx__Node
 
 static int inline_graph(struct inliner *in, Onnx__GraphProto *g, int depth);
 
-/* Takes ownership of the node. */
-static int inline_node(struct inliner *in, Onnx__NodeProto *node, struct node_list *list, int depth)
+/* Takes ownership of the node, which calls no function. */
+static int keep_node(struct inliner *in, Onnx__NodeProto *node, struct node_list *list, int depth)
 {
-    struct call c = {.function = find_function(in->model, node), .node = node};
+    int status = note_version(in, node);
+    for (size_t i = 0; i < node->n_attribute && status == SY_OK; i++)
+        if (node->attribute[i]->g)
+            status = inline_graph(in, node->attribute[i]->g, depth);
+    int appended = append(in, list, node);
+    return status < 0 ? status : appended;
+}
+
+/* Result i, if no node of the function makes it under the caller's name: an input that is returned, or what another result is, too. */
+static int copy_result(struct inliner *in, const struct call *c, size_t i, struct node_list *list)
+{
+    Onnx__NodeProto node = ONNX__NODE_PROTO__INIT, *copy = NULL;
+    char *from = strdup(sy_onnx_text(c->function->output[i])), *to = c->node->output[i],
+         op_type[] = "Identity";
+    int status = from ? rename_value(c, &from) : no_memory();
+    node.op_type = op_type;
+    node.n_input = node.n_output = 1;
+    node.input = &from;
+    node.output = &to;
+    if (status == SY_OK && strcmp(from, sy_onnx_text(to)) != 0)
+        status = copy_node(in, &node, &copy);
+    free(from);
+    return status == SY_OK && copy ? append(in, list, copy) : status;
+}
+
+static int inline_node(struct inliner *in, Onnx__NodeProto *node, struct node_list *list,
+                       int depth);
+
+static int inline_body(struct inliner *in, const struct call *c, struct node_list *list, int depth)
+{
     int status = SY_OK;
-    if (!c.function) {
-        for (size_t i = 0; i < node->n_attribute && status == SY_OK; i++)
-            if (node->attribute[i]->g)
-                status = inline_graph(in, node->attribute[i]->g, depth);
-        int appended = append(in, list, node);
-        return status < 0 ? status : appended;
-    }
-    c.serial = ++in->n_calls;
-    status = check_function(in, c.function);
-    if (status == SY_OK && depth >= MAX_DEPTH)
-        status = sy_error_set(SY_EUNSUPPORTED, "functions that call each other deeper than %d",
-                              MAX_DEPTH);
-    if (status == SY_OK && in->n_calls > MAX_NODES)
-        status = sy_error_set(SY_EUNSUPPORTED, "more than %d calls of functions", MAX_NODES);
-    for (size_t i = 0; i < c.function->n_node && status == SY_OK; i++) {
+    for (size_t i = 0; i < c->function->n_node && status == SY_OK; i++) {
         Onnx__NodeProto *copy = NULL;
-        status = copy_node(in, c.function->node[i], &copy);
+        status = copy_node(in, c->function->node[i], &copy);
         if (status == SY_OK)
-            status = rename_node(&c, copy);
+            status = rename_node(c, copy);
         if (status == SY_OK)
             status = inline_node(in, copy, list, depth + 1);
         else if (copy)
             onnx__node_proto__free_unpacked(copy, NULL);
     }
+    for (size_t i = 0; i < c->function->n_output && i < c->node->n_output && status == SY_OK; i++)
+        if (*sy_onnx_text(c->node->output[i]))
+            status = copy_result(in, c, i, list);
+    return status;
+}
+
+/* Takes ownership of the node. */
+static int inline_node(struct inliner *in, Onnx__NodeProto *node, struct node_list *list, int depth)
+{
+    struct call c = {.function = find_function(in->model, node), .node = node};
+    if (!c.function)
+        return keep_node(in, node, list, depth);
+    int around = in->opset;
+    c.serial = ++in->n_calls;
+    int status = check_function(in, c.function, &in->opset);
+    if (status == SY_OK && depth >= MAX_DEPTH)
+        status = sy_error_set(SY_EUNSUPPORTED, "functions that call each other deeper than %d",
+                              MAX_DEPTH);
+    if (status == SY_OK && in->n_calls > MAX_NODES)
+        status = sy_error_set(SY_EUNSUPPORTED, "more than %d calls of functions", MAX_NODES);
+    if (status == SY_OK)
+        status = inline_body(in, &c, list, depth);
+    in->opset = around;
     onnx__node_proto__free_unpacked(node, NULL);
     return status;
 }
@@ -317,11 +386,16 @@ static int inline_graph(struct inliner *in, Onnx__GraphProto *g, int depth)
     return status;
 }
 
-int sy_onnx_inline_functions(Onnx__ModelProto *model)
+int sy_onnx_inline_functions(Onnx__ModelProto *model, struct sy_onnx_versions *versions)
 {
-    struct inliner in = {.model = model};
+    struct inliner in = {.model = model, .versions = versions};
     if (model->n_functions > MAX_FUNCTIONS)
         return sy_error_set(SY_EUNSUPPORTED, "it has %zu functions, at most %d are read",
                             model->n_functions, MAX_FUNCTIONS);
-    return model->n_functions == 0 ? SY_OK : inline_graph(&in, model->graph, 0);
+    if (model->n_functions == 0)
+        return SY_OK;
+    SY_TRY(inline_graph(&in, model->graph, 0));
+    if (versions->n > 1)
+        qsort(versions->of, versions->n, sizeof *versions->of, by_address);
+    return SY_OK;
 }

@@ -6,7 +6,17 @@
 #include "loader/onnx/name_map.h"
 #include "onnx.pb-c.h"
 
-enum { SY_ONNX_MAX_BODIES = 2 };
+enum { SY_ONNX_MAX_BODIES = 2, SY_ONNX_MIN_OPSET = 6, SY_ONNX_MAX_OPSET = 28 };
+
+/* Nodes of functions whose opset is not their model's, by address. */
+struct sy_onnx_version {
+    const Onnx__NodeProto *node;
+    int opset;
+};
+struct sy_onnx_versions {
+    struct sy_onnx_version *of;
+    size_t n, room;
+};
 
 /* Captures of the bodies of one node: tensors of the outer graph, in the order of the node's last inputs. */
 struct sy_onnx_captures {
@@ -25,6 +35,7 @@ struct sy_onnx_reader {
     struct sy_name_map
         declared; /* results that the file gives a type: index into value_info, then into outputs */
     int opset;
+    const struct sy_onnx_versions *versions;
     const struct sy_onnx_dim
         *dims; /* numbers for symbolic dimensions, and whether an input has them */
     bool *dims_used;
@@ -44,6 +55,9 @@ static inline const char *sy_onnx_text(const char *s)
 /* A constant of the graph, called `name`. Empties `proto` of its data. (onnx_tensor.c) */
 int sy_onnx_read_tensor(struct sy_onnx_reader *r, Onnx__TensorProto *proto, const char *name,
                         int *out);
+/* A sparse tensor as a constant of the graph, with zeros where it names no value. Empties `proto` of its data. (onnx_tensor.c) */
+int sy_onnx_read_sparse(struct sy_onnx_reader *r, Onnx__SparseTensorProto *proto, const char *name,
+                        int *out);
 /* The tensor of that name, here or in the graphs around; -1 if there is none. (onnx_body.c) */
 int sy_onnx_find_tensor(struct sy_onnx_reader *r, const char *name, int *out);
 /* Large constants of a body become its node's inputs. */
@@ -53,8 +67,14 @@ int sy_onnx_check_node(enum sy_op op, const Onnx__NodeProto *node);
 /* The node's attributes that are graphs; `node` has its own inputs already, what the bodies capture is added to them. (onnx_body.c) */
 int sy_onnx_read_bodies(struct sy_onnx_reader *r, const Onnx__NodeProto *from,
                         struct sy_node *node);
-/* Calls of the model's own functions become their nodes. EUNSUPPORTED: too deep, too many, of another opset. (onnx_functions.c) */
-int sy_onnx_inline_functions(Onnx__ModelProto *model);
+/* Calls of the model's own functions become their nodes. Caller frees versions->of, also on failure. EUNSUPPORTED: too deep, too many, of an opset that is not
+ * read. (onnx_functions.c) */
+int sy_onnx_inline_functions(Onnx__ModelProto *model, struct sy_onnx_versions *versions);
+/* The opset of a node; `around`: the model's, which it has unless `versions` names another. (onnx_functions.c) */
+int sy_onnx_node_opset(const struct sy_onnx_versions *versions, const Onnx__NodeProto *node,
+                       int around);
+/* Outputs that no node makes become copies, so that a layer writes them. (onnx_body.c) */
+int sy_onnx_copy_passed_through(struct sy_graph *graph);
 /* An input of the graph. (onnx_inputs.c) */
 int sy_onnx_read_input(struct sy_onnx_reader *r, const Onnx__ValueInfoProto *info);
 /* An input that is a sequence or an optional: inputs for its parts, and the node that makes it of them. EUNSUPPORTED: of something else than tensors, or

@@ -15,9 +15,9 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
-enum { MIN_OPSET = 6, MAX_OPSET = 28, MAX_NESTING = 32, MAX_FIELDS = 1 << 24 };
+enum { MAX_NESTING = 32, MAX_FIELDS = 1 << 24 };
 
-/* Operators that have not changed since opset 1; for others, opsets before MIN_OPSET are rejected. */
+/* Operators that have not changed since opset 1; for others, opsets before SY_ONNX_MIN_OPSET are rejected. */
 static const enum sy_op unchanged[] = {
     SY_OP_GLOBAL_AVERAGE_POOL, SY_OP_GLOBAL_MAX_POOL, SY_OP_NOT, SY_OP_SOFTPLUS, SY_OP_SOFTSIGN,
     SY_OP_TRANSPOSE,           SY_OP_FLATTEN};
@@ -142,7 +142,7 @@ static int read_attribute(struct sy_onnx_reader *r, int node, Onnx__AttributePro
                         name, (int)from->type);
 }
 
-/* An initializer with the value of a Constant node's attribute: value, value_float(s), value_int(s). */
+/* An initializer with the value of a Constant node's attribute: value, sparse_value, value_float(s), value_int(s). */
 static int constant_tensor(struct sy_onnx_reader *r, Onnx__AttributeProto *from, const char *name,
                            int *out)
 {
@@ -155,6 +155,10 @@ static int constant_tensor(struct sy_onnx_reader *r, Onnx__AttributeProto *from,
     case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TENSOR:
         if (from->t)
             return sy_onnx_read_tensor(r, from->t, name, out);
+        break;
+    case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__SPARSE_TENSOR:
+        if (from->sparse_tensor)
+            return sy_onnx_read_sparse(r, from->sparse_tensor, name, out);
         break;
     case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOATS:
         proto.n_dims = 1; /* fall through */
@@ -264,16 +268,16 @@ static int node_outputs(struct sy_onnx_reader *r, const Onnx__NodeProto *from, i
     return SY_OK;
 }
 
-static int check_age(const struct sy_onnx_reader *r, enum sy_op op)
+static int check_age(int opset, enum sy_op op)
 {
-    for (size_t i = 0; r->opset < MIN_OPSET && i < SY_ARRAY_LEN(unchanged); i++)
+    for (size_t i = 0; opset < SY_ONNX_MIN_OPSET && i < SY_ARRAY_LEN(unchanged); i++)
         if (unchanged[i] == op)
             return SY_OK;
-    if (r->opset >= MIN_OPSET ||
+    if (opset >= SY_ONNX_MIN_OPSET ||
         strchr(sy_op_name(op), '.')) /* other domains have their own versions */
         return SY_OK;
     return sy_error_set(SY_EUNSUPPORTED, "opsets below %d are not supported, export it again",
-                        MIN_OPSET);
+                        SY_ONNX_MIN_OPSET);
 }
 
 static bool is_known_domain(const char *domain)
@@ -311,14 +315,15 @@ static int read_node(struct sy_onnx_reader *r, const Onnx__NodeProto *from)
     enum sy_op op;
     int *outputs;
     SY_TRY(find_operator(from, &op));
-    SY_TRY(check_age(r, op));
+    int opset = sy_onnx_node_opset(r->versions, from, r->opset);
+    SY_TRY(check_age(opset, op));
     SY_TRY(sy_onnx_check_node(op, from));
     if (from->n_output < 1 || from->n_output > INT_MAX || from->n_input > INT_MAX)
         return sy_error_set(SY_ECORRUPT, "%zu inputs, %zu outputs", from->n_input, from->n_output);
     SY_TRY(sy_graph_alloc(from->n_output, sizeof *outputs, &outputs));
     int status = node_outputs(r, from, outputs);
     if (status == SY_OK)
-        status = sy_graph_add_node(r->graph, op, r->opset,
+        status = sy_graph_add_node(r->graph, op, opset,
                                    *sy_onnx_text(from->name) ? from->name
                                                              : sy_onnx_text(from->output[0]),
                                    0, NULL, (int)from->n_output, outputs, NULL);
@@ -354,13 +359,14 @@ static int connect_node(struct sy_onnx_reader *r, const Onnx__NodeProto *from, s
     return node->op == SY_OP_GRADIENT ? connect_gradient(r, node) : SY_OK;
 }
 
-static int name_node(const Onnx__NodeProto *node, int opset, int status)
+static int name_node(const struct sy_onnx_reader *r, const Onnx__NodeProto *node, int status)
 {
     const char *name = *sy_onnx_text(node->name) ? node->name
                        : node->n_output          ? sy_onnx_text(node->output[0])
                                                  : "";
     return sy_error_prefix(status, "node '%.120s' (%.60s, opset %d)", name,
-                           sy_onnx_text(node->op_type), opset);
+                           sy_onnx_text(node->op_type),
+                           sy_onnx_node_opset(r->versions, node, r->opset));
 }
 
 static int read_nodes(struct sy_onnx_reader *r)
@@ -371,7 +377,7 @@ static int read_nodes(struct sy_onnx_reader *r)
         int status = is_constant_node(graph->node[i]) ? read_constant_node(r, graph->node[i])
                                                       : read_node(r, graph->node[i]);
         if (status < 0)
-            return name_node(graph->node[i], r->opset, status);
+            return name_node(r, graph->node[i], status);
     }
     for (size_t i = 0; i < graph->n_node; i++) {
         if (is_constant_node(graph->node[i]))
@@ -381,7 +387,7 @@ static int read_nodes(struct sy_onnx_reader *r)
             status = sy_onnx_read_bodies(r, graph->node[i], &r->graph->nodes[n]);
         n++;
         if (status < 0)
-            return name_node(graph->node[i], r->opset, status);
+            return name_node(r, graph->node[i], status);
     }
     return SY_OK;
 }
@@ -396,43 +402,71 @@ static int find_opset(struct sy_onnx_reader *r)
         if (!*sy_onnx_text(import->domain) || strcmp(import->domain, "ai.onnx") == 0)
             version = import->version;
     }
-    if (version < 1 || version > MAX_OPSET)
+    if (version < 1 || version > SY_ONNX_MAX_OPSET)
         return sy_error_set(
             SY_EUNSUPPORTED,
             "%s uses opset %lld; %d to %d are supported, export it again with one of "
             "those",
-            r->path, (long long)version, MIN_OPSET, MAX_OPSET);
+            r->path, (long long)version, SY_ONNX_MIN_OPSET, SY_ONNX_MAX_OPSET);
     r->opset = (int)version;
     return SY_OK;
+}
+
+static int name_constant(struct sy_onnx_reader *r, const char *name, int tensor)
+{
+    if (sy_name_map_get(&r->map, name) >= 0)
+        return sy_error_set(SY_ECORRUPT, "constant '%.120s' occurs twice", name);
+    sy_name_map_set(&r->map, name, tensor);
+    return SY_OK;
+}
+
+static int read_initializers(struct sy_onnx_reader *r)
+{
+    const Onnx__GraphProto *graph = r->proto;
+    int tensor;
+    for (size_t i = 0; i < graph->n_initializer; i++) {
+        const char *name = sy_onnx_text(graph->initializer[i]->name);
+        SY_TRY(sy_onnx_read_tensor(r, graph->initializer[i], name, &tensor));
+        SY_TRY(name_constant(r, name, tensor));
+    }
+    for (size_t i = 0; i < graph->n_sparse_initializer; i++) {
+        Onnx__SparseTensorProto *sparse = graph->sparse_initializer[i];
+        const char *name = sparse->values ? sy_onnx_text(sparse->values->name) : "";
+        SY_TRY(sy_onnx_read_sparse(r, sparse, name, &tensor));
+        SY_TRY(name_constant(r, name, tensor));
+    }
+    return SY_OK;
+}
+
+static bool returns_input(const struct sy_graph *graph)
+{
+    bool found = false;
+    for (int i = 0; i < graph->n_outputs; i++)
+        found |= !graph->tensors[graph->outputs[i]].data;
+    return found && graph->n_nodes == 0;
 }
 
 int sy_onnx_read_graph(struct sy_onnx_reader *r)
 {
     const Onnx__GraphProto *graph = r->proto;
-    size_t n_names = graph->n_initializer + graph->n_input;
+    size_t n_names = graph->n_initializer + graph->n_sparse_initializer + graph->n_input;
     for (size_t i = 0; i < graph->n_node; i++)
         n_names += graph->node[i]->n_output;
     if (n_names > INT_MAX / 4 || graph->n_node > INT_MAX / 4)
         return sy_error_set(SY_EUNSUPPORTED, "%s has %zu tensors", r->path, n_names);
-    if (graph->n_sparse_initializer > 0)
-        return sy_error_set(SY_EUNSUPPORTED, "%s has sparse initializers", r->path);
     SY_TRY(sy_name_map_init(&r->map, n_names));
     SY_TRY(note_declared(r));
     SY_TRY(sy_graph_create(graph->name, &r->graph));
-    for (size_t i = 0; i < graph->n_initializer; i++) {
-        const char *name = sy_onnx_text(graph->initializer[i]->name);
-        int tensor;
-        if (sy_name_map_get(&r->map, name) >= 0)
-            return sy_error_set(SY_ECORRUPT, "constant '%.120s' occurs twice", name);
-        SY_TRY(sy_onnx_read_tensor(r, graph->initializer[i], name, &tensor));
-        sy_name_map_set(&r->map, name, tensor);
-    }
+    SY_TRY(read_initializers(r));
     SY_TRY(sy_graph_alloc(graph->n_input * SY_LIST_PARTS, sizeof *r->graph->inputs,
                           &r->graph->inputs));
     for (size_t i = 0; i < graph->n_input; i++)
         SY_TRY(sy_onnx_read_input(r, graph->input[i]));
     SY_TRY(read_nodes(r));
     SY_TRY(sy_onnx_read_outputs(r));
+    if (!r->outer &&
+        returns_input(r->graph)) /* a package has layers; inference gives constants theirs */
+        SY_TRY(sy_onnx_copy_passed_through(r->graph));
     SY_TRY(sy_graph_sort(r->graph));
     return sy_graph_check(r->graph);
 }
@@ -449,13 +483,14 @@ static int check_dims_used(const struct sy_onnx_reader *r)
 int sy_onnx_read_sized(const char *path, const struct sy_onnx_dim *dims, int n_dims,
                        struct sy_graph **out)
 {
-    struct sy_onnx_reader r = {.path = path, .dims = dims, .n_dims = n_dims};
+    struct sy_onnx_versions versions = {0};
+    struct sy_onnx_reader r = {.path = path, .dims = dims, .n_dims = n_dims, .versions = &versions};
     int status;
     SY_TRY(sy_graph_alloc((size_t)n_dims, sizeof *r.dims_used, &r.dims_used));
     SY_TRY_GOTO(unpack(&r), out);
     SY_TRY_GOTO(find_opset(&r), out);
     r.proto = r.model->graph;
-    status = sy_onnx_inline_functions(r.model);
+    status = sy_onnx_inline_functions(r.model, &versions);
     if (status == SY_OK)
         status = sy_onnx_read_graph(&r);
     if (status == SY_OK)
@@ -469,6 +504,7 @@ int sy_onnx_read_sized(const char *path, const struct sy_onnx_dim *dims, int n_d
 out:
     sy_graph_free(r.graph);
     free(r.dims_used);
+    free(versions.of);
     if (r.model)
         onnx__model_proto__free_unpacked(r.model, NULL);
     sy_name_map_finish(&r.map);

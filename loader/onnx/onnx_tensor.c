@@ -263,3 +263,106 @@ int sy_onnx_read_tensor(struct sy_onnx_reader *r, Onnx__TensorProto *proto, cons
     r->graph->tensors[*out].is_four_bits = fours;
     return SY_OK;
 }
+
+/* ---- sparse tensors ------------------------------------------------------------------------------ */
+
+/* A short file may name a tensor of any size. */
+static const size_t most_dense_bytes = (size_t)1 << 30;
+
+/* What is no tensor of `want` numbers of 64 bits is corrupt. */
+static int read_indices(const struct sy_onnx_reader *r, Onnx__TensorProto *proto, size_t want,
+                        int64_t **out)
+{
+    size_t n = 1;
+    for (size_t i = 0; i < proto->n_dims; i++)
+        if (proto->dims[i] < 0 ||
+            __builtin_mul_overflow(n, (size_t)proto->dims[i], &n)) /* compared below */
+            n = SIZE_MAX;
+    if (proto->data_type != SY_DTYPE_I64 || n != want || proto->n_dims > 2)
+        return sy_error_set(SY_ECORRUPT,
+                            "a sparse tensor's indices have element type %d and %zu "
+                            "elements, %zu of 64 bits are needed",
+                            (int)proto->data_type, n, want);
+    void *data;
+    SY_TRY(read_data(r, proto, SY_DTYPE_I64, want * sizeof **out, &data));
+    *out = data;
+    return SY_OK;
+}
+
+/* Element k's place: of linear indices, or of one index for each dimension. -1: outside. */
+static int64_t place_of(const int64_t *indices, bool linear, size_t k, const struct sy_shape *shape)
+{
+    int64_t at = 0, n = sy_shape_elements(shape, 0);
+    if (linear)
+        return indices[k] >= 0 && indices[k] < n ? indices[k] : -1;
+    for (int d = 0; d < shape->rank; d++) {
+        int64_t i = indices[k * (size_t)shape->rank + (size_t)d], size = shape->dims[d].fixed;
+        if (i < 0 || i >= size)
+            return -1;
+        at = at * size + i;
+    }
+    return at;
+}
+
+static int scatter(const char *name, const int64_t *indices, bool linear,
+                   const struct sy_tensor *values, const struct sy_shape *shape, char *to)
+{
+    size_t each = sy_dtype_bytes(values->dtype), n = (size_t)values->shape.dims[0].fixed;
+    for (size_t k = 0; k < n; k++) {
+        int64_t at = place_of(indices, linear, k, shape);
+        if (at < 0)
+            return sy_error_set(SY_ECORRUPT, "sparse tensor '%.120s': an index is outside of it",
+                                name);
+        memcpy(to + (size_t)at * each, (const char *)values->data + k * each, each);
+    }
+    return SY_OK;
+}
+
+/* The shape that it has when it is dense. */
+static int dense_shape(const Onnx__SparseTensorProto *proto, const char *name,
+                       struct sy_shape *shape, size_t *bytes)
+{
+    Onnx__TensorProto whole = ONNX__TENSOR_PROTO__INIT;
+    size_t each = proto->values ? sy_dtype_bytes((enum sy_dtype)proto->values->data_type) : 0;
+    if (!proto->indices || each == 0 || proto->values->data_type == SY_DTYPE_STRING)
+        return sy_error_set(SY_EUNSUPPORTED, "sparse tensor '%.120s' has no numbers or no indices",
+                            name);
+    whole.n_dims = proto->n_dims;
+    whole.dims = proto->dims;
+    SY_TRY(tensor_shape(&whole, shape, each, bytes));
+    if (*bytes > most_dense_bytes)
+        return sy_error_set(SY_EUNSUPPORTED,
+                            "sparse tensor '%.120s' has %zu bytes when it is dense, at most %zu "
+                            "are supported",
+                            name, *bytes, most_dense_bytes);
+    return SY_OK;
+}
+
+/* Its values are a constant that nothing reads; it goes when the graph is tidied. */
+int sy_onnx_read_sparse(struct sy_onnx_reader *r, Onnx__SparseTensorProto *proto, const char *name,
+                        int *out)
+{
+    struct sy_shape shape;
+    size_t bytes;
+    int values, status;
+    int64_t *indices = NULL;
+    void *data = NULL;
+    SY_TRY(dense_shape(proto, name, &shape, &bytes));
+    SY_TRY(sy_onnx_read_tensor(r, proto->values, name, &values));
+    const struct sy_tensor *v = &r->graph->tensors[values];
+    if (v->shape.rank != 1)
+        return sy_error_set(SY_ECORRUPT, "sparse tensor '%.120s': values of %d dimensions", name,
+                            v->shape.rank);
+    bool linear = proto->indices->n_dims == 1;
+    size_t want = (size_t)v->shape.dims[0].fixed * (linear ? 1 : (size_t)shape.rank);
+    SY_TRY(read_indices(r, proto->indices, want, &indices));
+    status = sy_graph_alloc(bytes, 1, &data);
+    if (status == SY_OK)
+        status = scatter(name, indices, linear, v, &shape, data);
+    free(indices);
+    if (status < 0) {
+        free(data);
+        return status;
+    }
+    return sy_graph_add_constant(r->graph, name, v->dtype, &shape, data, bytes, out);
+}

@@ -313,24 +313,29 @@ static void microsoft(const char *op, const char *const *inputs, const char *con
     ob_message(&graph, OB_GRAPH_NODE, &node);
 }
 
-/* Weights of 4 bits in blocks of 16: (q - zero) scale, the lower bits first; zeros of 8 where they are left out. */
+/* Weights of 4 bits in blocks of 16: (q - zero) scale, the lower bits first; zeros of 8 where they are left out; rows may name whose scale they have. */
 static void test_few_bits(void **state)
 {
     (void)state;
     enum { K = 32, N = 3, BLOCKS = K / 16 };
     float x[2 * K], want[2 * N], scales[N * BLOCKS];
     unsigned char q[N][K / 2], zeros[N];
+    int32_t groups[K];
     random_floats(x, 2 * K);
     random_floats(scales, N * BLOCKS);
     for (int i = 0; i < N * K / 2; i++)
         q[i / (K / 2)][i % (K / 2)] = (unsigned char)gb_uniform(&seed, 0, 256);
     for (int i = 0; i < N; i++)
         zeros[i] = (unsigned char)gb_uniform(&seed, 0, 256);
-    for (int has_zeros = 0; has_zeros < 2; has_zeros++) {
+    for (int i = 0; i < K; i++)
+        groups[i] = i % BLOCKS;
+    for (int form = 0; form < 3; form++) {
+        bool has_zeros = form > 0, has_groups = form == 2;
         for (int i = 0; i < 2 * N; i++) {
             double sum = 0;
             for (int k = 0; k < K; k++) {
-                int n = i % N, block = k / 16, bits = q[n][k / 2] >> (k % 2 * 4) & 15;
+                int n = i % N, block = has_groups ? groups[k] : k / 16,
+                    bits = q[n][k / 2] >> (k % 2 * 4) & 15;
                 int zero = has_zeros ? zeros[n] >> (block * 4) & 15 : 8;
                 sum +=
                     (double)x[i / N * K + k] * (double)scales[n * BLOCKS + block] * (bits - zero);
@@ -342,7 +347,11 @@ static void test_few_bits(void **state)
         ob_initializer(&graph, "q", 2, DIMS(N, BLOCKS, 8), q, sizeof q);
         ob_initializer(&graph, "s", FLOAT, DIMS(N * BLOCKS), scales, sizeof scales);
         ob_initializer(&graph, "z", 2, DIMS(N), zeros, sizeof zeros);
-        microsoft("MatMulNBits", has_zeros ? NAMES("x", "q", "s", "z") : NAMES("x", "q", "s"),
+        ob_initializer(&graph, "g", 6, DIMS(K), groups, sizeof groups);
+        microsoft("MatMulNBits",
+                  has_groups  ? NAMES("x", "q", "s", "z", "g")
+                  : has_zeros ? NAMES("x", "q", "s", "z")
+                              : NAMES("x", "q", "s"),
                   NAMES("y"), NAMES("K", "N", "bits", "block_size"),
                   (const int64_t[]){K, N, 4, 16});
         value(&graph, OB_GRAPH_OUTPUT, "y", FLOAT);

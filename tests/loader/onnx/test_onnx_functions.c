@@ -19,7 +19,16 @@ static char path[64];
 static struct ob graph, body, node;
 
 /* FunctionProto's fields, and the model's for functions. */
-enum { F_NAME = 1, F_INPUT = 4, F_OUTPUT = 5, F_NODE = 7, F_DOMAIN = 10, M_FUNCTION = 25 };
+enum {
+    F_NAME = 1,
+    F_INPUT = 4,
+    F_OUTPUT = 5,
+    F_NODE = 7,
+    F_OPSET = 9,
+    F_DOMAIN = 10,
+    M_FUNCTION = 25,
+    OPSET_VERSION = 2
+};
 
 static void function(struct ob *f, const char *name, const char *input, const char *output)
 {
@@ -86,13 +95,51 @@ static void test_a_function_of_itself_is_refused(void **state)
     assert_non_null(strstr(sy_error_text(), "deeper than 16"));
 }
 
-static void test_a_function_that_is_its_input_is_refused(void **state)
+static void test_a_function_that_is_its_input_is_a_copy(void **state)
 {
     (void)state;
     struct sy_graph *g;
     function(&body, "twice", "x", "x");
+    assert_int_equal(read_calls(&body, &g), SY_OK);
+    assert_int_equal(g->n_nodes, 2);
+    assert_int_equal(g->nodes[0].op, SY_OP_IDENTITY);
+    assert_int_equal(g->nodes[0].inputs[0], g->inputs[0]);
+    assert_int_equal(g->nodes[1].outputs[0], g->outputs[0]);
+    sy_graph_free(g);
+}
+
+/* Softmax over the last axis is one of opset 13; in opset 12 it is one over all from axis 1 on. */
+static void test_nodes_have_the_opset_of_their_function(void **state)
+{
+    (void)state;
+    struct sy_graph *g;
+    static struct ob import;
+    function(&body, "twice", "x", "t");
+    import.n = 0;
+    ob_varint(&import, OPSET_VERSION, 12);
+    ob_message(&body, F_OPSET, &import);
+    ob_node(&node, "Softmax", NAMES("x"), NAMES("t"));
+    ob_message(&body, F_NODE, &node);
+    assert_int_equal(read_calls(&body, &g), SY_OK);
+    assert_int_equal(g->n_nodes, 2);
+    assert_int_equal(g->nodes[0].opset, 12);
+    assert_int_equal(g->nodes[1].opset, 12);
+    sy_graph_free(g);
+}
+
+static void test_a_function_of_an_unread_opset_is_refused(void **state)
+{
+    (void)state;
+    struct sy_graph *g;
+    static struct ob import;
+    function(&body, "twice", "x", "t");
+    import.n = 0;
+    ob_varint(&import, OPSET_VERSION, 99);
+    ob_message(&body, F_OPSET, &import);
+    ob_node(&node, "Relu", NAMES("x"), NAMES("t"));
+    ob_message(&body, F_NODE, &node);
     assert_int_equal(read_calls(&body, &g), SY_EUNSUPPORTED);
-    assert_non_null(strstr(sy_error_text(), "'twice' returns its input"));
+    assert_non_null(strstr(sy_error_text(), "'twice' is of opset 99; 6 to 28 are read"));
 }
 
 int main(void)
@@ -100,7 +147,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bodies_take_the_place_of_calls),
         cmocka_unit_test(test_a_function_of_itself_is_refused),
-        cmocka_unit_test(test_a_function_that_is_its_input_is_refused),
+        cmocka_unit_test(test_a_function_that_is_its_input_is_a_copy),
+        cmocka_unit_test(test_nodes_have_the_opset_of_their_function),
+        cmocka_unit_test(test_a_function_of_an_unread_opset_is_refused),
     };
     snprintf(path, sizeof path, "/tmp/sy-functions-%d.onnx", (int)getpid());
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
