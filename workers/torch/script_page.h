@@ -63,7 +63,7 @@ struct sy_script_page {
     sy_shared_u32 busy;
     uint32_t pad_busy[15];
 
-    /* At 192. By the script's process `owner` alone; its others park, and are not waited for. The next one that starts takes the place of one that has ended. */
+    /* At 192. By the script's process `owner` alone; its others park, and are not waited for. Of one that has ended the next to start takes the place. */
     sy_shared_u32 owner;       /* pid, 0: nobody yet */
     sy_shared_u32 hook;        /* at 196: enum sy_script_hook */
     sy_shared_u64 step;        /* at 200: iterations finished; by `stepper`, as the next two */
