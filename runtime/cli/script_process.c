@@ -25,9 +25,11 @@
 
 #define CGROUP_PATIENCE (500 * SY_NS_PER_MS) /* the user waits */
 #define FAREWELL_MS     2000
-#define LEFT_MS         1000 /* between SIGTERM and SIGKILL of what a script left behind */
-#define WEIGH_NS        (500 * SY_NS_PER_MS)
-#define OOM_SCORE       "500" /* where the machine itself runs out: before servers, which have 0 */
+#define AFTER_MS \
+    200 /* helpers end a moment after their script, as multiprocessing's resource tracker */
+#define LEFT_MS   1000 /* between SIGTERM and SIGKILL of what a script left behind */
+#define WEIGH_NS  (500 * SY_NS_PER_MS)
+#define OOM_SCORE "500" /* where the machine itself runs out: before servers, which have 0 */
 
 /* ---- start ------------------------------------------------------------------------------------ */
 
@@ -253,16 +255,6 @@ static void read_packets(struct sy_script_process *p)
     }
 }
 
-static void see_end(struct sy_script_process *p)
-{
-    if (p->is_child && waitpid(p->pid, &p->wait_status, WNOHANG) != p->pid)
-        return;
-    sy_script_continue(p);
-    p->has_left = p->is_child &&
-                  (kill(-p->pid, SIGTERM) == 0) + (sy_script_signal_strays(p, SIGTERM) > 0) > 0;
-    p->ended = true;
-}
-
 /* Orphans that have ended since. */
 static void reap_orphans(const struct sy_script_process *p)
 {
@@ -280,15 +272,38 @@ static bool has_more(const struct sy_script_process *p)
     return kill(-p->pid, 0) == 0 || sy_script_signal_strays(p, 0) > 0;
 }
 
+/* Whether no process of the script's is left, at the latest after that time. */
+static bool wait_for_rest(const struct sy_script_process *p, uint64_t most_ms)
+{
+    sy_ns until = sy_clock_now() + most_ms * SY_NS_PER_MS;
+    const struct timespec slice = {.tv_nsec = 5 * (long)SY_NS_PER_MS};
+    while (has_more(p)) {
+        if (sy_clock_now() >= until)
+            return false;
+        nanosleep(&slice, NULL);
+    }
+    return true;
+}
+
+static void see_end(struct sy_script_process *p)
+{
+    if (p->is_child && waitpid(p->pid, &p->wait_status, WNOHANG) != p->pid)
+        return;
+    sy_script_continue(p);
+    p->ended = true;
+    p->has_left = p->is_child && !wait_for_rest(p, AFTER_MS);
+    if (!p->has_left)
+        return;
+    (void)kill(-p->pid, SIGTERM);
+    (void)sy_script_signal_strays(p, SIGTERM);
+}
+
 /* Processes that the script started and did not wait for would compute on without a job. */
 static void end_left(const struct sy_script_process *p)
 {
-    sy_ns until = sy_clock_now() + LEFT_MS * SY_NS_PER_MS;
-    const struct timespec slice = {.tv_nsec = 5 * (long)SY_NS_PER_MS};
     if (!p->has_left)
         return;
-    while (has_more(p) && sy_clock_now() < until)
-        nanosleep(&slice, NULL);
+    (void)wait_for_rest(p, LEFT_MS);
     (void)kill(-p->pid, SIGKILL);
     (void)sy_script_signal_strays(p, SIGKILL);
     reap_orphans(p);

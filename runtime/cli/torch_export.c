@@ -58,6 +58,7 @@ bool sy_torch_export_names(const char *model, struct sy_torch_export *e)
     return true;
 }
 
+/* argv: of the helper; the third names the model, the fourth the file to write. */
 static int run_helper(char **argv)
 {
     pid_t pid;
@@ -70,9 +71,11 @@ static int run_helper(char **argv)
     if (WIFSIGNALED(status))
         return sy_error_set(SY_EUNSUPPORTED, "%s: the export was killed by signal %d (%s)", argv[2],
                             WTERMSIG(status), strsignal(WTERMSIG(status)));
-    return WEXITSTATUS(status) == 0
+    if (WEXITSTATUS(status) != 0)
+        return sy_error_set(SY_EUNSUPPORTED, "%s: PyTorch's export to ONNX failed", argv[2]);
+    return access(argv[3], R_OK) == 0
                ? SY_OK
-               : sy_error_set(SY_EUNSUPPORTED, "%s: PyTorch's export to ONNX failed", argv[2]);
+               : sy_error_set(SY_EUNSUPPORTED, "%s: ended before it had exported a model", argv[2]);
 }
 
 int sy_torch_export_run(const char *model, const char *python, struct sy_torch_export *e)

@@ -206,6 +206,15 @@ if what == "shared":  # children share what they were forked with: that counts o
         time.sleep(600)
     for child in children:
         os.kill(child, signal.SIGKILL)
+if what == "helper":  # ends by itself a moment after the script, as multiprocessing's resource tracker
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    pipe = os.pipe()
+    if os.fork() == 0:
+        os.close(pipe[1])
+        os.read(pipe[0], 1)
+        time.sleep(0.02)
+        open(mark, "w").write("x")
+        os._exit(0)
 if what == "exit":
     os._exit(5)
 if what == "threads":
@@ -250,6 +259,9 @@ def check_bad_scripts(server):
     assert run.returncode == 5 and "left processes" not in said, said
     wait_for(lambda: server.job("exit")["state"] == "failed", "the job's end")
     assert "exit status 5" in server.job("exit")["error"]
+    run, mark = run_bad(server, "helper")
+    said, _ = run.communicate(timeout=60)
+    assert run.returncode == 0 and "left processes" not in said and os.path.exists(mark), said
     run, _ = run_bad(server, "threads")
     said, _ = run.communicate(timeout=60)
     assert run.returncode == 0, said

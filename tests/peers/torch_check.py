@@ -255,6 +255,26 @@ def test_ends(server):
     assert code == 127 and "/no/such/program" in err, (code, err)
 
 
+RANKS = """import torch, torch.distributed as ranks
+ranks.init_process_group("gloo")
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 4))
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for _ in range(7):
+    model(torch.ones(2, 8)).sum().backward()
+    optimizer.step()
+ranks.destroy_process_group()
+"""
+
+
+def test_several_processes(server):
+    """A process that imported torch and has ended leaves its place to the next one; a launcher's ranks count one's steps."""
+    code, out, err = finish(server.run("--name", "second", "--memory", "256Mi", program=["sh", "-c", f"{sys.executable} -c 'import torch' && {sys.executable} {TRAIN} lstm 9"]))
+    assert code == 0 and server.job("second")["step"] == 9, (code, err, server.job("second"))
+    path = script(server, RANKS)
+    code, out, err = finish(server.run("--name", "ranks", program=[sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", path]))
+    assert code == 0 and server.job("ranks")["step"] == 7, (code, err, server.job("ranks"))
+
+
 def test_ignores_signals(server):
     path = script(server, "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint('up', flush=True)\nwhile True: pass\n")
     process = server.run("--name", "stubborn", "--kill-after", "1", program=[sys.executable, path])
@@ -325,6 +345,48 @@ def test_device(server):
     done = subprocess.run([sys.executable, os.path.join(os.path.dirname(TRAIN), "device.py"), tempfile.mkdtemp(dir=server.folder)], capture_output=True, text=True,
                           timeout=LIMIT_S)
     assert done.returncode == 0 and done.stdout.startswith("ok"), done.stderr
+
+
+BAD_MODELS = """import os, sys, torch
+print("words on stdout")
+class Wide(torch.nn.Module):
+    def forward(self, x):
+        return x @ torch.ones(9, 2)
+def good():
+    return torch.nn.Linear(8, 4), torch.ones(1, 8)
+def shapes():
+    return Wide(), torch.ones(2, 8)
+def exits():
+    sys.exit(3)
+def leaves():
+    os._exit(0)
+"""
+
+
+def test_import_refused(server):
+    """What stands in the way is said in a line that names it; only the package's name comes on stdout."""
+    path = script(server, BAD_MODELS)
+    folder = os.path.dirname(path)
+    import torch
+
+    @torch.library.custom_op("ours::triple", mutates_args=())
+    def triple(x: torch.Tensor) -> torch.Tensor:
+        return x * 3
+
+    triple.register_fake(torch.empty_like)
+
+    class Custom(torch.nn.Module):
+        def forward(self, x):
+            return torch.ops.ours.triple(x)
+
+    torch.export.save(torch.export.export(Custom(), (torch.ones(2),)), folder + "/custom.pt2")
+    torch.save({"weight": torch.ones(2)}, folder + "/state.pt2")
+    for what, words in ((path + ":shapes", "same reduction dim"), (path + ":exits", "exit 3"), (path + ":leaves", "before it had exported"),
+                        (folder + "/custom.pt2", "ours.triple"), (folder + "/state.pt2", "archive_format")):
+        done = subprocess.run([BINARY, "import", what, "--python", sys.executable], capture_output=True, text=True, timeout=LIMIT_S)
+        assert done.returncode == 1 and any(what in line and words in line for line in done.stderr.splitlines()), (what, done.stderr)
+    done = subprocess.run([BINARY, "import", path + ":good", "--python", sys.executable], capture_output=True, text=True, timeout=LIMIT_S)
+    assert done.returncode == 0 and "words" not in done.stdout and done.stdout.strip().endswith("good.sypkg"), done
 
 
 def test_import(server):

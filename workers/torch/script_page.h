@@ -63,10 +63,10 @@ struct sy_script_page {
     sy_shared_u32 busy;
     uint32_t pad_busy[15];
 
-    /* At 192. By the script's process `owner` alone; its children park, and count nothing. */
+    /* At 192. By the script's process `owner` alone; its others park, and are not waited for. Of one that has ended the next to start takes the place. */
     sy_shared_u32 owner;       /* pid, 0: nobody yet */
     sy_shared_u32 hook;        /* at 196: enum sy_script_hook */
-    sy_shared_u64 step;        /* at 200: iterations finished */
+    sy_shared_u64 step;        /* at 200: iterations finished; by `stepper`, as the next two */
     sy_shared_u64 total_steps; /* at 208: 0: not known */
     sy_shared_u64 loss_bits;   /* at 216: double */
     sy_shared_u64 used_bytes;  /* at 224: of tensors */
@@ -86,7 +86,7 @@ struct sy_script_page {
     sy_shared_u32 spill_state;   /* at 292: enum sy_script_spill, by the script. A futex */
     sy_shared_u64 spilled_bytes; /* at 296: of the last spill */
     sy_shared_u32 spill_errno;   /* at 304: why it failed; ETIMEDOUT: a thread did not stop */
-    uint32_t pad_spill;
+    sy_shared_u32 stepper;       /* at 308: pid of the process whose steps count, 0: nobody's yet */
     char spill_folder
         [SY_SCRIPT_FOLDER_BYTES]; /* at 312: by run, before the script; empty: it is not spilled */
 };
@@ -97,6 +97,7 @@ _Static_assert(offsetof(struct sy_script_page, busy) == 128, "the Python package
 _Static_assert(offsetof(struct sy_script_page, step) == 200, "the Python package goes by these");
 _Static_assert(offsetof(struct sy_script_page, n_refused) == 240, "and these");
 _Static_assert(offsetof(struct sy_script_page, drained) == 276, "and these");
+_Static_assert(offsetof(struct sy_script_page, stepper) == 308, "and this");
 _Static_assert(offsetof(struct sy_script_page, spill_folder) == 312, "as in C++");
 _Static_assert(sizeof(struct sy_script_page) <= SY_SCRIPT_PAGE_BYTES, "all of it");
 #endif

@@ -488,10 +488,11 @@ static const struct sy_cli_fields words = {
     "A PyTorch model goes through torch.onnx first, in a process of its own: "
     "a program of torch.export (.pt2), or the value of FUNCTION(), "
     "(model, example_inputs) or (model, example_inputs, {options of "
-    "torch.onnx.export}).\n\nReads the model, infers shapes, "
+    "torch.onnx.export}). A .pt2 or a script runs with your rights, and what it prints comes on "
+    "stderr: import only those that you trust.\n\nReads the model, infers shapes, "
     "fuses, packs the weights for the device and times each layer. "
     "Dimensions that the file leaves open stay open: each request "
-    "chooses them.\n\nA model file is not trusted: it is read in a process "
+    "chooses them.\n\nAn ONNX file is not trusted: it is read in a process "
     "of its own, which has no network, reads the model's folder "
     "alone, and writes into a folder of its own; a failure "
     "there is reported as a refusal.",

@@ -3,7 +3,8 @@
     python _torch_export.py model.pt2 OUT.onnx
     python _torch_export.py script.py:make_model OUT.onnx
 
-make_model() takes nothing and returns (model, example_inputs) or (model, example_inputs, options), options being further arguments of torch.onnx.export, as
+Both are run with the caller's rights, unlike what reads the ONNX file: a script is code, and torch.export.load unpacks what PyTorch saved. What a script prints goes to
+stderr. make_model() takes nothing and returns (model, example_inputs) or (model, example_inputs, options), options being further arguments of torch.onnx.export, as
 dynamic_shapes or input_names. A failure is one line on stderr that names the operator, if one is the reason.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import logging
 import os
 import re
 import sys
@@ -54,29 +56,67 @@ def _parts(made: Any, where: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]
     return model.eval(), inputs, options
 
 
+class _Kept(logging.Handler):
+    """The log of torch.export: what it raises at the end says no more than that something failed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.text = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.text += self.format(record) + "\n"
+
+
+def _load_program(source: str) -> Any:
+    import torch
+
+    log, said = logging.getLogger("torch.export"), _Kept()
+    log.propagate, log.handlers = False, [said]
+    try:
+        return torch.export.load(source)
+    except Exception as error:
+        custom = re.search(r"resolve torch\.ops\.([\w.]+)", said.text)
+        if custom:
+            raise Refused(f"the operator {custom[1]} is a custom one, which nothing registers here: let a function of a script register it and build the model "
+                          "(SCRIPT.py:FUNCTION)") from None
+        last = (said.text.strip() or str(error)).splitlines()[-1].partition(". ")[0]
+        raise Refused(f"no program that torch.export.save of this PyTorch wrote, or a damaged one ({last})") from None
+
+
 def _load(source: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     import torch
 
     if source.endswith(".pt2"):
         if not os.path.exists(source):
             raise Refused(f"{source}: no such file")
-        return torch.export.load(source), (), {}
+        return _load_program(source), (), {}
     path, _, name = source.rpartition(":")
     if not os.path.exists(path):
         raise Refused(f"{path}: no such file")
     return _parts(_make(path, name), source)
 
 
+def _trace(error: BaseException) -> str:
+    return "".join(traceback.format_exception(type(error), error, error.__traceback__))
+
+
+def _innermost(error: BaseException) -> str:
+    """The first words of what all others were raised from: those speak of steps of the export."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0] if lines else '(no words)'}"
+
+
 def _reason(error: BaseException) -> str:
-    """The operator that is lacking, or the last words."""
-    text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    """The operator that is lacking, or the cause."""
+    text = _trace(error)
     for pattern in (r"No (?:ONNX function|decomposition|lowering)[^\n]*?(?:op=)?'([\w:]+\.[\w.]+)'", r"OpOverload\(op='([^']+)'",
                     r"operator '?(aten::\w+|[\w]+::[\w]+)'?"):
         found = re.search(pattern, text)
         if found:
             return f"the operator {found[1]} has no form in ONNX"
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[0] if lines else '(no words)'}"
+    return _innermost(error)
 
 
 def _export(source: str, out: str) -> None:
@@ -97,10 +137,14 @@ def _export(source: str, out: str) -> None:
 
 def main() -> int:
     source, out = sys.argv[1:3]
+    os.dup2(2, 1)
     try:
         _export(source, out)
     except Refused as error:
         print(f"{source}: {error}", file=sys.stderr)
+        return 1
+    except SystemExit as error:
+        print(f"{source}: the script ended itself (exit {error.code}) before there was a model", file=sys.stderr)
         return 1
     except Exception as error:  # the script's own
         print(f"{source}: {_reason(error)}", file=sys.stderr)

@@ -4,6 +4,7 @@ module and each optimizer step. Both stand at the gate of the script page (worke
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import hashlib
 import importlib
 import mmap
@@ -20,7 +21,7 @@ from . import _torch_device
 _PAGE_BYTES = 4096
 _MAGIC = 0x3365676150795331
 _GATE, _OWNER, _HOOK, _STEP, _TOTAL, _LOSS, _PEAK = 64, 192, 196, 200, 208, 216, 232  # offsets in script_page.h
-_LIMIT, _DEVICE_LIMIT, _DEVICE_USED = 8, 16, 248
+_LIMIT, _DEVICE_LIMIT, _DEVICE_USED, _STEPPER = 8, 16, 248, 308
 _SOURCES = ("torch_hook.cc", "torch_flight.hh", "torch_spill.hh", "script_page.h")
 _MODULES, _OPERATORS = 1, 2
 _FUTEX = {"x86_64": 202, "aarch64": 98}
@@ -28,6 +29,14 @@ _BUILD_TIMEOUT_S = 600.0
 
 _page: Optional["Page"] = None
 _hook: Optional[ctypes.CDLL] = None
+
+
+def _has_ended(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stat:
+            return stat.read().rpartition(b")")[2].split()[0] in (b"Z", b"X")
+    except FileNotFoundError:
+        return True
 
 
 class Page:
@@ -48,11 +57,21 @@ class Page:
     def _read(self, kind: str, at: int) -> int:
         return int(struct.unpack_from(kind, self._map, at)[0])
 
+    def _take(self, at: int) -> bool:
+        """Whether the pid there is this process's: it becomes so if there is none, or that process has ended."""
+        pid, own = self._words[at // 4], os.getpid()
+        if pid == own or (pid and not _has_ended(pid)):
+            return pid == own
+        with open(self.path, "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            pid = self._words[at // 4]
+            if pid == 0 or _has_ended(pid):
+                self._words[at // 4] = own
+            return self._words[at // 4] == own
+
     def claim(self) -> bool:
-        """True: this process is the job's; else it is a child of that one."""
-        if self._words[_OWNER // 4] == 0:
-            self._words[_OWNER // 4] = os.getpid()
-        return self._words[_OWNER // 4] == os.getpid()
+        """True: this process is the one whose operators are waited for; else another of the script's is."""
+        return self._take(_OWNER)
 
     def set_hook(self, kind: int) -> None:
         self._words[_HOOK // 4] = kind
@@ -79,6 +98,9 @@ class Page:
             self._longs[_DEVICE_USED // 8 + i] = value
 
     def add_step(self, loss: Optional[float], total: Optional[int]) -> None:
+        """Counts for the first process that comes here, which may be a rank below a launcher; the others' steps are the same ones."""
+        if not self._take(_STEPPER):
+            return
         if loss is not None:
             self._longs[_LOSS // 8] = struct.unpack("<Q", struct.pack("<d", loss))[0]
         if total is not None:
@@ -182,10 +204,8 @@ def _start_modules(torch: Any, page: Page, is_owner: bool) -> None:
 
 def _count_steps(page: Page) -> Any:
     def count(*_: Any) -> None:
-        if os.getpid() == owner:
-            page.add_step(None, None)
+        page.add_step(None, None)
 
-    owner = os.getpid()
     return importlib.import_module("torch.optim.optimizer").register_optimizer_step_post_hook(count)
 
 
@@ -241,8 +261,7 @@ def start(path: str) -> Page:
         lost = "; the memory limit is not kept" if found.limit_bytes else ""
         print(f"switchyard: no look per operator ({error}): the script is preempted between modules, or stopped{lost}", file=sys.stderr)
         _start_modules(torch, found, is_owner)
-    if is_owner:
-        _counting = _count_steps(found)
+    _counting = _count_steps(found)
     if is_owner or found.device_limit_bytes:
         _torch_device.arrange(torch, found, _hook, is_owner)
     _page = found
