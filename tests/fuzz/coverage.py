@@ -37,6 +37,8 @@ PARSERS = {  # name: its files; fuzz.mk compiles these with --coverage
     "what workers say": "runtime/core/core_messages.c runtime/core/jobs/core_job_messages.c",
     "traces, devices": "runtime/sim/sim_csv.c runtime/sim/sim_trace.c",
     "traceparent": "runtime/telemetry/trace_context.c",
+    "Accept": "runtime/metrics/exposition_choose.c",
+    "job states": "runtime/move/job_state.c",
 }
 
 # From this line on a file reads nothing: what the scheduler decided is sent to workers, whatever these said.

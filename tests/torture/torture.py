@@ -5,7 +5,7 @@ Each answer must have the bits of an idle system's, each job the weights of one 
     tests/torture/torture.py                       # two minutes
     tests/torture/torture.py --hours 8
     tests/torture/torture.py --deaths 10000        # so many deaths of workers, in one life of one runtime
-    tests/torture/torture.py --workers 2 --interface http --serve "--device emulated --pool-bytes 18M"
+    tests/torture/torture.py --workers 2 --interface http --serve "--device emulated --pool-bytes 20M"
     tests/torture/torture.py --short               # what `make test` runs
 """
 import argparse
