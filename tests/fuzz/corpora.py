@@ -26,6 +26,7 @@ MOST_BYTES = 100 << 10  # of a corpus as a file; the largest inputs are left out
 LEAST_SECONDS_TO_STOP = 60  # of CPU time, after it was told
 HANG_SECONDS = 200  # of the wall, for one input: at a low priority beside other work 20 s are less than one of CPU time
 IDLE_SECONDS = 120  # without CPU time: it hangs where nothing computes, and libFuzzer's own limit did not see it
+LOOK_SECONDS = 0.2
 
 
 def empty_folder(path):
@@ -68,16 +69,17 @@ def cpu_seconds(pid):
 def end_after(child, seconds):
     """Lets it compute for `seconds` of CPU time: on a machine that has other work, or at a low priority, seconds of the wall would be spent before all seeds are read.
     None, or why it was killed."""
-    told, used, moved = False, 0.0, time.monotonic()
+    told, used, idle = False, 0.0, 0.0
     while child.poll() is None:
-        time.sleep(0.2)
+        time.sleep(LOOK_SECONDS)
         now = cpu_seconds(child.pid)
-        moved, used = (time.monotonic(), now) if now > used else (moved, used)
+        idle = 0.0 if now > used else idle + LOOK_SECONDS  # not by the clock, which goes on while both are stopped (SIGSTOP)
+        used = now
         if used > seconds and not told:
             child.send_signal(signal.SIGUSR1)  # it ends after the input, with its figures
             told = True
         why = f"still runs {LEAST_SECONDS_TO_STOP} s after the {seconds} s that it was given" if used > seconds + LEAST_SECONDS_TO_STOP else None
-        why = f"has not computed for {IDLE_SECONDS} s" if time.monotonic() > moved + IDLE_SECONDS else why
+        why = f"has not computed for {IDLE_SECONDS} s" if idle > IDLE_SECONDS else why
         if why:
             child.kill()
             child.wait()

@@ -2,6 +2,7 @@
 """Lines of each parser that the fuzz targets reached, from gcov's counts. `make fuzz-coverage` builds, runs and calls it.
 
 usage: coverage.py OBJECTS [--lines PARSER]     --lines: which lines were not reached
+       coverage.py --check                      what this file names and the tree does not have, a line each; `make lint` calls it
 """
 import glob
 import json
@@ -36,14 +37,33 @@ PARSERS = {  # name: its files; fuzz.mk compiles these with --coverage
     "what workers say": "runtime/core/core_messages.c runtime/core/jobs/core_job_messages.c",
     "traces, devices": "runtime/sim/sim_csv.c runtime/sim/sim_trace.c",
     "traceparent": "runtime/telemetry/trace_context.c",
+    "Accept": "runtime/metrics/exposition_choose.c",
+    "job states": "runtime/move/job_state.c",
 }
 
 # From this line on a file reads nothing: what the scheduler decided is sent to workers, whatever these said.
-WRITES_FROM = {"runtime/core/jobs/core_job_messages.c": "/* ---- what the scheduler decided, to workers"}
+WRITES_FROM = {"runtime/core/jobs/core_job_messages.c": "/* ---- the scheduler's decisions, to workers"}
 
 
 def files_of(parser):
     return sorted(path for pattern in PARSERS[parser].split() for path in glob.glob(pattern))
+
+
+def first_written(source):
+    """The line from which on the file reads nothing; None: the file or the line is not there."""
+    if not os.path.exists(source):
+        return None
+    with open(source, encoding="utf-8") as text:
+        return next((number for number, line in enumerate(text, 1) if line.startswith(WRITES_FROM[source])), None)
+
+
+def check():
+    patterns = [pattern for files in PARSERS.values() for pattern in files.split()]
+    missing = [f"no file {pattern}" for pattern in patterns if not glob.glob(pattern)]
+    missing += [f"no line \"{WRITES_FROM[source]}\" in {source}" for source in WRITES_FROM if first_written(source) is None]
+    for what in missing:
+        print(f"tests/fuzz/coverage.py:1: {what}")
+    return 1 if missing else 0
 
 
 def lines_of(objects, source):
@@ -65,12 +85,13 @@ def main():
     if len(sys.argv) > 1 and sys.argv[1] == "--files":
         print(" ".join(sorted({f for p in PARSERS for f in files_of(p)})))
         return 0
+    if len(sys.argv) > 1 and sys.argv[1] == "--check":
+        return check()
     if len(sys.argv) < 2:
         sys.exit(__doc__)
     objects, shown = sys.argv[1], sys.argv[3:] if sys.argv[2:3] == ["--lines"] else []
-    gone = [source for source in WRITES_FROM if not os.path.exists(source)]
-    if gone:
-        sys.exit(f"coverage: WRITES_FROM names what is not there: {' '.join(gone)}")
+    if check():
+        return 1
     below, without_memory = [], 0
     for parser in PARSERS:
         reached = total = 0
@@ -82,7 +103,7 @@ def main():
             with open(source) as file:
                 text = [""] + file.read().split("\n")
             if source in WRITES_FROM:
-                end = next(i for i, line in enumerate(text) if line.startswith(WRITES_FROM[source]))
+                end = first_written(source)
                 lines = {line: n for line, n in lines.items() if line < end}
             without_memory += sum(1 for line, n in lines.items() if not n and "SY_ENOMEM_HOST" in text[line])
             reached += sum(1 for n in lines.values() if n)

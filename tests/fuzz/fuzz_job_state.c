@@ -3,6 +3,9 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include "runtime/base/status.h"
 #include "runtime/move/job_state.h"
 #include "tests/fuzz/fuzz.h"
@@ -44,6 +47,20 @@ static void check(const uint8_t *bytes, size_t size)
     sy_job_state_finish(&state);
 }
 
+/* With the snapshot behind it, whose length and hash the header has. */
+static void check_file(const uint8_t *bytes, size_t size)
+{
+    struct sy_job_state state;
+    uint64_t at = 0;
+    int fd, status = sy_job_state_open(fuzz_file(bytes, size), &state, &fd, &at);
+    FUZZ_CHECK((fd >= 0) == (status == SY_OK) && (state.text != NULL) == (status == SY_OK));
+    if (status < 0)
+        return;
+    FUZZ_CHECK(at + state.bytes == size);
+    close(fd);
+    sy_job_state_finish(&state);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     uint8_t *bytes = malloc(size + 1);
@@ -54,8 +71,31 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         repair(bytes, size);
         check(bytes, size);
     }
+    check_file(bytes, size);
     free(bytes);
     return 0;
+}
+
+/* A state whose snapshot is behind it, as a file has it. is_whole false: with another snapshot than its header says. */
+static size_t seed_of_file(bool is_whole, uint8_t *to, size_t room)
+{
+    uint8_t snapshot[64], *all = NULL;
+    unsigned char *head;
+    size_t n;
+    memset(snapshot, 7, sizeof snapshot);
+    struct sy_job_state state = {.text = "{\"name\": \"a\"}", .step = 3, .bytes = sizeof snapshot};
+    const char *path = fuzz_file(snapshot, sizeof snapshot);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    FUZZ_CHECK(fd >= 0);
+    FUZZ_CHECK(sy_job_state_hash(fd, path, 0, state.bytes, NULL, &state.xxh3) == SY_OK);
+    close(fd);
+    FUZZ_CHECK(sy_job_state_pack(&state, &head, &n) == SY_OK);
+    FUZZ_CHECK((all = realloc(head, n + sizeof snapshot)) != NULL);
+    snapshot[5] += !is_whole;
+    memcpy(all + n, snapshot, sizeof snapshot);
+    n = fuzz_give(all, n + sizeof snapshot, to, room);
+    free(all);
+    return n;
 }
 
 size_t fuzz_seed(int i, uint8_t *to, size_t room)
@@ -64,7 +104,7 @@ size_t fuzz_seed(int i, uint8_t *to, size_t room)
         "{\"name\": \"a\"}",
         "{\"name\": \"net_2.b-c\", \"model\": \"m.onnx\", \"snapshot\": {\"folder\": \"s\"}}"};
     if (i >= 4)
-        return 0;
+        return i < 6 ? seed_of_file(i == 4, to, room) : 0;
     const struct sy_job_state state = {.text = texts[i % 2],
                                        .step = i < 2 ? 0 : 12,
                                        .total_steps = 100,

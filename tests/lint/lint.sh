@@ -40,6 +40,7 @@ check_format() {
 
 check_edges() {
     python3 tests/lint/include_edges.py | tee -a "$offences"
+    python3 tests/fuzz/coverage.py --check | tee -a "$offences"
     restrict_include 'event2/' 'runtime/|tests/'
     restrict_include 'oneapi/dnnl/|dnnl' 'workers/host/|runtime/cli/version\.c|tests/'
     restrict_include 'cuda|cudnn|cublas' 'workers/cuda/|runtime/device/cuda/'

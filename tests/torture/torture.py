@@ -5,6 +5,7 @@ Each answer must have the bits of an idle system's, each job the weights of one 
     tests/torture/torture.py                       # two minutes
     tests/torture/torture.py --hours 8
     tests/torture/torture.py --deaths 10000        # so many deaths of workers, in one life of one runtime
+    tests/torture/torture.py --workers 2 --interface http --serve "--device emulated --pool-bytes 20M"
     tests/torture/torture.py --short               # what `make test` runs
 """
 import argparse
@@ -12,6 +13,7 @@ import bisect
 import json
 import os
 import random
+import shlex
 import shutil
 import signal
 import subprocess
@@ -56,6 +58,9 @@ def options():
     parser.add_argument("--most-seconds", type=float, default=float("inf"), help="with --deaths: end after so long, with as many as there were")
     parser.add_argument("--seed", type=int, help="of the faults and the load; printed, so that a run can be repeated")
     parser.add_argument("--clients", type=int, default=1, help="threads for each interface (%(default)s)")
+    parser.add_argument("--interface", choices=[kind.name for kind in clients.INTERFACES], action="append", help="only this interface; default: all")
+    parser.add_argument("--workers", type=int, default=6, help="of the server (%(default)s)")
+    parser.add_argument("--serve", metavar="OPTIONS", help="one round, `own`, with these options of `switchyard serve`")
     parser.add_argument("--round", choices=list(ROUNDS), action="append", help="only this round; default: all, one after the other")
     parser.add_argument("--recovery", action="store_true", help="measure recovery alone, without load beside it: report-recovery.json")
     parser.add_argument("--recoveries", type=int, default=60, help="with --recovery: deaths of workers; a fifth as many of the runtime (%(default)s)")
@@ -67,6 +72,8 @@ def options():
     o.seconds = o.hours * 3600 if o.hours else 12 if o.short else o.seconds
     o.seed = o.seed if o.seed is not None else random.SystemRandom().randrange(1 << 31)
     o.out = o.out or f"{o.build}/torture"
+    if o.serve is not None:
+        ROUNDS["own"], o.round = shlex.split(o.serve), ["own"]
     o.rounds = o.round or (["emulated"] if o.short or o.deaths else list(ROUNDS))
     return o
 
@@ -117,7 +124,7 @@ class Round:
         self.snapshots = f"{folder}/snapshots"
         os.makedirs(self.snapshots)
         self.server = server_of.Server(o.build, folder, [
-            "--models", server_of.make_models(o.build), "--workers", "6", "--hang-timeout", HANG_SECONDS, "--state", f"{folder}/state", *ROUNDS[name]])
+            "--models", server_of.make_models(o.build), "--workers", o.workers, "--hang-timeout", HANG_SECONDS, "--state", f"{folder}/state", *ROUNDS[name]])
         self.models = jobs.make_job_models(o.build)
         self.tally = clients.Tally()
         self.faults = faults.Faults(self.server, self.tally, o.seed, HANG_SECONDS)
@@ -133,7 +140,7 @@ class Round:
                 client.policy(train_share=0.3)
             self.trainer = jobs.Trainer(self.server, self.models, self.snapshots, alone, self.name)
             askers = [clients.Asker(kind, self.server, questions, self.tally, self.o.seed + 100 * n + k, pause=0.002)
-                      for k, kind in enumerate(clients.INTERFACES) for n in range(self.o.clients)]
+                      for k, kind in enumerate(clients.INTERFACES) if kind.name in (self.o.interface or [kind.name]) for n in range(self.o.clients)]
             self.hostile = hostile.Hostile(self.server, questions, self.tally, self.o.seed)
             self.descriptors_before = server_of.held_by(self.server.pid)[1]
             self.samples = Samples(self.server, self.tally)
@@ -233,6 +240,7 @@ def gather(o, rounds):
     n_ok, n_jobs = sum(told["answers"].values()), sum(r.trainer.same + len(r.trainer.different) for r in rounds)
     seconds = sum(r.load_seconds for r in rounds)
     told["seconds"] = seconds
+    told["servers"] = {r.name: " ".join(r.server.arguments) for r in rounds}
     rows = [report.row("answers with other bits than an idle system's", len(told["wrong"]), "==", 0, n_ok),
             report.row("requests lost", len(told["lost"]), "==", 0, n_ok),
             report.row("requests refused, share", sum(told["refused"].values()) / max(n_ok, 1), "<=", 0.01, n_ok),

@@ -45,7 +45,11 @@ def train_alone(server, models, snapshots):
     alone = {}
     with server.client() as client:
         for kind in KINDS:
-            client.jobs.wait(client.jobs.submit(job_of(kind, f"alone-{kind}", models, snapshots)), timeout=300, every=0.05)
+            try:
+                job = client.jobs.submit(job_of(kind, f"alone-{kind}", models, snapshots))
+            except switchyard.SwitchyardError as why:
+                raise SystemExit(f"the idle server refuses the job '{kind}': {why}") from None
+            client.jobs.wait(job, timeout=300, every=0.05)
             alone[kind] = weights(snapshots, f"alone-{kind}")
             assert alone[kind], f"job alone-{kind} has left no snapshot of step {STEPS} in {snapshots}"
     return alone

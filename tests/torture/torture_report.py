@@ -59,7 +59,9 @@ def write(folder, told, pictures):
     lines = [[cell(r["what"]), cell(r["op"] + " " + str(r["bar"]), "n"), cell(r["value"], "n" if holds(r) else "n miss"), cell(r["n"], "n")] for r in told["rows"]]
     parts = [f"<!doctype html><meta charset=utf-8><title>Torture</title><style>{STYLE}</style><h1>Torture</h1><p>seed {told['seed']}, {told['seconds']:.0f} s, "
              f"commit {html.escape(told['commit'])}; {sum(map(holds, told['rows']))} of {len(told['rows'])} rows hold</p>",
-             table(["what", "bar", "measured", "n"], lines), *pictures,
+             table(["what", "bar", "measured", "n"], lines),
+             table(["round", "options of its server"], [[cell(k), cell(v)] for k, v in told["servers"].items()]), *pictures,
+             table(["interface", "answers"], [[cell(k), cell(v, "n")] for k, v in sorted(told["answers"].items())]),
              table(["fault", "times"], [[cell(k), cell(v, "n")] for k, v in sorted(told["faults"].items())]),
              table(["state of the worker that was hit", "times"], [[cell(k), cell(v, "n")] for k, v in sorted(told["states"].items())]),
              table(["refused, in words", "times"], [[cell(k), cell(v, "n")] for k, v in sorted(told["refused"].items())])]

@@ -1,24 +1,31 @@
 #include "workers/process/worker_regions.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "runtime/base/log.h"
 #include "runtime/device/device.h"
 #include "runtime/wire/tensor_at.h"
 
+/* What an access found that its file could not give. */
+enum fault { NO_FAULT, FILE_CUT, FILE_FULL };
+
 struct region {
     uint64_t id; /* 0: free */
     /* Read by the signal handler. base is set last, and cleared first. */
     _Atomic(unsigned char *) base; /* NULL: not mapped */
     uint64_t bytes;
+    uint64_t file_end; /* the least size of its file */
+    int fd;            /* of the file, owned; -1: sealed, or not mapped */
     bool sealed;
-    atomic_bool broken;
+    _Atomic(enum fault) fault;
     bool pinned;
     int error; /* errno of mmap */
 };
@@ -38,12 +45,20 @@ static struct region *region_at(const unsigned char *address)
     return NULL;
 }
 
+/* A file that is as long as ever has no page to give: its file system is full. */
+static enum fault fault_of(const struct region *r)
+{
+    struct stat file;
+    return fstat(r->fd, &file) == 0 && (uint64_t)file.st_size >= r->file_end ? FILE_FULL : FILE_CUT;
+}
+
 /* E1. Maps zeros from the faulting page to the end of the region; pages before it stay shared with the client. */
 static bool replace_rest(struct region *r, unsigned char *address)
 {
     unsigned char *from = address - ((uintptr_t)address & (page_bytes - 1));
     size_t left = (size_t)(r->base + r->bytes - from);
-    atomic_store(&r->broken, true);
+    enum fault none = NO_FAULT;
+    atomic_compare_exchange_strong(&r->fault, &none, fault_of(r));
     return mmap(from, left, PROT_READ | PROT_WRITE,
                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) != MAP_FAILED;
 }
@@ -81,6 +96,29 @@ static void pin(struct sy_device *device, struct region *r)
                     (unsigned long long)r->id, (unsigned long long)r->bytes, sy_error_text());
 }
 
+/* Keeps errno. */
+static void close_file(struct region *r)
+{
+    int error = errno;
+    if (r->fd >= 0)
+        close(r->fd);
+    r->fd = -1;
+    errno = error;
+}
+
+/* MAP_FAILED: errno says why. A file that may be cut stays open. */
+static void *map(struct region *r, uint64_t offset, int fd)
+{
+    r->fd = r->sealed ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (!r->sealed && r->fd < 0)
+        return MAP_FAILED;
+    void *base =
+        mmap(NULL, r->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, (off_t)offset);
+    if (base == MAP_FAILED)
+        close_file(r);
+    return base;
+}
+
 int sy_worker_region_add(struct sy_device *device, const struct sy_msg_region_add *add, int fd)
 {
     struct region *r = &table[sy_region_slot(add->region)];
@@ -90,14 +128,13 @@ int sy_worker_region_add(struct sy_device *device, const struct sy_msg_region_ad
                             "has region %llu",
                             (unsigned long long)add->region, (unsigned long long)add->bytes,
                             (unsigned long long)r->id);
-    void *base = mmap(NULL, add->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd,
-                      (off_t)add->offset_bytes);
-    r->id = add->region;
-    r->bytes = add->bytes;
-    r->sealed = add->sealed != 0;
+    *r = (struct region){.id = add->region,
+                         .bytes = add->bytes,
+                         .file_end = add->offset_bytes + add->bytes,
+                         .fd = -1,
+                         .sealed = add->sealed != 0};
+    void *base = map(r, add->offset_bytes, fd);
     r->error = base == MAP_FAILED ? errno : 0;
-    r->pinned = false;
-    atomic_store(&r->broken, false);
     if (base == MAP_FAILED)
         return SY_OK;
     atomic_store_explicit(&r->base, base, memory_order_release);
@@ -116,6 +153,7 @@ void sy_worker_region_drop(struct sy_device *device, uint64_t region)
     r->base = NULL;
     if (base)
         munmap(base, r->bytes);
+    close_file(r);
     r->id = 0;
 }
 
@@ -133,12 +171,23 @@ static int check_whole(const struct region *r)
         return sy_error_set(SY_EIO, "shared memory region %llu of %llu bytes cannot be mapped: %s",
                             (unsigned long long)r->id, (unsigned long long)r->bytes,
                             strerror(r->error));
-    if (atomic_load(&r->broken))
-        return sy_error_set(SY_EARG,
-                            "a shared memory region of %llu bytes was truncated by its owner while "
-                            "it was registered; register it again",
+    switch (atomic_load(&r->fault)) {
+    case NO_FAULT:
+        return SY_OK;
+    case FILE_FULL:
+        return sy_error_set(SY_ENOMEM_HOST,
+                            "the file system of a shared memory region of %llu bytes has no room "
+                            "for its pages (its file is as long as when it was registered); free "
+                            "some there, or take the pages in advance with posix_fallocate, then "
+                            "register it again",
                             (unsigned long long)r->bytes);
-    return SY_OK;
+    case FILE_CUT:
+        break;
+    }
+    return sy_error_set(SY_EARG,
+                        "a shared memory region of %llu bytes was truncated by its owner while "
+                        "it was registered; register it again",
+                        (unsigned long long)r->bytes);
 }
 
 static int find(uint64_t at, struct region **out)

@@ -371,15 +371,21 @@ static int execute(struct sy_worker *w, const struct sy_msg_run *msg, struct sy_
     return status;
 }
 
+/* E1: what it has read may be zeros, and what it wrote may be lost. */
+static int check_regions(const struct sy_msg_run *msg, int status)
+{
+    SY_TRY(sy_worker_regions_check(&msg->inputs));
+    SY_TRY(sy_worker_regions_check(&msg->outputs));
+    return status;
+}
+
 int sy_worker_run(struct sy_worker *w, const struct sy_msg_run *msg)
 {
     struct sy_infer_times times = {0};
     struct sy_u64s spans = {0};
     int status = execute(w, msg, &times, &spans);
-    if (status != SY_EDEVICE && sy_worker_regions_check(&msg->inputs) < 0)
-        status = SY_EARG; /* it has read zeros */
-    else if (status != SY_EDEVICE && sy_worker_regions_check(&msg->outputs) < 0)
-        status = SY_EARG; /* E1 */
+    if (status != SY_EDEVICE)
+        status = check_regions(msg, status);
     status = status < 0 ? fail_run_at(w, msg->run, status, times.next_layer)
                         : send_done(w, msg->run, status, &times, spans);
     free(spans.v);

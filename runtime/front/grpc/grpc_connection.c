@@ -1,7 +1,7 @@
 /* One connection: bytes between its socket and nghttp2.
  *
  * What a read made ready is sent before the next connection is read; the rest at the end of the turn, in the order in which it became ready: see
- * sy_grpc_connection_mark. One writev where the answer fits, at most MOST_ROUNDS. */
+ * sy_grpc_connection_mark. One send where the answer fits, at most MOST_ROUNDS. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 #include "runtime/front/grpc/grpc_internal.h"
 #include "runtime/front/grpc/grpc_out.h"
 
-#define MOST_ROUNDS 4           /* writevs of one connection in one turn of the loop */
+#define MOST_ROUNDS 4           /* sends of one connection in one turn of the loop */
 #define MOST_QUEUED (20u << 10) /* nghttp2 hands out no more than 16 KiB and a head at a time */
 #define PREFACE     24
 #define HEAD_TYPE   3 /* byte of a frame's head */

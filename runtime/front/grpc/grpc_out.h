@@ -1,4 +1,4 @@
-/* Segments for one writev: small ones are copied, tensors referenced.
+/* Segments for one send: small ones are copied, tensors referenced.
  *
  * A connection has one only while it writes, or while its socket takes no more. */
 #ifndef SY_FRONT_GRPC_OUT_H

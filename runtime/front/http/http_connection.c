@@ -166,13 +166,16 @@ static void on_end(struct sy_http_connection *connection)
     connection->ended = true;
 }
 
-/* HT4: a socket that was closed answers what it is sent with a reset; a client that waits ignores this. HTTP/1.0 has nothing of the kind. */
+/* HT4: a socket that was closed answers what it is sent with a reset. */
 static void probe(struct sy_http_connection *connection)
 {
-    if (connection->probed || connection->call->http_minor == 0)
+    if (connection->probed)
         return;
     connection->probed = true;
-    sy_http_reply_continue(connection);
+    if (connection->call->http_minor > 0)
+        sy_http_reply_continue(connection);
+    else
+        sy_http_reply_begin(connection);
 }
 
 /* HT4: what the client waits for, and what is held, is answered; a request that is not whole is refused. */

@@ -171,6 +171,7 @@ struct sy_http_connection {
     unsigned char *held; /* received, not yet parsed */
     uint32_t held_at, held_used;
     struct sy_http_reply *first_reply, *last_reply;
+    uint64_t begun_bytes; /* of the next reply, that were sent in advance (sy_http_reply_begin) */
     uint64_t unsent_bytes;
     struct sy_tls_stream *tls; /* NULL: plain */
     sy_ns opened_ns;
@@ -254,6 +255,9 @@ void sy_http_reply_tensors(struct sy_http_call *call, const char *type, struct s
 void sy_http_reply_refuse(struct sy_http_call *call, int code, const char *why);
 /* "100 Continue" to a client that waits for it before its body. Not behind other replies: clients go on after a timeout without it. */
 void sy_http_reply_continue(struct sy_http_connection *connection);
+/* The bytes that every reply begins with, in advance of the next one. Not behind other replies. */
+#define SY_HTTP_BEGIN "HTTP/1.1 "
+void sy_http_reply_begin(struct sy_http_connection *connection);
 /* Says why to a socket that is no connection yet, if it takes that at once. */
 void sy_http_refuse(int fd, int code, const char *why);
 int sy_http_status_code(int status); /* of an error: 400, 404, ... */

@@ -73,7 +73,7 @@ static void add_line(struct sy_text *head, const char *name, const char *value)
 
 static void add_status(struct sy_text *head, int code)
 {
-    sy_text_add_string(head, "HTTP/1.1 ");
+    sy_text_add_string(head, SY_HTTP_BEGIN);
     sy_text_add_int(head, code);
     add_line(head, " ", reason_of(code));
 }
@@ -278,10 +278,20 @@ static void stream_send(struct sy_http_connection *connection, char *text, uint6
 /* A write that the socket does not take whole is gone on with before anything else: over TLS, another one in its place would end the connection. */
 void sy_http_reply_continue(struct sy_http_connection *connection)
 {
-    static const char text[] = "HTTP/1.1 100 Continue\r\n\r\n";
+    static const char text[] = SY_HTTP_BEGIN "100 Continue\r\n\r\n";
 
     if (!connection->first_reply)
         stream_send(connection, strdup(text), sizeof text - 1);
+}
+
+void sy_http_reply_begin(struct sy_http_connection *connection)
+{
+    static const char text[] = SY_HTTP_BEGIN;
+
+    if (connection->first_reply)
+        return;
+    stream_send(connection, strdup(text), sizeof text - 1);
+    connection->begun_bytes = sizeof text - 1;
 }
 
 struct sy_http_stream *sy_http_stream_begin(struct sy_http_call *call, const char *type,

@@ -137,7 +137,9 @@ void sy_http_reply_send(struct sy_http_connection *connection, struct sy_http_re
     else
         connection->first_reply = reply;
     connection->last_reply = reply;
-    connection->unsent_bytes += reply->bytes;
+    reply->sent = connection->begun_bytes;
+    connection->begun_bytes = 0;
+    connection->unsent_bytes += reply->bytes - reply->sent;
     if (idle)
         sy_pace_restart(&connection->pace);
     if (idle && !sy_http_reply_flush(connection))

@@ -1,7 +1,7 @@
 /* The msgpack-RPC front end: requests from sockets to the core, tensors straight between socket and slab.
  *
  *   socket -> buffer -> scan (bounded) -> request -> checks against the package -> slab, or region -> core
- *   socket <- writev  <------------------ head + tensors lying in the slab <------------------------ done
+ *   socket <- sendmsg <------------------ head + tensors lying in the slab <------------------------ done
  *
  * The public specification: request [0, id, method, params], response [1, id, error, result], notification
  * [2, method, params]. An error is {"status": "EARG", "message": "..."}. The methods are listed in README.md.

@@ -423,6 +423,39 @@ static void test_gone_while_running(void **state)
     }
 }
 
+/* HT4: of HTTP/1.0 too, which knows no "100 Continue". */
+static void test_gone_over_1_0(void **state)
+{
+    int fd = ask_held("1.0");
+
+    (void)state;
+    close(fd);
+    wait_for_held(0);
+}
+
+/* HT4: the beginning of its answer comes at once, and only once. */
+static void test_half_closed_over_1_0_begins(void **state)
+{
+    int fd = http_connect(fake_http_port);
+    char begin[9];
+
+    (void)state;
+    http_say(fd,
+             "POST /v2/models/held/infer HTTP/1.0\r\nConnection: keep-alive\r\n"
+             "Content-Length: %zu\r\n\r\n%sGET /v2/none HTTP/1.0\r\n\r\n",
+             sizeof ROW - 1, ROW);
+    wait_for_held(1);
+    shutdown(fd, SHUT_WR);
+    assert_int_equal(recv(fd, begin, sizeof begin, MSG_PEEK | MSG_WAITALL), sizeof begin);
+    assert_memory_equal(begin, "HTTP/1.1 ", sizeof begin);
+    fake_core_keeps_held(1);
+    fake_core_call(fake_core_answer_held, NULL);
+    http_expect(fd, 200);
+    http_expect(fd, 404);
+    assert_true(http_is_closed(fd));
+    close(fd);
+}
+
 /* HT4: a client that only sends no more is answered. */
 static void test_half_closed_while_running(void **state)
 {
@@ -543,6 +576,8 @@ int main(void)
         cmocka_unit_test(test_shared_memory),
         cmocka_unit_test(test_classes),
         cmocka_unit_test(test_gone_while_running),
+        cmocka_unit_test(test_gone_over_1_0),
+        cmocka_unit_test(test_half_closed_over_1_0_begins),
         cmocka_unit_test(test_half_closed_while_running),
         cmocka_unit_test(test_half_closed_behind_more),
         cmocka_unit_test(test_half_closed_then_reset),

@@ -1,13 +1,17 @@
 /* A worker's table of client memory: what faults do to it, in this process and in ones that are meant to die. */
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -164,6 +168,84 @@ static void test_slot_after_a_cut(void **state)
     close(fd);
 }
 
+/* ---- E1, a full file system ------------------------------------------------------------------------ */
+
+/* In a process of its own. A file of BYTES, of which no page is taken yet, in a file system of half as many; -1: cannot be mounted here. */
+static int make_file_in_little_room(void)
+{
+    char folder[] = "/tmp/switchyard-little-XXXXXX", options[40], path[80];
+    snprintf(options, sizeof options, "size=%u", BYTES / 2);
+    if (!mkdtemp(folder))
+        return -1;
+    bool mounted = (unshare(CLONE_NEWNS) == 0 || unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0) &&
+                   mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+                   mount("tmpfs", folder, "tmpfs", 0, options) == 0;
+    snprintf(path, sizeof path, "%s/file", folder);
+    int fd = mounted ? open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600) : -1;
+    if (mounted)
+        umount2(folder, MNT_DETACH);
+    rmdir(folder);
+    if (fd >= 0 && ftruncate(fd, BYTES) != 0) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+#define NO_MOUNT 77
+
+/* Exit status 0: both regions ended as they should, and each said why. */
+static void fill_file_system(void)
+{
+    int fd = make_file_in_little_room();
+    if (fd < 0)
+        _exit(NO_MOUNT);
+    if (sy_worker_regions_start() < 0 || add(2, fd, 0, BYTES, false) < 0)
+        _exit(1);
+    memset(locate(at(2, 0), BYTES), 1, BYTES);
+    if (check(at(2, 0)) != SY_ENOMEM_HOST || !strstr(sy_error_text(), "no room"))
+        _exit(2);
+    sy_worker_region_drop(device, 2);
+    /* A file that was cut is named so here, too. */
+    if (add(3, fd, 0, BYTES, false) < 0 || ftruncate(fd, PAGE) < 0)
+        _exit(3);
+    memset(locate(at(3, 0), BYTES), 1, BYTES);
+    _exit(check(at(3, 0)) == SY_EARG && strstr(sy_error_text(), "truncated") ? 0 : 4);
+}
+
+static void test_full_file_system(void **state)
+{
+    int wait_status = 0;
+    (void)state;
+    pid_t pid = fork();
+    if (pid == 0) {
+        alarm(20);
+        fill_file_system();
+    }
+    assert_int_equal(waitpid(pid, &wait_status, 0), pid);
+    assert_true(WIFEXITED(wait_status));
+    if (WEXITSTATUS(wait_status) == NO_MOUNT) {
+        print_message("skipped: a small file system cannot be mounted here\n");
+        skip();
+    }
+    assert_int_equal(WEXITSTATUS(wait_status), 0);
+}
+
+/* A region's file is closed with it. */
+static void test_drop_closes(void **state)
+{
+    int fd = make_file(), before = dup(fd);
+    (void)state;
+    for (uint64_t id = 1; id < 20; id++) {
+        assert_int_equal(add(id, fd, 0, BYTES, false), SY_OK);
+        sy_worker_region_drop(device, id);
+    }
+    close(before);
+    assert_int_equal(dup(fd), before); /* the lowest free number */
+    close(before);
+    close(fd);
+}
+
 /* ---- E2 ------------------------------------------------------------------------------------------ */
 
 static int signal_of(void (*fatal)(void))
@@ -220,6 +302,8 @@ int main(void)
         cmocka_unit_test(test_cannot_be_mapped),
         cmocka_unit_test(test_cut_file),
         cmocka_unit_test(test_slot_after_a_cut),
+        cmocka_unit_test(test_full_file_system),
+        cmocka_unit_test(test_drop_closes),
         cmocka_unit_test(test_other_faults_are_fatal),
     };
     struct sy_device_spec spec;
