@@ -15,8 +15,10 @@
 
 #include "runtime/base/assert.h"
 
-#define SPIN_NS      (200 * SY_NS_PER_US) /* a sleep may end this much late */
-#define GRACE_NS     (30 * SY_NS_PER_S)   /* wait for the last answers */
+#define SPIN_NS  (200 * SY_NS_PER_US) /* a sleep may end this much late */
+#define GRACE_NS (30 * SY_NS_PER_S)   /* wait for the last answers */
+/* A step of the loop takes 20 us at most, unless its core is taken away. */
+#define STALL_NS     (200 * SY_NS_PER_US)
 #define MAX_SAMPLES  20000000u
 #define MAX_EVENTS   256
 #define MAX_FAILURES 100 /* give up after this many */
@@ -31,8 +33,12 @@ struct load {
     uint64_t n_answered; /* from first_ns, exclusive, to last_ns: see count_rate */
     uint64_t n_unserved, n_errors;
     sy_ns start_ns, count_from_ns, end_ns, first_ns, last_ns;
-    uint32_t *latency_ns, *late_ns; /* of the counted requests, in order of their answers */
-    uint64_t n_latency, n_late;
+    /* Stalls of this process: the time of its last step, how long they were, and until when requests were due that waited for it. */
+    sy_ns step_ns, stalled_ns, disturbed_until_ns;
+    bool catches_up;
+    /* of the counted requests, in order of their answers; smooth: of those that no stall of this process touched */
+    uint32_t *latency_ns, *late_ns, *smooth_ns;
+    uint64_t n_latency, n_late, n_smooth;
     char error[256];
 };
 
@@ -63,10 +69,31 @@ static double rate(const struct load *load)
                : 0;
 }
 
+/* A step of the loop: a request sent, an event handled, a look for events. A long one is a core that was taken away. */
+static sy_ns step(struct load *load)
+{
+    sy_ns now = sy_clock_now();
+    if (load->step_ns && now > load->step_ns + STALL_NS) {
+        load->stalled_ns += now - load->step_ns;
+        load->catches_up = true;
+        load->disturbed_until_ns = now;
+    }
+    load->step_ns = now;
+    return now;
+}
+
+/* No request is late: those due from now on wait for the server alone. */
+static void caught_up(struct load *load, sy_ns now)
+{
+    if (load->catches_up)
+        load->disturbed_until_ns = now;
+    load->catches_up = false;
+}
+
 void load_answered(struct load_connection *connection, bool right)
 {
     struct load *load = connection->load;
-    sy_ns now = sy_clock_now();
+    sy_ns now = step(load);
     if (!connection->busy)
         return;
     connection->busy = false;
@@ -75,8 +102,11 @@ void load_answered(struct load_connection *connection, bool right)
     if (!right)
         load->n_errors++;
     count_rate(load, now);
-    if (connection->due_ns >= load->count_from_ns)
-        sample(load->latency_ns, &load->n_latency, now - connection->due_ns);
+    if (connection->due_ns < load->count_from_ns)
+        return;
+    sample(load->latency_ns, &load->n_latency, now - connection->due_ns);
+    if (!load->catches_up && connection->due_ns >= load->disturbed_until_ns)
+        sample(load->smooth_ns, &load->n_smooth, now - connection->due_ns);
 }
 
 int load_fail(struct load_connection *connection, const char *format, ...)
@@ -171,10 +201,10 @@ static sy_ns due_at(const struct load *load, uint64_t k)
 /* Whether a request is to be sent now, and when it was due. */
 static bool take_due(struct load *load, sy_ns now, sy_ns *due_ns)
 {
-    if (now >= load->end_ns || load->n_free == 0)
-        return false;
     *due_ns = load->options.rate > 0 ? due_at(load, load->n_due) : now;
-    if (*due_ns > now || *due_ns >= load->end_ns)
+    if (*due_ns > now || load->options.rate <= 0)
+        caught_up(load, now);
+    if (now >= load->end_ns || load->n_free == 0 || *due_ns > now || *due_ns >= load->end_ns)
         return false;
     load->n_due++;
     return true;
@@ -182,7 +212,7 @@ static bool take_due(struct load *load, sy_ns now, sy_ns *due_ns)
 
 static int send_due(struct load *load)
 {
-    sy_ns now = sy_clock_now(), due_ns;
+    sy_ns now = step(load), due_ns;
     while (take_due(load, now, &due_ns)) {
         struct load_connection *connection = load->free_list[--load->n_free];
         connection->busy = true;
@@ -193,7 +223,7 @@ static int send_due(struct load *load)
         if (load->protocol->start(connection) < 0 || flush(connection) < 0)
             if (renew(connection) < 0)
                 return -1;
-        now = sy_clock_now();
+        now = step(load);
     }
     return 0;
 }
@@ -238,10 +268,16 @@ static int loop(struct load *load)
     while (goes_on(load)) {
         if (send_due(load) < 0)
             return -1;
-        int n = epoll_wait(load->epoll_fd, events, MAX_EVENTS, patience(load));
-        for (int i = 0; i < n; i++)
+        int wait_ms = patience(load);
+        sy_ns woken_ns = sy_clock_now() + (sy_ns)wait_ms * SY_NS_PER_MS;
+        int n = epoll_wait(load->epoll_fd, events, MAX_EVENTS, wait_ms);
+        if (wait_ms > 0) /* when it should have been woken is known only where no event did it */
+            load->step_ns = n == 0 ? woken_ns : 0;
+        for (int i = 0; i < n; i++) {
+            step(load);
             if (handle(events[i].data.ptr, events[i].events) < 0)
                 return -1;
+        }
     }
     load->n_errors += (uint64_t)load->n_busy; /* never answered */
     count_unserved(load);
@@ -275,15 +311,19 @@ static void print(struct load *load)
     uint64_t n = load->n_latency;
     qsort(l, n, sizeof *l, compare);
     qsort(load->late_ns, load->n_late, sizeof *l, compare);
+    qsort(load->smooth_ns, load->n_smooth, sizeof *l, compare);
     printf("{\"n\": %llu, \"errors\": %llu, \"error\": \"%s\", \"unserved\": %llu, \"rps\": "
            "%.1f, \"mean_us\": %.2f, \"min_us\": %.1f, \"p50_us\": %.1f, \"p90_us\": %.1f, "
            "\"p99_us\": %.1f, "
-           "\"p999_us\": %.1f, \"max_us\": %.1f, \"late_p99_us\": %.1f}\n",
+           "\"p999_us\": %.1f, \"max_us\": %.1f, \"late_p99_us\": %.1f, \"stalled_ms\": %.1f, "
+           "\"smooth_n\": %llu, \"smooth_p99_us\": %.1f, \"smooth_max_us\": %.1f}\n",
            (unsigned long long)n, (unsigned long long)load->n_errors, load->error,
            (unsigned long long)load->n_unserved, rate(load), mean_us(l, n), quantile_us(l, n, 0),
            quantile_us(l, n, 0.5), quantile_us(l, n, 0.9), quantile_us(l, n, 0.99),
            quantile_us(l, n, 0.999), quantile_us(l, n, 1),
-           quantile_us(load->late_ns, load->n_late, 0.99));
+           quantile_us(load->late_ns, load->n_late, 0.99), (double)load->stalled_ns / 1e6,
+           (unsigned long long)load->n_smooth, quantile_us(load->smooth_ns, load->n_smooth, 0.99),
+           quantile_us(load->smooth_ns, load->n_smooth, 1));
 }
 
 static int take_memory(struct load *load)
@@ -293,9 +333,10 @@ static int take_memory(struct load *load)
     load->free_list = calloc(n, sizeof(struct load_connection *));
     load->latency_ns = malloc(MAX_SAMPLES * sizeof(uint32_t)); /* pages are touched as it fills */
     load->late_ns = malloc(MAX_SAMPLES * sizeof(uint32_t));
+    load->smooth_ns = malloc(MAX_SAMPLES * sizeof(uint32_t));
     load->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     return load->connections && load->free_list && load->latency_ns && load->late_ns &&
-                   load->epoll_fd >= 0
+                   load->smooth_ns && load->epoll_fd >= 0
                ? 0
                : -1;
 }
@@ -312,6 +353,7 @@ static void give_back(struct load *load)
     free(load->free_list);
     free(load->latency_ns);
     free(load->late_ns);
+    free(load->smooth_ns);
 }
 
 int load_run(const struct load_options *options, const struct load_protocol *protocol)

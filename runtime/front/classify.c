@@ -116,7 +116,7 @@ int sy_classify(const struct sy_front_tensor *tensor, int output,
     int64_t n = 1;
 
     if (k < 1 || !value_at(tensor->dtype, &(double){0}, 0, &value))
-        return sy_error_set(SY_EARG, "output \"%s\": %lld classes of dtype %s", tensor->name,
+        return sy_error_set(SY_EARG, "output \"%s\": %lld classes of datatype %s", tensor->name,
                             (long long)k, sy_dtype_wire_name(tensor->dtype));
     for (int d = 0; d < tensor->rank; d++)
         n *= tensor->dims[d];

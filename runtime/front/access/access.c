@@ -236,7 +236,12 @@ static int basic_token(struct sy_access *access, const char *text, struct sy_gra
     if (!colon)
         return sy_error_set(SY_EDENIED, "the authorization header holds no USER:TOKEN");
     colon++;
-    return sy_access_token(access, colon, (size_t)bytes - (size_t)(colon - (char *)plain), grant);
+    size_t n_password = (size_t)bytes - (size_t)(colon - (char *)plain);
+    if (sy_access_token(access, colon, n_password, grant) == SY_OK)
+        return SY_OK;
+    return sy_error_set(SY_EDENIED,
+                        "the password of Basic authorization is no token of this server: "
+                        "send a token as password, or \"Authorization: Bearer TOKEN\"");
 }
 
 int sy_access_header(struct sy_access *access, const char *value, struct sy_grant *grant)
@@ -248,7 +253,9 @@ int sy_access_header(struct sy_access *access, const char *value, struct sy_gran
         return basic_token(access, value + 6 + strspn(value + 6, " "), grant);
     if (strncasecmp(value, "bearer ", 7) != 0) {
         *grant = (struct sy_grant){0};
-        return sy_error_set(SY_EDENIED, "authorization: \"Bearer TOKEN\" is understood here");
+        return sy_error_set(SY_EDENIED,
+                            "this scheme of authorization is not understood: send "
+                            "\"Authorization: Bearer TOKEN\", or Basic with the token as password");
     }
     value += 7 + strspn(value + 7, " ");
     return sy_access_token(access, value, strlen(value), grant);

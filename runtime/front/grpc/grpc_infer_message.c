@@ -181,6 +181,13 @@ static int next_of(struct sy_grpc_bytes *at, uint32_t number, struct sy_grpc_byt
     return got == SY_GRPC_END ? SY_GRPC_END : bad_wire("the request");
 }
 
+/* Integers of JSON end at 2^63 - 1: one above becomes the text of its digits, so that no two ids of sequences become one. */
+static json_t *whole_value(uint64_t number)
+{
+    return number <= INT64_MAX ? json_integer((json_int_t)number)
+                               : json_sprintf("%" PRIu64, number);
+}
+
 static json_t *parameter_value(const struct parameter *parameter)
 {
     double real;
@@ -190,8 +197,8 @@ static json_t *parameter_value(const struct parameter *parameter)
         return json_boolean(parameter->number != 0);
     case PARAM_INT64:
         return json_integer((json_int_t)parameter->number);
-    case PARAM_UINT64: /* larger than any that means something */
-        return json_integer((json_int_t)SY_MIN(parameter->number, (uint64_t)INT64_MAX));
+    case PARAM_UINT64:
+        return whole_value(parameter->number);
     case PARAM_DOUBLE:
         memcpy(&real, &parameter->number, sizeof real);
         return json_real(real);

@@ -116,7 +116,7 @@ static int add_input(struct sy_front_infer *infer, const char *name, const char 
         return sy_error_set(SY_EARG, "input \"%s\" is given twice", name);
     tensor = input_tensor(infer, index);
     if (sy_dtype_from_wire_name(dtype) != tensor->dtype)
-        return sy_error_set(SY_EARG, "input \"%s\" has dtype %.20s; the model takes %s",
+        return sy_error_set(SY_EARG, "input \"%s\" has datatype %.20s; the model takes %s",
                             tensor->name, dtype, sy_dtype_wire_name(tensor->dtype));
     const struct sy_core_reshape *reshape = sy_front_reshape_of(infer->model, false, index);
     if (!reshape)
@@ -229,9 +229,9 @@ static int check_all_given(const struct sy_front_infer *infer)
 {
     for (int i = 0; i < infer->graph->n_inputs; i++)
         if (!infer->inputs[i].is_given)
-            return sy_error_set(SY_EARG, "input \"%s\" is missing; the model \"%s\" has %d inputs",
+            return sy_error_set(SY_EARG, "input \"%s\" is missing; the model \"%s\" has %d input%s",
                                 input_tensor(infer, i)->name, infer->model->name,
-                                infer->graph->n_inputs);
+                                infer->graph->n_inputs, infer->graph->n_inputs == 1 ? "" : "s");
     return SY_OK;
 }
 

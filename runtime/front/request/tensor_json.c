@@ -11,7 +11,6 @@
 #include "runtime/base/half.h"
 #include "runtime/base/status.h"
 #include "runtime/front/request/json_limits.h"
-#include "runtime/front/request/number_text.h"
 
 #define CUTS_AT_ONCE 8
 #define MOST_REST    (1u << 20) /* bytes of a request without its tensors */
@@ -104,6 +103,27 @@ static int add_cut(struct sy_request_json *out, const char *text, uint64_t bytes
     return SY_OK;
 }
 
+/* Behind the key "sequence_id". Integers of jansson end at 2^63 - 1, ids of sequences at 2^64 - 1: one above becomes the text of its digits, which means
+ * the same id. */
+static void quote_large_id(struct scanner *s, struct sy_text *rest)
+{
+    const char *from = s->at, *digits;
+    uint64_t value = 0;
+    bool fits = true;
+
+    skip_space(s);
+    s->at += s->at < s->end && *s->at == ':';
+    skip_space(s);
+    for (digits = s->at; s->at < s->end && *s->at >= '0' && *s->at <= '9'; s->at++)
+        fits = fits && !__builtin_mul_overflow(value, 10u, &value) &&
+               !__builtin_add_overflow(value, (uint64_t)(*s->at - '0'), &value);
+    bool quoted = fits && value > INT64_MAX && (s->at == s->end || !is_word(*s->at));
+    sy_text_add(rest, from, (size_t)(digits - from));
+    sy_text_add_string(rest, quoted ? "\"" : "");
+    sy_text_add(rest, digits, (size_t)(s->at - digits));
+    sy_text_add_string(rest, quoted ? "\"" : "");
+}
+
 #define DATA_DEPTH 3 /* the top object, its list, the object in it */
 
 /* Behind the key "data": its value becomes its index. */
@@ -140,6 +160,8 @@ static int cut_all(struct scanner *s, struct sy_text *rest, struct sy_request_js
             sy_text_add(rest, from, (size_t)(s->at - from));
             if (s->depth == DATA_DEPTH && s->at - from == 6 && memcmp(from, "\"data\"", 6) == 0)
                 SY_TRY(cut_value(s, rest, out));
+            else if (s->at - from == 13 && memcmp(from, "\"sequence_id\"", 13) == 0)
+                quote_large_id(s, rest);
             continue;
         }
         if (rest->used > MOST_REST)
@@ -476,7 +498,7 @@ int sy_tensor_from_json(const struct sy_json_cut *data, const char *name, enum s
     enum place place = AFTER_COMMA;
 
     if (sy_dtype_bytes(dtype) == 0)
-        return sy_error_set(SY_EUNSUPPORTED, "input \"%s\": its dtype has no numbers", name);
+        return sy_error_set(SY_EUNSUPPORTED, "input \"%s\": its datatype has no numbers", name);
     for (;;) {
         SY_TRY(read_brackets(&r, &s, &place));
         if (s.depth == 0)
@@ -489,107 +511,4 @@ int sy_tensor_from_json(const struct sy_json_cut *data, const char *name, enum s
             SY_EARG, "input \"%s\": \"data\" has %" PRIu64 " elements; its shape says %" PRIu64,
             name, r.i, n);
     return SY_OK;
-}
-
-/* ---- tensor -> numbers -------------------------------------------------------------------------------------- */
-
-static int64_t int_at(enum sy_dtype dtype, const char *at)
-{
-    int16_t short_;
-    int32_t wide;
-    int64_t widest = 0;
-
-    switch (dtype) {
-    case SY_DTYPE_I8:
-        return *(const int8_t *)at;
-    case SY_DTYPE_I16:
-        memcpy(&short_, at, sizeof(short_));
-        return short_;
-    case SY_DTYPE_U16:
-    case SY_DTYPE_U32: /* little-endian: the low bytes come first */
-        memcpy(&widest, at, sy_dtype_bytes(dtype));
-        return widest;
-    case SY_DTYPE_I32:
-        memcpy(&wide, at, sizeof(wide));
-        return wide;
-    case SY_DTYPE_I64:
-        memcpy(&widest, at, sizeof(widest));
-        return widest;
-    default:
-        return *(const uint8_t *)at;
-    }
-}
-
-static void add_unsigned(struct sy_text *text, const char *at)
-{
-    uint64_t value;
-    char number[24];
-
-    memcpy(&value, at, sizeof(value));
-    sy_text_add(text, number, (size_t)snprintf(number, sizeof(number), "%" PRIu64, value));
-}
-
-static bool add_single(struct sy_text *text, float value)
-{
-    char *to = isfinite(value) ? sy_text_reserve(text, SY_NUMBER_TEXT_BYTES) : NULL;
-    if (to)
-        text->used += sy_number_text_f32(value, to);
-    return isfinite(value);
-}
-
-static bool add_double(struct sy_text *text, double value)
-{
-    char *to = isfinite(value) ? sy_text_reserve(text, SY_NUMBER_TEXT_BYTES) : NULL;
-    if (to)
-        text->used += sy_number_text_f64(value, to);
-    return isfinite(value);
-}
-
-/* False: not a number as JSON writes them. */
-static bool add_float(struct sy_text *text, enum sy_dtype dtype, const char *at)
-{
-    double value;
-    float single;
-    uint16_t half;
-
-    switch (dtype) {
-    case SY_DTYPE_F64:
-        memcpy(&value, at, sizeof(value));
-        return add_double(text, value);
-    case SY_DTYPE_F32:
-        memcpy(&single, at, sizeof(single));
-        return add_single(text, single);
-    default:
-        memcpy(&half, at, sizeof(half));
-        return add_single(text,
-                          dtype == SY_DTYPE_F16 ? sy_half_to_float(half) : sy_bf16_to_float(half));
-    }
-}
-
-int sy_tensor_to_json(struct sy_text *text, const char *name, enum sy_dtype dtype, const void *data,
-                      uint64_t n)
-{
-    const char *at = data;
-    size_t bytes = sy_dtype_bytes(dtype);
-
-    sy_text_add(text, "[", 1);
-    for (uint64_t i = 0; i < n; i++, at += bytes) {
-        if (i > 0)
-            sy_text_add(text, ",", 1);
-        if (dtype == SY_DTYPE_BOOL)
-            sy_text_add_string(text, *at ? "true" : "false");
-        else if (dtype == SY_DTYPE_U64)
-            add_unsigned(text, at);
-        else if (!is_float(dtype))
-            sy_text_add_int(text, int_at(dtype, at));
-        else if (!add_float(text, dtype, at))
-            return sy_error_set(SY_EARG,
-                                "output \"%s\" has a value at element %" PRIu64
-                                " that JSON has no number for (NaN or infinity): ask for it with "
-                                "\"binary_data\": true",
-                                name, i);
-    }
-    sy_text_add(text, "]", 1);
-    return text->failed ? sy_error_set(SY_ENOMEM_HOST, "no memory for output \"%s\" as JSON", name)
-                        : SY_OK;
 }

@@ -72,6 +72,12 @@ static void tokens_are_exact(void **state)
     /* user:ops-token-0123456789 */
     assert_int_equal(sy_access_header(access, "Basic dXNlcjpvcHMtdG9rZW4tMDEyMzQ1Njc4OQ==", &grant),
                      SY_OK);
+    /* user:password of other servers: what is wanted here */
+    assert_int_equal(sy_access_header(access, "Basic dXNlcjpwYXNzd29yZA==", &grant), SY_EDENIED);
+    assert_non_null(strstr(sy_error_text(), "send a token as password"));
+    assert_int_equal(grant.rights, 0);
+    assert_int_equal(sy_access_header(access, "Digest username=\"u\"", &grant), SY_EDENIED);
+    assert_non_null(strstr(sy_error_text(), "Bearer TOKEN"));
     assert_int_equal(sy_access_header(access, "Basic " OPS, &grant), SY_EDENIED);
     assert_int_equal(sy_access_header(access, "Basic ====", &grant), SY_EDENIED);
     assert_int_equal(sy_access_header(access, NULL, &grant), SY_OK);

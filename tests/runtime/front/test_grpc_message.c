@@ -327,16 +327,18 @@ static void test_request_parameters(void **state)
 {
     struct sy_grpc_buffer buffer = {0};
     struct sy_grpc_request_view view;
-    json_t *got, *expected = json_pack("{s:b, s:i, s:s, s:i}", "flag", 1, "priority", 3, "tenant",
-                                       "t", "timeout", 500);
+    json_t *got,
+        *expected = json_pack("{s:b, s:i, s:s, s:i, s:s}", "flag", 1, "priority", 3, "tenant", "t",
+                              "timeout", 500, "sequence_id", "18446744073709551615");
 
     (void)state;
     put_parameter(&buffer, 4, "flag", 1, 1, NULL);
     put_parameter(&buffer, 4, "priority", 5, 3, NULL);
     put_parameter(&buffer, 4, "tenant", 3, 0, "t");
     put_parameter(&buffer, 4, "timeout", 2, 500, NULL);
+    put_parameter(&buffer, 4, "sequence_id", 5, UINT64_MAX, NULL); /* no other id's number */
     assert_int_equal(sy_grpc_request_read(bytes_of(&buffer), &view), SY_OK);
-    assert_int_equal(view.n_parameters, 4);
+    assert_int_equal(view.n_parameters, 5);
     assert_false(view.wants_final);
     assert_int_equal(sy_grpc_request_parameters(bytes_of(&buffer), &got), SY_OK);
     assert_true(json_equal(got, expected));

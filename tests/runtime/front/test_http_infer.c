@@ -188,7 +188,7 @@ static const struct refusal {
     {400, "double", "{}", "\"inputs\""},
     {400, "double", "{\"inputs\":{}}", "\"inputs\""},
     {400, "double", "{\"inputs\":[1]}", "not an object"},
-    {400, "double", "{\"inputs\":[]}", "\"x\" is missing"},
+    {400, "double", "{\"inputs\":[]}", "has 1 input\"}"},
     {400, "double", "{\"inputs\":[{\"data\":[]}]}", "\"name\""},
     {400, "double", "{\"inputs\":[{\"name\":\"x\",\"shape\":[1,4],\"data\":[1,2,3,4]}]}",
      "\"datatype\""},

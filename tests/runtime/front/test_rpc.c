@@ -127,7 +127,7 @@ static void test_bad_requests(void **state)
     bad[0].name = "z";
     refused(client, "double", bad, 1, SY_EARG, "no input \"z\"; it has x");
     bad[0] = good, bad[0].dtype = "INT64";
-    refused(client, "double", bad, 1, SY_EARG, "dtype INT64; the model takes FP32");
+    refused(client, "double", bad, 1, SY_EARG, "datatype INT64; the model takes FP32");
     bad[0] = good, bad[0].rank = 1;
     refused(client, "double", bad, 1, SY_EARG, "1 dimensions; the model takes [N, 4]");
     bad[0] = good, bad[0].shape[1] = 5;
