@@ -150,6 +150,7 @@ static void a_mad_writer_is_refused(void **state)
     }
 }
 
+/* The first message is short and the last one long, so that each takes its own way. */
 static void *write_all(void *arg)
 {
     static char text[LONG_TEXT + 1];
@@ -157,7 +158,7 @@ static void *write_all(void *arg)
     intptr_t failed = 0;
     memset(text, 'y', LONG_TEXT);
     for (uint64_t i = 0; i < N_MESSAGES; i++) {
-        bool is_long = seed_below(&seed, 50) == 0;
+        bool is_long = i > 0 && (i == N_MESSAGES - 1 || seed_below(&seed, 50) == 0);
         struct sy_message m = {.id = SY_MSG_MODEL_ADDED,
                                .model_added = {.model = i, .error = is_long ? text : ""}};
         failed |= sy_post_send(&worker, sockets[1], &m, NULL, 0) < 0;
@@ -188,7 +189,10 @@ static void nothing_is_lost_or_overtaken(void **state)
     void *failed;
     (void)state;
     setsockopt(sockets[0], SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    sy_post_set_polled(&runtime, true); /* the first message is posted */
     assert_int_equal(pthread_create(&thread, NULL, write_all, &writers), 0);
+    while (!sy_post_has(&runtime))
+        sched_yield();
     for (uint64_t i = 0; i < N_MESSAGES; i++) {
         struct sy_message m;
         wait_for_one(&seed, &m);
@@ -198,7 +202,7 @@ static void nothing_is_lost_or_overtaken(void **state)
     pthread_join(thread, &failed);
     assert_null(failed);
     assert_false(has_packet(sockets[0]) || sy_post_has(&runtime));
-    assert_true(runtime.next_in > 0 && runtime.n_received > 0); /* both ways were used */
+    assert_true(runtime.next_in > 0 && runtime.n_received > 0);
 }
 
 int main(void)
