@@ -127,7 +127,7 @@ static int read_all(int fd, const char *path, char *to, size_t *used)
     if (fstat(fd, &info) != 0)
         return sy_error_set(SY_EIO, "--token-file %s: %s", path, strerror(errno));
     if (!S_ISREG(info.st_mode))
-        return sy_error_set(SY_EARG, "--token-file %s is no ordinary file", path);
+        return sy_error_set(SY_EARG, "--token-file %s is not an ordinary file", path);
     if (info.st_mode & (S_IWGRP | S_IWOTH))
         return sy_error_set(SY_EARG, "--token-file %s: others may write it; chmod 600", path);
     if (info.st_mode & S_IROTH)
@@ -135,14 +135,14 @@ static int read_all(int fd, const char *path, char *to, size_t *used)
                     "event=token_file path=\"%s\" why=\"everybody can read it; chmod "
                     "600\"",
                     path);
-    for (*used = 0; n > 0 && *used <= SY_TOKEN_FILE_BYTES; *used += (size_t)n) {
+    for (*used = 0; n > 0 && *used <= SY_TOKEN_FILE_BYTES;) {
         n = read(fd, to + *used, SY_TOKEN_FILE_BYTES + 1 - *used);
-        if (n < 0 && errno == EINTR)
-            n = 0;
+        if (n > 0)
+            *used += (size_t)n;
+        else if (n < 0 && errno == EINTR)
+            n = 1;
         else if (n < 0)
             return sy_error_set(SY_EIO, "--token-file %s: %s", path, strerror(errno));
-        else if (n == 0)
-            break;
     }
     return *used > SY_TOKEN_FILE_BYTES
                ? sy_error_set(SY_ETOOBIG, "--token-file %s has more than %u bytes", path,
