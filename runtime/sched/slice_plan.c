@@ -75,35 +75,29 @@ static int take_first(struct plan *p, int slice, size_t n)
     return SY_OK;
 }
 
-static uint64_t sum_of_weights(const struct plan *p, int *n)
+static uint64_t sum_of_amounts(const struct plan *p, enum sy_slice_by by, int *n)
 {
     uint64_t sum = 0;
     *n = 0;
     for (int i = 0; i < p->n; i++)
-        if (p->wishes[i].by == SY_SLICE_BY_WEIGHT) {
+        if (p->wishes[i].by == by) {
             sum += p->wishes[i].amount;
             ++*n;
         }
     return sum;
 }
 
-/* One core for each slice, then one at a time to the slice that is farthest below its share; of equals the first. */
-static int divide(struct plan *p)
+/* Gives `n` cores, at least one for each slice of this kind, whose share is amount * all / sum cores: one for each, then one at a time to the slice that is
+ * farthest below its share; of equals the first. */
+static int hand_out(struct plan *p, enum sy_slice_by by, size_t n, size_t all, uint64_t sum)
 {
-    size_t has[SY_SLICE_PLAN_MAX] = {0}, left = n_free(p), all = left;
-    int n;
-    uint64_t sum = sum_of_weights(p, &n);
-    if (n == 0)
-        return SY_OK;
-    if ((size_t)n > left)
-        return sy_error_set(SY_EARG, "%d slices by weight, and %zu of %zu cores are left for them",
-                            n, left, p->n_cores);
-    while (left > 0) {
+    size_t has[SY_SLICE_PLAN_MAX] = {0};
+    for (; n > 0; n--) {
         int best = -1;
         int64_t most = INT64_MIN;
         for (int i = 0; i < p->n; i++) {
             int64_t missing = (int64_t)(p->wishes[i].amount * all) - (int64_t)(has[i] * sum);
-            if (p->wishes[i].by != SY_SLICE_BY_WEIGHT)
+            if (p->wishes[i].by != by)
                 continue;
             if (has[i] == 0)
                 missing = INT64_MAX;
@@ -113,12 +107,24 @@ static int divide(struct plan *p)
             }
         }
         has[best]++;
-        left--;
     }
     for (int i = 0; i < p->n; i++)
-        if (p->wishes[i].by == SY_SLICE_BY_WEIGHT)
+        if (p->wishes[i].by == by)
             SY_TRY(take_first(p, i, has[i]));
     return SY_OK;
+}
+
+static int take_weights(struct plan *p)
+{
+    size_t left = n_free(p);
+    int n;
+    uint64_t sum = sum_of_amounts(p, SY_SLICE_BY_WEIGHT, &n);
+    if (n == 0)
+        return SY_OK;
+    if ((size_t)n > left)
+        return sy_error_set(SY_EARG, "%d slices by weight, and %zu of %zu cores are left for them",
+                            n, left, p->n_cores);
+    return hand_out(p, SY_SLICE_BY_WEIGHT, left, left, sum);
 }
 
 static int check_amount(const struct sy_slice_wish *w)
@@ -131,24 +137,29 @@ static int check_amount(const struct sy_slice_wish *w)
     return SY_OK;
 }
 
-/* Rounded to whole cores, two shares of few cores could fit that together are more than there is. */
-static int check_sum_of_shares(const struct plan *p)
+/* The shares' sum to the nearest core, so that shares of 100 % take all; fewer where counts and lists left fewer, but each share has all its whole cores, and
+ * one at least. Shares below one core take theirs from the others. */
+static int take_shares(struct plan *p)
 {
-    unsigned sum = 0;
-    for (int i = 0; i < p->n; i++)
-        sum += p->wishes[i].by == SY_SLICE_BY_SHARE ? p->wishes[i].amount : 0;
+    size_t left = n_free(p), least = 0;
+    int n;
+    uint64_t sum = sum_of_amounts(p, SY_SLICE_BY_SHARE, &n);
+    if (n == 0)
+        return SY_OK;
     if (sum > 1000)
         return sy_error_set(SY_EARG, "the slices' shares sum to %g %%; at most 100 %% fit",
-                            sum / 10.0);
-    return SY_OK;
-}
-
-/* To the nearest core; where rounding up has no room, down: two halves of three cores have 2 and 1. */
-static size_t cores_of_share(const struct plan *p, unsigned per_mille)
-{
-    size_t down = per_mille * p->n_cores / 1000,
-           nearest = SY_MAX((per_mille * p->n_cores + 500) / 1000, 1);
-    return down >= 1 && nearest > n_free(p) ? down : nearest;
+                            (double)sum / 10);
+    for (int i = 0; i < p->n; i++)
+        if (p->wishes[i].by == SY_SLICE_BY_SHARE)
+            least += SY_MAX(p->wishes[i].amount * p->n_cores / 1000, 1);
+    least = SY_MIN(least, SY_MAX(sum * p->n_cores / 1000, (size_t)n));
+    if (least > left)
+        return sy_error_set(SY_EARG,
+                            "the slices by share want %zu cores, and %zu of %zu are left; make "
+                            "them, or another one, smaller",
+                            least, left, p->n_cores);
+    size_t nearest = SY_MAX((sum * p->n_cores + 500) / 1000, least);
+    return hand_out(p, SY_SLICE_BY_SHARE, SY_MIN(nearest, left), p->n_cores, 1000);
 }
 
 int sy_slice_plan(const struct sy_slice_wish *wishes, int n, const uint64_t *cores, size_t n_cores,
@@ -165,14 +176,11 @@ int sy_slice_plan(const struct sy_slice_wish *wishes, int n, const uint64_t *cor
         if (wishes[i].by == SY_SLICE_BY_LIST)
             SY_TRY(take_listed(&p, i));
     }
-    SY_TRY(check_sum_of_shares(&p));
     for (int i = 0; i < n; i++)
         if (wishes[i].by == SY_SLICE_BY_COUNT)
             SY_TRY(take_first(&p, i, wishes[i].amount));
-    for (int i = 0; i < n; i++)
-        if (wishes[i].by == SY_SLICE_BY_SHARE)
-            SY_TRY(take_first(&p, i, cores_of_share(&p, wishes[i].amount)));
-    return divide(&p);
+    SY_TRY(take_shares(&p));
+    return take_weights(&p);
 }
 
 int sy_slice_parse_cores(const char *text, uint64_t *list, size_t room, size_t *n)

@@ -2,7 +2,10 @@
  *
  * Requests are served in this order: lists of cores; numbers of cores; shares of all cores; weights, which divide the rest. Those of one kind in their given
  * order, from the first free core on, so that equal calls give equal answers. Each slice has at least one core and no core has two slices. Cores may be left
- * over. */
+ * over.
+ *
+ * Shares take the nearest number of cores to their sum, where so many are left, and divide them as near to each one's share as whole cores can be: shares that
+ * sum to 100 % fit wherever each slice can have a core, and a share of one core or more is met within one core unless slices below one core take from it. */
 #ifndef SY_SCHED_SLICE_PLAN_H
 #define SY_SCHED_SLICE_PLAN_H
 
@@ -17,7 +20,7 @@ enum sy_slice_by { SY_SLICE_BY_LIST, SY_SLICE_BY_COUNT, SY_SLICE_BY_SHARE, SY_SL
 struct sy_slice_wish {
     char name[SY_SLICE_NAME];
     enum sy_slice_by by;
-    /* COUNT: cores; SHARE: per mille of all, to the nearest core, down where up has no room, all together at most 1000; WEIGHT: 1 or more */
+    /* COUNT: cores; SHARE: per mille of all cores, all together at most 1000; WEIGHT: 1 or more */
     unsigned amount;
     size_t n_listed; /* length of the LIST */
     const uint64_t *listed;

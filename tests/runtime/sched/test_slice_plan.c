@@ -1,9 +1,11 @@
 /* Which slice has which cores: against all ways to divide them. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -77,6 +79,76 @@ static void test_weights_divide_as_well_as_any_division(void **state)
         double mine = distance(has, weights, n, n_cores);
         assert_true(mine <= best_distance(has, 0, n_cores, weights, n, n_cores) + 1e-9);
     }
+}
+
+/* Amounts from 1 on that sum to 1000. */
+static void random_shares(unsigned *shares, int n)
+{
+    unsigned left = 1000;
+    for (int i = 0; i < n - 1; i++)
+        left -= shares[i] = 1 + (unsigned)seed_below(&seed, left - (unsigned)(n - 1 - i));
+    shares[n - 1] = left;
+}
+
+static void check_shares(const unsigned *shares, int n, int n_cores)
+{
+    struct sy_slice_wish wishes[5] = {0};
+    int owner[MOST], has[5];
+    bool all_whole = true;
+    for (int i = 0; i < n; i++) {
+        wishes[i].by = SY_SLICE_BY_SHARE;
+        wishes[i].amount = shares[i];
+        snprintf(wishes[i].name, sizeof wishes[i].name, "s%d", i);
+        all_whole &= shares[i] * (unsigned)n_cores >= 1000;
+    }
+    if (sy_slice_plan(wishes, n, cores, (size_t)n_cores, owner) != SY_OK)
+        fail_msg("%d shares of %d cores: %s", n, n_cores, sy_error_text());
+    assert_int_equal(count_of(owner, n_cores, -1), 0);
+    for (int i = 0; i < n; i++) {
+        has[i] = count_of(owner, n_cores, i);
+        assert_true(has[i] >= 1);
+        assert_true(!all_whole || abs(1000 * has[i] - (int)shares[i] * n_cores) < 1000);
+    }
+    double mine = distance(has, shares, n, n_cores);
+    assert_true(mine <= best_distance(has, 0, n_cores, shares, n, n_cores) + 1e-9);
+}
+
+static void test_shares_of_all_fit_as_well_as_any_division(void **state)
+{
+    static const unsigned known[][5] = {
+        {250, 250, 250, 250}, {200, 200, 200, 200, 200}, {300, 300, 400}, {1, 1, 998}};
+    static const int n_known[] = {4, 5, 3, 3};
+    (void)state;
+    for (size_t k = 0; k < SY_ARRAY_LEN(known); k++)
+        for (int n_cores = n_known[k]; n_cores <= MOST; n_cores++)
+            check_shares(known[k], n_known[k], n_cores);
+    for (int round = 0; round < 3000; round++) {
+        int n = 1 + (int)seed_below(&seed, 5);
+        unsigned shares[5];
+        random_shares(shares, n);
+        check_shares(shares, n, n + (int)seed_below(&seed, (uint64_t)(MOST + 1 - n)));
+    }
+}
+
+/* Counts are served first: a share gives up the core that it was rounded up to, and no more. */
+static void test_shares_have_what_counts_leave(void **state)
+{
+    struct sy_slice_wish w[4] = {{.name = "a", .by = SY_SLICE_BY_SHARE, .amount = 300},
+                                 {.name = "b", .by = SY_SLICE_BY_SHARE, .amount = 300},
+                                 {.name = "c", .by = SY_SLICE_BY_SHARE, .amount = 300},
+                                 {.name = "count", .by = SY_SLICE_BY_COUNT, .amount = 1}};
+    int owner[MOST];
+    (void)state;
+    for (unsigned n = 1; n <= 2; n++) {
+        w[3].amount = n;
+        assert_int_equal(sy_slice_plan(w, 4, cores, 8, owner), SY_OK);
+        assert_int_equal(count_of(owner, 8, 0), n == 1 ? 3 : 2);
+        assert_int_equal(count_of(owner, 8, 1), 2);
+        assert_int_equal(count_of(owner, 8, 2), 2);
+    }
+    w[3].amount = 3;
+    assert_int_equal(sy_slice_plan(w, 4, cores, 8, owner), SY_EARG);
+    assert_non_null(strstr(sy_error_text(), "want 6 cores, and 5 of 8 are left"));
 }
 
 static void test_counts_shares_and_lists(void **state)
@@ -164,6 +236,8 @@ int main(void)
     seed = seed_of_run(1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_weights_divide_as_well_as_any_division),
+        cmocka_unit_test(test_shares_of_all_fit_as_well_as_any_division),
+        cmocka_unit_test(test_shares_have_what_counts_leave),
         cmocka_unit_test(test_counts_shares_and_lists),
         cmocka_unit_test(test_shares_sum_to_all_cores_at_most),
         cmocka_unit_test(test_what_has_no_room_is_refused_with_the_numbers),
