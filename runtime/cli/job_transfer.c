@@ -337,11 +337,10 @@ int sy_cli_job_move(sy_client *from, int64_t job, sy_client *to, const char *add
     if (start_there(to, there)) {
         if (is_taken_back(to, there))
             return go_on_here(from, job, was_suspended);
-        return sy_cli_fail(
-            "%s has job %lld, and may go on with it: find_job there first ('switchyard "
-            "jobs'). It is suspended here: 'jobs resume %lld' if the other server "
-            "does not have it, 'jobs cancel %lld' if it does",
-            address, (long long)there, (long long)job, (long long)job);
+        return sy_cli_fail("%s has job %lld, and may go on with it: look there first ('switchyard "
+                           "jobs'). It is suspended here: 'jobs resume %lld' if the other server "
+                           "does not have it, 'jobs cancel %lld' if it does",
+                           address, (long long)there, (long long)job, (long long)job);
     }
     printf("job %lld is job %lld at %s\n", (long long)job, (long long)there, address);
     if (call_job(from, "train_stop", job))
