@@ -24,7 +24,7 @@ class QuietServer(http.server.ThreadingHTTPServer):
 
 
 class Registry(http.server.BaseHTTPRequestHandler):
-    """What it does is set by the test: content, etag, break_after (bytes of an answer), ranges, if_range, status, slow."""
+    """What it does is set by the test: content, etag, break_after (bytes of an answer), ranges, if_range, status, slow, on_break (called when an answer was broken)."""
 
     protocol_version = "HTTP/1.1"
 
@@ -55,6 +55,7 @@ class Registry(http.server.BaseHTTPRequestHandler):
         for at in range(0, len(body), 65536):
             if s.break_after is not None and at >= s.break_after:
                 self.close_connection = True
+                s.on_break(s)
                 return
             try:
                 self.wfile.write(body[at:at + 65536])
@@ -70,7 +71,7 @@ class Case:
     def __enter__(self):
         self.folder = tempfile.mkdtemp(prefix="fetch_check_")
         self.server = QuietServer(("127.0.0.1", 0), Registry)
-        self.server.__dict__.update(content=DATA, etag='"one"', break_after=None, ranges=True, if_range=True, status=0, slow=0, seen=[])
+        self.server.__dict__.update(content=DATA, etag='"one"', break_after=None, ranges=True, if_range=True, status=0, slow=0, seen=[], on_break=lambda s: None)
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
         self.file = self.folder + "/model.sypkg"
         return self
@@ -143,6 +144,28 @@ def changed_content_of_a_registry_that_ignores_if_range():
     changed_content_is_read_from_the_start(if_range=False)
 
 
+def bytes_of_changed_content_are_progress():
+    def change(s):
+        s.content, s.etag, s.break_after = OTHER, '"two"', 256 << 10
+
+    for had, if_range in ((40 << 16, True), (40 << 16, False), (1 << 20, False)):  # 200; 416, for the other one is shorter; 206 with another ETag
+        with Case() as c:
+            c.server.break_after, c.server.if_range, c.server.on_break = had, if_range, change
+            done = c.fetch("--tries", "2")
+            assert done.returncode == 0, (had, if_range, done.stderr)
+            c.assert_there(OTHER)
+
+
+def content_that_always_changes_is_given_up():
+    def change(s):
+        s.etag = f'"{len(s.seen)}"'
+
+    with Case() as c:
+        c.server.break_after, c.server.on_break = 128 << 10, change
+        assert c.fetch("--tries", "2").returncode == 1
+        assert len(c.server.seen) == 1 + 5 + 2, c.server.seen
+
+
 def a_registry_without_ranges_is_read_again():
     with Case() as c:
         c.server.ranges = False
@@ -184,7 +207,7 @@ def limits_hold():
 def main():
     failed = 0
     for test in (a_file_comes_whole, broken_connections_go_on_where_they_stood, a_killed_fetch_is_resumed, changed_content_is_read_from_the_start,
-                 changed_content_of_a_registry_that_ignores_if_range,
+                 changed_content_of_a_registry_that_ignores_if_range, bytes_of_changed_content_are_progress, content_that_always_changes_is_given_up,
                  a_registry_without_ranges_is_read_again, a_wrong_hash_leaves_nothing, refusals_are_final_and_name_no_secret, limits_hold):
         try:
             test()

@@ -25,6 +25,7 @@
 #define HASH_BYTES     32
 #define BUFFER_BYTES   (512L << 10)
 #define FIRST_PAUSE_MS 250 /* between two tries without progress; doubles */
+#define MOST_CHANGES   5   /* of the content; from the next on, bytes read again are no progress */
 #define CONNECT_S      10L
 #define HOLE_STEP      (2L << 20) /* granularity to which a file system may round data up */
 
@@ -380,16 +381,37 @@ static void pause_ms(long ms)
     nanosleep(&time, NULL);
 }
 
-/* One URL, until it has given all or is given up. */
+/* Whether the last connection said that the `had` bytes before it are not of what is there now: by another ETag, or by having fewer. */
+static bool is_other_now(const struct transfer *t, uint64_t had, const char *etag)
+{
+    long code = 0;
+
+    t->curl.easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &code);
+    return had > 0 && !is_streaming(t) &&
+           (t->has_changed || (code == 416 && t->n_bytes == 0) ||
+            (t->has_answer && etag[0] && strcmp(etag, t->etag) != 0));
+}
+
+/* One URL, until it has given all or is given up. Content that changes is read from its start, which is no connection in vain; content that changes with every
+ * connection would never end. */
 static int transfer_from(struct transfer *t, struct sy_fetch_result *result)
 {
-    int status, in_vain = 0;
+    int status, in_vain = 0, n_changes = 0;
     uint64_t most = t->n_bytes; /* progress goes beyond it */
 
     for (;;) {
+        uint64_t had = t->n_bytes;
+        char etag[MAX_ETAG_BYTES];
+
+        memcpy(etag, t->etag, sizeof(etag));
         result->connections++;
         status = run_once(t);
-        in_vain = t->n_bytes > most ? 0 : in_vain + 1;
+        if (is_other_now(t, had, etag) && n_changes++ < MOST_CHANGES)
+            most = 0;
+        else if (t->n_bytes <= most)
+            in_vain++;
+        if (t->n_bytes > most)
+            in_vain = 0;
         most = SY_MAX(most, t->n_bytes);
         if (status == SY_OK || !is_worth_again(t, status) || in_vain >= t->fetch->tries)
             return status;
