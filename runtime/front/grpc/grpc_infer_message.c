@@ -181,11 +181,12 @@ static int next_of(struct sy_grpc_bytes *at, uint32_t number, struct sy_grpc_byt
     return got == SY_GRPC_END ? SY_GRPC_END : bad_wire("the request");
 }
 
-/* Integers of JSON end at 2^63 - 1: one above becomes the text of its digits, so that no two ids of sequences become one. */
-static json_t *whole_value(uint64_t number)
+/* Integers of JSON end at 2^63 - 1. An id of a sequence above becomes the text of its digits, so that no two ids become one; other numbers are clamped. */
+static json_t *unsigned_value(struct sy_grpc_bytes key, uint64_t number)
 {
-    return number <= INT64_MAX ? json_integer((json_int_t)number)
-                               : json_sprintf("%" PRIu64, number);
+    if (number > INT64_MAX && sy_grpc_bytes_equal(key, "sequence_id"))
+        return json_sprintf("%" PRIu64, number);
+    return json_integer((json_int_t)SY_MIN(number, (uint64_t)INT64_MAX));
 }
 
 static json_t *parameter_value(const struct parameter *parameter)
@@ -198,7 +199,7 @@ static json_t *parameter_value(const struct parameter *parameter)
     case PARAM_INT64:
         return json_integer((json_int_t)parameter->number);
     case PARAM_UINT64:
-        return whole_value(parameter->number);
+        return unsigned_value(parameter->key, parameter->number);
     case PARAM_DOUBLE:
         memcpy(&real, &parameter->number, sizeof real);
         return json_real(real);

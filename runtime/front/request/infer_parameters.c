@@ -83,10 +83,11 @@ static int set_sequence(struct sy_front_infer *request, const json_t *value)
 
     if (json_is_string(value))
         return sy_front_infer_set_sequence(request, json_string_value(value));
-    if (!json_is_integer(value))
-        return sy_error_set(SY_EARG, "the parameter \"sequence_id\": a whole number or a string");
+    if (!json_is_integer(value) || json_integer_value(value) < 0)
+        return sy_error_set(SY_EARG, "the parameter \"sequence_id\" is neither a whole number from "
+                                     "0 on nor a string");
     if (json_integer_value(value) != 0)
-        snprintf(number, sizeof number, "%llu", (unsigned long long)json_integer_value(value));
+        snprintf(number, sizeof number, "%lld", (long long)json_integer_value(value));
     return sy_front_infer_set_sequence(request, number);
 }
 

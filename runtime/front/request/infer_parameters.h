@@ -5,7 +5,7 @@
  * | timeout                     | microseconds from now: the deadline; 0: none                                               |
  * | tenant                      | the tenant that the request counts for                                                     |
  * | class, deadline_ms          | as the native protocol has them                                                            |
- * | sequence_id                 | the session (session_table.h): a number or a string; 0, "": none                           |
+ * | sequence_id                 | the session (session_table.h): a number from 0 on or a string; 0, "": none                 |
  * | sequence_start, _end        | it begins, or is over, with this request                                                   |
  *
  * Others are a backend's own, and mean nothing here. */

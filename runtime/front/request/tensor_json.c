@@ -117,7 +117,8 @@ static void quote_large_id(struct scanner *s, struct sy_text *rest)
     for (digits = s->at; s->at < s->end && *s->at >= '0' && *s->at <= '9'; s->at++)
         fits = fits && !__builtin_mul_overflow(value, 10u, &value) &&
                !__builtin_add_overflow(value, (uint64_t)(*s->at - '0'), &value);
-    bool quoted = fits && value > INT64_MAX && (s->at == s->end || !is_word(*s->at));
+    bool quoted =
+        fits && value > INT64_MAX && *digits != '0' && (s->at == s->end || !is_word(*s->at));
     sy_text_add(rest, from, (size_t)(digits - from));
     sy_text_add_string(rest, quoted ? "\"" : "");
     sy_text_add(rest, digits, (size_t)(s->at - digits));

@@ -327,13 +327,13 @@ static void test_request_parameters(void **state)
 {
     struct sy_grpc_buffer buffer = {0};
     struct sy_grpc_request_view view;
-    json_t *got,
-        *expected = json_pack("{s:b, s:i, s:s, s:i, s:s}", "flag", 1, "priority", 3, "tenant", "t",
-                              "timeout", 500, "sequence_id", "18446744073709551615");
+    json_t *got, *expected = json_pack("{s:b, s:I, s:s, s:i, s:s}", "flag", 1, "priority",
+                                       (json_int_t)INT64_MAX, "tenant", "t", "timeout", 500,
+                                       "sequence_id", "18446744073709551615");
 
     (void)state;
     put_parameter(&buffer, 4, "flag", 1, 1, NULL);
-    put_parameter(&buffer, 4, "priority", 5, 3, NULL);
+    put_parameter(&buffer, 4, "priority", 5, UINT64_MAX, NULL); /* the least urgent */
     put_parameter(&buffer, 4, "tenant", 3, 0, "t");
     put_parameter(&buffer, 4, "timeout", 2, 500, NULL);
     put_parameter(&buffer, 4, "sequence_id", 5, UINT64_MAX, NULL); /* no other id's number */

@@ -268,6 +268,8 @@ static const struct refusal {
     {400, "double",
      "{\"parameters\":{\"sequence_id\":1.5},\"inputs\":[{" X ",\"data\":[1,2,3,4]}]}",
      "whole number"},
+    {400, "double", "{\"parameters\":{\"sequence_id\":-1},\"inputs\":[{" X ",\"data\":[1,2,3,4]}]}",
+     "from 0 on"},
     {400, "double", "{\"inputs\":[{" X ",\"data\":[3e38,2,3,4]}]}", "NaN or infinity"},
     {400, "double", "{\"inputs\":[{" X ",\"data\":[1,2,3,4]}],\"inputs\":[]}", "duplicate"},
 };
