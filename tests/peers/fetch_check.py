@@ -24,7 +24,7 @@ class QuietServer(http.server.ThreadingHTTPServer):
 
 
 class Registry(http.server.BaseHTTPRequestHandler):
-    """What it does is set by the test: content, etag, break_after (bytes of an answer), ranges, if_range, status, slow, on_break (called when an answer was broken)."""
+    """What it does is set by the test: content, etag, break_after (bytes of an answer), ranges, if_range, status, slow, on_break (called after it)."""
 
     protocol_version = "HTTP/1.1"
 
