@@ -34,7 +34,7 @@ FUZZ_SECONDS ?= 60
 # would take most of its time and show nothing.
 ONE_THREAD := test_engine% fake_cuda_engine% fake_cuda_dynamic% fake_cuda_train_gradients% fake_cuda_trainer test_train_gradients% test_train_split test_recurrence \
               test_cuda_kernels% test_cuda_engine test_cuda_trainer test_cuda_beside_host test_cuda_candidates test_cuda_control test_cuda_operators test_cuda_node_help \
-              test_fusions test_folding test_control test_expand test_foreign_layouts test_dynamic% test_open_sizes test_open_batches test_graph test_onnx_reader test_onnx_functions test_package \
+              test_fusions test_folding test_control test_expand test_foreign_layouts test_dynamic% test_open_sizes test_open_batches test_graph test_onnx_reader test_onnx_functions test_sparse_tensors test_package \
               test_package_changes test_safetensors test_bad_models test_bad_graphs test_mutated_models test_simulation test_size_expr test_shape_cases test_sequence_ends test_body_weights \
               test_gradient_node test_text_grams test_state_operators test_row_independence test_string_tensor test_sim% test_sched% test_policy test_policy_decisions test_predictor test_interference test_fill test_slice_plan test_replay \
               test_lanes test_residency% test_pool test_idx test_npy test_pbtxt test_model_config test_warmup_files test_front_stats test_text_pattern test_tree_weights test_trees test_attend test_channel_parts \

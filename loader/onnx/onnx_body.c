@@ -37,7 +37,8 @@ static int read_body(struct sy_onnx_reader *r, const Onnx__AttributeProto *from,
                                    .body = body,
                                    .depth = r->depth + 1,
                                    .opset = r->opset,
-                                   .versions = r->versions};
+                                   .versions = r->versions,
+                                   .dense_bytes = r->dense_bytes};
     if (inner.depth > MAX_DEPTH)
         return sy_error_set(SY_EUNSUPPORTED, "bodies nested deeper than %d", MAX_DEPTH);
     int status = sy_onnx_read_graph(&inner);

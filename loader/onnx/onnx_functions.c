@@ -112,6 +112,9 @@ static int rename_graph(const struct call *c, Onnx__GraphProto *g)
         SY_TRY(rename_value(c, &g->output[i]->name));
     for (size_t i = 0; i < g->n_initializer; i++)
         SY_TRY(rename_value(c, &g->initializer[i]->name));
+    for (size_t i = 0; i < g->n_sparse_initializer; i++)
+        if (g->sparse_initializer[i]->values) /* else it is refused when it is read */
+            SY_TRY(rename_value(c, &g->sparse_initializer[i]->values->name));
     for (size_t i = 0; i < g->n_value_info; i++)
         SY_TRY(rename_value(c, &g->value_info[i]->name));
     for (size_t i = 0; i < g->n_node; i++)

@@ -36,6 +36,7 @@ struct sy_onnx_reader {
         declared; /* results that the file gives a type: index into value_info, then into outputs */
     int opset;
     const struct sy_onnx_versions *versions;
+    size_t *dense_bytes; /* of all sparse tensors read so far, also in bodies */
     const struct sy_onnx_dim
         *dims; /* numbers for symbolic dimensions, and whether an input has them */
     bool *dims_used;
@@ -55,7 +56,8 @@ static inline const char *sy_onnx_text(const char *s)
 /* A constant of the graph, called `name`. Empties `proto` of its data. (onnx_tensor.c) */
 int sy_onnx_read_tensor(struct sy_onnx_reader *r, Onnx__TensorProto *proto, const char *name,
                         int *out);
-/* A sparse tensor as a constant of the graph, with zeros where it names no value. Empties `proto` of its data. (onnx_tensor.c) */
+/* A sparse tensor as a constant of the graph, with zeros where it names no value. Empties `proto` of its data. EUNSUPPORTED: the file's have more
+ * than 1 GiB when they are dense. (onnx_tensor.c) */
 int sy_onnx_read_sparse(struct sy_onnx_reader *r, Onnx__SparseTensorProto *proto, const char *name,
                         int *out);
 /* The tensor of that name, here or in the graphs around; -1 if there is none. (onnx_body.c) */

@@ -484,7 +484,12 @@ int sy_onnx_read_sized(const char *path, const struct sy_onnx_dim *dims, int n_d
                        struct sy_graph **out)
 {
     struct sy_onnx_versions versions = {0};
-    struct sy_onnx_reader r = {.path = path, .dims = dims, .n_dims = n_dims, .versions = &versions};
+    size_t dense_bytes = 0;
+    struct sy_onnx_reader r = {.path = path,
+                               .dims = dims,
+                               .n_dims = n_dims,
+                               .versions = &versions,
+                               .dense_bytes = &dense_bytes};
     int status;
     SY_TRY(sy_graph_alloc((size_t)n_dims, sizeof *r.dims_used, &r.dims_used));
     SY_TRY_GOTO(unpack(&r), out);

@@ -266,8 +266,17 @@ int sy_onnx_read_tensor(struct sy_onnx_reader *r, Onnx__TensorProto *proto, cons
 
 /* ---- sparse tensors ------------------------------------------------------------------------------ */
 
-/* A short file may name a tensor of any size. */
+/* Of all sparse tensors of a file: a short one may name any number, of any size. */
 static const size_t most_dense_bytes = (size_t)1 << 30;
+
+struct sparse {
+    struct sy_shape shape; /* when it is dense */
+    size_t bytes, each;    /* of the dense tensor; of one number */
+    size_t n;              /* values */
+    bool linear;           /* one index for each value; else one for each dimension */
+    void *values;          /* owned, and so are the indices */
+    int64_t *indices;
+};
 
 /* What is no tensor of `want` numbers of 64 bits is corrupt. */
 static int read_indices(const struct sy_onnx_reader *r, Onnx__TensorProto *proto, size_t want,
@@ -304,65 +313,84 @@ static int64_t place_of(const int64_t *indices, bool linear, size_t k, const str
     return at;
 }
 
-static int scatter(const char *name, const int64_t *indices, bool linear,
-                   const struct sy_tensor *values, const struct sy_shape *shape, char *to)
+static int scatter(const char *name, const struct sparse *s, char *to)
 {
-    size_t each = sy_dtype_bytes(values->dtype), n = (size_t)values->shape.dims[0].fixed;
-    for (size_t k = 0; k < n; k++) {
-        int64_t at = place_of(indices, linear, k, shape);
+    for (size_t k = 0; k < s->n; k++) {
+        int64_t at = place_of(s->indices, s->linear, k, &s->shape);
         if (at < 0)
             return sy_error_set(SY_ECORRUPT, "sparse tensor '%.120s': an index is outside of it",
                                 name);
-        memcpy(to + (size_t)at * each, (const char *)values->data + k * each, each);
+        memcpy(to + (size_t)at * s->each, (const char *)s->values + k * s->each, s->each);
     }
     return SY_OK;
 }
 
 /* The shape that it has when it is dense. */
-static int dense_shape(const Onnx__SparseTensorProto *proto, const char *name,
-                       struct sy_shape *shape, size_t *bytes)
+static int dense_shape(const struct sy_onnx_reader *r, const Onnx__SparseTensorProto *proto,
+                       const char *name, struct sparse *s)
 {
     Onnx__TensorProto whole = ONNX__TENSOR_PROTO__INIT;
-    size_t each = proto->values ? sy_dtype_bytes((enum sy_dtype)proto->values->data_type) : 0;
-    if (!proto->indices || each == 0 || proto->values->data_type == SY_DTYPE_STRING)
+    s->each = proto->values ? sy_dtype_bytes((enum sy_dtype)proto->values->data_type) : 0;
+    if (!proto->indices || s->each == 0 || proto->values->data_type == SY_DTYPE_STRING)
         return sy_error_set(SY_EUNSUPPORTED, "sparse tensor '%.120s' has no numbers or no indices",
                             name);
     whole.n_dims = proto->n_dims;
     whole.dims = proto->dims;
-    SY_TRY(tensor_shape(&whole, shape, each, bytes));
-    if (*bytes > most_dense_bytes)
+    SY_TRY(tensor_shape(&whole, &s->shape, s->each, &s->bytes));
+    if (s->bytes > most_dense_bytes - *r->dense_bytes)
         return sy_error_set(SY_EUNSUPPORTED,
-                            "sparse tensor '%.120s' has %zu bytes when it is dense, at most %zu "
-                            "are supported",
-                            name, *bytes, most_dense_bytes);
+                            "sparse tensor '%.120s' has %zu bytes when it is dense, those before "
+                            "it %zu; at most %zu are supported in all",
+                            name, s->bytes, *r->dense_bytes, most_dense_bytes);
+    *r->dense_bytes += s->bytes;
     return SY_OK;
 }
 
-/* Its values are a constant that nothing reads; it goes when the graph is tidied. */
-int sy_onnx_read_sparse(struct sy_onnx_reader *r, Onnx__SparseTensorProto *proto, const char *name,
-                        int *out)
+/* A list of numbers. */
+static int read_values(const struct sy_onnx_reader *r, Onnx__TensorProto *proto, const char *name,
+                       struct sparse *s)
 {
     struct sy_shape shape;
     size_t bytes;
-    int values, status;
-    int64_t *indices = NULL;
-    void *data = NULL;
-    SY_TRY(dense_shape(proto, name, &shape, &bytes));
-    SY_TRY(sy_onnx_read_tensor(r, proto->values, name, &values));
-    const struct sy_tensor *v = &r->graph->tensors[values];
-    if (v->shape.rank != 1)
+    if (proto->segment)
+        return sy_error_set(SY_EUNSUPPORTED, "tensor '%.120s' is stored in segments", name);
+    SY_TRY(tensor_shape(proto, &shape, s->each, &bytes));
+    if (shape.rank != 1)
         return sy_error_set(SY_ECORRUPT, "sparse tensor '%.120s': values of %d dimensions", name,
-                            v->shape.rank);
-    bool linear = proto->indices->n_dims == 1;
-    size_t want = (size_t)v->shape.dims[0].fixed * (linear ? 1 : (size_t)shape.rank);
-    SY_TRY(read_indices(r, proto->indices, want, &indices));
-    status = sy_graph_alloc(bytes, 1, &data);
+                            shape.rank);
+    void *data;
+    SY_TRY(read_data(r, proto, (enum sy_dtype)proto->data_type, bytes, &data));
+    s->values = data;
+    s->n = bytes / s->each;
+    return SY_OK;
+}
+
+static int read_parts(const struct sy_onnx_reader *r, Onnx__SparseTensorProto *proto,
+                      const char *name, struct sparse *s)
+{
+    SY_TRY(dense_shape(r, proto, name, s));
+    SY_TRY(read_values(r, proto->values, name, s));
+    s->linear = proto->indices->n_dims == 1;
+    return read_indices(r, proto->indices, s->n * (s->linear ? 1 : (size_t)s->shape.rank),
+                        &s->indices);
+}
+
+int sy_onnx_read_sparse(struct sy_onnx_reader *r, Onnx__SparseTensorProto *proto, const char *name,
+                        int *out)
+{
+    struct sparse s = {0};
+    void *data = NULL;
+    int status = read_parts(r, proto, name, &s);
     if (status == SY_OK)
-        status = scatter(name, indices, linear, v, &shape, data);
-    free(indices);
+        status = sy_graph_alloc(s.bytes, 1, &data);
+    if (status == SY_OK)
+        status = scatter(name, &s, data);
+    free(s.values);
+    free(s.indices);
     if (status < 0) {
         free(data);
         return status;
     }
-    return sy_graph_add_constant(r->graph, name, v->dtype, &shape, data, bytes, out);
+    return sy_graph_add_constant(r->graph, name, (enum sy_dtype)proto->values->data_type, &s.shape,
+                                 data, s.bytes, out);
 }

@@ -2,7 +2,8 @@
  *
  *   thread:  fill place 0 -> fill place 1 -> (all full: sleep) -> ...        trainer: take batch i, i + 1, ...
  *
- * P1: at most SY_PREFETCH_DEPTH batches are ready or being made; a job that is paused costs that much memory and no time.
+ * P1: at most SY_PREFETCH_DEPTH batches are ready or being made, one more while none is held in the caller's places; a job that is
+ *     paused costs that much memory and no time.
  * P2: batch i is a function of i (train_data.h, T2), so there is no state to keep: whoever asks for another batch than the next one
  *     gets that, and what was made ahead is dropped.
  * P3: a batch that is held is not written to until it is released. */

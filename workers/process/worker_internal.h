@@ -44,7 +44,7 @@ struct sy_worker {
     /* The run between its first LOAD and its RUN_DONE. */
     bool loaded, fetching; /* fetching: it ends when its groups have arrived */
     uint64_t run, run_model;
-    bool is_running; /* its layers compute: it may be interrupted between two of them */
+    bool is_running; /* its layers compute: turns of a Loop may be interrupted, too */
     sy_ns received_ns;
     sy_ns run_end_ns; /* end of the last run, 0: none */
 

@@ -45,7 +45,8 @@ static struct region *region_at(const unsigned char *address)
     return NULL;
 }
 
-/* A file that is as long as ever has no page to give: its file system is full. */
+/* A file that is as long as when it was registered most likely has no page to give: its file system is full. One that was truncated and extended again
+ * before this looks the same, and so does a memory error (BUS_MCEERR_*). */
 static enum fault fault_of(const struct region *r)
 {
     struct stat file;
@@ -175,12 +176,12 @@ static int check_whole(const struct region *r)
     case NO_FAULT:
         return SY_OK;
     case FILE_FULL:
-        return sy_error_set(SY_ENOMEM_HOST,
-                            "the file system of a shared memory region of %llu bytes has no room "
-                            "for its pages (its file is as long as when it was registered); free "
-                            "some there, or take the pages in advance with posix_fallocate, then "
-                            "register it again",
-                            (unsigned long long)r->bytes);
+        return sy_error_set(
+            SY_ENOMEM_HOST,
+            "the file system of a shared memory region of %llu bytes has no room for its pages, or "
+            "its file was truncated and extended again; free some there, or take the pages in "
+            "advance with posix_fallocate, then register it again",
+            (unsigned long long)r->bytes);
     case FILE_CUT:
         break;
     }

@@ -488,75 +488,6 @@ static void test_sized_dimensions(void **state)
     sy_graph_free(g);
 }
 
-static void sparse_part(struct ob *to, int field, const char *name, int type, int rank,
-                        const int64_t *dims, const void *raw, size_t bytes)
-{
-    static struct ob tensor;
-    tensor.n = 0;
-    for (int i = 0; i < rank; i++)
-        ob_varint(&tensor, 1, (uint64_t)dims[i]);
-    ob_varint(&tensor, 2, (uint64_t)type);
-    ob_text(&tensor, 8, name);
-    ob_bytes(&tensor, 9, raw, bytes);
-    ob_message(to, field, &tensor);
-}
-
-/* y = x * w, w [2, 3] of two values at `indices`. */
-static void sparse_model(int index_rank, const int64_t *index_dims, const int64_t *indices,
-                         size_t index_bytes, int64_t columns)
-{
-    enum { SPARSE_INITIALIZER = 15, VALUES = 1, INDICES = 2, SIZES = 3 };
-    static const float values[2] = {5, 7};
-    static struct ob sparse;
-    sparse.n = 0;
-    sparse_part(&sparse, VALUES, "w", 1, DIMS(2), values, sizeof values);
-    sparse_part(&sparse, INDICES, "", 7, index_rank, index_dims, indices, index_bytes);
-    ob_varint(&sparse, SIZES, 2);
-    ob_varint(&sparse, SIZES, (uint64_t)columns);
-    ob_graph(&graph);
-    ob_input(&graph, OB_GRAPH_INPUT, "x", 1, DIMS(-1, 2));
-    ob_input(&graph, OB_GRAPH_OUTPUT, "y", 1, DIMS(-1, 3));
-    ob_message(&graph, SPARSE_INITIALIZER, &sparse);
-    ob_node(&node, "MatMul", NAMES("x", "w"), NAMES("y"));
-    add();
-    save(13);
-}
-
-static void expect_sparse(const float *want)
-{
-    struct sy_graph *g;
-    assert_int_equal(sy_onnx_read(ob_path, &g), SY_OK);
-    const struct sy_tensor *w = &g->tensors[g->nodes[0].inputs[1]];
-    assert_int_equal(w->shape.rank, 2);
-    assert_int_equal(w->data_bytes, 6 * sizeof *want);
-    assert_memory_equal(w->data, want, 6 * sizeof *want);
-    sy_graph_free(g);
-}
-
-static void test_sparse_initializers_are_dense(void **state)
-{
-    (void)state;
-    static const int64_t linear[2] = {1, 5}, pairs[4] = {0, 2, 1, 0};
-    sparse_model(1, (const int64_t[]){2}, linear, sizeof linear, 3);
-    expect_sparse((const float[]){0, 5, 0, 0, 0, 7});
-    sparse_model(2, (const int64_t[]){2, 2}, pairs, sizeof pairs, 3);
-    expect_sparse((const float[]){0, 0, 5, 7, 0, 0});
-}
-
-static void test_refuses_sparse_tensors_that_lie(void **state)
-{
-    (void)state;
-    static const int64_t beyond[2] = {1, 6}, few[1] = {1}, pairs[4] = {0, 3, 1, 0};
-    sparse_model(1, (const int64_t[]){2}, beyond, sizeof beyond, 3);
-    expect_refusal(SY_ECORRUPT, "an index is outside of it");
-    sparse_model(2, (const int64_t[]){2, 2}, pairs, sizeof pairs, 3);
-    expect_refusal(SY_ECORRUPT, "an index is outside of it");
-    sparse_model(1, (const int64_t[]){1}, few, sizeof few, 3);
-    expect_refusal(SY_ECORRUPT, "1 elements, 2 of 64 bits are needed");
-    sparse_model(1, (const int64_t[]){2}, beyond, sizeof beyond, (int64_t)1 << 40);
-    expect_refusal(SY_EUNSUPPORTED, "bytes when it is dense");
-}
-
 /* A package has layers: an input that is an output is copied. */
 static void test_a_graph_without_nodes_is_a_copy(void **state)
 {
@@ -587,8 +518,6 @@ int main(void)
         cmocka_unit_test(test_refuses_absurd_sizes),
         cmocka_unit_test(test_refuses_large_garbage),
         cmocka_unit_test(test_refuses_merged_messages),
-        cmocka_unit_test(test_sparse_initializers_are_dense),
-        cmocka_unit_test(test_refuses_sparse_tensors_that_lie),
         cmocka_unit_test(test_a_graph_without_nodes_is_a_copy),
         cmocka_unit_test(test_not_a_file),
         cmocka_unit_test(test_mutated_files),

@@ -258,9 +258,10 @@ static void test_not_for_few_pixels_or_channels(void **state)
                             .out_height = 28,
                             .out_width = 28,
                             .filters = 256};
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
+        skip();
     sy_winograd_limits = *(const struct sy_winograd_limits *)*state;
-    if (!sy_winograd_is_gain(&w))
-        skip(); /* a CPU without AVX2 */
+    assert_true(sy_winograd_is_gain(&w));
     w.out_height = w.out_width = 1;
     assert_false(sy_winograd_is_gain(&w)); /* three of four results are nobody's */
     w.out_height = w.out_width = 4;
@@ -273,7 +274,7 @@ static void test_not_for_few_pixels_or_channels(void **state)
     sy_winograd_limits = tests;
 }
 
-/* Of few channels the transforms cost more than the products save, as far as AVX-512's plain products are fast. */
+/* Where the plain products are fast (AVX-512), it is no gain for few channels, by its transforms, nor for many, by its products. */
 static void test_channels_must_pay_for_transforms(void **state)
 {
     struct sy_winograd_limits tests = sy_winograd_limits;
@@ -290,6 +291,8 @@ static void test_channels_must_pay_for_transforms(void **state)
     assert_false(sy_winograd_is_gain(&w));
     w.channels = w.filters = 256;
     assert_true(sy_winograd_is_gain(&w));
+    w.channels = w.filters = 512;
+    assert_false(sy_winograd_is_gain(&w));
     sy_winograd_limits = tests;
 }
 

@@ -438,6 +438,14 @@ static bool wants_other(const struct sy_conv_shape *c, const_dnnl_primitive_desc
            (sy_conv_rows(c) <= SY_KEPT_MOST_ROWS && begins_slowly(c, pd));
 }
 
+/* Reference code is slower than any other by orders; of two that begin slowly, the one with the packed weights. */
+static bool is_no_gain(const struct sy_conv_shape *c, const_dnnl_primitive_desc_t packed,
+                       const_dnnl_primitive_desc_t other)
+{
+    return sy_conv_is_reference(other) ||
+           (!sy_conv_is_reference(packed) && begins_slowly(c, other));
+}
+
 /* The packed weights, or reordered to another layout. */
 static int choose_weights(struct sy_program *p, const struct product *product,
                           const struct sy_conv_shape *c, bool copied, dnnl_primitive_desc_t *pd,
@@ -448,7 +456,7 @@ static int choose_weights(struct sy_program *p, const struct product *product,
     if (!wants_other(c, *pd))
         return SY_OK;
     int status = make_conv_pd(product, c, copied, NULL, &other);
-    if (status < 0 || wants_other(c, other)) {
+    if (status < 0 || is_no_gain(c, *pd, other)) {
         if (status == SY_OK)
             dnnl_primitive_desc_destroy(other);
         return SY_OK;
