@@ -37,6 +37,11 @@ def quantile(values, q):
 # ---- steps ---------------------------------------------------------------------------------------
 
 
+def turns(blocks):
+    """With the look (True) or without: `blocks` blocks of each, or one more. What has a period of two favours neither."""
+    return [True, False, False, True] * -(-blocks // 2)
+
+
 def steps_here(kind, blocks):
     """In a child under `switchyard run`: the ratio of interleaved blocks of steps with the look on and off. Prints JSON."""
     import ctypes
@@ -70,7 +75,7 @@ def steps_here(kind, blocks):
     step()
     steps = max(1, round(BLOCK_S / (time.perf_counter() - begin)))
     times = {True: [], False: []}
-    for on in [True, False, False, True] * (blocks // 2):  # what has a period of two favours neither
+    for on in turns(blocks):
         hook.sy_torch_hook_look(ctypes.c_int(on))
         begin = time.perf_counter()
         for _ in range(steps):

@@ -110,6 +110,7 @@ $(B)/tests/test_random_inputs: $(OBJ)/runtime/cli/inputs/random_inputs.o $(OBJ)/
 $(B)/tests/test_local_job: $(OBJ)/runtime/cli/train/local_job.o
 $(B)/tests/test_rank_devices: $(OBJ)/runtime/cli/train/rank_devices.o
 $(B)/tests/test_script_cgroup: $(OBJ)/runtime/cli/script_cgroup.o
+$(B)/tests/test_script_gate: $(OBJ)/runtime/cli/train/script_gate.o
 $(B)/tests/test_confined: $(OBJ)/runtime/cli/confined.o
 
 # Time that a test lets pass.
@@ -182,7 +183,7 @@ $(VENV_STAMP): tests/requirements.txt
 CLIENT_CHECKS := tests/peers/metrics_check.py tests/peers/slices_check.py tests/peers/run_check.py tests/zoo/test_compare.py
 ifeq ($(SAN),)
 CLIENT_CHECKS += tests/peers/spill_check.py tests/torture/torture_check.sh tests/torture/torture_clients_check.py tests/faults/crash_check.py tests/faults/alloc_check.py tests/peers/keeper_check.py
-CLIENT_CHECKS += tests/peers/schemathesis_check.py tests/peers/gpu_bench_check.py tests/peers/bench_help_check.py tests/peers/python_client_check.py tests/peers/page_check.py tests/peers/datatypes_check.py tests/peers/sequences_check.py tests/peers/strings_check.py tests/peers/grpc_client_check.py tests/peers/http_client_check.py tests/peers/decoder_check.py tests/peers/kubernetes_check.py tests/peers/fleet_check.py tests/peers/fetch_check.py tests/peers/stream_check.py tests/peers/peer_check.py tests/peers/ranks_check.py tests/peers/rank_jobs_check.py tests/peers/upgrade_check.py tests/peers/install_check.py tests/peers/remote_check.py tests/peers/move_check.py
+CLIENT_CHECKS += tests/peers/schemathesis_check.py tests/peers/gpu_bench_check.py tests/peers/bench_help_check.py tests/peers/python_client_check.py tests/peers/script_page_check.py tests/peers/page_check.py tests/peers/datatypes_check.py tests/peers/sequences_check.py tests/peers/strings_check.py tests/peers/grpc_client_check.py tests/peers/http_client_check.py tests/peers/decoder_check.py tests/peers/kubernetes_check.py tests/peers/fleet_check.py tests/peers/fetch_check.py tests/peers/stream_check.py tests/peers/peer_check.py tests/peers/ranks_check.py tests/peers/rank_jobs_check.py tests/peers/upgrade_check.py tests/peers/install_check.py tests/peers/remote_check.py tests/peers/move_check.py
 else ifeq ($(findstring thread,$(SAN)),)
 CLIENT_CHECKS += tests/peers/datatypes_check.py tests/peers/sequences_check.py tests/peers/strings_check.py tests/peers/grpc_client_check.py tests/peers/http_client_check.py tests/peers/remote_check.py
 endif

@@ -247,6 +247,20 @@ def read_number(path):
         return int(file.read() or 0)
 
 
+def check_helper(server):
+    """One that ends by itself is no process left behind. It has 0.2 s, which a loaded machine may keep from it: several tries."""
+    for _ in range(5):
+        run, mark = run_bad(server, "helper")
+        said, _ = run.communicate(timeout=60)
+        assert run.returncode == 0, said
+        if "left processes" not in said:
+            assert os.path.exists(mark), said
+            return
+        if os.path.exists(mark):
+            os.unlink(mark)
+    raise AssertionError(said)
+
+
 def check_bad_scripts(server):
     """Each ends with its job and a word, and leaves nothing that computes; the server takes the next one."""
     run, mark = run_bad(server, "fork")
@@ -259,9 +273,7 @@ def check_bad_scripts(server):
     assert run.returncode == 5 and "left processes" not in said, said
     wait_for(lambda: server.job("exit")["state"] == "failed", "the job's end")
     assert "exit status 5" in server.job("exit")["error"]
-    run, mark = run_bad(server, "helper")
-    said, _ = run.communicate(timeout=60)
-    assert run.returncode == 0 and "left processes" not in said and os.path.exists(mark), said
+    check_helper(server)
     run, _ = run_bad(server, "threads")
     said, _ = run.communicate(timeout=60)
     assert run.returncode == 0, said

@@ -29,7 +29,8 @@ typedef _Atomic uint32_t sy_shared_u32;
 typedef _Atomic uint64_t sy_shared_u64;
 #endif
 
-#define SY_SCRIPT_MAGIC      0x3365676150795331ull /* changes with the layout */
+/* Changes with the layout; not with fields that are added at the end, of which 0 says nothing. */
+#define SY_SCRIPT_MAGIC      0x3365676150795331ull
 #define SY_SCRIPT_PAGE_BYTES 4096u
 
 /* How the script looks at the gate. */
@@ -89,6 +90,10 @@ struct sy_script_page {
     sy_shared_u32 stepper;       /* at 308: pid of the process whose steps count, 0: nobody's yet */
     char spill_folder
         [SY_SCRIPT_FOLDER_BYTES]; /* at 312: by run, before the script; empty: it is not spilled */
+
+    /* When `owner` and `stepper` started (/proc/PID/stat, 22), 0: not known. A pid may be another process's by now. Written before the pid, under flock. */
+    sy_shared_u64 owner_started;   /* at 824 */
+    sy_shared_u64 stepper_started; /* at 832 */
 };
 
 #ifndef __cplusplus
@@ -99,6 +104,8 @@ _Static_assert(offsetof(struct sy_script_page, n_refused) == 240, "and these");
 _Static_assert(offsetof(struct sy_script_page, drained) == 276, "and these");
 _Static_assert(offsetof(struct sy_script_page, stepper) == 308, "and this");
 _Static_assert(offsetof(struct sy_script_page, spill_folder) == 312, "as in C++");
+_Static_assert(offsetof(struct sy_script_page, owner_started) == 824, "as in Python");
+_Static_assert(offsetof(struct sy_script_page, stepper_started) == 832, "as in Python");
 _Static_assert(sizeof(struct sy_script_page) <= SY_SCRIPT_PAGE_BYTES, "all of it");
 #endif
 

@@ -95,6 +95,8 @@ void sy_script_gate_show(struct sy_script_gate *gate, uint64_t step, uint64_t to
     if (!page)
         return;
     memcpy(&bits, &loss, sizeof bits);
+    if (atomic_load(&page->owner) != (uint32_t)getpid())
+        atomic_store(&page->owner_started, 0); /* that of the process before */
     atomic_store(&page->owner, (uint32_t)getpid());
     atomic_store(&page->hook, SY_SCRIPT_HOOK_OPERATORS);
     atomic_store(&page->total_steps, total_steps);

@@ -79,7 +79,7 @@ def _load_program(source: str) -> Any:
         if custom:
             raise Refused(f"the operator {custom[1]} is a custom one, which nothing registers here: let a function of a script register it and build the model "
                           "(SCRIPT.py:FUNCTION)") from None
-        last = (said.text.strip() or str(error)).splitlines()[-1].partition(". ")[0]
+        last = (said.text.strip() or str(error).strip() or type(error).__name__).splitlines()[-1].partition(". ")[0]
         raise Refused(f"no program that torch.export.save of this PyTorch wrote, or a damaged one ({last})") from None
 
 

@@ -22,6 +22,7 @@ _PAGE_BYTES = 4096
 _MAGIC = 0x3365676150795331
 _GATE, _OWNER, _HOOK, _STEP, _TOTAL, _LOSS, _PEAK = 64, 192, 196, 200, 208, 216, 232  # offsets in script_page.h
 _LIMIT, _DEVICE_LIMIT, _DEVICE_USED, _STEPPER = 8, 16, 248, 308
+_STARTED = {_OWNER: 824, _STEPPER: 832}  # where the start of the process stands whose pid stands there
 _SOURCES = ("torch_hook.cc", "torch_flight.hh", "torch_spill.hh", "script_page.h")
 _MODULES, _OPERATORS = 1, 2
 _FUTEX = {"x86_64": 202, "aarch64": 98}
@@ -31,12 +32,14 @@ _page: Optional["Page"] = None
 _hook: Optional[ctypes.CDLL] = None
 
 
-def _has_ended(pid: int) -> bool:
+def _start_of(pid: int) -> int:
+    """When that process started, in ticks since the machine did; 0: it has ended."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as stat:
-            return stat.read().rpartition(b")")[2].split()[0] in (b"Z", b"X")
-    except FileNotFoundError:
-        return True
+            fields = stat.read().rpartition(b")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):  # the latter: it was reaped between open and read
+        return 0
+    return 0 if fields[0] in (b"Z", b"X") else int(fields[19])
 
 
 class Page:
@@ -53,21 +56,40 @@ class Page:
         self.path = path
         self._words = memoryview(self._map).cast("I")
         self._longs = memoryview(self._map).cast("Q")
+        self._me = 0, 0  # pid and start, once they were asked for
+        self._own_steps = self._longs[_STEP // 8]  # this process's, on top of what was counted before it started
 
     def _read(self, kind: str, at: int) -> int:
         return int(struct.unpack_from(kind, self._map, at)[0])
 
+    def _is_taken(self, at: int) -> bool:
+        """Whether the process of the pid there runs. A start of 0 is one that nobody wrote: then the pid alone tells."""
+        pid, started = self._words[at // 4], self._longs[_STARTED[at] // 8]
+        now = _start_of(pid) if pid else 0
+        return now != 0 and started in (0, now)
+
     def _take(self, at: int) -> bool:
-        """Whether the pid there is this process's: it becomes so if there is none, or that process has ended."""
-        pid, own = self._words[at // 4], os.getpid()
-        if pid == own or (pid and not _has_ended(pid)):
-            return pid == own
+        """Whether the pid there is this process's: it becomes so if there is none, or that process has ended (its pid may be another's by now)."""
+        own = os.getpid()
+        if self._me[0] != own:  # also after a fork
+            self._me = own, _start_of(own)
+        if (self._words[at // 4], self._longs[_STARTED[at] // 8]) == self._me:
+            return True
+        if self._is_taken(at):
+            return self._words[at // 4] == own
         with open(self.path, "rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            pid = self._words[at // 4]
-            if pid == 0 or _has_ended(pid):
+            if not self._is_taken(at):
+                self._longs[_STARTED[at] // 8] = self._me[1]
                 self._words[at // 4] = own
             return self._words[at // 4] == own
+
+    def _counts(self) -> bool:
+        """Whether the job's steps are this process's. What the system refuses is no failure of the script's: a later step tries again."""
+        try:
+            return self._take(_STEPPER)
+        except OSError:
+            return False
 
     def claim(self) -> bool:
         """True: this process is the one whose operators are waited for; else another of the script's is."""
@@ -98,14 +120,16 @@ class Page:
             self._longs[_DEVICE_USED // 8 + i] = value
 
     def add_step(self, loss: Optional[float], total: Optional[int]) -> None:
-        """Counts for the first process that comes here, which may be a rank below a launcher; the others' steps are the same ones."""
-        if not self._take(_STEPPER):
+        """Counts for the first process that comes here, which may be a rank below a launcher; the others' steps are the same ones. A rank whose last steps
+        come after that process has ended takes its place, and adds only those that were not counted yet."""
+        self._own_steps += 1
+        if not self._counts():
             return
         if loss is not None:
             self._longs[_LOSS // 8] = struct.unpack("<Q", struct.pack("<d", loss))[0]
         if total is not None:
             self._longs[_TOTAL // 8] = total
-        self._longs[_STEP // 8] += 1
+        self._longs[_STEP // 8] = max(self._longs[_STEP // 8], self._own_steps)
 
     def stand(self) -> None:
         """Sleeps while the gate is closed. From Python: the caller counts as no operator, so nobody waits for it."""
@@ -230,19 +254,19 @@ def library() -> Optional[ctypes.CDLL]:
 
 
 _LOST = (RuntimeError, OSError, subprocess.SubprocessError)
-_early: Optional[tuple[Page, Optional[Exception]]] = None  # and what kept the C++ hook away
+_early: Optional[tuple[Page, bool, Optional[Exception]]] = None  # the page, whether this process is the owner, what kept the C++ hook away
 
 
 def start_library(path: str) -> None:
     """The C++ hook alone, while `import torch` is under way; `start` says if that failed."""
     global _early
     found, failed = Page(path), None
-    found.claim()
+    is_owner = found.claim()  # once: the C++ hook, too, looks whose the page is only when it starts
     try:
         _start_operators(sys.modules["torch"], found)
     except _LOST as error:
         failed = error
-    _early = found, failed
+    _early = found, is_owner, failed
 
 
 def start(path: str) -> Page:
@@ -255,8 +279,7 @@ def start(path: str) -> Page:
     if _early is None:
         start_library(path)
     assert _early is not None
-    found, error = _early
-    is_owner = found.claim()
+    found, is_owner, error = _early
     if error is not None:
         lost = "; the memory limit is not kept" if found.limit_bytes else ""
         print(f"switchyard: no look per operator ({error}): the script is preempted between modules, or stopped{lost}", file=sys.stderr)

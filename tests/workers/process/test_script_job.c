@@ -20,6 +20,11 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/base/status.h"
+#include "runtime/device/device.h"
+#include "runtime/wire/control_page.h"
+#include "runtime/wire/messages.h"
+#include "workers/process/worker_internal.h"
+#include "workers/process/worker_script.h"
 #include "workers/torch/script_job.h"
 #include "workers/torch/script_link.h"
 #include "workers/torch/script_page.h"
@@ -55,9 +60,9 @@ static int connect_to(const char *path)
     return fd;
 }
 
-static int make_job(struct run *r, int seals, struct sy_script_job **out)
+/* Its greeter waits for a connection; join it once one was made. */
+static void open_run(struct run *r, int seals, char *text, size_t bytes)
 {
-    char text[256];
     snprintf(r->folder, sizeof r->folder, "/tmp/switchyard-script-XXXXXX");
     assert_non_null(mkdtemp(r->folder));
     snprintf(r->socket, sizeof r->socket, "%s/socket", r->folder);
@@ -70,10 +75,16 @@ static int make_job(struct run *r, int seals, struct sy_script_job **out)
         assert_int_equal(fcntl(r->page_file, F_ADD_SEALS, seals), 0);
     assert_int_equal(sy_script_listen(r->socket, &r->listener), SY_OK);
     assert_int_equal(pthread_create(&r->thread, NULL, greet, r), 0);
-    snprintf(text, sizeof text,
+    snprintf(text, bytes,
              "{\"script\": {\"socket\": \"%s\", \"kill_after_s\": %d, \"grace_ms\": "
              "%d}}",
              r->socket, KILL_AFTER_S, GRACE_MS);
+}
+
+static int make_job(struct run *r, int seals, struct sy_script_job **out)
+{
+    char text[256];
+    open_run(r, seals, text, sizeof text);
     int status = sy_script_job_create(text, connect_to(r->socket), out);
     pthread_join(r->thread, NULL);
     return status;
@@ -181,6 +192,103 @@ static void test_a_spill_that_fails_says_why(void **state)
     close_run(&r);
 }
 
+/* ---- its worker ------------------------------------------------------------------------------- */
+
+#define JOB 7
+
+struct rig {
+    struct run run;
+    struct sy_worker worker;
+    int runtime; /* the other end of the worker's control socket */
+};
+
+/* What the worker says next. *bytes: of JOB_SPILLED. The status that it says, if any. */
+static int hear(struct rig *g, int wanted, uint64_t *bytes)
+{
+    struct sy_message message;
+    int status = SY_OK, n_fds = 0, fds[SY_MESSAGE_MAX_FDS];
+    assert_int_equal(sy_message_receive(g->runtime, SY_TO_RUNTIME, &message, fds, &n_fds), SY_OK);
+    assert_int_equal(message.id, wanted);
+    if (wanted == SY_MSG_JOB_SPILLED) {
+        status = (int)message.job_spilled.status;
+        *bytes = message.job_spilled.bytes;
+    }
+    sy_message_finish(&message);
+    return status;
+}
+
+/* The job has started, and its tensors may be spilled. */
+static void open_rig(struct rig *g)
+{
+    static struct sy_control_page control;
+    struct sy_device_spec spec;
+    char text[256];
+    int pair[2];
+    memset(&control, 0, sizeof control);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+    *g = (struct rig){.worker = {.fd = pair[0], .page = &control}, .runtime = pair[1]};
+    assert_int_equal(sy_device_spec_parse("host", &spec), SY_OK);
+    assert_int_equal(sy_device_open(&spec, &g->worker.device), SY_OK);
+    open_run(&g->run, F_SEAL_SHRINK, text, sizeof text);
+    atomic_store(&g->run.page->spill_state, SY_SCRIPT_SPILL_IN);
+    int link = connect_to(g->run.socket);
+    struct sy_msg_job_prepare prepare = {.job = JOB, .text = text};
+    assert_int_equal(sy_worker_script_prepare(&g->worker, &prepare, &link), SY_OK);
+    pthread_join(g->run.thread, NULL);
+    hear(g, SY_MSG_JOB_PREPARED, NULL);
+    struct sy_msg_job_start start = {.job = JOB};
+    assert_int_equal(sy_worker_script_start(&g->worker, &start), SY_OK);
+    hear(g, SY_MSG_JOB_STARTED, NULL);
+}
+
+static void close_rig(struct rig *g)
+{
+    sy_worker_script_forget(&g->worker);
+    sy_device_close(g->worker.device);
+    close_run(&g->run);
+    close(g->worker.fd);
+    close(g->runtime);
+}
+
+/* The process that was asked ends, and another one of the script's starts: it writes 0 to spill_want, and has nothing in a file. */
+static void test_a_new_process_has_spilled_nothing(void **state)
+{
+    const uint32_t states[] = {SY_SCRIPT_SPILL_NONE, SY_SCRIPT_SPILL_IN};
+    (void)state;
+    for (size_t i = 0; i < sizeof states / sizeof *states; i++) {
+        struct rig g;
+        uint64_t bytes = 1;
+        struct sy_msg_job_spill spill = {.job = JOB};
+        open_rig(&g);
+        atomic_store(&g.run.page->spilled_bytes, 4096); /* of an earlier spill */
+        assert_int_equal(sy_worker_script_spill(&g.worker, &spill), SY_OK);
+        atomic_store(&g.run.page->spill_want, 0);
+        atomic_store(&g.run.page->spill_state, states[i]);
+        assert_int_equal(sy_worker_script_advance(&g.worker), SY_OK);
+        assert_true(hear(&g, SY_MSG_JOB_SPILLED, &bytes) < 0);
+        assert_int_equal(bytes, 0);
+        close_rig(&g);
+    }
+}
+
+static void test_what_was_spilled_is_said(void **state)
+{
+    struct rig g;
+    uint64_t bytes = 0;
+    struct sy_msg_job_spill spill = {.job = JOB};
+    (void)state;
+    open_rig(&g);
+    assert_int_equal(sy_worker_script_spill(&g.worker, &spill), SY_OK);
+    atomic_store(&g.run.page->spilled_bytes, 4096);
+    atomic_store(&g.run.page->spill_state, SY_SCRIPT_SPILL_OUT);
+    assert_int_equal(sy_worker_script_advance(&g.worker), SY_OK);
+    assert_int_equal(hear(&g, SY_MSG_JOB_SPILLED, &bytes), SY_OK);
+    assert_int_equal(bytes, 4096);
+    close_rig(&g);
+}
+
+/* ---- its end ---------------------------------------------------------------------------------- */
+
 /* As one that is stopped with Ctrl-Z: the socket takes the words, nobody reads them. */
 static void test_a_cancel_that_nobody_hears_ends(void **state)
 {
@@ -234,6 +342,8 @@ int main(void)
         cmocka_unit_test(test_it_stands_still_once_its_accelerator_does),
         cmocka_unit_test(test_its_tensors_go_out_and_come_back),
         cmocka_unit_test(test_a_spill_that_fails_says_why),
+        cmocka_unit_test(test_a_new_process_has_spilled_nothing),
+        cmocka_unit_test(test_what_was_spilled_is_said),
         cmocka_unit_test(test_a_cancel_that_nobody_hears_ends),
         cmocka_unit_test(test_a_cancel_that_is_heard_is_none_of_these),
     };
