@@ -1,4 +1,5 @@
-/* Mixtures of experts, and products whose weights are 4 bits that name a float: against their definitions. */
+/* What language models of ONNX Runtime have besides: mixtures of experts, attention whose weights sum to less than 1, products whose weights are 4 bits that
+ * name a float. Against their definitions. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,6 +18,7 @@
 enum {
     FLOAT = 1,
     UINT8 = 2,
+    INT32 = 6,
     DOMAIN = 7,
     TOKENS = 2,
     HIDDEN = 4,
@@ -210,6 +212,47 @@ static void test_halves_of_eight_bits(void **state)
     assert_mixes(&m);
 }
 
+/* ---- attention ------------------------------------------------------------------------------------ */
+
+/* One head of `SIZE` numbers, two tokens; the sum of each softmax has one more number, that of a score of 0 or of the head's sink. */
+static void test_smooth_softmax(void **state)
+{
+    (void)state;
+    enum { SIZE = 4, LENGTH = 2, WIDTH = 3 * SIZE };
+    float x[TOKENS][LENGTH][WIDTH], want[TOKENS][LENGTH][SIZE];
+    random_floats(x[0][0], TOKENS * LENGTH * WIDTH);
+    for (int has_sink = 0; has_sink < 2; has_sink++) {
+        const float sink = has_sink ? 1.5f : 0;
+        for (int b = 0; b < TOKENS; b++)
+            for (int t = 0; t < LENGTH; t++) {
+                float sum = expf(sink), y[SIZE] = {0};
+                for (int k = 0; k <= t; k++) {
+                    float weight = expf(row_of(x[b][t], x[b][k] + SIZE) / 2); /* sqrt(SIZE) */
+                    sum += weight;
+                    for (int i = 0; i < SIZE; i++)
+                        y[i] += weight * x[b][k][2 * SIZE + i];
+                }
+                for (int i = 0; i < SIZE; i++)
+                    want[b][t][i] = y[i] / sum;
+            }
+        ob_graph(&graph);
+        ob_input(&graph, OB_GRAPH_INPUT, "x", FLOAT, DIMS(-1, LENGTH, WIDTH));
+        ob_initializer(&graph, "ends", INT32, DIMS(TOKENS), (const int32_t[]){1, 1}, 8);
+        ob_initializer(&graph, "total", INT32, 0, NULL, &(int32_t){LENGTH}, 4);
+        ob_initializer(&graph, "sink", FLOAT, DIMS(1), &sink, sizeof sink);
+        ob_node(&node, "GroupQueryAttention",
+                has_sink ? NAMES("x", "", "", "", "", "ends", "total", "", "", "", "", "sink")
+                         : NAMES("x", "", "", "", "", "ends", "total"),
+                NAMES("y"));
+        ob_text(&node, DOMAIN, "com.microsoft");
+        ob_attr_int(&node, "num_heads", 1);
+        ob_attr_int(&node, "kv_num_heads", 1);
+        ob_attr_int(&node, "smooth_softmax", !has_sink);
+        ob_message(&graph, OB_GRAPH_NODE, &node);
+        assert_gives(x[0][0], want[0][0], TOKENS * LENGTH * SIZE);
+    }
+}
+
 /* ---- MatMulBnb4 ----------------------------------------------------------------------------------- */
 
 /* One row of 16 numbers, the 16 codes in order, times 2: a sign and shares for FP4, quantiles for NF4. */
@@ -249,9 +292,9 @@ static void test_named_floats(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_third_layer),
-                                       cmocka_unit_test(test_halves_of_eight_bits),
-                                       cmocka_unit_test(test_named_floats)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_third_layer), cmocka_unit_test(test_halves_of_eight_bits),
+        cmocka_unit_test(test_smooth_softmax), cmocka_unit_test(test_named_floats)};
     seed = rig_start();
     snprintf(path, sizeof path, "/tmp/sy-experts-%d.onnx", (int)getpid());
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
