@@ -10,6 +10,9 @@ Runtime differs from itself, and save for choices (argmax, class) between two al
 
 An output of the reference's shape is compared with the variants of that shape; one of another shape is right where a variant has that shape, its
 values unseen: the reference then gives different numbers of results itself (detections, say).
+
+A detector with random weights gives its boxes scores that differ by a rounding or not at all: which of two overlapping boxes NonMaxSuppression keeps is then
+chance, and so are boxes and classes in the outputs (a Faster R-CNN: 2 to 5 of 100 boxes). Compare its tensors in front of that operator, or give it trained weights.
 """
 import numpy as np
 

@@ -10,7 +10,8 @@ static const struct sy_expander_line *const families[] = {
     sy_expanders_resize,    sy_expanders_quantized, sy_expanders_sequence, sy_expanders_control,
     sy_expanders_learn,     sy_expanders_various,   sy_expanders_sizes,    sy_expanders_trees,
     sy_expanders_svm,       sy_expanders_training,  sy_expanders_deform,   sy_expanders_gradient,
-    sy_expanders_recurrent, sy_expanders_text,      sy_expanders_layouts,  sy_expanders_blocks};
+    sy_expanders_recurrent, sy_expanders_text,      sy_expanders_layouts,  sy_expanders_blocks,
+    sy_expanders_bits,      sy_expanders_experts};
 
 static sy_expander *find(enum sy_op op)
 {

@@ -1,12 +1,10 @@
-/* Operators that exporters of language models write: rotary embedding, attention with fewer keys than queries and a past, products with weights of
- * a few bits. */
+/* Operators that exporters of language models write: rotary embedding, attention with fewer keys than queries and a past. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "loader/expand/expand.h"
 #include "runtime/base/assert.h"
-#include "runtime/base/half.h"
 #include "runtime/base/status.h"
 
 /* ---- rotary embedding ------------------------------------------------------------------------- */
@@ -145,7 +143,20 @@ static int expand_onnx_rotary(struct sy_expand *e)
 
 /* ---- GroupQueryAttention ---------------------------------------------------------------------- */
 
-enum { QUERY, KEY, VALUE, PAST_KEY, PAST_VALUE, ENDS, TOTAL, COSINES, SINES, POSITIONS, BIAS };
+enum {
+    QUERY,
+    KEY,
+    VALUE,
+    PAST_KEY,
+    PAST_VALUE,
+    ENDS,
+    TOTAL,
+    COSINES,
+    SINES,
+    POSITIONS,
+    BIAS,
+    SINKS
+};
 
 struct group_query {
     int64_t heads, groups, size; /* of queries, of keys, numbers each */
@@ -168,11 +179,11 @@ static int check_group_query(struct sy_expand *e)
     for (size_t i = 0; i < SY_ARRAY_LEN(others); i++)
         if (sy_node_int(e->node, others[i].name, others[i].usual) != others[i].usual)
             return sy_expand_fail(e, SY_EUNSUPPORTED, "attribute '%s'", others[i].name);
-    for (int i = BIAS + 1; i < e->node->n_inputs; i++)
+    for (int i = SINKS + 1; i < e->node->n_inputs; i++)
         if (sy_expand_input(e, i) >= 0)
             return sy_expand_fail(e, SY_EUNSUPPORTED, "input %d", i);
-    if (sy_node_int(e->node, "smooth_softmax", 0) > 0 || sy_expand_wanted(e, 3))
-        return sy_expand_fail(e, SY_EUNSUPPORTED, "a smooth softmax, or scores as a result");
+    if (sy_expand_wanted(e, 3))
+        return sy_expand_fail(e, SY_EUNSUPPORTED, "scores as a result");
     const struct sy_tensor *q = sy_expand_tensor(e, QUERY), *ends = sy_expand_tensor(e, ENDS),
                            *past = sy_expand_tensor(e, PAST_KEY);
     if (!q || q->shape.rank != 3 || !ends || !sy_expand_tensor(e, TOTAL) ||
@@ -369,6 +380,26 @@ static int which_count(struct sy_expand *e, const struct group_query *g)
     return sy_expand_unsqueeze(e, sy_expand_unsqueeze(e, counts, 1), 1);
 }
 
+/* Softmax of the scores [batch, groups, heads of a group, length, total], perhaps with one more in each sum: 0, or the head's sink. */
+static int weigh_keys(struct sy_expand *e, const struct group_query *g, int scores)
+{
+    const int64_t each[] = {1, g->groups, g->heads / g->groups, 1, 1};
+    enum sy_dtype dtype = sy_expand_dtype(e, QUERY);
+    bool has_sinks = sy_expand_input(e, SINKS) >= 0,
+         has_more = has_sinks || sy_node_int(e->node, "smooth_softmax", 0) > 0;
+    if (has_more) {
+        int more =
+            SY_EXPAND(e, MUL, sy_expand_slice(e, scores, 4, 0, 1), sy_expand_number(e, dtype, 0));
+        if (has_sinks)
+            more =
+                SY_EXPAND(e, ADD, more, sy_expand_reshape(e, sy_expand_input(e, SINKS), each, 5));
+        scores = sy_expand_join(e, scores, more, 4);
+    }
+    int weights = SY_EXPAND(e, SOFTMAX, scores);
+    sy_expand_set_int(e, "axis", -1);
+    return has_more ? sy_expand_slice(e, weights, 4, 0, -1) : weights;
+}
+
 static int attend_groups(struct sy_expand *e, const struct group_query *g, int k, int v)
 {
     static const int64_t swap[] = {0, 1, 2, 4, 3}, flat[] = {0, 0, -1};
@@ -394,8 +425,7 @@ static int attend_groups(struct sy_expand *e, const struct group_query *g, int k
         scores = SY_EXPAND(e, ADD, scores, sy_expand_unsqueeze(e, sy_expand_input(e, BIAS), 1));
     }
     scores = SY_EXPAND(e, WHERE, which_count(e, g), scores, sy_expand_number(e, dtype, least));
-    int weights = SY_EXPAND(e, SOFTMAX, scores);
-    sy_expand_set_int(e, "axis", -1);
+    int weights = weigh_keys(e, g, scores);
     int y = SY_EXPAND(e, MATMUL, weights, sy_expand_unsqueeze(e, v, 2));
     return sy_expand_reshape(e, sy_expand_heads_first(e, sy_expand_reshape(e, y, apart, 4)), flat,
                              3);
@@ -418,126 +448,8 @@ static int expand_group_query(struct sy_expand *e)
     return e->status;
 }
 
-/* ---- MatMulNBits ------------------------------------------------------------------------------ */
-
-struct few_bits {
-    int64_t k, n, bits, block, blocks; /* blocks of a column */
-    const unsigned char *b, *zeros;    /* zeros: packed like b, or NULL */
-    const struct sy_tensor *scales, *float_zeros;
-    const int32_t *groups; /* block whose scale row k has; NULL: the one in which it lies */
-};
-
-static float float_at(const struct sy_tensor *t, int64_t i)
-{
-    if (t->dtype == SY_DTYPE_F32)
-        return ((const float *)t->data)[i];
-    uint16_t half = ((const uint16_t *)t->data)[i];
-    return t->dtype == SY_DTYPE_F16 ? sy_half_to_float(half) : sy_bf16_to_float(half);
-}
-
-/* Extracts the i-th number of `bits` bits, lowest bits first. */
-static int bits_at(const unsigned char *from, int64_t i, int64_t bits)
-{
-    int64_t at = i * bits;
-    return from[at / 8] >> (at % 8) & ((1 << bits) - 1);
-}
-
-/* Column n of the product's right side; to[k * w->n]. */
-static void unpack_column(const struct few_bits *w, int64_t n, float *to)
-{
-    int64_t blob = w->block * w->bits / 8, zero_row = (w->blocks * w->bits + 7) / 8;
-    for (int64_t k = 0; k < w->k; k++) {
-        int64_t from = k / w->block, group = w->groups ? w->groups[k] : from,
-                at = n * w->blocks + group;
-        float zero = (float)(1 << (w->bits - 1));
-        if (w->zeros)
-            zero = (float)bits_at(w->zeros + n * zero_row, group, w->bits);
-        if (w->float_zeros)
-            zero = float_at(w->float_zeros, at);
-        float q = (float)bits_at(w->b + (n * w->blocks + from) * blob, k % w->block, w->bits);
-        to[k * w->n] = (q - zero) * float_at(w->scales, at);
-    }
-}
-
-static bool is_float(const struct sy_tensor *t)
-{
-    return t->dtype == SY_DTYPE_F32 || t->dtype == SY_DTYPE_F16 || t->dtype == SY_DTYPE_BF16;
-}
-
-static int read_groups(struct sy_expand *e, struct few_bits *w)
-{
-    const struct sy_tensor *groups = sy_expand_tensor(e, 4);
-    if (!groups)
-        return SY_OK;
-    if (groups->dtype != SY_DTYPE_I32 || !groups->data ||
-        groups->data_bytes < (size_t)w->k * sizeof *w->groups)
-        return sy_expand_fail(e, SY_ECORRUPT, "no group of each row");
-    w->groups = groups->data;
-    for (int64_t k = 0; k < w->k; k++)
-        if (w->groups[k] < 0 || w->groups[k] >= w->blocks)
-            return sy_expand_fail(e, SY_ECORRUPT, "row %lld is of group %d, there are %lld",
-                                  (long long)k, w->groups[k], (long long)w->blocks);
-    return SY_OK;
-}
-
-static int read_few_bits(struct sy_expand *e, struct few_bits *w)
-{
-    const struct sy_tensor *b = sy_expand_tensor(e, 1), *scales = sy_expand_tensor(e, 2),
-                           *zeros = sy_expand_tensor(e, 3);
-    *w = (struct few_bits){.k = sy_node_int(e->node, "K", 0),
-                           .n = sy_node_int(e->node, "N", 0),
-                           .bits = sy_node_int(e->node, "bits", 4),
-                           .block = sy_node_int(e->node, "block_size", 0)};
-    if (!b || !scales || !b->data || !scales->data || (zeros && !zeros->data))
-        return sy_expand_fail(e, SY_EUNSUPPORTED, "weights that are computed");
-    if ((w->bits != 2 && w->bits != 4 && w->bits != 8) || w->block < 16 || w->block > 1 << 16 ||
-        (w->block & (w->block - 1)) != 0 || w->k < 1 || w->n < 1 || w->k > 1 << 24 ||
-        w->n > 1 << 24)
-        return sy_expand_fail(e, SY_EUNSUPPORTED, "%lld bits, blocks of %lld, %lld by %lld",
-                              (long long)w->bits, (long long)w->block, (long long)w->k,
-                              (long long)w->n);
-    w->blocks = (w->k + w->block - 1) / w->block;
-    size_t each = sy_dtype_bytes(scales->dtype), all = (size_t)(w->n * w->blocks);
-    w->b = b->data;
-    w->scales = scales;
-    if (zeros && zeros->dtype == SY_DTYPE_U8)
-        w->zeros = zeros->data;
-    else
-        w->float_zeros = zeros;
-    size_t zero_bytes = w->zeros ? (size_t)(w->n * ((w->blocks * w->bits + 7) / 8)) : all * each;
-    if (b->dtype != SY_DTYPE_U8 || !is_float(scales) || scales->data_bytes != all * each ||
-        b->data_bytes != all * (size_t)(w->block * w->bits / 8) ||
-        (zeros && (zeros->data_bytes != zero_bytes || (w->float_zeros && !is_float(zeros)))))
-        return sy_expand_fail(e, SY_ECORRUPT, "weights, scales or zeros of another size");
-    return read_groups(e, w);
-}
-
-/* Weights are dequantised to float32; activations stay as they are. */
-static int expand_few_bits(struct sy_expand *e)
-{
-    struct few_bits w;
-    float *columns;
-    int weights;
-    SY_TRY(read_few_bits(e, &w));
-    size_t n = (size_t)w.k * (size_t)w.n;
-    SY_TRY(sy_graph_alloc(n, sizeof *columns, &columns));
-    for (int64_t i = 0; i < w.n; i++)
-        unpack_column(&w, i, columns + i);
-    const struct sy_shape shape = {.rank = 2, .dims = {{w.k, 0}, {w.n, 0}}};
-    enum sy_dtype dtype = sy_expand_dtype(e, 0);
-    SY_TRY(sy_graph_add_constant(e->graph, e->node->name, SY_DTYPE_F32, &shape, columns,
-                                 n * sizeof *columns, &weights));
-    int x = sy_expand_cast(e, sy_expand_input(e, 0), SY_DTYPE_F32);
-    int y = SY_EXPAND(e, MATMUL, x, weights);
-    if (sy_expand_input(e, 5) >= 0)
-        y = SY_EXPAND(e, ADD, y, sy_expand_cast(e, sy_expand_input(e, 5), SY_DTYPE_F32));
-    sy_expand_result(e, 0, sy_expand_cast(e, y, dtype));
-    return e->status;
-}
-
 const struct sy_expander_line sy_expanders_decoder[] = {
     {SY_OP_MS_ROTARY_EMBEDDING, expand_rotary},
     {SY_OP_ROTARY_EMBEDDING, expand_onnx_rotary},
     {SY_OP_MS_GROUP_QUERY_ATTENTION, expand_group_query},
-    {SY_OP_MS_MATMUL_NBITS, expand_few_bits},
     {0}};

@@ -349,6 +349,14 @@
         "rotary_interleaved=i scale=f sliding_window_cache=i smooth_softmax=i softcap=f v_quant_type=s") \
     X(MS_MATMUL_NBITS, "com.microsoft.MatMulNBits",  none,        unknown,     NONE,     NEVER,  NONE,       3, 6, 1, \
         "K=i N=i accuracy_level=i bits=i block_size=i weight_prepacked=i") \
+    X(MS_MATMUL_BNB4, "com.microsoft.MatMulBnb4",    none,        unknown,     NONE,     NEVER,  NONE,       3, 3, 1, \
+        "K=i N=i block_size=i quant_type=i training_mode=i transB=i") \
+    X(MS_MOE, "com.microsoft.MoE",                   none,        unknown,     NONE,     NEVER,  NONE,       5, 8, 1, \
+        "activation_alpha=f activation_beta=f activation_type=s k=i normalize_routing_weights=i swiglu_fusion=i swiglu_limit=f use_sparse_mixer=i") \
+    X(MS_QMOE, "com.microsoft.QMoE",                 none,        unknown,     NONE,     NEVER,  NONE,       6, 21, 1, \
+        "accuracy_level=i activation_alpha=f activation_beta=f activation_type=s block_size=i expert_weight_bits=i fc1_expert_weight_bits=i " \
+        "fc2_expert_weight_bits=i fc3_expert_weight_bits=i k=i normalize_routing_weights=i quant_type=s swiglu_fusion=i swiglu_limit=f " \
+        "use_sparse_mixer=i weights_prepacked=i") \
     X(MS_QUANTIZE, "com.microsoft.QuantizeLinear",   none,        unknown,     NONE,     NEVER,  NONE,       2, 3, 1, "axis=i") \
     X(MS_DEQUANTIZE, "com.microsoft.DequantizeLinear", none,        unknown,     NONE,     NEVER,  NONE,       2, 3, 1, "axis=i") \
     X(MS_TRILU, "com.microsoft.Trilu",               none,        unknown,     NONE,     NEVER,  NONE,       1, 2, 1, "upper=i") \

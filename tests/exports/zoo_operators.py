@@ -337,12 +337,14 @@ def decoders():
     made["rotary_part"] = one("RotaryEmbedding", {"x": floats(b, s, n * d), "at": at}, {"cos": floats(12, 2), "sin": floats(12, 2)}, order=["x", "at", "cos", "sin"],
                               num_heads=n, rotary_embedding_dim=4)
 
-    def group(name, past, total, ends, packed=False, length=s, b=b, **attrs):
+    def group(name, past, total, ends, packed=False, length=s, b=b, sinks=False, **attrs):
         q = {"q": floats(b, length, (n + 2 * g) * d)} if packed else {"q": floats(b, length, n * d), "k": floats(b, length, g * d), "v": floats(b, length, g * d)}
         inputs = dict(q, **({"pk": floats(b, g, past, d), "pv": floats(b, g, past, d)} if past else {}), ends=np.array(ends, np.int32))
         order = [i if i in inputs else "" for i in ("q", "k", "v", "pk", "pv", "ends")] + ["total"] + (["cos", "sin"] if "do_rotary" in attrs else [])
+        extra = {"sinks": floats(n)} if sinks else {}
+        order = (order + [""] * 4)[:11] + ["sinks"] if sinks else order
         made["group_" + name] = model([h.make_node("GroupQueryAttention", order, ["y", "ko", "vo"], domain=MS, num_heads=n, kv_num_heads=g, **attrs)], inputs,
-                                      dict(caches, total=np.array(total, np.int32)), {"y": T.FLOAT, "ko": T.FLOAT, "vo": T.FLOAT})
+                                      dict(caches, total=np.array(total, np.int32), **extra), {"y": T.FLOAT, "ko": T.FLOAT, "vo": T.FLOAT})
     def open_group(name, past, length, counts, **attrs):
         """As exporters write it: lengths of the past and of the new rows are open, the mask says how many keys there are."""
         total, info = past + length, lambda n, kind, dims: h.make_tensor_value_info(n, kind, ["N"] + dims)
@@ -368,6 +370,9 @@ def decoders():
     group("step", 5, 6, [5, 5], length=1, do_rotary=1)
     group("several", 5, 9, [8], b=1, do_rotary=1)
     group("softcap", 0, s, [3, 3], softcap=2.0)
+    group("sinks", 5, 6, [5, 5], length=1, sinks=True, do_rotary=1)
+    group("smooth", 0, s, [3, 3], smooth_softmax=1)
+    open_group("smooth_step", 5, 1, [6, 4], do_rotary=1, smooth_softmax=1)
     group("window", 5, 6, [5, 5], length=1, local_window_size=3)
     group("window_first", 0, s, [3, 3], local_window_size=2)
     for name, k, bits, block, zeros, bias in (("plain", 64, 4, 32, None, False), ("zeros", 64, 4, 16, np.uint8, True), ("ragged", 80, 4, 32, np.uint8, False),
@@ -381,14 +386,51 @@ def decoders():
         if bias:
             c["b"], order = floats(6), order + ["", "b"]
         made["nbits_" + name] = one("MatMulNBits", {"x": floats(3, 2, k)}, c, order=order, K=k, N=6, bits=bits, block_size=block)
-    groups = {"w": bytes_(np.uint8, 6, 2, 16), "s": np.abs(floats(12)) / 8, "z": bytes_(np.uint8, 6), "g": np.arange(64, dtype=np.int32) % 2}
-    made["nbits_groups"] = one("MatMulNBits", {"x": floats(3, 2, 64)}, groups, order=["x", "w", "s", "z", "g"], K=64, N=6, bits=4, block_size=32)
+    # without zeros: ONNX Runtime does not read them where rows name their groups
+    groups = {"w": bytes_(np.uint8, 6, 2, 16), "s": np.abs(floats(12)) / 8, "g": np.arange(64, dtype=np.int32) % 2}
+    made["nbits_groups"] = one("MatMulNBits", {"x": floats(3, 2, 64)}, groups, order=["x", "w", "s", "", "g"], K=64, N=6, bits=4, block_size=32)
     for name, kind, dtype, low, high in (("int4", T.INT4, np.int8, -8, 7), ("uint4", T.UINT4, np.uint8, 0, 15), ("int8", T.INT8, np.int8, -128, 127)):
         q, zero = RNG.integers(low, high, (8, 6), endpoint=True), RNG.integers(low, high, (2, 6), endpoint=True)
         nodes = [h.make_node("DequantizeLinear", ["q", "s", "z"], ["w"], axis=0, block_size=4), h.make_node("MatMul", ["x", "w"], ["y"])]
         made["blocks_" + name] = model(nodes, {"x": floats(3, 8)}, {"s": np.abs(floats(2, 6))}, {"y": T.FLOAT}, opset=21)
         made["blocks_" + name][0].graph.initializer.extend([h.make_tensor("q", kind, [8, 6], q.flatten()), h.make_tensor("z", kind, [2, 6], zero.flatten())])
         made["blocks_" + name][0].ir_version = 10
+    return made
+
+
+def experts():
+    """Mixtures of experts, whole and of few bits; MatMulBnb4.
+
+    ONNX Runtime's CPU has no third layer and no concatenated SwiGLU. Its QMoE always normalizes the routing weights, and rounds activations to 8 bits where weights
+    of 8 bits lie in blocks.
+    """
+    made, n, hid, mid = {}, 5, 32, 16
+    for name, act, k, norm, wide in (("relu", "relu", 2, 0, 1), ("gelu", "gelu", 1, 1, 1), ("silu", "silu", 3, 1, 1), ("identity", "identity", 5, 0, 1),
+                                     ("swiglu", "swiglu", 2, 1, 2)):
+        attrs = dict(k=k, activation_type=act, normalize_routing_weights=norm, **({"swiglu_fusion": 1, "activation_alpha": 1.7, "activation_beta": 1.0,
+                                                                                  "swiglu_limit": 4.0} if wide > 1 else {}))
+        inputs, biases = {"x": floats(6, hid), "p": floats(6, n)}, {"b1": floats(n, wide * mid), "b2": floats(n, hid)}
+        weights = {"w1": floats(n, wide * mid, hid), "w2": floats(n, hid, mid)}
+        made["moe_" + name] = one("MoE", inputs, dict(weights, **biases), order=["x", "p", "w1", "b1", "w2", "b2"], **attrs)
+        for bits, block in ((4, 0), (8, 0), (4, 16)):
+            q = {"w1": bytes_(np.uint8, n, wide * mid, hid * bits // 8), "w2": bytes_(np.uint8, n, hid, mid * bits // 8),
+                 "s1": np.abs(floats(n, wide * mid, *([hid // block] if block else []))) / 2 ** bits,
+                 "s2": np.abs(floats(n, hid, *([mid // block] if block else []))) / 2 ** bits}
+            made[f"qmoe_{name}_{bits}_{block}"] = one("QMoE", inputs, dict(q, **biases), order=["x", "p", "w1", "s1", "b1", "w2", "s2", "b2"], expert_weight_bits=bits,
+                                                      **dict(attrs, normalize_routing_weights=1), **({"block_size": block} if block else {}))
+    for block in (0, 16):
+        rows = lambda r, c: [n, r, (c // block + 1) // 2] if block else [n, (r + 1) // 2]
+        q = {"w1": bytes_(np.uint8, n, mid, hid // 2), "w2": bytes_(np.uint8, n, hid, mid // 2), "z1": bytes_(np.uint8, *rows(mid, hid)), "z2": bytes_(np.uint8, *rows(hid, mid)),
+             "s1": np.abs(floats(n, mid, *([hid // block] if block else []))) / 16, "s2": np.abs(floats(n, hid, *([mid // block] if block else []))) / 16}
+        made[f"qmoe_zeros_{block}"] = one("QMoE", {"x": floats(6, hid), "p": floats(6, n)}, q, order=["x", "p", "w1", "s1", "", "w2", "s2"] + [""] * 4 + ["z1", "z2"], k=2, normalize_routing_weights=1,
+                                          **({"block_size": block} if block else {}))
+    nodes = [h.make_node("MatMul", ["x", "r"], ["each"]), h.make_node("Reshape", ["each", "flat"], ["p"]),
+             h.make_node("MoE", ["x", "p", "w1", "", "w2"], ["y"], domain=MS, k=2)]
+    made["moe_sequence"] = model(nodes, {"x": floats(2, 3, hid)}, {"r": floats(hid, n), "flat": np.array([-1, n], np.int64), "w1": floats(n, mid, hid),
+                                                                   "w2": floats(n, hid, mid)}, {"y": T.FLOAT})
+    for kind in (0, 1):
+        c = {"b": bytes_(np.uint8, 48 * 6 // 2), "m": np.abs(floats(48 * 6 // 32))}
+        made[f"bnb4_{kind}"] = one("MatMulBnb4", {"x": floats(3, 2, 48)}, c, K=48, N=6, block_size=32, quant_type=kind)
     return made
 
 
@@ -479,7 +521,7 @@ def at_run():
 
 def models():
     made = {}
-    for family in (written_out, functions, activations, products, norms, attentions, decoders, newer, at_run, quantized, last_channels, blocks, rows, learned,
+    for family in (written_out, functions, activations, products, norms, attentions, decoders, experts, newer, at_run, quantized, last_channels, blocks, rows, learned,
                    sequences):
         made.update({f"op_{n}": lambda v=v: v for n, v in family().items()})
     return made

@@ -418,11 +418,13 @@ static void test_suppression(void **state)
         struct sy_array *b = trial_operand(t, SY_DTYPE_F32, 3, boxes);
         for (int64_t i = 0; i < b->n; i++)
             sy_put(b, i, (i % 4 > 1 ? 3 : 0) + 3 * (1 + kernel_uniform()));
+        for (int64_t i = 0; round % 4 == 1 && i < b->n; i++) /* some share exactly the limit */
+            sy_put(b, i, i % 4 < 2 ? 0 : (double)kernel_between(1, 20));
         struct sy_array *s = trial_operand(t, SY_DTYPE_F32, 3, scores);
         if (s->n > 3)
             sy_put(s, 2, NAN);
         sy_put_int(trial_operand(t, SY_DTYPE_I64, 1, &one), 0, kernel_between(0, 30));
-        sy_put(trial_operand(t, SY_DTYPE_F32, 1, &one), 0, 0.3);
+        sy_put(trial_operand(t, SY_DTYPE_F32, 1, &one), 0, round % 4 == 1 ? 0.7 : 0.3);
         if (round % 3)
             sy_put(trial_operand(t, SY_DTYPE_F32, 1, &one), 0, -1);
         gb_int(t->graph, "center_point_box", round % 4 == 0);

@@ -238,6 +238,25 @@ static void test_detection(void **state)
     }
 }
 
+/* Two boxes that share exactly the limit are both kept; 0.7 as float32 is a little less than 0.7. */
+static void test_overlap_at_limit(void **state)
+{
+    (void)state;
+    const float boxes[] = {0, 0, 10, 10, 0, 0, 7, 10}, scores[] = {0.9f, 0.8f};
+    ob_graph(&graph);
+    input("boxes", FLOAT, DIMS(-1, 2, 4));
+    input("scores", FLOAT, DIMS(-1, 1, 2));
+    ob_int64s(&graph, "many", 1, (const int64_t[]){1000});
+    ob_initializer(&graph, "iou", FLOAT, DIMS(1), &(float){0.7f}, 4);
+    ob_add(&graph, "NonMaxSuppression", NAMES("boxes", "scores", "many", "iou"), NAMES("left"));
+    output("left", INT64, 2);
+    struct ran r = run(1, (const void *[]){boxes, scores});
+    assert_ran(&r);
+    assert_int_equal(r.dims[0][0], 2);
+    assert_memory_equal(r.out.data[0], ((const int64_t[]){0, 0, 0, 0, 0, 1}), 48);
+    drop(&r);
+}
+
 /* ---- control --------------------------------------------------------------------------------------- */
 
 /* Branches with results of other shapes. */
@@ -495,6 +514,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_non_zero),
         cmocka_unit_test(test_detection),
+        cmocka_unit_test(test_overlap_at_limit),
         cmocka_unit_test(test_branches),
         cmocka_unit_test(test_turns_alike),
         cmocka_unit_test(test_growing_loop),

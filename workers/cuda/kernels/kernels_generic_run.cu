@@ -372,33 +372,39 @@ struct sy_better {
 };
 
 /* Boxes and scores, then how many of a class, how much two may share, which scores count. The best that is left is kept, and strikes out
- * those that share too much with it, until none is left. In the room: what is struck out. */
+ * those that share too much with it, until none is left. In the room: what is struck out. Overlaps are float32, as on the host: one of exactly
+ * the limit is not beyond it. */
 struct suppress {
     struct corners {
-        double top, left, bottom, right;
+        float top, left, bottom, right;
     };
     __device__ static corners box_at(const each &c, int64_t i)
     {
-        double v[4];
+        float v[4];
         for (int k = 0; k < 4; k++)
-            v[k] = c.get(0, i * 4 + k);
+            v[k] = (float)c.get(0, i * 4 + k);
         corners by_center = {v[1] - v[3] / 2, v[0] - v[2] / 2, v[1] + v[3] / 2, v[0] + v[2] / 2},
-                by_corners = {fmin(v[0], v[2]), fmin(v[1], v[3]), fmax(v[0], v[2]), fmax(v[1], v[3])};
+                by_corners = {fminf(v[0], v[2]), fminf(v[1], v[3]), fmaxf(v[0], v[2]), fmaxf(v[1], v[3])};
         return c.e.as.suppress.has_centers ? by_center : by_corners;
     }
-    __device__ static double area(const corners &b)
+    /* Through double, so that no multiply-add leaves out the rounding. */
+    __device__ static float product(float a, float b)
     {
-        return (b.bottom - b.top) * (b.right - b.left);
+        return (float)((double)a * b);
     }
-    __device__ static bool shares_more(const corners &box, const corners &kept, double limit)
+    __device__ static float area(const corners &b)
     {
-        double lower = box.bottom < kept.bottom ? box.bottom : kept.bottom,
+        return product(b.bottom - b.top, b.right - b.left);
+    }
+    __device__ static bool shares_more(const corners &box, const corners &kept, float limit)
+    {
+        float lower = box.bottom < kept.bottom ? box.bottom : kept.bottom,
                upper = box.top > kept.top ? box.top : kept.top,
                end = box.right < kept.right ? box.right : kept.right,
                begin = box.left > kept.left ? box.left : kept.left;
-        double height = lower - upper, width = end - begin;
-        double common = height > 0 && width > 0 ? height * width : 0;
-        double both = area(box) + area(kept) - common;
+        float height = lower - upper, width = end - begin;
+        float common = height > 0 && width > 0 ? product(height, width) : 0;
+        float both = area(box) + area(kept) - common;
         return (both > 0 ? common / both : 0) > limit;
     }
     /* One class of one image, whose scores begin at `first`; how many rows there are then. */
@@ -407,7 +413,8 @@ struct suppress {
         const sy_generic_array &scores = c.array(1);
         int64_t n = scores.dims[2], first = (image * scores.dims[1] + which) * n,
                 most = c.has(2) ? c.get_int(2, 0) : 0, *out = (int64_t *)c.p.at[SY_GENERIC_ROOM];
-        double least = c.has(4) ? c.get(4, 0) : 0, limit = c.has(3) ? c.get(3, 0) : 0;
+        double least = c.has(4) ? c.get(4, 0) : 0;
+        float limit = c.has(3) ? (float)c.get(3, 0) : 0;
         for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
             double score = c.get(1, first + i);
             out[i] = !(c.has(4) ? score > least : score == score);

@@ -8,24 +8,26 @@
 
 /* ---- NonMaxSuppression ---------------------------------------------------------------------------- */
 
+/* Numbers of boxes are float32, as what the operator gets, and so is what is computed of them: an overlap of exactly the limit is not beyond it. */
 struct box {
-    double top, left, bottom, right;
+    float top, left, bottom, right;
 };
 
 /* Corners in any order, or center and size. */
 static struct box box_at(const struct sy_call *call, int64_t i)
 {
-    double v[4];
+    float v[4];
     for (int k = 0; k < 4; k++)
-        v[k] = sy_get(&call->in[0], i * 4 + k);
+        v[k] = (float)sy_get(&call->in[0], i * 4 + k);
     if (sy_node_int(call->node, "center_point_box", 0) != 0)
         return (struct box){v[1] - v[3] / 2, v[0] - v[2] / 2, v[1] + v[3] / 2, v[0] + v[2] / 2};
-    return (struct box){fmin(v[0], v[2]), fmin(v[1], v[3]), fmax(v[0], v[2]), fmax(v[1], v[3])};
+    return (struct box){fminf(v[0], v[2]), fminf(v[1], v[3]), fmaxf(v[0], v[2]), fmaxf(v[1], v[3])};
 }
 
 struct suppression {
     int64_t most;
-    double overlap, score;
+    float overlap;
+    double score;
     bool has_score;
 };
 
@@ -34,7 +36,7 @@ static struct suppression read_limits(const struct sy_call *call)
     const struct sy_array *most = sy_call_in(call, 2), *iou = sy_call_in(call, 3),
                           *score = sy_call_in(call, 4);
     return (struct suppression){.most = most ? sy_get_int(most, 0) : 0,
-                                .overlap = iou ? sy_get(iou, 0) : 0,
+                                .overlap = iou ? (float)sy_get(iou, 0) : 0,
                                 .score = score ? sy_get(score, 0) : 0,
                                 .has_score = score != NULL};
 }
@@ -69,35 +71,35 @@ static int64_t find_candidates(const struct sy_call *call, const struct suppress
 
 /* Boxes that are kept, a number a list: the widest registers compare several at once. */
 struct kept {
-    double *top, *left, *bottom, *right, *area;
+    float *top, *left, *bottom, *right, *area;
 };
 
 enum { AT_ONCE = 64, LISTS = 5 };
 
 /* Whether one of `n` kept boxes from `first` on shares more than `limit` of what both cover. */
 SY_CLONES static bool any_overlap(const struct kept *k, int64_t first, int64_t n,
-                                  const struct box *box, double limit)
+                                  const struct box *box, float limit)
 {
-    const double *top = k->top + first, *left = k->left + first, *bottom = k->bottom + first,
-                 *right = k->right + first, *area = k->area + first;
-    double own = (box->bottom - box->top) * (box->right - box->left);
+    const float *top = k->top + first, *left = k->left + first, *bottom = k->bottom + first,
+                *right = k->right + first, *area = k->area + first;
+    float own = (box->bottom - box->top) * (box->right - box->left);
     int hit = 0;
     for (int64_t i = 0; i < n; i++) {
-        double lower = box->bottom < bottom[i] ? box->bottom : bottom[i],
-               upper = box->top > top[i] ? box->top : top[i],
-               end = box->right < right[i] ? box->right : right[i],
-               begin = box->left > left[i] ? box->left : left[i];
-        double height = lower - upper, width = end - begin;
-        double common = height > 0 && width > 0 ? height * width : 0;
-        double both = own + area[i] - common;
-        double share = common / (both > 0 ? both : 1);
+        float lower = box->bottom < bottom[i] ? box->bottom : bottom[i],
+              upper = box->top > top[i] ? box->top : top[i],
+              end = box->right < right[i] ? box->right : right[i],
+              begin = box->left > left[i] ? box->left : left[i];
+        float height = lower - upper, width = end - begin;
+        float common = height > 0 && width > 0 ? height * width : 0;
+        float both = own + area[i] - common;
+        float share = common / (both > 0 ? both : 1);
         hit |= (both > 0 ? share : 0) > limit;
     }
     return hit;
 }
 
 static bool is_suppressed(const struct kept *kept, int64_t first, int64_t n, const struct box *box,
-                          double limit)
+                          float limit)
 {
     for (int64_t i = 0; i < n; i += AT_ONCE)
         if (any_overlap(kept, first + i, n - i < AT_ONCE ? n - i : AT_ONCE, box, limit))
@@ -107,7 +109,7 @@ static bool is_suppressed(const struct kept *kept, int64_t first, int64_t n, con
 
 /* A candidate from left to right, and the strip that it lies in. */
 struct edge {
-    double left;
+    float left;
     int64_t candidate;
 };
 
@@ -124,7 +126,7 @@ static int compare_edges(const void *left, const void *right)
 static void find_strips(const struct box *boxes, int64_t n, bool apart, struct edge *edges,
                         int64_t *strips)
 {
-    double reach = -INFINITY;
+    float reach = -INFINITY;
     int64_t begin = 0;
     for (int64_t i = 0; i < n; i++) {
         edges[i] = (struct edge){boxes[i].left, i};
@@ -160,7 +162,7 @@ static void suppress(const struct sy_call *call, const struct suppression *s, in
     struct box *boxes = (struct box *)(void *)(candidates + n);
     struct edge *edges = (struct edge *)(void *)(boxes + n);
     int64_t *strips = (int64_t *)(void *)(edges + n), *in_strip = strips + n;
-    double *lists = (double *)(void *)(in_strip + n);
+    float *lists = (float *)(void *)(in_strip + n);
     const struct kept kept = {lists, lists + n, lists + 2 * n, lists + 3 * n, lists + 4 * n};
     int64_t count = find_candidates(call, s, (image * classes + class) * n, n, candidates);
     for (int64_t i = 0; i < count; i++) {
@@ -209,7 +211,7 @@ static int64_t scratch_nms(const struct sy_call *call)
 {
     return (call->in[1].dims[2] + 1) *
            (int64_t)(sizeof(struct candidate) + sizeof(struct box) + sizeof(struct edge) +
-                     2 * sizeof(int64_t) + LISTS * sizeof(double));
+                     2 * sizeof(int64_t) + LISTS * sizeof(float));
 }
 
 /* ---- GridSample ----------------------------------------------------------------------------------- */
