@@ -255,6 +255,19 @@ def test_ends(server):
     assert code == 127 and "/no/such/program" in err, (code, err)
 
 
+def test_no_home(server):
+    """Where the user's cache cannot be written, the hook is built in a folder of the user's own among temporary files, once; in one that others can write it is not."""
+    place = tempfile.mkdtemp(dir=server.folder)
+    environment = dict(os.environ, XDG_CACHE_HOME="/proc/none", TMPDIR=place)
+    path = script(server, "import torch\nprint(torch.ones(3).sum().item())\n")
+    for built in (True, False):
+        code, out, err = finish(server.run(program=[sys.executable, path], env=environment))
+        assert code == 0 and "no look" not in err and ("building the hook" in err) == built, (code, out, err)
+    os.chmod(os.path.join(place, f"switchyard-torch-{os.getuid()}"), 0o777)
+    code, out, err = finish(server.run(program=[sys.executable, path], env=environment))
+    assert code == 0 and "others can write" in err, (code, out, err)
+
+
 RANKS = """import torch, torch.distributed as ranks
 ranks.init_process_group("gloo")
 model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 4))

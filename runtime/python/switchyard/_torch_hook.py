@@ -4,12 +4,14 @@ module and each optimizer step. Both stand at the gate of the script page (worke
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import hashlib
 import importlib
 import mmap
 import os
 import shutil
+import stat
 import struct
 import subprocess
 import sys
@@ -33,8 +35,8 @@ _hook: Optional[ctypes.CDLL] = None
 
 def _has_ended(pid: int) -> bool:
     try:
-        with open(f"/proc/{pid}/stat", "rb") as stat:
-            return stat.read().rpartition(b")")[2].split()[0] in (b"Z", b"X")
+        with open(f"/proc/{pid}/stat", "rb") as line:
+            return line.read().rpartition(b")")[2].split()[0] in (b"Z", b"X")
     except FileNotFoundError:
         return True
 
@@ -132,9 +134,26 @@ def _compiler() -> Optional[str]:
     return shutil.which(os.environ.get("CXX", "g++")) or shutil.which("c++")
 
 
-def _cache() -> str:
+def _usual_cache() -> str:
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return os.path.join(base, "switchyard", "torch")
+
+
+def _cache() -> str:
+    """A folder to write in: the usual one, or where that cannot be (a home that is read-only, or none) one below the system's for temporary files, if nobody else can write
+    there: what lies in it is loaded into the script."""
+    usual, other = _usual_cache(), os.path.join(tempfile.gettempdir(), f"switchyard-torch-{os.getuid()}")
+    try:
+        os.makedirs(usual, exist_ok=True)
+        if os.access(usual, os.W_OK):
+            return usual
+    except OSError:
+        pass
+    os.makedirs(other, mode=0o700, exist_ok=True)
+    found = os.lstat(other)
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+        raise OSError(errno.EPERM, f"nothing is built there: others can write in {other}, and {usual} cannot be written")
+    return other
 
 
 def _library(torch: Any, folder: str) -> str:
@@ -143,7 +162,9 @@ def _library(torch: Any, folder: str) -> str:
     for name in _SOURCES:
         with open(os.path.join(folder, name), "rb") as source:
             digest.update(source.read())
-    return os.path.join(_cache(), f"hook-{torch.__version__}-{digest.hexdigest()[:16]}.so")
+    name = f"hook-{torch.__version__}-{digest.hexdigest()[:16]}.so"
+    built = os.path.join(_usual_cache(), name)
+    return built if os.path.exists(built) else os.path.join(_cache(), name)
 
 
 def _environment() -> dict[str, str]:
@@ -153,7 +174,6 @@ def _environment() -> dict[str, str]:
 
 def _build(torch: Any, folder: str, compiler: str, library: str) -> None:
     root = os.path.dirname(torch.__file__)
-    os.makedirs(os.path.dirname(library), exist_ok=True)
     made = tempfile.NamedTemporaryFile(dir=os.path.dirname(library), suffix=".so", delete=False)
     made.close()
     print(f"switchyard: building the hook for PyTorch {torch.__version__} (once, into {os.path.dirname(library)})", file=sys.stderr)
