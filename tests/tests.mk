@@ -182,9 +182,9 @@ $(VENV_STAMP): tests/requirements.txt
 CLIENT_CHECKS := tests/peers/metrics_check.py tests/peers/slices_check.py tests/peers/run_check.py tests/zoo/test_compare.py
 ifeq ($(SAN),)
 CLIENT_CHECKS += tests/peers/spill_check.py tests/torture/torture_check.sh tests/torture/torture_clients_check.py tests/faults/crash_check.py tests/faults/alloc_check.py tests/peers/keeper_check.py
-CLIENT_CHECKS += tests/peers/schemathesis_check.py tests/peers/gpu_bench_check.py tests/peers/bench_help_check.py tests/peers/python_client_check.py tests/peers/page_check.py tests/peers/datatypes_check.py tests/peers/sequences_check.py tests/peers/strings_check.py tests/peers/grpc_client_check.py tests/peers/http_client_check.py tests/peers/decoder_check.py tests/peers/kubernetes_check.py tests/peers/fleet_check.py tests/peers/fetch_check.py tests/peers/stream_check.py tests/peers/peer_check.py tests/peers/ranks_check.py tests/peers/rank_jobs_check.py tests/peers/upgrade_check.py tests/peers/install_check.py tests/peers/remote_check.py tests/peers/move_check.py
+CLIENT_CHECKS += tests/peers/schemathesis_check.py tests/peers/gpu_bench_check.py tests/peers/bench_help_check.py tests/peers/python_client_check.py tests/peers/page_check.py tests/peers/datatypes_check.py tests/peers/sequences_check.py tests/peers/strings_check.py tests/peers/grpc_client_check.py tests/peers/http_client_check.py tests/peers/decoder_check.py tests/peers/kubernetes_check.py tests/peers/fleet_check.py tests/peers/fetch_check.py tests/peers/stream_check.py tests/peers/peer_check.py tests/peers/ranks_check.py tests/peers/rank_jobs_check.py tests/peers/upgrade_check.py tests/peers/install_check.py tests/peers/remote_check.py tests/peers/remote_refusals_check.py tests/peers/move_check.py
 else ifeq ($(findstring thread,$(SAN)),)
-CLIENT_CHECKS += tests/peers/datatypes_check.py tests/peers/sequences_check.py tests/peers/strings_check.py tests/peers/grpc_client_check.py tests/peers/http_client_check.py tests/peers/remote_check.py
+CLIENT_CHECKS += tests/peers/datatypes_check.py tests/peers/sequences_check.py tests/peers/strings_check.py tests/peers/grpc_client_check.py tests/peers/http_client_check.py tests/peers/remote_check.py tests/peers/remote_refusals_check.py
 endif
 
 # PyTorch's wheel is too large for `make test` (5 GB with what it brings).
