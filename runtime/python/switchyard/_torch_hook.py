@@ -134,25 +134,36 @@ def _compiler() -> Optional[str]:
     return shutil.which(os.environ.get("CXX", "g++")) or shutil.which("c++")
 
 
-def _usual_cache() -> str:
+def _usual_cache() -> Optional[str]:
+    """None: there is no home, and below the working folder may lie what others wrote."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return os.path.join(base, "switchyard", "torch")
+    return os.path.join(base, "switchyard", "torch") if os.path.isabs(base) else None
+
+
+def _is_own(folder: str) -> bool:
+    """Nobody else (but root) can write in it, or put another in its place. No symbolic link: its target may be another's."""
+    found, above = os.lstat(folder), os.stat(os.path.dirname(folder))
+    is_kept = above.st_uid in (0, os.getuid()) and (not above.st_mode & 0o022 or bool(above.st_mode & stat.S_ISVTX))
+    return is_kept and stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022
 
 
 def _cache() -> str:
-    """A folder to write in: the usual one, or where that cannot be (a home that is read-only, or none) one below the system's for temporary files, if nobody else can write
-    there: what lies in it is loaded into the script."""
+    """A folder to write in: the usual one, or where that cannot be written (a home that is read-only, or none) one among the system's temporary files, if it is
+    the user's alone: what lies in it is loaded into the script."""
     usual, other = _usual_cache(), os.path.join(tempfile.gettempdir(), f"switchyard-torch-{os.getuid()}")
     try:
-        os.makedirs(usual, exist_ok=True)
-        if os.access(usual, os.W_OK):
-            return usual
+        if usual is not None:
+            os.makedirs(usual, exist_ok=True)
+            if os.access(usual, os.W_OK):
+                return usual
     except OSError:
         pass
-    os.makedirs(other, mode=0o700, exist_ok=True)
-    found = os.lstat(other)
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
-        raise OSError(errno.EPERM, f"nothing is built there: others can write in {other}, and {usual} cannot be written")
+    try:
+        os.mkdir(other, mode=0o700)
+    except FileExistsError:
+        pass  # of an earlier run, or another user's
+    if not _is_own(other):
+        raise OSError(errno.EPERM, f"nothing is built: {other} is not a folder in which this user alone can write, and {usual or 'a home'} cannot be written")
     return other
 
 
@@ -163,8 +174,10 @@ def _library(torch: Any, folder: str) -> str:
         with open(os.path.join(folder, name), "rb") as source:
             digest.update(source.read())
     name = f"hook-{torch.__version__}-{digest.hexdigest()[:16]}.so"
-    built = os.path.join(_usual_cache(), name)
-    return built if os.path.exists(built) else os.path.join(_cache(), name)
+    usual = _usual_cache()
+    if usual is not None and os.path.exists(os.path.join(usual, name)):
+        return os.path.join(usual, name)  # also where it cannot be written
+    return os.path.join(_cache(), name)
 
 
 def _environment() -> dict[str, str]:
