@@ -308,21 +308,45 @@ static bool is_taken_back(sy_client *to, int64_t there)
     return answers && call_job(to, "train_stop", there) == 0;
 }
 
-static int go_on_here(sy_client *from, int64_t job, bool was_suspended)
+/* A paused job, which its server calls suspended as well, keeps its worker or place in the queue: it is not parked. */
+static bool is_paused(const json_t *seen)
 {
-    if (was_suspended)
+    return strcmp(sy_cli_word(seen, "state"), "suspended") == 0 &&
+           !json_is_true(json_object_get(seen, "parked"));
+}
+
+static int go_on_here(sy_client *from, int64_t job, bool was_parked, bool was_paused)
+{
+    if (was_parked)
         return sy_cli_fail("job %lld was not moved, and is suspended as before", (long long)job);
     if (call_job(from, "job_resume", job))
         return sy_cli_fail("job %lld was not moved, and is suspended; to go on: switchyard jobs "
                            "resume %lld",
                            (long long)job, (long long)job);
+    if (was_paused && call_job(from, "job_pause", job) == 0)
+        return sy_cli_fail("job %lld was not moved, and is paused as before", (long long)job);
     return sy_cli_fail("job %lld was not moved, and goes on where it was", (long long)job);
+}
+
+/* The last steps of a move: the job goes on at `to`. */
+static int let_go(sy_client *from, int64_t job, sy_client *to, int64_t there, const char *address,
+                  bool was_paused)
+{
+    int result = was_paused ? call_job(to, "job_pause", there) : 0;
+
+    printf("job %lld is job %lld at %s%s\n", (long long)job, (long long)there, address,
+           was_paused && result == 0 ? ", paused as before" : "");
+    if (call_job(from, "train_stop", job))
+        return sy_cli_fail("it goes on there; here it is suspended still: 'switchyard jobs cancel "
+                           "%lld' forgets it",
+                           (long long)job);
+    return result;
 }
 
 int sy_cli_job_move(sy_client *from, int64_t job, sy_client *to, const char *address)
 {
     json_t *seen = find_job(from, job);
-    bool was_suspended = json_is_true(json_object_get(seen, "parked"));
+    bool was_parked = json_is_true(json_object_get(seen, "parked")), was_paused = is_paused(seen);
     int64_t there = 0;
 
     if (!seen)
@@ -333,19 +357,15 @@ int sy_cli_job_move(sy_client *from, int64_t job, sy_client *to, const char *add
     if (call_job(from, "job_suspend", job))
         return 1;
     if (hand_over(from, job, to, &there))
-        return go_on_here(from, job, was_suspended);
+        return go_on_here(from, job, was_parked, was_paused);
     if (start_there(to, there)) {
         if (is_taken_back(to, there))
-            return go_on_here(from, job, was_suspended);
-        return sy_cli_fail("%s has job %lld, and may go on with it: look there first ('switchyard "
-                           "jobs'). It is suspended here: 'jobs resume %lld' if the other server "
-                           "does not have it, 'jobs cancel %lld' if it does",
-                           address, (long long)there, (long long)job, (long long)job);
+            return go_on_here(from, job, was_parked, was_paused);
+        return sy_cli_fail(
+            "%s has job %lld, and may go on with it: look there first ('switchyard "
+            "jobs'). It is suspended here: 'jobs resume %lld' if the other server "
+            "does not have it, 'jobs cancel %lld' if it does",
+            address, (long long)there, (long long)job, (long long)job);
     }
-    printf("job %lld is job %lld at %s\n", (long long)job, (long long)there, address);
-    if (call_job(from, "train_stop", job))
-        return sy_cli_fail("it goes on there; here it is suspended still: 'switchyard jobs cancel "
-                           "%lld' forgets it",
-                           (long long)job);
-    return 0;
+    return let_go(from, job, to, there, address, was_paused);
 }

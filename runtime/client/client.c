@@ -65,13 +65,15 @@ static int connect_tcp(sy_client *client, const char *text, const sy_client_secu
 
     if (!colon || (size_t)(colon - text) >= sizeof(host))
         return sy_error_set(SY_EARG, "\"tcp:%s\" is not tcp:HOST:PORT", text);
-    if (!sy_tcp_port_is_possible(colon + 1))
-        return sy_error_set(SY_EARG, "%s: '%s' is not a port; 0 to 65535", text, colon + 1);
     if (*text == '[' && colon > text + 2 && colon[-1] == ']') /* [::1]:port */
         snprintf(host, sizeof(host), "%.*s", (int)(colon - text) - 2, text + 1);
     else
         snprintf(host, sizeof(host), "%.*s", (int)(colon - text), text);
-    failed = getaddrinfo(*host ? host : "127.0.0.1", colon + 1, &hints, &info);
+    failed = sy_tcp_port_is_possible(colon + 1, 1)
+                 ? getaddrinfo(*host ? host : "127.0.0.1", colon + 1, &hints, &info)
+                 : EAI_SERVICE;
+    if (failed == EAI_SERVICE)
+        return sy_error_set(SY_EARG, "%s: '%s' is not a port; 1 to 65535", text, colon + 1);
     if (failed)
         return sy_error_set(SY_EARG, "cannot resolve %s: %s", text, gai_strerror(failed));
     status = SY_EPEER;

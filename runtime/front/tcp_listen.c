@@ -72,9 +72,10 @@ int sy_tcp_bind(const char *address, int *out_fd, int *out_port)
     int status, failed;
 
     SY_TRY(split_tcp(address, host, sizeof(host), &port));
-    if (!sy_tcp_port_is_possible(port))
+    failed =
+        sy_tcp_port_is_possible(port, 0) ? getaddrinfo(host, port, &hints, &info) : EAI_SERVICE;
+    if (failed == EAI_SERVICE)
         return sy_error_set(SY_EARG, "%s: '%s' is not a port; 0 to 65535", address, port);
-    failed = getaddrinfo(host, port, &hints, &info);
     if (failed)
         return sy_error_set(SY_EARG, "cannot resolve %s: %s", address, gai_strerror(failed));
     status = bind_tcp(info, address, out_fd);

@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <openssl/err.h>
+#include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 #include <pthread.h>
@@ -32,6 +33,8 @@ struct sy_tls {
 struct sy_tls_stream {
     SSL *ssl;
     bool is_server, is_ready, failed;
+    /* the socket takes no more; what the peer said before it closed can still be read */
+    bool is_unwritable;
     bool drained; /* the last read ended with "not now": what is buffered is no whole record */
     char why[256];
 };
@@ -107,6 +110,19 @@ static const char *openssl_reason(void)
     return reason ? reason : code ? strerror((int)ERR_GET_REASON(code)) : "no reason given";
 }
 
+/* Of a file with certificates or a key: the first error is the file's own, later ones say where OpenSSL was. */
+static const char *file_reason(void)
+{
+    unsigned long code = ERR_peek_error();
+
+    if (ERR_GET_LIB(code) == ERR_LIB_SYS)
+        return strerror((int)ERR_GET_REASON(code));
+    if ((ERR_GET_LIB(code) == ERR_LIB_PEM && ERR_GET_REASON(code) == PEM_R_NO_START_LINE) ||
+        ERR_GET_LIB(code) == ERR_LIB_OSSL_DECODER)
+        return "it holds none in PEM form";
+    return openssl_reason();
+}
+
 static int context_create(const SSL_METHOD *method, struct sy_tls **out)
 {
     struct sy_tls *tls = calloc(1, sizeof *tls);
@@ -149,6 +165,19 @@ static int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *o
     return SSL_TLSEXT_ERR_NOACK;
 }
 
+/* Clients refuse such a certificate, and their reason stands in their logs only. */
+static void warn_of_dates(SSL_CTX *context, const char *cert_file)
+{
+    const X509 *cert = SSL_CTX_get0_certificate(context);
+    const char *why = X509_cmp_current_time(X509_get0_notAfter(cert)) < 0    ? "has expired"
+                      : X509_cmp_current_time(X509_get0_notBefore(cert)) > 0 ? "is not valid yet"
+                                                                             : NULL;
+
+    if (why)
+        sy_log_warn("tls", "event=certificate path=\"%s\" why=\"it %s: clients refuse it\"",
+                    cert_file, why);
+}
+
 int sy_tls_server_create(const char *cert_file, const char *key_file, struct sy_tls **out)
 {
     struct sy_tls *tls = NULL;
@@ -159,9 +188,9 @@ int sy_tls_server_create(const char *cert_file, const char *key_file, struct sy_
     tls->is_server = true;
     SSL_CTX_set_alpn_select_cb(tls->context, choose_protocol, NULL);
     if (SSL_CTX_use_certificate_chain_file(tls->context, cert_file) != 1)
-        status = sy_error_set(SY_EARG, "--tls-cert %s: %s", cert_file, openssl_reason());
+        status = sy_error_set(SY_EARG, "--tls-cert %s: %s", cert_file, file_reason());
     else if (SSL_CTX_use_PrivateKey_file(tls->context, key_file, SSL_FILETYPE_PEM) != 1)
-        status = sy_error_set(SY_EARG, "--tls-key %s: %s", key_file, openssl_reason());
+        status = sy_error_set(SY_EARG, "--tls-key %s: %s", key_file, file_reason());
     else if (SSL_CTX_check_private_key(tls->context) != 1)
         status = sy_error_set(SY_EARG, "--tls-key %s is not the key of --tls-cert %s", key_file,
                               cert_file);
@@ -169,6 +198,7 @@ int sy_tls_server_create(const char *cert_file, const char *key_file, struct sy_
         sy_tls_destroy(tls);
         return status;
     }
+    warn_of_dates(tls->context, cert_file);
     *out = tls;
     return SY_OK;
 }
@@ -184,7 +214,7 @@ int sy_tls_client_create(const char *ca_file, struct sy_tls **out)
                      : SSL_CTX_set_default_verify_paths(tls->context);
     if (loaded != 1) {
         int status = sy_error_set(SY_EARG, "TLS: cannot read the certificates of %s: %s",
-                                  ca_file ? ca_file : "this system", openssl_reason());
+                                  ca_file ? ca_file : "this system", file_reason());
 
         sy_tls_destroy(tls);
         return status;
@@ -250,7 +280,7 @@ int sy_tls_stream_create(struct sy_tls *tls, int fd, const char *name, struct sy
 
 void sy_tls_end(struct sy_tls_stream *stream)
 {
-    if (stream && stream->ssl && stream->is_ready && !stream->failed &&
+    if (stream && stream->ssl && stream->is_ready && !stream->failed && !stream->is_unwritable &&
         !(SSL_get_shutdown(stream->ssl) & SSL_SENT_SHUTDOWN))
         (void)SSL_shutdown(stream->ssl); /* once: what the peer says to it is of no interest */
 }
@@ -301,7 +331,10 @@ static ssize_t result(struct sy_tls_stream *stream, int n, bool is_write)
     }
     if (error == SSL_ERROR_ZERO_RETURN)
         return 0;
-    stream->failed = true;
+    if (is_write && stream->is_ready && error == SSL_ERROR_SYSCALL)
+        stream->is_unwritable = true;
+    else
+        stream->failed = true;
     explain(stream, error);
     if (is_write || errno == 0 || errno == EAGAIN || errno == EINTR || error == SSL_ERROR_SSL)
         errno = error == SSL_ERROR_SSL ? EPROTO : ECONNRESET;
@@ -382,6 +415,10 @@ ssize_t sy_tls_write(struct sy_tls_stream *stream, const struct iovec *parts, si
             break;
         if (is_broken(stream))
             return -1;
+        if (stream->is_unwritable) {
+            errno = ECONNRESET;
+            return -1;
+        }
         n = SSL_write(stream->ssl, block.iov_base, (int)block.iov_len);
         stream->is_ready |= SSL_is_init_finished(stream->ssl) == 1;
         if (n <= 0)

@@ -245,6 +245,31 @@ def test_move(world):
     assert a.weights("moves") == world.expected
 
 
+def test_move_of_a_paused_job(world):
+    """It is paused where it comes to, and where it was if it was not moved: not suspended, and not running."""
+    a, b = world.a, world.b
+    number = a.train("paused")
+    a.wait_step(number, 30)
+    a.run("jobs", "pause", str(number))
+
+    def rests(server, job):
+        step = wait_for(lambda: (j := server.job(job)) and j["state"] == "suspended" and j, "its pause")["step"]
+        time.sleep(0.5)
+        now = server.job(job)
+        assert now["state"] == "suspended" and not now["parked"] and now["step"] == step < STEPS, (step, now)
+
+    rests(a, number)
+    assert "paused as before" in world.move(a, number, b, who="reader", code=1)
+    rests(a, number)
+    said = world.move(a, number, b)
+    assert "paused as before" in said and a.job(number)["state"] == "ended", said
+    there = int(re.search(r"is job (\d+) at", said).group(1))
+    rests(b, there)
+    b.run("jobs", "resume", str(there))
+    b.wait_end(there)
+    assert b.weights("paused") == world.expected
+
+
 def test_move_of_a_job_that_waits(world):
     """It has not begun, and has no snapshot: it begins there."""
     a, b = world.a, world.b
@@ -392,7 +417,7 @@ def test_job_that_cannot_begin_there(world):
     assert not [j for j in b.jobs() if j["name"] == "begins" and (j["kept"] or j["state"] not in ("ended", "failed"))]
 
 
-TESTS = [test_suspend_and_resume, test_file, test_move, test_move_of_a_job_that_waits, test_killed_in_the_middle, test_killed_client, test_interrupted_client, test_killed_at_the_end, test_refused, test_full_destination,
+TESTS = [test_suspend_and_resume, test_file, test_move, test_move_of_a_paused_job, test_move_of_a_job_that_waits, test_killed_in_the_middle, test_killed_client, test_interrupted_client, test_killed_at_the_end, test_refused, test_full_destination,
          test_job_that_cannot_begin_there]
 
 

@@ -255,6 +255,56 @@ def test_ends(server):
     assert code == 127 and "/no/such/program" in err, (code, err)
 
 
+def test_no_home(server):
+    """Where the user's cache cannot be written, the hook is built in a folder of the user's own among temporary files, once; in one that others can write it is not."""
+    place = tempfile.mkdtemp(dir=server.folder)
+    path = script(server, "import torch\nprint(torch.ones(3).sum().item())\n")
+    for cache, built in (("/proc/none", True), ("no/absolute/path", False)):
+        environment = dict(os.environ, XDG_CACHE_HOME=cache, TMPDIR=place)
+        code, out, err = finish(server.run(program=[sys.executable, path], env=environment))
+        assert code == 0 and "no look" not in err and ("building the hook" in err) == built, (code, out, err)
+    assert not os.path.exists("no")
+    os.chmod(os.path.join(place, f"switchyard-torch-{os.getuid()}"), 0o777)
+    code, out, err = finish(server.run(program=[sys.executable, path], env=environment))
+    assert code == 0 and "this user alone" in err, (code, out, err)
+
+
+CACHE = "from switchyard import _torch_hook\nprint(_torch_hook._cache())\n"
+
+
+def test_folder_of_others(server):
+    """The folder among temporary files may have been made by another user first, with what that user wants loaded; a symbolic link may lead to such a one."""
+    def cache(place):
+        environment = dict(os.environ, XDG_CACHE_HOME="/proc/none", TMPDIR=place, PYTHONPATH=os.path.join(ROOT, "runtime/python"))
+        done = subprocess.run([sys.executable, "-c", CACHE], capture_output=True, text=True, env=environment, timeout=LIMIT_S)
+        assert done.returncode == 0 or "this user alone" in done.stderr, done.stderr
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    place = tempfile.mkdtemp(dir=server.folder)
+    own = os.path.join(place, f"switchyard-torch-{os.getuid()}")
+    assert cache(place) == own and cache(place) == own and os.lstat(own).st_mode & 0o777 == 0o700
+    for mode in (0o770, 0o702, 0o755):
+        os.chmod(own, mode)
+        assert (cache(place) is None) == (mode & 0o022 != 0), oct(mode)
+    os.chmod(own, 0o700)
+    if os.getuid() == 0:
+        os.chown(own, 1, 1)
+        assert cache(place) is None
+        os.chown(own, 0, 0)
+    os.rename(own, own + "-aside")
+    for target in (own + "-aside", own + "-nowhere"):
+        os.symlink(target, own)
+        assert cache(place) is None
+        os.unlink(own)
+    assert not os.path.exists(own + "-nowhere")
+    with open(own, "w"):
+        assert cache(place) is None
+    os.unlink(own)
+    for mode, taken in ((0o777, False), (0o1777, True)):
+        os.chmod(place, mode)
+        assert (cache(place) is not None) == taken, oct(mode)
+
+
 RANKS = """import torch, torch.distributed as ranks
 ranks.init_process_group("gloo")
 model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 4))

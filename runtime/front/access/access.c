@@ -56,6 +56,11 @@ static int load(struct sy_access *access)
         sy_token_list_finish(&list);
         return status;
     }
+    if (access->token_file && list.n == 0)
+        sy_log_warn("access",
+                    "event=token_file path=\"%s\" why=\"no token is in it: nobody can "
+                    "show one\"",
+                    access->token_file);
     sy_token_list_finish(&access->list);
     access->list = list;
     access->generation++;

@@ -4,12 +4,14 @@ module and each optimizer step. Both stand at the gate of the script page (worke
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import hashlib
 import importlib
 import mmap
 import os
 import shutil
+import stat
 import struct
 import subprocess
 import sys
@@ -35,8 +37,8 @@ _hook: Optional[ctypes.CDLL] = None
 def _start_of(pid: int) -> int:
     """When that process started, in ticks since the machine did; 0: it has ended."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as stat:
-            fields = stat.read().rpartition(b")")[2].split()
+        with open(f"/proc/{pid}/stat", "rb") as line:
+            fields = line.read().rpartition(b")")[2].split()
     except (FileNotFoundError, ProcessLookupError):  # the latter: it was reaped between open and read
         return 0
     return 0 if fields[0] in (b"Z", b"X") else int(fields[19])
@@ -156,9 +158,37 @@ def _compiler() -> Optional[str]:
     return shutil.which(os.environ.get("CXX", "g++")) or shutil.which("c++")
 
 
-def _cache() -> str:
+def _usual_cache() -> Optional[str]:
+    """None: there is no home, and below the working folder may lie what others wrote."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return os.path.join(base, "switchyard", "torch")
+    return os.path.join(base, "switchyard", "torch") if os.path.isabs(base) else None
+
+
+def _is_own(folder: str) -> bool:
+    """Nobody else (but root) can write in it, or put another in its place. No symbolic link: its target may be another's."""
+    found, above = os.lstat(folder), os.stat(os.path.dirname(folder))
+    is_kept = above.st_uid in (0, os.getuid()) and (not above.st_mode & 0o022 or bool(above.st_mode & stat.S_ISVTX))
+    return is_kept and stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022
+
+
+def _cache() -> str:
+    """A folder to write in: the usual one, or where that cannot be written (a home that is read-only, or none) one among the system's temporary files, if it is
+    the user's alone: what lies in it is loaded into the script."""
+    usual, other = _usual_cache(), os.path.join(tempfile.gettempdir(), f"switchyard-torch-{os.getuid()}")
+    try:
+        if usual is not None:
+            os.makedirs(usual, exist_ok=True)
+            if os.access(usual, os.W_OK):
+                return usual
+    except OSError:
+        pass
+    try:
+        os.mkdir(other, mode=0o700)
+    except FileExistsError:
+        pass  # of an earlier run, or another user's
+    if not _is_own(other):
+        raise OSError(errno.EPERM, f"nothing is built: {other} is not a folder in which this user alone can write, and {usual or 'a home'} cannot be written")
+    return other
 
 
 def _library(torch: Any, folder: str) -> str:
@@ -167,7 +197,11 @@ def _library(torch: Any, folder: str) -> str:
     for name in _SOURCES:
         with open(os.path.join(folder, name), "rb") as source:
             digest.update(source.read())
-    return os.path.join(_cache(), f"hook-{torch.__version__}-{digest.hexdigest()[:16]}.so")
+    name = f"hook-{torch.__version__}-{digest.hexdigest()[:16]}.so"
+    usual = _usual_cache()
+    if usual is not None and os.path.exists(os.path.join(usual, name)):
+        return os.path.join(usual, name)  # also where it cannot be written
+    return os.path.join(_cache(), name)
 
 
 def _environment() -> dict[str, str]:
@@ -177,7 +211,6 @@ def _environment() -> dict[str, str]:
 
 def _build(torch: Any, folder: str, compiler: str, library: str) -> None:
     root = os.path.dirname(torch.__file__)
-    os.makedirs(os.path.dirname(library), exist_ok=True)
     made = tempfile.NamedTemporaryFile(dir=os.path.dirname(library), suffix=".so", delete=False)
     made.close()
     print(f"switchyard: building the hook for PyTorch {torch.__version__} (once, into {os.path.dirname(library)})", file=sys.stderr)
