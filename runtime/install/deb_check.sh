@@ -108,8 +108,15 @@ stop() {
     wait "$server" || fail "SIGTERM: the service ended with $?"
     server=""
 }
-# Of the only job: how many steps it has made.
-step() { in_root switchyard status --json --socket /run/switchyard/switchyard.sock | python3 -c 'import json, sys; print(json.load(sys.stdin)["jobs"][0]["step"])'; }
+# Of the only job, once it trains: how many steps it has made. Until a worker has read its snapshot, that is none.
+step() {
+    for _ in $(seq 300); do
+        in_root switchyard status --json --socket /run/switchyard/switchyard.sock |
+            python3 -c 'import json, sys; job = json.load(sys.stdin)["jobs"][0]; job["state"] == "training" and print(job["step"])' | grep . && return
+        sleep 0.2
+    done
+    fail "the job does not train after 60 s"
+}
 
 say "$exec_start"
 start
@@ -122,8 +129,11 @@ say "training goes on after SIGTERM and a new start"
 cp -r "$work/job" "$root/tmp/job"
 chmod -R a+rX "$root/tmp/job"
 in_root switchyard train /tmp/job/job.json --socket /run/switchyard/switchyard.sock >/dev/null || fail "the job was refused"
-sleep 2
-step_before=$(step)
+for _ in $(seq 300); do
+    step_before=$(step)
+    [ "$step_before" -eq 0 ] || break
+    sleep 0.2
+done
 stop
 start
 step_after=$(step)

@@ -36,6 +36,7 @@ class Command:
                 raise SystemExit(f"{name} --help: what is '{line}' behind the options?")
             else:
                 self.description.append(line)
+        self.verbs = list(dict.fromkeys(re.findall(rf"^  {name} \[?([a-z][a-z-]*)\]?(?: |$)", "\n".join(self.description), re.M)))
         if not self.options:
             raise SystemExit(f"{name} --help lists no options")
 
@@ -130,7 +131,7 @@ COMPLETION = """\
 # bash completion of switchyard; made by help_pages.py.
 _switchyard()
 {{
-    local cur=${{COMP_WORDS[COMP_CWORD]}} prev=${{COMP_WORDS[COMP_CWORD - 1]}} options files folders
+    local cur=${{COMP_WORDS[COMP_CWORD]}} prev=${{COMP_WORDS[COMP_CWORD - 1]}} options files folders verbs lists words place=2
 
     if [ "$COMP_CWORD" = 1 ]; then
         mapfile -t COMPREPLY < <(compgen -W '{commands} help' -- "$cur")
@@ -143,6 +144,17 @@ _switchyard()
     esac
     case " $folders " in *" $prev "*) mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;; esac
     case " $files " in *" $prev "*) mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;; esac
+    if [[ $verbs && $COMP_CWORD = 2 && $cur != -* ]]; then
+        mapfile -t COMPREPLY < <(compgen -W "$verbs" -- "$cur")
+        return
+    fi
+    [ -z "$verbs" ] || place=3
+    if [[ $lists && $COMP_CWORD = "$place" && $cur != -* && $prev != -* ]]; then
+        # compgen -W expands its words as the shell does: of the server's names only plain ones
+        words=$(timeout 2 "${{COMP_WORDS[0]}}" "$lists" 2>/dev/null | awk 'NR > 1 && $1 ~ /^[A-Za-z0-9._-]+$/ {{ print $1 }}')
+        mapfile -t COMPREPLY < <(compgen -W "$words" -f -- "$cur")
+        return
+    fi
     if [[ $cur == -* ]]; then
         mapfile -t COMPREPLY < <(compgen -W "$options" -- "$cur")
     else
@@ -153,12 +165,17 @@ complete -o filenames -F _switchyard switchyard
 """
 
 
+def listed_by(command):
+    """The command that lists what stands behind this one, or behind its verbs; "": none does."""
+    return command.name if command.verbs else "models" if " MODEL " in command.usage else ""
+
+
 def case_of(command):
     def names(chosen):
         return " ".join("--" + name for name, argument, _ in command.options if chosen(argument or ""))
 
     return (f"    {command.name}) options='{names(lambda _: True)}' files='{names(lambda a: 'FILE' in a or '.' in a or 'PATH' in a)}' "
-            f"folders='{names(lambda a: a == 'DIR')}' ;;")
+            f"folders='{names(lambda a: a == 'DIR')}' verbs='{' '.join(command.verbs)}' lists='{listed_by(command)}' ;;")
 
 
 def write_completion(program, path):

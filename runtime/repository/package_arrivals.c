@@ -17,13 +17,15 @@
 #include <xxhash.h>
 
 #include "loader/package/package.h"
+#include "runtime/base/assert.h"
 #include "runtime/base/log.h"
 #include "runtime/base/printable.h"
 #include "runtime/base/status.h"
 #include "runtime/base/thread_cores.h"
 
 #define MAX_URL_BYTES 4096
-#define ASK_US        20000 /* has it ended, does anybody want it still */
+#define ASK_US        20000             /* has it ended, does anybody want it still */
+#define REASON_NS     (SY_NS_PER_S / 5) /* a fetch whose head is not readable says why by then */
 #define TRIES         "2"
 #define STALL_S       10
 #define LIMIT_NS      (3600 * SY_NS_PER_S)
@@ -44,6 +46,8 @@ struct coming {
     struct event *read_event, *ask_event;
     sy_ns ends_ns;
     bool too_long;
+    int head_status; /* why its head could not be opened; SY_OK: it could, or was not tried */
+    char head_error[400];
     char line[400], last[400];
     size_t n_line;
     sy_core_done done; /* NULL: called */
@@ -138,16 +142,19 @@ static int open_file(const struct coming *c, struct sy_package **out)
     return status == SY_ENOTFOUND ? sy_package_open(c->path, out) : status;
 }
 
-/* Its head is there. The package is known by the name that its file will have. */
+/* Its head is there. The package is known by the name that its file will have. A head that cannot be opened is no error here: the fetch may have failed since
+ * and cut its file, and then what it says is the reason (over). */
 static int open_head(struct coming *c)
 {
     struct sy_package *package;
     char *path = strdup(c->path);
 
     SY_TRY_ALLOC(path, "no memory to load a model");
-    if (open_file(c, &package) < 0) {
+    c->head_status = open_file(c, &package);
+    if (c->head_status < 0) {
+        snprintf(c->head_error, sizeof(c->head_error), "%s", sy_error_text());
         free(path);
-        return sy_error_set(SY_ECORRUPT, "%s", sy_error_text());
+        return SY_OK;
     }
     free(package->path);
     package->path = path;
@@ -180,6 +187,8 @@ static void end_line(struct coming *c)
             kill(c->pid, SIGKILL);
             tell(c, status, sy_error_text());
         }
+        if (c->head_status < 0)
+            c->ends_ns = SY_MIN(c->ends_ns, sy_clock_now() + REASON_NS);
         return;
     }
     sy_printable_make(c->line);
@@ -208,7 +217,9 @@ static void over(struct coming *c, int wait_status)
     bool whole = WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0;
     char why[450];
 
-    if (c->too_long)
+    if (c->head_status < 0 && (whole || WIFSIGNALED(wait_status) || !*c->last))
+        snprintf(why, sizeof(why), "%s", c->head_error);
+    else if (c->too_long)
         snprintf(why, sizeof(why), "its package took longer than %.0f s to fetch",
                  (double)a->limit_ns / 1e9);
     else if (WIFSIGNALED(wait_status))
@@ -220,13 +231,14 @@ static void over(struct coming *c, int wait_status)
         sy_arrival_whole(c->arrival);
     else
         sy_arrival_failed(c->arrival, why);
-    if (whole && !c->is_added)
-        whole = false, snprintf(why, sizeof(why), "the fetch ended without a package");
+    if (whole && !c->is_added && c->head_status == SY_OK)
+        snprintf(why, sizeof(why), "the fetch ended without a package");
+    whole = whole && c->is_added;
     if (whole)
         sy_log_info("fetch", "event=whole file=%s", c->path);
     else
         sy_log_warn("fetch", "event=failed file=%s why=\"%s\"", c->path, why);
-    tell(c, whole ? SY_OK : SY_EIO, whole ? NULL : why);
+    tell(c, whole ? SY_OK : c->head_status < 0 ? SY_ECORRUPT : SY_EIO, whole ? NULL : why);
     coming_free(c);
     a->handlers->arrived(a->core);
 }

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """`switchyard fetch` against registries that behave and that do not: ranges, resume after a kill, connections that break, content that changes, wrong hashes, secrets in URLs. Run by
 `make test`; prints a line a test."""
+import gzip
 import hashlib
 import http.server
 import os
@@ -24,13 +25,14 @@ class QuietServer(http.server.ThreadingHTTPServer):
 
 
 class Registry(http.server.BaseHTTPRequestHandler):
-    """What it does is set by the test: content, etag, break_after (bytes of an answer), ranges, if_range, status, slow, on_break (called after it)."""
+    """What it does is set by the test: content, etag, break_after (bytes of an answer), ranges, if_range, status, slow, coding, on_break (called after it)."""
 
     protocol_version = "HTTP/1.1"
 
     def do_GET(self):
         s = self.server
         s.seen.append((self.path, self.headers.get("Range"), self.headers.get("If-Range")))
+        s.codings.append(self.headers.get("Accept-Encoding"))
         if s.status:
             self.send_response(s.status)
             self.send_header("Content-Length", "0")
@@ -48,6 +50,8 @@ class Registry(http.server.BaseHTTPRequestHandler):
         self.send_response(206 if has_range else 200)
         if s.etag:
             self.send_header("ETag", s.etag)
+        if s.coding:
+            self.send_header("Content-Encoding", s.coding)
         if has_range:
             self.send_header("Content-Range", f"bytes {start}-{len(s.content) - 1}/{len(s.content)}")
         self.send_header("Content-Length", str(len(body)))
@@ -71,7 +75,7 @@ class Case:
     def __enter__(self):
         self.folder = tempfile.mkdtemp(prefix="fetch_check_")
         self.server = QuietServer(("127.0.0.1", 0), Registry)
-        self.server.__dict__.update(content=DATA, etag='"one"', break_after=None, ranges=True, if_range=True, status=0, slow=0, seen=[], on_break=lambda s: None)
+        self.server.__dict__.update(content=DATA, etag='"one"', break_after=None, ranges=True, if_range=True, status=0, slow=0, seen=[], coding=None, codings=[], on_break=lambda s: None)
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
         self.file = self.folder + "/model.sypkg"
         return self
@@ -185,12 +189,22 @@ def a_wrong_hash_leaves_nothing():
 
 def refusals_are_final_and_name_no_secret():
     with Case() as c:
-        for status, tries in ((404, 1), (403, 1), (503, 2)):
+        for status, tries in ((404, 1), (403, 1), (503, 2), (204, 1), (302, 1)):  # the last two: no content, a redirect to nowhere
             c.server.status, c.server.seen[:] = status, []
             done = c.fetch("--tries", "2", path="/a/model.sypkg?X-Amz-Signature=SECRET")
             assert done.returncode == 1 and str(status) in done.stderr and "SECRET" not in done.stderr + done.stdout, done.stderr
             assert len(c.server.seen) == tries, (status, c.server.seen)
-            assert "SECRET" in c.server.seen[0][0]
+            assert "SECRET" in c.server.seen[0][0] and not os.path.exists(c.file)
+
+
+def coded_bytes_need_their_hash():
+    with Case() as c:
+        c.server.coding, c.server.content = "gzip", gzip.compress(DATA[:100000])
+        done = c.fetch()
+        assert done.returncode == 1 and "Content-Encoding: gzip" in done.stderr and os.listdir(c.folder) == [], done.stderr
+        assert c.server.codings == ["identity"], c.server.codings
+        assert c.fetch("--sha256", hashlib.sha256(c.server.content).hexdigest()).returncode == 0
+        c.assert_there(c.server.content)
 
 
 def limits_hold():
@@ -208,7 +222,7 @@ def main():
     failed = 0
     for test in (a_file_comes_whole, broken_connections_go_on_where_they_stood, a_killed_fetch_is_resumed, changed_content_is_read_from_the_start,
                  changed_content_of_a_registry_that_ignores_if_range, bytes_of_changed_content_are_progress, content_that_always_changes_is_given_up,
-                 a_registry_without_ranges_is_read_again, a_wrong_hash_leaves_nothing, refusals_are_final_and_name_no_secret, limits_hold):
+                 a_registry_without_ranges_is_read_again, a_wrong_hash_leaves_nothing, coded_bytes_need_their_hash, refusals_are_final_and_name_no_secret, limits_hold):
         try:
             test()
             print(f"[       OK ] {test.__name__}")

@@ -49,7 +49,7 @@ def each_command_has_its_page(folder):
 
 
 def completed(folder, *words):
-    script = 'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _switchyard; printf "%s\\n" "${COMPREPLY[@]}"'
+    script = 'set -u; source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _switchyard; printf "%s\\n" "${COMPREPLY[@]}"'
     return output_of("bash", "-c", script, "bash", folder + PREFIX + "/share/bash-completion/completions/switchyard", *words, cwd=folder).split()
 
 
@@ -60,6 +60,18 @@ def bash_completes(folder):
     assert "a.c" not in completed(folder, "switchyard", "serve", "--models", "a")  # a folder is wanted
     assert "a.c" in completed(folder, "switchyard", "serve", "--config", "a")
     assert completed(folder, "switchyard", "no-such-command", "") == []
+    assert completed(folder, "switchyard", "models", "") == ["list", "load", "unload", "evict"]
+    assert completed(folder, "switchyard", "jobs", "resume-") == ["resume-from"]
+    program = folder + "/lists"  # of a server with a job and three models, of which one must not be expanded
+    with open(program, "w", encoding="utf-8") as out:
+        out.write('#!/bin/sh\n[ "$1" = jobs ] && printf " job  name\\n  17  check\\n" || printf "name  state\\nbert  ready\\nresnet  ready\\nr\\$(id)  ready\\n"\n')
+    os.chmod(program, 0o755)
+    assert completed(folder, program, "models", "unload", "r") == ["resnet"]
+    assert completed(folder, program, "infer", "b") == ["bert"]
+    assert completed(folder, program, "jobs", "pause", "1") == ["17"]
+    assert "a.c" in completed(folder, program, "models", "load", "a")  # a package
+    assert completed(folder, "/no/such/program", "models", "unload", "r") == []
+    os.unlink(program)
 
 
 def units_name_what_is_installed(folder):

@@ -80,6 +80,7 @@ def selectors_and_ports_fit():
         assert selector.items() <= labels.items(), selector
     assert {p["targetPort"] for p in by_kind["Service"]["spec"]["ports"]} <= ports
     assert {e["port"] for e in by_kind["PodMonitor"]["spec"]["podMetricsEndpoints"]} <= ports
+    assert by_kind["InferenceService"]["metadata"]["annotations"]["storage.kserve.io/readonly"] == "false"  # packages are written beside models
 
 
 def start(folder):

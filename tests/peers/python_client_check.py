@@ -145,7 +145,7 @@ def test_wheel(_):
     with open(os.path.join(ROOT, "runtime/client/switchyard.h")) as header:
         version = re.search(r'SWITCHYARD_VERSION\s+"(.*)"', header.read()).group(1)
     assert os.path.basename(WHEEL) == f"switchyard-{version}-py3-none-any.whl"
-    assert switchyard.__version__ == version and switchyard.__file__.startswith(SITE)
+    assert switchyard.__version__ == version and switchyard.__file__.startswith(SITE) and "Session" in dir(switchyard)  # which is imported later
     assert "switchyard/py.typed" in zipfile.ZipFile(WHEEL).namelist()
 
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Packages that are served while they are fetched (`serve --fetch-to`), from registries that behave and that do not: every answer is right or a refusal with a reason, and none waits for
 ever. Run by `make test`; prints a line a test."""
+import fcntl
 import hashlib
 import http.server
 import json
@@ -55,8 +56,9 @@ class Registry(http.server.BaseHTTPRequestHandler):
         s = self.server
         s.seen.append((self.path, self.headers.get("Range")))
         start, asked = 0, self.headers.get("Range")
-        if s.status:
-            self.send_response(s.status)
+        status = s.status or (s.status_next if len(s.seen) > 1 else 0)
+        if status:
+            self.send_response(status)
             self.send_header("Content-Length", "0")
             self.end_headers()
             return
@@ -71,6 +73,8 @@ class Registry(http.server.BaseHTTPRequestHandler):
         self.send_response(206 if start else 200)
         if s.etag:
             self.send_header("ETag", s.etag)
+        if s.coding:
+            self.send_header("Content-Encoding", s.coding)
         if start:
             self.send_header("Content-Range", f"bytes {start + s.range_lie}-{len(s.content) - 1}/{len(s.content)}")
         self.send_header("Content-Length", str(len(body) + s.length_lie))
@@ -110,7 +114,7 @@ class QuietServer(http.server.ThreadingHTTPServer):
 class Source:
     def __init__(self, content, **how):
         self.server = QuietServer(("127.0.0.1", 0), Registry)
-        self.server.__dict__.update(content=content, etag='"one"', ranges=True, status=0, rate=0, stall_at=None, close_at=None, length_lie=0, range_lie=0, seen=[],
+        self.server.__dict__.update(content=content, etag='"one"', ranges=True, status=0, status_next=0, coding=None, rate=0, stall_at=None, close_at=None, length_lie=0, range_lie=0, seen=[],
                                     released=threading.Event())
         self.server.__dict__.update(how)
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
@@ -377,6 +381,81 @@ def wrong_heads_are_refused(c):
             source.close()
 
 
+def answers_without_a_package_leave_nothing(c):
+    for how, says in (({"content": b""}, "not a Switchyard package"), ({"status": 302}, "says 302"), ({"status": 204}, "says 204"),
+                      ({"coding": "gzip"}, "Content-Encoding: gzip")):
+        source = Source(**{"content": c.content, **how})
+        try:
+            loaded = c.node.load(source.url)
+            assert loaded.returncode == 1 and says in loaded.stderr, (how, loaded.stderr)
+            assert os.listdir(c.node.cache) == [], (how, os.listdir(c.node.cache))
+        finally:
+            source.close()
+
+
+def fetch_of(c):
+    """The state of the server's fetch, as ps says; "": none."""
+    return subprocess.run(["ps", "--ppid", str(c.node.process.pid), "-o", "stat=,args="], capture_output=True, text=True, check=False).stdout
+
+
+def a_fetch_that_fails_before_its_head_is_read_says_why(c):
+    """The server is stopped from its fetch's first request until that has failed."""
+    broken = bytearray(c.content)
+    broken[len(broken) * 2 // 3] ^= 1
+    source = Source(bytes(broken), stall_at=0)
+    said = []
+    thread = threading.Thread(target=lambda: said.append(c.refused(source)))
+    try:
+        thread.start()
+        until(lambda: source.server.seen)
+        os.kill(c.node.process.pid, signal.SIGSTOP)
+        source.server.stall_at = None
+        source.server.released.set()
+        until(lambda: "Z" in [line.split()[0][0] for line in fetch_of(c).splitlines()])
+    finally:
+        os.kill(c.node.process.pid, signal.SIGCONT)
+        thread.join()
+        source.close()
+    assert "hash mismatch" in said[0], said
+
+
+def other_content_under_one_etag_is_read_by_the_next_load(c):
+    """Layers of an earlier try that the rest does not fit are in nobody's way for long."""
+    source = Source(c.content, close_at=len(c.content) * 5 // 6, rate=len(c.content) / 0.5)
+    try:
+        source.server.status_next = 503  # from its second request on
+        c.refused(source)
+        source.server.__dict__.update(content=c.other, status_next=0, close_at=None, rate=0)
+        c.node.unload()
+        said = c.refused(source)
+        assert "hash mismatch" in said, said
+        assert any(r for _, r in source.server.seen), "nothing was resumed"
+        c.node.unload()
+        loaded = c.node.load(source.url)
+        assert loaded.returncode == 0 and c.node.ask(c.x)[0] == 200, loaded.stderr
+    finally:
+        source.close()
+
+
+def a_load_waits_for_the_lock_of_a_fetch_that_ends(c):
+    source = Source(c.content, stall_at=len(c.content) // 2)
+    try:
+        assert c.node.load(source.url).returncode == 0
+        part = os.path.join(c.node.cache, next(name for name in os.listdir(c.node.cache) if name.endswith(".part")))
+        c.node.unload()
+        until(lambda: " fetch " not in fetch_of(c))
+        source.server.stall_at = None
+        source.server.released.set()
+        with open(part, "rb") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            threading.Timer(0.5, lambda: fcntl.flock(held, fcntl.LOCK_UN)).start()
+            loaded = c.node.load(source.url)
+        assert loaded.returncode == 0, loaded.stderr
+        c.assert_right(c.node.ask(c.x))
+    finally:
+        source.close()
+
+
 def another_content_in_the_middle_is_not_mixed_in(c):
     source, other = Source(c.content, stall_at=len(c.content) // 2), Source(c.other, etag='"two"')
     try:
@@ -460,7 +539,9 @@ def urls_need_a_folder(c):
 
 
 TESTS = (requests_are_answered_once_all_is_there, another_model_is_served_meanwhile, a_short_package_is_whole_before_it_is_heard_of, a_stall_ends_in_words,
-         a_connection_that_ends_early_goes_on, a_file_that_is_cut_ends_in_words, lengths_that_lie_end_in_words, wrong_bytes_are_never_computed_with, wrong_heads_are_refused, another_content_in_the_middle_is_not_mixed_in, no_ranges_no_etag,
+         a_connection_that_ends_early_goes_on, a_file_that_is_cut_ends_in_words, lengths_that_lie_end_in_words, wrong_bytes_are_never_computed_with, wrong_heads_are_refused, answers_without_a_package_leave_nothing,
+         a_fetch_that_fails_before_its_head_is_read_says_why, other_content_under_one_etag_is_read_by_the_next_load, a_load_waits_for_the_lock_of_a_fetch_that_ends,
+         another_content_in_the_middle_is_not_mixed_in, no_ranges_no_etag,
          ranges_that_lie_are_refused, the_whole_hash_decides, deadlines_and_unloading_do_not_wait, urls_need_a_folder)
 
 

@@ -28,23 +28,32 @@ struct entry {
     sy_conf_kind kind;
 };
 
+/* A folder opens as a file does, and fails when it is read. */
 std::string read_file(const char *path)
 {
     std::ifstream file(path, std::ios::binary);
-    std::ostringstream text;
+    std::string text;
+    char part[4096];
 
     if (!file)
         throw std::system_error(errno, std::generic_category());
-    text << file.rdbuf();
-    if (!file || file.bad())
+    errno = 0;
+    while (text.size() <= SY_CONF_MAX_BYTES && (file.read(part, sizeof(part)), file.gcount() > 0))
+        text.append(part, static_cast<size_t>(file.gcount()));
+    if (file.bad())
         throw std::system_error(errno ? errno : EIO, std::generic_category());
-    return text.str();
+    if (text.compare(0, 3, "\xef\xbb\xbf") == 0) /* a byte order mark, as some editors write it */
+        text.erase(0, 3);
+    return text;
 }
 
 entry entry_of(const std::string &key, const std::shared_ptr<cpptoml::base> &value)
 {
-    if (auto text = value->as<std::string>())
+    if (auto text = value->as<std::string>()) {
+        if (text->get().find('\0') != std::string::npos)
+            throw bad_value{key + " has a zero byte in its text"};
         return {text->get(), SY_CONF_TEXT};
+    }
     if (auto truth = value->as<bool>())
         return {truth->get() ? "true" : "false", SY_CONF_SWITCH};
     if (auto number = value->as<int64_t>())
@@ -110,8 +119,7 @@ try {
     std::string text = read_file(path);
 
     if (text.size() > SY_CONF_MAX_BYTES)
-        return sy_error_set(SY_EARG, "%s: %zu bytes, more than %d", path, text.size(),
-                            SY_CONF_MAX_BYTES);
+        return sy_error_set(SY_EARG, "%s: more than %d bytes", path, SY_CONF_MAX_BYTES);
     if (std::count(text.begin(), text.end(), '[') > SY_CONF_MAX_ARRAYS)
         return sy_error_set(SY_EARG, "%s: more than %d '['", path, SY_CONF_MAX_ARRAYS);
     if (text.find('\0') != std::string::npos)

@@ -16,6 +16,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/durable_file.h"
+#include "runtime/base/printable.h"
 #include "runtime/base/status.h"
 #include "runtime/cli/fetch/fetch_curl.h"
 #include "runtime/cli/fetch/fetch_stream.h"
@@ -28,6 +29,8 @@
 #define MOST_CHANGES   5   /* of the content; from the next on, bytes read again are no progress */
 #define CONNECT_S      10L
 #define HOLE_STEP      (2L << 20) /* granularity to which a file system may round data up */
+#define LOCK_STEP_MS   20
+#define LOCK_TRIES     100 /* 2 s: a fetch that was just killed holds its lock until it is gone */
 
 struct transfer {
     const struct sy_fetch *fetch;
@@ -40,14 +43,23 @@ struct transfer {
     uint64_t skip;     /* of this answer, that are there and not read again */
     uint64_t range_at; /* where the answer says that it begins; UINT64_MAX: it does not say */
     bool has_answer;   /* its status was looked at */
+    bool is_corrupt;   /* a source sent what does not fit what is there */
     bool has_changed;  /* the answer is of other content than the file so far: from the start */
     sy_ns moved_ns;    /* when the last bytes came */
     int failed;        /* status set by a callback */
     char shown[512];   /* the URL without what may be secret */
     char part[MAX_PATH_BYTES], etag_path[MAX_PATH_BYTES + 8];
     char etag[MAX_ETAG_BYTES], etag_now[MAX_ETAG_BYTES];
+    char coding[32]; /* the answer's Content-Encoding; "": none */
     char curl_error[CURL_ERROR_SIZE];
 };
+
+static void pause_ms(long ms)
+{
+    struct timespec time = {ms / 1000, ms % 1000 * 1000000};
+
+    nanosleep(&time, NULL);
+}
 
 static bool is_hex(const char *text)
 {
@@ -139,15 +151,26 @@ static bool is_locked(const struct transfer *t)
 }
 
 /* One process at a time writes to it. */
+static int lock_part(struct transfer *t)
+{
+    for (int i = 0; i < LOCK_TRIES; i++) {
+        t->fd = open(t->part, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+        if (t->fd < 0)
+            return sy_error_set(SY_EIO, "cannot make %s: %s", t->part, strerror(errno));
+        if (is_locked(t))
+            return SY_OK;
+        close(t->fd);
+        t->fd = -1;
+        pause_ms(LOCK_STEP_MS);
+    }
+    return sy_error_set(SY_EBUSY, "%s is being fetched by another process", t->part);
+}
+
 static int open_part(struct transfer *t)
 {
     snprintf(t->part, sizeof(t->part), "%s.part", t->fetch->path);
     snprintf(t->etag_path, sizeof(t->etag_path), "%s.etag", t->part);
-    t->fd = open(t->part, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-    if (t->fd < 0)
-        return sy_error_set(SY_EIO, "cannot make %s: %s", t->part, strerror(errno));
-    if (!is_locked(t))
-        return sy_error_set(SY_EBUSY, "%s is being fetched by another process", t->part);
+    SY_TRY(lock_part(t));
     EVP_DigestInit_ex(t->hash, EVP_sha256(), NULL);
     read_etag(t);
     return t->etag[0] ? count_what_is_there(t) : start_over(t);
@@ -170,39 +193,42 @@ static void keep_etag(struct transfer *t)
 
 /* ---- one answer --------------------------------------------------------------------------- */
 
-/* "Content-Range: bytes FIRST-LAST/TOTAL" */
-static void note_range(struct transfer *t, const char *line, size_t length)
+/* Copies the line's value, cut to `bytes`, if the line is that of the header `name`, which ends with a colon. */
+static bool is_header(const char *line, size_t length, const char *name, char *value, size_t bytes)
 {
-    static const char name[] = "content-range:";
-    char value[64];
-    unsigned long long first;
+    size_t n = strlen(name);
 
-    if (length <= sizeof(name) || strncasecmp(line, name, sizeof(name) - 1) != 0)
-        return;
-    snprintf(value, sizeof(value), "%.*s", (int)(length - sizeof(name) + 1),
-             line + sizeof(name) - 1);
-    if (sscanf(value, " bytes %llu-", &first) == 1)
-        t->range_at = first;
+    if (length < n || strncasecmp(line, name, n) != 0)
+        return false;
+    while (n < length && line[n] == ' ')
+        n++;
+    while (length > n && (line[length - 1] == '\r' || line[length - 1] == '\n'))
+        length--;
+    snprintf(value, bytes, "%.*s", (int)(length - n), line + n);
+    return true;
 }
 
 static size_t on_header(char *line, size_t size, size_t n, void *ctx)
 {
     struct transfer *t = ctx;
-    size_t length = size * n, end = length;
+    size_t length = size * n;
+    char value[MAX_ETAG_BYTES + 1];
+    unsigned long long first;
 
     if (length > 5 && strncasecmp(line, "HTTP/", 5) == 0) {
-        t->etag_now[0] = '\0'; /* every answer, also a redirect's, has its own */
+        t->etag_now[0] = t->coding[0] = '\0'; /* every answer, also a redirect's, has its own */
         t->range_at = UINT64_MAX;
     }
-    note_range(t, line, length);
-    if (length <= 5 || strncasecmp(line, "etag:", 5) != 0)
-        return length;
-    for (line += 5, end -= 5; end > 0 && *line == ' '; line++)
-        end--;
-    while (end > 0 && (line[end - 1] == '\r' || line[end - 1] == '\n'))
-        end--;
-    if (end < sizeof(t->etag_now))
-        snprintf(t->etag_now, sizeof(t->etag_now), "%.*s", (int)end, line);
+    /* "bytes FIRST-LAST/TOTAL" */
+    if (is_header(line, length, "content-range:", value, sizeof(value)) &&
+        sscanf(value, "bytes %llu-", &first) == 1)
+        t->range_at = first;
+    if (is_header(line, length, "etag:", value, sizeof(value)) &&
+        strlen(value) < sizeof(t->etag_now))
+        strcpy(t->etag_now, value);
+    if (is_header(line, length, "content-encoding:", value, sizeof(value)))
+        snprintf(t->coding, sizeof(t->coding), "%s",
+                 strcasecmp(value, "identity") == 0 ? "" : value);
     return length;
 }
 
@@ -226,11 +252,29 @@ static bool is_other_content(const struct transfer *t)
 /* Bytes that a reader may have read are not written again. */
 static int begin_whole(struct transfer *t)
 {
-    if (is_streaming(t))
+    if (is_streaming(t)) { /* the ETag stays that of the bytes which are there */
         t->skip = t->n_bytes;
-    else if (t->n_bytes > 0)
+        return SY_OK;
+    }
+    if (t->n_bytes > 0)
         SY_TRY(start_over(t));
     keep_etag(t);
+    return SY_OK;
+}
+
+/* An answer without the file: a redirect without a target, or one that says that there is none. Coded bytes are those of another file, unless
+ * the file's hash is known. */
+static int check_answer(struct transfer *t, long code)
+{
+    if (code != 200 && code != 206)
+        return sy_error_set(SY_EPROTO, "%s: the registry says %ld and sends no file", t->shown,
+                            code);
+    if (t->coding[0] && (t->fetch->stream || !t->fetch->sha256)) {
+        sy_printable_make(t->coding);
+        return sy_error_set(SY_EPROTO,
+                            "%s: its bytes come coded (Content-Encoding: %s), not as they are",
+                            t->shown, t->coding);
+    }
     return SY_OK;
 }
 
@@ -242,7 +286,8 @@ static int begin_answer(struct transfer *t)
     t->has_answer = true;
     t->skip = 0;
     t->curl.easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &code);
-    if (code != 206)
+    SY_TRY(check_answer(t, code));
+    if (code == 200)
         return begin_whole(t);
     if (is_other_content(t)) {
         SY_TRY(start_over(t));
@@ -326,17 +371,18 @@ static void set_options(struct transfer *t, const char *range, struct curl_slist
 static int run_once(struct transfer *t)
 {
     char range[32], if_range[MAX_ETAG_BYTES + 16];
-    struct curl_slist *headers = NULL;
+    struct curl_slist *headers;
     long code = 0;
     CURLcode got;
 
     if (t->n_bytes > 0 && !t->etag[0] && !is_hashed(t))
         SY_TRY(start_over(t)); /* whose bytes they are nobody can say */
+    headers = t->curl.slist_append(NULL, "Accept-Encoding: identity");
     if (t->n_bytes > 0)
         snprintf(range, sizeof(range), "%llu-", (unsigned long long)t->n_bytes);
     if (t->n_bytes > 0 && !is_hashed(t)) {
         snprintf(if_range, sizeof(if_range), "If-Range: %s", t->etag);
-        headers = t->curl.slist_append(NULL, if_range);
+        headers = t->curl.slist_append(headers, if_range);
     }
     t->has_answer = t->has_changed = false;
     t->failed = SY_OK;
@@ -348,7 +394,7 @@ static int run_once(struct transfer *t)
     if (t->failed)
         return t->failed;
     if (got == CURLE_OK && !t->has_answer)
-        return begin_answer(t); /* an empty file */
+        SY_TRY(begin_answer(t)); /* an empty file */
     if (got == CURLE_OK && t->fetch->stream)
         return sy_fetch_stream_check_whole(t->fetch->stream, t->shown, t->n_bytes);
     if (got == CURLE_OK)
@@ -372,13 +418,6 @@ static bool is_worth_again(const struct transfer *t, int status)
     t->curl.easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &code);
     return status == SY_EIO && (!t->failed || t->has_changed) &&
            (code < 400 || code == 408 || code == 416 || code == 429 || code >= 500);
-}
-
-static void pause_ms(long ms)
-{
-    struct timespec time = {ms / 1000, ms % 1000 * 1000000};
-
-    nanosleep(&time, NULL);
 }
 
 /* Whether the last connection said that the `had` bytes before it are not of what is there now: by another ETag, or by having fewer. */
@@ -431,6 +470,7 @@ static int transfer_all(struct transfer *t, struct sy_fetch_result *result)
         status = transfer_from(t, result);
         if (status == SY_OK || status == SY_EARG)
             return status;
+        t->is_corrupt |= status == SY_ECORRUPT;
         if (is_streaming(t)) { /* another may have it right from there on */
             sy_fetch_stream_rewind(t->fetch->stream);
             t->n_bytes = sy_fetch_stream_verified(t->fetch->stream);
@@ -473,6 +513,27 @@ static int finish_file(struct transfer *t, struct sy_fetch_result *result)
     return SY_OK;
 }
 
+/* Of a stream the verified layers stay for the next try. If they were resumed from an earlier one and the rest does not fit them, the registry has other
+ * content now, under the same ETag or none: kept, they would make every later try fail. */
+static bool is_useless(const struct transfer *t, int status, bool was_resumed)
+{
+    if (t->n_bytes == 0)
+        return true;
+    return is_streaming(t) ? t->is_corrupt && was_resumed : status == SY_ECORRUPT;
+}
+
+/* By a hole: a reader that has just heard of the head must still find a file of full length, and fail with the fetch's reason. */
+static void drop_unverified(const struct transfer *t)
+{
+    off_t from = (off_t)sy_fetch_stream_verified(t->fetch->stream);
+    off_t end = lseek(t->fd, 0, SEEK_END);
+
+    if (fallocate(t->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, from, end - from) == 0)
+        return;
+    if (ftruncate(t->fd, from)) /* its length would say more than is there */
+        unlink(t->part);
+}
+
 int sy_fetch_file(const struct sy_fetch *fetch, struct sy_fetch_result *result)
 {
     struct transfer t = {.fetch = fetch, .fd = -1};
@@ -489,11 +550,10 @@ int sy_fetch_file(const struct sy_fetch *fetch, struct sy_fetch_result *result)
         status = transfer_all(&t, result);
     if (status == SY_OK)
         status = finish_file(&t, result);
-    else if (status != SY_EBUSY && t.fd >= 0 &&
-             (t.n_bytes == 0 || (status == SY_ECORRUPT && !is_streaming(&t))))
+    else if (status != SY_EBUSY && t.fd >= 0 && is_useless(&t, status, result->resumed_bytes > 0))
         remove_part(&t);
-    else if (is_streaming(&t) && ftruncate(t.fd, (off_t)sy_fetch_stream_verified(fetch->stream)))
-        unlink(t.part); /* its length would say more than is there */
+    else if (is_streaming(&t))
+        drop_unverified(&t);
     if (t.easy)
         t.curl.easy_cleanup(t.easy);
     EVP_MD_CTX_free(t.hash);

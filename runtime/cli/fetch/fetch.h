@@ -32,8 +32,9 @@ struct sy_fetch_result {
 
 /* Blocks. A URL that fails for good makes way for the next: what has come is gone on with where a hash decides about it at the end (`sha256`, or a stream's
  * layers), and read again where none does. The error is the last URL's. EARG: no such URL or hash; ENOTFOUND: 404; EIO: with what the registry or the
- * network said; ECORRUPT: another hash (FILE.part is removed); EUNSUPPORTED: no libcurl on this machine. Except for ECORRUPT what has come stays for the
- * next try. */
+ * network said; ECORRUPT: another hash (FILE.part is removed); EBUSY: another process fetches to that path, for more than two seconds; EPROTO: an answer
+ * that is not the file (a redirect without a target, bytes that are coded); EUNSUPPORTED: no libcurl on this machine. Except for ECORRUPT what has come stays
+ * for the next try; of a stream its verified layers stay, unless they came from an earlier try and what follows does not fit them. */
 int sy_fetch_file(const struct sy_fetch *fetch, struct sy_fetch_result *result);
 
 #endif

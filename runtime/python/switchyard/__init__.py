@@ -36,6 +36,10 @@ def __getattr__(name: str) -> Any:
     return value
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})
+
+
 try:
     __version__ = metadata.version("switchyard")
 except metadata.PackageNotFoundError:  # the sources, not installed

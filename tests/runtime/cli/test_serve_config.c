@@ -99,6 +99,9 @@ static void what_is_wrong_is_refused_by_name(void **state)
         {"[http]\nidle = 3\n", "[http] is a table"},
         {"workers = \n", "line 1"},
         {"workers = 2\nworkers = 3\n", "workers"},
+        {"\xef\xbb\xbfworkers = 1000\r\n",
+         "conf: workers: \"1000\""}, /* a byte order mark is passed over */
+        {"policy = \"fifo\\u0000lifo\"\n", "policy has a zero byte"},
         {"config = \"other\"\n", "--config is for the command line only"},
         {"ready-fd = 3\n", "--ready-fd is for the command line only"},
     };
@@ -115,6 +118,10 @@ static void what_is_wrong_is_refused_by_name(void **state)
     }
     assert_int_equal(run("serve --config /nowhere/at.all"), 2);
     assert_non_null(strstr(output, "/nowhere/at.all: No such file"));
+    assert_int_equal(run("serve --config /"), 2);
+    assert_non_null(strstr(output, "cannot read /: Is a directory"));
+    assert_int_equal(run("serve --config /dev/zero"), 2);
+    assert_non_null(strstr(output, "/dev/zero: more than 1048576 bytes"));
 }
 
 static void deep_nesting_is_refused(void **state)
