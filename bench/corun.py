@@ -350,23 +350,22 @@ def means_of_quantiles(values, n):
 
 
 class Replay:
-    """Two models in slices of one core each. Right before each replay of a trace it is measured what a request of each model takes that finds its slice idle while the other
-    model's requests come as in the trace: on these two cores both slices' tasks, the runtime's thread and the clients wait for each other's, which requests alone do not show."""
+    """Two models in slices of one core each. Right before each replay of a trace it is measured what a request of each model takes that finds its slice idle: alone, and while the
+    other model's requests come as in the trace. A trace is simulated with both. `predicted`: times alone and the slow-downs of pairs that the server has observed until then. `explained`:
+    times beside the other's requests, which hold what tasks, the runtime's thread and the clients take of each other's two cores; that is measured, no prediction."""
 
     def __init__(self, server, seconds):
         self.server, self.folder, self.models = server, server.folder, {MODELS[1]: "train", MODELS[3]: "serve"}
         server.run("slices", "train=@0", "serve=@1", "--for-jobs", "train", "--for-models", "serve", "--bound", "0")
         for m, where in self.models.items():
             server.run("slices", "--model", m, "--to", where)
-        self.alone, self.served, self.outside, self.of_shape = {}, {}, {}, {}
+        self.alone, self.of_shape = {}, {}
         for m in self.models:
             once = median([Client(server, m).once() for _ in range(20)])
-            alone = self.replay([(k * 3 * once, m) for k in range(256)])
-            self.alone[m] = sum(latency for _, latency, _ in alone) / len(alone) / 1e3
+            self.alone[m] = mean_of([latency for _, latency, _ in self.replay([(k * 3 * once, m) for k in range(256)])]) / 1e3
         self.replay(traces_of(self.alone, seconds, 0)["at random"])  # what a server learns of its first requests is not a trace's
         for k in range(ROUNDS):
             for name, trace in traces_of(self.alone, seconds, 28 + k).items():
-                self.served, self.outside = {m: [] for m in self.models}, {m: [] for m in self.models}
                 self.of_shape.setdefault(name, []).append(self.compare(trace, seconds))
         self.rows = [self.row(name, told) for name, told in self.of_shape.items()]
 
@@ -376,42 +375,60 @@ class Replay:
         self.server.run("replay", f"{self.folder}/trace.csv", "--answers", f"{self.folder}/trace.out", "--connections", "16")
         return answers_of(f"{self.folder}/trace.out")
 
-    def calibrate(self, trace, seconds):
+    def calibrate(self, trace, seconds, times):
+        """Appends (on the device, outside of it), in ms, of each request to times["alone"] and times["beside"]."""
         for m in self.models:
             others = [(t, other) for t, other in trace if other != m and t < seconds]
             idle = [(k * 3 * self.alone[m], m) for k in range(int(seconds / 3 / self.alone[m]))]
-            told = [(latency, served) for model, latency, served in self.replay(others + idle) if model == m]
-            self.served[m] += [served for _, served in told]
-            self.outside[m] += [latency - served for latency, served in told]
+            for way, requests in (("alone", idle), ("beside", others + idle)):
+                times[way][m] += [(served, latency - served) for model, latency, served in self.replay(requests) if model == m]
 
-    def simulate(self):
-        """Without slow-downs: the times on the device are of requests beside the other model's."""
+    def write_pairs(self):
+        with open(f"{self.folder}/pairs.csv", "w", encoding="ascii") as text:
+            text.write("task,beside,slowdown\n" + "".join(f"{task},{other},{max(slowdown, 1)}\n" for (task, other), slowdown in slowdowns_of(self.server).items()
+                                                         if {task, other} <= set(self.models)))
+
+    def simulate(self, times, *pairs):
+        """The trace that was replayed last: latencies in ms."""
         with open(f"{self.folder}/models.csv", "w", encoding="ascii") as text:
             text.write("model,mb,compute_ms,slice,samples_ms,outside_ms\n")
             for m, where in self.models.items():  # of a whole device, of which a slice has half the speed
-                samples = means_of_quantiles(self.served[m], min(64, len(self.served[m])))
-                text.write(f"{m},1,{median(self.served[m]) / 2},{where},{' '.join(f'{ms / 2:.4f}' for ms in samples)},{mean_of(self.outside[m]):.4f}\n")
+                served, outside = zip(*times[m])
+                samples = means_of_quantiles(served, min(64, len(served)))
+                text.write(f"{m},1,{median(served) / 2},{where},{' '.join(f'{ms / 2:.4f}' for ms in samples)},{mean_of(outside):.4f}\n")
         subprocess.run([f"{self.server.build}/switchyard", "simulate", "--unified", "--models", f"{self.folder}/models.csv", "--requests", f"{self.folder}/trace.csv", "--slices",
-                        "train=1,serve=1", "--cores", "2", "--bound", "0", "--answers", f"{self.folder}/sim.out"], check=True, stdout=subprocess.DEVNULL)
-        return answers_of(f"{self.folder}/sim.out")
+                        "train=1,serve=1", "--cores", "2", "--bound", "0", *pairs, "--answers", f"{self.folder}/sim.out"], check=True, stdout=subprocess.DEVNULL)
+        return [ms for _, ms, _ in answers_of(f"{self.folder}/sim.out")]
 
     def compare(self, trace, seconds):
         """Calibrated before and between two replays: each mean latency, and what it was made of."""
-        runs = []
+        runs, times = [], {way: {m: [] for m in self.models} for way in ("alone", "beside")}
         for _ in range(2):
-            self.calibrate(trace, seconds)
+            self.calibrate(trace, seconds, times)
+            if not runs:
+                self.write_pairs()
             runs.append([ms for _, ms, _ in self.replay(trace)])
-        runs.append([ms for _, ms, _ in self.simulate()])
-        real, again, simulated = (mean_of(ms) for ms in runs)
-        return {"n": len(trace), "real": real, "again": again, "off": 2 * simulated / (real + again) - 1, "p99": p99(runs[2]) / p99(runs[0] + runs[1]),
-                "on_core": {m: mean_of(self.served[m]) for m in self.models}, "outside": {m: mean_of(self.outside[m]) for m in self.models}}
+        predicted, explained = self.simulate(times["alone"], "--pairs", f"{self.folder}/pairs.csv"), self.simulate(times["beside"])
+        real, again = (mean_of(ms) for ms in runs)
+        means = {way: {m: [mean_of(part) for part in zip(*values)] for m, values in of.items()} for way, of in times.items()}
+        return {"n": len(trace), "real": real, "again": again, "predicted": 2 * mean_of(predicted) / (real + again) - 1, "explained": 2 * mean_of(explained) / (real + again) - 1,
+                "p99": {way: p99(ms) / p99(runs[0] + runs[1]) for way, ms in (("predicted", predicted), ("explained", explained))}, "times": means}
 
     def row(self, name, told):
-        on_core = [f"{m}: {median([t['on_core'][m] for t in told]):.2f} ms on its core and {median([t['outside'][m] for t in told]):.2f} outside" for m in self.models]
-        return {"what": f"simulated / replayed mean latency of a trace over two slices of one core, requests {name}: distance from 1, median of {ROUNDS} traces", "op": "<=", "bar": 0.10,
-                "value": median([abs(t["off"]) for t in told]), "n": 2 * sum(t["n"] for t in told),
-                "baseline": f"each trace: {', '.join(format(t['off'], '+.3f') for t in told)}; replayed again / replayed: {', '.join(format(t['again'] / t['real'], '.2f') for t in told)}; replayed: "
-                            f"{median([t['real'] for t in told]):.2f} ms; p99 simulated / replayed {median([t['p99'] for t in told]):.2f}; {'; '.join(on_core)}"}
+        def each(key):
+            return ", ".join(format(t[key], "+.3f") for t in told)
+
+        def tail(way):
+            return f"{median([t['p99'][way] for t in told]):.2f}"
+
+        def parts(m, way):
+            return " + ".join(f"{median([t['times'][way][m][k] for t in told]):.2f}" for k in range(2))
+        made = [f"{m}: {parts(m, 'alone')} ms on its core and outside alone, {parts(m, 'beside')} beside" for m in self.models]
+        return {"what": f"simulated / replayed mean latency of a trace over two slices of one core, requests {name}, predicted by times alone and slow-downs of pairs: distance from 1, "
+                        f"median of {ROUNDS} traces", "op": "<=", "bar": 0.10, "value": median([abs(t["predicted"]) for t in told]), "n": 2 * sum(t["n"] for t in told),
+                "baseline": f"each trace: {each('predicted')}; explained by times beside the other slice's requests, not predicted: {median([abs(t['explained']) for t in told]):.3f} "
+                            f"({each('explained')}); replayed again / replayed: {', '.join(format(t['again'] / t['real'], '.2f') for t in told)}; replayed: "
+                            f"{median([t['real'] for t in told]):.2f} ms; p99 simulated / replayed {tail('predicted')}, explained {tail('explained')}; {'; '.join(made)}"}
 
 
 def row_of_simulated_sizes(server):

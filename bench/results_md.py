@@ -2,18 +2,29 @@
 """Writes what the benches left in build/bench, and what was measured on GPUs (bench/results/), as Markdown: bench/RESULTS.md. Nothing in it is typed by hand.
 
     python3 bench/results_md.py [FOLDER [RESULTS.md]]
+    python3 bench/results_md.py --add FILE...    # single rows of FILE, named as in a bench's folder, to what stands in RESULTS.md: with date, commit, CPU
 
-A part whose file is not in FOLDER stays as it stands in RESULTS.md.
+A part whose file is not in FOLDER stays as it stands in RESULTS.md. Rows that an older method measured say so.
 """
 import glob
 import json
 import os
+import re
 import sys
 
 HOLDS = {"<=": lambda value, bar: value <= bar, ">=": lambda value, bar: value >= bar, "==": lambda value, bar: value == bar}
 PARTS = [("serve.json", "Serving: results", "make bench-serve"), ("zoo.json", "The zoo: results", "make bench-zoo"),
          ("corun.json", "Computing at the same time: results", "make bench-corun"), ("fleet.json", "Fleets: results", "make bench-fleet"),
          ("torch.json", "PyTorch jobs: results", "make bench-torch"), ("remote.json", "Other machines: results", "make bench-remote")]
+
+# How rows that begin so were measured until a day from which on they are measured in another way.
+OLDER = [("HTTP, p99 at half that rate", "2026-11-28", "the rate measured only; stalls of the generator are not told apart"),
+         ("gRPC, p99 at half that rate", "2026-11-28", "the rate measured only; stalls of the generator are not told apart"),
+         ("simulated / replayed mean latency", "2026-11-28", "one trace, by times that were measured alone once; now five, each by times right before its replay"),
+         ("run time of a confined job", "2026-11-28", "by the job alone once; now by the job without a neighbour right before and after"),
+         ("p99 of an interactive model beside", "2026-11-28", "by one time of runs alone; now by runs right before and after, median of rounds"),
+         ("PyTorch step with us / without", "2026-11-28", "single steps in strict turns, which favour whatever has a period of two; now blocks, on, off, off, on")]
+ROW = re.compile(r"(?<!\\)\|")
 
 
 def cell(text):
@@ -30,7 +41,18 @@ def line(row):
     value, met = row["value"], row["value"] is not None and HOLDS[row["op"]](row["value"], row["bar"])
     shown = number(value) if met else f"**{number(value)}**"
     beside = row.get("why") or row["baseline"] or ""
-    return f"| {cell(row['what'])} | {row['op']} {number(row['bar'])} | {shown} (n = {row['n']}) | {cell(beside)} | {row.get('measured', '')} |"
+    return marked(f"| {cell(row['what'])} | {row['op']} {number(row['bar'])} | {shown} (n = {row['n']}) | {cell(beside)} | {row.get('measured', '')} |")
+
+
+def marked(text):
+    """A line of a table; where an older method measured it, with that method before what stands beside."""
+    cells = ROW.split(text)
+    if len(cells) != 7:
+        return text
+    how = next((f" OLDER METHOD ({how});" for what, since, how in OLDER if cells[1].strip().startswith(what) and cells[5].strip() < since), "")
+    if how and not cells[4].startswith(how):
+        cells[4] = how + cells[4]
+    return "|".join(cells)
 
 
 def model_lines(models):
@@ -78,10 +100,36 @@ def as_it_stands(target, title):
         return ""
     with open(target, encoding="utf-8") as text:
         found = ("\n" + text.read()).split("\n# ")
-    return next(("# " + p.rstrip("\n") + "\n" for p in found if p.startswith(title)), "")
+    return next(("\n".join(map(marked, ("# " + p.rstrip("\n")).split("\n"))) + "\n" for p in found if p.startswith(title)), "")
+
+
+def with_rows(standing, told):
+    """A part as it stands with the rows that a bench's file has: each in the place of the one with the same words, else behind all others."""
+    lines = standing.split("\n")
+    for row in told["rows"]:
+        when = ", ".join(filter(None, (row.get("measured"), row.get("commit"), f"{told['cores']} cores of {told['cpu']}")))
+        new = line({**row, "measured": when})
+        tables = [k for k, old in enumerate(lines) if len(ROW.split(old)) == 7]
+        at = next((k for k in tables if ROW.split(lines[k])[1] == ROW.split(new)[1]), tables[-1] + 1)
+        lines[at:at + (at in tables)] = [new]
+    rows = [ROW.split(text)[3] for text in lines if len(ROW.split(text)) == 7][2:]
+    return re.sub(r"\d+ of \d+ bars", f"{sum('**' not in value for value in rows)} of {len(rows)} bars", "\n".join(lines), count=1)
+
+
+def add(files, target):
+    parts = {name: as_it_stands(target, title) for name, title, _ in PARTS}
+    with open(target, encoding="utf-8") as text:
+        rest = ("\n" + text.read()).split("\n# On a GPU", 1)[1:]
+    for path in files:
+        with open(path, encoding="utf-8") as text:
+            parts[os.path.basename(path)] = with_rows(parts[os.path.basename(path)], json.load(text))
+    with open(target, "w", encoding="utf-8") as out:
+        out.write("\n".join([p for p in parts.values() if p] + ["# On a GPU" + r for r in rest]))
 
 
 def main():
+    if sys.argv[1:2] == ["--add"]:
+        return add(sys.argv[2:], "bench/RESULTS.md")
     source, target = (sys.argv[1:] + ["build/bench", "bench/RESULTS.md"][len(sys.argv) - 1:])[:2]
     parts = [part(f"{source}/{name}", title, command) if os.path.exists(f"{source}/{name}") else as_it_stands(target, title)
              for name, title, command in PARTS]
@@ -89,6 +137,7 @@ def main():
     with open(target, "w", encoding="utf-8") as out:
         out.write("\n".join(p for p in parts if p))
     print(target)
+    return None
 
 
 if __name__ == "__main__":

@@ -256,7 +256,7 @@ class Kept:
         self.told = {"rows": [], **(kept(path, cores) if goes_on else {}), "cores": cores, "cpu": cpu_name()}
 
     def add(self, part, row, longest=None):
-        row = dict(row, part=part, quick=self.quick, **({"longest_operator_s": longest} if longest is not None else {}))
+        row = dict(row, part=part, quick=self.quick, measured=time.strftime("%Y-%m-%d", time.gmtime()), **({"longest_operator_s": longest} if longest is not None else {}))
         self.new.append(row)
         self.told["rows"] = [r for r in self.told["rows"] if r in self.new or r.get("part", part) != part] + [row]
         os.makedirs(os.path.dirname(os.path.abspath(self.path)), exist_ok=True)

@@ -82,7 +82,7 @@ static sy_ns step(struct load *load)
     return now;
 }
 
-/* No request is late: those due from now on wait for the server alone. */
+/* No request is late, or all connections have one: those due from now on wait for the server. */
 static void caught_up(struct load *load, sy_ns now)
 {
     if (load->catches_up)
@@ -202,7 +202,7 @@ static sy_ns due_at(const struct load *load, uint64_t k)
 static bool take_due(struct load *load, sy_ns now, sy_ns *due_ns)
 {
     *due_ns = load->options.rate > 0 ? due_at(load, load->n_due) : now;
-    if (*due_ns > now || load->options.rate <= 0)
+    if (*due_ns > now || load->options.rate <= 0 || load->n_free == 0)
         caught_up(load, now);
     if (now >= load->end_ns || load->n_free == 0 || *due_ns > now || *due_ns >= load->end_ns)
         return false;
@@ -305,6 +305,16 @@ static double mean_us(const uint32_t *samples, uint64_t n)
     return n ? sum / (double)n : 0;
 }
 
+/* The end of the line; null: a stall touched every request. */
+static void print_smooth(const uint32_t *sorted, uint64_t n)
+{
+    if (n)
+        printf("\"smooth_p99_us\": %.1f, \"smooth_max_us\": %.1f}\n", quantile_us(sorted, n, 0.99),
+               quantile_us(sorted, n, 1));
+    else
+        printf("\"smooth_p99_us\": null, \"smooth_max_us\": null}\n");
+}
+
 static void print(struct load *load)
 {
     uint32_t *l = load->latency_ns;
@@ -316,14 +326,14 @@ static void print(struct load *load)
            "%.1f, \"mean_us\": %.2f, \"min_us\": %.1f, \"p50_us\": %.1f, \"p90_us\": %.1f, "
            "\"p99_us\": %.1f, "
            "\"p999_us\": %.1f, \"max_us\": %.1f, \"late_p99_us\": %.1f, \"stalled_ms\": %.1f, "
-           "\"smooth_n\": %llu, \"smooth_p99_us\": %.1f, \"smooth_max_us\": %.1f}\n",
+           "\"smooth_n\": %llu, ",
            (unsigned long long)n, (unsigned long long)load->n_errors, load->error,
            (unsigned long long)load->n_unserved, rate(load), mean_us(l, n), quantile_us(l, n, 0),
            quantile_us(l, n, 0.5), quantile_us(l, n, 0.9), quantile_us(l, n, 0.99),
            quantile_us(l, n, 0.999), quantile_us(l, n, 1),
            quantile_us(load->late_ns, load->n_late, 0.99), (double)load->stalled_ns / 1e6,
-           (unsigned long long)load->n_smooth, quantile_us(load->smooth_ns, load->n_smooth, 0.99),
-           quantile_us(load->smooth_ns, load->n_smooth, 1));
+           (unsigned long long)load->n_smooth);
+    print_smooth(load->smooth_ns, load->n_smooth);
 }
 
 static int take_memory(struct load *load)

@@ -48,8 +48,9 @@ void load_parse(int argc, char **argv, struct load_options *options,
                 bool (*extra)(void *context, const char *name, const char *value));
 /* Runs and prints a line of JSON: n (latencies), errors, error (the first), unserved (due, and never sent: their latency is what they waited at least), rps
  * (answers a second), mean_us, min_us, p50_us, p90_us, p99_us, p999_us, max_us, late_p99_us (how late requests were sent), stalled_ms (how
- * long this process stood still: the kernel or the virtual machine's host had its core), smooth_n, smooth_p99_us and smooth_max_us (of the requests in whose time it did
- * not, nor was sending what had become due meanwhile; whatever stops the server stays in). The exit status: 0, 1 if nothing
+ * long this process stood still: the kernel or the virtual machine's host had its core), and smooth_n, smooth_p99_us, smooth_max_us: of the requests
+ * in whose time it did not stand still, nor was sending what had become due meanwhile on connections that were free; null where there was none. A stop
+ * of the server stays in these only if no stall of this process fell into it: they are a lower bound of the server's tail. The exit status: 0, 1 if nothing
  * could be measured. */
 int load_run(const struct load_options *options, const struct load_protocol *protocol);
 

@@ -9,6 +9,7 @@ import socket
 import threading
 
 import messages
+from row_requests import smooth_ms
 from served import Served, make_identity, median, must, ask, run_json, without_errors
 
 WIDTH = 10_000_000  # numbers of ten characters: 100 MB of JSON
@@ -84,8 +85,7 @@ class Counter:
 
 
 def small_while(bench, server, small, port, request, n):
-    """Latencies of the small requests while n bodies go to `port`, in milliseconds: the longest, the 99th percentile, and the longest of those in whose time the
-    generator had its core: the rest waited for the machine, which two processes that send 100 MB fill."""
+    """What http_load says of the small requests while n bodies go to `port`."""
     answered, found = multiprocessing.Queue(), {}
     sender = multiprocessing.Process(target=send_bodies, args=(port, request, n, answered), daemon=True)
     words = [f"{bench.options.build}/bench/http_load", "127.0.0.1", server.need("http"), "--connections", CONNECTIONS, "--warm-up", 0, "--rate", RATE, "--request", small]
@@ -100,8 +100,7 @@ def small_while(bench, server, small, port, request, n):
     beside.join()
     for status, _ in answers:
         must(status, b"", "infer with 100 MB of JSON")
-    told = without_errors(found["told"])
-    return told["max_us"] / 1e3, told["p99_us"] / 1e3, told["smooth_max_us"] / 1e3
+    return without_errors(found["told"])
 
 
 def beside_json(bench):
@@ -122,7 +121,17 @@ def beside_json(bench):
             idle = [small_while(bench, server, out.name, counter.port, request, n) for _ in range(rounds)]
         finally:
             counter.end()
-    (held, p99, smooth), (base, base_p99, base_smooth) = ([[one[i] for one in all_] for i in range(3)] for all_ in (beside, idle))
-    told = (f"longest beside the same bytes to a server that only counts: {median(base):.2f} ms; p99 {median(p99):.2f} and {median(base_p99):.2f} ms; longest while the "
-            f"generator had its core: {median(smooth):.2f} and {median(base_smooth):.2f} ms")
+    held, told = [one["max_us"] / 1e3 for one in beside], in_words(beside, idle)
     return {"json_100mb": bench.result(median(held), len(held), told, all=held)}
+
+
+def in_words(beside, idle):
+    """The longest of the requests in whose time the generator had its core stands with their number: the rest waited for the machine, which two processes
+    that send 100 MB fill, or for both."""
+    def ms(told, key):
+        return f"{median([one[key] for one in told]) / 1e3:.2f}"
+
+    def smooth(told):
+        return f"{smooth_ms(told, 'smooth_max_us')} (n = {sum(one['smooth_n'] for one in told)} of {sum(one['n'] for one in told)})"
+    return (f"longest beside the same bytes to a server that only counts: {ms(idle, 'max_us')} ms; p99 {ms(beside, 'p99_us')} and {ms(idle, 'p99_us')} ms; longest while the "
+            f"generator had its core, a lower bound: {smooth(beside)} and {smooth(idle)} ms")

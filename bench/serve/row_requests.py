@@ -91,12 +91,19 @@ def tails_at(bench, protocol, rates, measure):
     return found
 
 
+def smooth_ms(tails, key):
+    """In words: a bound from below, of the runs that had any request in whose time the generator had its core."""
+    values = [told[key] for told in tails if told[key] is not None]
+    return f"{median(values) / 1e3:.3f}" if values else "none"
+
+
 def tail_result(bench, rate, tails, beside):
     def ms(one, key):
         return median([pair[one][key] for pair in tails]) / 1e3
     untouched = median([mine["smooth_n"] / mine["n"] for mine, _ in tails])
     told = (f"at {rate:.0f}/s; p50 {ms(0, 'p50_us'):.3f}, p90 {ms(0, 'p90_us'):.3f}; requests sent late by {ms(0, 'late_p99_us'):.3f} at p99; p99 of the {untouched:.0%} in "
-            f"whose time the generator's core was not taken away: {ms(0, 'smooth_p99_us'):.3f}; {beside}: {ms(1, 'p99_us'):.3f}, of those: {ms(1, 'smooth_p99_us'):.3f} ms")
+            f"whose time the generator's core was not taken away, a lower bound: {smooth_ms([mine for mine, _ in tails], 'smooth_p99_us')}; {beside}: {ms(1, 'p99_us'):.3f}, of those: "
+            f"{smooth_ms([floor for _, floor in tails], 'smooth_p99_us')} ms")
     return bench.result(ms(0, "p99_us"), len(tails), told, rate=rate, reached=median([mine["rps"] for mine, _ in tails]), all=tails)
 
 

@@ -14,6 +14,15 @@ offence() {
     echo "$1" | tee -a "$offences"
 }
 
+# Runs a check that prints its offences. One that fails without any is an offence itself: it has checked nothing.
+run_check() {
+    local out status
+    out=$("$@" </dev/null)
+    status=$?
+    [ -z "$out" ] || echo "$out" | tee -a "$offences"
+    [ "$status" = 0 ] || [ -n "$out" ] || offence "tests/lint/lint.sh:1: '${*:1:2}' failed with $status before it had checked anything"
+}
+
 # <header> matched by $1 only in files matched by $2.
 restrict_include() {
     local hits
@@ -39,8 +48,8 @@ check_format() {
 }
 
 check_edges() {
-    python3 tests/lint/include_edges.py | tee -a "$offences"
-    python3 tests/fuzz/coverage.py --check | tee -a "$offences"
+    run_check python3 tests/lint/include_edges.py
+    run_check python3 tests/fuzz/coverage.py --check
     restrict_include 'event2/' 'runtime/|tests/'
     restrict_include 'oneapi/dnnl/|dnnl' 'workers/host/|runtime/cli/version\.c|tests/'
     restrict_include 'cuda|cudnn|cublas' 'workers/cuda/|runtime/device/cuda/'
@@ -96,14 +105,14 @@ check_lengths() {
     mapfile -t python < <(git ls-files '*.py')
     names=$(mktemp)
     may_have_long_functions >"$names"
-    awk -v names="$names" 'NR == FNR { most[$1] = $2; next }
+    run_check awk -v names="$names" 'NR == FNR { most[$1] = $2; next }
          FILENAME == names { long[$1] = 1; next }
          FNR == 1 { if (!(FILENAME in most)) most[FILENAME] = 600
                     start = 0; function_most = FILENAME in long ? 100 : 60 }
          FNR == most[FILENAME] + 1 { print FILENAME ":" FNR ": the file has more than " most[FILENAME] " lines: it is probably two" }
          /^\{$/ { start = FNR }
          /^\}$/ { if (start && FNR - start > function_most + 1) print FILENAME ":" start ": a function of " FNR - start - 1 " lines"
-                  start = 0 }' <(longer_files) "$names" "${sources[@]}" "${python[@]}" | tee -a "$offences"
+                  start = 0 }' <(longer_files) "$names" "${sources[@]}" "${python[@]}"
     rm -f "$names"
 }
 

@@ -67,8 +67,32 @@ def check_torch_keeps():
         assert torch_jobs.Kept(path, True, True).told["rows"] == []
 
 
+def check_older_methods():
+    """A row that an older method measured says so, once; a row of the day of the change does not. Single rows go to their place, with their CPU."""
+    results = importlib.import_module("results_md")
+    what, since, how = results.OLDER[-1]
+    row = dict(corun_row("lstm", what + ", a | b"), value=0, baseline="beside")
+    assert how in results.line(row) and how not in results.line(dict(row, measured=since)) and how not in results.line(dict(row, what="another"))
+    title = results.PARTS[0][1]
+    lines = [f"# {title}", "", "Made by a bench; 1 of 2 bars are met.", "", "| what | bar | measured | beside | when |", "|---|---|---|---|---|",
+             f"| {what}, a \\| b | >= 1 | **0** (n = 1) | beside |  |", "| other | >= 1 | 1 (n = 1) | | |", ""]
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "RESULTS.md")
+        for text in ("\n".join(lines), None):
+            if text is None:
+                text = stands
+            with open(path, "w", encoding="utf-8") as out:
+                out.write(text)
+            stands = results.as_it_stands(path, title)
+            assert stands.count(how) == 1 and stands.count("OLDER") == 1, stands
+        told = results.with_rows(stands, {"rows": [dict(row, value=1, measured=since, commit="abc"), corun_row("", "new")], "cores": 2, "cpu": "a CPU"})
+        assert "OLDER" not in told and "3 of 3 bars" in told and f"| {since}, abc, 2 cores of a CPU |" in told, told
+        assert [text.split(" ")[1] for text in told.split("\n") if text.startswith("| ")] == ["what", "PyTorch", "other", "new"], told
+
+
 def main():
     check_corun_words()
+    check_older_methods()
     check_corun_keeps()
     check_torch_keeps()
     told = run("--help")

@@ -75,7 +75,8 @@ class Case:
     def __enter__(self):
         self.folder = tempfile.mkdtemp(prefix="fetch_check_")
         self.server = QuietServer(("127.0.0.1", 0), Registry)
-        self.server.__dict__.update(content=DATA, etag='"one"', break_after=None, ranges=True, if_range=True, status=0, slow=0, seen=[], coding=None, codings=[], on_break=lambda s: None)
+        self.server.__dict__.update(content=DATA, etag='"one"', break_after=None, ranges=True, if_range=True, status=0, slow=0, seen=[], coding=None, codings=[],
+                                    on_break=lambda s: None)
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
         self.file = self.folder + "/model.sypkg"
         return self
