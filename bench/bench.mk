@@ -1,5 +1,5 @@
 # Benches and the goals that run them. Each says in its JSON what it was measured beside.
-.PHONY: benches bench bench-engine bench-train bench-sched bench-serve bench-zoo bench-decoder bench-corun gpu-bench bench-fleet bench-remote
+.PHONY: benches bench bench-engine bench-train bench-sched bench-serve bench-zoo bench-decoder bench-corun gpu-bench bench-fleet bench-remote bench-report
 
 # bench/NAME.c has a main; bench/NAME_*.c belongs to NAME.
 BENCH_SRC := $(sort $(filter-out bench/%_rig.c bench/%_child.c,$(wildcard bench/*.c)))
@@ -79,7 +79,7 @@ bench-serve: deps ## Measure: HTTP, gRPC, shared memory, a storm, beside baselin
 	@sh tests/install_deps.sh python3 python3-venv wrk nghttp2-client libnghttp2-dev procps
 	@$(MAKE) --no-print-directory binaries $(SERVE_LOADS) $(B)/bench/ready
 	$(Q)python3 bench/serve/serve.py --build $(B) $(BENCH_SERVE_ARGS)
-	$(Q)python3 bench/results_md.py $(B)/bench bench/RESULTS.md
+	@$(MAKE) --no-print-directory bench-report
 
 # Token time of a decoder in a session beside ONNX Runtime.
 bench-decoder: deps ## Measure: GPT-2 small token by token beside ONNX Runtime: build/bench/decoder.json; BENCH_DECODER_ARGS="--batch 1 --tokens 20"
@@ -91,7 +91,7 @@ bench-zoo: deps ## Measure: public models beside ONNX Runtime: build/bench/zoo.j
 	@sh tests/install_deps.sh libonnx-testdata
 	@$(MAKE) --no-print-directory binaries $(B)/tests/onnx_suite build/zoo-venv/made
 	$(Q)$(ZOO_PYTHON) bench/zoo/zoo_bench.py --build $(B) $(BENCH_ZOO_ARGS)
-	$(Q)python3 bench/results_md.py $(B)/bench bench/RESULTS.md
+	@$(MAKE) --no-print-directory bench-report
 
 # Fleets: routing by nginx, packages by HTTP, the simulator at ten thousand devices; `make ray-check` before it for Ray's rows. bench/fleet.md is the simulator's.
 bench-fleet: deps ## Measure: a fleet's routing, fetching, simulation: build/bench/fleet.json, bench/fleet.md; BENCH_FLEET_ARGS=--quick
@@ -99,22 +99,27 @@ bench-fleet: deps ## Measure: a fleet's routing, fetching, simulation: build/ben
 	@$(MAKE) --no-print-directory binaries $(B)/bench/simulator $(B)/bench/slow_link
 	$(Q)python3 bench/fleet/fleet.py $(B) $(BENCH_FLEET_ARGS)
 	$(Q)python3 bench/fleet/fleet_md.py $(B) bench/fleet.md $(BENCH_FLEET_ARGS)
-	$(Q)python3 bench/results_md.py $(B)/bench bench/RESULTS.md
+	@$(MAKE) --no-print-directory bench-report
 
 $(B)/bench/slow_link: $(OBJ)/bench/fleet/slow_link.o $(B)/libswitchyard.a
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CXX) $(LDSAN) -o $@ $^ $(LIBS) -pthread
 
+# Parts of benches that have not run here stay as they are. No prerequisites: the benches make it when they have ended.
+bench-report: ## Measure: write bench/RESULTS.md anew, from build/bench and bench/results
+	$(Q)python3 bench/results_md.py $(B)/bench bench/RESULTS.md
+
 # Numbers of a GPU beside PyTorch's, with the python3 that has it.
 gpu-bench: deps ## Measure: a GPU beside PyTorch: bench/results/DEVICE-DATE.json, and its part of RESULTS.md; GPU_BENCH_ARGS="--device cuda:1 --part swaps"
 	@$(MAKE) --no-print-directory CUDA=1 binaries $(B)/bench/swap
-	@python3 bench/gpu_bench.py $(B) bench/results $(GPU_BENCH_ARGS); status=$$?; python3 bench/results_md.py $(B)/bench bench/RESULTS.md; exit $$status
+	@python3 bench/gpu_bench.py $(B) bench/results $(GPU_BENCH_ARGS); status=$$?; $(MAKE) --no-print-directory bench-report; exit $$status
 
 # Training and models at the same time, in slices of one core each, beside taking turns on both: build/bench/corun.json.
 bench-corun: deps ## Measure: computing at the same time, in slices; build/bench/corun.json
 	@$(MAKE) --no-print-directory binaries
 	$(Q)python3 bench/corun.py $(B) $(BENCH_ARGS)
+	@$(MAKE) --no-print-directory bench-report
 
 # PyTorch jobs beside requests: steps, waits, shares, each beside its baseline in the same run. BENCH_TORCH_ARGS='--quick' for less.
 .PHONY: bench-torch
@@ -122,4 +127,4 @@ bench-torch: deps ## Measure: PyTorch scripts as jobs: build/bench/torch.json; B
 	@$(MAKE) --no-print-directory binaries build/venv-torch/made
 	@mkdir -p build/bench
 	$(Q)build/venv-torch/bin/python bench/torch_jobs.py --build $(B) --out build/bench/torch.json $(BENCH_TORCH_ARGS)
-	$(Q)python3 bench/results_md.py build/bench bench/RESULTS.md
+	@$(MAKE) --no-print-directory bench-report
