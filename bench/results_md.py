@@ -7,6 +7,7 @@
 A part whose file is not in FOLDER stays as it stands in RESULTS.md. Rows that an older method measured say so.
 """
 import glob
+import itertools
 import json
 import os
 import re
@@ -103,16 +104,22 @@ def as_it_stands(target, title):
     return next(("\n".join(map(marked, ("# " + p.rstrip("\n")).split("\n"))) + "\n" for p in found if p.startswith(title)), "")
 
 
+def bars_of(lines):
+    """Where the table of bars lies: the first of the part."""
+    first = next(k for k, text in enumerate(lines) if text.startswith("|"))
+    return list(itertools.takewhile(lambda k: lines[k].startswith("|"), range(first, len(lines))))
+
+
 def with_rows(standing, told):
     """A part as it stands with the rows that a bench's file has: each in the place of the one with the same words, else behind all others."""
     lines = standing.split("\n")
     for row in told["rows"]:
         when = ", ".join(filter(None, (row.get("measured"), row.get("commit"), f"{told['cores']} cores of {told['cpu']}")))
         new = line({**row, "measured": when})
-        tables = [k for k, old in enumerate(lines) if len(ROW.split(old)) == 7]
+        tables = bars_of(lines)
         at = next((k for k in tables if ROW.split(lines[k])[1] == ROW.split(new)[1]), tables[-1] + 1)
         lines[at:at + (at in tables)] = [new]
-    rows = [ROW.split(text)[3] for text in lines if len(ROW.split(text)) == 7][2:]
+    rows = [ROW.split(lines[k])[3] for k in bars_of(lines)][2:]
     return re.sub(r"\d+ of \d+ bars", f"{sum('**' not in value for value in rows)} of {len(rows)} bars", "\n".join(lines), count=1)
 
 
@@ -121,6 +128,8 @@ def add(files, target):
     with open(target, encoding="utf-8") as text:
         rest = ("\n" + text.read()).split("\n# On a GPU", 1)[1:]
     for path in files:
+        if not parts.get(os.path.basename(path)):
+            sys.exit(f"{path}: {target} has no part of that name; it has {', '.join(name for name, text in parts.items() if text)}")
         with open(path, encoding="utf-8") as text:
             parts[os.path.basename(path)] = with_rows(parts[os.path.basename(path)], json.load(text))
     with open(target, "w", encoding="utf-8") as out:

@@ -388,8 +388,9 @@ static int weigh_keys(struct sy_expand *e, const struct group_query *g, int scor
     bool has_sinks = sy_expand_input(e, SINKS) >= 0,
          has_more = has_sinks || sy_node_int(e->node, "smooth_softmax", 0) > 0;
     if (has_more) {
-        int more =
-            SY_EXPAND(e, MUL, sy_expand_slice(e, scores, 4, 0, 1), sy_expand_number(e, dtype, 0));
+        int first =
+            sy_expand_slice(e, scores, 4, 0, 1); /* may be -infinity: times 0 would be NaN */
+        int more = sy_expand_cast(e, SY_EXPAND(e, LESS, first, first), dtype);
         if (has_sinks)
             more =
                 SY_EXPAND(e, ADD, more, sy_expand_reshape(e, sy_expand_input(e, SINKS), each, 5));
@@ -408,7 +409,7 @@ static int attend_groups(struct sy_expand *e, const struct group_query *g, int k
     enum sy_dtype dtype = sy_expand_dtype(e, QUERY);
     double scale = (double)sy_node_float(e->node, "scale", 0),
            cap = (double)sy_node_float(e->node, "softcap", 0),
-           least = dtype == SY_DTYPE_F16 ? -65504.0 : -3.4e38;
+           least = dtype == SY_DTYPE_F16 ? -65504.0 : -3.38e38; /* bfloat16 has it, too */
     int q = sy_expand_reshape(e, sy_expand_heads_first(e, g->q), grouped, 5);
     int scores =
         SY_EXPAND(e, MATMUL, q, sy_expand_transpose(e, sy_expand_unsqueeze(e, k, 2), swap, 5));

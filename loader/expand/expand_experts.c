@@ -49,6 +49,25 @@ static int measure_layer(struct sy_expand *e, struct experts *x, struct layer *l
     return SY_OK;
 }
 
+/* A bias [1, rows] would be added to all experts, and a choice beyond the last expert to none. */
+static int check_router(struct sy_expand *e, const struct experts *x)
+{
+    const struct sy_tensor *router = sy_expand_tensor(e, 1);
+    if (router->shape.rank != 2 || !sy_dim_is(router->shape.dims[1], x->n))
+        return sy_expand_fail(e, SY_ECORRUPT, "router probabilities of other than %lld experts",
+                              (long long)x->n);
+    for (int i = 0; i < N_LAYERS; i++) {
+        const struct layer *l = &x->layers[i];
+        const struct sy_tensor *bias = sy_expand_tensor(e, l->bias);
+        if (bias && (i != THIRD || x->has_third) &&
+            (bias->shape.rank != 2 || !sy_dim_is(bias->shape.dims[0], x->n) ||
+             !sy_dim_is(bias->shape.dims[1], l->rows)))
+            return sy_expand_fail(e, SY_ECORRUPT, "input %d: a bias is [%lld, %lld]", l->bias,
+                                  (long long)x->n, (long long)l->rows);
+    }
+    return SY_OK;
+}
+
 static int read_experts(struct sy_expand *e, struct experts *x)
 {
     static const char *const known[] = {"relu", "gelu", "silu", "swiglu", "identity"};
@@ -61,22 +80,25 @@ static int read_experts(struct sy_expand *e, struct experts *x)
     for (size_t i = 0; i < SY_ARRAY_LEN(known); i++)
         is_known = is_known || strcmp(known[i], x->activation) == 0;
     bool is_swiglu = strcmp(x->activation, "swiglu") == 0;
-    if (!is_known || sy_node_int(e->node, "use_sparse_mixer", 0) != 0 || x->fused < 0 ||
-        x->fused > 2 || (x->has_third && is_swiglu && x->fused != 0))
-        return sy_expand_fail(e, SY_EUNSUPPORTED, "activation '%s', or a sparse mixer",
-                              x->activation);
+    if (!is_known)
+        return sy_expand_fail(e, SY_EUNSUPPORTED, "activation '%s'", x->activation);
+    if (sy_node_int(e->node, "use_sparse_mixer", 0) != 0)
+        return sy_expand_fail(e, SY_EUNSUPPORTED, "a sparse mixer");
+    if (is_swiglu && (x->has_third ? x->fused != 0 : x->fused < 1 || x->fused > 2))
+        return sy_expand_fail(e, SY_EUNSUPPORTED, "swiglu_fusion %lld %s", (long long)x->fused,
+                              x->has_third ? "with a third layer" : "without a third layer");
     for (int i = 0; i < N_LAYERS; i++)
         if (i != THIRD || x->has_third)
             SY_TRY(measure_layer(e, x, &x->layers[i]));
     const struct layer *first = &x->layers[FIRST], *second = &x->layers[SECOND],
                        *third = &x->layers[THIRD];
     bool halves = is_swiglu && !x->has_third;
-    if ((halves && x->fused == 0) || first->rows != second->columns * (halves ? 2 : 1) ||
-        second->rows != first->columns || x->most < 1 || x->most > x->n ||
+    if (first->rows != second->columns * (halves ? 2 : 1) || second->rows != first->columns ||
+        x->most < 1 || x->most > x->n ||
         (x->has_third && (third->rows != first->rows || third->columns != first->columns)))
         return sy_expand_fail(e, SY_ECORRUPT, "layers that do not fit, or %lld of %lld experts",
                               (long long)x->most, (long long)x->n);
-    return SY_OK;
+    return check_router(e, x);
 }
 
 /* ---- weights of a few bits ---------------------------------------------------------------------- */

@@ -282,9 +282,9 @@ static int arrive(struct sy_worker *w, enum sy_script_place place)
     enum trip trip = w->script->trip;
     w->script->trip = TRIP_NONE;
     if (trip == TRIP_OUT && place != SY_SCRIPT_OUT) {
-        if (place == SY_SCRIPT_IN) /* the process that was asked has ended; a new one wrote 0 */
-            (void)sy_error_set(SY_EPEER, "the script's process was replaced by another before its "
-                                         "tensors were spilled");
+        if (place == SY_SCRIPT_IN) /* `run` took it back for a signal, or a new process did */
+            (void)sy_error_set(SY_EPEER, "the spill was called off: the script got a signal, or "
+                                         "another process took its place");
         int sent = send_spilled(w, SY_EIO);
         sy_script_job_unspill(w->script->job);
         return sent;

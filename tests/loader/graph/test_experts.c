@@ -214,19 +214,22 @@ static void test_halves_of_eight_bits(void **state)
 
 /* ---- attention ------------------------------------------------------------------------------------ */
 
-/* One head of `SIZE` numbers, two tokens; the sum of each softmax has one more number, that of a score of 0 or of the head's sink. */
+/* One head of `SIZE` numbers, two tokens; the sum of each softmax has one more number, that of a score of 0 or of the head's sink. The last time the second
+ * token does not see the first, by a bias of -infinity. */
 static void test_smooth_softmax(void **state)
 {
     (void)state;
     enum { SIZE = 4, LENGTH = 2, WIDTH = 3 * SIZE };
     float x[TOKENS][LENGTH][WIDTH], want[TOKENS][LENGTH][SIZE];
     random_floats(x[0][0], TOKENS * LENGTH * WIDTH);
-    for (int has_sink = 0; has_sink < 2; has_sink++) {
+    for (int trial = 0; trial < 3; trial++) {
+        const bool has_sink = trial > 0, is_masked = trial == 2;
         const float sink = has_sink ? 1.5f : 0;
+        const float bias[LENGTH][LENGTH] = {{0, 0}, {is_masked ? -INFINITY : 0, 0}};
         for (int b = 0; b < TOKENS; b++)
             for (int t = 0; t < LENGTH; t++) {
                 float sum = expf(sink), y[SIZE] = {0};
-                for (int k = 0; k <= t; k++) {
+                for (int k = is_masked ? t : 0; k <= t; k++) {
                     float weight = expf(row_of(x[b][t], x[b][k] + SIZE) / 2); /* sqrt(SIZE) */
                     sum += weight;
                     for (int i = 0; i < SIZE; i++)
@@ -240,8 +243,9 @@ static void test_smooth_softmax(void **state)
         ob_initializer(&graph, "ends", INT32, DIMS(TOKENS), (const int32_t[]){1, 1}, 8);
         ob_initializer(&graph, "total", INT32, 0, NULL, &(int32_t){LENGTH}, 4);
         ob_initializer(&graph, "sink", FLOAT, DIMS(1), &sink, sizeof sink);
+        ob_initializer(&graph, "bias", FLOAT, DIMS(1, 1, LENGTH, LENGTH), bias, sizeof bias);
         ob_node(&node, "GroupQueryAttention",
-                has_sink ? NAMES("x", "", "", "", "", "ends", "total", "", "", "", "", "sink")
+                has_sink ? NAMES("x", "", "", "", "", "ends", "total", "", "", "", "bias", "sink")
                          : NAMES("x", "", "", "", "", "ends", "total"),
                 NAMES("y"));
         ob_text(&node, DOMAIN, "com.microsoft");

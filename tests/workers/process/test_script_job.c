@@ -207,6 +207,8 @@ static int hear(struct rig *g, int wanted, uint64_t *bytes)
 {
     struct sy_message message;
     int status = SY_OK, n_fds = 0, fds[SY_MESSAGE_MAX_FDS];
+    const struct timeval patience = {.tv_sec = 20};
+    setsockopt(g->runtime, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     assert_int_equal(sy_message_receive(g->runtime, SY_TO_RUNTIME, &message, fds, &n_fds), SY_OK);
     assert_int_equal(message.id, wanted);
     if (wanted == SY_MSG_JOB_SPILLED) {
