@@ -308,11 +308,12 @@ static bool is_taken_back(sy_client *to, int64_t there)
     return answers && call_job(to, "train_stop", there) == 0;
 }
 
-/* A paused job, which its server calls suspended as well, keeps its worker or place in the queue: it is not parked. */
+/* A paused job, which its server calls suspended as well, keeps its worker or place in the queue: it is not parked. The key says so before the state does. */
 static bool is_paused(const json_t *seen)
 {
-    return strcmp(sy_cli_word(seen, "state"), "suspended") == 0 &&
-           !json_is_true(json_object_get(seen, "parked"));
+    bool is_suspended = json_is_true(json_object_get(seen, "suspended")) ||
+                        strcmp(sy_cli_word(seen, "state"), "suspended") == 0;
+    return is_suspended && !json_is_true(json_object_get(seen, "parked"));
 }
 
 static int go_on_here(sy_client *from, int64_t job, bool was_parked, bool was_paused)
@@ -361,11 +362,10 @@ int sy_cli_job_move(sy_client *from, int64_t job, sy_client *to, const char *add
     if (start_there(to, there)) {
         if (is_taken_back(to, there))
             return go_on_here(from, job, was_parked, was_paused);
-        return sy_cli_fail(
-            "%s has job %lld, and may go on with it: look there first ('switchyard "
-            "jobs'). It is suspended here: 'jobs resume %lld' if the other server "
-            "does not have it, 'jobs cancel %lld' if it does",
-            address, (long long)there, (long long)job, (long long)job);
+        return sy_cli_fail("%s has job %lld, and may go on with it: look there first ('switchyard "
+                           "jobs'). It is suspended here: 'jobs resume %lld' if the other server "
+                           "does not have it, 'jobs cancel %lld' if it does",
+                           address, (long long)there, (long long)job, (long long)job);
     }
     return let_go(from, job, to, there, address, was_paused);
 }

@@ -232,6 +232,7 @@ static json_t *job_json(struct sy_core *core, struct sy_core_job *j)
     json_object_set_new(json, "error", json_string(j->error));
     json_object_set_new(json, "kept", json_boolean(j->kept));
     json_object_set_new(json, "parked", json_boolean(j->parked));
+    json_object_set_new(json, "suspended", json_boolean(j->suspended));
     json_object_set_new(json, "persistent_bytes", count(j->persistent_bytes));
     json_object_set_new(json, "ephemeral_bytes", count(j->ephemeral_bytes));
     json_object_set_new(json, "tenant", json_string(core->tenants[j->tenant].name));

@@ -215,11 +215,13 @@ static void over(struct coming *c, int wait_status)
 {
     struct sy_arrivals *a = c->of;
     bool whole = WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0;
+    int status = SY_EIO;
     char why[450];
 
-    if (c->head_status < 0 && (whole || WIFSIGNALED(wait_status) || !*c->last))
+    if (c->head_status < 0 && (whole || WIFSIGNALED(wait_status) || !*c->last)) {
+        status = SY_ECORRUPT;
         snprintf(why, sizeof(why), "%s", c->head_error);
-    else if (c->too_long)
+    } else if (c->too_long)
         snprintf(why, sizeof(why), "its package took longer than %.0f s to fetch",
                  (double)a->limit_ns / 1e9);
     else if (WIFSIGNALED(wait_status))
@@ -238,7 +240,7 @@ static void over(struct coming *c, int wait_status)
         sy_log_info("fetch", "event=whole file=%s", c->path);
     else
         sy_log_warn("fetch", "event=failed file=%s why=\"%s\"", c->path, why);
-    tell(c, whole ? SY_OK : c->head_status < 0 ? SY_ECORRUPT : SY_EIO, whole ? NULL : why);
+    tell(c, whole ? SY_OK : status, whole ? NULL : why);
     coming_free(c);
     a->handlers->arrived(a->core);
 }

@@ -266,8 +266,14 @@ def test_move_of_a_paused_job(world):
     there = int(re.search(r"is job (\d+) at", said).group(1))
     rests(b, there)
     b.run("jobs", "resume", str(there))
-    b.wait_end(there)
-    assert b.weights("paused") == world.expected
+    b.run("jobs", "pause", str(there))  # and moved at once, before its worker may have stopped
+    said = world.move(b, there, a, address=f"unix:{a.socket}")
+    assert "paused as before" in said, said
+    back = int(re.search(r"is job (\d+) at", said).group(1))
+    rests(a, back)
+    a.run("jobs", "resume", str(back))
+    a.wait_end(back)
+    assert a.weights("paused") == world.expected
 
 
 def test_move_of_a_job_that_waits(world):

@@ -43,7 +43,7 @@ struct transfer {
     uint64_t skip;     /* of this answer, that are there and not read again */
     uint64_t range_at; /* where the answer says that it begins; UINT64_MAX: it does not say */
     bool has_answer;   /* its status was looked at */
-    bool is_corrupt;   /* a source sent what does not fit what is there */
+    bool fits_none;    /* every source so far sent what does not fit what is there */
     bool has_changed;  /* the answer is of other content than the file so far: from the start */
     sy_ns moved_ns;    /* when the last bytes came */
     int failed;        /* status set by a callback */
@@ -463,17 +463,21 @@ static int transfer_all(struct transfer *t, struct sy_fetch_result *result)
 {
     int status = SY_OK;
 
+    t->fits_none = true;
     for (int i = 0; i < t->fetch->n_urls; i++) {
+        uint64_t verified = is_streaming(t) ? sy_fetch_stream_verified(t->fetch->stream) : 0;
+
         if (i > 0)
             fprintf(stderr, "switchyard: %s; trying the next source\n", sy_error_text());
         choose_url(t, i);
         status = transfer_from(t, result);
         if (status == SY_OK || status == SY_EARG)
             return status;
-        t->is_corrupt |= status == SY_ECORRUPT;
+        t->fits_none = t->fits_none && status == SY_ECORRUPT;
         if (is_streaming(t)) { /* another may have it right from there on */
             sy_fetch_stream_rewind(t->fetch->stream);
             t->n_bytes = sy_fetch_stream_verified(t->fetch->stream);
+            t->fits_none = t->fits_none && t->n_bytes == verified;
         } else if (status == SY_ECORRUPT) {
             SY_TRY(start_over(t));
         }
@@ -519,7 +523,7 @@ static bool is_useless(const struct transfer *t, int status, bool was_resumed)
 {
     if (t->n_bytes == 0)
         return true;
-    return is_streaming(t) ? t->is_corrupt && was_resumed : status == SY_ECORRUPT;
+    return is_streaming(t) ? t->fits_none && was_resumed : status == SY_ECORRUPT;
 }
 
 /* By a hole: a reader that has just heard of the head must still find a file of full length, and fail with the fetch's reason. */
