@@ -32,6 +32,8 @@ struct region {
 
 static struct region table[SY_MAX_REGIONS];
 static uintptr_t page_bytes;
+/* Counts the handler's ends: what it has read, in whichever thread, is changed only after it was read. */
+static _Atomic unsigned n_handled;
 
 /* ---- the fault handler: async-signal-safe calls only ------------------------------------------- */
 
@@ -74,6 +76,7 @@ static void on_bus_error(int signal_number, siginfo_t *info, void *context)
         if (info->si_code <= 0)
             raise(signal_number);
     }
+    atomic_fetch_add_explicit(&n_handled, 1, memory_order_release);
     errno = error;
 }
 
@@ -123,6 +126,7 @@ static void *map(struct region *r, uint64_t offset, int fd)
 int sy_worker_region_add(struct sy_device *device, const struct sy_msg_region_add *add, int fd)
 {
     struct region *r = &table[sy_region_slot(add->region)];
+    (void)atomic_load_explicit(&n_handled, memory_order_acquire);
     if (add->region == 0 || r->id != 0 || add->bytes == 0 || add->bytes >= SY_REGION_MAX_BYTES)
         return sy_error_set(SY_EPROTO,
                             "REGION_ADD of region %llu with %llu bytes, while its slot "
@@ -147,6 +151,7 @@ void sy_worker_region_drop(struct sy_device *device, uint64_t region)
 {
     struct region *r = &table[sy_region_slot(region)];
     unsigned char *base = r->base;
+    (void)atomic_load_explicit(&n_handled, memory_order_acquire);
     if (region == 0 || r->id != region)
         return;
     if (r->pinned)
