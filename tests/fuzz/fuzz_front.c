@@ -3,7 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
+#include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/fuzz_front.h"
@@ -191,5 +193,32 @@ void fuzz_front_settle(int fd, bool has_thread)
         if (fd >= 0)
             read_answers(fd);
         idle = fuzz_front.n_pending == 0 && before == 0 && fuzz_answers.n == had ? idle + 1 : 0;
+    }
+}
+
+void fuzz_front_send(int fd, const uint8_t *data, size_t size, const struct fuzz_sending *how)
+{
+    size_t piece = how->log_piece ? (size_t)1 << how->log_piece : size;
+
+    for (size_t at = 0, stuck = 0; at < size && stuck < 3;) {
+        ssize_t sent = send(fd, data + at, SY_MIN(size - at, piece), MSG_DONTWAIT | MSG_NOSIGNAL);
+
+        stuck = sent > 0 ? 0 : stuck + 1;
+        at += sent > 0 ? (size_t)sent : 0;
+        if (how->goes)
+            event_base_loop(fuzz_front.front.base, EVLOOP_NONBLOCK);
+        else
+            fuzz_front_settle(fd, how->has_thread);
+        if (how->after_piece)
+            how->after_piece();
+        piece *= 2; /* a long input must not take a thousand rounds */
+    }
+}
+
+void fuzz_front_wait_for_threads(const struct sy_front_server *server)
+{
+    for (int i = 0; i < 10000 && (server->refs > 1 || fuzz_front.n_pending > 0); i++) {
+        event_base_loop(fuzz_front.front.base, EVLOOP_NONBLOCK);
+        usleep(i < 10 ? 0 : 100);
     }
 }

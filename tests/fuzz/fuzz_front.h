@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "allocator/slab.h"
+#include "runtime/front/front_server.h"
 #include "runtime/front/request/front.h"
 #include "runtime/front/request/offload.h"
 #include "runtime/front/shared_regions.h"
@@ -50,5 +51,18 @@ struct fuzz_answers {
 extern struct fuzz_answers fuzz_answers;
 /* Runs the loop until neither the server, nor a thread, nor the core has anything to do; fd: where answers come, -1: the client is gone. */
 void fuzz_front_settle(int fd, bool has_thread);
+
+/* How a client sends an input. */
+struct fuzz_sending {
+    unsigned
+        log_piece; /* pieces of 2^this bytes at first, each twice as long as the one before; 0: all at once */
+    bool goes;                 /* it reads no answers */
+    bool has_thread;           /* the front has one */
+    void (*after_piece)(void); /* (optional) */
+};
+/* Until all is sent, or the server has closed or reads no more. */
+void fuzz_front_send(int fd, const uint8_t *data, size_t size, const struct fuzz_sending *how);
+/* A thread may still have a request whose client is gone. */
+void fuzz_front_wait_for_threads(const struct sy_front_server *server);
 
 #endif

@@ -256,33 +256,6 @@ static void pass_an_hour(void)
     }
 }
 
-static void send_in_pieces(int fd)
-{
-    size_t piece = flags & 7 ? (size_t)1 << (flags & 7) : stream_bytes;
-
-    for (size_t at = 0, stuck = 0; at < stream_bytes && stuck < 3;) {
-        ssize_t sent =
-            send(fd, stream + at, SY_MIN(stream_bytes - at, piece), MSG_DONTWAIT | MSG_NOSIGNAL);
-
-        stuck = sent > 0 ? 0 : stuck + 1; /* the server has closed, or reads no more */
-        at += sent > 0 ? (size_t)sent : 0;
-        if (flags & FLAG_GOES)
-            event_base_loop(fuzz_front.front.base, EVLOOP_NONBLOCK);
-        else
-            fuzz_front_settle(fd, flags & FLAG_THREAD);
-        piece *= 2; /* small pieces first: a long input must not take a thousand rounds */
-    }
-}
-
-/* A thread may still have a request whose client is gone. */
-static void wait_for_threads(void)
-{
-    for (int i = 0; i < 10000 && (server->base.refs > 1 || fuzz_front.n_pending > 0); i++) {
-        event_base_loop(fuzz_front.front.base, EVLOOP_NONBLOCK);
-        usleep(i < 10 ? 0 : 100);
-    }
-}
-
 /* The end of an hour, twice: what idles is told to leave, and closed then. */
 static void end_late(int fd)
 {
@@ -295,18 +268,20 @@ static void end_late(int fd)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     int fds[2];
+    struct fuzz_sending sending;
 
     if (size < 2)
         return 0;
     set_up();
     flags = data[0];
+    sending = (struct fuzz_sending){flags & 7, flags & FLAG_GOES, flags & FLAG_THREAD, NULL};
     fuzz_front.refuses = flags & FLAG_REFUSES;
     fuzz_front.front.offload = flags & FLAG_THREAD ? fuzz_front.offload : NULL;
     fuzz_answers.n = 0;
     say_all(data + 1, size - 1);
     FUZZ_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) == 0);
     FUZZ_CHECK(sy_grpc_connection_create(server, fds[0]) == SY_OK);
-    send_in_pieces(fds[1]);
+    fuzz_front_send(fds[1], stream, stream_bytes, &sending);
     if (flags & FLAG_LATE)
         end_late(flags & FLAG_GOES ? -1 : fds[1]);
     if (!(flags & FLAG_GOES)) {
@@ -316,7 +291,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     close(fds[1]);
     fuzz_front_settle(-1, flags & FLAG_THREAD);
-    wait_for_threads();
+    fuzz_front_wait_for_threads(&server->base);
     FUZZ_CHECK(sy_grpc_server_connections(server) == 0);
     FUZZ_CHECK(server->budget.used_bytes == 0 && server->base.refs == 1 && fuzz_front.n_refs == 0);
     FUZZ_CHECK(sy_slab_used_bytes(fuzz_front.slab) == 0);

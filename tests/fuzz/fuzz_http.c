@@ -80,48 +80,22 @@ static void pass_an_hour(void)
     }
 }
 
-static void send_in_pieces(int fd, const uint8_t *data, size_t size)
-{
-    size_t piece = flags & 7 ? (size_t)1 << (flags & 7) : size;
-
-    for (size_t at = 0; at < size;) {
-        size_t n = size - at < piece ? size - at : piece;
-        ssize_t sent = send(fd, data + at, n, MSG_DONTWAIT | MSG_NOSIGNAL);
-
-        if (sent <= 0) /* the server has closed, or reads no more */
-            break;
-        at += (size_t)sent;
-        if (flags & FLAG_GOES)
-            event_base_loop(fuzz_front.front.base, EVLOOP_NONBLOCK);
-        else
-            fuzz_front_settle(fd, flags & FLAG_THREAD);
-        piece *= 2; /* small pieces first: a long input must not take a thousand rounds */
-    }
-}
-
-/* A thread may still have a request whose client is gone. */
-static void wait_for_threads(void)
-{
-    for (int i = 0; i < 10000 && (server->base.refs > 1 || fuzz_front.n_pending > 0); i++) {
-        event_base_loop(fuzz_front.front.base, EVLOOP_NONBLOCK);
-        usleep(i < 10 ? 0 : 100);
-    }
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     int fds[2];
+    struct fuzz_sending sending;
 
     if (size < 2)
         return 0;
     set_up();
     flags = data[0];
+    sending = (struct fuzz_sending){flags & 7, flags & FLAG_GOES, flags & FLAG_THREAD, NULL};
     fuzz_front.refuses = flags & FLAG_REFUSES;
     fuzz_front.front.offload = flags & FLAG_THREAD ? fuzz_front.offload : NULL;
     fuzz_answers.n = 0;
     FUZZ_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) == 0);
     FUZZ_CHECK(sy_http_connection_create(server, fds[0]) == SY_OK);
-    send_in_pieces(fds[1], data + 1, size - 1);
+    fuzz_front_send(fds[1], data + 1, size - 1, &sending);
     if (!(flags & FLAG_GOES)) {
         fuzz_front_settle(fds[1], flags & FLAG_THREAD);
         for (int i = 0; i < 2 && flags & FLAG_LATE;
@@ -136,7 +110,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     close(fds[1]);
     fuzz_front_settle(-1, flags & FLAG_THREAD);
-    wait_for_threads();
+    fuzz_front_wait_for_threads(&server->base);
     FUZZ_CHECK(sy_http_server_connections(server) == 0);
     FUZZ_CHECK(server->buffered_bytes == 0 && server->base.refs == 1 && fuzz_front.n_refs == 0);
     FUZZ_CHECK(sy_slab_used_bytes(fuzz_front.slab) == 0);

@@ -306,44 +306,28 @@ static void check_answers(void)
 }
 
 /* What the server's timer asks: not for closing, but a clock that is far ahead finds each client that owes something. */
-static void look(void)
+static void look_for_stalled(void)
 {
     for (struct sy_rpc_connection *c = server->connections; c; c = c->next)
         (void)sy_rpc_connection_stalled(c, sy_clock_now() + 3600 * SY_NS_PER_S);
 }
 
-static void send_in_pieces(int fd, const uint8_t *data, size_t size)
-{
-    size_t piece = flags & 7 ? (size_t)1 << (flags & 7) : size;
-    for (size_t at = 0; at < size;) {
-        size_t n = size - at < piece ? size - at : piece;
-        ssize_t sent = send(fd, data + at, n, MSG_DONTWAIT | MSG_NOSIGNAL);
-        if (sent <= 0) /* the server has closed, or reads no more */
-            break;
-        at += (size_t)sent;
-        if (flags & FLAG_GOES)
-            event_base_loop(fuzz_front.front.base, EVLOOP_NONBLOCK);
-        else
-            fuzz_front_settle(fd, false);
-        look();
-        piece *= 2; /* small pieces first: a long input must not take a thousand rounds */
-    }
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     int fds[2];
+    struct fuzz_sending sending;
     if (size < 2)
         return 0;
     set_up();
     flags = data[0];
+    sending = (struct fuzz_sending){flags & 7, flags & FLAG_GOES, false, look_for_stalled};
     fuzz_front.refuses = flags & FLAG_REFUSES;
     fuzz_answers.n = 0;
     server->limits.max_outstanding = flags & FLAG_TWO ? 2 : 64;
     FUZZ_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) == 0);
     FUZZ_CHECK(sy_rpc_connection_create(server, fds[0], !(flags & FLAG_REMOTE)) == SY_OK);
     server->limits.buffered_bytes = flags & FLAG_TWO ? 8 << 10 : 4 << 20;
-    send_in_pieces(fds[1], data + 1, size - 1);
+    fuzz_front_send(fds[1], data + 1, size - 1, &sending);
     if (!(flags & FLAG_GOES)) {
         fuzz_front_settle(fds[1], false);
         shutdown(fds[1], SHUT_WR);

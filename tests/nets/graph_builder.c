@@ -117,3 +117,24 @@ void gb_ints(struct sy_graph *g, const char *name, int n, const int64_t *values)
     assert(attr->ints);
     memcpy(attr->ints, values, (size_t)n * sizeof *attr->ints);
 }
+
+int gb_transpose(struct sy_graph *g, int x, const int64_t *dims, const int64_t *perm, int rank)
+{
+    int64_t to[SY_MAX_RANK];
+    for (int i = 0; i < rank; i++)
+        to[i] = dims[perm[i]];
+    int y = gb_node(g, SY_OP_TRANSPOSE, 1, &x, rank, to);
+    gb_ints(g, "perm", rank, perm);
+    return y;
+}
+
+int gb_doubled(struct sy_graph *g, int constant)
+{
+    struct sy_shape shape = g->tensors[constant].shape;
+    int64_t dims[SY_MAX_RANK];
+    for (int d = 0; d < shape.rank; d++)
+        dims[d] = shape.dims[d].fixed;
+    int result = gb_node(g, SY_OP_ADD, 2, (int[]){constant, constant}, shape.rank, dims);
+    g->tensors[result].shape = shape;
+    return result;
+}

@@ -18,6 +18,10 @@ void gb_int(struct sy_graph *g, const char *name, int64_t value);
 void gb_float(struct sy_graph *g, const char *name, float value);
 void gb_ints(struct sy_graph *g, const char *name, int n, const int64_t *values);
 void gb_output(struct sy_graph *g, int tensor);
+/* x of `dims` as a node turns its dimensions. */
+int gb_transpose(struct sy_graph *g, int x, const int64_t *dims, const int64_t *perm, int rank);
+/* A constant's double, as the result of a node: no constant any more, and not per batch. */
+int gb_doubled(struct sy_graph *g, int constant);
 
 double gb_uniform(uint64_t *seed, double low, double high); /* splitmix64 */
 

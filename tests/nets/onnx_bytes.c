@@ -6,6 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/nets/graph_builder.h"
+
 static void put(struct ob *to, const void *bytes, size_t n)
 {
     assert(to->n + n <= sizeof to->bytes);
@@ -99,6 +101,17 @@ void ob_int64s(struct ob *graph, const char *name, int n, const int64_t *values)
 {
     int64_t dims[1] = {n};
     ob_initializer(graph, name, 7, n > 0, dims, values, (size_t)(n > 0 ? n : 1) * sizeof *values);
+}
+
+void ob_uniform(struct ob *graph, const char *name, float *to, int rank, const int64_t *dims,
+                uint64_t *seed)
+{
+    size_t n = 1;
+    for (int i = 0; i < rank; i++)
+        n *= (size_t)dims[i];
+    for (size_t i = 0; i < n; i++)
+        to[i] = (float)gb_uniform(seed, -0.5, 0.5);
+    ob_initializer(graph, name, 1, rank, dims, to, n * sizeof *to);
 }
 
 void ob_external(struct ob *graph, const char *name, const char *location, const char *offset,

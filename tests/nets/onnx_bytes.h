@@ -28,6 +28,9 @@ void ob_initializer(struct ob *graph, const char *name, int elem_type, int rank,
                     const int64_t *dims, const void *raw, size_t raw_bytes);
 void ob_int64s(struct ob *graph, const char *name, int n,
                const int64_t *values); /* n 0: one value, no dimension */
+/* Floats from -0.5 to 0.5, which `to` holds afterwards. */
+void ob_uniform(struct ob *graph, const char *name, float *to, int rank, const int64_t *dims,
+                uint64_t *seed);
 /* Four floats that lie outside of the model's file. */
 void ob_external(struct ob *graph, const char *name, const char *location, const char *offset,
                  const char *length);

@@ -456,6 +456,30 @@ void rig_check(const struct engine_case *c, uint64_t *seed)
     sy_graph_free(c->graph);
 }
 
+int rig_count(const struct sy_graph *graph, enum sy_op op)
+{
+    struct engine_rig rig;
+    int n = 0;
+    assert_int_equal(rig_open(&rig, graph, true), SY_OK);
+    for (int i = 0; i < rig.graph->n_nodes; i++)
+        n += rig.graph->nodes[i].op == op;
+    rig_close(&rig);
+    return n;
+}
+
+uint64_t rig_packed_bytes(struct sy_graph *graph)
+{
+    struct engine_rig rig;
+    uint64_t bytes = 0;
+    assert_int_equal(rig_open(&rig, graph, true), SY_OK);
+    for (int i = 0; i < rig.n_layers; i++)
+        for (int k = 0; k < rig.layers[i].n_params; k++)
+            bytes += rig.layers[i].params[k].bytes;
+    rig_close(&rig);
+    sy_graph_free(graph);
+    return bytes;
+}
+
 void rig_refused(struct sy_graph *graph, bool optimize, int node, const char *word)
 {
     struct engine_rig rig;

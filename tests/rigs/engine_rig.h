@@ -42,6 +42,10 @@ void rig_refused(struct sy_graph *graph, bool optimize, int node, const char *wo
 
 /* The graph (taken over) without symbols, as engines see it: with its usual sizes. */
 struct sy_graph *rig_sized(struct sy_graph *graph);
+/* Nodes of `op` in what the engine runs of the graph, optimised. */
+int rig_count(const struct sy_graph *graph, enum sy_op op);
+/* What the parameters of the graph (taken over), optimised, take when they are packed. */
+uint64_t rig_packed_bytes(struct sy_graph *graph);
 
 /* ---- in steps ---- */
 struct engine_rig {

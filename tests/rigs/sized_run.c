@@ -10,13 +10,14 @@
 
 #include "loader/graph/graph_bind.h"
 #include "runtime/base/status.h"
+#include "tests/nets/onnx_import.h"
 #include "tests/rigs/engine_rig.h"
 
 struct sy_graph *sized_import(const char *path)
 {
     struct sy_graph *g;
-    if (sy_onnx_read(path, &g) < 0 || sy_graph_infer(g) < 0 || sy_graph_optimize(g) < 0 ||
-        (rig_engine.ops->fuses && sy_graph_fuse(g, rig_engine.ops->fuses) < 0))
+    g = onnx_optimized(path);
+    if (rig_engine.ops->fuses && sy_graph_fuse(g, rig_engine.ops->fuses) < 0)
         fail_msg("%s", sy_error_text());
     return g;
 }

@@ -21,16 +21,6 @@ static struct ob graph, outer, inner[2], node;
 static uint64_t seed;
 static float w[4 * HIDDEN * FEATURES], r[4 * HIDDEN * HIDDEN], b[8 * HIDDEN];
 
-static void weights(const char *name, float *to, int rank, const int64_t *dims)
-{
-    size_t n = 1;
-    for (int i = 0; i < rank; i++)
-        n *= (size_t)dims[i];
-    for (size_t i = 0; i < n; i++)
-        to[i] = (float)gb_uniform(&seed, -0.5, 0.5);
-    ob_initializer(&graph, name, FLOAT, rank, dims, to, n * sizeof *to);
-}
-
 static void nameless(struct ob *to, int field, const char *name)
 {
     ob_input(to, field, name, FLOAT, DIMS(OB_NAMELESS, OB_NAMELESS, OB_NAMELESS));
@@ -66,9 +56,9 @@ static void add_if(struct ob *to, const char *condition, const char *result, con
 static void open_graph(void)
 {
     ob_graph(&graph);
-    weights("w", w, DIMS(4 * HIDDEN, FEATURES));
-    weights("r", r, DIMS(4 * HIDDEN, HIDDEN));
-    weights("b", b, DIMS(8 * HIDDEN));
+    ob_uniform(&graph, "w", w, DIMS(4 * HIDDEN, FEATURES), &seed);
+    ob_uniform(&graph, "r", r, DIMS(4 * HIDDEN, HIDDEN), &seed);
+    ob_uniform(&graph, "b", b, DIMS(8 * HIDDEN), &seed);
     ob_initializer(&graph, "w_flat", FLOAT, DIMS(4 * HIDDEN * FEATURES), w, sizeof w);
     ob_int64s(&graph, "w_dims", 3, (const int64_t[]){1, 4 * HIDDEN, FEATURES});
     ob_int64s(&graph, "axis0", 1, (const int64_t[]){0});

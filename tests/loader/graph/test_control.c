@@ -13,6 +13,7 @@
 
 #include "runtime/base/status.h"
 #include "tests/nets/onnx_bytes.h"
+#include "tests/nets/onnx_import.h"
 #include "tests/rigs/engine_rig.h"
 
 enum { WIDTH = 32, FLOAT = 1, INT64 = 7, BOOL = 9 };
@@ -51,12 +52,8 @@ static void product(const float *x, float *y)
 
 static struct sy_graph *import(bool optimize)
 {
-    struct sy_graph *g;
     ob_save(path, &graph, 13);
-    if (sy_onnx_read(path, &g) < 0 || sy_graph_infer(g) < 0 ||
-        (optimize && sy_graph_optimize(g) < 0))
-        fail_msg("%s", sy_error_text());
-    return g;
+    return optimize ? onnx_optimized(path) : onnx_inferred(path);
 }
 
 /* The engine's outputs; the graph goes through the package's encoding on the way (rig_open copies it). Takes `g`. */

@@ -13,6 +13,7 @@
 
 #include "runtime/base/status.h"
 #include "tests/nets/onnx_bytes.h"
+#include "tests/nets/onnx_import.h"
 #include "tests/rigs/engine_rig.h"
 
 enum { FLOAT = 1, INT64 = 7, BOOL = 9, DOMAIN = 7, STEPS = 6, WIDTH = 5 };
@@ -31,10 +32,7 @@ static int opset = 13;
 static int read_graph(struct sy_graph **g)
 {
     ob_save(path, &graph, opset);
-    int status = sy_onnx_read(path, g);
-    if (status == SY_OK && (status = sy_graph_infer(*g)) < 0)
-        sy_graph_free(*g);
-    return status;
+    return onnx_try_inferred(path, g);
 }
 
 /* Runs the graph on `x`; its first output must be `want`. */

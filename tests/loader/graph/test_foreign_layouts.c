@@ -14,6 +14,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
 #include "tests/nets/onnx_bytes.h"
+#include "tests/nets/onnx_import.h"
 #include "tests/rigs/engine_rig.h"
 
 #define SLOPE 0.25f
@@ -53,8 +54,8 @@ static size_t run(const void *x, void *out, int type)
     struct sy_graph *g;
     ob_input(&graph, OB_GRAPH_OUTPUT, "y", type, 0, NULL);
     ob_save(path, &graph, 13);
-    if (sy_onnx_read(path, &g) < 0 || sy_graph_infer(g) < 0 || sy_graph_optimize(g) < 0 ||
-        rig_open(&rig, g, false) < 0)
+    g = onnx_optimized(path);
+    if (rig_open(&rig, g, false) < 0)
         fail_msg("%s", sy_error_text());
     struct sy_program *program = rig_program(&rig, BATCH);
     rig_take(&rig, g->inputs, g->n_inputs, BATCH, 0, &in);

@@ -42,16 +42,6 @@ static int scalar(struct sy_graph *g, double value)
     return gb_constant(g, "number", DIMS(1), &seed, value, value);
 }
 
-static int transpose(struct sy_graph *g, int x, const int64_t *dims, const int64_t *perm, int rank)
-{
-    int64_t to[4];
-    for (int i = 0; i < rank; i++)
-        to[i] = dims[perm[i]];
-    int y = gb_node(g, SY_OP_TRANSPOSE, INPUTS(x), rank, to);
-    gb_ints(g, "perm", rank, perm);
-    return y;
-}
-
 /* ---- curves ------------------------------------------------------------------------------------- */
 
 static const int64_t line[] = {1, 37};
@@ -265,7 +255,7 @@ static void test_transposes(void **state)
         for (int k = 0; k < n; k++) {
             int64_t perm[4] = {0, 1, 2, 3};
             shuffle(perm + 1, 3);
-            x = transpose(g, x, dims, perm, 4);
+            x = gb_transpose(g, x, dims, perm, 4);
             for (int d = 0; d < 4; d++)
                 next[d] = dims[perm[d]];
             memcpy(dims, next, sizeof dims);

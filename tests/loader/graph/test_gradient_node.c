@@ -10,6 +10,7 @@
 
 #include "runtime/base/status.h"
 #include "tests/nets/onnx_bytes.h"
+#include "tests/nets/onnx_import.h"
 #include "tests/rigs/engine_rig.h"
 #include "tests/rigs/seed.h"
 
@@ -80,11 +81,7 @@ static void network(void)
 static int read_graph(struct sy_graph **g)
 {
     ob_save(ob_path, &graph, 17);
-    int status = sy_onnx_read(ob_path, g);
-    if (status == SY_OK &&
-        ((status = sy_graph_infer(*g)) < 0 || (status = sy_graph_optimize(*g)) < 0))
-        sy_graph_free(*g);
-    return status;
+    return onnx_try_optimized(ob_path, g);
 }
 
 static void test_differences(void **state)

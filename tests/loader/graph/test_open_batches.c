@@ -12,6 +12,7 @@
 #include "loader/graph/graph_bind.h"
 #include "runtime/base/status.h"
 #include "tests/nets/onnx_bytes.h"
+#include "tests/nets/onnx_import.h"
 #include "tests/rigs/engine_rig.h"
 
 #define OPEN OB_NAMELESS
@@ -31,12 +32,9 @@ static void add(const char *op, const char *const *inputs, const char *output)
 
 static struct sy_graph *read_graph(const char *output)
 {
-    struct sy_graph *g;
     ob_input(&graph, OB_GRAPH_OUTPUT, output, 1, 0, NULL);
     ob_save(ob_path, &graph, 17);
-    if (sy_onnx_read(ob_path, &g) < 0 || sy_graph_infer(g) < 0 || sy_graph_optimize(g) < 0)
-        fail_msg("%s", sy_error_text());
-    return g;
+    return onnx_optimized(ob_path);
 }
 
 /* What a request of two inputs of these shapes comes to; `bound` NULL: it is only asked. */

@@ -14,6 +14,7 @@
 #include "loader/graph/graph_bind.h"
 #include "loader/graph/size_expr.h"
 #include "runtime/base/status.h"
+#include "tests/nets/onnx_import.h"
 #include "tests/nets/open_models.h"
 #include "tests/rigs/engine_rig.h"
 
@@ -21,11 +22,8 @@
 
 static struct sy_graph *read_open(void)
 {
-    struct sy_graph *g;
     ob_save(ob_path, &open_graph, 17);
-    if (sy_onnx_read(ob_path, &g) < 0 || sy_graph_infer(g) < 0)
-        fail_msg("%s", sy_error_text());
-    return g;
+    return onnx_inferred(ob_path);
 }
 
 static struct sy_graph *optimized(struct sy_graph *g)

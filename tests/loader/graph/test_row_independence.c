@@ -14,6 +14,7 @@
 #include "runtime/base/status.h"
 #include "tests/nets/model_lines.h"
 #include "tests/nets/onnx_bytes.h"
+#include "tests/nets/onnx_import.h"
 #include "tests/rigs/engine_rig.h"
 
 enum { ROWS = 3 };
@@ -80,7 +81,7 @@ static struct sy_graph *graph_of(const char *line)
 {
     struct sy_graph *g;
     model_line_save(ob_path, line);
-    if (sy_onnx_read(ob_path, &g) < 0 || sy_graph_infer(g) < 0 || sy_graph_optimize(g) < 0)
+    if (onnx_try_optimized(ob_path, &g) < 0)
         fail_msg("%s: %s", line, sy_error_text());
     return g;
 }
@@ -221,8 +222,7 @@ static void test_through_what_has_no_rows(void **state)
         ob_add(&graph, "Sub", NAMES("x", "most"), NAMES("y"));
         ob_input(&graph, OB_GRAPH_OUTPUT, "y", 1, DIMS(-1, 8));
         ob_save(ob_path, &graph, 13);
-        if (sy_onnx_read(ob_path, &g) < 0 || sy_graph_infer(g) < 0)
-            fail_msg("%s", sy_error_text());
+        g = onnx_inferred(ob_path);
         assert_int_equal(is_apart(g), of_rows);
         sy_graph_free(g);
     }

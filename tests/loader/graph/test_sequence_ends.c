@@ -11,6 +11,7 @@
 #include "loader/graph/graph_bind.h"
 #include "runtime/base/status.h"
 #include "tests/nets/onnx_bytes.h"
+#include "tests/nets/onnx_import.h"
 #include "tests/rigs/engine_rig.h"
 
 enum { FLOAT = 1, WIDTH = 5, ROWS = 2 };
@@ -36,11 +37,7 @@ static void output(const char *name)
 static int read_graph(struct sy_graph **g)
 {
     ob_save(ob_path, &graph, 17);
-    int status = sy_onnx_read(ob_path, g);
-    if (status == SY_OK &&
-        ((status = sy_graph_infer(*g)) < 0 || (status = sy_graph_optimize(*g)) < 0))
-        sy_graph_free(*g);
-    return status;
+    return onnx_try_optimized(ob_path, g);
 }
 
 static void run(struct sy_graph *g, const float *x, struct rig_tensors *out)

@@ -40,16 +40,6 @@ static void numbers(const char *name, int n, const int64_t *values)
     ob_int64s(&graph, name, n, values);
 }
 
-static void weights(const char *name, float *to, int rank, const int64_t *dims)
-{
-    size_t n = 1;
-    for (int i = 0; i < rank; i++)
-        n *= (size_t)dims[i];
-    for (size_t i = 0; i < n; i++)
-        to[i] = (float)gb_uniform(&seed, -0.5, 0.5);
-    ob_initializer(&graph, name, FLOAT, rank, dims, to, n * sizeof *to);
-}
-
 /* A node of the graph `to` with an attribute of integers; n 0: of one. */
 static void add_with(struct ob *to, const char *op, const char *const *inputs, const char *out,
                      const char *attr, int n, const int64_t *values)
@@ -137,7 +127,7 @@ static void test_first_is_a_length(void **state)
     static float k[5 * 4 * 3];
     ob_graph(&graph);
     input("x", FLOAT, DIMS(-2, 4));
-    weights("k", k, DIMS(5, 4, 3));
+    ob_uniform(&graph, "k", k, DIMS(5, 4, 3), &seed);
     numbers("axis0", 1, (const int64_t[]){0});
     add_with(&graph, "Transpose", NAMES("x"), "t", "perm", DIMS(1, 0));
     ob_add(&graph, "Unsqueeze", NAMES("t", "axis0"), NAMES("u"));

@@ -13,6 +13,7 @@
 
 #include "runtime/base/status.h"
 #include "tests/nets/onnx_bytes.h"
+#include "tests/nets/onnx_import.h"
 #include "tests/rigs/engine_rig.h"
 
 enum { FLOAT = 1, OPSET = 27, BATCH = 2, CHANNELS = 3, MOST_WIDTH = 5 };
@@ -45,8 +46,8 @@ static void run(struct rig_tensors *in, struct rig_tensors *out)
     ob_input(&graph, OB_GRAPH_OUTPUT, "y", FLOAT, 0, NULL);
     ob_input(&graph, OB_GRAPH_OUTPUT, "state", FLOAT, 0, NULL);
     ob_save(path, &graph, OPSET);
-    if (sy_onnx_read(path, &g) < 0 || sy_graph_infer(g) < 0 || sy_graph_optimize(g) < 0 ||
-        rig_open(&rig, g, false) < 0)
+    g = onnx_optimized(path);
+    if (rig_open(&rig, g, false) < 0)
         fail_msg("%s", sy_error_text());
     struct sy_program *program = rig_program(&rig, BATCH);
     rig_take(&rig, g->inputs, g->n_inputs, BATCH, 0, in);

@@ -10,6 +10,7 @@
 
 #include "runtime/base/status.h"
 #include "tests/nets/onnx_bytes.h"
+#include "tests/nets/onnx_import.h"
 #include "tests/rigs/engine_rig.h"
 
 enum { FLOAT = 1, DOMAIN = 7, FLOATS = 6, STRINGS = 8, ROWS = 2, NODES = 3, WEIGHTS = 4 };
@@ -42,7 +43,6 @@ static void texts(const char *name, int n, const char *const *values)
 static struct sy_graph *tree(int64_t n_targets)
 {
     static const char *const modes[] = {"BRANCH_LEQ", "LEAF", "LEAF"};
-    struct sy_graph *g;
     ob_graph(&graph);
     ob_input(&graph, OB_GRAPH_INPUT, "x", FLOAT, DIMS(-1, 1));
     ob_node(&node, "TreeEnsembleRegressor", NAMES("x"), NAMES("y"));
@@ -62,9 +62,7 @@ static struct sy_graph *tree(int64_t n_targets)
     ob_message(&graph, OB_GRAPH_NODE, &node);
     ob_input(&graph, OB_GRAPH_OUTPUT, "y", FLOAT, DIMS(-1, n_targets));
     ob_save(ob_path, &graph, 17);
-    if (sy_onnx_read(ob_path, &g) < 0 || sy_graph_infer(g) < 0 || sy_graph_optimize(g) < 0)
-        fail_msg("%s", sy_error_text());
-    return g;
+    return onnx_optimized(ob_path);
 }
 
 static void assert_gives(int64_t n_targets, const float *want)

@@ -13,6 +13,7 @@
 
 #include "runtime/base/status.h"
 #include "tests/nets/onnx_bytes.h"
+#include "tests/nets/onnx_import.h"
 #include "tests/rigs/engine_rig.h"
 
 static char path[64];
@@ -27,11 +28,8 @@ static void add(const char *op, const char *const *inputs, const char *const *ou
 
 static struct sy_graph *import(void)
 {
-    struct sy_graph *g;
     ob_save(path, &graph, 13);
-    if (sy_onnx_read(path, &g) < 0 || sy_graph_infer(g) < 0)
-        fail_msg("%s", sy_error_text());
-    return g;
+    return onnx_inferred(path);
 }
 
 /* Runs `g` at `batch`; *out: its outputs, for rig_drop. */

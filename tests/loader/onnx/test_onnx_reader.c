@@ -19,6 +19,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "tests/nets/onnx_bytes.h"
+#include "tests/nets/onnx_import.h"
 #include "tests/rigs/seed.h"
 
 static struct ob graph, node;
@@ -31,15 +32,6 @@ static void save(int opset)
 static void add(void)
 {
     ob_message(&graph, OB_GRAPH_NODE, &node);
-}
-
-static void expect_refusal(int status, const char *text)
-{
-    struct sy_graph *g = NULL;
-    assert_int_equal(sy_onnx_read(ob_path, &g), status);
-    if (!strstr(sy_error_text(), text))
-        fail_msg("'%s' does not contain '%s'", sy_error_text(), text);
-    assert_null(g);
 }
 
 /* y = x + c, the node before its Constant and out of order. */
@@ -84,9 +76,9 @@ static void test_refuses_operator(void **state)
     ob_node(&node, "ImageDecoder", NAMES("x"), NAMES("y"));
     add();
     save(13);
-    expect_refusal(SY_EUNSUPPORTED, "node 'y' (ImageDecoder, opset 13)");
+    onnx_expect_refusal(ob_path, SY_EUNSUPPORTED, "node 'y' (ImageDecoder, opset 13)");
     save(29);
-    expect_refusal(SY_EUNSUPPORTED, "opset 29");
+    onnx_expect_refusal(ob_path, SY_EUNSUPPORTED, "opset 29");
 
     ob_graph(&graph);
     ob_input(&graph, OB_GRAPH_INPUT, "x", 1, DIMS(-1, 4));
@@ -94,7 +86,7 @@ static void test_refuses_operator(void **state)
     ob_node(&node, "Dropout", NAMES("x"), NAMES("y"));
     add();
     save(3);
-    expect_refusal(SY_EUNSUPPORTED, "node 'y' (Dropout, opset 3)");
+    onnx_expect_refusal(ob_path, SY_EUNSUPPORTED, "node 'y' (Dropout, opset 3)");
 }
 
 static void test_refuses_broken_edges(void **state)
@@ -105,15 +97,15 @@ static void test_refuses_broken_edges(void **state)
     ob_node(&node, "Relu", NAMES("a"), NAMES("y"));
     add();
     save(13);
-    expect_refusal(SY_ECORRUPT, "nothing makes its input 'a'");
+    onnx_expect_refusal(ob_path, SY_ECORRUPT, "nothing makes its input 'a'");
     ob_node(&node, "Relu", NAMES("y"), NAMES("a"));
     add();
     save(13);
-    expect_refusal(SY_ECORRUPT, "depends on itself");
+    onnx_expect_refusal(ob_path, SY_ECORRUPT, "depends on itself");
     ob_node(&node, "Tanh", NAMES("y"), NAMES("a"));
     add();
     save(13);
-    expect_refusal(SY_ECORRUPT, "'a' is made twice");
+    onnx_expect_refusal(ob_path, SY_ECORRUPT, "'a' is made twice");
 }
 
 static void test_refuses_wrong_sizes(void **state)
@@ -123,19 +115,20 @@ static void test_refuses_wrong_sizes(void **state)
     ob_graph(&graph);
     ob_initializer(&graph, "weights", 1, DIMS(5), c, sizeof c);
     save(13);
-    expect_refusal(SY_ECORRUPT, "'weights' has 16 bytes of raw data, its shape needs 20");
+    onnx_expect_refusal(ob_path, SY_ECORRUPT,
+                        "'weights' has 16 bytes of raw data, its shape needs 20");
     ob_graph(&graph);
     ob_initializer(&graph, "weights", 1, DIMS(INT64_MAX, INT64_MAX), c, sizeof c);
     save(13);
-    expect_refusal(SY_ECORRUPT, "'weights'");
+    onnx_expect_refusal(ob_path, SY_ECORRUPT, "'weights'");
     ob_graph(&graph);
     ob_initializer(&graph, "weights", 1, DIMS(-4), c, sizeof c);
     save(13);
-    expect_refusal(SY_ECORRUPT, "'weights'");
+    onnx_expect_refusal(ob_path, SY_ECORRUPT, "'weights'");
     ob_graph(&graph);
     ob_initializer(&graph, "weights", 14, DIMS(4), c, sizeof c); /* complex numbers */
     save(13);
-    expect_refusal(SY_EUNSUPPORTED, "element type 14");
+    onnx_expect_refusal(ob_path, SY_EUNSUPPORTED, "element type 14");
 }
 
 static void test_refuses_deep_nesting(void **state)
@@ -154,7 +147,7 @@ static void test_refuses_deep_nesting(void **state)
     ob_graph(&graph);
     ob_message(&graph, OB_GRAPH_NODE, &node);
     save(13);
-    expect_refusal(SY_EUNSUPPORTED, "nested deeper");
+    onnx_expect_refusal(ob_path, SY_EUNSUPPORTED, "nested deeper");
 }
 
 /* A tensor kept in `file`. */
@@ -182,25 +175,25 @@ static void test_external_data(void **state)
     assert_memory_equal(g->tensors[g->outputs[0]].data, data + 1, 16);
     sy_graph_free(g);
     external_model("w.bin", "12", "16");
-    expect_refusal(SY_ECORRUPT, "w.bin has 24 bytes");
+    onnx_expect_refusal(ob_path, SY_ECORRUPT, "w.bin has 24 bytes");
     external_model("w.bin", "-4", "16");
-    expect_refusal(SY_ECORRUPT, "not a number");
+    onnx_expect_refusal(ob_path, SY_ECORRUPT, "not a number");
     external_model("../w.bin", "4", "16");
-    expect_refusal(SY_ECORRUPT, "next to the model");
+    onnx_expect_refusal(ob_path, SY_ECORRUPT, "next to the model");
     external_model("/etc/passwd", "4", "16");
-    expect_refusal(SY_ECORRUPT, "next to the model");
+    onnx_expect_refusal(ob_path, SY_ECORRUPT, "next to the model");
     external_model("gone.bin", "4", "16");
-    expect_refusal(SY_ENOTFOUND, "gone.bin");
+    onnx_expect_refusal(ob_path, SY_ENOTFOUND, "gone.bin");
 
     char link[96];
     snprintf(link, sizeof link, "%s/link.bin", ob_folder);
     assert_int_equal(symlink("/etc/passwd", link), 0);
     external_model("link.bin", "0", "16");
-    expect_refusal(SY_ECORRUPT, "a link out of the model's folder");
+    onnx_expect_refusal(ob_path, SY_ECORRUPT, "a link out of the model's folder");
     unlink(link);
     assert_int_equal(symlink("/etc", link), 0);
     external_model("link.bin/passwd", "0", "16");
-    expect_refusal(SY_ECORRUPT, "a link out of the model's folder");
+    onnx_expect_refusal(ob_path, SY_ECORRUPT, "a link out of the model's folder");
     unlink(link);
     assert_int_equal(symlink("w.bin", link), 0);
     external_model("link.bin", "4", "16");
@@ -219,7 +212,7 @@ static void test_not_a_file(void **state)
     FILE *file = fopen(ob_path, "wb");
     fputs("this is no model", file);
     fclose(file);
-    expect_refusal(SY_ECORRUPT, "not an ONNX file");
+    onnx_expect_refusal(ob_path, SY_ECORRUPT, "not an ONNX file");
 }
 
 /* Sizes that no machine has, in inputs, and declared for a result whose size depends on data. */
@@ -257,7 +250,7 @@ static void test_refuses_large_garbage(void **state)
     assert_non_null(file);
     assert_int_equal(ftruncate(fileno(file), 100 << 20), 0);
     fclose(file);
-    expect_refusal(SY_ECORRUPT, "not an ONNX file");
+    onnx_expect_refusal(ob_path, SY_ECORRUPT, "not an ONNX file");
     for (size_t i = 0; i < sizeof block; i += 2) {
         block[i] = 8; /* ir_version */
         block[i + 1] = 1;
@@ -267,7 +260,7 @@ static void test_refuses_large_garbage(void **state)
     for (int i = 0; i < 100; i++)
         assert_int_equal(fwrite(block, sizeof block, 1, file), 1);
     fclose(file);
-    expect_refusal(SY_EUNSUPPORTED, "fields");
+    onnx_expect_refusal(ob_path, SY_EUNSUPPORTED, "fields");
 }
 
 /* Merging messages that come twice takes time by the square of their number. */
@@ -283,7 +276,7 @@ static void test_refuses_merged_messages(void **state)
     assert_non_null(file);
     assert_int_equal(fwrite(model.bytes, model.n, 1, file), 1);
     fclose(file);
-    expect_refusal(SY_ECORRUPT, "not an ONNX file");
+    onnx_expect_refusal(ob_path, SY_ECORRUPT, "not an ONNX file");
 }
 
 /* ---- mutation --------------------------------------------------------------------------------- */

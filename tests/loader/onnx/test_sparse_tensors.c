@@ -11,20 +11,12 @@
 #include "loader/graph/graph.h"
 #include "runtime/base/status.h"
 #include "tests/nets/onnx_bytes.h"
+#include "tests/nets/onnx_import.h"
 
 enum { FLOAT = 1, INT64 = 7, BOOL = 9, MANY = 20 }; /* MANY floats: no small constant */
 enum { SPARSE_INITIALIZER = 15, VALUES = 1, INDICES = 2, SIZES = 3 };
 
 static struct ob graph, body, other, node, sparse;
-
-static void expect_refusal(int status, const char *text)
-{
-    struct sy_graph *g = NULL;
-    assert_int_equal(sy_onnx_read(ob_path, &g), status);
-    if (!strstr(sy_error_text(), text))
-        fail_msg("'%s' does not contain '%s'", sy_error_text(), text);
-    assert_null(g);
-}
 
 static void sparse_part(int field, const char *name, int type, int rank, const int64_t *dims,
                         const void *raw, size_t bytes)
@@ -154,13 +146,13 @@ static void test_refuses_sparse_tensors_that_lie(void **state)
     (void)state;
     static const int64_t beyond[2] = {1, 6}, few[1] = {1}, pairs[4] = {0, 3, 1, 0};
     sparse_model(1, (const int64_t[]){2}, beyond, sizeof beyond, 3);
-    expect_refusal(SY_ECORRUPT, "an index is outside of it");
+    onnx_expect_refusal(ob_path, SY_ECORRUPT, "an index is outside of it");
     sparse_model(2, (const int64_t[]){2, 2}, pairs, sizeof pairs, 3);
-    expect_refusal(SY_ECORRUPT, "an index is outside of it");
+    onnx_expect_refusal(ob_path, SY_ECORRUPT, "an index is outside of it");
     sparse_model(1, (const int64_t[]){1}, few, sizeof few, 3);
-    expect_refusal(SY_ECORRUPT, "1 elements, 2 of 64 bits are needed");
+    onnx_expect_refusal(ob_path, SY_ECORRUPT, "1 elements, 2 of 64 bits are needed");
     sparse_model(1, (const int64_t[]){2}, beyond, sizeof beyond, (int64_t)1 << 40);
-    expect_refusal(SY_EUNSUPPORTED, "bytes when it is dense");
+    onnx_expect_refusal(ob_path, SY_EUNSUPPORTED, "bytes when it is dense");
 }
 
 /* The values alone are nobody's constant, so the node does not take them with it. */
@@ -183,7 +175,7 @@ static void test_sparse_tensors_are_bounded_in_all(void **state)
     make_if(75000000);
     ob_message(&graph, OB_GRAPH_NODE, &node);
     ob_save(ob_path, &graph, 13);
-    expect_refusal(SY_EUNSUPPORTED, "those before it 600000000; at most");
+    onnx_expect_refusal(ob_path, SY_EUNSUPPORTED, "those before it 600000000; at most");
 }
 
 /* The If within a function: its weights get the name that their readers get. */

@@ -11,6 +11,7 @@
 
 #include "runtime/base/status.h"
 #include "tests/nets/onnx_bytes.h"
+#include "tests/nets/onnx_import.h"
 #include "tests/on_cpu/beside_host.h"
 #include "tests/on_cpu/fake_math.h"
 #include "tests/rigs/engine_rig.h"
@@ -30,11 +31,8 @@ static void result(struct ob *to, const char *name, int type)
 
 static struct sy_graph *import(void)
 {
-    struct sy_graph *g;
     ob_save(ob_path, &graph, 13);
-    if (sy_onnx_read(ob_path, &g) < 0 || sy_graph_infer(g) < 0)
-        fail_msg("%s", sy_error_text());
-    return g;
+    return onnx_inferred(ob_path);
 }
 
 /* Tanh in front, `count` turns of h = h + one + one, Exp behind; a Gather in front whose index is an input. */

@@ -485,18 +485,10 @@ static void test_narrow_beside_the_host_engine(void **state)
 /* Which bytes are halved does not depend on the narrow type. */
 static uint64_t packed_bytes(enum sy_precision precision)
 {
-    struct engine_rig rig;
-    uint64_t bytes = 0;
     struct sy_graph *g = attention_graph();
     g->precision = precision;
     rig_engine = beside_cuda;
-    assert_int_equal(rig_open(&rig, g, true), SY_OK);
-    for (int i = 0; i < rig.n_layers; i++)
-        for (int k = 0; k < rig.layers[i].n_params; k++)
-            bytes += rig.layers[i].params[k].bytes;
-    rig_close(&rig);
-    sy_graph_free(g);
-    return bytes;
+    return rig_packed_bytes(g);
 }
 
 static void test_half_the_bytes(void **state)

@@ -11,6 +11,7 @@
 
 #include "runtime/base/status.h"
 #include "tests/nets/onnx_bytes.h"
+#include "tests/nets/onnx_import.h"
 #include "tests/on_cpu/beside_host.h"
 #include "tests/on_cpu/fake_math.h"
 #include "tests/rigs/engine_rig.h"
@@ -50,11 +51,8 @@ static void open_graph(int64_t rows, int64_t wide)
 
 static struct sy_graph *import(void)
 {
-    struct sy_graph *g;
     ob_save(ob_path, &graph, 13);
-    if (sy_onnx_read(ob_path, &g) < 0 || sy_graph_infer(g) < 0)
-        fail_msg("%s", sy_error_text());
-    return rig_sized(g);
+    return rig_sized(onnx_inferred(ob_path));
 }
 
 /* One engine's program over all rounds; counts[r] rows are chosen in round r. */

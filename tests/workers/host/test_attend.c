@@ -13,6 +13,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "tests/nets/onnx_bytes.h"
+#include "tests/nets/onnx_import.h"
 #include "tests/rigs/engine_rig.h"
 
 enum { FLOAT = 1, INT64 = 7, BOOL = 9, ROUNDS = 60, BATCH = 2 };
@@ -193,8 +194,8 @@ static struct sy_graph *import(const struct form *f, bool fuse)
     ob_message(&graph, OB_GRAPH_NODE, &node);
     ob_input(&graph, OB_GRAPH_OUTPUT, "y", FLOAT, 0, NULL);
     ob_save(ob_path, &graph, 25);
-    if (sy_onnx_read(ob_path, &g) < 0 || sy_graph_infer(g) < 0 || sy_graph_optimize(g) < 0 ||
-        (fuse && rig_engine.ops->fuses && sy_graph_fuse(g, rig_engine.ops->fuses) < 0))
+    g = onnx_optimized(ob_path);
+    if (fuse && rig_engine.ops->fuses && sy_graph_fuse(g, rig_engine.ops->fuses) < 0)
         fail_msg("%s", sy_error_text());
     return g;
 }

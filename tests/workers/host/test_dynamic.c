@@ -14,6 +14,7 @@
 #include "loader/graph/graph_bind.h"
 #include "runtime/base/status.h"
 #include "tests/nets/onnx_bytes.h"
+#include "tests/nets/onnx_import.h"
 #include "tests/rigs/engine_rig.h"
 
 enum { FLOAT = 1, INT64 = 7, BOOL = 9 };
@@ -45,11 +46,8 @@ struct ran {
 
 static struct sy_graph *import(void)
 {
-    struct sy_graph *g;
     ob_save(path, &graph, 13);
-    if (sy_onnx_read(path, &g) < 0 || sy_graph_infer(g) < 0 || sy_graph_optimize(g) < 0)
-        fail_msg("%s", sy_error_text());
-    return rig_sized(g);
+    return rig_sized(onnx_optimized(path));
 }
 
 /* Of `g`, with one input of `bytes`; *needs: what the first output takes, wherever it is. */
@@ -451,8 +449,7 @@ static void test_room_grows(void **state)
     ob_add(&graph, "Expand", NAMES("x", "sizes"), NAMES("y"));
     output("y", FLOAT, 2);
     ob_save(path, &graph, 13);
-    if (sy_onnx_read(path, &open) < 0 || sy_graph_infer(open) < 0)
-        fail_msg("%s", sy_error_text());
+    open = onnx_inferred(path);
     sy_graph_usual_sizes(open, &room);
     assert_int_equal(sy_graph_bind(open, &room, &bound), SY_OK);
     uint64_t has = (uint64_t)sy_shape_elements(&bound->tensors[bound->outputs[0]].shape, 1) * 4;

@@ -11,6 +11,7 @@
 
 #include "runtime/base/status.h"
 #include "tests/nets/onnx_bytes.h"
+#include "tests/nets/onnx_import.h"
 #include "tests/rigs/engine_rig.h"
 #include "workers/host/dynamic/dynamic_stretch.h"
 
@@ -140,9 +141,7 @@ struct result {
 static void open_model(struct model *m)
 {
     ob_save(ob_path, &graph, 13);
-    if (sy_onnx_read(ob_path, &m->graph) < 0 || sy_graph_infer(m->graph) < 0 ||
-        sy_graph_optimize(m->graph) < 0)
-        fail_msg("%s", sy_error_text());
+    m->graph = onnx_optimized(ob_path);
     m->graph = rig_sized(m->graph);
     if (rig_open(&m->rig, m->graph, false) < 0)
         fail_msg("%s", sy_error_text());

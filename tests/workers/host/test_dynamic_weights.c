@@ -14,6 +14,7 @@
 #include "loader/graph/graph_bind.h"
 #include "runtime/base/status.h"
 #include "tests/nets/onnx_bytes.h"
+#include "tests/nets/onnx_import.h"
 #include "tests/rigs/engine_rig.h"
 
 enum { FLOAT = 1 };
@@ -110,8 +111,8 @@ static void test_weights_are_kept(void **state)
     struct rig_tensors in, out;
     weights_graph(&w);
     ob_save(path, &graph, 13);
-    if (sy_onnx_read(path, &g) < 0 || sy_graph_infer(g) < 0 || sy_graph_optimize(g) < 0 ||
-        rig_open(&rig, g = rig_sized(g), false) < 0)
+    g = rig_sized(onnx_optimized(path));
+    if (rig_open(&rig, g, false) < 0)
         fail_msg("%s", sy_error_text());
     struct sy_program *program = rig_program(&rig, 1);
     rig_take(&rig, g->inputs, 1, 1, 0, &in);

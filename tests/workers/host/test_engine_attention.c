@@ -17,24 +17,12 @@
 
 static uint64_t seed;
 
-/* Nodes of attention in what the engine runs. */
-static int count(const struct sy_graph *g)
-{
-    struct engine_rig rig;
-    int n = 0;
-    assert_int_equal(rig_open(&rig, g, true), 0);
-    for (int i = 0; i < rig.graph->n_nodes; i++)
-        n += rig.graph->nodes[i].op == SY_OP_ATTENTION;
-    rig_close(&rig);
-    return n;
-}
-
 static void check_in(struct sy_graph *g, int nodes, enum sy_precision precision, double tolerance)
 {
     struct engine_case c = {.graph = g, .optimize = true, .int_high = 1, .tolerance = tolerance};
     g->precision = precision;
-    if (count(g) != nodes)
-        fail_msg("%s: %d nodes of attention", g->name, count(g));
+    if (rig_count(g, SY_OP_ATTENTION) != nodes)
+        fail_msg("%s: %d nodes of attention", g->name, rig_count(g, SY_OP_ATTENTION));
     rig_check(&c, &seed);
 }
 
@@ -56,16 +44,6 @@ struct form {
     bool zero_nan, back;
 };
 
-static int transpose(struct sy_graph *g, int x, const int64_t *dims, const int64_t *perm, int rank)
-{
-    int64_t to[4];
-    for (int i = 0; i < rank; i++)
-        to[i] = dims[perm[i]];
-    int y = gb_node(g, SY_OP_TRANSPOSE, INPUTS(x), rank, to);
-    gb_ints(g, "perm", rank, perm);
-    return y;
-}
-
 static int times(struct sy_graph *g, int x, double factor, int rank, const int64_t *dims)
 {
     bool divide = factor < 0.9 && rig_int(&seed, 0, 1);
@@ -79,11 +57,11 @@ static int keys(struct sy_graph *g, const struct form *f)
     const int64_t ready[] = {1, f->heads, f->depth, f->columns};
     int k = gb_input(g, 4, f->keys == 2 ? ready : lies);
     if (f->keys == 0)
-        k = transpose(g, k, lies, (int64_t[]){0, 2, 3, 1}, 4);
+        k = gb_transpose(g, k, lies, (int64_t[]){0, 2, 3, 1}, 4);
     if (f->keys == 1) {
-        k = transpose(g, k, lies, (int64_t[]){0, 2, 1, 3}, 4);
-        k = transpose(g, k, (int64_t[]){1, f->heads, f->columns, f->depth}, (int64_t[]){0, 1, 3, 2},
-                      4);
+        k = gb_transpose(g, k, lies, (int64_t[]){0, 2, 1, 3}, 4);
+        k = gb_transpose(g, k, (int64_t[]){1, f->heads, f->columns, f->depth},
+                         (int64_t[]){0, 1, 3, 2}, 4);
     }
     return f->scale == 3 ? times(g, k, 0.7, 4, ready) : k;
 }
@@ -94,7 +72,7 @@ static int queries(struct sy_graph *g, const struct form *f)
     int q = gb_input(g, 4, lies);
     if (f->scale == 2)
         q = times(g, q, 0.25, 4, lies);
-    q = transpose(g, q, lies, (int64_t[]){0, 2, 1, 3}, 4);
+    q = gb_transpose(g, q, lies, (int64_t[]){0, 2, 1, 3}, 4);
     return f->scale == 3 ? times(g, q, 0.7, 4, (int64_t[]){1, f->heads, f->rows, f->depth}) : q;
 }
 
@@ -165,11 +143,11 @@ static struct sy_graph *attention_graph(const struct form *f)
         gb_type(g, nan, SY_DTYPE_BOOL);
         y = gb_node(g, SY_OP_WHERE, INPUTS(nan, scalar(g, 0), y), 4, scores);
     }
-    int v = transpose(g, gb_input(g, 4, values), values, (int64_t[]){0, 2, 1, 3}, 4);
+    int v = gb_transpose(g, gb_input(g, 4, values), values, (int64_t[]){0, 2, 1, 3}, 4);
     const int64_t made[] = {1, f->heads, f->rows, f->width};
     y = gb_node(g, SY_OP_MATMUL, INPUTS(y, v), 4, made);
     if (f->back)
-        y = transpose(g, y, made, (int64_t[]){0, 2, 1, 3}, 4);
+        y = gb_transpose(g, y, made, (int64_t[]){0, 2, 1, 3}, 4);
     gb_output(g, y);
     return g;
 }
@@ -233,7 +211,7 @@ static void test_no_attention(void **state)
         gb_output(g, gb_node(g, SY_OP_MATMUL, INPUTS(p, v), DIMS(1, 5, 6)));
         if (i < 2)
             gb_output(g, i ? s : p);
-        assert_int_equal(count(g), 0);
+        assert_int_equal(rig_count(g, SY_OP_ATTENTION), 0);
         struct engine_case c = {.graph = g, .optimize = true};
         rig_check(&c, &seed);
     }
@@ -280,7 +258,7 @@ struct grouped {
 static int repeated(struct sy_graph *g, const struct grouped *f, int64_t heads, int64_t each)
 {
     int64_t few = heads / each, dims[] = {1, f->columns, few, f->size};
-    int x = transpose(g, gb_input(g, 4, dims), dims, (int64_t[]){0, 2, 1, 3}, 4);
+    int x = gb_transpose(g, gb_input(g, 4, dims), dims, (int64_t[]){0, 2, 1, 3}, 4);
     if (each == 1)
         return x;
     x = gb_node(g, SY_OP_UNSQUEEZE, INPUTS(x), DIMS(1, few, 1, f->columns, f->size));
@@ -299,9 +277,10 @@ static struct sy_graph *grouped_graph(const struct grouped *f)
     int64_t heads = f->groups * f->each;
     const int64_t scores[] = {1, heads, f->rows, f->columns}, made[] = {1, heads, f->rows, f->size},
                   lies[] = {1, f->rows, heads, f->size}, keys[] = {1, heads, f->columns, f->size};
-    int q = f->dense_queries ? gb_input(g, 4, made)
-                             : transpose(g, gb_input(g, 4, lies), lies, (int64_t[]){0, 2, 1, 3}, 4);
-    int k = transpose(g, repeated(g, f, heads, f->k_each), keys, (int64_t[]){0, 1, 3, 2}, 4);
+    int q = f->dense_queries
+                ? gb_input(g, 4, made)
+                : gb_transpose(g, gb_input(g, 4, lies), lies, (int64_t[]){0, 2, 1, 3}, 4);
+    int k = gb_transpose(g, repeated(g, f, heads, f->k_each), keys, (int64_t[]){0, 1, 3, 2}, 4);
     int y = gb_node(g, SY_OP_MATMUL, INPUTS(q, k), 4, scores);
     y = times(g, y, 0.3, 4, scores);
     const struct form shape = {.rows = f->rows, .columns = f->columns};
@@ -318,19 +297,8 @@ static struct sy_graph *grouped_graph(const struct grouped *f)
     y = gb_node(g, SY_OP_SOFTMAX, INPUTS(y), 4, scores);
     gb_int(g, "axis", 3);
     y = gb_node(g, SY_OP_MATMUL, INPUTS(y, repeated(g, f, heads, f->each)), 4, made);
-    gb_output(g, transpose(g, y, made, (int64_t[]){0, 2, 1, 3}, 4));
+    gb_output(g, gb_transpose(g, y, made, (int64_t[]){0, 2, 1, 3}, 4));
     return g;
-}
-
-static int expansions(const struct sy_graph *g)
-{
-    struct engine_rig rig;
-    int n = 0;
-    assert_int_equal(rig_open(&rig, g, true), 0);
-    for (int i = 0; i < rig.graph->n_nodes; i++)
-        n += rig.graph->nodes[i].op == SY_OP_EXPAND;
-    rig_close(&rig);
-    return n;
 }
 
 /* Nothing is repeated in memory; where k and v do not share alike, it is, and right. */
@@ -348,8 +316,8 @@ static void test_attention_of_groups(void **state)
                             .mask = i % 4};
         f.k_each = i % 8 == 7 ? 1 : f.each;
         struct sy_graph *g = grouped_graph(&f);
-        if (expansions(g) != (f.k_each == f.each ? 0 : 1))
-            fail_msg("%s: %d expansions are left", g->name, expansions(g));
+        if (rig_count(g, SY_OP_EXPAND) != (f.k_each == f.each ? 0 : 1))
+            fail_msg("%s: %d expansions are left", g->name, rig_count(g, SY_OP_EXPAND));
         check_one(g, 5e-5);
     }
 }

@@ -57,18 +57,6 @@ static int with_channels(const struct window *w, int64_t channels, const int64_t
     return 2 + w->spatial;
 }
 
-/* The doubles of what is given, as a node's result. */
-static int computed(struct sy_graph *g, int constant)
-{
-    struct sy_shape shape = g->tensors[constant].shape;
-    int64_t dims[SY_MAX_RANK];
-    for (int d = 0; d < shape.rank; d++)
-        dims[d] = shape.dims[d].fixed;
-    int result = gb_node(g, SY_OP_ADD, 2, (int[]){constant, constant}, shape.rank, dims);
-    g->tensors[result].shape = shape;
-    return result;
-}
-
 static int add_conv(struct sy_graph *g, const struct window *w, int x, bool bias)
 {
     int64_t dims[5];
@@ -76,7 +64,7 @@ static int add_conv(struct sy_graph *g, const struct window *w, int x, bool bias
     dims[0] = w->out_channels;
     int inputs[3] = {x, gb_constant(g, "w", n, dims, &seed, -0.5, 0.5), -1};
     if (w->weights_computed)
-        inputs[1] = computed(g, inputs[1]);
+        inputs[1] = gb_doubled(g, inputs[1]);
     if (bias)
         inputs[2] = gb_constant(g, "b", 1, &w->out_channels, &seed, -0.5, 0.5);
     n = with_channels(w, w->out_channels, w->out, dims);

@@ -11,6 +11,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "tests/nets/onnx_bytes.h"
+#include "tests/nets/onnx_import.h"
 #include "tests/rigs/engine_rig.h"
 
 enum { FLOAT = 1, INT64 = 7, BOOL = 9, BATCH = 3, WIDTH = 4, N = BATCH * WIDTH };
@@ -55,11 +56,8 @@ static void add_largest(struct ob *to, const char *from, const char *name)
 
 static struct sy_graph *import(void)
 {
-    struct sy_graph *g;
     ob_save(ob_path, &graph, 13);
-    if (sy_onnx_read(ob_path, &g) < 0 || sy_graph_infer(g) < 0)
-        fail_msg("%s", sy_error_text());
-    return g;
+    return onnx_inferred(ob_path);
 }
 
 /* A program at a batch size, run with what its inputs are. */

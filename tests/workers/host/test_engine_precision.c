@@ -167,17 +167,9 @@ static void test_f16(void **state)
 
 static uint64_t packed_bytes(enum sy_precision precision)
 {
-    struct engine_rig rig;
-    uint64_t bytes = 0;
     struct sy_graph *g = transformer_graph(20, 2, 64);
     g->precision = precision;
-    assert_int_equal(rig_open(&rig, g, true), SY_OK);
-    for (int i = 0; i < rig.n_layers; i++)
-        for (int k = 0; k < rig.layers[i].n_params; k++)
-            bytes += rig.layers[i].params[k].bytes;
-    rig_close(&rig);
-    sy_graph_free(g);
-    return bytes;
+    return rig_packed_bytes(g);
 }
 
 static void test_half_the_bytes(void **state)

@@ -10,6 +10,7 @@
 
 #include "runtime/base/status.h"
 #include "tests/nets/onnx_bytes.h"
+#include "tests/nets/onnx_import.h"
 #include "tests/rigs/engine_rig.h"
 
 enum { FLOAT = 1, INT32 = 6, BOOL = 9, COUNT = 20000 };
@@ -46,12 +47,9 @@ static void noise_graph(void)
 
 static struct sy_graph *read_noise(void)
 {
-    struct sy_graph *g;
     noise_graph();
     ob_save(ob_path, &graph, 15);
-    if (sy_onnx_read(ob_path, &g) < 0 || sy_graph_infer(g) < 0 || sy_graph_optimize(g) < 0)
-        fail_msg("%s", sy_error_text());
-    return g;
+    return onnx_optimized(ob_path);
 }
 
 static void run(struct engine_rig *rig, int64_t batch, struct rig_tensors *out)
@@ -202,8 +200,8 @@ static void test_dropout(void **state)
     struct sy_graph *g;
     dropout_graph();
     ob_save(ob_path, &graph, 13);
-    if (sy_onnx_read(ob_path, &g) < 0 || sy_graph_infer(g) < 0 || sy_graph_optimize(g) < 0 ||
-        rig_open(&rig, g, false) < 0)
+    g = onnx_optimized(ob_path);
+    if (rig_open(&rig, g, false) < 0)
         fail_msg("%s", sy_error_text());
     struct sy_program *program = rig_program(&rig, 1);
     rig_take(&rig, g->inputs, g->n_inputs, 1, 0, &in);
@@ -231,8 +229,8 @@ static void test_drawn_of_probabilities(void **state)
     struct sy_graph *g;
     draws_graph();
     ob_save(ob_path, &graph, 15);
-    if (sy_onnx_read(ob_path, &g) < 0 || sy_graph_infer(g) < 0 || sy_graph_optimize(g) < 0 ||
-        rig_open(&rig, g, false) < 0)
+    g = onnx_optimized(ob_path);
+    if (rig_open(&rig, g, false) < 0)
         fail_msg("%s", sy_error_text());
     struct sy_program *program = rig_program(&rig, 1);
     rig_take(&rig, g->inputs, g->n_inputs, 1, 0, &in);

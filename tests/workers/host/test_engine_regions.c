@@ -37,17 +37,6 @@ static bool result_of(const struct spread *s, int64_t *to)
     return fits;
 }
 
-static int computed(struct sy_graph *g, int constant)
-{
-    struct sy_shape shape = g->tensors[constant].shape;
-    int64_t dims[SY_MAX_RANK];
-    for (int d = 0; d < shape.rank; d++)
-        dims[d] = shape.dims[d].fixed;
-    int result = gb_node(g, SY_OP_ADD, 2, (int[]){constant, constant}, shape.rank, dims);
-    g->tensors[result].shape = shape;
-    return result;
-}
-
 static void check_spread(const struct spread *s)
 {
     static char name[320];
@@ -70,7 +59,7 @@ static void check_spread(const struct spread *s)
     struct sy_graph *g = gb_new(name);
     int inputs[3] = {gb_input(g, n, dims), gb_constant(g, "w", n, weights, &seed, -0.5, 0.5), -1};
     if (s->computed)
-        inputs[1] = computed(g, inputs[1]);
+        inputs[1] = gb_doubled(g, inputs[1]);
     if (s->bias)
         inputs[2] = gb_constant(g, "b", 1, &s->out, &seed, -0.5, 0.5);
     gb_output(g, gb_node(g, SY_OP_CONV_TRANSPOSE, s->bias ? 3 : 2, inputs, n, to));

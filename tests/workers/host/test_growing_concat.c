@@ -43,17 +43,6 @@ static int limit(struct sy_graph *g, enum sy_op op, int x, int n, const int64_t 
     return y;
 }
 
-static int count(const struct sy_graph *g, enum sy_op op)
-{
-    struct engine_rig rig;
-    int n = 0;
-    assert_int_equal(rig_open(&rig, g, true), 0);
-    for (int i = 0; i < rig.graph->n_nodes; i++)
-        n += rig.graph->nodes[i].op == op;
-    rig_close(&rig);
-    return n;
-}
-
 static void check(struct sy_graph *g)
 {
     struct engine_case c = {.graph = g, .optimize = true, .tolerance = 1e-4};
@@ -74,8 +63,8 @@ static void check_behind_conv(int64_t channels, enum sy_op op, bool read_again)
         x = gb_node(g, SY_OP_SIGMOID, INPUTS(x), 4, dims);
     int y = batch_norm(g, x, 4, dims);
     gb_output(g, op == SY_OP_RELU || op == SY_OP_CLIP ? limit(g, op, y, 4, dims) : y);
-    assert_int_equal(count(g, SY_OP_CHANNEL_AFFINE), 1);
-    assert_int_equal(count(g, SY_OP_RELU) + count(g, SY_OP_CLIP), 0);
+    assert_int_equal(rig_count(g, SY_OP_CHANNEL_AFFINE), 1);
+    assert_int_equal(rig_count(g, SY_OP_RELU) + rig_count(g, SY_OP_CLIP), 0);
     check(g);
 }
 
@@ -98,7 +87,7 @@ static void test_all_ranks(void **state)
         struct sy_graph *g = gb_new("batch norm of an input");
         int y = batch_norm(g, gb_input(g, rank, dims), rank, dims);
         gb_output(g, limit(g, SY_OP_RELU, y, rank, dims));
-        assert_int_equal(count(g, SY_OP_CHANNEL_AFFINE), 1);
+        assert_int_equal(rig_count(g, SY_OP_CHANNEL_AFFINE), 1);
         check(g);
     }
 }
@@ -111,7 +100,7 @@ static void test_read_by_two(void **state)
     struct sy_graph *g = gb_new("batch norm read by two");
     int y = batch_norm(g, gb_input(g, 4, dims), 4, dims);
     gb_output(g, gb_node(g, SY_OP_ADD, INPUTS(y, limit(g, SY_OP_RELU, y, 4, dims)), 4, dims));
-    assert_int_equal(count(g, SY_OP_RELU), 1);
+    assert_int_equal(rig_count(g, SY_OP_RELU), 1);
     check(g);
 }
 

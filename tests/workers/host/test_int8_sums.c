@@ -10,6 +10,7 @@
 
 #include "runtime/base/status.h"
 #include "tests/nets/onnx_bytes.h"
+#include "tests/nets/onnx_import.h"
 #include "tests/rigs/engine_rig.h"
 
 enum { UINT8 = 2, INT8 = 3, INT32 = 6, ROWS = 3, DEPTH = 256, WIDTH = 16, ZERO = 3 };
@@ -37,8 +38,8 @@ static struct sy_graph *product(int8_t w[DEPTH][WIDTH])
     ob_add(&graph, "MatMulInteger", NAMES("x", "w", "zero"), NAMES("y"));
     ob_input(&graph, OB_GRAPH_OUTPUT, "y", INT32, 0, NULL);
     ob_save(ob_path, &graph, 13);
-    if (sy_onnx_read(ob_path, &g) < 0 || sy_graph_infer(g) < 0 || sy_graph_optimize(g) < 0 ||
-        sy_graph_fuse(g, rig_engine.ops->fuses) < 0)
+    g = onnx_optimized(ob_path);
+    if (sy_graph_fuse(g, rig_engine.ops->fuses) < 0)
         fail_msg("%s", sy_error_text());
     return g;
 }

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 /* Before open_models.h: its names for sizes are also arguments in oneDNN's header. */
+#include "tests/nets/onnx_import.h"
 #include "workers/host/program/program_internal.h"
 
 #include "loader/graph/graph_bind.h"
@@ -35,12 +36,9 @@ static uint64_t private_bytes(void)
 
 static struct sy_graph *image_graph(void)
 {
-    struct sy_graph *g;
     open_image_model();
     ob_save(ob_path, &open_graph, 17);
-    if (sy_onnx_read(ob_path, &g) < 0 || sy_graph_infer(g) < 0 || sy_graph_optimize(g) < 0)
-        fail_msg("%s", sy_error_text());
-    return g;
+    return onnx_optimized(ob_path);
 }
 
 /* A program for the n-th size of a walk over all of them, made and dropped. */
