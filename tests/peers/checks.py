@@ -34,8 +34,8 @@ def run_tests(tests, *arguments, after=None):
     return failed
 
 
-def wait_for(what, why, seconds=60):
-    """The value of what() as soon as it is true."""
+def wait_for(what, why, seconds=120):
+    """The value of what() as soon as it is true. The limit is that of a hang, on whatever machine."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         value = what()

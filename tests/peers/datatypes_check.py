@@ -27,6 +27,7 @@ import tritonclient.http as triton_http  # noqa: E402
 from onnx import TensorProto as T  # noqa: E402
 from onnx import helper as h  # noqa: E402
 from tritonclient.grpc import service_pb2, service_pb2_grpc  # noqa: E402
+from checks import run_tests, tests_of  # noqa: E402
 
 BINARY = os.path.abspath(os.environ.get("SY_BINARY", os.path.join(ROOT, "build/switchyard")))
 LIMIT_S = 120
@@ -58,20 +59,11 @@ class Server:
         return self.process.wait(LIMIT_S)
 
 
-def run_tests(server, names):
-    """Runs all test_... of a check's globals, a line each; how many failed, the server's end among them."""
-    failed = 0
+def run_on(server, names):
+    """Runs all test_... of a check's globals; how many failed, the server's end among them."""
+    failed = 1
     try:
-        for name, test in sorted(names.items()):
-            if not name.startswith("test_"):
-                continue
-            print(f"[ RUN      ] {name}", flush=True)
-            try:
-                test(server)
-                print(f"[       OK ] {name}", flush=True)
-            except Exception as error:  # noqa: BLE001: the line says which
-                failed += 1
-                print(f"{type(error).__name__}: {str(error)[:4000]}\n[  FAILED  ] {name}", flush=True)
+        failed = run_tests(tests_of(names), server)
     finally:
         if server.stop() != 0:
             failed += 1
@@ -394,7 +386,7 @@ def main():
         learn_models(folder)
         empty_models(folder)
         server = Server(folder, "--string-bytes", "2M")
-        failed = run_tests(server, globals())
+        failed = run_on(server, globals())
     return failed > 0
 
 

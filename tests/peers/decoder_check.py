@@ -28,6 +28,7 @@ from tritonclient.utils import InferenceServerException  # noqa: E402
 
 import decoder_models  # noqa: E402
 import switchyard  # noqa: E402
+from checks import run_tests  # noqa: E402
 
 BINARY = os.path.abspath(os.environ.get("SY_BINARY", os.path.join(ROOT, "build/switchyard")))
 LIMIT_S = 120  # of one wait: a hang, on whatever machine
@@ -401,16 +402,10 @@ def test_configured(server):
     assert 'has no output "none"' in rows["wrong"].error, rows["wrong"].error
 
 
-def run_tests(server, tests):
-    failed = 0
-    for test in tests:
-        try:
-            test(server)
-            print(f"[       OK ] {test.__name__}", flush=True)
-        except Exception as error:  # noqa: BLE001 - each is reported
-            failed += 1
-            print(f"{type(error).__name__}: {error}\n{server.log()[-2000:]}")
-            print(f"[  FAILED  ] {test.__name__}", flush=True)
+def run_on(server, tests):
+    failed = run_tests(tests, server)
+    if failed:
+        print(server.log()[-2000:])
     server.stop()
     return failed
 
@@ -422,12 +417,12 @@ def main():
             onnx.save(decoder_models.decoder(kind, layers=LAYERS, hidden=4 * WIDTH, heads=4, groups=groups), path + ".onnx")
             subprocess.run([BINARY, "import", path + ".onnx", "--no-profile", "-o", path + ".sypkg"], check=True,
                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        failed = run_tests(Server(folder), [
+        failed = run_on(Server(folder), [
             test_tokens, test_same_as_whole, test_same_bits, test_interleaved, test_side_by_side, test_wrong_requests, test_tenants,
             test_restart, test_worker_dies, test_evicted_model, test_beside_training, test_triton, test_generate, test_unload])
-        failed += run_tests(Server(folder, "--sessions", "2", "--session-idle", "0.5", "--session-tenant-bytes", "64Ki"), [test_limits])
+        failed += run_on(Server(folder, "--sessions", "2", "--session-idle", "0.5", "--session-tenant-bytes", "64Ki"), [test_limits])
         sums(os.path.join(folder, "models"))
-        failed += run_tests(Server(folder, "--models", os.path.join(folder, "models"), packages=()), [test_configured])
+        failed += run_on(Server(folder, "--models", os.path.join(folder, "models"), packages=()), [test_configured])
     return 1 if failed else 0
 
 

@@ -13,6 +13,8 @@ import tempfile
 import threading
 import time
 
+from checks import run_tests
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BINARY = os.path.join(ROOT, os.environ.get("SY_BINARY", "build/switchyard"))
 DATA = random.Random(1).randbytes(3 << 20)
@@ -220,16 +222,9 @@ def limits_hold():
 
 
 def main():
-    failed = 0
-    for test in (a_file_comes_whole, broken_connections_go_on_where_they_stood, a_killed_fetch_is_resumed, changed_content_is_read_from_the_start,
+    failed = run_tests((a_file_comes_whole, broken_connections_go_on_where_they_stood, a_killed_fetch_is_resumed, changed_content_is_read_from_the_start,
                  changed_content_of_a_registry_that_ignores_if_range, bytes_of_changed_content_are_progress, content_that_always_changes_is_given_up,
-                 a_registry_without_ranges_is_read_again, a_wrong_hash_leaves_nothing, coded_bytes_need_their_hash, refusals_are_final_and_name_no_secret, limits_hold):
-        try:
-            test()
-            print(f"[       OK ] {test.__name__}")
-        except AssertionError as error:
-            print(f"[  FAILED  ] {test.__name__}: {error}")
-            failed += 1
+                 a_registry_without_ranges_is_read_again, a_wrong_hash_leaves_nothing, coded_bytes_need_their_hash, refusals_are_final_and_name_no_secret, limits_hold))
     return 1 if failed else 0
 
 

@@ -14,6 +14,8 @@ import time
 import urllib.error
 import urllib.request
 
+from checks import run_tests
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BINARY = os.path.join(ROOT, os.environ.get("SY_BINARY", "build/switchyard"))
 EXPORT = os.path.join(ROOT, "examples/fleet/export_routes.py")
@@ -136,15 +138,9 @@ def main():
     if not shutil.which("nginx"):
         print("skipped: nginx is not installed")
         return 77
-    fleet, failed = Fleet(), 0
+    fleet = Fleet()
     try:
-        for test in (hashed_to_one, goes_where_it_is_resident, a_killed_node_loses_none):
-            try:
-                test(fleet)
-                print(f"[       OK ] {test.__name__}")
-            except (AssertionError, urllib.error.URLError) as error:
-                print(f"[  FAILED  ] {test.__name__}: {error}")
-                failed += 1
+        failed = run_tests((hashed_to_one, goes_where_it_is_resident, a_killed_node_loses_none), fleet)
     finally:
         fleet.close()
     return 1 if failed else 0

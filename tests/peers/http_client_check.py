@@ -24,6 +24,7 @@ import numpy as np  # noqa: E402
 import tritonclient.http as triton  # noqa: E402
 import tritonclient.http.aio as triton_aio  # noqa: E402
 from tritonclient.utils import InferenceServerException, shared_memory as shm  # noqa: E402
+from checks import run_tests, tests_of  # noqa: E402
 
 BINARY = os.path.abspath(os.environ.get("SY_BINARY", os.path.join(ROOT, "build/switchyard")))
 LIMIT_S = 120  # of one wait: a hang, on whatever machine
@@ -336,18 +337,8 @@ def main():
     subprocess.run([os.path.join(os.path.dirname(BINARY), "make-models"), "--out", os.path.join(folder, "models"), "identity", "mlp",
                     "tiny_cnn"], check=True, stdout=subprocess.DEVNULL)
     server = Server(folder)
-    failed = 0
     try:
-        for name, test in [(n, t) for n, t in globals().items() if n.startswith("test_")]:
-            if len(sys.argv) > 1 and name not in sys.argv[1:]:
-                continue
-            print("[ RUN      ] %s" % name, flush=True)
-            try:
-                test(server)
-                print("[       OK ] %s" % name, flush=True)
-            except Exception as error:  # noqa: BLE001: the next tests say more
-                failed += 1
-                print("%s: %s\n[  FAILED  ] %s" % (type(error).__name__, error, name), flush=True)
+        failed = run_tests(tests_of(globals()), server)
         status = server.stop()
         if status != 0:
             print("the server ended with %d: %s\n[  FAILED  ] server_ends" % (status, server.log()))

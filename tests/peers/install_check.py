@@ -8,6 +8,8 @@ import subprocess
 import sys
 import tempfile
 
+from checks import run_tests
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PREFIX = "/opt/switchyard"
 
@@ -103,16 +105,10 @@ def uninstall_leaves_nothing(folder):
 
 
 def main():
-    folder, failed = tempfile.mkdtemp(prefix="install_check_"), 0
+    folder = tempfile.mkdtemp(prefix="install_check_")
     try:
         make("install", folder)
-        for test in (a_program_builds_by_pkg_config, each_command_has_its_page, bash_completes, units_name_what_is_installed, a_configuration_stays, uninstall_leaves_nothing):
-            try:
-                test(folder)
-                print(f"[       OK ] {test.__name__}")
-            except (AssertionError, OSError) as error:
-                print(f"[  FAILED  ] {test.__name__}: {error}")
-                failed += 1
+        failed = run_tests((a_program_builds_by_pkg_config, each_command_has_its_page, bash_completes, units_name_what_is_installed, a_configuration_stays, uninstall_leaves_nothing), folder)
     finally:
         shutil.rmtree(folder)
     return 1 if failed else 0

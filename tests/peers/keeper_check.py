@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """The host image across restarts: taken over after a kill, with the same answers and nothing read; never of a package that changed, of other sizes, half
 written, or after the server was stopped in order; by a keeper process, and by a service manager's descriptor store."""
-import array
 import os
 import shutil
 import signal

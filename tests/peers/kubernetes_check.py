@@ -18,6 +18,7 @@ if os.path.exists(VENV) and os.path.realpath(sys.prefix) != os.path.realpath(os.
     os.execv(VENV, [VENV] + sys.argv)
 import kubernetes_validate  # noqa: E402
 import yaml  # noqa: E402
+from checks import run_tests  # noqa: E402
 
 BINARY = os.path.join(ROOT, os.environ.get("SY_BINARY", "build/switchyard"))
 FOLDER = os.path.join(ROOT, "examples/kubernetes")
@@ -142,15 +143,8 @@ def readiness_means_it_and_sigterm_drains():
 
 
 def main():
-    failed = 0
-    for test in (files_match_the_schemas, a_wrong_file_is_refused, commands_and_settings_are_ones_that_the_program_takes, selectors_and_ports_fit,
-                 readiness_means_it_and_sigterm_drains):
-        try:
-            test()
-            print(f"[       OK ] {test.__name__}")
-        except (AssertionError, kubernetes_validate.ValidationError, KeyError) as error:
-            print(f"[  FAILED  ] {test.__name__}: {error}")
-            failed += 1
+    failed = run_tests((files_match_the_schemas, a_wrong_file_is_refused, commands_and_settings_are_ones_that_the_program_takes, selectors_and_ports_fit,
+                 readiness_means_it_and_sigterm_drains))
     return 1 if failed else 0
 
 

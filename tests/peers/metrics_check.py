@@ -15,6 +15,8 @@ import time
 import urllib.error
 import urllib.request
 
+from checks import Skipped, run_tests, tests_of
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 VENV = os.path.join(ROOT, "build", "venv", "bin", "python")
 if os.path.exists(VENV) and os.path.realpath(sys.prefix) != os.path.realpath(os.path.join(ROOT, "build", "venv")):
@@ -133,7 +135,7 @@ def test_requests_are_counted():
 
 def promtool(*arguments, text=""):
     if not shutil.which("promtool"):
-        raise unavailable("promtool (Debian's package prometheus)")
+        raise Skipped("no promtool (Debian's package prometheus)")
     run = subprocess.run(["promtool", "check", *arguments], input=text, capture_output=True, text=True)
     return run.returncode, (run.stdout + run.stderr).strip()
 
@@ -151,7 +153,7 @@ def families():
     try:
         from prometheus_client.openmetrics import parser
     except ImportError:
-        raise unavailable("prometheus_client (make venv)")
+        raise Skipped("no prometheus_client (make venv)")
     text, headers = server.get("/metrics", Accept=OPEN_METRICS)
     assert headers["Content-Type"] == "application/openmetrics-text; version=1.0.0; charset=utf-8"
     assert text.endswith("\n# EOF\n")
@@ -277,24 +279,10 @@ def test_last_spans_are_sent_when_it_stops():
     await_spans(TRACE[:-1] + "7")
 
 
-class unavailable(Exception):
-    pass
-
-
 def main():
     global server
     server = Server()
-    failed = 0
-    tests = [(name, test) for name, test in globals().items() if name.startswith("test_")]
-    for name, test in tests:
-        try:
-            test()
-            print("[       OK ] " + name)
-        except unavailable as what:
-            print("[  SKIPPED ] %s\nskipped: no %s" % (name, what))
-        except Exception as error:  # noqa: BLE001
-            failed += 1
-            print("%s: %s\n[  FAILED  ] %s" % (type(error).__name__, error, name))
+    failed = run_tests(tests_of(globals()))
     if server.process.poll() is None:
         server.process.kill()
         server.process.wait()

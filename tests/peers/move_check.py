@@ -14,23 +14,14 @@ import sys
 import tempfile
 import threading
 import time
-import traceback
+
+from checks import run_tests, wait_for
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BINARY = os.path.abspath(os.environ.get("SY_BINARY", os.path.join(ROOT, "build/switchyard")))
 LIMIT_S = 120
 STEPS = 400
 TOKENS = {"ops": ("o" * 40, "admin"), "trainer": ("j" * 40, "jobs"), "reader": ("r" * 40, "infer")}
-
-
-def wait_for(what, why, seconds=LIMIT_S):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        value = what()
-        if value:
-            return value
-        time.sleep(0.02)
-    raise AssertionError(f"waited {seconds} s for {why}")
 
 
 class Server:
@@ -428,22 +419,11 @@ TESTS = [test_suspend_and_resume, test_file, test_move, test_move_of_a_paused_jo
 
 
 def main():
-    failed = 0
-    chosen = [test for test in TESTS if len(sys.argv) < 2 or test.__name__ in sys.argv[1:]]
     with tempfile.TemporaryDirectory() as folder:
         world = World(folder)
-        print(f"[==========] Running {len(chosen)} test(s).")
-        for test in chosen:
-            try:
-                test(world)
-                print(f"[       OK ] {test.__name__}", flush=True)
-            except Exception:  # noqa: BLE001
-                traceback.print_exc()
-                print(f"[  FAILED  ] {test.__name__}", flush=True)
-                failed += 1
+        failed = run_tests(TESTS, world)
         for server in (world.a, world.b):
             server.stop()
-    print(f"[  PASSED  ] {len(chosen) - failed} test(s).")
     return 1 if failed else 0
 
 

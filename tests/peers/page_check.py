@@ -15,12 +15,12 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 import traceback
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tests/peers"))
 from chromium import Browser, Tab  # noqa: E402
+from checks import wait_for  # noqa: E402
 
 BINARY = os.path.abspath(os.environ.get("SY_BINARY", os.path.join(ROOT, "build/switchyard")))
 BUILD = os.path.dirname(BINARY)
@@ -127,13 +127,6 @@ class Server:
             return self.process.wait()
         finally:
             self.process.stdout.close()
-
-
-def wait_for(condition, what, seconds=60):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"{what}: not within {seconds} s"
-        time.sleep(0.05)
 
 
 # ---- where things are on the page --------------------------------------------------------------------------------

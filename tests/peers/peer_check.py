@@ -11,7 +11,8 @@ import subprocess
 import sys
 import tempfile
 import time
-import traceback
+
+from checks import run_tests
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BINARY = os.path.abspath(os.environ.get("SY_BINARY", os.path.join(ROOT, "build/switchyard")))
@@ -175,20 +176,11 @@ def a_token_decides(w):
 
 
 def main():
-    folder, failed = tempfile.mkdtemp(prefix="peer_"), 0
+    folder = tempfile.mkdtemp(prefix="peer_")
     world = World(folder)
     try:
-        for test in (ranges_and_tags, a_connection_goes_on, another_server_serves_from_it, a_killed_peer_makes_way, slow_clients_are_bounded, an_unloaded_model_is_sent_to_its_end,
-                     a_token_decides):
-            if len(sys.argv) > 1 and test.__name__ not in sys.argv[1:]:
-                continue
-            begun = time.monotonic()
-            try:
-                test(world)
-                print(f"[       OK ] {test.__name__} ({time.monotonic() - begun:.1f} s)", flush=True)
-            except Exception:  # noqa: BLE001: the next test runs all the same
-                print(f"[  FAILED  ] {test.__name__}\n{traceback.format_exc()}", flush=True)
-                failed += 1
+        failed = run_tests((ranges_and_tags, a_connection_goes_on, another_server_serves_from_it, a_killed_peer_makes_way, slow_clients_are_bounded, an_unloaded_model_is_sent_to_its_end,
+                     a_token_decides), world)
     finally:
         world.one.stop()
         shutil.rmtree(folder)

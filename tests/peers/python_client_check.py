@@ -21,6 +21,7 @@ import threading  # noqa: E402
 import time  # noqa: E402
 import traceback  # noqa: E402
 import zipfile  # noqa: E402
+from checks import run_tests  # noqa: E402
 
 try:
     import hatchling  # noqa: F401
@@ -598,20 +599,6 @@ def test_ended_while_it_starts():
     assert server.stop() == 0, server.words()
 
 
-def run(tests):
-    failed = 0
-    for test, *arguments in tests:
-        print(f"[ RUN      ] {test.__name__}", flush=True)
-        try:
-            test(*arguments)
-            print(f"[       OK ] {test.__name__}", flush=True)
-        except BaseException:
-            traceback.print_exc()
-            print(f"[  FAILED  ] {test.__name__}", flush=True)
-            failed += 1
-    return failed
-
-
 def main():
     make_models()
     server = Server("--tcp", "127.0.0.1:0")
@@ -621,7 +608,7 @@ def main():
                      test_sizes_that_requests_choose, test_chosen_outputs, test_errors, test_results_keep_their_memory,
                      test_memory_is_used_again, test_random_lifetimes, test_many_threads, test_fork, test_a_connection_leaves_nothing, test_a_killed_client_leaves_nothing, test_killed_workers,
                      test_models, test_jobs, test_stopped_server]
-        failed = run([(test, server) for test in on_server] + [(test_bf16,), (test_killed_server,), (test_drained_server,), (test_ended_while_it_starts,)])
+        failed = run_tests(on_server, server) + run_tests([test_bf16, test_killed_server, test_drained_server, test_ended_while_it_starts])
         if failed:
             print(server.words()[-3000:])
         return 1 if server.stop() != 0 or failed else 0

@@ -10,8 +10,9 @@ import subprocess
 import sys
 import tempfile
 import time
-import traceback
 import urllib.request
+
+from checks import run_tests, wait_for
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 VENV = os.path.join(ROOT, "build/venv/bin/python")  # numpy, for the Python client
@@ -19,16 +20,6 @@ if os.path.exists(VENV) and os.path.realpath(sys.prefix) != os.path.realpath(os.
     os.execv(VENV, [VENV, *sys.argv])
 BINARY = os.path.abspath(os.environ.get("SY_BINARY", os.path.join(ROOT, "build/switchyard")))
 LIMIT_S = 60
-
-
-def wait_for(what, why):
-    end = time.monotonic() + LIMIT_S
-    while time.monotonic() < end:
-        value = what()
-        if value:
-            return value
-        time.sleep(0.02)
-    raise AssertionError(f"waited {LIMIT_S} s for {why}")
 
 
 class Server:
@@ -265,23 +256,14 @@ def refusals(w):
 
 
 def main():
-    folder, failed = tempfile.mkdtemp(prefix="rank_jobs_"), 0
+    folder = tempfile.mkdtemp(prefix="rank_jobs_")
     if not os.path.exists(os.path.join(os.path.dirname(BINARY), "libswitchyard-mpi.so")):
         print("[  SKIPPED ] ranks at servers: this build has no MPI (libopenmpi-dev)")
         return 0
     world = World(folder)
     try:
-        for test in (requests_beside, pause_resume_cancel, a_killed_rank_costs_a_rank, a_killed_worker_costs_nothing, a_killed_command_leaves_nothing,
-                     a_rank_at_each_of_two_servers, refusals):
-            if len(sys.argv) > 1 and test.__name__ not in sys.argv[1:]:
-                continue
-            begun = time.monotonic()
-            try:
-                test(world)
-                print(f"[       OK ] {test.__name__} ({time.monotonic() - begun:.1f} s)", flush=True)
-            except Exception:  # noqa: BLE001: the next test runs all the same
-                print(f"[  FAILED  ] {test.__name__}\n{traceback.format_exc()}", flush=True)
-                failed += 1
+        failed = run_tests((requests_beside, pause_resume_cancel, a_killed_rank_costs_a_rank, a_killed_worker_costs_nothing, a_killed_command_leaves_nothing,
+                     a_rank_at_each_of_two_servers, refusals), world)
     finally:
         world.server.stop()
         shutil.rmtree(folder)

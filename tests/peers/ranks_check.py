@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import traceback
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 VENV = os.path.join(ROOT, "build/venv/bin/python")
@@ -16,6 +15,7 @@ if os.path.exists(VENV) and os.path.realpath(sys.prefix) != os.path.realpath(os.
     os.execv(VENV, [VENV, *sys.argv])
 
 import numpy as np  # noqa: E402
+from checks import run_tests  # noqa: E402
 
 BINARY = os.path.abspath(os.environ.get("SY_BINARY", os.path.join(ROOT, "build/switchyard")))
 LIMIT_S = 120
@@ -183,21 +183,13 @@ def refusals(c):
 
 
 def main():
-    folder, failed = tempfile.mkdtemp(prefix="ranks_check_"), 0
+    folder = tempfile.mkdtemp(prefix="ranks_check_")
     if not os.path.exists(os.path.join(os.path.dirname(BINARY), "libswitchyard-mpi.so")):
         print("[  SKIPPED ] ranks: this build has no MPI (libopenmpi-dev)")
         return 0
     try:
         case = Case(folder)
-        for test in (equal_bits_from_run_to_run, as_one_rank_with_the_whole_batch, staleness_delays_gradients, a_killed_rank_costs_a_rank, a_stop_is_everybodys, refusals):
-            if len(sys.argv) > 1 and test.__name__ not in sys.argv[1:]:
-                continue
-            try:
-                test(case)
-                print(f"[       OK ] {test.__name__}", flush=True)
-            except Exception:  # noqa: BLE001: the next test runs all the same
-                print(f"[  FAILED  ] {test.__name__}\n{traceback.format_exc()}", flush=True)
-                failed += 1
+        failed = run_tests((equal_bits_from_run_to_run, as_one_rank_with_the_whole_batch, staleness_delays_gradients, a_killed_rank_costs_a_rank, a_stop_is_everybodys, refusals), case)
     finally:
         shutil.rmtree(folder)
     return 1 if failed else 0

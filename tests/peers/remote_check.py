@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import traceback
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 VENV = os.path.join(ROOT, "build/venv/bin/python")
@@ -25,6 +24,7 @@ import msgpack  # noqa: E402
 import numpy as np  # noqa: E402
 import onnx  # noqa: E402
 import switchyard  # noqa: E402
+from checks import run_tests, wait_for  # noqa: E402
 
 BINARY = os.path.abspath(os.environ.get("SY_BINARY", os.path.join(ROOT, "build/switchyard")))
 BUILD = os.path.dirname(BINARY)
@@ -132,13 +132,6 @@ class World:
         return subprocess.run([BINARY, *words, *options], capture_output=True, text=True, timeout=LIMIT_S, check=False)
 
 
-def wait_for(what):
-    deadline = time.monotonic() + LIMIT_S
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def raises(kind, call, words=""):
     try:
         call()
@@ -200,7 +193,7 @@ def test_tenants(world):
         for action in ("pause", "resume", "priority"):
             assert call_http(world, f"/api/jobs/{number}/{action}", "POST", **bearer("blue"), **JSON)[0] == 403
         before = ops.jobs.get(number)["step"]
-        wait_for(lambda: ops.jobs.get(number)["step"] > before + 3)  # it still trains
+        wait_for(lambda: ops.jobs.get(number)["step"] > before + 3, "steps: it still trains")
         assert call_http(world, f"/api/jobs/{number}/pause", "POST", **bearer("red"), **JSON)[0] == 200
         red.jobs.resume(number)
         raises(switchyard.Denied, lambda: red.jobs.submit(dict(job, tenant="blue")), "red")
@@ -463,7 +456,7 @@ def test_reload_answers_what_was_asked(world):
     given.set_data_from_numpy(np.zeros((1, 16), np.float32))
     channel = triton.InferenceServerClient(f"localhost:{world.secure.port('grpc')}", ssl=True, root_certificates=world.cert)
     with world.client("ops", world.secure) as ops:
-        wait_for(lambda: all(row["state"] == "idle" for row in ops.status()["workers"]))  # they start one after the other
+        wait_for(lambda: all(row["state"] == "idle" for row in ops.status()["workers"]), "all workers, which start one after the other")
         workers = [row["pid"] for row in ops.status()["workers"]]
     try:
         channel.start_stream(lambda result, error: answers.put(error), headers={"authorization": bearer("team")["Authorization"]})
@@ -557,22 +550,11 @@ TESTS = [test_same_bits, test_commands, test_rights, test_tenants, test_certific
 
 def main(tests):
     """Each with one World; 1 if one failed."""
-    failed = 0
-    chosen = [test for test in tests if len(sys.argv) < 2 or test.__name__ in sys.argv[1:]]
     with tempfile.TemporaryDirectory() as folder:
         world = World(folder)
-        print(f"[==========] Running {len(chosen)} test(s).")
-        for test in chosen:
-            try:
-                test(world)
-                print(f"[       OK ] {test.__name__}")
-            except Exception:  # noqa: BLE001
-                traceback.print_exc()
-                print(f"[  FAILED  ] {test.__name__}")
-                failed += 1
+        failed = run_tests(tests, world)
         for server in (world.secure, world.plain, world.free):
             server.stop()
-    print(f"[  PASSED  ] {len(chosen) - failed} test(s).")
     return 1 if failed else 0
 
 

@@ -13,21 +13,12 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
+
+from checks import wait_for
 
 BINARY = os.environ.get("SY_BINARY", "build/switchyard")
 KILL_AFTER = 1
 LOOP = "import sys, time\nopen(sys.argv[1], 'w').write('x')\nwhile True:\n    time.sleep(0.01)\n"
-
-
-def wait_for(what, why, seconds=60):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        value = what()
-        if value:
-            return value
-        time.sleep(0.05)
-    raise AssertionError(f"waited {seconds} s for {why}")
 
 
 class Server:

@@ -15,6 +15,7 @@ import types
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path[:0] = [os.path.join(ROOT, "runtime/python"), os.path.join(ROOT, "bench"), os.path.join(ROOT, "tests/peers/torch_scripts")]
 from switchyard import _torch_export, _torch_hook  # noqa: E402
+from checks import run_tests  # noqa: E402
 
 OWNER, HOOK, STEP, STEPPER = _torch_hook._OWNER, _torch_hook._HOOK, _torch_hook._STEP, _torch_hook._STEPPER
 
@@ -181,10 +182,7 @@ def check_blocks():
 
 
 def main():
-    for check in (check_places, check_reaped_while_read, check_steps, check_refused, check_owner_is_decided_once, check_error_without_words, check_blocks):
-        check()
-        print(f"[       OK ] {check.__name__[6:]}", flush=True)
-    return 0
+    return 1 if run_tests((check_places, check_reaped_while_read, check_steps, check_refused, check_owner_is_decided_once, check_error_without_words, check_blocks)) else 0
 
 
 if __name__ == "__main__":

@@ -192,7 +192,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         models(folder)
         server = base.Server(folder)
-        failed = base.run_tests(server, globals())
+        failed = base.run_on(server, globals())
     return failed > 0
 
 

@@ -14,20 +14,11 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
+
+from checks import wait_for
 
 SKIPPED = 77
 SANITIZED = "/san-" in os.environ.get("SY_BINARY", "")
-
-
-def wait_for(what, why, seconds=60):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        value = what()
-        if value:
-            return value
-        time.sleep(0.05)
-    raise AssertionError(f"waited {seconds} s for {why}")
 
 
 class Server:

@@ -13,22 +13,13 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
+
+from checks import wait_for
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BINARY = os.environ.get("SY_BINARY", "build/switchyard")
 sys.path.insert(0, os.path.join(ROOT, "runtime/python"))
 ROUNDS = 40
-
-
-def wait_for(what, why, seconds=60):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        value = what()
-        if value:
-            return value
-        time.sleep(0.02)
-    raise AssertionError(f"waited {seconds} s for {why}")
 
 
 class Server:

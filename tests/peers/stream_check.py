@@ -14,7 +14,6 @@ import sys
 import tempfile
 import threading
 import time
-import traceback
 import urllib.error
 import urllib.request
 
@@ -25,6 +24,7 @@ if os.path.exists(VENV) and os.path.realpath(sys.prefix) != os.path.realpath(os.
 
 import numpy as np  # noqa: E402
 import onnx  # noqa: E402
+from checks import run_tests  # noqa: E402
 
 BINARY = os.path.abspath(os.environ.get("SY_BINARY", os.path.join(ROOT, "build/switchyard")))
 WIDTH, LAYERS = 256, 12
@@ -546,20 +546,10 @@ TESTS = (requests_are_answered_once_all_is_there, another_model_is_served_meanwh
 
 
 def main():
-    folder, failed = tempfile.mkdtemp(prefix="stream_check_"), 0
+    folder, failed = tempfile.mkdtemp(prefix="stream_check_"), 1
     case = Case(folder)
     try:
-        for test in TESTS:
-            if len(sys.argv) > 1 and test.__name__ not in sys.argv[1:]:
-                continue
-            try:
-                test(case)
-                case.clean()
-                print(f"[       OK ] {test.__name__}", flush=True)
-            except Exception:  # noqa: BLE001: the next test runs all the same
-                print(f"[  FAILED  ] {test.__name__}\n{traceback.format_exc()}", flush=True)
-                failed += 1
-                case.clean()
+        failed = run_tests(TESTS, case, after=lambda passed: case.clean())
     finally:
         code = case.node.close()
         failed += code != 0

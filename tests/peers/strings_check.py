@@ -134,7 +134,7 @@ def main():
         models(folder)
         # a pattern ends by its steps, not by the clock: under a sanitizer on a busy machine the steps that it may make take longer than a worker may stand
         server = base.Server(folder, "--string-bytes", "32M", "--hang-timeout", "120")
-        failed = base.run_tests(server, globals())
+        failed = base.run_on(server, globals())
     return failed > 0
 
 
