@@ -197,13 +197,6 @@ struct scan {
     int n_states, n_scanned, n_captured, n_results;
 };
 
-/* The k-th number in a list attribute of the node. */
-static int64_t listed(const struct sy_expand *e, const char *name, int k)
-{
-    const struct sy_attr *attr = sy_node_attr(e->node, name);
-    return attr && attr->kind == SY_ATTR_INTS && k < attr->n ? attr->ints[k] : 0;
-}
-
 static int open_scan(struct scan *s)
 {
     struct sy_expand *e = s->e;
@@ -234,9 +227,10 @@ static int add_pick(struct scan *s, int k, int all, int turn)
     struct sy_graph *b = s->body;
     const char *name = s->e->node->name;
     struct sy_node *pick;
-    int axis = (int)listed(s->e, "scan_input_axes", k), slice = b->inputs[s->n_states + k];
+    int axis = (int)sy_node_int_at(s->e->node, "scan_input_axes", k, 0),
+        slice = b->inputs[s->n_states + k];
     int at = turn, from_end;
-    if (listed(s->e, "scan_input_directions", k)) { /* -1 - turn */
+    if (sy_node_int_at(s->e->node, "scan_input_directions", k, 0)) { /* -1 - turn */
         struct sy_shape scalar = {.rank = 0};
         int64_t *minus;
         int one;
@@ -301,14 +295,15 @@ static int scan_trips(struct scan *s)
     const struct sy_tensor *t = sy_expand_tensor(e, s->n_states);
     int axis;
     if (e->status == SY_OK)
-        e->status = sy_infer_axis(e->node, listed(e, "scan_input_axes", 0), t->shape.rank, &axis);
+        e->status = sy_infer_axis(e->node, sy_node_int_at(e->node, "scan_input_axes", 0, 0),
+                                  t->shape.rank, &axis);
     if (e->status < 0)
         return -1;
     for (int k = 1; k < s->n_scanned; k++) {
         const struct sy_tensor *other = sy_expand_tensor(e, s->n_states + k);
         int place;
-        e->status =
-            sy_infer_axis(e->node, listed(e, "scan_input_axes", k), other->shape.rank, &place);
+        e->status = sy_infer_axis(e->node, sy_node_int_at(e->node, "scan_input_axes", k, 0),
+                                  other->shape.rank, &place);
         struct sy_dim length = t->shape.dims[axis];
         if (e->status == SY_OK &&
             !sy_infer_same_size(e->in, e->node, &length, other->shape.dims[place]))
@@ -326,15 +321,15 @@ static void scan_results(struct scan *s, const int *made)
     struct sy_expand *e = s->e;
     for (int i = 0; i < s->n_results && e->status == SY_OK; i++) {
         int k = i - s->n_states, x = made[i];
-        if (k >= 0 && listed(e, "scan_output_directions", k)) {
+        if (k >= 0 && sy_node_int_at(e->node, "scan_output_directions", k, 0)) {
             int64_t last = -1, before = INT64_MIN + 1, zero = 0;
             int a = sy_expand_ints(e, &last, 1), b = sy_expand_ints(e, &before, 1),
                 c = sy_expand_ints(e, &zero, 1), d = sy_expand_ints(e, &last, 1);
             x = SY_EXPAND(e, SLICE, x, a, b, c, d);
         }
-        if (k >= 0 && listed(e, "scan_output_axes", k) != 0) {
+        if (k >= 0 && sy_node_int_at(e->node, "scan_output_axes", k, 0) != 0) {
             x = SY_EXPAND(e, MOVE_FIRST, x);
-            sy_expand_set_int(e, "axis", listed(e, "scan_output_axes", k));
+            sy_expand_set_int(e, "axis", sy_node_int_at(e->node, "scan_output_axes", k, 0));
         }
         sy_expand_result(e, i, x);
     }

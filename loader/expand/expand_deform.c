@@ -13,13 +13,6 @@ struct deform {
     int in[2], out[2]; /* heights and widths, one int64 each */
 };
 
-/* Element k of a list, if the node has it. */
-static int64_t listed(const struct sy_expand *e, const char *name, int k, int64_t otherwise)
-{
-    const struct sy_attr *attr = sy_node_attr(e->node, name);
-    return attr && attr->kind == SY_ATTR_INTS && k < attr->n ? attr->ints[k] : otherwise;
-}
-
 static bool is_divided(int64_t n, int64_t by)
 {
     return n > 0 && by > 0 && n % by == 0;
@@ -38,9 +31,9 @@ static int read_channels(struct deform *d)
     d->offset_group = sy_node_int(e->node, "offset_group", 1);
     for (int i = 0; i < 2; i++) {
         SY_TRY(sy_infer_fixed(e->in, e->node, &w->shape, 2 + i, &d->kernel[i]));
-        d->stride[i] = listed(e, "strides", i, 1);
-        d->dilation[i] = listed(e, "dilations", i, 1);
-        d->pad[i] = listed(e, "pads", i, 0);
+        d->stride[i] = sy_node_int_at(e->node, "strides", i, 1);
+        d->dilation[i] = sy_node_int_at(e->node, "dilations", i, 1);
+        d->pad[i] = sy_node_int_at(e->node, "pads", i, 0);
     }
     d->dtype = x->dtype;
     bool is_window =

@@ -10,11 +10,6 @@
 #include "loader/fuse/fuse_int8.h"
 #include "runtime/base/status.h"
 
-static bool has_input(const struct sy_node *node, int i)
-{
-    return sy_node_input(node, i) >= 0;
-}
-
 /* Sigmoid, Tanh, Tanh for each direction, or nothing said. */
 static bool has_usual_curves(const struct sy_node *node)
 {
@@ -32,7 +27,7 @@ static bool has_usual_curves(const struct sy_node *node)
 /* Without lengths, peepholes, clip, coupled gates. */
 static bool is_usual(const struct sy_node *node)
 {
-    return !has_input(node, 4) && !has_input(node, 7) && has_usual_curves(node) &&
+    return sy_node_input(node, 4) < 0 && sy_node_input(node, 7) < 0 && has_usual_curves(node) &&
            !sy_node_attr(node, "clip") && sy_node_int(node, "input_forget", 0) == 0 &&
            sy_node_int(node, "layout", 0) == 0;
 }

@@ -213,6 +213,12 @@ int64_t sy_node_int(const struct sy_node *node, const char *name, int64_t otherw
     return attr && attr->kind == SY_ATTR_INT ? attr->i : otherwise;
 }
 
+int64_t sy_node_int_at(const struct sy_node *node, const char *name, int i, int64_t otherwise)
+{
+    const struct sy_attr *attr = sy_node_attr(node, name);
+    return attr && attr->kind == SY_ATTR_INTS && i < attr->n ? attr->ints[i] : otherwise;
+}
+
 float sy_node_float(const struct sy_node *node, const char *name, float otherwise)
 {
     const struct sy_attr *attr = sy_node_attr(node, name);

@@ -302,7 +302,10 @@ const struct sy_attr *sy_node_attr(const struct sy_node *node, const char *name)
 /* String i of a list; *bytes without its ending zero. */
 const char *sy_attr_string(const struct sy_attr *attr, int i, size_t *bytes);
 int64_t sy_node_int(const struct sy_node *node, const char *name, int64_t otherwise);
+/* Number i of a list; otherwise: it is shorter, or not there. */
+int64_t sy_node_int_at(const struct sy_node *node, const char *name, int i, int64_t otherwise);
 float sy_node_float(const struct sy_node *node, const char *name, float otherwise);
+int sy_node_input(const struct sy_node *node, int i); /* -1: it has none */
 
 /* Reads an ONNX file (external data next to it too): graph as written, in topological order, shapes not yet
  * inferred. Every refusal names node, operator, opset and what is missing. Caller frees. */

@@ -61,8 +61,6 @@ int sy_graph_producers(const struct sy_graph *graph, int **out);
 int sy_graph_use_counts(const struct sy_graph *graph, int **out);
 /* Constant float of one element: true and its value. */
 bool sy_graph_scalar(const struct sy_graph *graph, int tensor, float *out);
-/* The node's `i`-th input, -1 if it has none. */
-int sy_node_input(const struct sy_node *node, int i);
 /* "node 'conv1' (Conv, opset 13)", for error texts. */
 const char *sy_node_text(const struct sy_node *node, char *buffer, size_t bytes);
 

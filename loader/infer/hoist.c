@@ -28,7 +28,7 @@ static bool is_known(const struct sy_node *node, const bool *known)
     for (int i = 0; i < node->n_inputs; i++)
         if (node->inputs[i] >= 0 && !known[node->inputs[i]])
             return false;
-    return node->n_inputs > 0 && node->inputs[0] >= 0;
+    return sy_node_input(node, 0) >= 0;
 }
 
 /* ---- one node out of one body ------------------------------------------------------------------- */

@@ -9,7 +9,7 @@ int sy_product_bias(const struct sy_node *node)
 {
     if (node->bias_input >= 0)
         return node->bias_input;
-    return node->op == SY_OP_GEMM && node->n_inputs > 2 && node->inputs[2] >= 0 ? 2 : -1;
+    return node->op == SY_OP_GEMM && sy_node_input(node, 2) >= 0 ? 2 : -1;
 }
 
 static float factor_of(const struct sy_node *node, int input, bool is_matrix)

@@ -80,7 +80,7 @@ const char *sy_recurrent_node_rules(const struct sy_node *node, int direction,
 
 static bool has_peepholes(const struct sy_node *node)
 {
-    return node->op == SY_OP_LSTM && node->n_inputs > 7 && node->inputs[7] >= 0;
+    return node->op == SY_OP_LSTM && sy_node_input(node, 7) >= 0;
 }
 
 const char *sy_recurrent_node_read(const struct sy_node *node, const int64_t *x, const int64_t *w,

@@ -456,26 +456,26 @@ static int launch_update(void *arg)
 static void update_one(const struct sy_math_update *u, double scale, double *w, double g, double *m,
                        double *v)
 {
-    double d = scale * g + (double)u->decay * *w, rate = (double)u->rate;
+    double d = scale * g + (double)u->rule.decay * *w, rate = (double)u->rule.rate;
     switch ((int)u->kind) {
     case SY_UPDATE_SUM:
         *w += g;
         break;
     case SY_UPDATE_STATISTIC:
-        *w = (double)u->momentum * *w + (double)u->rest1 * g;
+        *w = (double)u->rule.momentum * *w + (double)u->rule.rest1 * g;
         break;
     case SY_UPDATE_ADAM:
-        *m = (double)u->beta1 * *m + (double)u->rest1 * d;
-        *v = (double)u->beta2 * *v + (double)u->rest2 * d * d;
-        *w = (double)u->shrink * *w -
-             rate * *m / (sqrt(*v) * (double)u->correct2 + (double)u->epsilon);
+        *m = (double)u->rule.beta1 * *m + (double)u->rule.rest1 * d;
+        *v = (double)u->rule.beta2 * *v + (double)u->rule.rest2 * d * d;
+        *w = (double)u->rule.shrink * *w -
+             rate * *m / (sqrt(*v) * (double)u->rule.correct2 + (double)u->rule.epsilon);
         break;
     case SY_UPDATE_SGD:
         *w -= rate * d;
         break;
     default:
-        *m = (double)u->momentum * *m + d;
-        *w -= rate * (u->kind == SY_UPDATE_MOMENTUM ? *m : d + (double)u->momentum * *m);
+        *m = (double)u->rule.momentum * *m + d;
+        *w -= rate * (u->kind == SY_UPDATE_MOMENTUM ? *m : d + (double)u->rule.momentum * *m);
     }
 }
 
@@ -486,16 +486,16 @@ static void test_updates(void **state)
         int clip = round / 24; /* 2: by a norm that is none, 3: by one near what is added to it */
         double unit = clip == 3 ? 1e-6 : 1;
         struct update_case c = {.update = {.n = sizes[round / 6 % 4],
-                                           .rate = 0.1f,
-                                           .momentum = 0.9f,
-                                           .decay = 0.01f,
-                                           .beta1 = 0.9f,
-                                           .beta2 = 0.99f,
-                                           .rest1 = 0.1f,
-                                           .rest2 = 0.01f,
-                                           .epsilon = 1e-3f,
-                                           .correct2 = 1.5f,
-                                           .shrink = 0.999f,
+                                           .rule = {.rate = 0.1f,
+                                                    .momentum = 0.9f,
+                                                    .decay = 0.01f,
+                                                    .beta1 = 0.9f,
+                                                    .beta2 = 0.99f,
+                                                    .rest1 = 0.1f,
+                                                    .rest2 = 0.01f,
+                                                    .epsilon = 1e-3f,
+                                                    .correct2 = 1.5f,
+                                                    .shrink = 0.999f},
                                            .mean = 0.5,
                                            .limit = clip ? (float)unit : 0}};
         struct sy_math_update *u = &c.update;

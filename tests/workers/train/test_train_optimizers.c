@@ -13,6 +13,7 @@
 #include "tests/nets/graph_builder.h"
 #include "workers/engine/schedule.h"
 #include "workers/engine/train_choice.h"
+#include "workers/engine/trainer.h"
 
 #define ROWS  6
 #define STEPS 25

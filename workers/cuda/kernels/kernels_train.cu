@@ -479,7 +479,7 @@ __global__ static void follow_kernel(const __grid_constant__ sy_math_update u, f
 {
     SY_GENERIC (i, u.n)
         w[i] = u.kind == sy_math_update::SY_UPDATE_SUM ? w[i] + g[i]
-                                                       : u.momentum * w[i] + u.rest1 * g[i];
+                                                       : u.rule.momentum * w[i] + u.rule.rest1 * g[i];
 }
 
 __global__ static void update_kernel(const __grid_constant__ sy_math_update u, float *w,
@@ -489,23 +489,23 @@ __global__ static void update_kernel(const __grid_constant__ sy_math_update u, f
     if (!gradient_scale(u, norm_square, &scale))
         return;
     SY_GENERIC (i, u.n) {
-        float d = g[i] * scale + u.decay * w[i];
+        float d = g[i] * scale + u.rule.decay * w[i];
         switch (u.kind) {
         case sy_math_update::SY_UPDATE_SGD:
-            w[i] -= u.rate * d;
+            w[i] -= u.rule.rate * d;
             break;
         case sy_math_update::SY_UPDATE_MOMENTUM:
-            m[i] = u.momentum * m[i] + d;
-            w[i] -= u.rate * m[i];
+            m[i] = u.rule.momentum * m[i] + d;
+            w[i] -= u.rule.rate * m[i];
             break;
         case sy_math_update::SY_UPDATE_NESTEROV:
-            m[i] = u.momentum * m[i] + d;
-            w[i] -= u.rate * (d + u.momentum * m[i]);
+            m[i] = u.rule.momentum * m[i] + d;
+            w[i] -= u.rule.rate * (d + u.rule.momentum * m[i]);
             break;
         default: /* Adam */
-            m[i] = u.beta1 * m[i] + u.rest1 * d;
-            v[i] = u.beta2 * v[i] + u.rest2 * d * d;
-            w[i] = w[i] * u.shrink - u.rate * m[i] / (sqrtf(v[i]) * u.correct2 + u.epsilon);
+            m[i] = u.rule.beta1 * m[i] + u.rule.rest1 * d;
+            v[i] = u.rule.beta2 * v[i] + u.rule.rest2 * d * d;
+            w[i] = w[i] * u.rule.shrink - u.rule.rate * m[i] / (sqrtf(v[i]) * u.rule.correct2 + u.rule.epsilon);
         }
     }
 }

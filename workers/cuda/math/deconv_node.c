@@ -4,12 +4,6 @@
 
 #include "runtime/base/assert.h"
 
-static int64_t ints_at(const struct sy_node *node, const char *name, int at, int64_t otherwise)
-{
-    const struct sy_attr *a = sy_node_attr(node, name);
-    return a && a->kind == SY_ATTR_INTS && at < a->n ? a->ints[at] : otherwise;
-}
-
 /* Whether equal padding on both sides leads from y to x. */
 static bool is_symmetric(const struct sy_math_conv *c)
 {
@@ -57,9 +51,9 @@ const char *sy_deconv_node_read(const struct sy_node *node, int rank, const int6
         c->in[k] = y[2 + i];
         c->out[k] = x[2 + i];
         c->kernel[k] = weights[2 + i];
-        c->strides[k] = ints_at(node, "strides", i, 1);
-        c->dilations[k] = ints_at(node, "dilations", i, 1);
-        c->pads[k] = ints_at(node, "pads", i, 0);
+        c->strides[k] = sy_node_int_at(node, "strides", i, 1);
+        c->dilations[k] = sy_node_int_at(node, "dilations", i, 1);
+        c->pads[k] = sy_node_int_at(node, "pads", i, 0);
         if (c->kernel[k] < 1 || c->strides[k] < 1 || c->dilations[k] < 1 || c->pads[k] < 0)
             return "a window of no size, or negative pads";
     }

@@ -21,6 +21,7 @@
 #include "loader/graph/graph.h"
 #include "workers/cuda/math/generic.h"
 #include "workers/engine/attention_node.h"
+#include "workers/engine/schedule.h"
 
 struct sy_device;
 struct sy_stream;
@@ -240,11 +241,9 @@ struct sy_math_update {
         SY_UPDATE_SUM
     } kind;
     int64_t n;
-    /* With d = scale g + decay w, where scale = mean, or mean limit / (norm + 1e-6) if the gradient's norm = sqrt(*norm_square) mean is larger
-     * than limit > 0: w -= rate d | v = momentum v + d, w -= rate v | v as before, w -= rate (d + momentum v) | Adam: m = beta1 m + rest1 d,
-     * v = beta2 v + rest2 d^2, w = shrink w - rate m / (sqrt(v) correct2 + epsilon) | w = momentum w + rest1 g | w += g.
-     * Nothing changes if *norm_square is not finite. */
-    float rate, momentum, decay, beta1, beta2, rest1, rest2, epsilon, correct2, shrink;
+    /* As the rule says, where scale = mean, or mean limit / (norm + 1e-6) if the gradient's norm = sqrt(*norm_square) mean is larger than limit > 0.
+     * STATISTIC: w = momentum w + rest1 g. SUM: w += g. Nothing changes if *norm_square is not finite. */
+    struct sy_update_rule rule;
     double mean, limit;
 };
 

@@ -10,12 +10,6 @@ int sy_generic_refuse(const struct sy_node *node, const char *what)
                         sy_op_name(node->op), node->opset, what);
 }
 
-int64_t sy_generic_attr_at(const struct sy_node *node, const char *name, int i, int64_t otherwise)
-{
-    const struct sy_attr *a = sy_node_attr(node, name);
-    return a && a->kind == SY_ATTR_INTS && i < a->n ? a->ints[i] : otherwise;
-}
-
 /* Which of the texts the attribute is; the first without it. */
 int sy_generic_choose(const struct sy_node *node, const char *name, const char *const *texts,
                       int *which)

@@ -23,7 +23,6 @@ sy_generic_fill_fn sy_generic_fill_one, sy_generic_fill_pair, sy_generic_fill_wh
     sy_generic_fill_taper, sy_generic_fill_dft, sy_generic_fill_det;
 
 int sy_generic_refuse(const struct sy_node *node, const char *what);
-int64_t sy_generic_attr_at(const struct sy_node *node, const char *name, int i, int64_t otherwise);
 /* Which of the texts (NULL ends them) the attribute is; the first without it. EUNSUPPORTED names the text. */
 int sy_generic_choose(const struct sy_node *node, const char *name, const char *const *texts,
                       int *which);

@@ -46,10 +46,9 @@ int sy_generic_fill_unpool(const struct sy_node *node, struct sy_math_generic *e
     const struct sy_generic_array *x = &e->at[0];
     int n = x->rank - 2;
     for (int i = 0; i < n; i++) {
-        int64_t kernel = sy_generic_attr_at(node, "kernel_shape", i, 1),
-                stride = sy_generic_attr_at(node, "strides", i, 1),
-                pads = sy_generic_attr_at(node, "pads", i, 0) +
-                       sy_generic_attr_at(node, "pads", n + i, 0);
+        int64_t kernel = sy_node_int_at(node, "kernel_shape", i, 1),
+                stride = sy_node_int_at(node, "strides", i, 1),
+                pads = sy_node_int_at(node, "pads", i, 0) + sy_node_int_at(node, "pads", n + i, 0);
         e->as.window.kernel[i] = (x->dims[i + 2] - 1) * stride + kernel - pads;
     }
     e->items = SY_MAX(SY_MIN(e->at[SY_GENERIC_IN].n, UNPOOL_PARTS), 1);

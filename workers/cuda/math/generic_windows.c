@@ -152,12 +152,12 @@ int sy_generic_fill_window(const struct sy_node *node, struct sy_math_generic *e
     e->as.window.size = 1;
     for (int i = 0; i < n; i++) {
         e->as.window.kernel[i] = global  ? x->dims[i + 2]
-                                 : pools ? sy_generic_attr_at(node, "kernel_shape", i, 1)
+                                 : pools ? sy_node_int_at(node, "kernel_shape", i, 1)
                                          : w->dims[i + 2];
-        e->as.window.strides[i] = sy_generic_attr_at(node, "strides", i, 1);
-        e->as.window.dilations[i] = sy_generic_attr_at(node, "dilations", i, 1);
-        e->as.window.pads[i] = sy_generic_attr_at(node, "pads", i, 0);
-        e->as.window.pads_behind[i] = sy_generic_attr_at(node, "pads", n + i, 0);
+        e->as.window.strides[i] = sy_node_int_at(node, "strides", i, 1);
+        e->as.window.dilations[i] = sy_node_int_at(node, "dilations", i, 1);
+        e->as.window.pads[i] = sy_node_int_at(node, "pads", i, 0);
+        e->as.window.pads_behind[i] = sy_node_int_at(node, "pads", n + i, 0);
         e->as.window.size *= e->as.window.kernel[i];
     }
     e->as.window.p = sy_node_int(node, "p", 2);

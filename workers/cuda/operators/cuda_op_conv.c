@@ -17,7 +17,7 @@ static int64_t attr_at(const struct sy_node *node, const char *name, int i, int6
 
 static bool has_bias(const struct sy_node *node)
 {
-    return node->n_inputs > 2 && node->inputs[2] >= 0 && node->residual_input != 2;
+    return sy_node_input(node, 2) >= 0 && node->residual_input != 2;
 }
 
 /* Dimension `i` of the node is `k` of the description: one spatial dimension is the second of two. */

@@ -72,7 +72,7 @@ static int add_epilogue(struct sy_program *p, int y)
     int inputs[2] = {y}, bias, rank = p->values[y].rank;
     int64_t dims[SY_MAX_RANK] = {p->values[y].dims[1], 1, 1, 1, 1};
     sy_cuda_chain_add(&chain, SY_CHAIN_LOAD, 0, 0, 0);
-    if (node->n_inputs > 2 && node->inputs[2] >= 0) {
+    if (sy_node_input(node, 2) >= 0) {
         SY_TRY(sy_cuda_input_plain(p, 2, &bias));
         SY_TRY(sy_cuda_seen_as(p, bias, dims, rank - 1, &inputs[1]));
         sy_cuda_chain_add(&chain, SY_CHAIN_ADD, 1, 0, 0);

@@ -199,7 +199,7 @@ static int build_groups(struct sy_program *p)
     sy_cuda_chain_add(&chain, SY_CHAIN_SUB, 1, 0, 0);
     sy_cuda_chain_add(&chain, SY_CHAIN_MUL, 2, 0, 0);
     sy_cuda_chain_add(&chain, SY_CHAIN_MUL, 3, 0, 0);
-    if (node->n_inputs > 2 && node->inputs[2] >= 0) {
+    if (sy_node_input(node, 2) >= 0) {
         SY_TRY(channel_value(p, 2, dims, &values[4]));
         sy_cuda_chain_add(&chain, SY_CHAIN_ADD, 4, 0, 0);
         chain.n_inputs = 5;

@@ -12,11 +12,6 @@
 
 #define ROOM_ALIGN 64 /* floats */
 
-static bool has_input(const struct sy_node *node, int i)
-{
-    return i < node->n_inputs && node->inputs[i] >= 0;
-}
-
 /* ---- running ------------------------------------------------------------------------------------------ */
 
 /* Workspace of a direction, in floats: two states, two of c or one of GRU's, a product, a narrow state. */
@@ -237,7 +232,7 @@ static int read_inputs(struct sy_program *p, struct sy_cuda_cells *c)
     for (int i = 0; i < SY_CUDA_CELL_VALUES; i++)
         c->values[i] = -1;
     for (int i = 0; i <= last; i++) {
-        if (!has_input(node, i))
+        if (sy_node_input(node, i) < 0)
             continue;
         SY_TRY(take_input(p, i, &c->values[i]));
         enum sy_dtype wanted = i == SY_CUDA_CELL_LENGTHS ? SY_DTYPE_I32 : SY_DTYPE_F32;

@@ -9,12 +9,6 @@
 
 /* ---- windows ------------------------------------------------------------------------------------------ */
 
-static int64_t ints_or(const struct sy_node *node, const char *name, int at, int64_t otherwise)
-{
-    const struct sy_attr *a = sy_node_attr(node, name);
-    return a && a->kind == SY_ATTR_INTS && at < a->n ? a->ints[at] : otherwise;
-}
-
 struct window {
     int spatial;
     int64_t in[SY_MATH_SPATIAL], out[SY_MATH_SPATIAL], kernel[SY_MATH_SPATIAL],
@@ -41,13 +35,13 @@ static int read_window(const struct sy_trainer *t, const struct sy_node *node,
         w->in[k] = in[2 + i];
         w->out[k] = out[2 + i];
         w->kernel[k] = kernel ? kernel[i] : in[2 + i];
-        w->strides[k] = kernel ? ints_or(node, "strides", i, 1) : 1;
-        w->dilations[k] = kernel ? ints_or(node, "dilations", i, 1) : 1;
+        w->strides[k] = kernel ? sy_node_int_at(node, "strides", i, 1) : 1;
+        w->dilations[k] = kernel ? sy_node_int_at(node, "dilations", i, 1) : 1;
         if (w->kernel[k] < 1 || w->strides[k] < 1 || w->dilations[k] < 1)
             return sy_cutr_refuse(node, "a window of no size");
         int64_t total =
             (w->out[k] - 1) * w->strides[k] + (w->kernel[k] - 1) * w->dilations[k] + 1 - w->in[k];
-        w->left[k] = kernel ? ints_or(node, "pads", i, 0) : 0;
+        w->left[k] = kernel ? sy_node_int_at(node, "pads", i, 0) : 0;
         if (lower || upper)
             w->left[k] = total <= 0 ? 0 : upper ? total / 2 : total - total / 2;
         w->right[k] = total - w->left[k];
@@ -295,7 +289,7 @@ static int describe_pool(struct sy_trainer *t, const struct sy_node *node, struc
     if (rank < 3 || rank > 5)
         return sy_cutr_refuse(node, "only 1 to 3 spatial dimensions");
     for (int i = 0; i < rank - 2; i++)
-        kernel[i] = ints_or(node, "kernel_shape", i, 1);
+        kernel[i] = sy_node_int_at(node, "kernel_shape", i, 1);
     SY_TRY(read_window(t, node, global ? NULL : kernel, &w));
     *p = (struct sy_math_pool){.max =
                                    node->op == SY_OP_MAX_POOL || node->op == SY_OP_GLOBAL_MAX_POOL,
@@ -310,7 +304,7 @@ static int describe_pool(struct sy_trainer *t, const struct sy_node *node, struc
     memcpy(p->dilations, w.dilations, sizeof p->dilations);
     memcpy(p->pads, w.left, sizeof p->pads);
     for (int i = 0; p->count_padding && i < w.spatial; i++)
-        if (w.right[w.spatial == 1 ? 1 : i] > ints_or(node, "pads", w.spatial + i, 0) &&
+        if (w.right[w.spatial == 1 ? 1 : i] > sy_node_int_at(node, "pads", w.spatial + i, 0) &&
             !sy_node_attr(node, "auto_pad"))
             return sy_cutr_refuse(node, "ceil_mode together with count_include_pad");
     return SY_OK;

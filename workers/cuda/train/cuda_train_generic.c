@@ -104,7 +104,7 @@ int sy_cutr_formula_backward(struct sy_trainer *t, int n, int gradient)
         each->at[1] = each->at[SY_GENERIC_IN];
         each->at[SY_GENERIC_IN] = each->at[0];
         each->items = each->at[0].n;
-    } else if (node->n_inputs > 1 && node->inputs[1] >= 0) {
+    } else if (sy_node_input(node, 1) >= 0) {
         SY_TRY(sy_cutr_operand(t, SY_CUTR_TRAIN, node->inputs[1], SY_CUTR_PLAIN, &args[1]));
     }
     SY_TRY(add_each(t, SY_CUTR_TRAIN, node, args, each, copies_first));

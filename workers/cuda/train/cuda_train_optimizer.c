@@ -39,8 +39,9 @@ static int run_follow(struct sy_trainer *t, const struct sy_cutr_step *step)
 {
     const struct sy_cutr_param *p = &t->params[step->param];
     void *to = sy_cutr_pointer(t, p->total);
-    struct sy_math_update gain = {
-        .kind = SY_UPDATE_STATISTIC, .n = step->n, .momentum = p->keep, .rest1 = 1.0f - p->keep};
+    struct sy_math_update gain = {.kind = SY_UPDATE_STATISTIC,
+                                  .n = step->n,
+                                  .rule = {.momentum = p->keep, .rest1 = 1.0f - p->keep}};
     if (t->draw % phases_of(t) == 0)
         SY_TRY(t->ops->fill(t->math, to, step->n, 0));
     return t->ops->update(t->math, &gain, to, sy_cutr_pointer(t, p->batch_statistic), NULL, NULL,
@@ -123,31 +124,13 @@ static void describe_optimizer(const struct sy_trainer *t, bool decays, uint64_t
                                struct sy_math_update *u)
 {
     const struct sy_train_options *o = &t->options;
-    double rate = sy_train_rate(o, iteration), step = (double)iteration,
-           decay = decays ? o->weight_decay : 0.0;
-    *u = (struct sy_math_update){.kind = o->momentum == 0.0 ? SY_UPDATE_SGD
-                                         : o->is_nesterov   ? SY_UPDATE_NESTEROV
-                                                            : SY_UPDATE_MOMENTUM,
-                                 .rate = (float)rate,
-                                 .momentum = (float)o->momentum,
-                                 .decay = (float)decay,
-                                 .shrink = 1.0f,
+    *u = (struct sy_math_update){.kind = o->optimizer != SY_OPTIMIZER_SGD ? SY_UPDATE_ADAM
+                                         : o->momentum == 0.0             ? SY_UPDATE_SGD
+                                         : o->is_nesterov                 ? SY_UPDATE_NESTEROV
+                                                                          : SY_UPDATE_MOMENTUM,
                                  .mean = 1.0 / (double)phases_of(t),
                                  .limit = o->clip_norm};
-    if (o->optimizer == SY_OPTIMIZER_SGD)
-        return;
-    u->kind = SY_UPDATE_ADAM;
-    u->rate = (float)(rate / (1.0 - pow(o->beta1, step)));
-    u->beta1 = (float)o->beta1;
-    u->beta2 = (float)o->beta2;
-    u->rest1 = (float)(1.0 - o->beta1);
-    u->rest2 = (float)(1.0 - o->beta2);
-    u->epsilon = (float)o->epsilon;
-    u->correct2 = (float)(1.0 / sqrt(1.0 - pow(o->beta2, step)));
-    if (o->optimizer == SY_OPTIMIZER_ADAMW) {
-        u->shrink = (float)(1.0 - rate * decay);
-        u->decay = 0.0f;
-    }
+    sy_train_rule(o, decays, iteration, &u->rule);
 }
 
 /* The range of an update step: part of one of the two stretches, or a statistic. */
@@ -223,8 +206,8 @@ int sy_cutr_run_update(struct sy_trainer *t, int number, uint64_t iteration)
         bool is_gain = phases_of(t) > 1; /* what is to be added, over all phases */
         step.update = (struct sy_math_update){
             .kind = SY_UPDATE_STATISTIC,
-            .momentum = is_gain ? (float)pow((double)p->keep, (double)phases_of(t)) : p->keep,
-            .rest1 = is_gain ? 1.0f : 1.0f - p->keep};
+            .rule.momentum = is_gain ? (float)pow((double)p->keep, (double)phases_of(t)) : p->keep,
+            .rule.rest1 = is_gain ? 1.0f : 1.0f - p->keep};
     }
     step.update.n = (int64_t)u.n;
     return sy_cutr_bounded(t, 2000 + u.n / PART_NS, u.param < 0 ? run_flat : run_statistic, &step);

@@ -21,11 +21,6 @@ struct recurrence {
     int saved[3];
 };
 
-static int input_of(const struct sy_node *node, int i)
-{
-    return i < node->n_inputs ? node->inputs[i] : -1;
-}
-
 static int output_of(const struct sy_node *node, int i)
 {
     return i < node->n_outputs ? node->outputs[i] : -1;
@@ -197,11 +192,11 @@ static int take_direction(struct sy_trainer *t, int n, int direction, unsigned w
     c->of.is_reverse |= direction == 1;
     SY_TRY(sy_cutr_operand(t, when, node->inputs[2], SY_CUTR_PLAIN, &c->r));
     SY_TRY(part(t, c->r, direction * width * c->of.hidden, width, c->of.hidden, &c->r));
-    if (input_of(node, 3) >= 0) {
+    if (sy_node_input(node, 3) >= 0) {
         SY_TRY(sy_cutr_operand(t, when, node->inputs[3], SY_CUTR_PLAIN, &c->bias));
         SY_TRY(part(t, c->bias, direction * 2 * width, 2, width, &c->bias));
     }
-    if (input_of(node, 4) >= 0)
+    if (sy_node_input(node, 4) >= 0)
         SY_TRY(sy_cutr_operand(t, when, node->inputs[4], SY_CUTR_PLAIN, &c->lengths));
     memcpy(c->saved, t->nodes[n].saved[direction], sizeof c->saved);
     return SY_OK;
@@ -223,7 +218,7 @@ static int begin_states(struct sy_trainer *t, const struct recurrence *c)
 {
     int from, to;
     for (int i = 0; i < (c->node->op == SY_OP_LSTM ? 2 : 1); i++) {
-        from = input_of(c->node, 5 + i);
+        from = sy_node_input(c->node, 5 + i);
         if (from >= 0)
             SY_TRY(sy_cutr_operand(t, SY_CUTR_FORWARD, from, SY_CUTR_PLAIN, &from));
         SY_TRY(
@@ -267,7 +262,7 @@ int sy_cutr_recurrent_forward(struct sy_trainer *t, int n)
     int x, results[3] = {-1, -1, -1};
     SY_TRY(describe(t, node, &all));
     for (int i = 0; i < 4; i++) /* parameters in the order in which the host's trainer has them */
-        if (input_of(node, i) >= 0)
+        if (sy_node_input(node, i) >= 0)
             SY_TRY(sy_cutr_operand(t, SY_CUTR_FORWARD, node->inputs[i], SY_CUTR_PLAIN, &x));
     SY_TRY(sy_cutr_operand(t, SY_CUTR_FORWARD, node->inputs[0], SY_CUTR_PLAIN, &x));
     t->nodes[n].source = x;
@@ -445,9 +440,9 @@ int sy_cutr_recurrent_backward(struct sy_trainer *t, int n, int gradient)
                               &results[i]));
     b.dy = results[0];
     for (int i = 0; i < 4; i++)
-        SY_TRY(begin_gradient(t, input_of(node, i), whole[i]));
+        SY_TRY(begin_gradient(t, sy_node_input(node, i), whole[i]));
     for (int i = 0; i < 2; i++)
-        SY_TRY(begin_gradient(t, input_of(node, 5 + i), &d_states[i]));
+        SY_TRY(begin_gradient(t, sy_node_input(node, 5 + i), &d_states[i]));
     for (int d = 0; d < all.of.directions; d++) {
         c = all;
         SY_TRY(take_direction(t, n, d, SY_CUTR_TRAIN, &c));

@@ -92,7 +92,7 @@ static int describe_groups(const struct sy_trainer *t, const struct sy_node *nod
     int64_t n = node->n_inputs > 1 ? sy_cutr_elements(t, node->inputs[1]) : 0;
     bool by_group = n == groups && members > 1;
     if ((n != groups * members && !by_group) ||
-        (node->n_inputs > 2 && node->inputs[2] >= 0 && sy_cutr_elements(t, node->inputs[2]) != n))
+        (sy_node_input(node, 2) >= 0 && sy_cutr_elements(t, node->inputs[2]) != n))
         return sy_cutr_refuse(node, "a scale or bias that does not fit the channels");
     *g = (struct groups){
         .rows = {rows, columns, sy_node_float(node, "epsilon", 1e-5f), node->op == SY_OP_RMS_NORM},
@@ -149,7 +149,7 @@ int sy_cutr_rows_forward(struct sy_trainer *t, int n)
     SY_TRY(describe_groups(t, node, &g));
     SY_TRY(sy_cutr_operand(t, SY_CUTR_FORWARD, node->inputs[0], SY_CUTR_PLAIN, &x));
     SY_TRY(sy_cutr_operand(t, SY_CUTR_FORWARD, node->inputs[1], SY_CUTR_PLAIN, &scale));
-    if (node->n_inputs > 2 && node->inputs[2] >= 0)
+    if (sy_node_input(node, 2) >= 0)
         SY_TRY(sy_cutr_operand(t, SY_CUTR_FORWARD, node->inputs[2], SY_CUTR_PLAIN, &shift));
     SY_TRY(sy_cutr_value_new(t, 1, &g.rows.rows, false, false, &record->moments));
     SY_TRY(sy_cutr_value_new(t, 1, &g.rows.rows, false, false, &record->rate));

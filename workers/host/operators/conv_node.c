@@ -133,7 +133,7 @@ int sy_dnnl_node_attr(const struct sy_node *node, dnnl_data_type_t type, float s
 
 bool sy_conv_has_bias(const struct sy_node *node)
 {
-    return node->n_inputs > 2 && node->inputs[2] >= 0 && node->residual_input != 2;
+    return sy_node_input(node, 2) >= 0 && node->residual_input != 2;
 }
 
 int64_t sy_conv_elements(const int64_t *dims, int spatial)

@@ -16,17 +16,6 @@ struct deconv {
     dnnl_memory_desc_t seen;
 };
 
-static int64_t attr_at(const struct sy_node *node, const char *name, int i, int64_t otherwise)
-{
-    const struct sy_attr *a = sy_node_attr(node, name);
-    return a && a->kind == SY_ATTR_INTS && i < a->n ? a->ints[i] : otherwise;
-}
-
-static bool has_bias(const struct sy_node *node)
-{
-    return node->n_inputs > 2 && node->inputs[2] >= 0;
-}
-
 /* oneDNN's order is [groups,] out, in, window. */
 static void read_weights(struct deconv *d, const int64_t *dims)
 {
@@ -75,11 +64,11 @@ static bool read_shape(const struct sy_graph *graph, const struct sy_node *node,
         dims[1] * d->groups != d->dst[1])
         return false;
     for (int i = 0; i < d->rank - 2 && good; i++) {
-        int64_t stride = attr_at(node, "strides", i, 1),
-                dilation = attr_at(node, "dilations", i, 1);
+        int64_t stride = sy_node_int_at(node, "strides", i, 1),
+                dilation = sy_node_int_at(node, "dilations", i, 1);
         d->strides[i] = stride;
         d->dilations[i] = dilation - 1;
-        d->before[i] = attr_at(node, "pads", i, 0);
+        d->before[i] = sy_node_int_at(node, "pads", i, 0);
         d->after[i] = (d->src[i + 2] - 1) * stride + (dims[i + 2] - 1) * dilation + 1 -
                       d->before[i] - d->dst[i + 2];
         good = stride > 0 && dilation > 0 && d->before[i] >= 0 && d->after[i] + stride >= 0;
@@ -134,7 +123,8 @@ static int make_pd(const struct sy_node *node, const struct deconv *d,
     SY_TRY(sy_dnnl_check_sizes(node->name, &src, &w, &dst));
     dnnl_status_t status = dnnl_dilated_deconvolution_forward_desc_init(
         &desc, dnnl_forward_inference, dnnl_deconvolution_direct, &src, weights ? weights : &w,
-        has_bias(node) ? &bias : NULL, &dst, d->strides, d->dilations, d->before, d->after);
+        sy_node_input(node, 2) >= 0 ? &bias : NULL, &dst, d->strides, d->dilations, d->before,
+        d->after);
     if (status == dnnl_success) {
         SY_TRY(sy_dnnl_node_attr(node, dnnl_f32, 0, &attr));
         status = dnnl_primitive_desc_create(out, &desc, attr, sy_dnnl_engine(), NULL);
@@ -241,7 +231,7 @@ static int build_with(struct sy_program *p, const struct deconv *d, int given,
     int src, dst, weights, bias = -1;
     SY_TRY(sy_program_input_as(p, 0, &src_md, &src));
     SY_TRY(take_weights(p, d, given, sy_dnnl_md(pd, dnnl_query_weights_md), &weights));
-    if (has_bias(node))
+    if (sy_node_input(node, 2) >= 0)
         SY_TRY(sy_program_input_plain(p, 2, &bias));
     SY_TRY(sy_program_new_laid_out(p, node->outputs[0], &dst_md, &dst));
     return sy_program_add_weighted(p, pd, src, weights, bias, dst);
@@ -266,7 +256,7 @@ static int build_columns(struct sy_program *p, const struct deconv *d, bool *bui
     sy_columns_md(&columns, &md);
     SY_TRY(sy_program_stored_param(p, 1, &stored));
     *built = dnnl_memory_desc_equal(&md, &p->values[stored].md);
-    return *built ? sy_columns_build(p, &columns, has_bias(sy_program_node(p))) : SY_OK;
+    return *built ? sy_columns_build(p, &columns, sy_node_input(sy_program_node(p), 2) >= 0) : SY_OK;
 }
 
 static int build_deconv(struct sy_program *p)

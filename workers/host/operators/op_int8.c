@@ -30,22 +30,17 @@ struct product {
     int rank, weights_mask; /* rank of the result; dimensions of the weights that a factor is for */
 };
 
-static bool has_input(const struct sy_node *node, int i)
-{
-    return i < node->n_inputs && node->inputs[i] >= 0;
-}
-
 static void read_product(const struct sy_graph *graph, const struct sy_node *node,
                          struct product *p)
 {
     const struct sy_attr *factors = sy_node_attr(node, "factors");
-    bool conv = node->op == SY_OP_QUANTIZED_CONV, run_zero = has_input(node, RUN_ZERO);
+    bool conv = node->op == SY_OP_QUANTIZED_CONV, run_zero = sy_node_input(node, RUN_ZERO) >= 0;
     *p = (struct product){.node = node,
                           .dst_type = sy_dnnl_type(graph->tensors[node->outputs[0]].dtype),
                           .columns = factors ? factors->n : 0,
-                          .with_bias = run_zero || has_input(node, BIAS),
-                          .with_scale = has_input(node, RUN_SCALE),
-                          .with_late_bias = run_zero && has_input(node, BIAS),
+                          .with_bias = run_zero || sy_node_input(node, BIAS) >= 0,
+                          .with_scale = sy_node_input(node, RUN_SCALE) >= 0,
+                          .with_late_bias = run_zero && sy_node_input(node, BIAS) >= 0,
                           .rank = graph->tensors[node->outputs[0]].shape.rank,
                           .weights_mask = 2};
     if (conv)
@@ -125,7 +120,7 @@ static bool is_copied(const struct sy_graph *graph, const struct sy_node *node,
         return true;
     for (int i = 0; i < c->spatial; i++)
         padded = padded || c->pad_left[i] > 0 || c->pad_right[i] > 0;
-    return padded && (has_input(node, RUN_ZERO) || sy_node_int(node, "zero", 0) != 0);
+    return padded && (sy_node_input(node, RUN_ZERO) >= 0 || sy_node_int(node, "zero", 0) != 0);
 }
 
 static int read_conv(const struct sy_graph *graph, const struct sy_node *node, int64_t batch,
@@ -286,7 +281,7 @@ static int prepare_int8(const struct sy_graph *graph, const struct sy_node *node
 {
     const struct sy_tensor *t = &graph->tensors[node->inputs[input]];
     const struct sy_attr *factors = sy_node_attr(node, "factors");
-    bool early = input == BIAS && !has_input(node, RUN_ZERO);
+    bool early = input == BIAS && sy_node_input(node, RUN_ZERO) < 0;
     memcpy(out, t->data, t->data_bytes);
     if (input != SUMS && !early)
         return SY_OK;
@@ -349,14 +344,14 @@ static int add_operands(struct sy_program *p, const struct product *product, int
     dnnl_memory_desc_t md;
     int value, behind = 0;
     if (product->with_bias) {
-        if (has_input(node, RUN_ZERO))
+        if (sy_node_input(node, RUN_ZERO) >= 0)
             SY_TRY(add_run_bias(p, product, &value));
         else
             SY_TRY(sy_program_input_plain(p, BIAS, &value));
         sy_dnnl_plain_md(&md, node->op == SY_OP_QUANTIZED_CONV ? 1 : 2,
                          node->op == SY_OP_QUANTIZED_CONV ? &product->columns
                                                           : (int64_t[]){1, product->columns});
-        SY_TRY(seen_as(p, value, has_input(node, RUN_ZERO) ? SUMS : BIAS, &md, &value));
+        SY_TRY(seen_as(p, value, sy_node_input(node, RUN_ZERO) >= 0 ? SUMS : BIAS, &md, &value));
         add_argument(a, DNNL_ARG_BIAS, value);
     }
     if (SY_DNNL_FACTORS_ARGUMENT) {
@@ -415,7 +410,7 @@ static int add_border(struct sy_program *p, const struct sy_conv_shape *c,
     dnnl_memory_desc_init_by_tag(&last, c->spatial + 2, c->src, sign ? dnnl_s8 : dnnl_u8,
                                  channels_last(c->spatial + 2));
     SY_TRY(sy_program_input_as(p, X, &last, &from));
-    if (has_input(node, RUN_ZERO))
+    if (sy_node_input(node, RUN_ZERO) >= 0)
         SY_TRY(sy_program_input_plain(p, RUN_ZERO, &zero));
     struct sy_border b = {.images = c->src[0],
                           .channels = c->src[1],

@@ -16,11 +16,6 @@ struct sizes {
     int64_t columns; /* of a direction, packed */
 };
 
-static bool has_input(const struct sy_node *node, int i)
-{
-    return i < node->n_inputs && node->inputs[i] >= 0;
-}
-
 static bool has_numbers(const struct sy_node *node, const char *name, enum sy_attr_kind kind,
                         int64_t n)
 {
@@ -32,7 +27,7 @@ static bool has_numbers(const struct sy_node *node, const char *name, enum sy_at
 static int read_sizes(const struct sy_graph *graph, const struct sy_node *node, struct sizes *s)
 {
     for (int i = X; i <= R; i++)
-        if (!has_input(node, i) || graph->tensors[node->inputs[i]].shape.rank != 3)
+        if (sy_node_input(node, i) < 0 || graph->tensors[node->inputs[i]].shape.rank != 3)
             return sy_error_set(SY_ECORRUPT, "node %s: an LSTM of 8 bits without input %d",
                                 node->name, i);
     const struct sy_tensor *x = &graph->tensors[node->inputs[X]],
@@ -52,7 +47,7 @@ static int read_sizes(const struct sy_graph *graph, const struct sy_node *node, 
                 has_numbers(node, "r_steps", SY_ATTR_FLOATS, n) &&
                 has_numbers(node, "w_zeros", SY_ATTR_INTS, n) &&
                 has_numbers(node, "r_zeros", SY_ATTR_INTS, n);
-    if (fits && has_input(node, BIAS))
+    if (fits && sy_node_input(node, BIAS) >= 0)
         fits = sy_shape_elements(&graph->tensors[node->inputs[BIAS]].shape, 1) == 2 * n;
     return fits ? SY_OK
                 : sy_error_set(SY_ECORRUPT, "node %s: weights of an LSTM of 8 bits that do not fit",
@@ -209,11 +204,11 @@ static int collect_values(struct sy_program *p, const struct sizes *s, const int
                   room = sy_recurrence_int8_bytes(x[1], s->hidden, p->team);
     SY_TRY(add_projection(p, s, x[0] * x[1], &values[V_FROM_X]));
     SY_TRY(sy_program_param(p, R, &values[V_R]));
-    if (has_input(node, BIAS))
+    if (sy_node_input(node, BIAS) >= 0)
         SY_TRY(sy_program_param(p, BIAS, &values[V_BIAS]));
     for (int i = H0; i <= C0; i++) {
         int *value = &values[i == H0 ? V_H0 : V_C0];
-        if (!has_input(node, i))
+        if (sy_node_input(node, i) < 0)
             continue;
         SY_TRY(sy_program_input_plain(p, i, value));
         if (p->values[*value].bytes != (uint64_t)(y[1] * y[2] * y[3]) * sizeof(float))

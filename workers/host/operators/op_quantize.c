@@ -194,7 +194,7 @@ static bool has_loop(const struct sy_program *p, struct quantize *q)
     int64_t dims[SY_MAX_RANK];
     if (node->n_inputs < 2 || node->inputs[1] < 0)
         return false;
-    if (node->n_inputs > 2 && node->inputs[2] >= 0)
+    if (sy_node_input(node, 2) >= 0)
         zero = sy_program_input_tensor(p, 2);
     enum sy_dtype small = to_8 ? y->dtype : x->dtype, wide = to_8 ? x->dtype : y->dtype;
     const struct sy_tensor *scale = sy_program_input_tensor(p, 1);

@@ -187,12 +187,6 @@ static int check_matmul(const struct sy_call *call)
 
 /* ---- convolution ---------------------------------------------------------------------------------- */
 
-static int64_t attr_at(const struct sy_node *node, const char *name, int i, int64_t otherwise)
-{
-    const struct sy_attr *a = sy_node_attr(node, name);
-    return a && a->kind == SY_ATTR_INTS && i < a->n ? a->ints[i] : otherwise;
-}
-
 /* Offset in a channel of x of position k of the window at `out`; -1: the padding, whose value is the zero point. */
 static int64_t tap(const struct sy_call *call, const struct sy_array *w, const int64_t *out,
                    int64_t k)
@@ -200,9 +194,9 @@ static int64_t tap(const struct sy_call *call, const struct sy_array *w, const i
     const struct sy_array *x = &call->in[0];
     int64_t offset = 0, stride = 1;
     for (int d = x->rank - 3; d >= 0; d--) {
-        int64_t at = out[d + 2] * attr_at(call->node, "strides", d, 1) -
-                     attr_at(call->node, "pads", d, 0) +
-                     k % w->dims[d + 2] * attr_at(call->node, "dilations", d, 1);
+        int64_t at = out[d + 2] * sy_node_int_at(call->node, "strides", d, 1) -
+                     sy_node_int_at(call->node, "pads", d, 0) +
+                     k % w->dims[d + 2] * sy_node_int_at(call->node, "dilations", d, 1);
         k /= w->dims[d + 2];
         if (at < 0 || at >= x->dims[d + 2])
             return -1;

@@ -13,21 +13,15 @@ struct window {
         size; /* positions in it */
 };
 
-static int64_t attr_at(const struct sy_node *node, const char *name, int i, int64_t otherwise)
-{
-    const struct sy_attr *a = sy_node_attr(node, name);
-    return a && a->kind == SY_ATTR_INTS && i < a->n ? a->ints[i] : otherwise;
-}
-
 /* Sizes from `kernel` (weights from dimension 2 on), or from the attribute. */
 static struct window read_window(const struct sy_call *call, const int64_t *kernel)
 {
     struct window w = {.n = call->in[0].rank - 2, .size = 1};
     for (int i = 0; i < w.n; i++) {
-        w.kernel[i] = kernel ? kernel[i] : attr_at(call->node, "kernel_shape", i, 1);
-        w.strides[i] = attr_at(call->node, "strides", i, 1);
-        w.dilations[i] = attr_at(call->node, "dilations", i, 1);
-        w.pads[i] = attr_at(call->node, "pads", i, 0);
+        w.kernel[i] = kernel ? kernel[i] : sy_node_int_at(call->node, "kernel_shape", i, 1);
+        w.strides[i] = sy_node_int_at(call->node, "strides", i, 1);
+        w.dilations[i] = sy_node_int_at(call->node, "dilations", i, 1);
+        w.pads[i] = sy_node_int_at(call->node, "pads", i, 0);
         w.size =
             (int64_t)((uint64_t)w.size * (uint64_t)w.kernel[i]); /* checked by window_is_sane */
     }
@@ -216,7 +210,7 @@ static void pool_by_rows(const struct sy_call *call)
         p.dilations[d] = w.dilations[d];
         p.pads[d] = w.pads[d];
         p.from[d] = padding ? -w.pads[d] : 0;
-        p.end[d] = p.in[d] + (padding ? attr_at(call->node, "pads", w.n + d, 0) : 0);
+        p.end[d] = p.in[d] + (padding ? sy_node_int_at(call->node, "pads", w.n + d, 0) : 0);
     }
     sy_pool_rows(&p, x->data, y->data);
 }
@@ -285,7 +279,7 @@ static int64_t counted(const struct sy_call *call, const struct window *w, const
     const struct sy_array *x = &call->in[0];
     int64_t n = 1;
     for (int d = 0; d < w->n; d++) {
-        int64_t end = x->dims[d + 2] + attr_at(call->node, "pads", w->n + d, 0), inside = 0;
+        int64_t end = x->dims[d + 2] + sy_node_int_at(call->node, "pads", w->n + d, 0), inside = 0;
         for (int64_t k = 0; k < w->kernel[d]; k++)
             inside += at[d] * w->strides[d] - w->pads[d] + k * w->dilations[d] < end;
         n *= inside;
@@ -349,7 +343,7 @@ static int run_max_unpool(const struct sy_call *call)
     struct window w = read_window(call, NULL);
     for (int d = 0; d < w.n; d++)
         pooled.dims[d + 2] = (x->dims[d + 2] - 1) * w.strides[d] + w.kernel[d] - w.pads[d] -
-                             attr_at(call->node, "pads", w.n + d, 0);
+                             sy_node_int_at(call->node, "pads", w.n + d, 0);
     pooled.n = sy_array_extent(&pooled, 0, pooled.rank);
     memset(y->data, 0, (size_t)y->n * sy_dtype_bytes(y->dtype));
     for (int64_t i = 0; i < x->n; i++) {

@@ -11,17 +11,6 @@ struct deconv {
     dnnl_memory_desc_t plain; /* the model's weights: [in, out / groups, window...] */
 };
 
-static int64_t ints_at(const struct sy_node *node, const char *name, int at, int64_t otherwise)
-{
-    const struct sy_attr *attr = sy_node_attr(node, name);
-    return attr && attr->kind == SY_ATTR_INTS && at < attr->n ? attr->ints[at] : otherwise;
-}
-
-static int has_bias(const struct sy_node *node)
-{
-    return node->n_inputs > 2 && node->inputs[2] >= 0;
-}
-
 static void describe_weights(struct deconv *d, const int64_t *dims, int64_t groups)
 {
     int at = 0;
@@ -57,19 +46,19 @@ static int describe(const struct sy_trainer *t, const struct sy_node *node, stru
     if (d->rank < 3 || d->rank > 5 || groups < 1 || d->in[1] % groups || dims[0] != d->in[1])
         return sy_tr_refuse(node, "weights, channels and groups do not fit together");
     for (int i = 0; i < d->rank - 2; i++) {
-        int64_t stride = ints_at(node, "strides", i, 1),
-                dilation = ints_at(node, "dilations", i, 1);
+        int64_t stride = sy_node_int_at(node, "strides", i, 1),
+                dilation = sy_node_int_at(node, "dilations", i, 1);
         int64_t all = (d->in[i + 2] - 1) * stride + (dims[i + 2] - 1) * dilation + 1;
         d->stride[i] = stride;
         d->dilation[i] = dilation - 1;
-        d->before[i] = ints_at(node, "pads", i, 0);
+        d->before[i] = sy_node_int_at(node, "pads", i, 0);
         d->after[i] = all - d->before[i] - d->out[i + 2];
     }
     describe_weights(d, dims, groups);
     d->source = sy_tr_any(d->rank, d->in);
     d->filter = sy_tr_any(d->weights_rank, d->weights);
     d->destination = sy_tr_any(d->rank, d->out);
-    if (has_bias(node))
+    if (sy_node_input(node, 2) >= 0)
         d->bias = sy_tr_any(1, &d->out[1]);
     return SY_OK;
 }
@@ -96,7 +85,7 @@ int sy_tr_deconv_forward(struct sy_trainer *t, int n)
                            sy_tr_query(record->forward, dnnl_query_weights_md), true,
                            &record->weights, &weights));
     dnnl_memory_desc_t row = sy_tr_plain(1, &d.out[1]);
-    if (has_bias(node))
+    if (sy_node_input(node, 2) >= 0)
         SY_TRY(sy_tr_param_use(t, node->inputs[2], &row, &row, true, &record->bias, &bias));
     SY_TRY(sy_tr_value_new(t, sy_tr_query(record->forward, dnnl_query_dst_md), false, out));
     struct sy_tr_arg args[] = {{DNNL_ARG_SRC, record->source},

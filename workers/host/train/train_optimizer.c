@@ -159,42 +159,37 @@ int sy_tr_add_totals(struct sy_trainer *t)
 
 /* ---- optimizers ----------------------------------------------------------------------------------- */
 
-struct rule {
-    float rate, decay, momentum, scale; /* scale: of the gradient, from phases and clipping */
-    float beta1, beta2, rest1, rest2, epsilon, correct2; /* adam; rest: 1 - beta, rounded once */
-    float shrink; /* adamw: weights are multiplied with it first */
-};
-
-SY_CLONES static void sgd_part(float *w, const float *g, uint64_t n, const struct rule *r)
+SY_CLONES static void sgd_part(float *w, const float *g, uint64_t n, float scale,
+                               const struct sy_update_rule *r)
 {
     for (uint64_t i = 0; i < n; i++)
-        w[i] -= r->rate * (g[i] * r->scale + r->decay * w[i]);
+        w[i] -= r->rate * (g[i] * scale + r->decay * w[i]);
 }
 
-SY_CLONES static void momentum_part(float *w, const float *g, float *v, uint64_t n,
-                                    const struct rule *r)
+SY_CLONES static void momentum_part(float *w, const float *g, float *v, uint64_t n, float scale,
+                                    const struct sy_update_rule *r)
 {
     for (uint64_t i = 0; i < n; i++) {
-        v[i] = r->momentum * v[i] + (g[i] * r->scale + r->decay * w[i]);
+        v[i] = r->momentum * v[i] + (g[i] * scale + r->decay * w[i]);
         w[i] -= r->rate * v[i];
     }
 }
 
-SY_CLONES static void nesterov_part(float *w, const float *g, float *v, uint64_t n,
-                                    const struct rule *r)
+SY_CLONES static void nesterov_part(float *w, const float *g, float *v, uint64_t n, float scale,
+                                    const struct sy_update_rule *r)
 {
     for (uint64_t i = 0; i < n; i++) {
-        float d = g[i] * r->scale + r->decay * w[i];
+        float d = g[i] * scale + r->decay * w[i];
         v[i] = r->momentum * v[i] + d;
         w[i] -= r->rate * (d + r->momentum * v[i]);
     }
 }
 
 SY_CLONES static void adam_part(float *w, const float *g, float *m, float *v, uint64_t n,
-                                const struct rule *a)
+                                float scale, const struct sy_update_rule *a)
 {
     for (uint64_t i = 0; i < n; i++) {
-        float d = g[i] * a->scale + a->decay * w[i];
+        float d = g[i] * scale + a->decay * w[i];
         m[i] = a->beta1 * m[i] + a->rest1 * d;
         v[i] = a->beta2 * v[i] + a->rest2 * d * d;
         w[i] = w[i] * a->shrink - a->rate * m[i] / (sqrtf(v[i]) * a->correct2 + a->epsilon);
@@ -221,32 +216,6 @@ static bool is_decayed(const struct sy_trainer *t, const struct sy_tr_param *p)
     return !t->options.spares_vectors || t->graph->tensors[p->tensor].shape.rank > 1;
 }
 
-static void make_rule(const struct sy_trainer *t, const struct sy_tr_param *p, uint64_t iteration,
-                      struct rule *r)
-{
-    const struct sy_train_options *o = &t->options;
-    double rate = sy_train_rate(o, iteration), step = (double)iteration;
-    double decay = is_decayed(t, p) ? o->weight_decay : 0.0;
-    *r = (struct rule){.rate = (float)rate,
-                       .decay = (float)decay,
-                       .momentum = (float)o->momentum,
-                       .scale = (float)gradient_scale(t),
-                       .shrink = 1.0f};
-    if (o->optimizer == SY_OPTIMIZER_SGD)
-        return;
-    r->rate = (float)(rate / (1.0 - pow(o->beta1, step)));
-    r->beta1 = (float)o->beta1;
-    r->beta2 = (float)o->beta2;
-    r->rest1 = (float)(1.0 - o->beta1);
-    r->rest2 = (float)(1.0 - o->beta2);
-    r->epsilon = (float)o->epsilon;
-    r->correct2 = (float)(1.0 / sqrt(1.0 - pow(o->beta2, step)));
-    if (o->optimizer == SY_OPTIMIZER_ADAMW) {
-        r->shrink = (float)(1.0 - rate * decay);
-        r->decay = 0.0f;
-    }
-}
-
 static void update_statistic(const struct sy_trainer *t, const struct sy_tr_param *p,
                              uint64_t first, uint64_t n)
 {
@@ -261,7 +230,7 @@ void sy_tr_kernel_update(struct sy_trainer *t, const struct sy_tr_update *update
 {
     const struct sy_tr_param *p = &t->params[update->param];
     uint64_t first = update->first, n = update->n;
-    struct rule r;
+    struct sy_update_rule r;
     if (p->gradient < 0) {
         update_statistic(t, p, first, n);
         return;
@@ -270,13 +239,14 @@ void sy_tr_kernel_update(struct sy_trainer *t, const struct sy_tr_update *update
     float *a = p->n_slots > 0 ? t->values[p->slots[0]].data + first : NULL;
     float *b = p->n_slots > 1 ? t->values[p->slots[1]].data + first : NULL;
     const float *g = t->values[p->total].data + first;
-    make_rule(t, p, iteration, &r);
+    float scale = (float)gradient_scale(t);
+    sy_train_rule(&t->options, is_decayed(t, p), iteration, &r);
     if (b)
-        IN_PARTS(n, adam_part(w + from, g + from, a + from, b + from, count, &r))
+        IN_PARTS(n, adam_part(w + from, g + from, a + from, b + from, count, scale, &r))
     else if (a && t->options.is_nesterov)
-        IN_PARTS(n, nesterov_part(w + from, g + from, a + from, count, &r))
+        IN_PARTS(n, nesterov_part(w + from, g + from, a + from, count, scale, &r))
     else if (a)
-        IN_PARTS(n, momentum_part(w + from, g + from, a + from, count, &r))
+        IN_PARTS(n, momentum_part(w + from, g + from, a + from, count, scale, &r))
     else
-        IN_PARTS(n, sgd_part(w + from, g + from, count, &r))
+        IN_PARTS(n, sgd_part(w + from, g + from, count, scale, &r))
 }

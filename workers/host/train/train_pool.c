@@ -7,12 +7,6 @@
 
 /* ---- windows ------------------------------------------------------------------------------------ */
 
-static int64_t ints_or(const struct sy_node *node, const char *name, int at, int64_t otherwise)
-{
-    const struct sy_attr *attr = sy_node_attr(node, name);
-    return attr && attr->kind == SY_ATTR_INTS && at < attr->n ? attr->ints[at] : otherwise;
-}
-
 static bool pads_are_automatic(const struct sy_node *node, bool *lower)
 {
     const struct sy_attr *attr = sy_node_attr(node, "auto_pad");
@@ -33,10 +27,10 @@ int sy_tr_window(const struct sy_trainer *t, const struct sy_node *node, const i
     memset(out, 0, sizeof *out);
     out->n = rank - 2;
     for (int i = 0; i < out->n; i++) {
-        int64_t stride = ints_or(node, "strides", i, 1),
-                dilation = ints_or(node, "dilations", i, 1);
+        int64_t stride = sy_node_int_at(node, "strides", i, 1),
+                dilation = sy_node_int_at(node, "dilations", i, 1);
         int64_t all = (size[i + 2] - 1) * stride + (kernel[i] - 1) * dilation + 1 - in[i + 2];
-        int64_t half = SY_MAX(all, 0) / 2, before = ints_or(node, "pads", i, 0);
+        int64_t half = SY_MAX(all, 0) / 2, before = sy_node_int_at(node, "pads", i, 0);
         if (is_automatic)
             before = lower ? SY_MAX(all, 0) - half : half;
         out->kernel[i] = kernel[i];
@@ -69,7 +63,7 @@ static int pool_window(const struct sy_trainer *t, const struct sy_node *node,
     for (int i = 2; i < rank; i++)
         kernel[i - 2] = node->op == SY_OP_GLOBAL_AVERAGE_POOL || node->op == SY_OP_GLOBAL_MAX_POOL
                             ? in[i]
-                            : ints_or(node, "kernel_shape", i - 2, 1);
+                            : sy_node_int_at(node, "kernel_shape", i - 2, 1);
     return sy_tr_window(t, node, kernel, out);
 }
 

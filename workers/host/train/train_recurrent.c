@@ -8,11 +8,6 @@
 
 double sy_tr_recurrent_piece_flops = 100e6; /* a few milliseconds on one core */
 
-static int input_of(const struct sy_node *node, int i)
-{
-    return i < node->n_inputs ? node->inputs[i] : -1;
-}
-
 static int output_of(const struct sy_node *node, int i)
 {
     return i < node->n_outputs ? node->outputs[i] : -1;
@@ -74,7 +69,7 @@ static int run_join_states(struct sy_trainer *t, const struct sy_tr_step *step)
 static int add_states(struct sy_trainer *t, const struct sy_node *node, const struct cell *c,
                       int *value)
 {
-    int h = input_of(node, 5), cell = node->op == SY_OP_LSTM ? input_of(node, 6) : -1;
+    int h = sy_node_input(node, 5), cell = node->op == SY_OP_LSTM ? sy_node_input(node, 6) : -1;
     int64_t n = c->directions * c->batch * c->hidden, both = 2 * n, *data;
     *value = -1;
     if (h < 0 && cell < 0)
@@ -100,9 +95,9 @@ static int forward_values(struct sy_trainer *t, const struct sy_node *node, cons
         if (output_of(node, i) >= 0)
             SY_TRY(sy_tr_result(t, node->outputs[i], &v[F_Y + i]));
     for (int i = 0; i < 4; i++)
-        if (input_of(node, i) >= 0)
+        if (sy_node_input(node, i) >= 0)
             SY_TRY(sy_tr_operand(t, SY_TR_FORWARD, node->inputs[i], &v[F_X + i]));
-    if (input_of(node, 4) >= 0)
+    if (sy_node_input(node, 4) >= 0)
         SY_TRY(sy_tr_operand(t, SY_TR_FORWARD, node->inputs[4], &v[F_LENGTHS]));
     return add_states(t, node, c, &v[F_STATE]);
 }
@@ -145,7 +140,7 @@ static int state_gradients(struct sy_trainer *t, const struct sy_node *node, con
                            int joined)
 {
     for (int i = 0; i < 2 && joined >= 0; i++) {
-        int tensor = input_of(node, 5 + i), d;
+        int tensor = sy_node_input(node, 5 + i), d;
         int64_t *part;
         if (!sy_tr_needs(t, tensor))
             continue;
@@ -166,9 +161,9 @@ static int backward_values(struct sy_trainer *t, const struct sy_node *node, con
     for (int i = 0; i < B_COUNT; i++)
         v[i] = -1;
     for (int i = 0; i < 4; i++)
-        if (sy_tr_needs(t, input_of(node, i)))
+        if (sy_tr_needs(t, sy_node_input(node, i)))
             SY_TRY(sy_tr_diff_begin(t, node->inputs[i], &v[B_DX + i]));
-    if (sy_tr_needs(t, input_of(node, 5)) || sy_tr_needs(t, input_of(node, 6))) {
+    if (sy_tr_needs(t, sy_node_input(node, 5)) || sy_tr_needs(t, sy_node_input(node, 6))) {
         int64_t both = 2 * c->directions * c->batch * c->hidden;
         dnnl_memory_desc_t md = sy_tr_plain(1, &both);
         SY_TRY(sy_tr_value_new(t, &md, false, &v[B_DSTATE]));

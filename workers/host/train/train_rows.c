@@ -155,8 +155,7 @@ static int describe_rows(const struct sy_trainer *t, const struct sy_node *node,
     int64_t channels = r->groups * (r->n / r->plane);
     r->n_scales = node->n_inputs > 1 ? sy_tr_count(t, node->inputs[1]) : 0;
     if (r->n_scales < 1 || channels % r->n_scales || (is_layer && r->n_scales != channels) ||
-        (node->n_inputs > 2 && node->inputs[2] >= 0 &&
-         sy_tr_count(t, node->inputs[2]) != r->n_scales))
+        (sy_node_input(node, 2) >= 0 && sy_tr_count(t, node->inputs[2]) != r->n_scales))
         return sy_tr_refuse(node, "a scale or bias that does not fit the channels");
     r->share = channels / r->n_scales;
     return SY_OK;
@@ -325,7 +324,7 @@ int sy_tr_rows_forward(struct sy_trainer *t, int n)
     struct sy_tr_node *record = &t->nodes[n];
     struct rows r;
     int v[6];
-    bool has_shift = node->n_inputs > 2 && node->inputs[2] >= 0;
+    bool has_shift = sy_node_input(node, 2) >= 0;
     for (int i = 1; i < node->n_outputs; i++)
         if (node->outputs[i] >= 0 && t->tensors[node->outputs[i]].n_consumers)
             return sy_tr_refuse(node, "its mean or deviation is read");
