@@ -74,8 +74,8 @@ static void pass_an_hour(void)
 {
     struct sy_http_connection *next;
 
-    for (struct sy_http_connection *c = server->connections; c; c = next) {
-        next = c->next;
+    for (struct sy_http_connection *c = LIST_FIRST(&server->connections); c; c = next) {
+        next = LIST_NEXT(c, link);
         sy_http_connection_look(c, sy_clock_now() + 3600 * SY_NS_PER_S);
     }
 }

@@ -308,7 +308,8 @@ static void check_answers(void)
 /* What the server's timer asks: not for closing, but a clock that is far ahead finds each client that owes something. */
 static void look_for_stalled(void)
 {
-    for (struct sy_rpc_connection *c = server->connections; c; c = c->next)
+    struct sy_rpc_connection *c;
+    LIST_FOREACH (c, &server->connections, link)
         (void)sy_rpc_connection_stalled(c, sy_clock_now() + 3600 * SY_NS_PER_S);
 }
 

@@ -256,18 +256,24 @@ sy_ns sim_front_next(void)
 
 void sim_front_look(void)
 {
+    const struct sy_http_connection *http;
+    const struct sy_rpc_connection *rpc;
+    const struct sy_grpc_connection *grpc;
+    const struct sy_grpc_stream *stream;
+
     if (!fronts.open)
         return;
-    for (const struct sy_http_connection *c = fronts.http->connections; c; c = c->next)
-        SIM_CHECK(c->held_used <= SY_HTTP_HELD_BYTES, "an HTTP connection holds %u bytes",
-                  c->held_used);
-    for (const struct sy_rpc_connection *c = fronts.rpc->connections; c; c = c->next) {
-        SIM_CHECK(c->n_outstanding <= fronts.rpc->limits.max_outstanding,
-                  "an RPC connection has %d requests", c->n_outstanding);
-        SIM_CHECK(c->used <= c->capacity, "an RPC connection has read more than it has room for");
+    LIST_FOREACH (http, &fronts.http->connections, link)
+        SIM_CHECK(http->held_used <= SY_HTTP_HELD_BYTES, "an HTTP connection holds %u bytes",
+                  http->held_used);
+    LIST_FOREACH (rpc, &fronts.rpc->connections, link) {
+        SIM_CHECK(rpc->n_outstanding <= fronts.rpc->limits.max_outstanding,
+                  "an RPC connection has %d requests", rpc->n_outstanding);
+        SIM_CHECK(rpc->used <= rpc->capacity,
+                  "an RPC connection has read more than it has room for");
     }
-    for (const struct sy_grpc_connection *c = fronts.grpc->connections; c; c = c->next)
-        for (const struct sy_grpc_stream *stream = c->streams; stream; stream = stream->next)
+    LIST_FOREACH (grpc, &fronts.grpc->connections, link)
+        LIST_FOREACH (stream, &grpc->streams, link)
             SIM_CHECK(stream->n_infers <= 1, "a call has %d requests", stream->n_infers);
     SIM_CHECK(fronts.grpc->budget.used_bytes <= fronts.grpc->budget.most_bytes &&
                   fronts.http->buffered_bytes <= fronts.http->limits.buffered_bytes &&

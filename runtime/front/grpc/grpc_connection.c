@@ -73,7 +73,7 @@ static bool flush(struct sy_grpc_connection *connection)
         if (sy_grpc_out_is_empty(connection->out)) {
             put_out(connection);
             sy_socket_write(&connection->events, false);
-            return (!connection->ended || connection->streams) &&
+            return (!connection->ended || !LIST_EMPTY(&connection->streams)) &&
                    (nghttp2_session_want_read(connection->session) ||
                     nghttp2_session_want_write(connection->session));
         }
@@ -94,8 +94,10 @@ static bool flush(struct sy_grpc_connection *connection)
 /* Answers have gone: streams whose requests waited for that go on. */
 static void go_on(struct sy_grpc_connection *connection)
 {
+    struct sy_grpc_stream *stream;
+
     connection->is_read = false;
-    for (struct sy_grpc_stream *stream = connection->streams; stream; stream = stream->next)
+    LIST_FOREACH (stream, &connection->streams, link)
         sy_grpc_incoming_check_hold(stream);
 }
 
@@ -180,13 +182,13 @@ static void follow_frames(struct sy_grpc_frame *frame, const uint8_t *bytes, siz
  * with a reset; a client that still reads has nothing to answer, which it could not send. */
 static void on_end(struct sy_grpc_connection *connection)
 {
-    struct sy_grpc_stream *stream = connection->streams, *next;
+    struct sy_grpc_stream *stream = LIST_FIRST(&connection->streams), *next;
 
     connection->ended = true;
     connection->frame = (struct sy_grpc_frame){0};
     sy_socket_read_ended(&connection->events);
     for (; stream; stream = next) {
-        next = stream->next;
+        next = LIST_NEXT(stream, link);
         if (!stream->has_headers)
             sy_grpc_stream_destroy(stream);
         else if (!stream->incoming.ended)
@@ -206,7 +208,8 @@ void sy_grpc_connection_gone(void *ctx, bool is_gone)
 /* A stream is over before the socket has taken its answer. */
 static bool is_waited_for(const struct sy_grpc_connection *connection)
 {
-    return (connection->streams || connection->out) && sy_tls_is_ready(connection->tls);
+    return (!LIST_EMPTY(&connection->streams) || connection->out) &&
+           sy_tls_is_ready(connection->tls);
 }
 
 static void on_readable(evutil_socket_t fd, short what, void *ctx)
@@ -250,11 +253,7 @@ static void link_connection(struct sy_grpc_connection *connection)
 {
     struct sy_grpc_server *server = connection->server;
 
-    connection->next = server->connections;
-    connection->previous = &server->connections;
-    if (connection->next)
-        connection->next->previous = &connection->next;
-    server->connections = connection;
+    LIST_INSERT_HEAD(&server->connections, connection, link);
     sy_front_server_connected(&server->base);
 }
 
@@ -303,12 +302,10 @@ void sy_grpc_connection_close(struct sy_grpc_connection *connection)
         sy_grpc_connection_mark(connection);
         return;
     }
-    while (connection->streams)
-        sy_grpc_stream_destroy(connection->streams);
+    while (!LIST_EMPTY(&connection->streams))
+        sy_grpc_stream_destroy(LIST_FIRST(&connection->streams));
     unlink_dirty(connection);
-    *connection->previous = connection->next;
-    if (connection->next)
-        connection->next->previous = connection->previous;
+    LIST_REMOVE(connection, link);
     sy_socket_events_stop(&connection->events);
     connection_free(connection); /* its events before its descriptor */
     close(fd);
@@ -339,7 +336,7 @@ static bool is_within_frame(const struct sy_grpc_frame *frame)
 /* The client is silent: before its preface, or within a frame or a call's headers, which hold up the connection. Only the newest call may lack some. */
 static bool is_silent(const struct sy_grpc_connection *connection, sy_ns now)
 {
-    const struct sy_grpc_stream *newest = connection->streams;
+    const struct sy_grpc_stream *newest = LIST_FIRST(&connection->streams);
     sy_ns limit_ns = connection->server->limits.header_ns;
 
     if (!connection->has_spoken)
@@ -352,7 +349,7 @@ static bool is_silent(const struct sy_grpc_connection *connection, sy_ns now)
 void sy_grpc_connection_tick(struct sy_grpc_connection *connection, sy_ns now)
 {
     const struct sy_grpc_limits *limits = &connection->server->limits;
-    struct sy_grpc_stream *stream = connection->streams, *next;
+    struct sy_grpc_stream *stream = LIST_FIRST(&connection->streams), *next;
 
     if (is_silent(connection, now)) {
         sy_grpc_connection_close(connection);
@@ -372,7 +369,7 @@ void sy_grpc_connection_tick(struct sy_grpc_connection *connection, sy_ns now)
         return;
     }
     for (; stream; stream = next) {
-        next = stream->next;
+        next = LIST_NEXT(stream, link);
         sy_grpc_stream_tick(stream, now);
     }
 }

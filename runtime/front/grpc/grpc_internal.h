@@ -8,6 +8,7 @@
 #include <protobuf-c/protobuf-c.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <sys/queue.h>
 
 #include "runtime/front/access/access.h"
 #include "runtime/front/front_acquire.h"
@@ -39,7 +40,7 @@ struct sy_grpc_server {
     struct sy_closed_watch *closed_watch;
     nghttp2_session_callbacks *callbacks;
     nghttp2_option *options;
-    struct sy_grpc_connection *connections;
+    LIST_HEAD(, sy_grpc_connection) connections;
     struct sy_grpc_connection *dirty, **dirty_end; /* first marked, first flushed */
     struct sy_grpc_out *spare_out;
     uint8_t *received; /* SY_GRPC_READ_BYTES: what was read last */
@@ -56,12 +57,13 @@ struct sy_grpc_frame {
 
 struct sy_grpc_connection {
     struct sy_grpc_server *server;
-    struct sy_grpc_connection *next, **previous, *next_dirty, **previous_dirty;
+    LIST_ENTRY(sy_grpc_connection) link;
+    struct sy_grpc_connection *next_dirty, **previous_dirty;
     nghttp2_session *session;
     int fd;
     struct sy_socket_events events; /* again: TLS bytes that were decrypted and not taken */
     struct sy_tls_stream *tls;      /* NULL: plain */
-    struct sy_grpc_stream *streams;
+    LIST_HEAD(, sy_grpc_stream) streams;
     struct sy_grpc_out *out; /* output that the socket has not taken; NULL: none */
     uint64_t unsent_bytes;   /* replies of its streams */
     bool is_dirty;           /* in server->dirty */
@@ -122,7 +124,7 @@ struct sy_grpc_method {
 
 struct sy_grpc_stream {
     struct sy_grpc_connection *connection;
-    struct sy_grpc_stream *next, **previous;
+    LIST_ENTRY(sy_grpc_stream) link;
     int32_t id;
     const struct sy_grpc_method *method; /* NULL: refused */
     /* of the request's headers */

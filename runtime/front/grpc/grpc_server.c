@@ -16,10 +16,12 @@ static int accept_client(struct sy_front_server *base, int fd, bool is_unix)
 
 static void look(struct sy_front_server *base, sy_ns now, bool counts)
 {
-    struct sy_grpc_connection *connection = ((struct sy_grpc_server *)base)->connections, *next;
+    struct sy_grpc_connection *connection =
+                                  LIST_FIRST(&((struct sy_grpc_server *)base)->connections),
+                              *next;
 
     for (; connection; connection = next) {
-        next = connection->next;
+        next = LIST_NEXT(connection, link);
         connection->n_pings = 0;
         if (counts)
             sy_grpc_connection_tick(connection, now);
@@ -116,14 +118,15 @@ fail:
 
 void sy_grpc_server_drain(struct sy_grpc_server *server)
 {
-    struct sy_grpc_connection *connection = server ? server->connections : NULL;
+    struct sy_grpc_connection *connection;
+    struct sy_grpc_stream *stream;
 
     if (!server || server->is_draining)
         return;
     server->is_draining = true;
     sy_front_server_stop_listening(&server->base);
-    for (; connection; connection = connection->next) {
-        for (struct sy_grpc_stream *stream = connection->streams; stream; stream = stream->next)
+    LIST_FOREACH (connection, &server->connections, link) {
+        LIST_FOREACH (stream, &connection->streams, link)
             sy_grpc_health_tick(stream);
         sy_grpc_connection_leave(connection, NGHTTP2_NO_ERROR);
     }
@@ -136,8 +139,8 @@ void sy_grpc_server_destroy(struct sy_grpc_server *server)
     sy_grpc_server_drain(server);
     if (server->flush_event)
         sy_grpc_connection_flush_all(server); /* as much of GOAWAY as the sockets take */
-    while (server->connections)
-        sy_grpc_connection_close(server->connections);
+    while (!LIST_EMPTY(&server->connections))
+        sy_grpc_connection_close(LIST_FIRST(&server->connections));
     sy_front_server_stop(&server->base);
     if (server->flush_event)
         event_free(server->flush_event);

@@ -24,11 +24,7 @@ struct sy_grpc_stream *sy_grpc_stream_create(struct sy_grpc_connection *connecti
     stream->accepted = 1u << SY_GRPC_IDENTITY;
     stream->created_ns = connection->active_ns = sy_clock_now();
     sy_pace_restart(&stream->pace);
-    stream->next = connection->streams;
-    stream->previous = &connection->streams;
-    if (stream->next)
-        stream->next->previous = &stream->next;
-    connection->streams = stream;
+    LIST_INSERT_HEAD(&connection->streams, stream, link);
     return stream;
 }
 
@@ -57,9 +53,7 @@ void sy_grpc_stream_destroy(struct sy_grpc_stream *stream)
     }
     connection->unsent_bytes -= stream->unsent_bytes;
     connection->active_ns = sy_clock_now();
-    *stream->previous = stream->next;
-    if (stream->next)
-        stream->next->previous = stream->previous;
+    LIST_REMOVE(stream, link);
     if (nghttp2_session_get_stream_user_data(connection->session, stream->id) == stream)
         nghttp2_session_set_stream_user_data(connection->session, stream->id, NULL);
     free(stream->traceparent);

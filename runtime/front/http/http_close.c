@@ -22,20 +22,6 @@ void sy_http_connection_release(struct sy_http_connection *connection)
     sy_front_server_release(&server->base);
 }
 
-static void unlink_connection(struct sy_http_connection *connection)
-{
-    struct sy_http_server *server = connection->server;
-
-    if (connection->previous)
-        connection->previous->next = connection->next;
-    else
-        server->connections = connection->next;
-    if (connection->next)
-        connection->next->previous = connection->previous;
-    connection->next = connection->previous = NULL;
-    server->base.n_connections--;
-}
-
 /* The call belongs to its handler until that replies; otherwise it is freed here. */
 static void lose_call(struct sy_http_connection *connection)
 {
@@ -71,7 +57,8 @@ void sy_http_connection_close(struct sy_http_connection *connection)
     connection->tls = NULL;
     close(connection->fd);
     connection->fd = -1;
-    unlink_connection(connection);
+    LIST_REMOVE(connection, link);
+    connection->server->base.n_connections--;
     sy_http_reply_drop_all(connection);
     lose_stream(connection);
     lose_call(connection);

@@ -50,10 +50,7 @@ int sy_http_connection_create(struct sy_http_server *server, int fd)
         sy_http_connection_free(connection);
         return SY_ENOMEM_HOST;
     }
-    connection->next = server->connections;
-    if (connection->next)
-        connection->next->previous = connection;
-    server->connections = connection;
+    LIST_INSERT_HEAD(&server->connections, connection, link);
     sy_front_server_connected(&server->base);
     return SY_OK;
 }

@@ -10,6 +10,7 @@
 #include <event2/event.h>
 #include <http_parser.h>
 #include <stdlib.h>
+#include <sys/queue.h>
 #include <zlib.h>
 
 #include "runtime/base/text_builder.h"
@@ -52,7 +53,7 @@ struct sy_http_server {
     struct sy_front *front;
     struct sy_http_limits limits;
     struct sy_closed_watch *closed_watch;
-    struct sy_http_connection *connections;
+    LIST_HEAD(, sy_http_connection) connections;
     uint64_t buffered_bytes;
     struct sy_http_route_entry routes[SY_HTTP_MAX_ROUTES];
     int n_routes;
@@ -152,7 +153,7 @@ struct sy_http_stream {
 
 struct sy_http_connection {
     struct sy_http_server *server;
-    struct sy_http_connection *next, *previous;
+    LIST_ENTRY(sy_http_connection) link;
     int fd;   /* -1: closed */
     int refs; /* the server's list, a running callback */
     /* The call's sink takes bytes again, or its call was answered: parses on (http_connection.c, unknown to what answers). */

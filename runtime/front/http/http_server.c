@@ -23,10 +23,12 @@ static void refuse_client(struct sy_front_server *base, int fd, int status)
 
 static void look(struct sy_front_server *base, sy_ns now, bool counts)
 {
-    struct sy_http_connection *connection = ((struct sy_http_server *)base)->connections, *next;
+    struct sy_http_connection *connection =
+                                  LIST_FIRST(&((struct sy_http_server *)base)->connections),
+                              *next;
 
     for (; counts && connection; connection = next) {
-        next = connection->next;
+        next = LIST_NEXT(connection, link);
         sy_http_connection_look(connection, now);
     }
 }
@@ -104,8 +106,8 @@ void sy_http_server_destroy(struct sy_http_server *server)
     if (!server)
         return;
     sy_front_server_stop(&server->base);
-    while (server->connections)
-        sy_http_connection_close(server->connections);
+    while (!LIST_EMPTY(&server->connections))
+        sy_http_connection_close(LIST_FIRST(&server->connections));
     sy_closed_watch_destroy(server->closed_watch);
     sy_front_server_release(&server->base);
 }

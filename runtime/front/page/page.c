@@ -65,9 +65,7 @@ static void remove_listener(struct sy_page_listener *listener)
 {
     struct sy_page *page = listener->page;
 
-    *listener->previous = listener->next;
-    if (listener->next)
-        listener->next->previous = listener->previous;
+    LIST_REMOVE(listener, link);
     free(listener);
     if (--page->n_listeners == 0)
         watch(page, false);
@@ -81,11 +79,7 @@ static void stream_closed(void *ctx)
 static void add_listener(struct sy_page *page, struct sy_page_listener *listener)
 {
     listener->page = page;
-    listener->next = page->listeners;
-    listener->previous = &page->listeners;
-    if (listener->next)
-        listener->next->previous = &listener->next;
-    page->listeners = listener;
+    LIST_INSERT_HEAD(&page->listeners, listener, link);
     if (page->n_listeners++ == 0)
         watch(page, true);
 }
@@ -113,8 +107,8 @@ static void on_tick(evutil_socket_t fd, short what, void *ctx)
         sy_log_warn("page", "event=tick_skipped why=\"%s\"", sy_error_text());
         return;
     }
-    for (struct sy_page_listener *l = page->listeners; l; l = next) {
-        next = l->next;
+    for (struct sy_page_listener *l = LIST_FIRST(&page->listeners); l; l = next) {
+        next = LIST_NEXT(l, link);
         if (may_listen(l))
             sy_http_stream_write(l->stream, text, strlen(text));
     }
@@ -194,7 +188,7 @@ void sy_page_destroy(struct sy_page *page)
 {
     if (!page)
         return;
-    assert(!page->listeners); /* the server ends its streams first */
+    assert(LIST_EMPTY(&page->listeners)); /* the server ends its streams first */
     if (page->timer)
         event_free(page->timer);
     free(page);

@@ -3,6 +3,7 @@
 #define SY_FRONT_PAGE_INTERNAL_H
 
 #include <jansson.h>
+#include <sys/queue.h>
 
 #include "runtime/front/access/access.h"
 #include "runtime/front/http/http_route.h"
@@ -11,7 +12,7 @@
 struct event;
 
 struct sy_page_listener {
-    struct sy_page_listener *next, **previous;
+    LIST_ENTRY(sy_page_listener) link;
     struct sy_page *page;
     struct sy_http_stream *stream;
     struct sy_grant grant; /* the listener's */
@@ -21,7 +22,7 @@ struct sy_page {
     struct sy_front *front;
     bool needs_token; /* for POSTs */
     struct event *timer;
-    struct sy_page_listener *listeners;
+    LIST_HEAD(, sy_page_listener) listeners;
     int n_listeners;
     sy_ns instance; /* when it was made: a page that is open over a restart sees another one */
     /* where the next tick goes on */

@@ -23,20 +23,6 @@ void sy_rpc_connection_release(struct sy_rpc_connection *connection)
     sy_front_server_release(&server->base);
 }
 
-static void unlink_connection(struct sy_rpc_connection *connection)
-{
-    struct sy_rpc_server *server = connection->server;
-
-    if (connection->previous)
-        connection->previous->next = connection->next;
-    else
-        server->connections = connection->next;
-    if (connection->next)
-        connection->next->previous = connection->previous;
-    connection->next = connection->previous = NULL;
-    server->base.n_connections--;
-}
-
 void sy_rpc_connection_close(struct sy_rpc_connection *connection)
 {
     struct sy_rpc_server *server = connection->server;
@@ -58,7 +44,8 @@ void sy_rpc_connection_close(struct sy_rpc_connection *connection)
         sy_rpc_reply_free(reply);
     }
     connection->last_reply = NULL;
-    unlink_connection(connection);
+    LIST_REMOVE(connection, link);
+    server->base.n_connections--;
     sy_repository_wait_cancel(&connection->wait);
     sy_rpc_infer_cancel_all(connection);
     sy_rpc_region_drop_all(connection);

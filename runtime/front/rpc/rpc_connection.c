@@ -31,15 +31,6 @@ static void start_scan(struct sy_rpc_connection *connection)
     sy_msgpack_scan_init(&connection->scan, most, SY_RPC_MAX_ELEMENTS);
 }
 
-static void link_connection(struct sy_rpc_server *server, struct sy_rpc_connection *connection)
-{
-    connection->next = server->connections;
-    if (connection->next)
-        connection->next->previous = connection;
-    server->connections = connection;
-    sy_front_server_connected(&server->base);
-}
-
 /* The model that its first message asks for is loaded now, or never will be. */
 static void on_model_ready(void *ctx)
 {
@@ -93,7 +84,8 @@ int sy_rpc_connection_create(struct sy_rpc_server *server, int fd, bool is_local
         return status;
     }
     start_scan(connection);
-    link_connection(server, connection);
+    LIST_INSERT_HEAD(&server->connections, connection, link);
+    sy_front_server_connected(&server->base);
     return SY_OK;
 }
 

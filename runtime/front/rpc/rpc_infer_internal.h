@@ -2,6 +2,8 @@
 #ifndef SY_RPC_INFER_INTERNAL_H
 #define SY_RPC_INFER_INTERNAL_H
 
+#include <sys/queue.h>
+
 #include "runtime/front/front_acquire.h"
 #include "runtime/front/rpc/rpc_internal.h"
 #include "runtime/front/rpc/rpc_region.h"
@@ -14,7 +16,7 @@ struct sy_rpc_place {
 
 /* A request, from its call until its answer is sent. */
 struct sy_rpc_infer {
-    struct sy_rpc_infer *next, *previous; /* in the list of its connection while the core has it */
+    LIST_ENTRY(sy_rpc_infer) link; /* in the list of its connection while the core has it */
     struct sy_rpc_connection *connection;
     struct sy_front_infer *request;
     uint64_t message_id;

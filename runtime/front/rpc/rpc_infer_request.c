@@ -15,10 +15,10 @@ void sy_rpc_infer_free(struct sy_rpc_infer *infer)
 
 void sy_rpc_infer_cancel_all(struct sy_rpc_connection *connection)
 {
-    struct sy_rpc_infer *infers[256];
+    struct sy_rpc_infer *infers[256], *infer = LIST_FIRST(&connection->infers);
     int n = 0;
 
-    for (struct sy_rpc_infer *infer = connection->infers; infer && n < 256; infer = infer->next)
+    for (; infer && n < 256; infer = LIST_NEXT(infer, link))
         infers[n++] = infer;
     for (int i = 0; i < n; i++)
         sy_front_infer_cancel(infers[i]->request);
@@ -26,21 +26,13 @@ void sy_rpc_infer_cancel_all(struct sy_rpc_connection *connection)
 
 void sy_rpc_infer_unlink(struct sy_rpc_infer *infer)
 {
-    if (infer->previous)
-        infer->previous->next = infer->next;
-    else
-        infer->connection->infers = infer->next;
-    if (infer->next)
-        infer->next->previous = infer->previous;
+    LIST_REMOVE(infer, link);
 }
 
 void sy_rpc_infer_link(struct sy_rpc_infer *infer)
 {
     struct sy_rpc_connection *connection = infer->connection;
 
-    infer->next = connection->infers;
-    if (infer->next)
-        infer->next->previous = infer;
-    connection->infers = infer;
+    LIST_INSERT_HEAD(&connection->infers, infer, link);
     connection->refs++;
 }

@@ -5,6 +5,7 @@
 #include <event2/event.h>
 #include <msgpack.h>
 #include <stdlib.h>
+#include <sys/queue.h>
 
 #include "loader/graph/graph.h"
 #include "runtime/base/msgpack_scan.h"
@@ -31,7 +32,7 @@ struct sy_rpc_server {
     struct sy_rpc_limits limits;
     char *socket_path;
     struct sy_closed_watch *closed_watch; /* connections that are not being read */
-    struct sy_rpc_connection *connections;
+    LIST_HEAD(, sy_rpc_connection) connections;
     sy_ns said_ns; /* when a failed TLS connection was logged last */
     uint64_t buffered_bytes;
     uint64_t region_bytes; /* of all connections */
@@ -60,7 +61,7 @@ struct sy_rpc_reply {
 
 struct sy_rpc_connection {
     struct sy_rpc_server *server;
-    struct sy_rpc_connection *next, *previous;
+    LIST_ENTRY(sy_rpc_connection) link;
     int fd;   /* -1: closed */
     int refs; /* the server's list, each request at the core, a running callback */
     struct sy_socket_events events; /* again: TLS bytes that were decrypted and not taken */
@@ -76,9 +77,9 @@ struct sy_rpc_connection {
     struct sy_rpc_reply *first_reply, *last_reply;
     uint64_t sent; /* bytes of first_reply */
     uint64_t unsent_bytes;
-    struct sy_transfer_pace pace; /* of what comes or is sent */
-    struct sy_rpc_infer *infers;  /* at the core */
-    bool is_local;                /* on the Unix socket: it can be passed descriptors */
+    struct sy_transfer_pace pace;     /* of what comes or is sent */
+    LIST_HEAD(, sy_rpc_infer) infers; /* at the core */
+    bool is_local;                    /* on the Unix socket: it can be passed descriptors */
     struct sy_rpc_region *regions;
     int n_regions; /* these, and those that are dropped and in use */
     uint64_t region_bytes;

@@ -24,7 +24,8 @@ static uint64_t on_its_way(const struct sy_rpc_connection *connection)
 {
     uint64_t bytes = 0;
 
-    for (const struct sy_rpc_connection *c = connection->server->connections; c; c = c->next) {
+    const struct sy_rpc_connection *c;
+    LIST_FOREACH (c, &connection->server->connections, link) {
         bool same = strcmp(c->grant.name, connection->grant.name) == 0 &&
                     strcmp(c->grant.tenant, connection->grant.tenant) == 0;
         for (int i = 0; same && c->longs.left > 0 && i < c->longs.n; i++)

@@ -31,10 +31,11 @@ static void refuse_client(struct sy_front_server *base, int fd, int status)
 
 static void look(struct sy_front_server *base, sy_ns now, bool counts)
 {
-    struct sy_rpc_connection *connection = ((struct sy_rpc_server *)base)->connections, *next;
+    struct sy_rpc_connection *connection = LIST_FIRST(&((struct sy_rpc_server *)base)->connections),
+                             *next;
 
     for (; counts && connection; connection = next) {
-        next = connection->next;
+        next = LIST_NEXT(connection, link);
         if (sy_rpc_connection_stalled(connection, now)) {
             sy_log_info("rpc", "event=stalled buffered_bytes=%llu unsent_bytes=%llu",
                         (unsigned long long)connection->used,
@@ -212,9 +213,11 @@ void sy_rpc_server_destroy(struct sy_rpc_server *server)
     sy_front_server_stop(&server->base);
     if (server->socket_path)
         unlink(server->socket_path);
-    while (server->connections) {
-        (void)sy_rpc_reply_flush(server->connections); /* output of the loop's last turn */
-        sy_rpc_connection_close(server->connections);
+    while (!LIST_EMPTY(&server->connections)) {
+        struct sy_rpc_connection *connection = LIST_FIRST(&server->connections);
+
+        (void)sy_rpc_reply_flush(connection); /* output of the loop's last turn */
+        sy_rpc_connection_close(connection);
     }
     sy_closed_watch_destroy(server->closed_watch);
     sy_front_server_release(&server->base);
