@@ -112,14 +112,18 @@ int sy_fraction_div(struct sy_fraction a, struct sy_fraction b, struct sy_fracti
     return reduce(out);
 }
 
-static int add(struct sy_fraction a, struct sy_fraction b, bool minus, struct sy_fraction *out)
+typedef int size_pair(struct sy_dim a, struct sy_dim b, struct sy_dim *out);
+
+/* A sum, a difference, the smaller or the larger of two, neither of them rounded: over a common denominator. */
+static int over_common(struct sy_fraction a, struct sy_fraction b, size_pair *combine,
+                       struct sy_fraction *out)
 {
     struct sy_dim left, right;
     if (a.is_rounded || b.is_rounded)
         return SY_EUNSUPPORTED;
     SY_TRY(sy_size_mul(a.over, b.under, &left));
     SY_TRY(sy_size_mul(b.over, a.under, &right));
-    SY_TRY(minus ? sy_size_sub(left, right, &out->over) : sy_size_add(left, right, &out->over));
+    SY_TRY(combine(left, right, &out->over));
     SY_TRY(sy_size_mul(a.under, b.under, &out->under));
     out->is_rounded = out->only_down = false;
     out->is_whole = a.is_whole && b.is_whole;
@@ -128,7 +132,7 @@ static int add(struct sy_fraction a, struct sy_fraction b, bool minus, struct sy
 
 int sy_fraction_sub(struct sy_fraction a, struct sy_fraction b, struct sy_fraction *out)
 {
-    return add(a, b, true, out);
+    return over_common(a, b, sy_size_sub, out);
 }
 
 int sy_fraction_floor(struct sy_fraction a, bool up, struct sy_dim *out)
@@ -159,22 +163,6 @@ static int rounded(struct sy_fraction a, bool up, struct sy_fraction *out)
     return sy_fraction_floor(a, up, &out->over);
 }
 
-/* The smaller or larger of two, neither of them rounded: over a common denominator. */
-static int bounded(struct sy_fraction a, struct sy_fraction b, bool smaller,
-                   struct sy_fraction *out)
-{
-    struct sy_dim left, right;
-    if (a.is_rounded || b.is_rounded)
-        return SY_EUNSUPPORTED;
-    SY_TRY(sy_size_mul(a.over, b.under, &left));
-    SY_TRY(sy_size_mul(b.over, a.under, &right));
-    SY_TRY(smaller ? sy_size_min(left, right, &out->over) : sy_size_max(left, right, &out->over));
-    SY_TRY(sy_size_mul(a.under, b.under, &out->under));
-    out->is_rounded = out->only_down = false;
-    out->is_whole = a.is_whole && b.is_whole;
-    return reduce(out);
-}
-
 static int negated(struct sy_fraction a, struct sy_fraction *out)
 {
     *out = a;
@@ -197,13 +185,13 @@ static int element(const struct sy_infer *in, const struct sy_node *node,
         return sy_fraction_div(x[0], x[1], to);
     case SY_OP_ADD:
     case SY_OP_SUB:
-        return add(x[0], x[1], node->op == SY_OP_SUB, to);
+        return over_common(x[0], x[1], node->op == SY_OP_SUB ? sy_size_sub : sy_size_add, to);
     case SY_OP_FLOOR:
     case SY_OP_CEIL:
         return rounded(x[0], node->op == SY_OP_CEIL, to);
     case SY_OP_MIN:
     case SY_OP_MAX:
-        return bounded(x[0], x[1], node->op == SY_OP_MIN, to);
+        return over_common(x[0], x[1], node->op == SY_OP_MIN ? sy_size_min : sy_size_max, to);
     case SY_OP_NEG:
         return negated(x[0], to);
     default: /* a Cast */

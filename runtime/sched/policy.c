@@ -420,12 +420,8 @@ int sy_policy_done(struct sy_policy *p, uint64_t job, sy_ns ns, sy_ns now)
 
 int sy_policy_done_many(struct sy_policy *p, uint64_t job, uint64_t n, sy_ns ns, sy_ns now)
 {
+    SY_TRY(sy_policy_undo(p, job));
     struct job *j = find(p, job);
-    if (!j)
-        return no_job(job);
-    if (!j->running)
-        return not_running(job);
-    stop_running(p, j);
     j->ready_since = now;
     j->used_ns += ns;
     j->virtual_ns += ns;

@@ -16,6 +16,23 @@ struct sy_pair_rules {
     bool is_unsigned; /* of 64 bits: integers are the bits of uint64 */
 };
 
+/* A comparison, of operands that are less, equal, greater, or none of these (NaN). */
+SY_FORMULA bool sy_pair_holds(enum sy_op op, bool less, bool equal, bool greater)
+{
+    switch (op) {
+    case SY_OP_EQUAL:
+        return equal;
+    case SY_OP_GREATER:
+        return greater;
+    case SY_OP_GREATER_OR_EQUAL:
+        return greater || equal;
+    case SY_OP_LESS:
+        return less;
+    default: /* LessOrEqual */
+        return less || equal;
+    }
+}
+
 SY_FORMULA double sy_pair_float_modulo(const struct sy_pair_rules *rules, double a, double b)
 {
     double rest = fmod(a, b);
@@ -47,16 +64,8 @@ SY_FORMULA double sy_pair_of_floats(const struct sy_pair_rules *rules, double a,
         return sy_pair_float_modulo(rules, a, b);
     case SY_OP_PRELU:
         return a < 0 ? a * b : a;
-    case SY_OP_EQUAL:
-        return a == b;
-    case SY_OP_GREATER:
-        return a > b;
-    case SY_OP_GREATER_OR_EQUAL:
-        return a >= b;
-    case SY_OP_LESS:
-        return a < b;
     default:
-        return a <= b;
+        return sy_pair_holds(rules->op, a<b, a == b, a> b);
     }
 }
 
@@ -94,22 +103,6 @@ SY_FORMULA int64_t sy_pair_shift(const struct sy_pair_rules *rules, int64_t a, i
     return rules->is_left ? (int64_t)((uint64_t)a << b) : a >> b; /* the sign goes on */
 }
 
-SY_FORMULA int64_t sy_pair_compare(enum sy_op op, int64_t a, int64_t b)
-{
-    switch (op) {
-    case SY_OP_EQUAL:
-        return a == b;
-    case SY_OP_GREATER:
-        return a > b;
-    case SY_OP_GREATER_OR_EQUAL:
-        return a >= b;
-    case SY_OP_LESS:
-        return a < b;
-    default:
-        return a <= b;
-    }
-}
-
 /* What differs from int64 for operands of uint64. */
 SY_FORMULA bool sy_pair_of_unsigned(const struct sy_pair_rules *rules, uint64_t a, uint64_t b,
                                     uint64_t *out)
@@ -137,9 +130,8 @@ SY_FORMULA bool sy_pair_of_unsigned(const struct sy_pair_rules *rules, uint64_t 
     case SY_OP_GREATER:
     case SY_OP_GREATER_OR_EQUAL:
     case SY_OP_LESS:
-    case SY_OP_LESS_OR_EQUAL: /* 2^63 less, they have the order of int64 */
-        *out = (uint64_t)sy_pair_compare(rules->op, (int64_t)(a ^ (UINT64_C(1) << 63)),
-                                         (int64_t)(b ^ (UINT64_C(1) << 63)));
+    case SY_OP_LESS_OR_EQUAL:
+        *out = sy_pair_holds(rules->op, a<b, a == b, a> b);
         return true;
     default:
         return false;
@@ -186,7 +178,7 @@ SY_FORMULA int64_t sy_pair_of_integers(const struct sy_pair_rules *rules, int64_
     case SY_OP_BIT_SHIFT:
         return sy_pair_shift(rules, a, b);
     default:
-        return sy_pair_compare(rules->op, a, b);
+        return sy_pair_holds(rules->op, a<b, a == b, a> b);
     }
 }
 

@@ -230,22 +230,6 @@ SY_FORMULA float sy_pair_of(enum sy_op op, float a, float b)
     }
 }
 
-SY_FORMULA bool sy_pair_holds(enum sy_op op, float a, float b)
-{
-    switch (op) {
-    case SY_OP_EQUAL:
-        return a == b;
-    case SY_OP_GREATER:
-        return a > b;
-    case SY_OP_GREATER_OR_EQUAL:
-        return a >= b;
-    case SY_OP_LESS:
-        return a < b;
-    default: /* LessOrEqual */
-        return a <= b;
-    }
-}
-
 SY_FORMULA float sy_formula_power_slope(float a, float b, int which)
 {
     if (which == 0)

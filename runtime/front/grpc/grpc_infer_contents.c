@@ -137,6 +137,19 @@ static int add_field(struct filler *filler, const struct sy_grpc_field *field)
     return floats ? add_floats(filler, field->bytes) : add_varints(filler, field->bytes);
 }
 
+/* got: what the last field was. */
+static int check_end(const struct filler *filler, int got)
+{
+    if (got != SY_GRPC_END)
+        return bad_list(filler);
+    if (filler->filled < filler->n)
+        return sy_error_set(SY_EARG,
+                            "input \"%s\" has %" PRIu64 " elements in its contents; its shape has "
+                            "%" PRIu64,
+                            filler->input, filler->filled, filler->n);
+    return SY_OK;
+}
+
 int sy_grpc_contents_read(struct sy_grpc_bytes contents, const char *input, enum sy_dtype dtype,
                           uint64_t n, void *to)
 {
@@ -152,14 +165,7 @@ int sy_grpc_contents_read(struct sy_grpc_bytes contents, const char *input, enum
                             input, sy_dtype_wire_name(dtype));
     while ((got = sy_grpc_wire_next(&contents, &field)) == SY_GRPC_FIELD)
         SY_TRY(add_field(&filler, &field));
-    if (got != SY_GRPC_END)
-        return bad_list(&filler);
-    if (filler.filled < n)
-        return sy_error_set(SY_EARG,
-                            "input \"%s\" has %" PRIu64 " elements in its contents; its shape has "
-                            "%" PRIu64,
-                            input, filler.filled, n);
-    return SY_OK;
+    return check_end(&filler, got);
 }
 
 uint64_t sy_grpc_contents_string_bytes(struct sy_grpc_bytes contents, uint64_t n)
@@ -189,13 +195,7 @@ int sy_grpc_contents_strings(struct sy_grpc_bytes contents, const char *input, u
             memcpy(at + sizeof bytes, field.bytes.data, bytes);
         at += sizeof bytes + bytes;
     }
-    if (got != SY_GRPC_END)
-        return bad_list(&filler);
-    if (filler.filled < n)
-        return sy_error_set(SY_EARG,
-                            "input \"%s\" has %" PRIu64 " elements in its contents; its shape has "
-                            "%" PRIu64,
-                            input, filler.filled, n);
+    SY_TRY(check_end(&filler, got));
     sy_string_block_end(to, (uint64_t)(at - (uint8_t *)to));
     return SY_OK;
 }

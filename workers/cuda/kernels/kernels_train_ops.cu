@@ -2,6 +2,7 @@
 #include "workers/cuda/kernels/kernel_common.cuh"
 #include "workers/cuda/kernels/kernels_columns.h"
 #include "workers/cuda/kernels/kernels_train_ops.h"
+#include "workers/engine/pair_formulas.h"
 #include "workers/engine/train_philox.h"
 
 SY_KERNEL_FILE(train_ops)
@@ -75,7 +76,8 @@ __global__ static void compare_kernel(const __grid_constant__ sy_math_pair p, co
     SY_GENERIC (i, n) {
         int64_t at[2];
         sy_offsets<uint64_t, 2>((uint64_t)i, p.rank, p.dims, strides, at);
-        y[i] = sy_pair_holds(p.op, a[at[0]], b[at[1]]);
+        float x = a[at[0]], z = b[at[1]];
+        y[i] = sy_pair_holds(p.op, x < z, x == z, x > z);
     }
 }
 
