@@ -3,7 +3,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +10,7 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "runtime/base/thread_start.h"
 
 /* 2 MiB: some per cent of a step on one core, and far more than a message costs. A device has its own */
 #define BUCKET_FLOATS (1u << 19)
@@ -90,11 +90,7 @@ static void *run_thread(void *exchange)
 
 static int start_thread(struct sy_exchange *x)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before);
-    int error = pthread_create(&x->thread, NULL, run_thread, x);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int error = sy_thread_start(&x->thread, run_thread, x);
     if (error)
         return sy_error_set(SY_ENOMEM_HOST, "cannot start the thread of the ranks: %s",
                             strerror(error));

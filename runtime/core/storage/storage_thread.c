@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <event2/event.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +14,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
 #include "runtime/base/thread_cores.h"
+#include "runtime/base/thread_start.h"
 #include "runtime/device/device.h"
 #include "runtime/wire/link_turn.h"
 
@@ -319,16 +319,11 @@ static void on_done(int fd, short what, void *thread)
     }
 }
 
-/* The thread blocks all signals: the loop handles them. */
 static int start_thread(struct sy_storage_thread *t)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before);
     sy_thread_cores_widen();
-    int error = pthread_create(&t->thread, NULL, run_thread, t);
+    int error = sy_thread_start(&t->thread, run_thread, t);
     sy_thread_cores_narrow();
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error)
         return sy_error_set(SY_ENOMEM_HOST, "cannot start the storage thread: %s", strerror(error));
     t->has_thread = true;

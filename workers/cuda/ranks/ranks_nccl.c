@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -11,6 +10,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
+#include "runtime/base/thread_start.h"
 #include "workers/cuda/ranks/nccl_api.h"
 
 #define TIMEOUT_S       60
@@ -138,11 +138,7 @@ static bool abort_in_time(struct sy_nccl_ranks *c)
     uint64_t limit_s = timeout_s("SY_NCCL_ABORT_TIMEOUT_S", ABORT_TIMEOUT_S);
     pthread_t thread;
     struct timespec until;
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before);
-    int error = pthread_create(&thread, NULL, abort_comm, c);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int error = sy_thread_start(&thread, abort_comm, c);
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += (time_t)limit_s;
     if (!error && pthread_timedjoin_np(thread, NULL, &until) == 0)
