@@ -256,7 +256,8 @@ static int build_columns(struct sy_program *p, const struct deconv *d, bool *bui
     sy_columns_md(&columns, &md);
     SY_TRY(sy_program_stored_param(p, 1, &stored));
     *built = dnnl_memory_desc_equal(&md, &p->values[stored].md);
-    return *built ? sy_columns_build(p, &columns, sy_node_input(sy_program_node(p), 2) >= 0) : SY_OK;
+    return *built ? sy_columns_build(p, &columns, sy_node_input(sy_program_node(p), 2) >= 0)
+                  : SY_OK;
 }
 
 static int build_deconv(struct sy_program *p)
