@@ -22,6 +22,7 @@
 #include "runtime/base/printable.h"
 #include "runtime/base/status.h"
 #include "runtime/base/thread_cores.h"
+#include "runtime/repository/load_waiters.h"
 
 #define MAX_URL_BYTES 4096
 #define ASK_US        20000             /* has it ended, does anybody want it still */
@@ -50,8 +51,7 @@ struct coming {
     char head_error[400];
     char line[400], last[400];
     size_t n_line;
-    sy_core_done done; /* NULL: called */
-    void *ctx;
+    struct sy_load_waiters *load;
 };
 
 struct sy_arrivals {
@@ -89,47 +89,34 @@ static void coming_free(struct coming *c)
     if (c->fd >= 0)
         close(c->fd);
     sy_arrival_release(c->arrival);
+    sy_load_waiters_release(c->load);
     free(c);
 }
 
+/* While the core adds the model, the result is the core's. */
 static void tell(struct coming *c, int status, const char *why)
 {
-    sy_core_done done = c->done;
-
-    c->done = NULL;
-    if (done)
-        done(c->ctx, status, why);
+    if (!c->is_added || c->load->is_over)
+        sy_load_waiters_end(c->load, status, why);
 }
 
-/* The core is through with adding it. `c` may be gone by then: ctx is the caller's own. */
-struct added {
-    sy_core_done done;
-    void *ctx;
-};
-
+/* The core is through with adding it. What came may be gone by then. */
 static void on_added(void *ctx, int status, const char *error)
 {
-    struct added *added = ctx;
+    struct sy_load_waiters *load = ctx;
 
-    if (added->done)
-        added->done(added->ctx, status, error);
-    free(added);
+    sy_load_waiters_end(load, status, error);
+    sy_load_waiters_release(load);
 }
 
 static int add_to_core(struct coming *c)
 {
-    struct added *added = malloc(sizeof(*added));
-    int status = added ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory to load a model");
-
-    if (status == SY_OK) {
-        *added = (struct added){c->done, c->ctx};
-        status = c->of->handlers->model_add(c->of->core, c->path, &c->options, on_added, added);
-    }
+    struct sy_load_waiters *load = sy_load_waiters_hold(c->load);
+    int status = c->of->handlers->model_add(c->of->core, c->path, &c->options, on_added, load);
     if (status < 0) {
-        free(added);
+        sy_load_waiters_release(load);
         return status;
     }
-    c->done = NULL; /* is called by on_added */
     c->is_added = true;
     return SY_OK;
 }
@@ -260,6 +247,8 @@ static void ask(struct coming *c)
     }
     if (c->is_added && sy_arrival_is_abandoned(c->arrival)) /* A4 */
         kill(c->pid, SIGKILL);
+    if (c->load->is_over && c->load->first) /* joined when the model was there already */
+        sy_load_waiters_end(c->load, c->load->status, NULL);
     event_add(c->ask_event, &soon);
 }
 
@@ -447,16 +436,15 @@ static void copy_options(struct coming *c, const struct sy_core_model_options *o
 static int start(struct coming *c, const char *const *urls, int n_urls)
 {
     const char *sha256 = sha256_of_all(urls, n_urls);
-    int status = name_file(c, urls[0], sha256);
+    int status;
 
-    if (status == SY_OK && sha256 && access(c->path, R_OK) == 0) {
+    if (sha256 && access(c->path, R_OK) == 0) {
         status = add_to_core(c);
         if (status == SY_OK)
             coming_free(c);
         return status;
     }
-    if (status == SY_OK)
-        status = sy_arrival_create(&c->arrival);
+    status = sy_arrival_create(&c->arrival);
     if (status == SY_OK)
         status = start_fetch(c, urls, n_urls);
     if (status == SY_OK)
@@ -464,33 +452,82 @@ static int start(struct coming *c, const char *const *urls, int n_urls)
     return status;
 }
 
+/* One that comes to the same file and has not failed, nor was its model unloaded; NULL: none. */
+static struct coming *find_under_way(const struct coming *like)
+{
+    for (struct coming *c = like->of->first; c; c = c->next) {
+        bool fails = c->too_long || (c->load->is_over && c->load->status < 0);
+        bool unloaded = c->is_added && sy_arrival_is_abandoned(c->arrival);
+
+        if (strcmp(c->path, like->path) == 0 && !fails && !unloaded)
+            return c;
+    }
+    return NULL;
+}
+
+/* A5 */
+static int join(struct coming *c, const struct coming *wanted, sy_core_done done, void *ctx)
+{
+    const struct sy_core_model_options *its = &c->options, *asked = &wanted->options;
+
+    if (strcmp(c->name, wanted->name) != 0 || strcmp(c->tenant, wanted->tenant) != 0 ||
+        its->version != asked->version || its->replaces != asked->replaces)
+        return sy_error_set(SY_EBUSY,
+                            "this package is being fetched by a load with another name, version or "
+                            "tenant; load it again when it is whole");
+    return sy_load_waiters_add(c->load, done, ctx);
+}
+
+static int create_coming(struct sy_arrivals *a, const char *const *urls, int n_urls,
+                         const struct sy_core_model_options *options, struct coming **out)
+{
+    struct coming *c = calloc(1, sizeof(*c));
+
+    SY_TRY_ALLOC(c, "no memory to load a model");
+    c->of = a;
+    c->fd = -1;
+    c->ends_ns = sy_clock_now() + a->limit_ns;
+    copy_options(c, options);
+    int status = name_file(c, urls[0], sha256_of_all(urls, n_urls));
+    if (status < 0) {
+        free(c);
+        return status;
+    }
+    *out = c;
+    return SY_OK;
+}
+
+static int begin(struct coming *c, const char *const *urls, int n_urls, sy_core_done done,
+                 void *ctx)
+{
+    struct sy_arrivals *a = c->of;
+
+    if (a->n >= SY_ARRIVALS_MAX)
+        return sy_error_set(SY_EBUSY, "%d packages are on their way already", a->n);
+    SY_TRY(sy_load_waiters_create(&c->load));
+    SY_TRY(sy_load_waiters_add(c->load, done, ctx));
+    c->next = a->first;
+    a->first = c;
+    a->n++;
+    return start(c, urls, n_urls);
+}
+
 int sy_arrivals_add(struct sy_arrivals *a, const char *const *urls, int n_urls,
                     const struct sy_core_model_options *options, sy_core_done done, void *ctx)
 {
-    struct coming *c;
+    struct coming *c, *other;
 
     SY_TRY(check_urls(urls, n_urls));
-    if (a->n >= SY_ARRIVALS_MAX)
-        return sy_error_set(SY_EBUSY, "%d packages are on their way already", a->n);
     if (options->name && strlen(options->name) >= SY_CORE_MODEL_NAME)
         return sy_error_set(SY_EARG, "a model's name of %zu bytes; at most %d",
                             strlen(options->name), SY_CORE_MODEL_NAME - 1);
     if (options->tenant && strlen(options->tenant) >= SY_CORE_TENANT_NAME)
         return sy_error_set(SY_EARG, "a tenant's name of %zu bytes; at most %d",
                             strlen(options->tenant), SY_CORE_TENANT_NAME - 1);
-    c = calloc(1, sizeof(*c));
-    SY_TRY_ALLOC(c, "no memory to load a model");
-    c->of = a;
-    c->fd = -1;
-    c->done = done;
-    c->ctx = ctx;
-    c->ends_ns = sy_clock_now() + a->limit_ns;
-    c->next = a->first;
-    a->first = c;
-    a->n++;
-    copy_options(c, options);
-    int status = start(c, urls, n_urls);
-    if (status < 0)
+    SY_TRY(create_coming(a, urls, n_urls, options, &c));
+    other = find_under_way(c);
+    int status = other ? join(other, c, done, ctx) : begin(c, urls, n_urls, done, ctx);
+    if (other || status < 0)
         coming_free(c);
     return status;
 }

@@ -8,6 +8,8 @@
  * A2: a file has its name only when all of it is right; "#sha256=HEX" behind a URL says what it must hash to as a whole.
  * A3: no wait is unbounded: a silent connection, the number of tries and the whole fetch have limits (config).
  * A4: a model that is unloaded ends its fetch; what has come stays for the next.
+ * A5: a load of a package that is under way, with the same options, joins that load and gets its result: at once where the model takes requests already.
+ *     The sources are those of the first. With other options it is refused.
  *
  * One thread, the event loop's. */
 #ifndef SY_REPOSITORY_PACKAGE_ARRIVALS_H
@@ -41,7 +43,7 @@ void sy_arrivals_destroy(struct sy_arrivals *arrivals);
 bool sy_arrivals_is_url(const char *word);
 /* Adds a model whose package is at `urls`, sources of the same content, in this order. done(ctx, status, why): the model takes requests, or not. A package of a
  * known SHA-256 that was fetched before is taken from the folder. options: copied; `package` is NULL. EARG: no URL; EBUSY: SY_ARRIVALS_MAX are on their
- * way; EIO, ENOMEM_HOST: then done is not called. */
+ * way, or this one is with other options (A5); EIO, ENOMEM_HOST: then done is not called. */
 int sy_arrivals_add(struct sy_arrivals *arrivals, const char *const *urls, int n_urls,
                     const struct sy_core_model_options *options, sy_core_done done, void *ctx);
 

@@ -81,7 +81,9 @@ def units_name_what_is_installed(folder):
     start = re.search(r"^ExecStart=(\S+) serve --config (\S+)$", unit, re.M)
     assert os.access(folder + start[1], os.X_OK) and os.path.isfile(folder + start[2]), start[0]
     assert "@" not in re.sub(r"@system-service|@resources", "", unit)
-    output_of(folder + start[1], "serve", "--config", folder + start[2], "--print-config")  # it reads it
+    output_of(folder + start[1], "serve", "--config", folder + start[2], "--check-config")  # it reads it
+    reload = re.findall(r"^ExecReload=(.+)$", unit, re.M)
+    assert len(reload) == 2 and reload[0] == start[0].removeprefix("ExecStart=") + " --check-config" and "-HUP" in reload[1], reload
 
 
 def a_configuration_stays(folder):

@@ -459,7 +459,7 @@ int sy_cmd_serve(int argc, char **argv)
         sy_serve_conf_print(&sy_serve_options);
         result = 0;
     } else if (result == SY_CLI_END) {
-        result = run(serve);
+        result = serve->checks_config ? 0 : run(serve);
     }
     sy_serve_destroy(serve);
     return result;

@@ -196,6 +196,8 @@ static const struct sy_cli_field rows[] = {
      SY_CLI_SET(ignore_value)},
     {{"print-config", NULL, "print such a file with all options, each commented out, and end"},
      SY_CLI_SWITCH(struct sy_serve, prints_config)},
+    {{"check-config", NULL, "read the options and the file, say what is wrong with them, and end"},
+     SY_CLI_SWITCH(struct sy_serve, checks_config)},
     {{"socket-mode", "OCTAL", "of the Unix socket; default 600, with --socket-group 660"},
      SY_CLI_SET(set_mode)},
     {{"socket-group", "GROUP", "of the Unix socket: its members may connect"},

@@ -42,7 +42,7 @@ struct sy_serve {
     struct sy_keeper *keeper; /* NULL: the image is the core's own */
     int64_t keep_seconds;
     bool keeps_on_stop;
-    bool draining, prints_config;
+    bool draining, prints_config, checks_config;
     int argc; /* the command line, to be read again on SIGHUP */
     char **argv;
     struct sy_conf *conf;      /* that options point into; NULL: none */

@@ -12,7 +12,7 @@
 static bool is_for_the_command_line(const char *name)
 {
     return strcmp(name, "config") == 0 || strcmp(name, "print-config") == 0 ||
-           strcmp(name, "ready-fd") == 0;
+           strcmp(name, "check-config") == 0 || strcmp(name, "ready-fd") == 0;
 }
 
 static const struct sy_cli_option *option_of(const struct sy_cli_fields *options, const char *name)

@@ -40,6 +40,7 @@ struct transfer {
     int fd;
     int url;           /* which is asked now */
     uint64_t n_bytes;  /* in the file */
+    uint64_t resumed;  /* of a stream: verified bytes of an earlier try */
     uint64_t skip;     /* of this answer, that are there and not read again */
     uint64_t range_at; /* where the answer says that it begins; UINT64_MAX: it does not say */
     bool has_answer;   /* its status was looked at */
@@ -115,7 +116,15 @@ static int hash_what_is_there(struct transfer *t)
     return n == 0 ? SY_OK : sy_error_set(SY_EIO, "cannot read %s: %s", t->part, strerror(errno));
 }
 
-/* A stream that was killed left a file of full length, of which the rest is a hole; bytes come in order. */
+/* Of a file with a hole behind them: so many bytes are surely there (HOLE_STEP), or are whole layers that are right. */
+static off_t count_before_hole(const struct transfer *t, off_t hole)
+{
+    off_t sure = hole > 0 ? (hole - 1) / HOLE_STEP * HOLE_STEP : 0;
+
+    return SY_MAX(sure, (off_t)sy_fetch_stream_count(t->part, t->fd, (uint64_t)hole));
+}
+
+/* A stream that failed or was killed left a file of full length, of which the rest is a hole; bytes come in order. */
 static int count_what_is_there(struct transfer *t)
 {
     off_t end = lseek(t->fd, 0, SEEK_END), hole = lseek(t->fd, 0, SEEK_HOLE);
@@ -123,7 +132,7 @@ static int count_what_is_there(struct transfer *t)
     if (end < 0)
         return sy_error_set(SY_EIO, "cannot read %s: %s", t->part, strerror(errno));
     if (hole >= 0 && hole < end)
-        end = hole > 0 ? (hole - 1) / HOLE_STEP * HOLE_STEP : 0;
+        end = count_before_hole(t, hole);
     if (ftruncate(t->fd, end))
         return sy_error_set(SY_EIO, "cannot cut %s: %s", t->part, strerror(errno));
     t->n_bytes = (uint64_t)end;
@@ -278,6 +287,14 @@ static int check_answer(struct transfer *t, long code)
     return SY_OK;
 }
 
+static int take_over(struct transfer *t)
+{
+    int status = sy_fetch_stream_take_over(t->fetch->stream, t->fd, t->n_bytes);
+
+    t->resumed = sy_fetch_stream_verified(t->fetch->stream);
+    return status;
+}
+
 /* 206 goes on where the file ends; 200 is the whole file again. */
 static int begin_answer(struct transfer *t)
 {
@@ -298,9 +315,7 @@ static int begin_answer(struct transfer *t)
         return sy_error_set(
             SY_EPROTO, "%s: asked for what follows byte %llu, it sends what follows %llu", t->shown,
             (unsigned long long)t->n_bytes, (unsigned long long)t->range_at);
-    return t->fetch->stream && !is_streaming(t)
-               ? sy_fetch_stream_take_over(t->fetch->stream, t->fd, t->n_bytes)
-               : SY_OK;
+    return t->fetch->stream && !is_streaming(t) ? take_over(t) : SY_OK;
 }
 
 /* ECORRUPT: of a stream, what came is not what its table says. */
@@ -477,7 +492,7 @@ static int transfer_all(struct transfer *t, struct sy_fetch_result *result)
         if (is_streaming(t)) { /* another may have it right from there on */
             sy_fetch_stream_rewind(t->fetch->stream);
             t->n_bytes = sy_fetch_stream_verified(t->fetch->stream);
-            t->fits_none = t->fits_none && t->n_bytes == verified;
+            t->fits_none = t->fits_none && t->n_bytes <= SY_MAX(verified, t->resumed);
         } else if (status == SY_ECORRUPT) {
             SY_TRY(start_over(t));
         }

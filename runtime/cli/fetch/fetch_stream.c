@@ -163,6 +163,46 @@ int sy_fetch_stream_take_over(struct sy_fetch_stream *stream, int fd, uint64_t n
     return status;
 }
 
+static bool is_layer_right(const struct sy_package *package, int layer, uint64_t at, char *buffer)
+{
+    XXH3_state_t *hash = XXH3_createState();
+    uint64_t left = package->layers[layer].bytes;
+    int status = hash ? SY_OK : SY_ENOMEM_HOST;
+
+    if (hash)
+        XXH3_64bits_reset(hash);
+    for (size_t part; status == SY_OK && left > 0; left -= part, at += part) {
+        part = (size_t)SY_MIN(BUFFER_BYTES, left);
+        status = sy_read_fully(package->fd, package->path, buffer, part, at);
+        if (status == SY_OK)
+            XXH3_64bits_update(hash, buffer, part);
+    }
+    bool right = status == SY_OK && (package->layers[layer].bytes == 0 ||
+                                     XXH3_64bits_digest(hash) == package->layer_hash[layer]);
+    XXH3_freeState(hash);
+    return right;
+}
+
+uint64_t sy_fetch_stream_count(const char *path, int fd, uint64_t n)
+{
+    int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    char *buffer = malloc(BUFFER_BYTES);
+    struct sy_package *package = NULL;
+    uint64_t at = 0;
+
+    if (own >= 0 && sy_package_open_file(path, own, &package) == SY_OK && buffer &&
+        package->weights_offset <= n) {
+        at = package->weights_offset;
+        for (int i = 0; i < package->n_layers && package->layers[i].bytes <= n - at &&
+                        is_layer_right(package, i, at, buffer);
+             i++)
+            at += package->layers[i].bytes;
+    }
+    sy_package_close(package);
+    free(buffer);
+    return at;
+}
+
 int sy_fetch_stream_check_whole(const struct sy_fetch_stream *stream, const char *url,
                                 uint64_t bytes)
 {

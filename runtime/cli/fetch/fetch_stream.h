@@ -35,6 +35,9 @@ void sy_fetch_stream_rewind(struct sy_fetch_stream *stream);
 /* The source says that this was all. EIO: it is less than the package has. */
 int sy_fetch_stream_check_whole(const struct sy_fetch_stream *stream, const char *url,
                                 uint64_t bytes);
+/* How many of the file's first `n` bytes an earlier fetch left right: its head and whole layers, each hashed again. 0: the file is not a package of full
+ * length, or less than its head is there. Reads them. */
+uint64_t sy_fetch_stream_count(const char *path, int fd, uint64_t n);
 bool sy_fetch_stream_has_begun(const struct sy_fetch_stream *stream);
 uint64_t sy_fetch_stream_verified(const struct sy_fetch_stream *stream); /* bytes */
 

@@ -48,7 +48,7 @@ static void the_printed_file_has_every_option(void **state)
 
         if (sscanf(line, "  --%63s", name) != 1 || strcmp(name, "help") == 0 ||
             strcmp(name, "config") == 0 || strcmp(name, "print-config") == 0 ||
-            strcmp(name, "ready-fd") == 0)
+            strcmp(name, "check-config") == 0 || strcmp(name, "ready-fd") == 0)
             continue;
         snprintf(wanted, sizeof wanted, "\n#%s = ", name);
         if (!strstr(output, wanted))
@@ -159,6 +159,26 @@ static void wait_for_log(const char *text)
         fail_msg("the log never said %s", text);
 }
 
+static void a_file_is_checked_without_a_server(void **state)
+{
+    char command[300];
+
+    (void)state;
+    write_conf("policy = \"srtf\"\nworkers = 2\n");
+    snprintf(command, sizeof command, "serve --config '%s' --check-config", conf_path);
+    assert_int_equal(run(command), 0);
+    assert_string_equal(output, "");
+    write_conf("workers = 2\nhttp-idle = \"soon\"\n");
+    assert_int_equal(run(command), 2);
+    assert_non_null(strstr(output, "http-idle"));
+    write_conf("policy = \"quickest\"\n");
+    assert_int_equal(run(command), 2);
+    assert_non_null(strstr(output, "quickest"));
+    write_conf("check-config = true\n");
+    assert_int_equal(run(command), 2);
+    assert_non_null(strstr(output, "command line only"));
+}
+
 static void hang_up(const char *conf, const char *says)
 {
     write_conf(conf);
@@ -220,6 +240,7 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(what_is_wrong_is_refused_by_name, set_up, tear_down),
         cmocka_unit_test_setup_teardown(deep_nesting_is_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_file_is_checked_without_a_server, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_reload_changes_what_can_be_changed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_command_line_counts, set_up, tear_down),
     };
