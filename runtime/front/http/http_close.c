@@ -32,8 +32,8 @@ static void unlink_connection(struct sy_http_connection *connection)
         server->connections = connection->next;
     if (connection->next)
         connection->next->previous = connection->previous;
+    sy_front_server_disconnected(&server->base, connection, connection->next);
     connection->next = connection->previous = NULL;
-    server->base.n_connections--;
 }
 
 /* The call belongs to its handler until that replies; otherwise it is freed here. */

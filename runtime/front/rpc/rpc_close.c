@@ -33,8 +33,8 @@ static void unlink_connection(struct sy_rpc_connection *connection)
         server->connections = connection->next;
     if (connection->next)
         connection->next->previous = connection->previous;
+    sy_front_server_disconnected(&server->base, connection, connection->next);
     connection->next = connection->previous = NULL;
-    server->base.n_connections--;
 }
 
 void sy_rpc_connection_close(struct sy_rpc_connection *connection)
