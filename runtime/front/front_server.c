@@ -132,12 +132,53 @@ void sy_front_server_stop_listening(struct sy_front_server *server)
     }
 }
 
+/* ---- closing ----------------------------------------------------------------------------------------------- */
+
+static const struct timeval at_once = {0, 0};
+
+static void close_now(struct sy_front_server *server, int fd)
+{
+    if (server->n_closed++ == 0)
+        event_add(server->ender, &at_once);
+    close(fd);
+}
+
+static void close_first(struct sy_front_server *server)
+{
+    int fd = server->ends[server->first_end];
+
+    server->first_end = (server->first_end + 1) % SY_FRONT_ENDS;
+    server->n_ends--;
+    close_now(server, fd);
+}
+
+static void on_end_of_turn(evutil_socket_t fd, short what, void *ctx)
+{
+    struct sy_front_server *server = ctx;
+
+    (void)fd, (void)what;
+    server->n_closed = 0;
+    while (server->n_ends > 0 && server->n_closed < SY_FRONT_CLOSES)
+        close_first(server);
+}
+
+void sy_front_server_close(struct sy_front_server *server, int fd)
+{
+    if (!server->ender) { /* the server has stopped */
+        close(fd);
+    } else if (server->n_closed < SY_FRONT_CLOSES || server->n_ends == SY_FRONT_ENDS) {
+        close_now(server, fd);
+    } else {
+        server->ends[(server->first_end + server->n_ends) % SY_FRONT_ENDS] = fd;
+        server->n_ends++;
+    }
+}
+
 /* ---- looking ----------------------------------------------------------------------------------------------- */
 
 /* FE1: connections that fell silent together are closed together. */
 static void look_on(struct sy_front_server *server)
 {
-    static const struct timeval at_once = {0, 0};
     int least = server->n_connections - SY_FRONT_CLOSES;
 
     for (int i = 0; i < SY_FRONT_LOOKS && server->look_at && server->n_connections > least; i++) {
@@ -181,7 +222,8 @@ int sy_front_server_start_looks(struct sy_front_server *server, sy_ns period_ns)
     server->looks = (struct sy_stall_looks){sy_clock_now(), period_ns, false};
     server->tick = event_new(server->loop, -1, EV_PERSIST, on_tick, server);
     server->go_on = event_new(server->loop, -1, 0, on_go_on, server);
-    if (!server->tick || !server->go_on || event_add(server->tick, &interval))
+    server->ender = event_new(server->loop, -1, 0, on_end_of_turn, server);
+    if (!server->tick || !server->go_on || !server->ender || event_add(server->tick, &interval))
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a timer");
     return SY_OK;
 }
@@ -189,9 +231,13 @@ int sy_front_server_start_looks(struct sy_front_server *server, sy_ns period_ns)
 void sy_front_server_stop(struct sy_front_server *server)
 {
     sy_front_server_stop_listening(server);
+    while (server->n_ends > 0)
+        close_first(server);
+    if (server->ender)
+        event_free(server->ender);
     if (server->tick)
         event_free(server->tick);
     if (server->go_on)
         event_free(server->go_on);
-    server->tick = server->go_on = NULL;
+    server->tick = server->go_on = server->ender = NULL;
 }

@@ -315,7 +315,7 @@ void sy_grpc_connection_close(struct sy_grpc_connection *connection)
         connection->next->previous = connection->previous;
     sy_socket_events_stop(&connection->events);
     connection_free(connection); /* its events before its descriptor */
-    close(fd);
+    sy_front_server_close(&server->base, fd);
     sy_front_server_release(&server->base);
 }
 

@@ -46,7 +46,7 @@ void sy_rpc_connection_close(struct sy_rpc_connection *connection)
     sy_socket_events_stop(&connection->events);
     sy_tls_stream_destroy(connection->tls);
     connection->tls = NULL;
-    close(connection->fd);
+    sy_front_server_close(&server->base, connection->fd);
     connection->fd = -1;
     server->buffered_bytes -= connection->capacity;
     connection->used = connection->capacity = 0;

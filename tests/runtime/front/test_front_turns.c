@@ -225,12 +225,54 @@ static void test_the_next_one_ends_between_two_turns(void **state)
     finish(loop);
 }
 
+/* The other end of a socket that is closed reads its end. */
+static int count_ended(const int *clients)
+{
+    int n = 0;
+    char byte;
+
+    for (int i = 0; i < CLIENTS; i++)
+        n += recv(clients[i], &byte, 1, MSG_DONTWAIT) == 0;
+    return n;
+}
+
+static void test_sockets_that_end_together_are_closed_in_turns(void **state)
+{
+    for (int stops = 0; stops < 2; stops++) {
+        struct event_base *loop = start(0);
+        int clients[CLIENTS], own[CLIENTS], ended;
+
+        (void)state;
+        for (int i = 0; i < CLIENTS; i++) {
+            int pair[2];
+
+            assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+            clients[i] = pair[0];
+            own[i] = pair[1];
+        }
+        for (int i = 0; i < CLIENTS; i++)
+            sy_front_server_close(&server.base, own[i]);
+        ended = count_ended(clients);
+        assert_int_equal(ended, SY_FRONT_CLOSES);
+        for (int now; !stops && ended < CLIENTS; ended = now) {
+            turn(loop);
+            now = count_ended(clients);
+            assert_in_range(now - ended, 1, SY_FRONT_CLOSES);
+        }
+        finish(loop);
+        assert_int_equal(count_ended(clients), CLIENTS); /* a server that stops closes all */
+        for (int i = 0; i < CLIENTS; i++)
+            close(clients[i]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_flood_of_clients_is_accepted_in_turns),
         cmocka_unit_test(test_each_connection_is_looked_at_once_a_round),
         cmocka_unit_test(test_connections_that_fell_silent_together_are_closed_in_turns),
+        cmocka_unit_test(test_sockets_that_end_together_are_closed_in_turns),
         cmocka_unit_test(test_the_next_one_ends_between_two_turns),
     };
 
