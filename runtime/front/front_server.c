@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <event2/event.h>
-#include <event2/listener.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -13,8 +12,7 @@
 #include "runtime/front/tcp_listen.h"
 #include "runtime/net/tls.h"
 
-#define LISTENER_FLAGS (LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC)
-#define BACKLOG        1024
+#define BACKLOG 1024
 
 void sy_front_server_init(struct sy_front_server *server, const struct sy_front_server_ops *ops,
                           struct event_base *loop)
@@ -50,13 +48,10 @@ static int take_client(struct sy_front_server *server, int fd, bool is_unix)
     return server->ops->accept(server, fd, is_unix);
 }
 
-static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *address,
-                      int n_bytes, void *ctx)
+static void welcome(struct sy_front_server *server, int fd, bool is_unix)
 {
-    struct sy_front_server *server = ctx;
-    int status = take_client(server, fd, address->sa_family == AF_UNIX);
+    int status = take_client(server, fd, is_unix);
 
-    (void)listener, (void)n_bytes;
     if (status < 0)
         refuse(server, fd, status);
     else
@@ -64,29 +59,56 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
 }
 
 /* Out of descriptors, mostly: a level-triggered listener would spin, so it rests until the next tick. */
-static void on_accept_error(struct evconnlistener *listener, void *ctx)
+static void rest(struct sy_front_server *server, int fd)
+{
+    sy_net_accept_failed(server->ops->name, &server->accept_said_ns);
+    for (int i = 0; i < server->n_listeners; i++)
+        if (event_get_fd(server->listeners[i]) == fd)
+            event_del(server->listeners[i]);
+}
+
+/* FE1: clients that connect faster than they are accepted would hold the loop for as long as they come. */
+static void on_acceptable(evutil_socket_t fd, short what, void *ctx)
 {
     struct sy_front_server *server = ctx;
 
-    sy_net_accept_failed(server->ops->name, &server->accept_said_ns);
-    evconnlistener_disable(listener);
+    (void)what;
+    for (int i = 0; i < SY_FRONT_ACCEPTS; i++) {
+        struct sockaddr_storage address = {0};
+        socklen_t n = sizeof address;
+        int client = accept4(fd, (struct sockaddr *)&address, &n, SOCK_NONBLOCK | SOCK_CLOEXEC);
+
+        if (client >= 0) {
+            welcome(server, client, address.ss_family == AF_UNIX);
+        } else if (errno != EINTR && errno != ECONNABORTED) {
+            if (errno != EAGAIN)
+                rest(server, fd);
+            return;
+        }
+    }
 }
 
 int sy_front_server_listen(struct sy_front_server *server, int fd)
 {
-    struct evconnlistener *listener;
+    struct event *listener;
 
     sy_assert_internal(server->n_listeners < SY_FRONT_LISTENERS);
     evutil_make_socket_nonblocking(fd);
-    listener = evconnlistener_new(server->loop, on_accept, server, LISTENER_FLAGS, BACKLOG, fd);
-    if (!listener) {
+    evutil_make_socket_closeonexec(fd);
+    if (listen(fd, BACKLOG)) {
         int why = errno;
 
         close(fd);
         return sy_error_set(why == EADDRINUSE ? SY_EBUSY : SY_EIO, "cannot listen: %s",
                             strerror(why));
     }
-    evconnlistener_set_error_cb(listener, on_accept_error);
+    listener = event_new(server->loop, fd, EV_READ | EV_PERSIST, on_acceptable, server);
+    if (!listener || event_add(listener, NULL)) {
+        if (listener)
+            event_free(listener);
+        close(fd);
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a listening socket");
+    }
     server->listeners[server->n_listeners++] = listener;
     return SY_OK;
 }
@@ -101,21 +123,95 @@ int sy_front_server_listen_tcp(struct sy_front_server *server, const char *addre
 
 void sy_front_server_stop_listening(struct sy_front_server *server)
 {
-    while (server->n_listeners > 0)
-        evconnlistener_free(server->listeners[--server->n_listeners]);
+    while (server->n_listeners > 0) {
+        struct event *listener = server->listeners[--server->n_listeners];
+        int fd = event_get_fd(listener);
+
+        event_free(listener);
+        close(fd);
+    }
+}
+
+/* ---- closing ----------------------------------------------------------------------------------------------- */
+
+static const struct timeval at_once = {0, 0};
+
+static void close_now(struct sy_front_server *server, int fd)
+{
+    if (server->n_closed++ == 0)
+        event_add(server->ender, &at_once);
+    close(fd);
+}
+
+static void close_first(struct sy_front_server *server)
+{
+    int fd = server->ends[server->first_end];
+
+    server->first_end = (server->first_end + 1) % SY_FRONT_ENDS;
+    server->n_ends--;
+    close_now(server, fd);
+}
+
+static void on_end_of_turn(evutil_socket_t fd, short what, void *ctx)
+{
+    struct sy_front_server *server = ctx;
+
+    (void)fd, (void)what;
+    server->n_closed = 0;
+    while (server->n_ends > 0 && server->n_closed < SY_FRONT_CLOSES)
+        close_first(server);
+}
+
+void sy_front_server_close(struct sy_front_server *server, int fd)
+{
+    if (!server->ender) { /* the server has stopped */
+        close(fd);
+    } else if (server->n_closed < SY_FRONT_CLOSES || server->n_ends == SY_FRONT_ENDS) {
+        close_now(server, fd);
+    } else {
+        server->ends[(server->first_end + server->n_ends) % SY_FRONT_ENDS] = fd;
+        server->n_ends++;
+    }
 }
 
 /* ---- looking ----------------------------------------------------------------------------------------------- */
+
+/* FE1: connections that fell silent together are closed together. */
+static void look_on(struct sy_front_server *server)
+{
+    int least = server->n_connections - SY_FRONT_CLOSES;
+
+    for (int i = 0; i < SY_FRONT_LOOKS && server->look_at && server->n_connections > least; i++) {
+        void *connection = server->look_at;
+
+        server->look_at = server->ops->next(connection);
+        server->ops->look(connection, server->look_ns, server->look_counts);
+    }
+    if (server->look_at)
+        event_add(server->go_on, &at_once);
+}
+
+static void on_go_on(evutil_socket_t fd, short what, void *ctx)
+{
+    (void)fd, (void)what;
+    look_on(ctx);
+}
 
 static void on_tick(evutil_socket_t fd, short what, void *ctx)
 {
     struct sy_front_server *server = ctx;
     sy_ns now = sy_clock_now();
+    bool counts = sy_stall_look_is_timely(&server->looks, now);
 
     (void)fd, (void)what;
     for (int i = 0; i < server->n_listeners; i++)
-        evconnlistener_enable(server->listeners[i]);
-    server->ops->look(server, now, sy_stall_look_is_timely(&server->looks, now));
+        event_add(server->listeners[i], NULL);
+    if (server->look_at) /* the round before is not over */
+        return;
+    server->look_at = server->ops->first(server);
+    server->look_ns = now;
+    server->look_counts = counts;
+    look_on(server);
 }
 
 int sy_front_server_start_looks(struct sy_front_server *server, sy_ns period_ns)
@@ -125,7 +221,9 @@ int sy_front_server_start_looks(struct sy_front_server *server, sy_ns period_ns)
 
     server->looks = (struct sy_stall_looks){sy_clock_now(), period_ns, false};
     server->tick = event_new(server->loop, -1, EV_PERSIST, on_tick, server);
-    if (!server->tick || event_add(server->tick, &interval))
+    server->go_on = event_new(server->loop, -1, 0, on_go_on, server);
+    server->ender = event_new(server->loop, -1, 0, on_end_of_turn, server);
+    if (!server->tick || !server->go_on || !server->ender || event_add(server->tick, &interval))
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a timer");
     return SY_OK;
 }
@@ -133,7 +231,13 @@ int sy_front_server_start_looks(struct sy_front_server *server, sy_ns period_ns)
 void sy_front_server_stop(struct sy_front_server *server)
 {
     sy_front_server_stop_listening(server);
+    while (server->n_ends > 0)
+        close_first(server);
+    if (server->ender)
+        event_free(server->ender);
     if (server->tick)
         event_free(server->tick);
-    server->tick = NULL;
+    if (server->go_on)
+        event_free(server->go_on);
+    server->tick = server->go_on = server->ender = NULL;
 }

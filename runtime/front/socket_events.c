@@ -39,8 +39,9 @@ void sy_socket_events_finish(struct sy_socket_events *e)
             event_free(events[i]);
 }
 
-static void watched(int status)
+static void note_watched(struct sy_socket_events *e, int status)
 {
+    e->watched = status == SY_OK;
     if (status < 0)
         sy_log_warn("front", "event=not_watched why=\"%s\"", sy_error_text());
 }
@@ -54,20 +55,21 @@ void sy_socket_read(struct sy_socket_events *e, bool wanted)
         return;
     }
     event_del(e->read);
-    watched(sy_closed_watch_add(e->watch, e->fd, e->connection));
+    note_watched(e, sy_closed_watch_add(e->watch, e->fd, e->connection));
 }
 
 void sy_socket_read_ended(struct sy_socket_events *e)
 {
     e->reading = false;
     event_del(e->read);
-    watched(sy_closed_watch_add_ended(e->watch, e->fd, e->connection));
+    note_watched(e, sy_closed_watch_add_ended(e->watch, e->fd, e->connection));
 }
 
 void sy_socket_unwatch(struct sy_socket_events *e)
 {
-    if (e->watch)
+    if (e->watched)
         sy_closed_watch_remove(e->watch, e->fd);
+    e->watched = false;
 }
 
 void sy_socket_write(struct sy_socket_events *e, bool wanted)

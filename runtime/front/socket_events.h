@@ -12,7 +12,7 @@ struct sy_socket_events {
     struct event *read, *write;
     struct event *again; /* NULL: not made yet */
     const struct sy_socket_callbacks *callbacks;
-    bool reading, writing;
+    bool reading, writing, watched;
     struct sy_closed_watch *watch;
     int fd;
     void *connection;

@@ -320,6 +320,18 @@ int sy_access_need(const struct sy_grant *grant, unsigned right)
     return sy_error_set(SY_EDENIED, "this needs a token with the right \"%s\"", name);
 }
 
+int sy_access_need_header(const struct sy_grant *grant, unsigned right)
+{
+    int status = sy_access_need(grant, right);
+
+    if (status == SY_OK || *grant->name || grant->is_unknown)
+        return status;
+    return sy_error_set(status,
+                        "this needs a token with the right \"%s\": send the header "
+                        "\"authorization: Bearer TOKEN\" (over gRPC: metadata)",
+                        sy_access_right_name(right));
+}
+
 int sy_access_tenant(const struct sy_grant *grant, const char *asked, const char **out)
 {
     *out = asked ? asked : "";

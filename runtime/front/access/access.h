@@ -85,6 +85,8 @@ void sy_access_refresh(struct sy_access *access, struct sy_grant *grant);
 
 /* EDENIED, with the right that lacks and whose it is; SY_OK where `right` is SY_RIGHT_ANYBODY, or held. No grant holds 0. */
 int sy_access_need(const struct sy_grant *grant, unsigned right);
+/* The same of a protocol with headers: who sent no token is told how to send one. */
+int sy_access_need_header(const struct sy_grant *grant, unsigned right);
 /* The tenant that a request runs for: `asked` ("" or NULL: none), or the token's. EDENIED: another than the token's. */
 int sy_access_tenant(const struct sy_grant *grant, const char *asked, const char **out);
 

@@ -20,7 +20,7 @@ enum sy_grpc_code sy_grpc_stream_allow(struct sy_grpc_stream *stream, const char
     if (right == SY_RIGHT_ANYBODY)
         return SY_GRPC_OK;
     if (status == SY_OK)
-        status = sy_access_need(&stream->grant, right);
+        status = sy_access_need_header(&stream->grant, right);
     *why = sy_error_text();
     return status == SY_OK ? SY_GRPC_OK : refusal(stream);
 }
@@ -28,6 +28,6 @@ enum sy_grpc_code sy_grpc_stream_allow(struct sy_grpc_stream *stream, const char
 enum sy_grpc_code sy_grpc_stream_look_up(struct sy_grpc_stream *stream)
 {
     sy_access_refresh(stream->connection->server->front->access, &stream->grant);
-    return sy_access_need(&stream->grant, stream->method->right) == SY_OK ? SY_GRPC_OK
-                                                                          : refusal(stream);
+    return sy_access_need_header(&stream->grant, stream->method->right) == SY_OK ? SY_GRPC_OK
+                                                                                 : refusal(stream);
 }

@@ -1,7 +1,8 @@
 /* One connection: bytes between its socket and nghttp2.
  *
  * What a read made ready is sent before the next connection is read; the rest at the end of the turn, in the order in which it became ready: see
- * sy_grpc_connection_mark. One send where the answer fits, at most MOST_ROUNDS. */
+ * sy_grpc_connection_mark. One send where the answer fits, at most MOST_ROUNDS, and none behind
+ * SY_GRPC_OUT_BYTES. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,7 +66,8 @@ static bool flush(struct sy_grpc_connection *connection)
 {
     if (!sy_tls_is_ready(connection->tls)) /* the client's bytes come first */
         return true;
-    for (int round = 0; round < MOST_ROUNDS; round++) {
+    long sent = 0;
+    for (int round = 0; round < MOST_ROUNDS && sent < SY_GRPC_OUT_BYTES; round++) {
         long n;
 
         if (!take_out(connection) || !fill(connection))
@@ -80,6 +82,7 @@ static bool flush(struct sy_grpc_connection *connection)
         n = sy_grpc_out_write(connection->out, connection->fd, connection->tls);
         if (n < 0)
             return false;
+        sent += n;
         if (n > 0)
             sy_pace_add_bytes(&connection->written, (uint64_t)n,
                               connection->server->front->least_bytes_per_s,
@@ -305,11 +308,11 @@ void sy_grpc_connection_close(struct sy_grpc_connection *connection)
     while (!LIST_EMPTY(&connection->streams))
         sy_grpc_stream_destroy(LIST_FIRST(&connection->streams));
     unlink_dirty(connection);
+    sy_front_server_disconnected(&server->base, connection, LIST_NEXT(connection, link));
     LIST_REMOVE(connection, link);
     sy_socket_events_stop(&connection->events);
     connection_free(connection); /* its events before its descriptor */
-    close(fd);
-    server->base.n_connections--;
+    sy_front_server_close(&server->base, fd);
     sy_front_server_release(&server->base);
 }
 

@@ -141,7 +141,7 @@ struct sy_grpc_stream {
     char *authorization;              /* NULL: none */
     struct sy_grant grant;            /* when all headers are there */
     enum sy_grpc_code refused;        /* for its headers; OK: not */
-    const char *why;
+    const char *why;                  /* static; NULL: the headers are too large */
     struct sy_grpc_incoming incoming;
     /* to the client */
     struct sy_grpc_reply *replies, **end;

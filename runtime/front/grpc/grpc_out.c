@@ -19,7 +19,7 @@ struct piece {
 };
 
 struct sy_grpc_out {
-    size_t n_copied;
+    size_t n_copied, n_bytes;
     int first, n;
     struct piece pieces[MOST_PIECES];
     uint8_t copied[COPIED_BYTES];
@@ -30,7 +30,7 @@ struct sy_grpc_out *sy_grpc_out_create(void)
     struct sy_grpc_out *out = malloc(sizeof *out);
 
     if (out) {
-        out->n_copied = 0;
+        out->n_copied = out->n_bytes = 0;
         out->first = out->n = 0;
     }
     return out;
@@ -54,7 +54,7 @@ bool sy_grpc_out_is_empty(const struct sy_grpc_out *out)
 /* At worst each COPY_BELOW bytes are a piece with a copy in front of it. */
 bool sy_grpc_out_has_room(const struct sy_grpc_out *out, size_t n)
 {
-    return out->n_copied + n + 9 <= COPIED_BYTES &&
+    return out->n_bytes < SY_GRPC_OUT_BYTES && out->n_copied + n + 9 <= COPIED_BYTES &&
            (size_t)out->n + 2 * (n / COPY_BELOW + 2) <= MOST_PIECES;
 }
 
@@ -65,6 +65,7 @@ void sy_grpc_out_copy(struct sy_grpc_out *out, const void *data, size_t n)
 
     memcpy(to, data, n);
     out->n_copied += n;
+    out->n_bytes += n;
     if (last && !last->reply)
         last->n += n; /* copies lie one behind the other */
     else
@@ -80,11 +81,13 @@ void sy_grpc_out_piece(void *ctx, const uint8_t *data, size_t n, struct sy_grpc_
         return;
     }
     reply->refs++;
+    out->n_bytes += n;
     out->pieces[out->n++] = (struct piece){data, n, reply};
 }
 
 static void take_written(struct sy_grpc_out *out, size_t n)
 {
+    out->n_bytes -= n;
     while (n > 0) {
         struct piece *piece = &out->pieces[out->first];
         size_t part = SY_MIN(n, piece->n);

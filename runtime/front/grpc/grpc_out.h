@@ -10,6 +10,9 @@
 
 struct sy_tls_stream;
 
+/* FE1: there is no room for more: one send over loopback goes on for as long as the client reads. */
+#define SY_GRPC_OUT_BYTES (256 << 10)
+
 struct sy_grpc_out;
 struct sy_grpc_reply;
 

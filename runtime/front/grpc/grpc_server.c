@@ -14,18 +14,23 @@ static int accept_client(struct sy_front_server *base, int fd, bool is_unix)
     return sy_grpc_connection_create((struct sy_grpc_server *)base, fd);
 }
 
-static void look(struct sy_front_server *base, sy_ns now, bool counts)
+static void *first(struct sy_front_server *base)
 {
-    struct sy_grpc_connection *connection =
-                                  LIST_FIRST(&((struct sy_grpc_server *)base)->connections),
-                              *next;
+    return LIST_FIRST(&((struct sy_grpc_server *)base)->connections);
+}
 
-    for (; connection; connection = next) {
-        next = LIST_NEXT(connection, link);
-        connection->n_pings = 0;
-        if (counts)
-            sy_grpc_connection_tick(connection, now);
-    }
+static void *next(void *connection)
+{
+    return LIST_NEXT((struct sy_grpc_connection *)connection, link);
+}
+
+static void look(void *ctx, sy_ns now, bool counts)
+{
+    struct sy_grpc_connection *connection = ctx;
+
+    connection->n_pings = 0;
+    if (counts)
+        sy_grpc_connection_tick(connection, now);
 }
 
 static void free_server(struct sy_front_server *base)
@@ -36,6 +41,8 @@ static void free_server(struct sy_front_server *base)
 static const struct sy_front_server_ops ops = {
     .name = "grpc",
     .accept = accept_client,
+    .first = first,
+    .next = next,
     .look = look,
     .free = free_server,
 };

@@ -1,4 +1,5 @@
 /* One call: its headers, its deadline, its end. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -197,7 +198,7 @@ void sy_grpc_stream_header(struct sy_grpc_stream *stream, const char *name, size
 {
     stream->header_bytes += name_bytes + value_bytes + HEADER_OVERHEAD;
     if (stream->header_bytes > stream->connection->server->limits.header_bytes) {
-        refuse(stream, SY_GRPC_RESOURCE_EXHAUSTED, "the headers are too large");
+        refuse(stream, SY_GRPC_RESOURCE_EXHAUSTED, NULL);
         return;
     }
     for (size_t i = 0; i < SY_ARRAY_LEN(headers); i++)
@@ -205,6 +206,17 @@ void sy_grpc_stream_header(struct sy_grpc_stream *stream, const char *name, size
             headers[i].take(stream, value, value_bytes);
             return;
         }
+}
+
+static void finish_refused(struct sy_grpc_stream *stream)
+{
+    char large[160];
+
+    snprintf(large, sizeof large,
+             "the headers have more than %llu bytes (HTTP/2 counts %d more for each); "
+             "the server's --grpc-header-bytes is the limit",
+             (unsigned long long)stream->connection->server->limits.header_bytes, HEADER_OVERHEAD);
+    sy_grpc_stream_finish(stream, stream->refused, stream->why ? stream->why : large);
 }
 
 /* ---- deadlines ------------------------------------------------------------------------------------------------- */
@@ -265,7 +277,7 @@ void sy_grpc_stream_begin(struct sy_grpc_stream *stream)
     else if (!stream->is_post || !stream->is_grpc)
         answer_http(stream);
     else if (stream->refused != SY_GRPC_OK)
-        sy_grpc_stream_finish(stream, stream->refused, stream->why);
+        finish_refused(stream);
     else if (stream->deadline_ns)
         start_deadline(stream);
 }

@@ -27,7 +27,7 @@ int sy_http_call_allow(struct sy_http_call *call, const char **why)
     if (right == SY_RIGHT_ANYBODY)
         return 0;
     if (status == SY_OK)
-        status = sy_access_need(&call->grant, right);
+        status = sy_access_need_header(&call->grant, right);
     return status < 0 ? refuse(call, why) : 0;
 }
 

@@ -62,7 +62,9 @@ static int add_text(struct sy_http_call *call, const char *at, size_t n)
     uint64_t limit = call->server->limits.header_bytes;
 
     if (call->text_used + n + 2 > limit)
-        return sy_error_set(SY_ETOOBIG, "request line and header lines have more than %llu bytes",
+        return sy_error_set(SY_ETOOBIG,
+                            "request line and header lines have more than %llu bytes; the "
+                            "server's --http-header-bytes is the limit",
                             (unsigned long long)limit);
     if (call->text_used + n + 2 > call->text_size) {
         uint32_t size = (uint32_t)SY_MAX(2 * call->text_size, call->text_used + n + 2);

@@ -50,15 +50,17 @@ static void lose_stream(struct sy_http_connection *connection)
 
 void sy_http_connection_close(struct sy_http_connection *connection)
 {
+    struct sy_http_server *server = connection->server;
+
     if (connection->fd < 0)
         return;
     sy_socket_events_stop(&connection->events);
     sy_tls_stream_destroy(connection->tls);
     connection->tls = NULL;
-    close(connection->fd);
+    sy_front_server_close(&server->base, connection->fd);
     connection->fd = -1;
+    sy_front_server_disconnected(&server->base, connection, LIST_NEXT(connection, link));
     LIST_REMOVE(connection, link);
-    connection->server->base.n_connections--;
     sy_http_reply_drop_all(connection);
     lose_stream(connection);
     lose_call(connection);

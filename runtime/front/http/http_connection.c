@@ -156,9 +156,20 @@ static bool is_waited_for(const struct sy_http_connection *connection)
             (connection->held_used > 0 && call->sink.waits && call->sink.waits(call->sink.ctx)));
 }
 
+/* The client is told nothing more, whether it has gone or only sends no more. */
+static bool is_idle(const struct sy_http_connection *connection)
+{
+    return !connection->tls && !connection->call && !connection->stream &&
+           !connection->first_reply && connection->held_used == 0;
+}
+
 /* The client sends no more. */
 static void on_end(struct sy_http_connection *connection)
 {
+    if (is_idle(connection)) { /* thousands may go at once: without the calls of a slower end */
+        sy_http_connection_close(connection);
+        return;
+    }
     sy_socket_read_ended(&connection->events);
     connection->ended = true;
 }

@@ -21,16 +21,20 @@ static void refuse_client(struct sy_front_server *base, int fd, int status)
     sy_http_refuse(fd, 503, sy_error_text());
 }
 
-static void look(struct sy_front_server *base, sy_ns now, bool counts)
+static void *first(struct sy_front_server *base)
 {
-    struct sy_http_connection *connection =
-                                  LIST_FIRST(&((struct sy_http_server *)base)->connections),
-                              *next;
+    return LIST_FIRST(&((struct sy_http_server *)base)->connections);
+}
 
-    for (; counts && connection; connection = next) {
-        next = LIST_NEXT(connection, link);
+static void *next(void *connection)
+{
+    return LIST_NEXT((struct sy_http_connection *)connection, link);
+}
+
+static void look(void *connection, sy_ns now, bool counts)
+{
+    if (counts)
         sy_http_connection_look(connection, now);
-    }
 }
 
 static void free_server(struct sy_front_server *base)
@@ -45,6 +49,8 @@ static const struct sy_front_server_ops ops = {
     .name = "http",
     .accept = accept_client,
     .refuse = refuse_client,
+    .first = first,
+    .next = next,
     .look = look,
     .free = free_server,
 };

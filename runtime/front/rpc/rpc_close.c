@@ -32,7 +32,7 @@ void sy_rpc_connection_close(struct sy_rpc_connection *connection)
     sy_socket_events_stop(&connection->events);
     sy_tls_stream_destroy(connection->tls);
     connection->tls = NULL;
-    close(connection->fd);
+    sy_front_server_close(&server->base, connection->fd);
     connection->fd = -1;
     server->buffered_bytes -= connection->capacity;
     connection->used = connection->capacity = 0;
@@ -44,8 +44,8 @@ void sy_rpc_connection_close(struct sy_rpc_connection *connection)
         sy_rpc_reply_free(reply);
     }
     connection->last_reply = NULL;
+    sy_front_server_disconnected(&server->base, connection, LIST_NEXT(connection, link));
     LIST_REMOVE(connection, link);
-    server->base.n_connections--;
     sy_repository_wait_cancel(&connection->wait);
     sy_rpc_infer_cancel_all(connection);
     sy_rpc_region_drop_all(connection);

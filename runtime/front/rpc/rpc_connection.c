@@ -15,9 +15,8 @@
 
 #define FIRST_CAPACITY (16u * 1024u)
 #define KEPT_CAPACITY \
-    (1024u * 1024u) /* a buffer that grew beyond it is given back when it is empty */
-#define READ_BYTES ((uint64_t)1 << 20) /* of one call: a quarter of a millisecond */
-#define TURN_BYTES (4u << 20)          /* of long tensors, in one turn of the loop */
+    (1024u * 1024u)           /* a buffer that grew beyond it is given back when it is empty */
+#define TURN_BYTES (1u << 20) /* in one turn of the loop: a quarter of a millisecond */
 
 static void on_readable(evutil_socket_t fd, short what, void *ctx);
 static void on_writable(evutil_socket_t fd, short what, void *ctx);
@@ -283,7 +282,7 @@ static bool read_long(struct sy_rpc_connection *connection, void *to, uint64_t r
 {
     ssize_t n;
 
-    room = SY_MIN(room, READ_BYTES);
+    room = SY_MIN(room, *left_of_turn);
     n = sy_net_read(connection->fd, connection->tls, to, room);
     if (!check_read(connection, n))
         return false;
@@ -309,15 +308,16 @@ static bool read_some(struct sy_rpc_connection *connection, uint64_t *left_of_tu
         process(connection);
         return false;
     }
-    room = connection->capacity - connection->used;
+    room = SY_MIN(connection->capacity - connection->used, *left_of_turn);
     n = sy_net_read(connection->fd, connection->tls, connection->buffer + connection->used, room);
     if (!check_read(connection, n))
         return false;
     if (connection->used == 0 && !connection->first_reply)
         sy_pace_restart(&connection->pace); /* a message begins: the silence before was no stall */
     connection->used += (uint64_t)n;
+    *left_of_turn -= SY_MIN((uint64_t)n, *left_of_turn);
     note_read(connection, (uint64_t)n);
-    return connection->fd >= 0 && connection->events.reading &&
+    return connection->fd >= 0 && connection->events.reading && *left_of_turn > 0 &&
            ((uint64_t)n == room || connection->longs.left > 0);
 }
 

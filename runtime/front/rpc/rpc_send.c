@@ -15,7 +15,7 @@
 #define MAX_PARTS      (2 * SY_RPC_MAX_TENSORS + 1)
 #define TOGETHER_BYTES (16u * 1024u) /* larger ones: the call is little beside their copy */
 
-#define TURN_BYTES (4u << 20) /* of one flush: a client that reads fast does not hold the loop */
+#define TURN_BYTES (1u << 20) /* of one flush: a client that reads fast does not hold the loop */
 
 /* Head and tensors in the order of the wire, without the first `skip` bytes. */
 static int reply_parts(const struct sy_rpc_reply *reply, uint64_t skip, struct iovec *parts)

@@ -29,21 +29,29 @@ static void refuse_client(struct sy_front_server *base, int fd, int status)
     sy_rpc_refuse(fd, status, sy_error_text());
 }
 
-static void look(struct sy_front_server *base, sy_ns now, bool counts)
+static void *first(struct sy_front_server *base)
 {
-    struct sy_rpc_connection *connection = LIST_FIRST(&((struct sy_rpc_server *)base)->connections),
-                             *next;
+    return LIST_FIRST(&((struct sy_rpc_server *)base)->connections);
+}
 
-    for (; counts && connection; connection = next) {
-        next = LIST_NEXT(connection, link);
-        if (sy_rpc_connection_stalled(connection, now)) {
-            sy_log_info("rpc", "event=stalled buffered_bytes=%llu unsent_bytes=%llu",
-                        (unsigned long long)connection->used,
-                        (unsigned long long)connection->unsent_bytes);
-            sy_rpc_connection_close(connection);
-        } else {
-            sy_rpc_receive_tick(connection, now);
-        }
+static void *next(void *connection)
+{
+    return LIST_NEXT((struct sy_rpc_connection *)connection, link);
+}
+
+static void look(void *ctx, sy_ns now, bool counts)
+{
+    struct sy_rpc_connection *connection = ctx;
+
+    if (!counts)
+        return;
+    if (sy_rpc_connection_stalled(connection, now)) {
+        sy_log_info("rpc", "event=stalled buffered_bytes=%llu unsent_bytes=%llu",
+                    (unsigned long long)connection->used,
+                    (unsigned long long)connection->unsent_bytes);
+        sy_rpc_connection_close(connection);
+    } else {
+        sy_rpc_receive_tick(connection, now);
     }
 }
 
@@ -59,6 +67,8 @@ static const struct sy_front_server_ops ops = {
     .name = "rpc",
     .accept = accept_client,
     .refuse = refuse_client,
+    .first = first,
+    .next = next,
     .look = look,
     .free = free_server,
 };

@@ -80,6 +80,9 @@ static void tokens_are_exact(void **state)
     assert_non_null(strstr(sy_error_text(), "Bearer TOKEN"));
     assert_int_equal(sy_access_header(access, "Basic " OPS, &grant), SY_EDENIED);
     assert_int_equal(sy_access_header(access, "Basic ====", &grant), SY_EDENIED);
+    sy_access_anonymous(access, &grant);
+    assert_int_equal(sy_access_need_header(&grant, SY_RIGHT_PATHS), SY_EDENIED);
+    assert_non_null(strstr(sy_error_text(), "\"authorization: Bearer TOKEN\""));
     assert_int_equal(sy_access_header(access, NULL, &grant), SY_OK);
     assert_int_equal(grant.rights, SY_RIGHTS_LOOPBACK);
     sy_access_destroy(access);

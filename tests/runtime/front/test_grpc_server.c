@@ -152,6 +152,25 @@ static void test_message_in_pieces(void **state)
         }
 }
 
+static void test_large_headers_are_told_the_limit(void **state)
+{
+    struct grpc_client client;
+    struct grpc_call *call;
+    char large[17000];
+
+    (void)state;
+    memset(large, 'a', sizeof large - 1);
+    large[sizeof large - 1] = '\0';
+    open_client(&client);
+    call = grpc_client_call(&client, INFER, "x-large", large, NULL);
+    grpc_client_half_close(&client, call);
+    grpc_client_wait(&client, call);
+    assert_int_equal(call->status, SY_GRPC_RESOURCE_EXHAUSTED);
+    assert_non_null(strstr(call->message, "16384 bytes"));
+    assert_non_null(strstr(call->message, "--grpc-header-bytes"));
+    grpc_client_close(&client);
+}
+
 static void test_wrong_calls(void **state)
 {
     char large[20000];
@@ -551,6 +570,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_message_in_pieces),
+        cmocka_unit_test(test_large_headers_are_told_the_limit),
         cmocka_unit_test(test_wrong_calls),
         cmocka_unit_test(test_wrong_frames),
         cmocka_unit_test(test_two_messages_in_a_unary_call),

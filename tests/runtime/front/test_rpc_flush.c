@@ -1,5 +1,5 @@
-/* A client that reads as fast as answers come: each turn of the loop writes a bounded part of them. The loop is driven by hand, and the socket takes what it is
- * told to. */
+/* A client that reads as fast as answers come, and sends as fast as it is read: each turn of the loop writes, and reads, a bounded part. The loop is driven by
+ * hand, and the socket takes what it is told to. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,9 +22,11 @@
 #include "runtime/front/rpc/rpc_server.h"
 #include "tests/fakes/fake_core.h"
 
-#define REQUESTS     16
-#define TENSOR_BYTES (1u << 20)
-#define TURN_MOST    (4u << 20)
+#define REQUESTS       16
+#define TENSOR_BYTES   (1u << 20)
+#define SMALL_REQUESTS 200
+#define SMALL_BYTES    (100u << 10)
+#define TURN_MOST      (1u << 20)
 
 static enum { REAL, TAKES_NOTHING, TAKES_ALL } socket_mode;
 static uint64_t taken_bytes;
@@ -46,13 +48,37 @@ ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
     return (ssize_t)n;
 }
 
+static msgpack_sbuffer to_send;
+static size_t sent_bytes;
+static int client = -1;
+static uint64_t read_bytes;
+
+/* As much as the server's socket takes. */
+static void send_more(void)
+{
+    ssize_t n = 0;
+
+    for (; n >= 0 && sent_bytes<to_send.size; sent_bytes += n> 0 ? (size_t)n : 0)
+        n = send(client, to_send.data + sent_bytes, to_send.size - sent_bytes, MSG_NOSIGNAL);
+}
+
+/* So the socket is never empty. */
+ssize_t recv(int fd, void *to, size_t n_bytes, int flags)
+{
+    ssize_t n = syscall(SYS_recvfrom, fd, to, n_bytes, flags, NULL, NULL);
+
+    read_bytes += n > 0 ? (uint64_t)n : 0;
+    send_more();
+    return n;
+}
+
 static void pack_text(msgpack_packer *packer, const char *text)
 {
     msgpack_pack_str(packer, strlen(text));
     msgpack_pack_str_body(packer, text, strlen(text));
 }
 
-static void pack_infer(msgpack_packer *packer, unsigned id)
+static void pack_infer(msgpack_packer *packer, unsigned id, unsigned n_bytes)
 {
     static const char zeros[TENSOR_BYTES];
 
@@ -73,11 +99,11 @@ static void pack_infer(msgpack_packer *packer, unsigned id)
     pack_text(packer, "FP32");
     pack_text(packer, "shape");
     msgpack_pack_array(packer, 2);
-    msgpack_pack_int(packer, TENSOR_BYTES / 16);
+    msgpack_pack_int(packer, (int)n_bytes / 16);
     msgpack_pack_int(packer, 4);
     pack_text(packer, "data");
-    msgpack_pack_bin(packer, TENSOR_BYTES);
-    msgpack_pack_bin_body(packer, zeros, TENSOR_BYTES);
+    msgpack_pack_bin(packer, n_bytes);
+    msgpack_pack_bin_body(packer, zeros, n_bytes);
 }
 
 static int connect_to(const char *path)
@@ -90,24 +116,25 @@ static int connect_to(const char *path)
     return fd;
 }
 
-/* All requests go to the server, which reads them in turns of the loop between. */
-static void send_all(struct event_base *base, int fd)
+/* All requests go to the server, which reads them in turns of the loop. */
+static void send_all(struct event_base *base, unsigned n_requests, unsigned n_bytes)
 {
-    msgpack_sbuffer bytes;
     msgpack_packer packer;
 
-    msgpack_sbuffer_init(&bytes);
-    msgpack_packer_init(&packer, &bytes, msgpack_sbuffer_write);
-    for (unsigned i = 0; i < REQUESTS; i++)
-        pack_infer(&packer, i);
-    for (size_t at = 0; at < bytes.size;) {
-        ssize_t n = send(fd, bytes.data + at, bytes.size - at, MSG_NOSIGNAL);
+    msgpack_sbuffer_init(&to_send);
+    msgpack_packer_init(&packer, &to_send, msgpack_sbuffer_write);
+    for (unsigned i = 0; i < n_requests; i++)
+        pack_infer(&packer, i, n_bytes);
+    read_bytes = sent_bytes = 0;
+    send_more();
+    while (read_bytes < to_send.size) {
+        uint64_t before = read_bytes;
 
-        assert_true(n > 0 || errno == EAGAIN);
-        at += n > 0 ? (size_t)n : 0;
         event_base_loop(base, EVLOOP_ONCE | EVLOOP_NONBLOCK);
+        assert_true(read_bytes - before <= TURN_MOST);
     }
-    msgpack_sbuffer_destroy(&bytes);
+    msgpack_sbuffer_destroy(&to_send);
+    to_send.size = 0;
 }
 
 static void answers_go_out_in_bounded_turns(void **state)
@@ -121,9 +148,9 @@ static void answers_go_out_in_bounded_turns(void **state)
     (void)state;
     snprintf(path, sizeof path, "/tmp/test_rpc_flush_%d.sock", (int)getpid());
     assert_int_equal(sy_rpc_server_create(&config, front, &server), SY_OK);
-    int fd = connect_to(path);
+    client = connect_to(path);
     socket_mode = TAKES_NOTHING;
-    send_all(front->base, fd);
+    send_all(front->base, REQUESTS, TENSOR_BYTES);
     while (fake_core_slab_bytes() >
            (REQUESTS + 1) * TENSOR_BYTES) /* all are answered: their inputs are free */
         event_base_loop(front->base, EVLOOP_ONCE | EVLOOP_NONBLOCK);
@@ -137,7 +164,29 @@ static void answers_go_out_in_bounded_turns(void **state)
     }
     assert_true(n_turns >= (int)(REQUESTS * TENSOR_BYTES / TURN_MOST));
     socket_mode = REAL;
-    close(fd);
+    close(client);
+    fake_core_run();
+    fake_core_stop();
+    sy_rpc_server_destroy(server);
+    fake_core_close();
+}
+
+/* Tensors that are no long ones. */
+static void small_requests_are_read_in_bounded_turns(void **state)
+{
+    char path[100];
+    struct sy_rpc_config config = {.socket_path = path};
+    struct sy_front *front = fake_core_open();
+    struct sy_rpc_server *server;
+
+    (void)state;
+    snprintf(path, sizeof path, "/tmp/test_rpc_flush_%d.sock", (int)getpid());
+    assert_int_equal(sy_rpc_server_create(&config, front, &server), SY_OK);
+    client = connect_to(path);
+    socket_mode = TAKES_ALL;
+    send_all(front->base, SMALL_REQUESTS, SMALL_BYTES);
+    socket_mode = REAL;
+    close(client);
     fake_core_run();
     fake_core_stop();
     sy_rpc_server_destroy(server);
@@ -146,7 +195,10 @@ static void answers_go_out_in_bounded_turns(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(answers_go_out_in_bounded_turns)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(answers_go_out_in_bounded_turns),
+        cmocka_unit_test(small_requests_are_read_in_bounded_turns),
+    };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
