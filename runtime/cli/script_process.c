@@ -25,11 +25,13 @@
 
 #define CGROUP_PATIENCE (500 * SY_NS_PER_MS) /* the user waits */
 #define FAREWELL_MS     2000
-#define AFTER_MS \
-    200 /* helpers end a moment after their script, as multiprocessing's resource tracker */
-#define LEFT_MS   1000 /* between SIGTERM and SIGKILL of what a script left behind */
-#define WEIGH_NS  (500 * SY_NS_PER_MS)
-#define OOM_SCORE "500" /* where the machine itself runs out: before servers, which have 0 */
+#define LOOK_NS         (5 * SY_NS_PER_MS)
+/* Helpers end a moment after their script, as multiprocessing's resource tracker: so long while they could have computed. AFTER_MOST_NS: with all else. */
+#define AFTER_NS      (200 * SY_NS_PER_MS)
+#define AFTER_MOST_NS (10 * SY_NS_PER_S)
+#define LEFT_MS       1000 /* between SIGTERM and SIGKILL of what a script left behind */
+#define WEIGH_NS      (500 * SY_NS_PER_MS)
+#define OOM_SCORE     "500" /* where the machine itself runs out: before servers, which have 0 */
 
 /* ---- start ------------------------------------------------------------------------------------ */
 
@@ -276,11 +278,33 @@ static bool has_more(const struct sy_script_process *p)
 static bool wait_for_rest(const struct sy_script_process *p, uint64_t most_ms)
 {
     sy_ns until = sy_clock_now() + most_ms * SY_NS_PER_MS;
-    const struct timespec slice = {.tv_nsec = 5 * (long)SY_NS_PER_MS};
+    const struct timespec slice = {.tv_nsec = (long)LOOK_NS};
     while (has_more(p)) {
         if (sy_clock_now() >= until)
             return false;
         nanosleep(&slice, NULL);
+    }
+    return true;
+}
+
+/* Whether all that the script started ends within AFTER_NS. On a loaded machine neither the time counts in which what is ready to compute got no core, nor
+ * that in which this process had none to look. */
+static bool wait_for_helpers(const struct sy_script_process *p)
+{
+    pid_t pids[SY_SCRIPT_TREE_MOST];
+    const struct timespec slice = {.tv_nsec = (long)LOOK_NS};
+    sy_ns begun = sy_clock_now(), last = begun, had = 0;
+    uint64_t ran, ran_before = 0;
+    while (has_more(p)) {
+        if (had >= AFTER_NS || last >= begun + AFTER_MOST_NS)
+            return false;
+        nanosleep(&slice, NULL);
+        sy_ns now = sy_clock_now();
+        bool wants = sy_script_tree_wants_core(pids, sy_script_list_processes(p, pids), &ran);
+        if (!wants || ran != ran_before)
+            had += SY_MIN(now - last, 2 * LOOK_NS);
+        ran_before = ran;
+        last = now;
     }
     return true;
 }
@@ -291,7 +315,7 @@ static void see_end(struct sy_script_process *p)
         return;
     sy_script_continue(p);
     p->ended = true;
-    p->has_left = p->is_child && !wait_for_rest(p, AFTER_MS);
+    p->has_left = p->is_child && !wait_for_helpers(p);
     if (!p->has_left)
         return;
     (void)kill(-p->pid, SIGTERM);

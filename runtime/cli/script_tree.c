@@ -10,6 +10,7 @@
 
 struct entry {
     pid_t pid, parent;
+    char state;
     bool is_in, is_out;
 };
 
@@ -28,7 +29,7 @@ static bool read_entry(pid_t pid, struct entry *out)
     const char *name_end = strrchr(text, ')');
     if (!name_end || sscanf(name_end + 1, " %c %ld", &state, &parent) != 2)
         return false;
-    *out = (struct entry){.pid = pid, .parent = (pid_t)parent};
+    *out = (struct entry){.pid = pid, .parent = (pid_t)parent, .state = state};
     return state != 'Z' && state != 'X';
 }
 
@@ -155,4 +156,29 @@ uint64_t sy_script_tree_memory(const pid_t *pids, int n, uint64_t enough)
         exact += bytes ? bytes : read_lines(pids[i], "status", "RssAnon", "RssShmem");
     }
     return SY_MIN(sum, exact);
+}
+
+static uint64_t ran_ns_of(pid_t pid)
+{
+    char path[64];
+    unsigned long long ran = 0;
+    snprintf(path, sizeof path, "/proc/%ld/schedstat", (long)pid);
+    FILE *file = fopen(path, "re");
+    if (file && fscanf(file, "%llu", &ran) != 1)
+        ran = 0;
+    if (file)
+        fclose(file);
+    return ran;
+}
+
+bool sy_script_tree_wants_core(const pid_t *pids, int n, uint64_t *ran_ns)
+{
+    bool wants = false;
+    *ran_ns = 0;
+    for (int i = 0; i < n; i++) {
+        struct entry entry;
+        wants |= read_entry(pids[i], &entry) && entry.state == 'R';
+        *ran_ns += ran_ns_of(pids[i]);
+    }
+    return wants;
 }

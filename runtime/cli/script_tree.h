@@ -20,5 +20,7 @@ int sy_script_tree_list_left(pid_t reaper, const char *setting, pid_t *out);
 /* Memory of these processes together: private, and shared that is in no file. What several of them share counts once. At or below `enough` it may be too
  * much by what they share, which is cheaper to read. */
 uint64_t sy_script_tree_memory(const pid_t *pids, int n, uint64_t enough);
+/* Whether one of these processes could compute. *ran_ns: what they have computed together, which does not grow while none has a core. */
+bool sy_script_tree_wants_core(const pid_t *pids, int n, uint64_t *ran_ns);
 
 #endif

@@ -134,6 +134,14 @@ void sy_serve_fronts_drain(struct sy_serve_fronts *fronts)
     sy_grpc_server_drain(fronts->grpc_server);
 }
 
+uint64_t sy_serve_fronts_unsent(const struct sy_serve_fronts *fronts)
+{
+    struct sy_offload *offload = fronts->front.offload;
+
+    return sy_http_server_unsent(fronts->http_server) + sy_grpc_server_unsent(fronts->grpc_server) +
+           (offload && !sy_offload_is_idle(offload));
+}
+
 void sy_serve_fronts_stop(struct sy_serve_fronts *fronts)
 {
     sy_offload_destroy(fronts->front.offload); /* first: what it works on belongs to requests */

@@ -38,6 +38,8 @@ int sy_serve_fronts_guard(struct sy_serve_fronts *fronts, const char *rpc_tcp);
 int sy_serve_fronts_start(struct sy_serve_fronts *fronts);
 /* Nothing new from clients that can go elsewhere. */
 void sy_serve_fronts_drain(struct sy_serve_fronts *fronts);
+/* Bytes of answers over HTTP and gRPC that clients have not taken yet; one more while a thread writes some. */
+uint64_t sy_serve_fronts_unsent(const struct sy_serve_fronts *fronts);
 void sy_serve_fronts_stop(struct sy_serve_fronts *fronts);   /* before the core goes */
 void sy_serve_fronts_finish(struct sy_serve_fronts *fronts); /* after it */
 

@@ -25,6 +25,8 @@
 /* so that a worker which builds a program for 10 s finds 100 messages */
 #define DROP_DELAY_US 100000
 #define TENSOR_ALIGN  64
+/* Of all regions: a worker may have to map each of them, and its address space is 128 TiB, which sparse files fill at no cost. */
+#define ALL_REGIONS_BYTES SY_REGION_MAX_BYTES
 
 _Static_assert(SY_CORE_REGION_SHIFT == SY_TENSOR_REGION_SHIFT, "one address");
 _Static_assert(SY_CORE_MAX_REGIONS == SY_MAX_REGIONS, "one table");
@@ -130,6 +132,20 @@ static int check_mapping(int fd, uint64_t offset_bytes, uint64_t bytes)
     return SY_OK;
 }
 
+/* Within the address space that all regions together may take. */
+static int check_all(const struct sy_core_regions *regions, uint64_t bytes)
+{
+    uint64_t all = 0;
+    for (unsigned i = 0; i < SY_MAX_REGIONS; i++)
+        all += regions->slots[i].id ? regions->slots[i].bytes : 0;
+    if (bytes <= ALL_REGIONS_BYTES - all)
+        return SY_OK;
+    return sy_error_set(SY_EBUSY,
+                        "a region of %llu bytes: all regions of shared memory together have %llu "
+                        "of at most %llu; drop some first",
+                        (unsigned long long)bytes, (unsigned long long)all, ALL_REGIONS_BYTES);
+}
+
 static struct region *free_slot(struct sy_core_regions *regions)
 {
     for (unsigned i = 0; i < SY_MAX_REGIONS; i++) {
@@ -173,6 +189,7 @@ int sy_core_region_add(struct sy_core *core, int fd, uint64_t offset_bytes, uint
     SY_TRY(check_range(fd, offset_bytes, bytes));
     SY_TRY(check_kind(fd));
     SY_TRY(check_mapping(fd, offset_bytes, bytes));
+    SY_TRY(check_all(core->regions, bytes));
     SY_TRY(take_slot(core, &r));
     int own = fcntl(fd, F_DUPFD_CLOEXEC, 0), seals = fcntl(fd, F_GET_SEALS);
     if (own < 0)

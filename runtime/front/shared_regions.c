@@ -79,7 +79,13 @@ static int open_object(struct entry *entry)
     struct stat info;
     uint64_t end;
 
-    entry->fd = shm_open(entry->key, O_RDWR | O_CLOEXEC, 0);
+    /* Without O_NONBLOCK the call, and with it the loop, waits until the holder of a lease (F_SETLEASE) gives it up, 45 s at most. */
+    entry->fd = shm_open(entry->key, O_RDWR | O_CLOEXEC | O_NONBLOCK, 0);
+    if (entry->fd < 0 && errno == EWOULDBLOCK)
+        return sy_error_set(SY_EBUSY,
+                            "shared memory object '%s' of region '%s' is under a lease "
+                            "(F_SETLEASE), which its holder has to give up first; try again",
+                            entry->key, entry->name);
     if (entry->fd < 0)
         return sy_error_set(errno == ENOENT ? SY_ENOTFOUND : SY_EARG,
                             "unable to open shared memory object '%s' of region '%s': %s",

@@ -23,7 +23,8 @@ void sy_shared_regions_destroy(struct sy_shared_regions *regions); /* NULL is fi
 
 /* EDENIED: a client of another machine has no shared memory objects here. */
 int sy_shared_regions_check_client(bool is_local);
-/* key: of shm_open. EARG: a name that is there already, or none; nothing to map; ENOTFOUND: no such object; EUNSUPPORTED: the core shares no memory; EBUSY: too many. */
+/* key: of shm_open. EARG: a name that is there already, or none; nothing to map; ENOTFOUND: no such object; EUNSUPPORTED: the core shares no memory; EBUSY:
+ * too many, or the object is under another process's lease. Never waits for that process. */
 int sy_shared_regions_register(struct sy_shared_regions *regions, const char *name, const char *key,
                                uint64_t offset, uint64_t bytes);
 /* name NULL: all. One that is not there is fine, as in Triton. */

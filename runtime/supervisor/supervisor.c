@@ -257,16 +257,15 @@ void sy_supervisor_kill(struct sy_supervisor *s, int worker, const char *why)
     (void)sy_supervisor_event(s, worker, SY_WORKER_EVENT_KILL);
 }
 
-static void describe_exit(struct process *p, int wait_status, char *text, size_t bytes)
+static void describe_exit(const struct process *p, const siginfo_t *info, char *text, size_t bytes)
 {
     if (p->why[0])
         snprintf(text, bytes, "worker %d was killed: %s", p->index, p->why);
-    else if (WIFSIGNALED(wait_status))
-        snprintf(text, bytes, "worker %d was ended by signal %d (%s)", p->index,
-                 WTERMSIG(wait_status), strsignal(WTERMSIG(wait_status)));
+    else if (info->si_code != CLD_EXITED)
+        snprintf(text, bytes, "worker %d was ended by signal %d (%s)", p->index, info->si_status,
+                 strsignal(info->si_status));
     else
-        snprintf(text, bytes, "worker %d exited with status %d", p->index,
-                 WEXITSTATUS(wait_status));
+        snprintf(text, bytes, "worker %d exited with status %d", p->index, info->si_status);
 }
 
 static bool one_is_idle(const struct sy_supervisor *s)
@@ -304,35 +303,43 @@ static void plan_respawn(struct sy_supervisor *s, struct process *p)
         p->index, p->n_deaths, p->n_early, s->program);
 }
 
-static void on_exit_fd(int fd, short what, void *process)
+/* The process has ended: tells of it, and has another one started. */
+static void end_process(struct sy_supervisor *s, struct process *p, const char *why)
 {
-    struct process *p = process;
-    struct sy_supervisor *s = p->owner;
-    int wait_status = 0;
-    char text[400];
-    (void)fd;
-    (void)what;
-    /* Messages that it sent before it died still count, unless it was killed for one. Before waitpid: V2. */
-    if (p->state != SY_WORKER_KILLED)
-        on_socket(p->fd, EV_READ, p);
-    if (waitpid(p->pid, &wait_status, WNOHANG) != p->pid)
-        return;
-    if (p->state != SY_WORKER_KILLED)
-        p->died_in = p->state;
-    describe_exit(p, wait_status, text, sizeof text);
-    p->pid = 0;
     unwatch(p);
+    p->pid = 0;
     (void)sy_supervisor_event(s, p->index, SY_WORKER_EVENT_EXIT);
     if (s->stopping) {
-        s->config.ops.lost(s->config.ops.ctx, p->index, p->died_in, false, text);
+        s->config.ops.lost(s->config.ops.ctx, p->index, p->died_in, false, why);
         return;
     }
     p->n_deaths++;
     sy_log_warn("supervisor", "event=lost worker=%d state=%s why=\"%s\"", p->index,
-                sy_worker_state_name(p->died_in), text);
+                sy_worker_state_name(p->died_in), why);
     plan_respawn(s, p);
-    s->config.ops.lost(s->config.ops.ctx, p->index, p->died_in, !p->given_up, text);
+    s->config.ops.lost(s->config.ops.ctx, p->index, p->died_in, !p->given_up, why);
     spawn_due(s, sy_clock_now());
+}
+
+/* What waits for the worker goes on before it is reaped: that can take long (worker_program.h), and all of its threads and memory are gone already. */
+static void on_exit_fd(int fd, short what, void *process)
+{
+    struct process *p = process;
+    siginfo_t info = {0};
+    char text[400];
+    (void)fd;
+    (void)what;
+    /* Messages that it sent before it died still count, unless it was killed for one. */
+    if (p->state != SY_WORKER_KILLED)
+        on_socket(p->fd, EV_READ, p);
+    pid_t pid = p->pid;
+    if (waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid != pid)
+        return;
+    if (p->state != SY_WORKER_KILLED)
+        p->died_in = p->state;
+    describe_exit(p, &info, text, sizeof text);
+    end_process(p->owner, p, text);
+    sy_worker_program_reap(pid);
 }
 
 /* ---- messages --------------------------------------------------------------------------------- */

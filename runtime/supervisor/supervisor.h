@@ -1,7 +1,7 @@
 /* Keeps the worker processes alive: spawns, watches, kills, reaps, replaces.
  *
- * V1: a worker's memory is given to others only after `lost`, which comes when its process has been reaped.
- * V2: a worker is killed by its own pid, which is ours until waitpid has returned it.
+ * V1: a worker's memory is given to others only after `lost`, which comes when its process has ended with all of its threads.
+ * V2: a worker is killed by its own pid, which is ours until it is reaped, after `lost`.
  * V3: one that had its models (IDLE) is replaced at once where no other is idle, else after 50 ms: what it computed runs again first, and a start beside
  *     it takes the cores from it. One that dies before is replaced at once the first time, then after 100 ms, doubling to 5 s; after ten such deaths in a row
  *     it is given up, and that is logged. A start in vain (no process, no descriptor) counts as one.

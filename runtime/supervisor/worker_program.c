@@ -1,11 +1,14 @@
 #include "runtime/supervisor/worker_program.h"
 
+#include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 
 #include "runtime/base/status.h"
 #include "runtime/base/thread_cores.h"
@@ -58,4 +61,27 @@ int sy_worker_program_start(const char *program, char *const *environment, int i
     *pid = 0;
     return sy_error_set(SY_EIO, "cannot start worker %d from %s: %s", index, program,
                         strerror(error));
+}
+
+static void *reap(void *pid)
+{
+    while (waitpid((pid_t)(intptr_t)pid, NULL, 0) < 0 && errno == EINTR)
+        continue;
+    return NULL;
+}
+
+void sy_worker_program_reap(pid_t pid)
+{
+    pthread_t thread;
+    pthread_attr_t attributes;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the loop's */
+    int error = pthread_create(&thread, &attributes, reap, (void *)(intptr_t)pid);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+    if (error != 0)
+        (void)reap((void *)(intptr_t)pid);
 }

@@ -206,6 +206,16 @@ if what == "helper":  # ends by itself a moment after the script, as multiproces
         time.sleep(0.02)
         open(mark, "w").write("x")
         os._exit(0)
+if what == "late_helper":  # needs a core, of which it has a twentieth, for 0.05 s
+    pipe = os.pipe()
+    if os.fork() == 0:
+        os.close(pipe[1])
+        os.read(pipe[0], 1)
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+        while time.process_time() < 0.05:
+            pass
+        open(mark, "w").write("x")
+        os._exit(0)
 if what == "exit":
     os._exit(5)
 if what == "threads":
@@ -239,17 +249,26 @@ def read_number(path):
 
 
 def check_helper(server):
-    """One that ends by itself is no process left behind. It has 0.2 s, which a loaded machine may keep from it: several tries."""
-    for _ in range(5):
-        run, mark = run_bad(server, "helper")
+    """One that ends by itself is no process left behind, also where it has to wait for a core."""
+    run, mark = run_bad(server, "helper")
+    said, _ = run.communicate(timeout=60)
+    assert run.returncode == 0 and "left processes" not in said, said
+    assert os.path.exists(mark), said
+
+
+def check_late_helper(server):
+    """As above, with so many that compute on its core that it takes more than 0.2 s until its turn has come."""
+    core = {min(os.sched_getaffinity(0))}
+    busy = [subprocess.Popen([sys.executable, "-c", f"import os\nos.sched_setaffinity(0, {core})\nwhile True:\n    pass"]) for _ in range(20)]
+    try:
+        run, mark = run_bad(server, "late_helper")
         said, _ = run.communicate(timeout=60)
-        assert run.returncode == 0, said
-        if "left processes" not in said:
-            assert os.path.exists(mark), said
-            return
-        if os.path.exists(mark):
-            os.unlink(mark)
-    raise AssertionError(said)
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+    assert run.returncode == 0 and "left processes" not in said, said
+    assert os.path.exists(mark), said
 
 
 def check_bad_scripts(server):
@@ -265,6 +284,7 @@ def check_bad_scripts(server):
     wait_for(lambda: server.job("exit")["state"] == "failed", "the job's end")
     assert "exit status 5" in server.job("exit")["error"]
     check_helper(server)
+    check_late_helper(server)
     run, _ = run_bad(server, "threads")
     said, _ = run.communicate(timeout=60)
     assert run.returncode == 0, said

@@ -4,9 +4,9 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
-#include "runtime/wire/tensor_at.h"
 #include "workers/infer/infer_run.h"
 #include "workers/process/worker_regions.h"
+#include "workers/process/worker_tensors.h"
 
 #define MOST_PARTS 1024
 
@@ -187,28 +187,6 @@ static void group_done(void *worker, int group)
                           memory_order_release);
 }
 
-static int locate_tensor(struct sy_worker *w, const struct sy_tensor *tensor, uint64_t at,
-                         uint64_t bytes, void **out)
-{
-    if (sy_tensor_region(at) != 0)
-        return sy_worker_region_locate(at, bytes, tensor->name, out);
-    SY_TRY(check_range(tensor->name, at, bytes, w->slab.bytes));
-    *out = (char *)w->slab.base + at;
-    return SY_OK;
-}
-
-/* Places of the graph's inputs or outputs as pointers. */
-static int locate_tensors(struct sy_worker *w, const struct sy_graph *graph, const int *tensors,
-                          int n, const struct sy_u64s *at, int64_t batch, void **out)
-{
-    if (at->n != (size_t)n)
-        return sy_error_set(SY_EPROTO, "RUN with %zu tensors for %d", at->n, n);
-    for (int i = 0; i < n; i++)
-        SY_TRY(locate_tensor(w, &graph->tensors[tensors[i]], at->v[i],
-                             sy_graph_tensor_room(graph, tensors[i], batch), &out[i]));
-    return SY_OK;
-}
-
 static struct sy_u64s collect_spans(struct sy_worker *w, uint64_t *spans, int n_groups)
 {
     for (int g = n_groups - 1; g >= 0; g--) {
@@ -280,24 +258,29 @@ static struct sy_u64s part_of(const struct sy_u64s *all, uint64_t part, uint64_t
     return (struct sy_u64s){.n = n, .v = all->v + part * n};
 }
 
+static int run_part(struct sy_worker *w, const struct sy_msg_run *msg, uint64_t part,
+                    struct sy_infer_run *run, struct sy_infer_times *times)
+{
+    struct sy_worker_tensors tensors;
+    struct sy_u64s inputs = part_of(&msg->inputs, part, msg->parts),
+                   outputs = part_of(&msg->outputs, part, msg->parts);
+    int status = sy_worker_tensors_locate(w, run->graph, run->batch, &inputs, &outputs, &tensors);
+    run->inputs = (const void *const *)tensors.inputs;
+    run->outputs = tensors.outputs;
+    if (status == SY_OK)
+        status = sy_infer_run(run, times);
+    sy_worker_tensors_finish(w, &tensors);
+    return status;
+}
+
 /* One part after the other; of the times the first one's beginning and the last one's end. */
 static int run_parts(struct sy_worker *w, const struct sy_msg_run *msg,
                      const struct sy_infer_run *of, struct sy_infer_times *times)
 {
-    const struct sy_graph *graph = of->graph;
-    void *tensors[2][SY_MAX_ENDS];
     struct sy_infer_times each = {.compute_spans = times->compute_spans};
     struct sy_infer_run run = *of;
-    run.inputs = (const void *const *)tensors[0];
-    run.outputs = tensors[1];
     for (uint64_t part = 0; part < msg->parts; part++) {
-        struct sy_u64s inputs = part_of(&msg->inputs, part, msg->parts),
-                       outputs = part_of(&msg->outputs, part, msg->parts);
-        SY_TRY(locate_tensors(w, graph, graph->inputs, graph->n_inputs, &inputs, run.batch,
-                              tensors[0]));
-        SY_TRY(locate_tensors(w, graph, graph->outputs, graph->n_outputs, &outputs, run.batch,
-                              tensors[1]));
-        int status = sy_infer_run(&run, &each);
+        int status = run_part(w, msg, part, &run, &each);
         times->first_layer_ns = part == 0 ? each.first_layer_ns : times->first_layer_ns;
         times->end_ns = each.end_ns;
         times->wait_ns += each.wait_ns;

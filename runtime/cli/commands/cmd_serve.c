@@ -26,10 +26,54 @@
 #include "workers/job/job.h"
 
 #define DRAIN_GRACE_NS    (20 * SY_NS_PER_S)
+#define FLUSH_LOOK_US     5000
+#define FLUSH_STALL_NS    (2 * SY_NS_PER_S) /* without a byte taken by any client */
+#define FLUSH_MOST_NS     (10 * SY_NS_PER_S)
 #define LOOP_SLICE_NS     (100 * SY_NS_PER_US)
 #define LEAST_DESCRIPTORS 16 /* for the first clients and an import */
 
 /* ---- running ---------------------------------------------------------------------------------------------------- */
+
+static bool is_flushed(struct sy_serve *serve)
+{
+    uint64_t unsent = sy_serve_fronts_unsent(&serve->fronts) +
+                      (serve->rpc ? sy_rpc_server_unsent(serve->rpc) : 0);
+    sy_ns now = sy_clock_now();
+
+    if (unsent != serve->flush.unsent_bytes)
+        serve->flush.moved_ns = now;
+    serve->flush.unsent_bytes = unsent;
+    if (unsent == 0)
+        return true;
+    if (now < serve->flush.moved_ns + FLUSH_STALL_NS && now < serve->flush.begun_ns + FLUSH_MOST_NS)
+        return false;
+    sy_log_warn("serve", "event=answers_cut unsent_bytes=%llu why=\"their clients do not read\"",
+                (unsigned long long)unsent);
+    return true;
+}
+
+static void on_flush(evutil_socket_t fd, short what, void *ctx)
+{
+    struct sy_serve *serve = ctx;
+
+    (void)fd, (void)what;
+    if (is_flushed(serve))
+        event_base_loopexit(serve->base, NULL);
+}
+
+/* What was computed is sent before the loop ends. */
+static void flush(struct sy_serve *serve)
+{
+    struct timeval period = {.tv_usec = FLUSH_LOOK_US};
+
+    if (serve->flush.timer)
+        return;
+    serve->flush.begun_ns = sy_clock_now();
+    if (!is_flushed(serve))
+        serve->flush.timer = event_new(serve->base, -1, EV_PERSIST, on_flush, serve);
+    if (!serve->flush.timer || event_add(serve->flush.timer, &period) < 0)
+        event_base_loopexit(serve->base, NULL);
+}
 
 static void drained(void *ctx)
 {
@@ -37,7 +81,7 @@ static void drained(void *ctx)
 
     sy_repository_stop(serve->repository);
     sy_arrivals_stop(serve->arrivals);
-    event_base_loopexit(serve->base, NULL);
+    flush(serve);
 }
 
 static void stop(struct sy_serve *serve)
@@ -430,6 +474,8 @@ static int run(struct sy_serve *serve)
     watchdog = sy_serve_watchdog_create(serve->base);
     if (status == SY_OK)
         run_loop(serve);
+    if (serve->flush.timer)
+        event_free(serve->flush.timer);
     sy_serve_fronts_stop(&serve->fronts);
     sy_rpc_server_destroy(serve->rpc);
     sy_arrivals_destroy(serve->arrivals);

@@ -43,6 +43,11 @@ struct sy_serve {
     int64_t keep_seconds;
     bool keeps_on_stop;
     bool draining, prints_config, checks_config;
+    struct { /* answers on their way, when all else has ended */
+        struct event *timer;
+        uint64_t unsent_bytes;
+        sy_ns begun_ns, moved_ns; /* moved_ns: a client has taken some */
+    } flush;
     int argc; /* the command line, to be read again on SIGHUP */
     char **argv;
     struct sy_conf *conf;      /* that options point into; NULL: none */

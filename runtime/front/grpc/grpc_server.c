@@ -168,3 +168,14 @@ int sy_grpc_server_connections(const struct sy_grpc_server *server)
 {
     return server->base.n_connections;
 }
+
+uint64_t sy_grpc_server_unsent(const struct sy_grpc_server *server)
+{
+    const struct sy_grpc_connection *connection = server ? server->connections : NULL;
+    uint64_t bytes = 0;
+
+    for (; connection; connection = connection->next)
+        bytes +=
+            connection->unsent_bytes + (connection->out && !sy_grpc_out_is_empty(connection->out));
+    return bytes;
+}

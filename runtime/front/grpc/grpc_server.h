@@ -48,5 +48,7 @@ void sy_grpc_server_drain(struct sy_grpc_server *server); /* NULL is fine */
 void sy_grpc_server_destroy(struct sy_grpc_server *server); /* NULL is fine */
 int sy_grpc_server_port(const struct sy_grpc_server *server);
 int sy_grpc_server_connections(const struct sy_grpc_server *server);
+/* Bytes of answers that clients have not taken yet. NULL: 0. */
+uint64_t sy_grpc_server_unsent(const struct sy_grpc_server *server);
 
 #endif

@@ -152,3 +152,13 @@ int sy_http_server_connections(const struct sy_http_server *server)
 {
     return server->base.n_connections;
 }
+
+uint64_t sy_http_server_unsent(const struct sy_http_server *server)
+{
+    const struct sy_http_connection *connection = server ? server->connections : NULL;
+    uint64_t bytes = 0;
+
+    for (; connection; connection = connection->next)
+        bytes += connection->unsent_bytes;
+    return bytes;
+}

@@ -39,5 +39,7 @@ void sy_http_server_set_limits(struct sy_http_server *server, const struct sy_ht
 void sy_http_server_destroy(struct sy_http_server *server); /* NULL is fine */
 int sy_http_server_port(const struct sy_http_server *server);
 int sy_http_server_connections(const struct sy_http_server *server);
+/* Bytes of answers that clients have not taken yet. NULL: 0. */
+uint64_t sy_http_server_unsent(const struct sy_http_server *server);
 
 #endif

@@ -35,6 +35,7 @@ struct sy_offload {
     pthread_cond_t more;
     struct queue waiting, over; /* under the lock, with n_waiting */
     int n_waiting, most_waiting, n_threads;
+    int n_begun;        /* under the lock: `done` was not called yet */
     _Atomic bool stops; /* set under the lock, read by work without it */
     int wake_fd;
     struct event *wake_event;
@@ -112,6 +113,7 @@ static struct piece *take_over(struct sy_offload *offload)
 {
     pthread_mutex_lock(&offload->lock);
     struct piece *piece = queue_take(&offload->over);
+    offload->n_begun -= piece != NULL;
     pthread_mutex_unlock(&offload->lock);
     return piece;
 }
@@ -223,6 +225,7 @@ int sy_offload_run(struct sy_offload *offload, void (*work)(void *ctx), void (*d
     if (!is_full) {
         queue_add(&offload->waiting, piece);
         offload->n_waiting++;
+        offload->n_begun++;
         pthread_cond_signal(&offload->more);
     }
     pthread_mutex_unlock(&offload->lock);
@@ -232,6 +235,14 @@ int sy_offload_run(struct sy_offload *offload, void (*work)(void *ctx), void (*d
     return sy_error_set(SY_EBUSY,
                         "%d large bodies wait to be read or written already; try again later",
                         offload->most_waiting);
+}
+
+bool sy_offload_is_idle(struct sy_offload *offload)
+{
+    pthread_mutex_lock(&offload->lock);
+    bool idle = offload->n_begun == 0;
+    pthread_mutex_unlock(&offload->lock);
+    return idle;
 }
 
 #define LARGE_BLOCK (1u << 20)

@@ -20,6 +20,8 @@ const _Atomic bool *sy_offload_stops(const struct sy_offload *offload);
 /* `work` runs on a thread (of lower priority than the loop's), then `done` on the loop. EBUSY, ENOMEM_HOST: neither is called. */
 int sy_offload_run(struct sy_offload *offload, void (*work)(void *ctx), void (*done)(void *ctx),
                    void *ctx);
+/* Neither works nor has handed anything over that `done` was not called for. */
+bool sy_offload_is_idle(struct sy_offload *offload);
 /* Frees a malloc'd block; on a thread where giving its pages back would hold the loop. offload, block: NULL is fine. */
 void sy_offload_free(struct sy_offload *offload, void *block, size_t bytes);
 

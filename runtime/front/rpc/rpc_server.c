@@ -242,3 +242,13 @@ int sy_rpc_server_connections(const struct sy_rpc_server *server)
 {
     return server->base.n_connections;
 }
+
+uint64_t sy_rpc_server_unsent(const struct sy_rpc_server *server)
+{
+    const struct sy_rpc_connection *connection = server ? server->connections : NULL;
+    uint64_t bytes = 0;
+
+    for (; connection; connection = connection->next)
+        bytes += connection->unsent_bytes;
+    return bytes;
+}

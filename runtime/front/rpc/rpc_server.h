@@ -59,5 +59,7 @@ int sy_rpc_server_create(const struct sy_rpc_config *config, struct sy_front *fr
 void sy_rpc_server_destroy(struct sy_rpc_server *server);
 int sy_rpc_server_port(const struct sy_rpc_server *server); /* TCP port in use, 0: none */
 int sy_rpc_server_connections(const struct sy_rpc_server *server);
+/* Bytes of answers that clients have not taken yet. NULL: 0. */
+uint64_t sy_rpc_server_unsent(const struct sy_rpc_server *server);
 
 #endif

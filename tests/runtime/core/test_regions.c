@@ -443,6 +443,29 @@ static void test_ids(void **state)
     core_rig_close(&r);
 }
 
+/* Sparse files cost their client nothing: together they get no more of a worker's address space than one may have. */
+static void test_sparse_files(void **state)
+{
+    (void)state;
+    const uint64_t half = 1ull << 43;
+    struct core_rig r;
+    uint64_t ids[3];
+    open_rig(&r, "host");
+    int fd = memfd_create("sparse", MFD_CLOEXEC);
+    assert_int_equal(ftruncate(fd, 1ll << 43), 0);
+    assert_int_equal(sy_core_region_add(r.core, fd, 0, half, false, &ids[0]), SY_OK);
+    assert_int_equal(sy_core_region_add(r.core, fd, 0, half - PAGE, false, &ids[1]), SY_OK);
+    assert_int_equal(sy_core_region_add(r.core, fd, 0, 2 * PAGE, false, &ids[2]), SY_EBUSY);
+    assert_non_null(strstr(sy_error_text(), "all regions of shared memory together"));
+    assert_int_equal(sy_core_region_add(r.core, fd, 0, PAGE, false, &ids[2]), SY_OK);
+    sy_core_region_drop(r.core, ids[0]); /* no worker has mapped it */
+    assert_int_equal(sy_core_region_add(r.core, fd, 0, half, false, &ids[0]), SY_OK);
+    for (int i = 0; i < 3; i++)
+        sy_core_region_drop(r.core, ids[i]);
+    close(fd);
+    core_rig_close(&r);
+}
+
 static void refuse(struct core_rig *r, int fd, uint64_t offset, uint64_t bytes, const char *why)
 {
     uint64_t id = 77;
@@ -508,6 +531,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_back_to_back),
         cmocka_unit_test(test_bound),
         cmocka_unit_test(test_ids),
+        cmocka_unit_test(test_sparse_files),
         cmocka_unit_test(test_refusals),
     };
     struct rlimit files;

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -69,7 +70,8 @@ static int tear_down(void **state)
     (void)state;
     sy_shared_regions_destroy(regions);
     assert_int_equal(n_regions, 0);
-    close(object);
+    if (object >= 0)
+        close(object);
     shm_unlink(key);
     return 0;
 }
@@ -221,6 +223,27 @@ static void test_another_users(void **state)
     assert_int_equal(add("theirs", 0, 100), SY_OK);
 }
 
+/* Opening a file whose lease another holds waits for its holder, which may never answer. */
+static void test_lease(void **state)
+{
+    int reader = shm_open(key, O_RDONLY, 0);
+
+    (void)state;
+    signal(SIGIO, SIG_IGN);
+    close(object);
+    object = -1;
+    if (fcntl(reader, F_SETLEASE, F_RDLCK) != 0) {
+        close(reader);
+        print_message("skipped: no leases on this file system\n");
+        skip();
+    }
+    assert_int_equal(add("leased", 0, 100), SY_EBUSY);
+    assert_non_null(strstr(sy_error_text(), "lease"));
+    assert_int_equal(fcntl(reader, F_SETLEASE, F_UNLCK), 0);
+    assert_int_equal(add("leased", 0, 100), SY_OK);
+    close(reader);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -231,6 +254,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_copies, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_changed_later, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_another_users, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_lease, set_up, tear_down),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,5 @@
 /* The supervisor alone: in which order workers start, and when one that died is replaced (V3, V5). Its workers only sleep; the test says what they would. */
+#include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -23,6 +24,7 @@ struct rig {
     char program[64];
     int n_lost;
     bool is_last; /* none that is lost comes back */
+    pid_t dies;   /* 0, or the process that is lost next */
 };
 
 static int on_message(void *ctx, int worker, const struct sy_message *message)
@@ -37,6 +39,8 @@ static void on_lost(void *ctx, int worker, enum sy_worker_state was, bool comes_
     struct rig *r = ctx;
     (void)worker, (void)was, (void)why;
     assert_true(comes_back != r->is_last);
+    if (r->dies)
+        assert_int_equal(kill(r->dies, 0), 0); /* not reaped yet */
     r->n_lost++;
 }
 
@@ -143,6 +147,23 @@ static void test_replacement_waits_for_the_rerun(void **state)
     rig_close(&r);
 }
 
+/* Reaping can take long: what waits for the dead one's memory is told before. */
+static void test_told_before_it_is_reaped(void **state)
+{
+    (void)state;
+    struct rig r;
+    rig_open(&r, 2, 2, 60 * SY_NS_PER_S);
+    get_ready(&r, 0);
+    get_ready(&r, 1);
+    r.dies = sy_supervisor_pid(r.s, 0);
+    kill_worker(&r, 0);
+    while (kill(r.dies, 0) == 0) /* it is reaped */
+        usleep(1000);
+    assert_int_equal(errno, ESRCH);
+    r.dies = 0;
+    rig_close(&r);
+}
+
 /* None of them would ever read that it is to stop: one that starts, one that prepares a job. */
 static void test_stop_waits_for_none_that_stands_still(void **state)
 {
@@ -188,6 +209,7 @@ int main(void)
         cmocka_unit_test(test_as_many_start_as_may),
         cmocka_unit_test(test_all_start_where_all_may),
         cmocka_unit_test(test_replacement_waits_for_the_rerun),
+        cmocka_unit_test(test_told_before_it_is_reaped),
         cmocka_unit_test(test_one_that_cannot_start_is_given_up),
         cmocka_unit_test(test_stop_waits_for_none_that_stands_still),
     };
