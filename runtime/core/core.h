@@ -257,8 +257,8 @@ struct sy_core_parked {
 };
 /* ENOTFOUND; EBUSY: it is not parked. */
 int sy_core_job_parked(struct sy_core *core, uint64_t job, struct sy_core_parked *out);
-/* The folder of the snapshots of a job that is over, and that no start goes on with; the caller's to free. EBUSY: it is not over; ENOTFOUND: no job, or none with
- * snapshots; ENOMEM_HOST. */
+/* The folder of the snapshots of a job that is over, and that no start goes on with; the caller's to free. EBUSY: it is not over; ENOTFOUND: no job, or
+ * none with snapshots; ENOMEM_HOST. */
 int sy_core_job_folder(struct sy_core *core, uint64_t job, char **out);
 /* Adds a parked job from another server; it is stored before this returns. EBUSY: draining, or too many jobs; ETOOBIG, EARG, EIO. */
 int sy_core_job_receive(struct sy_core *core, const struct sy_core_parked *parked,

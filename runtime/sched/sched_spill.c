@@ -39,8 +39,8 @@ void sy_sched_spill(struct sy_sched *s, struct job *j)
     act(s, SY_DO_JOB_SPILL, j, JOB_SPILLING);
 }
 
-/* Its memory is unchanged. Most reasons pass (a signal that it got just then, a full disk), and a guaranteed job waits: it is asked again after a second. Each
- * further failure in a row doubles that, since an attempt stops the job and may write gigabytes before it fails. */
+/* Its memory is unchanged. Most reasons pass (a signal that it got just then, a full disk), and a guaranteed job waits: it is asked again after a second.
+ * Each further failure in a row doubles that, since an attempt stops the job and may write gigabytes before it fails. */
 void sy_sched_spill_failed(struct sy_sched *s, struct job *j)
 {
     j->spill_pause_ns = SY_MIN(SY_MAX(2 * j->spill_pause_ns, SY_SCHED_SPILL_AGAIN_NS),
