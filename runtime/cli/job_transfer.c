@@ -275,12 +275,13 @@ static bool is_any(const char *word, const char *const *of)
 }
 
 /* 0: the other server runs or queues it. 1: it was refused, or no server answers. */
-static int start_there(sy_client *to, int64_t job)
+static int start_there(sy_client *to, int64_t job, bool paused)
 {
     static const char *const waits[] = {"queued", "preparing", "starting", NULL};
     sy_ns until = sy_clock_now() + PATIENCE_NS;
 
-    if (call_job(to, "job_resume", job))
+    if (call(to, "job_resume",
+             json_pack("{s:I, s:b}", "job", (json_int_t)job, "paused", (int)paused)))
         return 1;
     for (;; usleep(SIGHT_US)) {
         json_t *seen = find_job(to, job);
@@ -308,6 +309,13 @@ static bool is_taken_back(sy_client *to, int64_t there)
     return answers && call_job(to, "train_stop", there) == 0;
 }
 
+/* What it leaves there is no result. */
+static void remove_copy(sy_client *to, int64_t there)
+{
+    if (call_job(to, "job_receive_undo", there))
+        fprintf(stderr, "the copy of its snapshot stays at the other server\n");
+}
+
 /* A paused job, which its server calls suspended as well, keeps its worker or place in the queue: it is not parked. The key says so before the state does. */
 static bool is_paused(const json_t *seen)
 {
@@ -330,18 +338,15 @@ static int go_on_here(sy_client *from, int64_t job, bool was_parked, bool was_pa
 }
 
 /* The last steps of a move: the job goes on at `to`. */
-static int let_go(sy_client *from, int64_t job, sy_client *to, int64_t there, const char *address,
-                  bool was_paused)
+static int let_go(sy_client *from, int64_t job, int64_t there, const char *address, bool was_paused)
 {
-    int result = was_paused ? call_job(to, "job_pause", there) : 0;
-
     printf("job %lld is job %lld at %s%s\n", (long long)job, (long long)there, address,
-           was_paused && result == 0 ? ", paused as before" : "");
+           was_paused ? ", paused as before" : "");
     if (call_job(from, "train_stop", job))
         return sy_cli_fail("it goes on there; here it is suspended still: 'switchyard jobs cancel "
                            "%lld' forgets it",
                            (long long)job);
-    return result;
+    return 0;
 }
 
 int sy_cli_job_move(sy_client *from, int64_t job, sy_client *to, const char *address)
@@ -359,13 +364,15 @@ int sy_cli_job_move(sy_client *from, int64_t job, sy_client *to, const char *add
         return 1;
     if (hand_over(from, job, to, &there))
         return go_on_here(from, job, was_parked, was_paused);
-    if (start_there(to, there)) {
-        if (is_taken_back(to, there))
+    if (start_there(to, there, was_paused)) {
+        if (is_taken_back(to, there)) {
+            remove_copy(to, there);
             return go_on_here(from, job, was_parked, was_paused);
+        }
         return sy_cli_fail("%s has job %lld, and may go on with it: look there first ('switchyard "
                            "jobs'). It is suspended here: 'jobs resume %lld' if the other server "
                            "does not have it, 'jobs cancel %lld' if it does",
                            address, (long long)there, (long long)job, (long long)job);
     }
-    return let_go(from, job, to, there, address, was_paused);
+    return let_go(from, job, there, address, was_paused);
 }

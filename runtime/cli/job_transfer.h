@@ -15,8 +15,9 @@ int sy_cli_job_resume_from(sy_client *client, const char *path);
  *
  *   running --suspend--> suspended at `from` --pieces--> suspended at both --resume at `to`--> runs at `to` --cancel--> gone at `from`
  *
- * What fails before it runs at `to` lets it go on at `from` (a job that was suspended or paused already stays so). A paused job begins at `to`, and is paused
- * there at once. Where `to` was lost just when it was to resume, the job stays suspended at `from`, and that is said. address: of `to`, for messages. */
+ * What fails before it runs at `to` lets it go on at `from` (a job that was suspended or paused already stays so), and leaves nothing at `to`. A paused job
+ * starts at `to`, or is refused there, and is paused before its first iteration. Where `to` was lost just when it was to resume, the job stays suspended at
+ * `from`, and that is said. address: of `to`, for messages. */
 int sy_cli_job_move(sy_client *from, int64_t job, sy_client *to, const char *address);
 
 #endif

@@ -240,6 +240,8 @@ int sy_core_slices_set(struct sy_core *core, json_t *params);
 int sy_core_job_stop(struct sy_core *core, uint64_t job, bool evaluate, sy_core_done done,
                      void *ctx);
 
+/* Resumes a parked job that is paused before its first iteration: it starts, with a worker and memory, or is refused, as any other. EBUSY: it is not parked. */
+int sy_core_job_resume_paused(struct sy_core *core, uint64_t job);
 /* Parks a job: it ends after its iteration with a snapshot, and releases its worker and memory. It stays in the list and in the state folder, also across
  * restarts, until sy_core_job_suspend(core, job, false) queues it again. done: it is parked; EBUSY: it completed its last iteration meanwhile. EUNSUPPORTED:
  * it writes no snapshots. */
@@ -255,6 +257,9 @@ struct sy_core_parked {
 };
 /* ENOTFOUND; EBUSY: it is not parked. */
 int sy_core_job_parked(struct sy_core *core, uint64_t job, struct sy_core_parked *out);
+/* The folder of the snapshots of a job that is over, and that no start goes on with; the caller's to free. EBUSY: it is not over; ENOTFOUND: no job, or
+ * none with snapshots; ENOMEM_HOST. */
+int sy_core_job_folder(struct sy_core *core, uint64_t job, char **out);
 /* Adds a parked job from another server; it is stored before this returns. EBUSY: draining, or too many jobs; ETOOBIG, EARG, EIO. */
 int sy_core_job_receive(struct sy_core *core, const struct sy_core_parked *parked,
                         uint64_t *out_job);

@@ -82,6 +82,16 @@ static int core_job_suspend(void *core, uint64_t job, bool suspended)
     return sy_core_job_suspend(core, job, suspended);
 }
 
+static int core_job_resume_paused(void *core, uint64_t job)
+{
+    return sy_core_job_resume_paused(core, job);
+}
+
+static int core_job_folder(void *core, uint64_t job, char **out)
+{
+    return sy_core_job_folder(core, job, out);
+}
+
 static int core_job_park(void *core, uint64_t job, sy_core_done done, void *ctx)
 {
     return sy_core_job_park(core, job, done, ctx);
@@ -178,6 +188,8 @@ const struct sy_core_handlers sy_core_own_handlers = {
     .job_submit = core_job_submit,
     .job_stop = core_job_stop,
     .job_suspend = core_job_suspend,
+    .job_resume_paused = core_job_resume_paused,
+    .job_folder = core_job_folder,
     .job_park = core_job_park,
     .job_tenant = core_job_tenant,
     .job_parked = core_job_parked,

@@ -29,6 +29,8 @@ struct sy_core_handlers {
                       uint64_t *out_job);
     int (*job_stop)(void *core, uint64_t job, bool evaluate, sy_core_done done, void *ctx);
     int (*job_suspend)(void *core, uint64_t job, bool suspended);
+    int (*job_resume_paused)(void *core, uint64_t job);
+    int (*job_folder)(void *core, uint64_t job, char **out);
     int (*job_park)(void *core, uint64_t job, sy_core_done done, void *ctx);
     int (*job_tenant)(void *core, uint64_t job, const char **out);
     int (*job_parked)(void *core, uint64_t job, struct sy_core_parked *out);

@@ -204,6 +204,7 @@ struct sy_core_job {
     bool kept;           /* ended here, but its file stays: the next start resumes it */
     bool park_wanted;    /* park it when it has stopped (core_job_keep.c) */
     bool parked;         /* kept; resumed only when a client asks */
+    bool pauses_first;   /* it is suspended once it has started, before its first iteration */
     sy_ns turn_began_ns; /* account.used_ns when its turn began */
     struct sy_account_owner account; /* active while it computes, as far as the core knows */
     sy_ns since_ns;                  /* start of the current compute; 0: paused */

@@ -168,13 +168,14 @@ void sy_sched_set_time(struct sy_sched *s, sy_ns now)
         const struct slice *c = &s->slices[i];
         step |= first[i] != c->share.first || (c->policy_wake_ns && now >= c->policy_wake_ns);
     }
+    step |= sy_sched_spills_pass(s);
     if (step)
         sy_sched_step(s);
 }
 
 sy_ns sy_sched_wake_at(const struct sy_sched *s)
 {
-    sy_ns soonest = 0;
+    sy_ns soonest = sy_sched_spills_wake_at(s);
     for (const struct slice *c = s->slices; c < s->slices + s->n_made; c++) {
         const sy_ns at[2] = {sy_sched_share_wake_at(s, c), c->policy_wake_ns};
         for (int i = 0; i < 2; i++)

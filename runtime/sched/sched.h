@@ -203,7 +203,9 @@ struct sy_sched_job {
     /* gets no turn while a guaranteed job wants it, and gives its memory (spilled to the host) and worker to guaranteed jobs */
     bool opportunistic;
 };
-#define SY_SCHED_MAX_JOBS 1024 /* jobs in workers and waiting */
+#define SY_SCHED_SPILL_AGAIN_NS      (1 * SY_NS_PER_S)
+#define SY_SCHED_SPILL_AGAIN_MOST_NS (300 * SY_NS_PER_S)
+#define SY_SCHED_MAX_JOBS            1024 /* jobs in workers and waiting */
 int sy_sched_job_submit(
     struct sy_sched *s,
     const struct sy_sched_job *job); /* EBUSY: SY_SCHED_MAX_JOBS exist; ENOMEM_HOST */
@@ -222,7 +224,8 @@ int sy_sched_job_turn_over(struct sy_sched *s, int worker, uint64_t job, uint64_
 int sy_sched_job_paused(struct sy_sched *s, int worker, uint64_t job);
 /* EBUSY: the job is on no worker; it was dropped and no further event follows (the caller ends it). */
 int sy_sched_job_stop(struct sy_sched *s, uint64_t job);
-/* worked false: the spill failed and nothing changed. EPROTO. */
+/* worked false: the spill failed and nothing changed; the job is asked again after SY_SCHED_SPILL_AGAIN_NS, twice as long after each further failure in a
+ * row, at most SY_SCHED_SPILL_AGAIN_MOST_NS. EPROTO. */
 int sy_sched_job_spilled(struct sy_sched *s, int worker, uint64_t job, bool worked);
 int sy_sched_job_returned(struct sy_sched *s, int worker, uint64_t job); /* EPROTO */
 /* has_snapshot false: the job could not write one; if it was to change to another team it continues with its present one, from memory. EPROTO. */

@@ -408,8 +408,9 @@ int sy_sched_job_spilled(struct sy_sched *s, int worker, uint64_t id, bool worke
         j->in_lanes = j->admitted = j->in_memory = false;
         j->in_spill = true;
         j->state = JOB_SPILLED;
+        j->spill_pause_ns = 0;
     } else {
-        j->cannot_spill = true; /* its memory is unchanged */
+        sy_sched_spill_failed(s, j);
         j->state = JOB_RUNNING;
     }
     sy_sched_sync_blocked(s, j);

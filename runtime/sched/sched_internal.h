@@ -95,7 +95,9 @@ struct job {
     bool in_lanes, admitted, in_memory; /* in_lanes: from JOB_PREPARED to its end */
     bool in_spill;        /* its whole persistent state is in host memory; excludes in_memory */
     bool has_turn, keeps; /* STARTING also has the turn */
-    bool in_policy, opportunistic, cannot_spill, moves;
+    bool in_policy, opportunistic, moves;
+    bool cannot_spill; /* its last spill failed: it is not asked again before spill_again_ns */
+    sy_ns spill_again_ns, spill_pause_ns; /* spill_pause_ns: the next failure's, twice the last */
     bool for_team; /* LEAVING in order to change to another team, with a snapshot */
     uint64_t persistent_bytes, ephemeral_bytes, persistent_offset;
     uint64_t total_iterations, iterations_done;
@@ -299,6 +301,9 @@ void sy_sched_spilled_join_lanes(struct sy_sched *s); /* those that may wait for
 void sy_sched_step_spills(struct sy_sched *s);
 /* The job may be spilled, runs and has no turn; no spill or restore is in progress. */
 void sy_sched_spill(struct sy_sched *s, struct job *j);
+void sy_sched_spill_failed(struct sy_sched *s, struct job *j);
+bool sy_sched_spills_pass(struct sy_sched *s); /* whether one may be asked again from now on */
+sy_ns sy_sched_spills_wake_at(const struct sy_sched *s); /* 0: none is to be asked again */
 
 /* ---- sched_leave.c ---- */
 void sy_sched_step_leaving(struct sy_sched *s);

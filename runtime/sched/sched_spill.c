@@ -39,6 +39,36 @@ void sy_sched_spill(struct sy_sched *s, struct job *j)
     act(s, SY_DO_JOB_SPILL, j, JOB_SPILLING);
 }
 
+/* Its memory is unchanged. Most reasons pass (a signal that it got just then, a full disk), and a guaranteed job waits: it is asked again after a second.
+ * Each further failure in a row doubles that, since an attempt stops the job and may write gigabytes before it fails. */
+void sy_sched_spill_failed(struct sy_sched *s, struct job *j)
+{
+    j->spill_pause_ns = SY_MIN(SY_MAX(2 * j->spill_pause_ns, SY_SCHED_SPILL_AGAIN_NS),
+                               SY_SCHED_SPILL_AGAIN_MOST_NS);
+    j->spill_again_ns = s->now + j->spill_pause_ns;
+    j->cannot_spill = true;
+}
+
+bool sy_sched_spills_pass(struct sy_sched *s)
+{
+    bool passed = false;
+    for (struct job *j = s->jobs; j; j = j->next) {
+        bool now = j->cannot_spill && s->now >= j->spill_again_ns;
+        j->cannot_spill &= !now;
+        passed |= now;
+    }
+    return passed;
+}
+
+sy_ns sy_sched_spills_wake_at(const struct sy_sched *s)
+{
+    sy_ns soonest = 0;
+    for (const struct job *j = s->jobs; j; j = j->next)
+        if (j->cannot_spill && (!soonest || j->spill_again_ns < soonest))
+            soonest = j->spill_again_ns;
+    return soonest;
+}
+
 void sy_sched_spilled_join_lanes(struct sy_sched *s)
 {
     if (sy_sched_guaranteed_waits_for_memory(s))

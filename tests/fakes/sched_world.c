@@ -109,7 +109,13 @@ bool world_advance_job(struct world *w, int worker)
         bool worked = (world_pick(w, 8) != 0 || w->spills_work) && !w->spills_fail;
         w->workers[worker] = worked ? SPILLED : WAITING_TURN;
         w->away[job] = worked;
-        w->cannot_spill[job] |= !worked;
+        if (!worked) {
+            w->spill_pause[job] = SY_MIN(
+                w->spill_pause[job] ? 2 * w->spill_pause[job] : SY_NS_PER_S, 300 * SY_NS_PER_S);
+            w->spill_again[job] = w->now + w->spill_pause[job];
+        } else {
+            w->spill_pause[job] = 0;
+        }
         assert_int_equal(sy_sched_job_spilled(w->s, worker, job, worked), SY_OK);
         break;
     }

@@ -70,7 +70,8 @@ struct world {
     bool opportunistic[MAX_IDS], next_is_opportunistic;
     int n_spills, n_left, n_left_spilled;
     bool away[MAX_IDS];            /* in host memory, whole; nowhere else */
-    bool cannot_spill[MAX_IDS];    /* a spill of it failed */
+    sy_ns spill_again[MAX_IDS];    /* a spill of it failed: not before then */
+    sy_ns spill_pause[MAX_IDS];    /* that followed its last failure */
     bool spills_work, spills_fail; /* none fails; all do */
     bool kept[MAX_IDS];            /* on no worker; its persistent part keeps its place */
     bool no_progress;              /* jobs whose workers die had finished no iteration on them */

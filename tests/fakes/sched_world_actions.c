@@ -347,7 +347,7 @@ static void check_spilled_workers(const struct world *w)
     for (uint64_t job = 1; job <= w->next_job; job++) {
         if (!sy_sched_job_view(w->s, job, &view) || view.worker >= 0)
             continue;
-        bool gives = memory_is_wanted && view.admitted && !w->cannot_spill[job];
+        bool gives = memory_is_wanted && view.admitted && w->now >= w->spill_again[job];
         n_lacking += w->opportunistic[job] ? gives : !view.suspended;
     }
     assert_true(n_free >= 2 || n_lacking <= 0 || n_spilled == 0);

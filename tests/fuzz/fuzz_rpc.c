@@ -179,6 +179,19 @@ static int fake_job_suspend(void *core, uint64_t job, bool suspended)
     return job < 3 ? SY_OK : sy_error_set(SY_ENOTFOUND, "no job %llu", (unsigned long long)job);
 }
 
+static int fake_job_resume_paused(void *core, uint64_t job)
+{
+    return fake_job_suspend(core, job, false);
+}
+
+static int fake_job_folder(void *core, uint64_t job, char **out)
+{
+    *out = NULL;
+    SY_TRY(fake_job_suspend(core, job, false));
+    *out = strdup("/nowhere/moved/x-000000");
+    return *out ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for a path");
+}
+
 static int fake_job_park(void *core, uint64_t job, sy_core_done done, void *ctx)
 {
     (void)core, (void)job;
@@ -231,6 +244,8 @@ static const struct sy_core_handlers fakes = {.region_add = fake_region_add,
                                               .job_submit = fake_job_submit,
                                               .job_stop = fake_job_stop,
                                               .job_suspend = fake_job_suspend,
+                                              .job_resume_paused = fake_job_resume_paused,
+                                              .job_folder = fake_job_folder,
                                               .job_park = fake_job_park,
                                               .job_tenant = fake_job_tenant,
                                               .job_parked = fake_job_parked,

@@ -252,9 +252,14 @@ def test_move_of_a_paused_job(world):
     rests(a, number)
     assert "paused as before" in world.move(a, number, b, who="reader", code=1)
     rests(a, number)
+    stood = a.job(number)["step"]
     said = world.move(a, number, b)
     assert "paused as before" in said and a.job(number)["state"] == "ended", said
     there = int(re.search(r"is job (\d+) at", said).group(1))
+    rests(b, there)
+    assert b.job(there)["step"] == stood, "it took no step"
+    b.kill()
+    b.start()
     rests(b, there)
     b.run("jobs", "resume", str(there))
     b.run("jobs", "pause", str(there))  # and moved at once, before its worker may have stopped
@@ -405,13 +410,19 @@ def test_full_destination(world):
 
 def test_job_that_cannot_begin_there(world):
     """The destination took it, and its worker refuses the model: it is taken back, and goes on at A."""
-    a, b = world.a, world.b
+    a, b, before = world.a, world.b, world.b.left()
     shutil.copy(f"{a.folder}/models/mnist_cnn/1/model.onnx", f"{a.folder}/models/net.onnx")
     with open(f"{b.folder}/models/net.onnx", "wb") as out:
         out.write(b"no network")
     said = moves_not(world, "begins", lambda number: world.move(a, number, b, code=1), model=f"{a.folder}/models/net.onnx")
     assert "goes on where it was" in said and "net.onnx" in said, said
     assert not [j for j in b.jobs() if j["name"] == "begins" and (j["kept"] or j["state"] not in ("ended", "failed"))]
+    assert b.left() == before and not [name for name in os.listdir(f"{b.folder}/state/moved") if name.startswith("begins")], b.left()
+    kept = a.train("canceled")
+    a.wait_step(kept, 20)
+    there = int(re.search(r"is job (\d+) at", world.move(a, kept, b)).group(1))
+    b.run("jobs", "cancel", str(there))
+    assert any("/canceled-" in file for file in b.left()), "what a user cancels stays, as anywhere"
 
 
 TESTS = [test_suspend_and_resume, test_file, test_move, test_move_of_a_paused_job, test_move_of_a_job_that_waits, test_killed_in_the_middle, test_killed_client, test_interrupted_client, test_killed_at_the_end, test_refused, test_full_destination,

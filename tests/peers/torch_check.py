@@ -442,7 +442,8 @@ def test_import_refused(server):
 def test_import(server):
     path = script(server, "import torch\nclass Lacking(torch.nn.Module):\n    def forward(self, x):\n        return torch.special.bessel_j0(x)\n"
                           "def good():\n    return torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.ReLU()), torch.ones(1, 8)\n"
-                          "def lacking():\n    return Lacking(), torch.ones(3)\ndef wrong():\n    return 5\n")
+                          "def two():\n    return torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)\n"
+                          "def named():\n    return torch.nn.Linear(2, 2), (), {'input': torch.ones(1, 2)}\ndef lacking():\n    return Lacking(), torch.ones(3)\ndef wrong():\n    return 5\n")
     folder = os.path.dirname(path)
 
     def bring(what):
@@ -465,6 +466,9 @@ def test_import(server):
     assert done.returncode == 1 and "bessel_j0" in done.stderr, done.stderr
     done = bring(path + ":nothing")
     assert done.returncode == 1 and "no function nothing" in done.stderr, done.stderr
+    for what, words in (("two", "hold a model"), ("named", "no argument 'input'; inputs by name are {'kwargs'")):
+        done = bring(path + ":" + what)
+        assert done.returncode == 1 and words in done.stderr, (what, done.stderr)
     done = bring(path + ":wrong")
     assert done.returncode == 1 and "int" in done.stderr, done.stderr
 

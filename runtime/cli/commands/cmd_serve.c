@@ -21,6 +21,7 @@
 #include "runtime/cli/config/serve_watchdog.h"
 #include "runtime/cli/doctor/link_probe.h"
 #include "runtime/cli/doctor/link_record.h"
+#include "runtime/cli/slice_words.h"
 #include "runtime/device/cache_ways.h"
 #include "runtime/device/device.h"
 #include "workers/job/job.h"
@@ -277,6 +278,31 @@ static int set_policy(struct sy_serve *serve, const char *policy)
     return status;
 }
 
+static bool says_slices(const struct sy_serve *options)
+{
+    return options->slices || options->for_jobs || options->for_models || options->for_runtime;
+}
+
+static const char *or_none(const char *name)
+{
+    return name ? name : "";
+}
+
+/* All of the options as one call: what is not given is the usual. uncut: no --slices takes slices back, else it leaves them. */
+static int set_slices(struct sy_serve *serve, const struct sy_serve *options, bool uncut)
+{
+    json_t *list = options->slices || !uncut ? json_incref(options->slices) : json_array();
+    json_t *params = json_pack("{s:s, s:s, s:s, s:o*}", "for_jobs", or_none(options->for_jobs),
+                               "for_models", or_none(options->for_models), "for_runtime",
+                               or_none(options->for_runtime), "slices", list);
+    int status = params
+                     ? sy_core_slices_set(serve->core, params)
+                     : sy_error_set(SY_EARG, "--for-jobs, --for-models, --for-runtime: no UTF-8");
+
+    json_decref(params);
+    return status;
+}
+
 static int start_repository(struct sy_serve *serve)
 {
     struct sy_repository_config *config = &serve->repository_config;
@@ -346,6 +372,8 @@ static int start(struct sy_serve *serve)
     serve->core_config.resctrl = SY_CACHE_WAYS_ROOT;
     SY_TRY(sy_core_create(serve->base, &serve->core_config, &serve->core));
     remember_link(serve);
+    if (says_slices(serve)) /* before models and jobs come: one that names a slice finds it */
+        SY_TRY(set_slices(serve, serve, false));
     serve->fronts.front = (struct sy_front){
         .base = serve->base,
         .handlers = &sy_core_own_handlers,
@@ -377,11 +405,33 @@ static int start(struct sy_serve *serve)
 
 /* ---- reload --------------------------------------------------------------------------------------------- */
 
+static const char *const slice_options[] = {"slices", "for-jobs", "for-models", "for-runtime"};
+
+static bool is_of_slices(const char *name)
+{
+    for (size_t i = 0; i < SY_ARRAY_LEN(slice_options); i++)
+        if (strcmp(name, slice_options[i]) == 0)
+            return true;
+    return false;
+}
+
 /* Applies those of the new options that a running server can change; the rest needs a restart. */
 static bool is_live(const char *name)
 {
-    return strcmp(name, "policy") == 0 || strcmp(name, "string-bytes") == 0 ||
+    return strcmp(name, "policy") == 0 || strcmp(name, "string-bytes") == 0 || is_of_slices(name) ||
            sy_serve_fronts_is_limit(name);
+}
+
+/* Only where the file changed: else what `switchyard slices` set meanwhile stays. */
+static void apply_slices(struct sy_serve *serve, const struct sy_conf *last,
+                         const struct sy_serve *fresh)
+{
+    bool cut = sy_serve_conf_differs(last, fresh->conf, "slices"), differs = cut;
+
+    for (size_t i = 0; i < SY_ARRAY_LEN(slice_options); i++)
+        differs |= sy_serve_conf_differs(last, fresh->conf, slice_options[i]);
+    if (differs && set_slices(serve, fresh, cut) < 0)
+        sy_log_error("serve", "event=reload option=slices why=\"%s\"", sy_error_text());
 }
 
 static void apply_options(struct sy_serve *serve, struct sy_serve *fresh)
@@ -392,6 +442,7 @@ static void apply_options(struct sy_serve *serve, struct sy_serve *fresh)
     if (fresh->policy && sy_serve_conf_differs(last, fresh->conf, "policy") &&
         set_policy(serve, fresh->policy) < 0)
         sy_log_error("serve", "event=reload option=policy why=\"%s\"", sy_error_text());
+    apply_slices(serve, last, fresh);
     serve->fronts.front.string_bytes =
         (int64_t)SY_MIN(fresh->fronts.string_bytes, (uint64_t)INT64_MAX);
     sy_serve_fronts_set_limits(&serve->fronts, &fresh->fronts);

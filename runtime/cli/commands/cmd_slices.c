@@ -7,6 +7,7 @@
 #include "runtime/base/status.h"
 #include "runtime/cli/cli.h"
 #include "runtime/cli/cli_fields.h"
+#include "runtime/cli/slice_words.h"
 
 static const char usage[] =
     "slices [NAME=SIZE ...] [options]\n\n"
@@ -26,6 +27,8 @@ static const char usage[] =
     "cores; one that has none keeps the number of threads that it began with.\n\n"
     "Where resctrl is mounted (mount -t resctrl resctrl /sys/fs/resctrl, as root, on a CPU that\n"
     "divides its last-level cache) each slice has ways of it of its own, by its cores.\n\n"
+    "serve --slices, or its file, has them from the start; a server with --state remembers what\n"
+    "was set here.\n\n"
     "  switchyard slices train=1 serve=1 --for-jobs train --for-models serve\n"
     "  switchyard slices train=w1 serve=w3     other sizes, at once\n"
     "  switchyard slices --job 3 --to serve\n"
@@ -154,43 +157,13 @@ static int show(sy_client *client, const struct wishes *w)
     return 0;
 }
 
-static int read_size(json_t *entry, const char *text, const char *size)
-{
-    char *end;
-    if (*size == '@') {
-        if (json_object_set_new(entry, "cores", json_string(size + 1)) < 0)
-            return sy_error_set(SY_EARG, "slices: '%s': cores are numbers, like @0-3,6", text);
-        return SY_OK;
-    }
-    bool weighs = *size == 'w';
-    double value = strtod(size + weighs, &end);
-    bool is_share = *end == '%';
-    if (end == size + weighs || end[is_share] || (weighs && is_share) || !(value > 0))
-        return sy_error_set(SY_EARG, "slices: '%s': a size is 2, 50%%, w3 or @0-3", text);
-    if (is_share)
-        return json_object_set_new(entry, "share", json_real(value / 100));
-    if (value != (double)(long)value)
-        return sy_error_set(SY_EARG, "slices: '%s': cores and weights are whole numbers", text);
-    return json_object_set_new(entry, weighs ? "weight" : "cores", json_integer((json_int_t)value));
-}
-
 /* "train=50%" */
 static int take_slice(void *command, const char *text)
 {
     struct wishes *w = command;
-    const char *size = strchr(text, '=');
-    char name[64];
-    if (!size || size == text || (size_t)(size - text) >= sizeof name || !size[1])
-        return sy_error_set(
-            SY_EARG, "slices: '%s': NAME=SIZE is expected, like train=1 or serve=50%%", text);
-    snprintf(name, sizeof name, "%.*s", (int)(size - text), text);
-    json_t *entry = json_pack("{s:s}", "name", name);
-    if (!entry)
-        return sy_error_set(SY_EARG, "slices: '%s': a name is UTF-8", text);
     if (!w->slices)
         w->slices = json_array();
-    json_array_append_new(w->slices, entry);
-    return read_size(entry, text, size + 1);
+    return sy_cli_slice_add(w->slices, text);
 }
 
 /* NULL: a name is not UTF-8. */

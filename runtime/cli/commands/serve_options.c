@@ -7,6 +7,7 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "runtime/cli/slice_words.h"
 #include "runtime/sched/policy.h"
 
 #define MOST_SECONDS     1e6
@@ -91,6 +92,20 @@ static int set_policy(void *command, const char *value)
     return sy_policy_parse(value, &policy);
 }
 
+/* Given again: more of them. */
+static int add_slices(void *command, const char *value)
+{
+    struct sy_serve *serve = command;
+    json_t *list;
+
+    SY_TRY(sy_cli_slice_list(value, &list));
+    if (!serve->slices)
+        serve->slices = json_array();
+    int failed = json_array_extend(serve->slices, list);
+    json_decref(list);
+    return failed ? sy_error_set(SY_ENOMEM_HOST, "no memory for slices") : SY_OK;
+}
+
 static int set_mode(void *command, const char *value)
 {
     struct sy_serve *serve = command;
@@ -172,6 +187,19 @@ static const struct sy_cli_field rows[] = {
     {{"policy", "NAME",
       "among training jobs, one of" SY_POLICY_WORDS "; default: as --state remembers, else fair"},
      SY_CLI_SET(set_policy)},
+    {{"slices", "LIST",
+      "cut the cores, or a GPU's multiprocessors, into parts that compute side by side, as "
+      "'switchyard slices' does: \"train=1 serve=50%\"; set before models and jobs come, which "
+      "name "
+      "them; may be given again; default: as --state remembers, else one of all"},
+     SY_CLI_SET(add_slices)},
+    {{"for-jobs", "NAME", "with slices: the one of jobs that name none; default the first"},
+     SY_CLI_TEXT(struct sy_serve, for_jobs)},
+    {{"for-models", "NAME", "with slices: the one of models that name none; default the first"},
+     SY_CLI_TEXT(struct sy_serve, for_models)},
+    {{"for-runtime", "NAME",
+      "with slices: the one on whose cores the server's own thread computes; default all cores"},
+     SY_CLI_TEXT(struct sy_serve, for_runtime)},
     {{"model-control", "MODE",
       "none: the folder of --models is read at start; poll: repeatedly; explicit: a model is "
       "loaded by 'models load' only; default none"},
@@ -342,6 +370,7 @@ void sy_serve_destroy(struct sy_serve *serve)
 {
     sy_conf_destroy(serve->last_conf);
     sy_conf_destroy(serve->conf);
+    json_decref(serve->slices);
     free(serve);
 }
 
@@ -351,5 +380,12 @@ int sy_serve_read_options(struct sy_serve *serve)
 
     if (path && sy_serve_conf_read(path, &sy_serve_options, serve, &serve->conf) < 0)
         return sy_cli_usage("%s", sy_error_text());
-    return sy_cli_read(&sy_serve_options, serve->argc, serve->argv, serve);
+    json_t *of_file = serve->slices;
+    serve->slices = NULL;
+    int result = sy_cli_read(&sy_serve_options, serve->argc, serve->argv, serve);
+    if (serve->slices) /* the command line's count, and not both together */
+        json_decref(of_file);
+    else
+        serve->slices = of_file;
+    return result;
 }

@@ -2,6 +2,7 @@
 #ifndef SY_CLI_SERVE_OPTIONS_H
 #define SY_CLI_SERVE_OPTIONS_H
 
+#include <jansson.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -27,6 +28,8 @@ struct sy_serve {
     int64_t warm_batches[8];
     int n_threads;
     char threads_cores[8 * CPU_SETSIZE];
+    json_t *slices;                                  /* of the "slices" call; NULL: not given */
+    const char *for_jobs, *for_models, *for_runtime; /* NULL: not given */
     const char *policy, *jobs[SY_SERVE_MAX_JOBS], *startup[SY_SERVE_MAX_STARTUP];
     struct sy_repository_config repository_config; /* folder NULL: none */
     bool strict;

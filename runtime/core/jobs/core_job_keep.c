@@ -120,7 +120,7 @@ int sy_core_job_park(struct sy_core *core, uint64_t id, sy_core_done done, void 
 }
 
 /* Queues the job again; it resumes from its snapshot. EBUSY, EPEER, EIO: it stays parked. */
-static int unpark(struct sy_core *core, struct sy_core_job *j)
+static int unpark(struct sy_core *core, struct sy_core_job *j, bool pauses_first)
 {
     bool parked = j->parked;
     sy_core_tick(core);
@@ -129,6 +129,7 @@ static int unpark(struct sy_core *core, struct sy_core_job *j)
     if (sy_core_n_workers_left(core) < FEWEST_WORKERS)
         return sy_error_set(SY_EPEER, "training needs two workers, and fewer are left");
     j->parked = j->park_wanted = j->suspended = false;
+    j->pauses_first = pauses_first;
     int status = sy_core_job_keep(core, j);
     if (status == SY_OK)
         status = sy_core_job_enqueue(core, j);
@@ -228,12 +229,38 @@ int sy_core_job_suspend(struct sy_core *core, uint64_t id, bool suspended)
 {
     struct sy_core_job *j = sy_core_find_job(core, id);
     if (!suspended && j && j->kept)
-        return unpark(core, j);
+        return unpark(core, j, false);
     SY_TRY(sy_core_job_find_live(core, id, &j));
+    j->pauses_first = false; /* what is said now counts */
     SY_TRY(sy_core_job_keep_settings(core, j, suspended, j->priority_set ? &j->priority : NULL,
                                      j->slice_set ? j->slice : NULL));
     SY_TRY(sy_sched_job_suspend(core->sched, id, suspended));
     j->suspended = suspended;
     sy_core_pump_soon(core);
     return SY_OK;
+}
+
+int sy_core_job_resume_paused(struct sy_core *core, uint64_t id)
+{
+    struct sy_core_parked parked;
+    SY_TRY(sy_core_job_parked(core, id, &parked));
+    return unpark(core, sy_core_find_job(core, id), true);
+}
+
+int sy_core_job_folder(struct sy_core *core, uint64_t id, char **out)
+{
+    const struct sy_core_job *j = sy_core_find_job(core, id);
+    if (j && (!sy_core_job_is_over(j) || j->kept))
+        return sy_error_set(SY_EBUSY, "job %llu is not over", (unsigned long long)id);
+    json_t *json = j ? json_loads(j->text, 0, NULL) : NULL;
+    const char *folder =
+        json_string_value(json_object_get(json_object_get(json, "snapshot"), "folder"));
+    int status = folder ? SY_OK
+                        : sy_error_set(SY_ENOTFOUND, "there is no job %llu with snapshots",
+                                       (unsigned long long)id);
+    *out = folder ? strdup(folder) : NULL;
+    if (folder && !*out)
+        status = sy_error_set(SY_ENOMEM_HOST, "no memory for a path");
+    json_decref(json);
+    return status;
 }

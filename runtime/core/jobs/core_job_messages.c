@@ -31,6 +31,10 @@ static int started(struct sy_core *core, int worker, const struct sy_msg_job_sta
                    struct sy_core_job *j)
 {
     SY_TRY(sy_supervisor_event(core->supervisor, worker, SY_WORKER_EVENT_JOB_STARTED));
+    if (j->pauses_first) { /* before it could be given a turn */
+        j->pauses_first = false;
+        j->suspended = sy_sched_job_suspend(core->sched, msg->job, true) == SY_OK;
+    }
     SY_TRY(sy_sched_job_started(core->sched, worker, msg->job, msg->step));
     j->state = SY_JOB_TRAINING;
     j->step = j->first_step = msg->step;

@@ -130,7 +130,7 @@ int sy_core_job_keep_settings(struct sy_core *core, const struct sy_core_job *j,
 
 int sy_core_job_keep(struct sy_core *core, const struct sy_core_job *j)
 {
-    return sy_core_job_keep_settings(core, j, j->suspended && !j->park_wanted,
+    return sy_core_job_keep_settings(core, j, (j->suspended || j->pauses_first) && !j->park_wanted,
                                      j->priority_set ? &j->priority : NULL,
                                      j->slice_set ? j->slice : NULL);
 }

@@ -12,6 +12,8 @@
  *     come than a stalled body's (least_rate.h) over receive_ns.
  * M3: what a killed server left of them goes when the next job comes.
  * M4: paths in a job that comes are what its client may name (rpc_access.c); only its snapshot folder is this server's choice.
+ * M5: a job that came stays in its folder when it has ended, as its result; where its mover took it back (it was refused here, and goes on where it was) the
+ *     mover asks for job_receive_undo once it is over here, and the folder goes. No other folder is removed so.
  *
  * One thread, the event loop's. */
 #ifndef SY_RUNTIME_RPC_JOB_H
@@ -49,5 +51,8 @@ int sy_rpc_job_state_read(const struct sy_rpc_request *request, json_t *params);
 int sy_rpc_job_receive(const struct sy_rpc_request *request, json_t *params);
 int sy_rpc_job_receive_piece(const struct sy_rpc_request *request, json_t *params);
 int sy_rpc_job_receive_end(const struct sy_rpc_request *request, json_t *params);
+
+/* ---- rpc_job_undo.c ---- */
+int sy_rpc_job_receive_undo(const struct sy_rpc_request *request, json_t *params);
 
 #endif

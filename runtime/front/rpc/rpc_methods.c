@@ -128,7 +128,10 @@ static int do_job_resume(const struct sy_rpc_request *request, json_t *params)
     uint64_t job;
 
     SY_TRY(need_job(request, params, &job));
-    SY_TRY(sy_rpc_handlers(request)->job_suspend(sy_rpc_core(request), job, false));
+    if (json_is_true(json_object_get(params, "paused")))
+        SY_TRY(sy_rpc_handlers(request)->job_resume_paused(sy_rpc_core(request), job));
+    else
+        SY_TRY(sy_rpc_handlers(request)->job_suspend(sy_rpc_core(request), job, false));
     return sy_rpc_answer(request, json_object());
 }
 
@@ -269,6 +272,7 @@ static const struct {
     {"job_receive", sy_rpc_job_receive, SY_RIGHT_JOBS},
     {"job_receive_piece", sy_rpc_job_receive_piece, SY_RIGHT_JOBS},
     {"job_receive_end", sy_rpc_job_receive_end, SY_RIGHT_JOBS},
+    {"job_receive_undo", sy_rpc_job_receive_undo, SY_RIGHT_JOBS},
     {"policy", do_policy, SY_RIGHT_SETTINGS},
     {"slices", do_slices, SY_RIGHT_SETTINGS},
     {"tenant", do_tenant, SY_RIGHT_SETTINGS},

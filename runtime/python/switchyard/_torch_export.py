@@ -11,6 +11,7 @@ dynamic_shapes or input_names. A failure is one line on stderr that names the op
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import io
 import logging
 import os
@@ -52,7 +53,13 @@ def _parts(made: Any, where: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]
     model, inputs, options = made[0], made[1], made[2] if len(made) == 3 else {}
     inputs = inputs if isinstance(inputs, tuple) else (inputs,)
     if not isinstance(options, dict):
-        raise Refused(f"{where}: options are {type(options).__name__}, not a dict of arguments of torch.onnx.export")
+        raise Refused(f"options are {type(options).__name__}, not a dict of arguments of torch.onnx.export")
+    if any(isinstance(value, torch.nn.Module) for value in inputs):
+        raise Refused("the example inputs hold a model; one function makes one model")
+    known = inspect.signature(torch.onnx.export).parameters
+    for name in options:
+        if name not in known:
+            raise Refused(f"torch.onnx.export has no argument {name!r}; inputs by name are {{'kwargs': {{{name!r}: ...}}}}")
     return model.eval(), inputs, options
 
 

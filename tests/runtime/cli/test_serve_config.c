@@ -1,4 +1,5 @@
 /* serve's configuration file as an administrator meets it: each option by its name, what is refused, what SIGHUP changes. */
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -218,6 +219,103 @@ static void the_command_line_counts(void **state)
     assert_int_equal(fixture_stop(&f), 0);
 }
 
+/* ---- slices ---------------------------------------------------------------------------------------------- */
+
+static void assert_slices(const char *wanted)
+{
+    json_t *answer = fixture_status(&f), *slice;
+    char names[200] = "";
+    size_t i;
+
+    json_array_foreach(json_object_get(answer, "slices"), i, slice)
+        snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s=%d", i ? " " : "",
+                 json_string_value(json_object_get(slice, "name")),
+                 (int)json_integer_value(json_object_get(slice, "n_cores")));
+    assert_string_equal(names, wanted);
+    json_decref(answer);
+}
+
+static bool is_of_slice(const char *name, const char *kind, const char *wanted)
+{
+    json_t *answer = fixture_status(&f), *slice, *task;
+    bool found = false;
+    size_t i, k;
+
+    json_array_foreach(json_object_get(answer, "slices"), i, slice)
+        json_array_foreach(json_object_get(slice, kind), k, task) found |=
+        strcmp(json_string_value(json_object_get(slice, "name")), name) == 0 &&
+        (!wanted || strcmp(json_string_value(task), wanted) == 0);
+    json_decref(answer);
+    return found;
+}
+
+static bool has_two_cores(void)
+{
+    cpu_set_t set;
+
+    return sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) >= 2;
+}
+
+static void the_file_cuts_slices_before_anything_computes(void **state)
+{
+    (void)state;
+    if (!has_two_cores())
+        skip();
+    const char *job = fixture_make_job(&f, "sliced", 1000000, 0);
+    write_conf("slices = [\"train=@0\", \"serve=@1\"]\nfor-jobs = \"train\"\n"
+               "for-models = \"serve\"\nhttp = \"off\"\n");
+    const char *const args[] = {"--config", conf_path,  "--cores",        "0-1", "--train",
+                                job,        "--models", fixture_models(), NULL};
+
+    fixture_start(&f, args);
+    assert_slices("train=1 serve=1");
+    assert_true(is_of_slice("train", "jobs", NULL));
+    assert_true(is_of_slice("serve", "models", "mlp"));
+    hang_up("slices = \"train=@1,0\"\nhttp = \"off\"\n", "option=slices applies=now");
+    assert_slices("train=2");
+    hang_up("slices = \"train=@0 serve=@1,7\"\nhttp = \"off\"\n", "option=slices why=");
+    assert_slices("train=2"); /* as they were */
+    hang_up("http = \"off\"\nfor-jobs = \"nobody\"\n", "option=for-jobs applies=now");
+    wait_for_log("there is no slice 'nobody'");
+    assert_slices("train=2");
+    hang_up("slices = \"a=1,b=w1\"\nhttp = \"off\"\n", "name=b cores=");
+    assert_slices("a=1 b=1");
+    hang_up("http = \"off\"\n", "name=all");
+    assert_slices("all=2");
+    assert_int_equal(fixture_stop(&f), 0);
+}
+
+static void slices_of_the_command_line_count(void **state)
+{
+    (void)state;
+    if (!has_two_cores())
+        skip();
+    write_conf("slices = \"of_file=2\"\n");
+    const char *const args[] = {"--slices", "x=1",     "--config", conf_path, "--slices",
+                                "y=50%",    "--cores", "0-1",      NULL};
+
+    fixture_start(&f, args);
+    assert_slices("x=1 y=1");
+    assert_int_equal(fixture_stop(&f), 0);
+}
+
+static void slices_that_cannot_be_end_the_start(void **state)
+{
+    (void)state;
+    const char *const many[] = {"--slices", "a=900", NULL};
+    const char *const nobody[] = {"--for-models", "nobody", NULL};
+
+    assert_int_equal(run("serve --slices a"), 2);
+    assert_non_null(strstr(output, "--slices: slices: 'a': NAME=SIZE is expected"));
+    assert_int_equal(run("serve --slices a=1,b=x"), 2);
+    assert_non_null(strstr(output, "'b=x': a size is 2, 50%, w3 or @0-3"));
+    assert_int_equal(run("serve --slices ' , '"), 2);
+    assert_int_equal(fixture_start_refused(&f, many), 1);
+    assert_true(fixture_log_has(&f, "slice 'a' wants 900 cores"));
+    assert_int_equal(fixture_start_refused(&f, nobody), 1);
+    assert_true(fixture_log_has(&f, "there is no slice 'nobody'"));
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -243,6 +341,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_file_is_checked_without_a_server, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_reload_changes_what_can_be_changed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_command_line_counts, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_file_cuts_slices_before_anything_computes, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(slices_of_the_command_line_count, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(slices_that_cannot_be_end_the_start, set_up, tear_down),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

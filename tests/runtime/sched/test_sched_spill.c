@@ -326,6 +326,42 @@ static void test_canceled_without_a_worker(void **state)
     }
 }
 
+static void wait_and_settle(struct world *w, sy_ns for_ns)
+{
+    w->now += for_ns;
+    world_settle(w);
+}
+
+/* A spill that failed is asked for again after a second, then after two; one that works is the last. The scheduler asks to be woken for it. */
+static void test_failed_spill_is_asked_again(void **state)
+{
+    (void)state;
+    static struct world w;
+    world_make(&w, true, POOL, 1);
+    w.spills_fail = true;
+    submit(&w, 1, true, 60);
+    advance_all(&w, 6);
+    submit(&w, 2, false, 60);
+    advance_all(&w, 20);
+    for (int i = 0; i < 2; i++) { /* it failed i + 1 times */
+        sy_ns pause = w.spill_pause[1];
+        assert_true(pause == (1 + i) * SY_NS_PER_S);
+        assert_true(sy_sched_wake_at(w.s) == w.spill_again[1]);
+        assert_int_not_equal(doing(&w, 1), SPILLED);
+        w.spills_fail = i == 0;
+        w.spills_work = i == 1;
+        wait_and_settle(&w, pause);
+        for (int k = 0; k < 60 && w.spill_pause[1] == pause; k++)
+            advance_all(&w, 1);
+    }
+    struct sy_sched_job_view view;
+    assert_true(sy_sched_job_view(w.s, 1, &view) && view.spilled);
+    advance_all(&w, 20);
+    assert_true(sy_sched_job_view(w.s, 2, &view) && view.admitted);
+    assert_true(sy_sched_wake_at(w.s) == 0);
+    sy_sched_destroy(w.s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -338,6 +374,7 @@ int main(void)
         cmocka_unit_test(test_no_trips_for_a_job_that_does_not_fit),
         cmocka_unit_test(test_the_last_worker_is_not_enough),
         cmocka_unit_test(test_canceled_without_a_worker),
+        cmocka_unit_test(test_failed_spill_is_asked_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
