@@ -172,8 +172,9 @@ struct sy_tensor {
     struct sy_shape shape;
     void *data; /* constant: its elements, owned, plain row-major; NULL otherwise */
     size_t data_bytes;
-    bool is_borrowed;  /* a constant whose data is not the graph's to free */
-    bool is_four_bits; /* a constant of the file of 4 bits, here one a byte */
+    bool is_borrowed; /* a constant whose data is not the graph's to free */
+    unsigned char
+        small_type; /* 0, or the file's type of what lies here in a wider one (small_types.h) */
     /* a constant that is no parameter of the file: a Constant node's, or computed at import */
     bool is_derived;
 };

@@ -497,6 +497,8 @@ int sy_onnx_read_sized(const char *path, const struct sy_onnx_dim *dims, int n_d
     r.proto = r.model->graph;
     status = sy_onnx_inline_functions(r.model, &versions);
     if (status == SY_OK)
+        status = sy_onnx_find_ranks(&r);
+    if (status == SY_OK)
         status = sy_onnx_read_graph(&r);
     if (status == SY_OK)
         status = check_dims_used(&r);

@@ -63,7 +63,7 @@ static const struct {
     {SY_OP_TF_IDF, "mode", "TF IDF TFIDF "},
     {SY_OP_TENSOR_SCATTER, "mode", "linear circular "},
     {SY_OP_STEP_MOMENTUM, "mode", "standard nesterov "},
-    {SY_OP_CAST, "round_mode", "up down nearest "}, /* of float8, which is refused */
+    {SY_OP_CAST, "round_mode", "up down nearest "}, /* of powers of two */
     {SY_OP_CAST_LIKE, "round_mode", "up down nearest "},
 };
 
