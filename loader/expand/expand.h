@@ -131,7 +131,8 @@ extern const struct sy_expander_line sy_expanders_microsoft[], sy_expanders_atte
     sy_expanders_sequence[], sy_expanders_control[], sy_expanders_learn[], sy_expanders_various[],
     sy_expanders_sizes[], sy_expanders_training[], sy_expanders_deform[], sy_expanders_gradient[],
     sy_expanders_recurrent[], sy_expanders_text[], sy_expanders_layouts[], sy_expanders_blocks[],
-    sy_expanders_bits[], sy_expanders_experts[], sy_expanders_contrib[], sy_expanders_small[];
+    sy_expanders_bits[], sy_expanders_experts[], sy_expanders_contrib[], sy_expanders_small[],
+    sy_expanders_flex[];
 /* Scan of opset 8, whose operands have a leading batch dimension: one Scan per row. (expand_scan.c) */
 sy_expander sy_expand_batch_scan;
 

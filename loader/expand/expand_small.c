@@ -17,8 +17,8 @@ static int64_t result_type(const struct sy_infer *in, const struct sy_node *node
     int64_t to = node->op == SY_OP_CAST        ? sy_node_int(node, "to", 0)
                  : node->op == SY_OP_CAST_LIKE ? small_type_of(in, node, 1)
                                                : small_type_of(in, node, 2);
-    if (node->op == SY_OP_QUANTIZE_LINEAR && to == 0)
-        to = sy_node_int(node, "output_dtype", 0);
+    if (node->op != SY_OP_CAST && to == 0) /* of constants the reader says it */
+        to = sy_node_int(node, node->op == SY_OP_CAST_LIKE ? "to" : "output_dtype", 0);
     return sy_small_carrier(to) == SY_DTYPE_NONE ? 0 : to;
 }
 

@@ -295,6 +295,8 @@
     X(CAUSAL_CONV, "CausalConvWithState",            none,        unknown,     NONE,     NEVER,  NONE,       2, 4, 2, "activation=s") \
     X(LINEAR_ATTENTION, "LinearAttention",           none,        unknown,     NONE,     NEVER,  NONE,       3, 6, 2, \
         "chunk_size=i kv_num_heads=i q_num_heads=i scale=f update_rule=s") \
+    X(FLEX_ATTENTION, "ai.onnx.preview.FlexAttention", none,        unknown,     NONE,     NEVER,  NONE,       3, 3, 1, \
+        "prob_mod=g scale=f score_mod=g softmax_precision=i") \
     X(STEP_ADAGRAD, "ai.onnx.preview.training.Adagrad", none,        unknown,     NONE,     NEVER,  NONE,       3, SY_MANY, SY_MANY, \
         "decay_factor=f epsilon=f norm_coefficient=f") \
     X(STEP_ADAM, "ai.onnx.preview.training.Adam",    none,        unknown,     NONE,     NEVER,  NONE,       3, SY_MANY, SY_MANY, \

@@ -50,7 +50,7 @@ static const struct {
     {SY_OP_RESIZE, "keep_aspect_ratio_policy", "stretch not_larger not_smaller "},
     {SY_OP_UPSAMPLE, "mode", "nearest linear bilinear "},
     {SY_OP_DEPTH_TO_SPACE, "mode", "DCR CRD "},
-    {SY_OP_SPACE_TO_DEPTH, "mode", "DCR "},
+    {SY_OP_SPACE_TO_DEPTH, "mode", "DCR CRD "},
     {SY_OP_GELU, "approximate", "none tanh "},
     {SY_OP_SCATTER_ELEMENTS, "reduction", "none add mul max min "},
     {SY_OP_SCATTER_ND, "reduction", "none add mul max min "},
