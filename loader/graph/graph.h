@@ -309,7 +309,9 @@ float sy_node_float(const struct sy_node *node, const char *name, float otherwis
  * inferred. Every refusal names node, operator, opset and what is missing. Caller frees. */
 int sy_onnx_read(const char *path, struct sy_graph **out);
 
-/* A symbolic dimension of the file, by its name, or as INPUT.INDEX ("tokens.1"), and the number that it gets. */
+/* A symbolic dimension of the file, by its name, or as INPUT.INDEX ("tokens.1"), and the number that it gets. Or SY_ONNX_APART: the inputs that share the name
+ * need not agree, but where the graph requires it. INPUT.rank: how many dimensions an input has of which the file does not say it. */
+enum { SY_ONNX_APART = -1 };
 struct sy_onnx_dim {
     const char *name;
     int64_t size;

@@ -110,7 +110,7 @@ static double rounded_float(const struct kind *kind, double x, bool saturate)
     int exponent;
     if (isnan(x))
         return kind->bits == 8 ? x : -0.0; /* as the reference for a type without NaN */
-    saturate |= kind->bits < 8; /* which has neither infinity nor NaN */
+    saturate |= kind->bits < 8;            /* which has neither infinity nor NaN */
     double most = copysign(kind->most, x);
     double beyond = saturate ? most : kind->has_infinity ? copysign(INFINITY, x) : NAN;
     if (isinf(x))

@@ -39,7 +39,8 @@ static bool given_size(const struct sy_onnx_reader *r, const char *input, int i,
     char place[256];
     snprintf(place, sizeof place, "%.200s.%d", input, i);
     for (int k = 0; k < r->n_dims; k++) {
-        if (strcmp(r->dims[k].name, place) != 0 && (!*name || strcmp(r->dims[k].name, name) != 0))
+        if (r->dims[k].size < 0 ||
+            (strcmp(r->dims[k].name, place) != 0 && (!*name || strcmp(r->dims[k].name, name) != 0)))
             continue;
         r->dims_used[k] = true;
         *size = r->dims[k].size;

@@ -84,7 +84,7 @@ int sy_onnx_read_input(struct sy_onnx_reader *r, const Onnx__ValueInfoProto *inf
 int sy_onnx_read_list_input(struct sy_onnx_reader *r, const Onnx__ValueInfoProto *info);
 /* Whether the file says that it is a sequence or an optional. */
 bool sy_onnx_is_list(const Onnx__ValueInfoProto *info);
-/* Gives inputs without a shape one of open sizes, where r->dims or their readers tell how many. (onnx_ranks.c) */
+/* Gives inputs without a shape one of open sizes, where r->dims or their readers tell how many; takes the names of sizes that are apart. (onnx_ranks.c) */
 int sy_onnx_find_ranks(struct sy_onnx_reader *r);
 /* Whether the file says that it is a map. */
 bool sy_onnx_is_map(const Onnx__ValueInfoProto *info);

@@ -77,7 +77,7 @@ static int add_open(struct sy_onnx_reader *r, const char *name, const char *end,
     int n = graph->n_symbols;
     part_name(name, end, text);
     for (int k = 0; k < r->n_dims; k++)
-        if (strcmp(r->dims[k].name, text) == 0) {
+        if (r->dims[k].size >= 0 && strcmp(r->dims[k].name, text) == 0) {
             r->dims_used[k] = true;
             *out = (struct sy_dim){.fixed = r->dims[k].size};
             return SY_OK;

@@ -1,4 +1,5 @@
-/* Inputs whose file does not say how many dimensions they have: the caller says it (INPUT.rank), or the nodes that read them do. All sizes stay open. */
+/* What the caller or the nodes say of inputs' shapes beside the file: how many dimensions one has whose file does not say it (INPUT.rank, or by those that read
+ * it), all of them open; and names that do not mean one size (SY_ONNX_APART). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,7 +90,7 @@ static int rank_of(const struct sy_onnx_reader *r, const char *name)
     char said[256];
     snprintf(said, sizeof said, "%.200s.rank", name);
     for (int k = 0; k < r->n_dims; k++)
-        if (strcmp(r->dims[k].name, said) == 0) {
+        if (r->dims[k].size >= 0 && strcmp(r->dims[k].name, said) == 0) {
             r->dims_used[k] = true;
             return (int)SY_MIN(r->dims[k].size, (int64_t)SY_MAX_RANK + 1);
         }
@@ -117,13 +118,43 @@ static int open_shape(int rank, Onnx__TensorShapeProto **out)
                : sy_error_set(SY_ENOMEM_HOST, "a shape of %d dimensions", rank);
 }
 
+/* Whether the caller says that the name does not mean one size. */
+static bool is_apart(struct sy_onnx_reader *r, const char *name)
+{
+    for (int k = 0; k < r->n_dims; k++)
+        if (r->dims[k].size == SY_ONNX_APART && strcmp(r->dims[k].name, name) == 0) {
+            r->dims_used[k] = true;
+            return true;
+        }
+    return false;
+}
+
+/* A dimension without a name is a size of its own, until the graph requires it to be another's. */
+static void forget_names(struct sy_onnx_reader *r, Onnx__TensorShapeProto *shape)
+{
+    for (size_t d = 0; d < shape->n_dim; d++) {
+        Onnx__TensorShapeProto__Dimension *dim = shape->dim[d];
+        if (dim->value_case != ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM ||
+            !is_apart(r, sy_onnx_text(dim->dim_param)))
+            continue;
+        if (dim->dim_param != protobuf_c_empty_string)
+            free(dim->dim_param);
+        dim->dim_param = NULL;
+        dim->value_case = ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE__NOT_SET;
+    }
+}
+
 int sy_onnx_find_ranks(struct sy_onnx_reader *r)
 {
     for (size_t i = 0; i < r->proto->n_input; i++) {
         const Onnx__ValueInfoProto *info = r->proto->input[i];
         if (!info->type || info->type->value_case != ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE ||
-            !info->type->tensor_type || info->type->tensor_type->shape)
+            !info->type->tensor_type)
             continue;
+        if (info->type->tensor_type->shape) {
+            forget_names(r, info->type->tensor_type->shape);
+            continue;
+        }
         const char *name = sy_onnx_text(info->name);
         int rank = rank_of(r, name);
         if (rank > 0 && rank <= SY_MAX_RANK)

@@ -408,6 +408,47 @@ static void test_inputs_without_a_shape(void **state)
     sy_graph_free(g);
 }
 
+/* How a request with 2 rows of one input and 5 of another one ends; the file calls both sizes N. */
+static int solve_two_sizes(const char *op, const struct sy_onnx_dim *dims, int n_dims)
+{
+    const int64_t two[] = {2, 3}, five[] = {5, 3};
+    const struct sy_given_input given[] = {{0, 2, two}, {1, 2, five}};
+    struct sy_sizes sizes;
+    struct sy_graph *g = NULL;
+    int64_t batch;
+    ob_graph(&graph);
+    ob_input(&graph, OB_GRAPH_INPUT, "a", FLOAT, DIMS(-1, 3));
+    ob_input(&graph, OB_GRAPH_INPUT, "b", FLOAT, DIMS(-1, 3));
+    ob_node(&node, op, NAMES("a", "b"), NAMES("y"));
+    if (strcmp(op, "Concat") == 0)
+        ob_attr_int(&node, "axis", 0);
+    ob_message(&graph, OB_GRAPH_NODE, &node);
+    ob_input(&graph, OB_GRAPH_OUTPUT, "y", FLOAT, 0, NULL);
+    ob_save(ob_path, &graph, 21);
+    assert_int_equal(sy_onnx_read_sized(ob_path, dims, n_dims, &g), SY_OK);
+    assert_int_equal(sy_graph_infer(g), SY_OK);
+    int status = sy_graph_solve(g, 2, given, &batch, &sizes);
+    if (status == SY_OK)
+        status = sy_graph_bind(g, &sizes, &bound);
+    if (status == SY_OK)
+        sy_graph_free(bound);
+    sy_graph_free(g);
+    return status;
+}
+
+/* What is joined along N may have two sizes if the caller says so; what is added may not. */
+static void test_one_name_for_two_sizes(void **state)
+{
+    static const struct sy_onnx_dim apart = {"N", SY_ONNX_APART};
+    struct sy_graph *g;
+    (void)state;
+    assert_int_equal(solve_two_sizes("Concat", NULL, 0), SY_EARG);
+    assert_int_equal(solve_two_sizes("Concat", &apart, 1), SY_OK);
+    assert_int_equal(solve_two_sizes("Add", &apart, 1), SY_EARG);
+    const struct sy_onnx_dim other = {"M", SY_ONNX_APART};
+    assert_int_equal(sy_onnx_read_sized(ob_path, &other, 1, &g), SY_EARG);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -422,6 +463,7 @@ int main(void)
         cmocka_unit_test(test_map_by_vocabulary),
         cmocka_unit_test(test_map_as_tensor),
         cmocka_unit_test(test_inputs_without_a_shape),
+        cmocka_unit_test(test_one_name_for_two_sizes),
     };
     seed = rig_start();
     return cmocka_run_group_tests(tests, ob_open_folder, ob_close_folder);
