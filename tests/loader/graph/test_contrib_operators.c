@@ -254,6 +254,67 @@ static void test_gated_norm(void **state)
     finish();
 }
 
+/* ---- ONNX's newest ------------------------------------------------------------------------------ */
+
+/* Scores pass through a body that doubles them, less what it captures; two heads of queries share one of keys. */
+static void test_attention_with_a_body(void **state)
+{
+    enum { HEADS = 2, QUERIES = 3, KEYS = 4, SIZE = 2 };
+    static struct ob body;
+    static const float less = 0.5f;
+    double p[KEYS];
+    (void)state;
+    ob_graph(&body);
+    ob_input(&body, OB_GRAPH_INPUT, "s", FLOAT, 0, NULL);
+    ob_add(&body, "Add", NAMES("s", "s"), NAMES("twice"));
+    ob_add(&body, "Sub", NAMES("twice", "less"), NAMES("t"));
+    ob_input(&body, OB_GRAPH_OUTPUT, "t", FLOAT, 0, NULL);
+    start("FlexAttention", "ai.onnx.preview", NAMES("q", "k", "v"));
+    ob_attr_graph(&node, "score_mod", &body);
+    ob_input(&graph, OB_GRAPH_INPUT, "q", FLOAT, DIMS(1, HEADS, QUERIES, SIZE));
+    ob_input(&graph, OB_GRAPH_INPUT, "k", FLOAT, DIMS(1, 1, KEYS, SIZE));
+    ob_input(&graph, OB_GRAPH_INPUT, "v", FLOAT, DIMS(1, 1, KEYS, SIZE));
+    ob_initializer(&graph, "less", FLOAT, 0, NULL, &less, sizeof less);
+    make(0);
+    for (int i = 0; i < 3; i++)
+        fill(i, -1, 1);
+    const float *y = run(), *q = in.data[0], *k = in.data[1], *v = in.data[2];
+    for (int row = 0; row < HEADS * QUERIES; row++) {
+        double sum = 0, want[SIZE] = {0};
+        for (int i = 0; i < KEYS; i++) {
+            double dot = 0;
+            for (int c = 0; c < SIZE; c++)
+                dot += (double)q[row * SIZE + c] * (double)k[i * SIZE + c];
+            sum += p[i] = exp(2 * dot / sqrt(SIZE) - (double)less);
+        }
+        for (int i = 0; i < KEYS * SIZE; i++)
+            want[i % SIZE] += p[i / SIZE] / sum * (double)v[i];
+        for (int c = 0; c < SIZE; c++)
+            assert_near(y[row * SIZE + c], want[c]);
+    }
+    finish();
+}
+
+/* With CRD result channel c * 4 + r * 2 + w holds pixels (r, w) of channel c's blocks. */
+static void test_space_to_depth(void **state)
+{
+    enum { CHANNELS = 3, SIDE = 4 };
+    (void)state;
+    start("SpaceToDepth", NULL, NAMES("x"));
+    ob_attr_int(&node, "blocksize", 2);
+    ob_attr_text(&node, "mode", "CRD");
+    ob_input(&graph, OB_GRAPH_INPUT, "x", FLOAT, DIMS(1, CHANNELS, SIDE, SIDE));
+    make(0);
+    fill(0, -1, 1);
+    const float *y = run(), *x = in.data[0];
+    for (int i = 0; i < CHANNELS * SIDE * SIDE; i++) {
+        int channel = i / 4, r = i / 2 % 2, c = i % 2; /* of the result, 2 x 2 pixels */
+        int row = 2 * r + channel / 2 % 2, column = 2 * c + channel % 2;
+        assert_true(y[i] == x[(channel / 4 * SIDE + row) * SIDE + column]);
+    }
+    finish();
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -457,6 +518,8 @@ int main(void)
         cmocka_unit_test(test_crops),
         cmocka_unit_test(test_rotary_of_three_streams),
         cmocka_unit_test(test_gated_norm),
+        cmocka_unit_test(test_attention_with_a_body),
+        cmocka_unit_test(test_space_to_depth),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_four_bits),
         cmocka_unit_test(test_eight_bit_floats),
