@@ -351,6 +351,37 @@ static void test_four_bits(void **state)
     finish();
 }
 
+/* The same within a body, which inference copies. */
+static void test_four_bits_in_a_body(void **state)
+{
+    enum { BOOL = 9, WIDTH = 20 };
+    static struct ob body, other;
+    static const unsigned char one = 1;
+    static const float scale = 0.25f;
+    (void)state;
+    ob_graph(&body);
+    ob_initializer(&body, "scale", FLOAT, 0, NULL, &scale, sizeof scale);
+    ob_initializer(&body, "zero", INT4, 0, NULL, &one, 1);
+    ob_add(&body, "QuantizeLinear", NAMES("x", "scale", "zero"), NAMES("q"));
+    ob_add(&body, "DequantizeLinear", NAMES("q", "scale", "zero"), NAMES("d"));
+    ob_input(&body, OB_GRAPH_OUTPUT, "d", FLOAT, 0, NULL);
+    ob_graph(&other);
+    ob_add(&other, "Neg", NAMES("x"), NAMES("n"));
+    ob_input(&other, OB_GRAPH_OUTPUT, "n", FLOAT, 0, NULL);
+    start("If", NULL, NAMES("c"));
+    ob_attr_graph(&node, "then_branch", &body);
+    ob_attr_graph(&node, "else_branch", &other);
+    ob_input(&graph, OB_GRAPH_INPUT, "c", BOOL, DIMS(1));
+    ob_input(&graph, OB_GRAPH_INPUT, "x", FLOAT, DIMS(-1, WIDTH));
+    make(0);
+    *(unsigned char *)in.data[0] = 1;
+    fill(1, -3, 3);
+    const float *y = run(), *x = in.data[1];
+    for (int i = 0; i < BATCH * WIDTH; i++)
+        assert_near(y[i], (fmax(-8, fmin(7, rint((double)x[i] * 4) + 1)) - 1) / 4);
+    finish();
+}
+
 /* To floats of 8 bits and back: three bits behind the first one, multiples of 2^-9 below 2^-6, 448 at most. */
 static void test_eight_bit_floats(void **state)
 {
@@ -522,6 +553,7 @@ int main(void)
         cmocka_unit_test(test_space_to_depth),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_four_bits),
+        cmocka_unit_test(test_four_bits_in_a_body),
         cmocka_unit_test(test_eight_bit_floats),
         cmocka_unit_test(test_map_by_vocabulary),
         cmocka_unit_test(test_map_as_tensor),
