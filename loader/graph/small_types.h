@@ -28,7 +28,8 @@ enum sy_dtype sy_small_carrier(int64_t type);
 int sy_small_bits(int64_t type);
 /* The number that these bits mean. */
 double sy_small_value(int64_t type, unsigned bits);
-/* The number of the type that x is cast to. Of floats beyond the largest: that one if `saturate`, else infinity or NaN; of whole numbers the lowest bits are kept. */
+/* The number of the type that x is cast to. Of floats beyond the largest: that one if `saturate`, else infinity or NaN; of whole numbers the lowest bits are
+ * kept. */
 double sy_small_round(int64_t type, double x, bool saturate, enum sy_small_mode mode);
 /* The least and the largest number of a type of whole numbers. */
 void sy_small_range(int64_t type, double *least, double *most);
