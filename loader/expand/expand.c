@@ -1,6 +1,8 @@
 /* The table of operators that are lowered, with their expanders. */
 #include "loader/expand/expand.h"
 
+#include <string.h>
+
 #include "loader/expand/expand_learn.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
@@ -11,7 +13,8 @@ static const struct sy_expander_line *const families[] = {
     sy_expanders_learn,     sy_expanders_various,   sy_expanders_sizes,    sy_expanders_trees,
     sy_expanders_svm,       sy_expanders_training,  sy_expanders_deform,   sy_expanders_gradient,
     sy_expanders_recurrent, sy_expanders_text,      sy_expanders_layouts,  sy_expanders_blocks,
-    sy_expanders_bits,      sy_expanders_experts};
+    sy_expanders_bits,      sy_expanders_experts,   sy_expanders_contrib,  sy_expanders_small,
+    sy_expanders_flex};
 
 static sy_expander *find(enum sy_op op)
 {
@@ -49,7 +52,11 @@ int sy_expand_node(struct sy_infer *in, int n, bool *replaced)
     if (node->op == SY_OP_SPLIT && !sy_expand_splits_sizes(in, node))
         return SY_OK;
     if ((node->op == SY_OP_QUANTIZE_LINEAR || node->op == SY_OP_DEQUANTIZE_LINEAR) &&
-        sy_node_int(node, "block_size", 0) == 0)
+        sy_node_int(node, "block_size", 0) == 0 && !sy_expand_makes_small(in, node))
+        return SY_OK;
+    if ((node->op == SY_OP_CAST || node->op == SY_OP_CAST_LIKE) && !sy_expand_makes_small(in, node))
+        return SY_OK;
+    if (node->op == SY_OP_SPACE_TO_DEPTH && strcmp(sy_infer_text(node, "mode", "DCR"), "CRD") != 0)
         return SY_OK;
     if (node->op == SY_OP_RESIZE && sy_node_int(node, "antialias", 0) == 0)
         return SY_OK;

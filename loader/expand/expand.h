@@ -40,6 +40,8 @@ bool sy_expand_drops(const struct sy_infer *in, const struct sy_node *node);
 bool sy_expand_splits_sizes(const struct sy_infer *in, const struct sy_node *node);
 /* Whether the node is a Tokenizer whose tokens only TfIdfVectorizer reads, which can tokenize itself. */
 bool sy_expand_feeds_grams(const struct sy_infer *in, const struct sy_node *node);
+/* Whether the node is a Cast to a small type (small_types.h), or a quantisation from or to one that needs other operators. */
+bool sy_expand_makes_small(const struct sy_infer *in, const struct sy_node *node);
 /* Whether the node's first input is a constant. */
 bool sy_expand_is_constant(const struct sy_infer *in, const struct sy_node *node);
 /* Copies a Loop's body if the Loop may be unrolled: for sy_expand_loop, should inference of the Loop fail. NULL: it may not. Caller frees. */
@@ -129,7 +131,8 @@ extern const struct sy_expander_line sy_expanders_microsoft[], sy_expanders_atte
     sy_expanders_sequence[], sy_expanders_control[], sy_expanders_learn[], sy_expanders_various[],
     sy_expanders_sizes[], sy_expanders_training[], sy_expanders_deform[], sy_expanders_gradient[],
     sy_expanders_recurrent[], sy_expanders_text[], sy_expanders_layouts[], sy_expanders_blocks[],
-    sy_expanders_bits[], sy_expanders_experts[];
+    sy_expanders_bits[], sy_expanders_experts[], sy_expanders_contrib[], sy_expanders_small[],
+    sy_expanders_flex[];
 /* Scan of opset 8, whose operands have a leading batch dimension: one Scan per row. (expand_scan.c) */
 sy_expander sy_expand_batch_scan;
 

@@ -117,6 +117,70 @@ static int expand_rotary(struct sy_expand *e)
     return turn_input(e, &r, rows, width);
 }
 
+/* Which of the three streams of positions (time, row, column) turns each of the `half` pairs: as places in their angles beside each other. */
+static int streams_of(struct sy_expand *e, int64_t half, int64_t *places)
+{
+    const struct sy_attr *parts = sy_node_attr(e->node, "mrope_section");
+    int64_t layout = sy_node_int(e->node, "mrope_layout", 0), at = 0;
+    if (!parts || parts->kind != SY_ATTR_INTS || parts->n != 3 || layout < 0 || layout > 1)
+        return sy_expand_fail(e, SY_ECORRUPT, "sections of three streams in layout %lld",
+                              (long long)layout);
+    for (int64_t i = 0; i < half; i++)
+        places[i] = i;
+    for (int s = 0; s < 3; s++) {
+        int64_t n = parts->ints[s];
+        if (n < 0 || n > half || (layout == 0 && n > half - at))
+            return sy_expand_fail(e, SY_ECORRUPT, "a section of %lld of %lld pairs", (long long)n,
+                                  (long long)half);
+        for (int64_t i = layout == 0 ? 0 : s;
+             layout == 0 ? i < n : s > 0 && i < SY_MIN(3 * n, half); i += layout == 0 ? 1 : 3)
+            places[at + i] = s * half + at + i;
+        at += layout == 0 ? n : 0;
+    }
+    return layout == 1 || at == half
+               ? SY_OK
+               : sy_expand_fail(e, SY_ECORRUPT, "sections of %lld of %lld pairs", (long long)at,
+                                (long long)half);
+}
+
+/* The cache's rows of three streams, [3, batch, length, half], each pair's from its own: [batch, length, half], and a 1 where the heads are. */
+static int mixed_angles(struct sy_expand *e, int cache, int64_t half, int places, bool rows)
+{
+    static const int64_t perm[] = {1, 2, 0, 3};
+    const int64_t flat[] = {0, 0, 3 * half};
+    int all = SY_EXPAND(e, GATHER, sy_expand_input(e, cache), sy_expand_input(e, 1));
+    sy_expand_set_int(e, "axis", 0);
+    all = sy_expand_reshape(e, sy_expand_transpose(e, all, perm, 4), flat, 3);
+    all = SY_EXPAND(e, GATHER, all, places);
+    sy_expand_set_int(e, "axis", 2);
+    return sy_expand_unsqueeze(e, all, rows ? 2 : 1);
+}
+
+/* Rotary embedding of images in texts: a position in time, one of the row and one of the column; x, positions [3, batch, length], cosines, sines. */
+static int expand_three_rotary(struct sy_expand *e)
+{
+    enum { MOST_PAIRS = 1024 };
+    const struct sy_tensor *x = sy_expand_tensor(e, 0), *at = sy_expand_tensor(e, 1),
+                           *cache = sy_expand_tensor(e, 2);
+    struct rotation r = {0};
+    int64_t width, places[MOST_PAIRS];
+    bool rows;
+    if (!x || !at || !cache || (x->shape.rank != 3 && x->shape.rank != 4) ||
+        cache->shape.rank != 2 || at->shape.rank != 3 ||
+        sy_node_float(e->node, "scale", 1) != 1.0f ||
+        sy_node_int(e->node, "is_packed_batching", 0) != 0)
+        return sy_expand_fail(e, SY_EUNSUPPORTED, "inputs of this form, a scale or packed batches");
+    SY_TRY(measure_rotation(e, cache, &rows, &width, &r));
+    int64_t half = r.turned / 2;
+    if (half > MOST_PAIRS)
+        return sy_expand_fail(e, SY_EUNSUPPORTED, "%lld pairs", (long long)half);
+    SY_TRY(streams_of(e, half, places));
+    int picked_places = sy_expand_ints(e, places, (int)half);
+    r.cosines = mixed_angles(e, 2, half, picked_places, rows);
+    r.sines = mixed_angles(e, 3, half, picked_places, rows);
+    return turn_input(e, &r, rows, width);
+}
+
 /* ONNX's: x, cosines, sines, positions; without positions cosines and sines are those of each row. */
 static int expand_onnx_rotary(struct sy_expand *e)
 {
@@ -451,6 +515,7 @@ static int expand_group_query(struct sy_expand *e)
 
 const struct sy_expander_line sy_expanders_decoder[] = {
     {SY_OP_MS_ROTARY_EMBEDDING, expand_rotary},
+    {SY_OP_MS_MROTARY, expand_three_rotary},
     {SY_OP_ROTARY_EMBEDDING, expand_onnx_rotary},
     {SY_OP_MS_GROUP_QUERY_ATTENTION, expand_group_query},
     {0}};

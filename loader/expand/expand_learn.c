@@ -274,6 +274,85 @@ static int expand_zip_map(struct sy_expand *e)
     return e->status;
 }
 
+/* ---- maps: a sequence of their keys and their values -------------------------------------------- */
+
+static int keys_and_values(struct sy_expand *e, int *keys, int *values)
+{
+    int map = sy_expand_input(e, 0);
+    const struct sy_sequence *parts = map < 0 ? NULL : e->in->sequences[map];
+    if (!parts || parts->n != 2)
+        return sy_expand_fail(e, SY_EUNSUPPORTED, "other than a map that is an input of the model");
+    *keys = parts->tensors[0];
+    *values = parts->tensors[1];
+    return SY_OK;
+}
+
+/* The value of each key in `wanted`, 0 for those that the map has not: [1, wanted]. */
+static int values_of(struct sy_expand *e, int keys, int values, enum sy_dtype dtype, int wanted)
+{
+    const int64_t row[] = {1, -1};
+    int64_t last = -1;
+    int is_it = SY_EXPAND(e, EQUAL, sy_expand_unsqueeze(e, wanted, 1), keys);
+    int zero = sy_expand_cast(e, sy_expand_number(e, SY_DTYPE_F32, 0), dtype);
+    int sums = SY_EXPAND(e, REDUCE_SUM, SY_EXPAND(e, WHERE, is_it, values, zero),
+                         sy_expand_ints(e, &last, 1));
+    sy_expand_set_int(e, "keepdims", 0);
+    return sy_expand_reshape(e, sums, row, 2);
+}
+
+static int expand_dict(struct sy_expand *e)
+{
+    const struct sy_attr *names = sy_node_attr(e->node, "string_vocabulary"),
+                         *numbers = sy_node_attr(e->node, "int64_vocabulary");
+    int keys, values;
+    SY_TRY(keys_and_values(e, &keys, &values));
+    enum sy_dtype dtype = e->graph->tensors[values].dtype;
+    bool of_names = e->graph->tensors[keys].dtype == SY_DTYPE_STRING;
+    const struct sy_attr *words = of_names ? names : numbers;
+    if (!words || words->n < 1 || dtype == SY_DTYPE_STRING ||
+        words->kind != (of_names ? SY_ATTR_STRINGS : SY_ATTR_INTS))
+        return sy_expand_fail(e, SY_EUNSUPPORTED,
+                              "no vocabulary of the keys' type, or values that are texts");
+    int wanted = of_names ? string_list(e, words) : sy_expand_ints(e, words->ints, words->n);
+    sy_expand_result(e, 0, values_of(e, keys, values, dtype, wanted));
+    return e->status;
+}
+
+/* DENSE: the values in the order of their keys; SPARSE: value k at place k. */
+static int expand_cast_map(struct sy_expand *e)
+{
+    static const struct {
+        const char *name;
+        enum sy_dtype dtype;
+    } types[] = {
+        {"TO_FLOAT", SY_DTYPE_F32}, {"TO_INT64", SY_DTYPE_I64}, {"TO_STRING", SY_DTYPE_STRING}};
+    const char *to = sy_infer_text(e->node, "cast_to", "TO_FLOAT");
+    bool dense = strcmp(sy_infer_text(e->node, "map_form", "DENSE"), "DENSE") == 0;
+    int64_t most = sy_node_int(e->node, "max_map", 1);
+    int keys, values, sorted[2];
+    const int64_t row[] = {1, -1};
+    enum sy_dtype dtype = SY_DTYPE_NONE;
+    SY_TRY(keys_and_values(e, &keys, &values));
+    for (size_t i = 0; i < SY_ARRAY_LEN(types); i++)
+        dtype = strcmp(types[i].name, to) == 0 ? types[i].dtype : dtype;
+    if (dtype == SY_DTYPE_NONE || e->graph->tensors[keys].dtype != SY_DTYPE_I64 ||
+        (!dense && (most < 1 || dtype == SY_DTYPE_STRING)))
+        return sy_expand_fail(e, SY_EUNSUPPORTED, "'%.40s' of keys that are texts, or with gaps",
+                              to);
+    if (e->graph->tensors[values].dtype != dtype)
+        values = sy_expand_cast(e, values, dtype);
+    if (!dense) {
+        int wanted = sy_expand_count(e, sy_expand_int(e, most));
+        sy_expand_result(e, 0, values_of(e, keys, values, dtype, wanted));
+        return e->status;
+    }
+    const int operands[] = {keys, SY_EXPAND(e, SHAPE, keys)};
+    sy_expand_op_many(e, SY_OP_TOP_K, operands, 2, sorted, 2);
+    sy_expand_set_int(e, "largest", 0);
+    sy_expand_result(e, 0, sy_expand_reshape(e, SY_EXPAND(e, GATHER, values, sorted[1]), row, 2));
+    return e->status;
+}
+
 const struct sy_expander_line sy_expanders_learn[] = {
     {SY_OP_ML_SCALER, expand_scaler},
     {SY_OP_ML_EXTRACT, expand_extract},
@@ -284,4 +363,6 @@ const struct sy_expander_line sy_expanders_learn[] = {
     {SY_OP_ML_FEATURE_VECTORIZER, expand_feature_vectors},
     {SY_OP_ML_IMPUTER, expand_imputer},
     {SY_OP_ML_ZIP_MAP, expand_zip_map},
+    {SY_OP_ML_DICT_VECTORIZER, expand_dict},
+    {SY_OP_ML_CAST_MAP, expand_cast_map},
     {0}};

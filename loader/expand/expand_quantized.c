@@ -2,7 +2,8 @@
  * constant weights together again (fuse_quantized.c). */
 #include <stdlib.h>
 
-#include "loader/expand/expand.h"
+#include "loader/expand/expand_small.h"
+#include "loader/graph/small_types.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
@@ -291,48 +292,99 @@ static int measure_blocks(struct sy_expand *e, struct blocked *b)
     return SY_OK;
 }
 
-/* Input i, a scale or zero point, in front of its block. */
+/* Without blocks: a scale for all, or for each place along the axis. */
+static int measure_scales(struct sy_expand *e, struct blocked *b)
+{
+    const struct sy_tensor *x = sy_expand_tensor(e, 0), *scale = sy_expand_tensor(e, 1);
+    *b = (struct blocked){.rank = x ? x->shape.rank : 0};
+    if (sy_node_int(e->node, "block_size", 0) != 0)
+        return measure_blocks(e, b);
+    SY_TRY(sy_infer_quantized_types(e->in, e->node));
+    if (!x || !scale || scale->shape.rank > 1)
+        return sy_expand_fail(e, SY_EUNSUPPORTED, "a scale of several dimensions");
+    return scale->shape.rank == 0 || b->rank == 0
+               ? SY_OK
+               : sy_infer_axis(e->node, sy_node_int(e->node, "axis", 1), b->rank, &b->axis);
+}
+
+/* Input i, a scale or zero point, so that it can be broadcast to x, of blocks to x in blocks. */
 static int of_block(struct sy_expand *e, const struct blocked *b, int i)
 {
     const int64_t axis = b->axis + 1;
-    return SY_EXPAND(e, UNSQUEEZE, sy_expand_input(e, i), sy_expand_ints(e, &axis, 1));
+    int64_t dims[SY_MAX_RANK] = {-1};
+    const struct sy_tensor *t = sy_expand_tensor(e, i);
+    if (b->size > 0)
+        return SY_EXPAND(e, UNSQUEEZE, sy_expand_input(e, i), sy_expand_ints(e, &axis, 1));
+    if (t->shape.rank == 0 || sy_dim_is(t->shape.dims[0], 1))
+        return sy_expand_input(e, i);
+    for (int k = 1; k < b->rank - b->axis; k++)
+        dims[k] = 1;
+    return sy_expand_reshape(e, sy_expand_input(e, i), dims, b->rank - b->axis);
+}
+
+/* x in its blocks, if it has such; and in one again. */
+static int in_blocks(struct sy_expand *e, const struct blocked *b, int x)
+{
+    return b->size > 0 ? sy_expand_reshape(e, x, b->cut, b->rank + 1) : x;
+}
+
+static int out_of_blocks(struct sy_expand *e, const struct blocked *b, int x)
+{
+    return b->size > 0 ? sy_expand_reshape(e, x, b->flat, b->rank) : x;
 }
 
 static int expand_blocked_dequantize(struct sy_expand *e)
 {
     struct blocked b;
-    SY_TRY(measure_blocks(e, &b));
+    SY_TRY(measure_scales(e, &b));
     enum sy_dtype dtype = sy_expand_dtype(e, 1);
-    int x =
-        sy_expand_cast(e, sy_expand_reshape(e, sy_expand_input(e, 0), b.cut, b.rank + 1), dtype);
+    int x = in_blocks(e, &b, sy_expand_input(e, 0));
+    if (sy_expand_dtype(e, 0) != dtype)
+        x = sy_expand_cast(e, x, dtype);
     if (sy_expand_input(e, 2) >= 0)
         x = SY_EXPAND(e, SUB, x, sy_expand_cast(e, of_block(e, &b, 2), dtype));
     x = SY_EXPAND(e, MUL, x, of_block(e, &b, 1));
-    sy_expand_result(e, 0, sy_expand_reshape(e, x, b.flat, b.rank));
+    sy_expand_result(e, 0, out_of_blocks(e, &b, x));
     return e->status;
+}
+
+/* Rounded x / scale + zero point within the numbers of the type, `type` of a small one, in x's type. */
+static int whole_steps(struct sy_expand *e, const struct blocked *b, int x, enum sy_dtype to,
+                       int64_t type)
+{
+    enum sy_dtype dtype = sy_expand_dtype(e, 0);
+    bool is_signed = to == SY_DTYPE_I8 || to == SY_DTYPE_I16;
+    double steps = sy_dtype_bytes(to) == 1 ? 256 : 65536, least = is_signed ? -steps / 2 : 0,
+           most = least + steps - 1;
+    if (type != 0)
+        sy_small_range(type, &least, &most);
+    x = SY_EXPAND(e, ROUND, x);
+    if (sy_expand_input(e, 2) >= 0)
+        x = SY_EXPAND(e, ADD, x, sy_expand_cast(e, of_block(e, b, 2), dtype));
+    int low = sy_expand_number(e, dtype, least);
+    return SY_EXPAND(e, CLIP, x, low, sy_expand_number(e, dtype, most));
 }
 
 static int expand_blocked_quantize(struct sy_expand *e)
 {
     struct blocked b;
-    SY_TRY(measure_blocks(e, &b));
-    enum sy_dtype dtype = sy_expand_dtype(e, 0),
-                  to = sy_expand_input(e, 2) >= 0
-                           ? sy_expand_dtype(e, 2)
-                           : (enum sy_dtype)sy_node_int(e->node, "output_dtype", SY_DTYPE_U8);
-    bool is_signed = to == SY_DTYPE_I8 || to == SY_DTYPE_I16;
-    double steps = sy_dtype_bytes(to) == 1 ? 256 : 65536;
-    if ((!is_signed && to != SY_DTYPE_U8 && to != SY_DTYPE_U16) ||
-        (sy_expand_tensor(e, 2) && sy_expand_tensor(e, 2)->is_four_bits))
-        return sy_expand_fail(e, SY_EUNSUPPORTED, "results of element type %d, or 4 bits", (int)to);
-    int x = sy_expand_reshape(e, sy_expand_input(e, 0), b.cut, b.rank + 1);
-    x = SY_EXPAND(e, ROUND, SY_EXPAND(e, DIV, x, of_block(e, &b, 1)));
-    if (sy_expand_input(e, 2) >= 0)
-        x = SY_EXPAND(e, ADD, x, sy_expand_cast(e, of_block(e, &b, 2), dtype));
-    int low = sy_expand_number(e, dtype, is_signed ? -steps / 2 : 0),
-        high = sy_expand_number(e, dtype, is_signed ? steps / 2 - 1 : steps - 1);
-    x = sy_expand_cast(e, SY_EXPAND(e, CLIP, x, low, high), to);
-    sy_expand_result(e, 0, sy_expand_reshape(e, x, b.flat, b.rank));
+    SY_TRY(measure_scales(e, &b));
+    int64_t type = sy_small_result_type(e);
+    enum sy_dtype dtype = sy_expand_dtype(e, 0), to = sy_small_carrier(type);
+    if (type == 0)
+        to = sy_expand_input(e, 2) >= 0
+                 ? sy_expand_dtype(e, 2)
+                 : (enum sy_dtype)sy_node_int(e->node, "output_dtype", SY_DTYPE_U8);
+    if (to != SY_DTYPE_I8 && to != SY_DTYPE_I16 && to != SY_DTYPE_U8 && to != SY_DTYPE_U16 &&
+        type == 0)
+        return sy_expand_fail(e, SY_EUNSUPPORTED, "results of element type %d", (int)to);
+    int x = in_blocks(e, &b, sy_expand_input(e, 0));
+    x = SY_EXPAND(e, DIV, x, of_block(e, &b, 1));
+    x = to == SY_DTYPE_F32 ? sy_small_from_float(e, x, type) : whole_steps(e, &b, x, to, type);
+    x = out_of_blocks(e, &b, x);
+    if (type != 0)
+        return sy_small_give(e, x, dtype, type);
+    sy_expand_result(e, 0, sy_expand_cast(e, x, to));
     return e->status;
 }
 
@@ -372,7 +424,7 @@ static int read_block_table(struct sy_expand *e, struct block_table *b)
         !sy_dim_is_number(data->shape.dims[1]) || (bits != 4 && bits != 8))
         return sy_expand_fail(e, SY_EUNSUPPORTED,
                               "other than rows of a table in blocks of columns");
-    bool bytes = data->dtype == SY_DTYPE_U8 && !data->is_four_bits;
+    bool bytes = data->dtype == SY_DTYPE_U8 && data->small_type == 0;
     b->packed = bytes && bits == 4;
     b->packed_zeros = b->packed && zeros;
     b->columns = data->shape.dims[1].fixed * (b->packed ? 2 : 1);

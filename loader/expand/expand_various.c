@@ -476,6 +476,33 @@ static int expand_multinomial(struct sy_expand *e)
     return e->status;
 }
 
+/* ---- SpaceToDepth ------------------------------------------------------------------------------ */
+
+/* CRD: a channel's pixels lie beside each other, where DCR has the channels of each pixel. */
+static int expand_space(struct sy_expand *e)
+{
+    const struct sy_tensor *x = sy_expand_tensor(e, 0);
+    int64_t channels, n, block = sy_node_int(e->node, "blocksize", 0), *places;
+    if (!x || x->shape.rank != 4 || block < 1 || block > INT16_MAX)
+        return sy_expand_fail(e, SY_ECORRUPT, "blocks of %lld in other than 4 dimensions",
+                              (long long)block);
+    SY_TRY(sy_infer_fixed(e->in, e->node, &x->shape, 1, &channels));
+    int64_t pixels = block * block;
+    if (__builtin_mul_overflow(channels, pixels, &n) || n > MAX_CONSTANT)
+        return sy_expand_fail(e, SY_EUNSUPPORTED, "%lld channels in blocks of %lld",
+                              (long long)channels, (long long)block);
+    SY_TRY(sy_graph_alloc((size_t)n, sizeof *places, &places));
+    for (int64_t i = 0; i < n; i++)
+        places[i] = i % pixels * channels + i / pixels;
+    int y = SY_EXPAND(e, SPACE_TO_DEPTH, sy_expand_input(e, 0));
+    sy_expand_set_int(e, "blocksize", block);
+    y = SY_EXPAND(e, GATHER, y, sy_expand_ints(e, places, (int)n));
+    sy_expand_set_int(e, "axis", 1);
+    free(places);
+    sy_expand_result(e, 0, y);
+    return e->status;
+}
+
 const struct sy_expander_line sy_expanders_various[] = {{SY_OP_STFT, expand_stft},
                                                         {SY_OP_MEL_WEIGHTS, expand_mel},
                                                         {SY_OP_REDUCE_MAX, expand_reduce_bool},
@@ -487,4 +514,5 @@ const struct sy_expander_line sy_expanders_various[] = {{SY_OP_STFT, expand_stft
                                                         {SY_OP_RANDOM_UNIFORM, expand_random},
                                                         {SY_OP_BERNOULLI, expand_bernoulli},
                                                         {SY_OP_MULTINOMIAL, expand_multinomial},
+                                                        {SY_OP_SPACE_TO_DEPTH, expand_space},
                                                         {0}};

@@ -172,8 +172,9 @@ struct sy_tensor {
     struct sy_shape shape;
     void *data; /* constant: its elements, owned, plain row-major; NULL otherwise */
     size_t data_bytes;
-    bool is_borrowed;  /* a constant whose data is not the graph's to free */
-    bool is_four_bits; /* a constant of the file of 4 bits, here one a byte */
+    bool is_borrowed; /* a constant whose data is not the graph's to free */
+    unsigned char
+        small_type; /* 0, or the file's type of what lies here in a wider one (small_types.h) */
     /* a constant that is no parameter of the file: a Constant node's, or computed at import */
     bool is_derived;
 };
@@ -311,7 +312,9 @@ int sy_node_input(const struct sy_node *node, int i); /* -1: it has none */
  * inferred. Every refusal names node, operator, opset and what is missing. Caller frees. */
 int sy_onnx_read(const char *path, struct sy_graph **out);
 
-/* A symbolic dimension of the file, by its name, or as INPUT.INDEX ("tokens.1"), and the number that it gets. */
+/* A symbolic dimension of the file, by its name, or as INPUT.INDEX ("tokens.1"), and the number that it gets. Or SY_ONNX_APART: the inputs that share the name
+ * need not agree, but where the graph requires it. INPUT.rank: how many dimensions an input has of which the file does not say it. */
+enum { SY_ONNX_APART = -1 };
 struct sy_onnx_dim {
     const char *name;
     int64_t size;

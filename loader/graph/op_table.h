@@ -295,6 +295,8 @@
     X(CAUSAL_CONV, "CausalConvWithState",            none,        unknown,     NONE,     NEVER,  NONE,       2, 4, 2, "activation=s") \
     X(LINEAR_ATTENTION, "LinearAttention",           none,        unknown,     NONE,     NEVER,  NONE,       3, 6, 2, \
         "chunk_size=i kv_num_heads=i q_num_heads=i scale=f update_rule=s") \
+    X(FLEX_ATTENTION, "ai.onnx.preview.FlexAttention", none,        unknown,     NONE,     NEVER,  NONE,       3, 3, 1, \
+        "prob_mod=g scale=f score_mod=g softmax_precision=i") \
     X(STEP_ADAGRAD, "ai.onnx.preview.training.Adagrad", none,        unknown,     NONE,     NEVER,  NONE,       3, SY_MANY, SY_MANY, \
         "decay_factor=f epsilon=f norm_coefficient=f") \
     X(STEP_ADAM, "ai.onnx.preview.training.Adam",    none,        unknown,     NONE,     NEVER,  NONE,       3, SY_MANY, SY_MANY, \
@@ -398,6 +400,26 @@
     X(MS_BIAS_SPLIT_GELU, "com.microsoft.BiasSplitGelu", none,        unknown,     NONE,     NEVER,  NONE,       2, 2, 1, "") \
     X(MS_SKIP_GROUP_NORM, "com.microsoft.SkipGroupNorm", none,        unknown,     NONE,     NEVER,  NONE,       4, 5, 2, \
         "activation=i channels_last=i epsilon=f groups=i") \
+    X(MS_GATED_ADD, "com.microsoft.GatedAdd",        none,        unknown,     NONE,     NEVER,  NONE,       3, 3, 1, "") \
+    X(MS_SCALED_SILU, "com.microsoft.ScaledSiLU",    none,        unknown,     NONE,     NEVER,  NONE,       1, 2, 1, "alpha=f") \
+    X(MS_ATTENTION_GATE, "com.microsoft.LinearAttentionGate", none,        unknown,     NONE,     NEVER,  NONE,       3, 4, 2, "") \
+    X(MS_GATED_NORM, "com.microsoft.GatedRMSNorm",   none,        unknown,     NONE,     NEVER,  NONE,       3, 3, 1, "activation=s epsilon=f") \
+    X(MS_BRANCH_NORM, "com.microsoft.BranchwiseRMSNorm", none,        unknown,     NONE,     NEVER,  NONE,       1, 2, 1, "epsilon=f num_branches=i") \
+    X(MS_UNFOLD, "com.microsoft.UnfoldTensor",       none,        unknown,     NONE,     NEVER,  NONE,       1, 1, 1, "dim=i size=i step=i") \
+    X(MS_EMBEDDING, "com.microsoft.TorchEmbedding",  none,        unknown,     NONE,     NEVER,  NONE,       2, 4, 1, "") \
+    X(MS_NGRAM_REPEAT, "com.microsoft.NGramRepeatBlock", none,        unknown,     NONE,     NEVER,  NONE,       2, 2, 1, "ngram_size=i") \
+    X(MS_CROP_AND_RESIZE, "com.microsoft.CropAndResize", none,        unknown,     NONE,     NEVER,  NONE,       4, 4, 1, \
+        "extrapolation_value=f mode=s") \
+    X(MS_PADDED_TRANSPOSE, "com.microsoft.ConvTransposeWithDynamicPads", none,        unknown,     NONE,     NEVER,  NONE,       2, 4, 1, \
+        "auto_pad=s dilations=I group=i kernel_shape=I output_padding=I strides=I") \
+    X(MS_MATMUL_INTEGER16, "com.microsoft.MatMulInteger16", none,        unknown,     NONE,     NEVER,  NONE,       2, 2, 1, "") \
+    X(MS_CAUSAL_CONV, "com.microsoft.CausalConvWithState", none,        unknown,     NONE,     NEVER,  NONE,       2, 4, 2, \
+        "activation=s channels_last=i dilation=i ndim=i state_window=i") \
+    X(MS_LINEAR_ATTENTION, "com.microsoft.LinearAttention", none,        unknown,     NONE,     NEVER,  NONE,       3, 6, 2, \
+        "chunk_size=i kv_num_heads=i q_num_heads=i scale=f state_window=i update_rule=s") \
+    X(MS_MROTARY, "com.microsoft.MRotaryEmbedding",  none,        unknown,     NONE,     NEVER,  NONE,       4, 4, 1, \
+        "interleaved=i is_packed_batching=i mrope_layout=i mrope_section=I num_heads=i rotary_embedding_dim=i scale=f") \
+    X(MS_INVERSE, "com.microsoft.Inverse",           same,        unknown,      NONE,     NEVER,  NONE,       1, 1, 1, "") \
     X(BLOCKED_CONV, "com.microsoft.nchwc.Conv",      none,        unknown,     NONE,     NEVER,  NONE,       2, 4, 1, \
         "activation=s activation_params=F auto_pad=s dilations=I group=i kernel_shape=I pads=I strides=I") \
     X(BLOCKED_MAX_POOL, "com.microsoft.nchwc.MaxPool", none,        unknown,     NONE,     NEVER,  NONE,       1, 1, 1, \
@@ -422,6 +444,10 @@
     X(ML_FEATURE_VECTORIZER, "ai.onnx.ml.FeatureVectorizer", none,        unknown,     NONE,     NEVER,  NONE,       1, SY_MANY, 1, "inputdimensions=I") \
     X(ML_IMPUTER, "ai.onnx.ml.Imputer",              none,        unknown,     NONE,     NEVER,  NONE,       1, 1, 1, \
         "imputed_value_floats=F imputed_value_int64s=I replaced_value_float=f replaced_value_int64=i") \
+    X(ML_DICT_VECTORIZER, "ai.onnx.ml.DictVectorizer", none,        unknown,     NONE,     NEVER,  NONE,       1, 1, 1, \
+        "int64_vocabulary=I string_vocabulary=S") \
+    X(ML_CAST_MAP, "ai.onnx.ml.CastMap",             none,        unknown,     NONE,     NEVER,  NONE,       1, 1, 1, "cast_to=s map_form=s max_map=i") \
+    X(SMALL, "switchyard.Small",                     same,        elementwise, NONE,     NEVER,  NONE,       0, SY_MANY, SY_MANY, NULL) /* to the numbers that a type below 8 bits, or of 8-bit floats, has: attribute `to` */ \
     X(ML_ZIP_MAP, "ai.onnx.ml.ZipMap",               none,        unknown,     NONE,     NEVER,  NONE,       1, 1, 1, \
         "classlabels_int64s=I classlabels_strings=S") \
     X(ML_TREE_REGRESSOR, "ai.onnx.ml.TreeEnsembleRegressor", none,        unknown,     NONE,     NEVER,  NONE,       1, 1, 1, \

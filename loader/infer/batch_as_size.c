@@ -78,7 +78,7 @@ static void borrow(const struct sy_graph *from, struct sy_graph *to)
         to->tensors[t].data_bytes = from->tensors[t].data_bytes;
         to->tensors[t].is_borrowed = from->tensors[t].data != NULL;
         to->tensors[t].is_derived = from->tensors[t].is_derived;
-        to->tensors[t].is_four_bits = from->tensors[t].is_four_bits;
+        to->tensors[t].small_type = from->tensors[t].small_type;
     }
 }
 

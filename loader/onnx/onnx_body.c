@@ -74,7 +74,8 @@ static int add_captured_inputs(struct sy_graph *body, const struct sy_onnx_captu
 
 static bool takes_bodies(enum sy_op op)
 {
-    return op == SY_OP_IF || op == SY_OP_LOOP || op == SY_OP_SCAN || op == SY_OP_SEQUENCE_MAP;
+    return op == SY_OP_IF || op == SY_OP_LOOP || op == SY_OP_SCAN || op == SY_OP_SEQUENCE_MAP ||
+           op == SY_OP_FLEX_ATTENTION;
 }
 
 static int read_bodies_into(struct sy_onnx_reader *r, const Onnx__NodeProto *from,

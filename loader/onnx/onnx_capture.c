@@ -18,9 +18,9 @@ static int copy_constant(struct sy_graph *to, const struct sy_tensor *t, int *ou
     SY_TRY(sy_graph_alloc(t->data_bytes, 1, &data));
     if (t->data_bytes > 0)
         memcpy(data, t->data, t->data_bytes);
-    const bool fours = t->is_four_bits;
+    const unsigned char small_type = t->small_type;
     SY_TRY(sy_graph_add_constant(to, t->name, t->dtype, &shape, data, t->data_bytes, out));
-    to->tensors[*out].is_four_bits = fours;
+    to->tensors[*out].small_type = small_type;
     return SY_OK;
 }
 

@@ -4,7 +4,9 @@
 #include <string.h>
 
 #include "loader/graph/list_ends.h"
+#include "loader/graph/small_types.h"
 #include "loader/onnx/onnx_internal.h"
+#include "runtime/base/assert.h"
 #include "runtime/base/printable.h"
 #include "runtime/base/status.h"
 
@@ -37,7 +39,8 @@ static bool given_size(const struct sy_onnx_reader *r, const char *input, int i,
     char place[256];
     snprintf(place, sizeof place, "%.200s.%d", input, i);
     for (int k = 0; k < r->n_dims; k++) {
-        if (strcmp(r->dims[k].name, place) != 0 && (!*name || strcmp(r->dims[k].name, name) != 0))
+        if (r->dims[k].size < 0 ||
+            (strcmp(r->dims[k].name, place) != 0 && (!*name || strcmp(r->dims[k].name, name) != 0)))
             continue;
         r->dims_used[k] = true;
         *size = r->dims[k].size;
@@ -167,7 +170,9 @@ static int input_shape(const struct sy_onnx_reader *r, const char *name,
 {
     if (!type->shape)
         return sy_error_set(SY_EUNSUPPORTED,
-                            "input '%.120s' has no shape; export the model with one", name);
+                            "input '%.120s' has no shape, and no reader tells how many dimensions "
+                            "it has; say it (import --dim %.120s.rank=N)",
+                            name, name);
     if (type->shape->n_dim > SY_MAX_RANK)
         return sy_error_set(SY_EUNSUPPORTED,
                             "input '%.120s' has %zu dimensions, at most %d are supported", name,
@@ -197,6 +202,17 @@ static int check_name(const char *kind, const char *name)
     return SY_OK;
 }
 
+/* An input of a small type comes in a wider one, from which it is rounded. */
+static int round_input(struct sy_onnx_reader *r, const char *name, int type, int *tensor)
+{
+    struct sy_node *node;
+    int from = *tensor;
+    SY_TRY(sy_graph_add_tensor(r->graph, name, SY_DTYPE_NONE, NULL, tensor));
+    SY_TRY(sy_graph_add_node(r->graph, SY_OP_CAST, SY_MAX(r->opset, 13), name, 1, &from, 1, tensor,
+                             &node));
+    return sy_node_set_int(node, "to", type);
+}
+
 int sy_onnx_read_input(struct sy_onnx_reader *r, const Onnx__ValueInfoProto *info)
 {
     const char *name = sy_onnx_text(info->name);
@@ -213,18 +229,24 @@ int sy_onnx_read_input(struct sy_onnx_reader *r, const Onnx__ValueInfoProto *inf
         return SY_OK;
     }
     SY_TRY(check_name("input", name));
+    if (sy_onnx_is_map(info))
+        return sy_onnx_read_map_input(r, info);
     if (!info->type || info->type->value_case != ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE ||
         !info->type->tensor_type)
         return sy_onnx_read_list_input(r, info);
-    enum sy_dtype dtype = (enum sy_dtype)info->type->tensor_type->elem_type;
+    int small_type = info->type->tensor_type->elem_type;
+    enum sy_dtype carrier = sy_small_carrier(small_type),
+                  dtype = carrier != SY_DTYPE_NONE ? carrier : (enum sy_dtype)small_type;
     if (sy_dtype_bytes(dtype) == 0)
         return sy_error_set(SY_EUNSUPPORTED,
                             "input '%.120s' has element type %d, which is not supported", name,
                             (int)dtype);
     SY_TRY(input_shape(r, name, info->type->tensor_type, &shape));
     SY_TRY(sy_graph_add_tensor(r->graph, name, dtype, &shape, &tensor));
-    sy_name_map_set(&r->map, info->name ? info->name : "", tensor);
     r->graph->inputs[r->graph->n_inputs++] = tensor;
+    if (carrier != SY_DTYPE_NONE)
+        SY_TRY(round_input(r, name, small_type, &tensor));
+    sy_name_map_set(&r->map, info->name ? info->name : "", tensor);
     return SY_OK;
 }
 

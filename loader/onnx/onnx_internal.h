@@ -84,6 +84,13 @@ int sy_onnx_read_input(struct sy_onnx_reader *r, const Onnx__ValueInfoProto *inf
 int sy_onnx_read_list_input(struct sy_onnx_reader *r, const Onnx__ValueInfoProto *info);
 /* Whether the file says that it is a sequence or an optional. */
 bool sy_onnx_is_list(const Onnx__ValueInfoProto *info);
+/* Gives inputs without a shape one of open sizes, where r->dims or their readers tell how many; takes the names of sizes that are apart. (onnx_ranks.c) */
+int sy_onnx_find_ranks(struct sy_onnx_reader *r);
+/* Whether the file says that it is a map. */
+bool sy_onnx_is_map(const Onnx__ValueInfoProto *info);
+/* An input that is a map: inputs for its keys and its values, and the sequence of these two that its readers get. EUNSUPPORTED: keys or values of other types.
+ * (onnx_lists.c) */
+int sy_onnx_read_map_input(struct sy_onnx_reader *r, const Onnx__ValueInfoProto *info);
 /* Outputs for the parts of `tensor`, which is one. */
 int sy_onnx_add_list_output(struct sy_onnx_reader *r, const Onnx__ValueInfoProto *info, int tensor);
 /* The graph's outputs, when all nodes were read. (onnx_inputs.c) */

@@ -1,4 +1,4 @@
-/* Inputs and outputs of a file that are sequences or optionals, by their parts (list_ends.h). */
+/* Inputs and outputs of a file that are sequences or optionals, and inputs that are maps, by their parts (list_ends.h). */
 #include <stdio.h>
 #include <string.h>
 
@@ -77,7 +77,7 @@ static int add_open(struct sy_onnx_reader *r, const char *name, const char *end,
     int n = graph->n_symbols;
     part_name(name, end, text);
     for (int k = 0; k < r->n_dims; k++)
-        if (strcmp(r->dims[k].name, text) == 0) {
+        if (r->dims[k].size >= 0 && strcmp(r->dims[k].name, text) == 0) {
             r->dims_used[k] = true;
             *out = (struct sy_dim){.fixed = r->dims[k].size};
             return SY_OK;
@@ -159,6 +159,41 @@ int sy_onnx_read_list_input(struct sy_onnx_reader *r, const Onnx__ValueInfoProto
     SY_TRY(set_kind(node, &type));
     SY_TRY(set_dims(node, &type));
     sy_name_map_set(&r->map, sy_onnx_text(info->name), list);
+    return SY_OK;
+}
+
+/* ---- maps --------------------------------------------------------------------------------------- */
+
+bool sy_onnx_is_map(const Onnx__ValueInfoProto *info)
+{
+    return info->type && info->type->value_case == ONNX__TYPE_PROTO__VALUE_MAP_TYPE &&
+           info->type->map_type;
+}
+
+int sy_onnx_read_map_input(struct sy_onnx_reader *r, const Onnx__ValueInfoProto *info)
+{
+    const char *name = sy_onnx_text(info->name);
+    const Onnx__TypeProto__Map *type = info->type->map_type;
+    const Onnx__TypeProto *value = type->value_type;
+    struct sy_shape shape = {.rank = 1};
+    struct sy_node *node;
+    int parts[2], map;
+    enum sy_dtype key = (enum sy_dtype)type->key_type;
+    if (!value || value->value_case != ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE || !value->tensor_type ||
+        sy_dtype_bytes((enum sy_dtype)value->tensor_type->elem_type) == 0 ||
+        (key != SY_DTYPE_I64 && key != SY_DTYPE_STRING))
+        return sy_error_set(SY_EUNSUPPORTED,
+                            "input '%.120s' is a map from element type %d to other than a number "
+                            "or a text; keys are int64 or string",
+                            name, (int)key);
+    SY_TRY(add_open(r, name, ".length", 1, &shape.dims[0]));
+    SY_TRY(add_input(r, name, SY_MAP_KEYS, key, &shape, &parts[0]));
+    SY_TRY(add_input(r, name, SY_MAP_VALUES, (enum sy_dtype)value->tensor_type->elem_type, &shape,
+                     &parts[1]));
+    SY_TRY(sy_graph_add_tensor(r->graph, name, SY_DTYPE_NONE, NULL, &map));
+    SY_TRY(sy_graph_add_node(r->graph, SY_OP_SEQUENCE_CONSTRUCT, r->opset, name, 2, parts, 1, &map,
+                             &node));
+    sy_name_map_set(&r->map, sy_onnx_text(info->name), map);
     return SY_OK;
 }
 

@@ -283,7 +283,7 @@ static int check_age(int opset, enum sy_op op)
 static bool is_known_domain(const char *domain)
 {
     static const char *const known[] = {"com.microsoft", "com.microsoft.nchwc", "ai.onnx.ml",
-                                        "ai.onnx.preview.training"};
+                                        "ai.onnx.preview", "ai.onnx.preview.training"};
     for (size_t i = 0; i < SY_ARRAY_LEN(known); i++)
         if (strcmp(domain, known[i]) == 0)
             return true;
@@ -346,6 +346,18 @@ static int connect_gradient(struct sy_onnx_reader *r, struct sy_node *node)
 }
 
 /* Runs after all outputs are known, since nodes may come in any order. */
+/* A small type that a constant says: copies of bodies keep attributes, not what a tensor was in the file. */
+static int name_small_type(const struct sy_onnx_reader *r, struct sy_node *node)
+{
+    bool is_cast = node->op == SY_OP_CAST_LIKE;
+    int tensor = sy_node_input(node, is_cast ? 1 : 2);
+    if ((!is_cast && node->op != SY_OP_QUANTIZE_LINEAR) || tensor < 0 ||
+        r->graph->tensors[tensor].small_type == 0)
+        return SY_OK;
+    return sy_node_set_int(node, is_cast ? "to" : "output_dtype",
+                           r->graph->tensors[tensor].small_type);
+}
+
 static int connect_node(struct sy_onnx_reader *r, const Onnx__NodeProto *from, struct sy_node *node)
 {
     for (size_t i = 0; i < from->n_input; i++) {
@@ -356,6 +368,7 @@ static int connect_node(struct sy_onnx_reader *r, const Onnx__NodeProto *from, s
             return sy_error_set(SY_ECORRUPT, "nothing makes its input '%.120s'", from->input[i]);
         SY_TRY(sy_node_add_input(node, tensor));
     }
+    SY_TRY(name_small_type(r, node));
     return node->op == SY_OP_GRADIENT ? connect_gradient(r, node) : SY_OK;
 }
 
@@ -496,6 +509,8 @@ int sy_onnx_read_sized(const char *path, const struct sy_onnx_dim *dims, int n_d
     SY_TRY_GOTO(find_opset(&r), out);
     r.proto = r.model->graph;
     status = sy_onnx_inline_functions(r.model, &versions);
+    if (status == SY_OK)
+        status = sy_onnx_find_ranks(&r);
     if (status == SY_OK)
         status = sy_onnx_read_graph(&r);
     if (status == SY_OK)

@@ -50,7 +50,7 @@ static const struct {
     {SY_OP_RESIZE, "keep_aspect_ratio_policy", "stretch not_larger not_smaller "},
     {SY_OP_UPSAMPLE, "mode", "nearest linear bilinear "},
     {SY_OP_DEPTH_TO_SPACE, "mode", "DCR CRD "},
-    {SY_OP_SPACE_TO_DEPTH, "mode", "DCR "},
+    {SY_OP_SPACE_TO_DEPTH, "mode", "DCR CRD "},
     {SY_OP_GELU, "approximate", "none tanh "},
     {SY_OP_SCATTER_ELEMENTS, "reduction", "none add mul max min "},
     {SY_OP_SCATTER_ND, "reduction", "none add mul max min "},
@@ -63,7 +63,7 @@ static const struct {
     {SY_OP_TF_IDF, "mode", "TF IDF TFIDF "},
     {SY_OP_TENSOR_SCATTER, "mode", "linear circular "},
     {SY_OP_STEP_MOMENTUM, "mode", "standard nesterov "},
-    {SY_OP_CAST, "round_mode", "up down nearest "}, /* of float8, which is refused */
+    {SY_OP_CAST, "round_mode", "up down nearest "}, /* of powers of two */
     {SY_OP_CAST_LIKE, "round_mode", "up down nearest "},
 };
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "loader/graph/small_types.h"
 #include "loader/graph/string_tensor.h"
 #include "loader/onnx/onnx_internal.h"
 #include "loader/package/file_bytes.h"
@@ -179,15 +180,19 @@ static int external_data(const struct sy_onnx_reader *r, const Onnx__TensorProto
     return status < 0 ? sy_error_prefix(status, "tensor '%.100s': external data", name) : SY_OK;
 }
 
-/* Two numbers of 4 bits a byte, the lower bits first, as one a byte. Takes `packed`. */
-static int unpack_fours(unsigned char *packed, size_t n, bool is_signed, void **out)
+/* n numbers of a small type, the lower bits of a byte first, in the type that carries them. Takes `packed`. */
+static int unpack_small(unsigned char *packed, size_t n, int type, void **out)
 {
-    unsigned char *to;
-    int status = sy_graph_alloc(n, 1, out);
-    to = *out;
+    enum sy_dtype carrier = sy_small_carrier(type);
+    size_t each = (size_t)sy_small_bits(type), in_byte = 8 / each;
+    int status = sy_graph_alloc(n, sy_dtype_bytes(carrier), out);
     for (size_t i = 0; status == SY_OK && i < n; i++) {
-        unsigned char four = packed[i / 2] >> (i % 2 * 4) & 0xf;
-        to[i] = is_signed && four > 7 ? (unsigned char)(four | 0xf0) : four;
+        unsigned bits = packed[i / in_byte] >> (i % in_byte * each) & ((1u << each) - 1);
+        double value = sy_small_value(type, bits);
+        if (carrier == SY_DTYPE_F32)
+            ((float *)*out)[i] = (float)value;
+        else
+            ((unsigned char *)*out)[i] = (unsigned char)(int)value;
     }
     free(packed);
     return status;
@@ -202,6 +207,24 @@ static int read_data(const struct sy_onnx_reader *r, Onnx__TensorProto *proto, e
     if (proto->has_raw_data)
         return raw_data(proto, bytes, out);
     return typed_data(proto, dtype, bytes, out);
+}
+
+/* A constant of a small type. */
+static int read_small(struct sy_onnx_reader *r, Onnx__TensorProto *proto, const char *name,
+                      int *out)
+{
+    int type = proto->data_type;
+    enum sy_dtype carrier = sy_small_carrier(type);
+    struct sy_shape shape;
+    size_t bytes, bits = (size_t)sy_small_bits(type);
+    void *data = NULL;
+    SY_TRY(tensor_shape(proto, &shape, sy_dtype_bytes(carrier), &bytes));
+    size_t n = bytes / sy_dtype_bytes(carrier), in_byte = 8 / bits;
+    SY_TRY(read_data(r, proto, SY_DTYPE_U8, n / in_byte + (n % in_byte != 0), &data));
+    SY_TRY(unpack_small(data, n, type, &data));
+    SY_TRY(sy_graph_add_constant(r->graph, name, carrier, &shape, data, bytes, out));
+    r->graph->tensors[*out].small_type = (unsigned char)type;
+    return SY_OK;
 }
 
 /* As a block (string_tensor.h). */
@@ -237,31 +260,26 @@ static int read_string_block(const Onnx__TensorProto *proto, int64_t n, void **o
 int sy_onnx_read_tensor(struct sy_onnx_reader *r, Onnx__TensorProto *proto, const char *name,
                         int *out)
 {
-    enum { UINT4 = 21, INT4 = 22 };
-    bool fours = proto->data_type == UINT4 || proto->data_type == INT4;
-    enum sy_dtype dtype = proto->data_type == UINT4  ? SY_DTYPE_U8
-                          : proto->data_type == INT4 ? SY_DTYPE_I8
-                                                     : (enum sy_dtype)proto->data_type;
+    enum sy_dtype dtype = (enum sy_dtype)proto->data_type;
+    bool is_small = sy_small_carrier(proto->data_type) != SY_DTYPE_NONE;
     struct sy_shape shape;
     size_t element_bytes = sy_dtype_bytes(dtype), bytes;
     void *data = NULL;
-    if (element_bytes == 0)
+    if (element_bytes == 0 && !is_small)
         return sy_error_set(SY_EUNSUPPORTED,
                             "tensor '%.120s' has element type %d, which is not supported", name,
                             proto->data_type);
     if (proto->segment)
         return sy_error_set(SY_EUNSUPPORTED, "tensor '%.120s' is stored in segments", name);
+    if (is_small)
+        return read_small(r, proto, name, out);
     SY_TRY(tensor_shape(proto, &shape, element_bytes, &bytes));
     if (dtype == SY_DTYPE_STRING) {
         SY_TRY(read_string_block(proto, (int64_t)(bytes / element_bytes), &data, &bytes));
         return sy_graph_add_constant(r->graph, name, dtype, &shape, data, bytes, out);
     }
-    SY_TRY(read_data(r, proto, dtype, fours ? bytes / 2 + bytes % 2 : bytes, &data));
-    if (fours)
-        SY_TRY(unpack_fours(data, bytes, proto->data_type == INT4, &data));
-    SY_TRY(sy_graph_add_constant(r->graph, name, dtype, &shape, data, bytes, out));
-    r->graph->tensors[*out].is_four_bits = fours;
-    return SY_OK;
+    SY_TRY(read_data(r, proto, dtype, bytes, &data));
+    return sy_graph_add_constant(r->graph, name, dtype, &shape, data, bytes, out);
 }
 
 /* ---- sparse tensors ------------------------------------------------------------------------------ */

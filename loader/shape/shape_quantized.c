@@ -44,9 +44,6 @@ static int like_first(struct sy_infer *in, struct sy_node *node, enum sy_dtype d
 
 int sy_rule_quantize(struct sy_infer *in, struct sy_node *node)
 {
-    int zero = sy_node_input(node, 2);
-    if (zero >= 0 && in->graph->tensors[zero].is_four_bits)
-        return sy_infer_fail(node, SY_EUNSUPPORTED, "results of 4 bits");
     enum sy_dtype to = (enum sy_dtype)sy_node_int(node, "output_dtype", 0);
     if (to == SY_DTYPE_NONE)
         to = type_of(in, node, 2, SY_DTYPE_U8);

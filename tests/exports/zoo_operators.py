@@ -4,7 +4,7 @@ from onnx import TensorProto as T, helper as h, numpy_helper as nh
 
 RNG = np.random.default_rng(5)
 KIND = {np.dtype(np.float32): T.FLOAT, np.dtype(np.int32): T.INT32, np.dtype(np.int64): T.INT64, np.dtype(np.uint8): T.UINT8,
-        np.dtype(np.int8): T.INT8, np.dtype(bool): T.BOOL, np.dtype(np.float16): T.FLOAT16, np.dtype(object): T.STRING}
+        np.dtype(np.int8): T.INT8, np.dtype(np.int16): T.INT16, np.dtype(bool): T.BOOL, np.dtype(np.float16): T.FLOAT16, np.dtype(object): T.STRING}
 MS, ML = "com.microsoft", "ai.onnx.ml"
 
 
@@ -519,9 +519,52 @@ def at_run():
     return made
 
 
+def hybrids():
+    """What exporters of hybrid language models, PyTorch and TensorFlow put in ONNX Runtime's domain."""
+    b, t, heads, d = 2, 3, 2, 8
+    x, row = floats(b, t, heads * d), floats(b, t, heads)
+    made = {"gated_add": one("GatedAdd", {"x": x, "y": floats(b, t, heads * d), "g": floats(b, t, 1)}),
+            "scaled_silu": one("ScaledSiLU", {"x": x}, alpha=0.7), "scaled_silu_input": one("ScaledSiLU", {"x": x}, {"s": f32(1.3)}),
+            "attention_gate": one("LinearAttentionGate", {"a": row, "b": floats(b, t, heads)}, {"bias": floats(heads), "s": -np.abs(floats(heads))},
+                                  order=["a", "bias", "s", "b"], n_outputs=2),
+            "unfold": one("UnfoldTensor", {"x": floats(2, 9, 4)}, dim=1, size=3, step=2), "unfold_last": one("UnfoldTensor", {"x": floats(2, 9)}, size=4),
+            "inverse": one("Inverse", {"x": floats(3, 2, 4, 4)}), "inverse_one": one("Inverse", {"x": floats(5, 5)}, batch=False)}
+    for name, size, attrs in (("heads", d, {}), ("whole", heads * d, {"activation": "sigmoid", "epsilon": 1e-3})):
+        made["gated_norm_" + name] = one("GatedRMSNorm", {"x": x, "g": floats(b, t, heads * d)}, {"s": floats(size)}, order=["x", "s", "g"], **attrs)
+    for name, scale in (("each", floats(heads * d)), ("rows", floats(heads, d)), ("all", floats(d)), ("none", None)):
+        made["branch_norm_" + name] = one("BranchwiseRMSNorm", {"x": x}, {} if scale is None else {"s": scale}, num_branches=heads)
+    made["branch_norm_grouped"] = one("BranchwiseRMSNorm", {"x": floats(b, t, heads, d)}, {"s": floats(heads, d)}, epsilon=1e-2)
+    for size in (1, 2, 3):
+        ids = np.array([[1, 2, 3, 1, 2, 4, 1, 2], [5, 5, 6, 5, 6, 5, 5, 6]], np.int64)
+        made[f"ngram_{size}"] = one("NGramRepeatBlock", {"i": ids, "s": floats(2, 10)}, ngram_size=size)
+    made["ngram_short"] = one("NGramRepeatBlock", {"i": ids[:, :2], "s": floats(2, 10)}, ngram_size=4)
+    boxes = f32([[0.1, 0.2, 0.9, 0.8], [-0.3, 0.1, 0.6, 1.4], [0.9, 0.7, 0.2, 0.1]])
+    for mode in ("bilinear", "nearest"):
+        made["crops_" + mode] = one("CropAndResize", {"x": floats(2, 3, 7, 9), "b": boxes, "i": np.array([1, 0, 1], np.int32)}, {"c": np.array([4, 5], np.int32)},
+                                    batch=False, mode=mode, extrapolation_value=0.5)
+    made["crops_one"] = one("CropAndResize", {"x": floats(2, 3, 7, 9), "b": boxes, "i": np.array([1, 0, 1], np.int32)}, {"c": np.array([1, 1], np.int32)}, batch=False)
+    made["padded_transpose"] = one("ConvTransposeWithDynamicPads", {"x": floats(2, 3, 5, 6)}, {"w": floats(3, 4, 3, 3), "p": np.array([1, 0, 1, 1]), "b": floats(4)},
+                                   order=["x", "w", "p", "b"], strides=[2, 2])
+    made["matmul_integer16"] = one("MatMulInteger16", {"a": RNG.integers(-300, 300, (2, 3, 5)).astype(np.int16)}, {"b": RNG.integers(-300, 300, (5, 4)).astype(np.int16)},
+                                   kind=T.INT32)
+    made["ms_causal_conv"] = one("CausalConvWithState", {"x": floats(b, 4, 6), "past": floats(b, 4, 2)}, {"w": floats(4, 1, 3), "c": floats(4)},
+                                 order=["x", "w", "c", "past"], n_outputs=2, activation="silu")
+    key = floats(b, t, heads * d)
+    made["ms_linear_attention"] = one("LinearAttention", {"q": floats(b, t, 2 * heads * d), "k": key / np.linalg.norm(key), "v": floats(b, t, heads * 5),
+                                                          "s": floats(b, heads, d, 5), "g": -np.abs(floats(b, t, heads)), "e": np.abs(floats(b, t, heads)) / 2},
+                                      n_outputs=2, q_num_heads=2 * heads, kv_num_heads=heads)
+    half = d // 2
+    cache = {"c": np.cos(floats(9, half)), "s": np.sin(floats(9, half))}
+    at = RNG.integers(0, 9, (3, b, t))
+    for name, shape, attrs in (("rows", (b, t, heads * d), {"num_heads": heads}), ("heads", (b, heads, t, d), {}), ("mixed", (b, heads, t, d), {"mrope_layout": 1}),
+                               ("pairs", (b, heads, t, d), {"interleaved": 1})):
+        made["mrotary_" + name] = one("MRotaryEmbedding", {"x": floats(*shape), "p": at}, cache, batch=False, mrope_section=[2, 1, 1], **attrs)
+    return made
+
+
 def models():
     made = {}
-    for family in (written_out, functions, activations, products, norms, attentions, decoders, experts, newer, at_run, quantized, last_channels, blocks, rows, learned,
+    for family in (hybrids, written_out, functions, activations, products, norms, attentions, decoders, experts, newer, at_run, quantized, last_channels, blocks, rows, learned,
                    sequences):
         made.update({f"op_{n}": lambda v=v: v for n, v in family().items()})
     return made

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "loader/graph/small_types.h"
 #include "loader/graph/string_tensor.h"
 #include "loader/package/file_bytes.h"
 #include "onnx.pb-c.h"
@@ -79,9 +80,33 @@ static bool take_strings(const Onnx__TensorProto *proto, int64_t n, struct onnx_
     return out->data && proto->n_string_data == (size_t)n;
 }
 
+/* Numbers of a small type, in the type that carries them. */
+static bool take_small(const Onnx__TensorProto *proto, int64_t n, struct onnx_array *out)
+{
+    size_t bits = (size_t)sy_small_bits(proto->data_type), in_byte = 8 / bits,
+           bytes = ((size_t)n + in_byte - 1) / in_byte;
+    out->bytes = (size_t)n * sy_dtype_bytes(out->dtype);
+    out->data = calloc(out->bytes + 1, 1);
+    if (!out->data || (proto->has_raw_data ? proto->raw_data.len : proto->n_int32_data) != bytes)
+        return false;
+    for (size_t i = 0; i < (size_t)n; i++) {
+        unsigned byte = proto->has_raw_data ? proto->raw_data.data[i / in_byte]
+                                            : (unsigned)proto->int32_data[i / in_byte];
+        double value =
+            sy_small_value(proto->data_type, byte >> (i % in_byte * bits) & ((1u << bits) - 1));
+        if (out->dtype == SY_DTYPE_F32)
+            ((float *)out->data)[i] = (float)value;
+        else
+            ((unsigned char *)out->data)[i] = (unsigned char)(int)value;
+    }
+    return true;
+}
+
 static bool take(const Onnx__TensorProto *proto, struct onnx_array *out)
 {
-    *out = (struct onnx_array){.dtype = (enum sy_dtype)proto->data_type};
+    enum sy_dtype carrier = sy_small_carrier(proto->data_type);
+    *out = (struct onnx_array){.dtype = carrier != SY_DTYPE_NONE ? carrier
+                                                                 : (enum sy_dtype)proto->data_type};
     size_t each = sy_dtype_bytes(out->dtype);
     if (each == 0 || proto->n_dims > SY_MAX_RANK)
         return false;
@@ -93,6 +118,8 @@ static bool take(const Onnx__TensorProto *proto, struct onnx_array *out)
         return false;
     if (out->dtype == SY_DTYPE_STRING)
         return take_strings(proto, n, out);
+    if (carrier != SY_DTYPE_NONE)
+        return take_small(proto, n, out);
     out->bytes = (size_t)n * each;
     out->data = calloc(out->bytes + 1, 1);
     if (!out->data)

@@ -410,8 +410,16 @@ static int set_limit(void *command, const char *value)
 static int add_dim(void *command, const char *value)
 {
     struct sy_cli_import *import = &((struct import_words *)command)->import;
+    static const char apart[] = "=apart";
+    size_t n = strlen(value), tail = sizeof(apart) - 1;
 
-    return sy_cli_dim(value, import->dims, &import->n_dims);
+    if (n <= tail || strcmp(value + n - tail, apart) != 0)
+        return sy_cli_dim(value, import->dims, &import->n_dims);
+    if (import->n_dims == SY_CLI_MAX_DIMS)
+        return sy_error_set(SY_EARG, "at most %d", SY_CLI_MAX_DIMS);
+    ((char *)(uintptr_t)value)[n - tail] = '\0'; /* as sy_cli_dim */
+    import->dims[import->n_dims++] = (struct sy_onnx_dim){value, SY_ONNX_APART};
+    return SY_OK;
 }
 
 static int add_calibration(void *command, const char *value)
@@ -461,7 +469,9 @@ static const struct sy_cli_field fields[] = {
      SY_CLI_SET(add_calibration)},
     {{"dim", "NAME=SIZE",
       "a number for a dimension that requests could choose, as a sequence's length: by its name "
-      "in the file, or as INPUT.INDEX; once for each. It is then the same for all requests"},
+      "in the file, or as INPUT.INDEX; once for each. It is then the same for all requests. "
+      "NAME=apart: dimensions of that name may differ, but where the model needs them equal. "
+      "INPUT.rank=N: how many dimensions an input has whose file does not say it"},
      SY_CLI_SET(add_dim)},
     {{"allow-host-ops", NULL,
       "with --device cuda: operators that its engine lacks are computed on the host, in "

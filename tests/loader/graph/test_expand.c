@@ -261,7 +261,7 @@ static void test_other_domains(void **state)
     foreign("Relu", "somebody.else");
     assert_refused("domain 'somebody.else'");
     foreign("DictVectorizer", "ai.onnx.ml");
-    assert_refused("operator 'ai.onnx.ml.DictVectorizer' is not supported");
+    assert_refused("other than a map");
 }
 
 /* An output "y" that is a sequence of maps from int64 to float. */
@@ -536,7 +536,7 @@ static void test_blocks_of_four_bits(void **state)
     assert_gives(x, want, 4, true);
     ob_add(&graph, "QuantizeLinear", NAMES("y", "s", "z"), NAMES("eight"));
     value(&graph, OB_GRAPH_OUTPUT, "eight", 3);
-    assert_refused("4 bits");
+    assert_refused("a scale of several dimensions");
 }
 
 /* Buckets of positions: the logarithm is rounded, so it must be right at powers of two to the last bit. */

@@ -30,13 +30,14 @@ static bool is_in(enum sy_op op, const enum sy_op *list, size_t n)
     return false;
 }
 
-/* Products of 8 bits, which this engine leaves as they were written; bodies that only the run knows the sizes of; texts, trees; two of opset 26. */
+/* Products of 8 bits, which this engine leaves as they were written; bodies that only the run knows the sizes of; texts, trees; two of opset 26; inverses;
+ * small types. */
 static const enum sy_op lacked[] = {
     SY_OP_QUANTIZED_CONV, SY_OP_QUANTIZED_MATMUL, SY_OP_QUANTIZED_SUM, SY_OP_QUANTIZED_LSTM,
     SY_OP_CHANNEL_AFFINE, SY_OP_DYNAMIC,          SY_OP_STRING_CONCAT, SY_OP_STRING_NORMALIZER,
     SY_OP_STRING_SPLIT,   SY_OP_REGEX_FULL_MATCH, SY_OP_MS_TOKENIZER,  SY_OP_ML_LABEL_ENCODER,
     SY_OP_ML_ONE_HOT,     SY_OP_COUPLE,           SY_OP_TREES,         SY_OP_CUM_PROD,
-    SY_OP_BIT_CAST,       SY_OP_MS_MURMUR_HASH};
+    SY_OP_BIT_CAST,       SY_OP_MS_MURMUR_HASH,   SY_OP_MS_INVERSE,    SY_OP_SMALL};
 
 static void test_inference(void **state)
 {

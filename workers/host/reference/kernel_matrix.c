@@ -373,9 +373,77 @@ static int64_t scratch_det(const struct sy_call *call)
     return (x->dims[x->rank - 1] * x->dims[x->rank - 1] + 1) * (int64_t)sizeof(double);
 }
 
+/* ---- Inverse -------------------------------------------------------------------------------------- */
+
+/* Row r of both matrices. */
+static void swap_rows(double *a, double *b, int64_t n, int64_t r, int64_t s)
+{
+    for (int64_t c = 0; r != s && c < n; c++) {
+        double x = a[r * n + c], y = b[r * n + c];
+        a[r * n + c] = a[s * n + c];
+        b[r * n + c] = b[s * n + c];
+        a[s * n + c] = x;
+        b[s * n + c] = y;
+    }
+}
+
+/* By elimination with pivots: m becomes the unit matrix, `inverse`, which is the unit matrix before, its inverse. Not finite where there is none. */
+static void invert(double *m, double *inverse, int64_t n)
+{
+    for (int64_t k = 0; k < n; k++) {
+        int64_t pivot = k;
+        for (int64_t r = k + 1; r < n; r++)
+            pivot = fabs(m[r * n + k]) > fabs(m[pivot * n + k]) ? r : pivot;
+        swap_rows(m, inverse, n, k, pivot);
+        double by = m[k * n + k];
+        for (int64_t c = 0; c < n; c++) {
+            m[k * n + c] /= by;
+            inverse[k * n + c] /= by;
+        }
+        for (int64_t r = 0; r < n; r++) {
+            double factor = r == k ? 0 : m[r * n + k];
+            for (int64_t c = 0; factor != 0 && c < n; c++) {
+                m[r * n + c] -= factor * m[k * n + c];
+                inverse[r * n + c] -= factor * inverse[k * n + c];
+            }
+        }
+    }
+}
+
+static int run_inverse(const struct sy_call *call)
+{
+    const struct sy_array *x = &call->in[0];
+    int64_t n = x->dims[x->rank - 1], each = n * n;
+    double *m = call->scratch, *inverse = m + each;
+    for (int64_t first = 0; each > 0 && first < x->n; first += each) {
+        for (int64_t i = 0; i < each; i++) {
+            m[i] = sy_get(x, first + i);
+            inverse[i] = i / n == i % n;
+        }
+        invert(m, inverse, n);
+        for (int64_t i = 0; i < each; i++)
+            sy_put(&call->out[0], first + i, inverse[i]);
+    }
+    return SY_OK;
+}
+
+static int check_inverse(const struct sy_call *call)
+{
+    const struct sy_array *x = &call->in[0];
+    if (x->rank < 2 || x->dims[x->rank - 1] != x->dims[x->rank - 2] || call->out[0].n != x->n)
+        return sy_kernel_refuse(call, "no square matrices");
+    return SY_OK;
+}
+
+static int64_t scratch_inverse(const struct sy_call *call)
+{
+    return 2 * scratch_det(call);
+}
+
 const struct sy_kernel sy_kernels_matrix[] = {
     {SY_OP_MATMUL, run_matmul, {SY_ANY_NUMBER, SY_AS_FIRST}, check_matmul, NULL},
     {SY_OP_GEMM, run_gemm, {SY_ANY_NUMBER, SY_AS_FIRST}, check_gemm, NULL},
     {SY_OP_EINSUM, run_einsum, {SY_ANY_NUMBER, SY_AS_FIRST}, check_einsum, NULL},
     {SY_OP_DET, run_det, {SY_ANY_FLOAT}, check_det, scratch_det},
+    {SY_OP_MS_INVERSE, run_inverse, {SY_ANY_FLOAT}, check_inverse, scratch_inverse},
     {0}};

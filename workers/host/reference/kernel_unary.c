@@ -1,4 +1,5 @@
 /* One input, element by element. */
+#include "loader/graph/small_types.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "workers/host/base/clones.h"
@@ -140,6 +141,30 @@ static int run_cast(const struct sy_call *call)
     return SY_OK;
 }
 
+/* Numbers that a small type has, in the type of x. */
+static int run_small(const struct sy_call *call)
+{
+    const struct sy_array *x = &call->in[0];
+    const struct sy_attr *how = sy_node_attr(call->node, "round_mode");
+    const char *mode = how && how->kind == SY_ATTR_STRING ? how->s : "up";
+    enum sy_small_mode rounds = strcmp(mode, "down") == 0      ? SY_SMALL_DOWN
+                                : strcmp(mode, "nearest") == 0 ? SY_SMALL_NEAREST
+                                                               : SY_SMALL_UP;
+    int64_t type = sy_node_int(call->node, "to", 0);
+    bool saturate = sy_node_int(call->node, "saturate", 1) != 0;
+#pragma omp parallel for schedule(static) if (x->n > 16384)
+    for (int64_t i = 0; i < x->n; i++)
+        sy_put(&call->out[0], i, sy_small_round(type, sy_get(x, i), saturate, rounds));
+    return SY_OK;
+}
+
+static int check_small(const struct sy_call *call)
+{
+    if (sy_small_carrier(sy_node_int(call->node, "to", 0)) == SY_DTYPE_NONE)
+        return sy_kernel_refuse(call, "this element type");
+    return check_same(call);
+}
+
 /* The mask of Dropout at inference: nothing is dropped. */
 static int run_dropout(const struct sy_call *call)
 {
@@ -205,5 +230,6 @@ const struct sy_kernel sy_kernels_unary[] = {
     {SY_OP_IS_INF, run_is, {SY_ANY_FLOAT}, check_same, NULL},
     {SY_OP_RUN_CLIP, run_clip, {SY_ANY_NUMBER, SY_AS_FIRST}, check_clip, NULL},
     {SY_OP_CAST, run_cast, {SY_ANY_MOVED}, check_same, NULL},
+    {SY_OP_SMALL, run_small, {SY_ANY_FLOAT}, check_small, NULL},
     {SY_OP_DROPOUT, run_dropout, {SY_ANY_TYPE}, check_same, NULL},
     {0}};
