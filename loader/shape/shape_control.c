@@ -72,6 +72,16 @@ static int infer_branch(struct sy_infer *in, struct sy_node *node, const char *n
     return sy_error_prefix(SY_EUNSUPPORTED, "a branch of other sizes");
 }
 
+/* Whether one branch's result has a number where the other's has an open size. An If that only the run decides allows both, so that the size must not
+ * become that number. */
+static bool would_close_size(const struct sy_shape *a, const struct sy_shape *b)
+{
+    for (int i = 0; i < a->rank && a->rank == b->rank; i++)
+        if (sy_dim_is_number(a->dims[i]) != sy_dim_is_number(b->dims[i]))
+            return true;
+    return false;
+}
+
 /* A condition that is known leaves one branch; else both must give the same types and shapes. */
 int sy_rule_if(struct sy_infer *in, struct sy_node *node)
 {
@@ -99,7 +109,8 @@ int sy_rule_if(struct sy_infer *in, struct sy_node *node)
         if (a->dtype != b->dtype)
             return sy_infer_fail(node, SY_EUNSUPPORTED, "its branches give result %d other types",
                                  i);
-        if (!sy_infer_same_shape(in, node, &a->shape, &b->shape)) {
+        if (would_close_size(&a->shape, &b->shape) ||
+            !sy_infer_same_shape(in, node, &a->shape, &b->shape)) {
             SY_TRY(sy_branches_offer(in, node));
             return sy_infer_defer(in, node, "its branches give result %d other shapes", i);
         }
