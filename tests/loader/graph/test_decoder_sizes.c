@@ -139,11 +139,76 @@ static void test_merged(void **state)
     sy_graph_free(g);
 }
 
+/* y = mask + x, or where the cache is used mask + past and x in a row: the mask is as long as what the branch reads, whatever the other one needs. */
+static struct sy_graph *two_lengths(void)
+{
+    static struct ob without;
+    ob_graph(&branch);
+    ob_add(&branch, "Add", NAMES("x", "mask"), NAMES("made"));
+    ob_input(&branch, OB_GRAPH_OUTPUT, "made", FLOAT, DIMS(-1, -2));
+    without = branch;
+    ob_graph(&branch);
+    ob_node(&node, "Concat", NAMES("past", "x"), NAMES("keys"));
+    ob_attr_int(&node, "axis", 1);
+    ob_message(&branch, OB_GRAPH_NODE, &node);
+    ob_add(&branch, "Add", NAMES("keys", "mask"), NAMES("made"));
+    ob_input(&branch, OB_GRAPH_OUTPUT, "made", FLOAT, DIMS(-1, -5));
+    ob_graph(&graph);
+    ob_input(&graph, OB_GRAPH_INPUT, "x", FLOAT, DIMS(-1, -2));
+    ob_input(&graph, OB_GRAPH_INPUT, "past", FLOAT, DIMS(-1, -3));
+    ob_input(&graph, OB_GRAPH_INPUT, "mask", FLOAT, DIMS(-1, -4));
+    ob_input(&graph, OB_GRAPH_INPUT, "use_cache", BOOL, DIMS(1));
+    ob_node(&node, "If", NAMES("use_cache"), NAMES("y"));
+    ob_attr_graph(&node, "then_branch", &branch);
+    ob_attr_graph(&node, "else_branch", &without);
+    ob_message(&graph, OB_GRAPH_NODE, &node);
+    ob_input(&graph, OB_GRAPH_OUTPUT, "y", FLOAT, DIMS(-1, -5));
+    ob_save(ob_path, &graph, 14);
+    return sized_import(ob_path);
+}
+
+static int run_lengths(const struct sy_graph *g, const int64_t *of, struct sized_output *out)
+{
+    static float x[MOST];
+    unsigned char use = of[4] != 0;
+    for (int i = 0; i < MOST; i++)
+        x[i] = (float)i;
+    const struct sized_input in[] = {
+        {x, 2, {of[0], of[1]}}, {x, 2, {of[0], of[2]}}, {x, 2, {of[0], of[3]}}, {&use, 1, {1}}};
+    return sized_run(g, 4, in, out);
+}
+
+static void test_two_lengths(void **state)
+{
+    (void)state;
+    static const int64_t sizes[][5] = {/* rows, x, past, mask, whether the cache is used */
+                                       {1, 5, 1, 5, 0}, {3, 4, 0, 4, 0}, {2, 1, 6, 7, 1},
+                                       {3, 2, 3, 5, 1}, {2, 6, 9, 6, 0}, {1, 1, 1, 2, 1}};
+    struct sy_graph *g = two_lengths();
+    struct sized_output out;
+    for (size_t k = 0; k < SY_ARRAY_LEN(sizes); k++) {
+        const int64_t *of = sizes[k], past = of[4] ? of[2] : 0, all = past + of[1];
+        if (run_lengths(g, of, &out) < 0)
+            fail_msg("%s", sy_error_text());
+        assert_int_equal(out.bytes, (uint64_t)(of[0] * all) * sizeof(float));
+        for (int64_t row = 0; row < of[0]; row++)
+            for (int64_t i = 0; i < all; i++) {
+                int64_t key = i < past ? row * past + i : row * of[1] + i - past;
+                assert_true(((float *)out.data)[row * all + i] == (float)(key + row * all + i));
+            }
+        free(out.data);
+    }
+    assert_int_equal(run_lengths(g, (const int64_t[]){1, 3, 2, 4, 1}, &out), SY_EARG);
+    assert_int_equal(run_lengths(g, (const int64_t[]){1, 3, 2, 5, 0}, &out), SY_EARG);
+    sy_graph_free(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cut_mask),
         cmocka_unit_test(test_merged),
+        cmocka_unit_test(test_two_lengths),
     };
     (void)rig_start();
     return cmocka_run_group_tests(tests, ob_open_folder, ob_close_folder);
