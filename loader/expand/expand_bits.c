@@ -77,7 +77,7 @@ static int read_few_bits(struct sy_expand *e, struct few_bits *w)
                            .bits = sy_node_int(e->node, "bits", 4),
                            .block = sy_node_int(e->node, "block_size", 0)};
     if (!b || !scales || !b->data || !scales->data || (zeros && !zeros->data))
-        return sy_expand_fail(e, SY_EUNSUPPORTED, "weights that are computed");
+        return sy_expand_defer(e, "weights that are computed");
     if ((w->bits != 2 && w->bits != 4 && w->bits != 8) || w->block < 16 || w->block > 1 << 16 ||
         (w->block & (w->block - 1)) != 0 || w->k < 1 || w->n < 1 || w->k > 1 << 24 ||
         w->n > 1 << 24)

@@ -419,6 +419,36 @@ static void keep_limits(const struct sy_graph *graph, struct sy_sizes *sizes)
     }
 }
 
+/* Whether the room that the condition leaves is the size and what does not depend on it. */
+static bool gives_room(const struct sy_condition *c, int atom)
+{
+    struct sy_dim own, room;
+    return c->at_most && sy_size_atom_dim(atom, &own) == SY_OK &&
+           sy_size_sub(c->right, c->left, &room) == SY_OK &&
+           sy_size_sub(room, own, &room) == SY_OK && !sy_size_mentions(room, atom);
+}
+
+/* Raises a size where a condition does not hold, such as a mask's length, which the past and the new tokens share. */
+static void make_room(const struct sy_graph *graph, struct sy_sizes *sizes)
+{
+    struct sy_size_env env;
+    if (make_env(graph, sizes, &env) < 0)
+        return;
+    for (int i = 0; i < graph->n_conditions; i++) {
+        const struct sy_condition *c = &graph->conditions[i];
+        struct sy_dim left, right;
+        if (sy_size_evaluate(c->left, &env, &left) < 0 ||
+            sy_size_evaluate(c->right, &env, &right) < 0)
+            continue;
+        int64_t lack = sy_dim_at(left, 1) - sy_dim_at(right, 1);
+        for (int k = 0; k < env.n && lack > 0; k++)
+            if (gives_room(c, env.symbols[k])) {
+                sizes->of[k] = env.values[k] += lack;
+                break;
+            }
+    }
+}
+
 static bool find_sizes(struct sy_graph *graph, const struct sy_sizes *first, bool is_full)
 {
     static const int scales[] = {0, 1, -1, 2, -2, 3, -3, 4, -4, 5, -5, 6, -6, 7, -7, 8};
@@ -434,6 +464,10 @@ static bool find_sizes(struct sy_graph *graph, const struct sy_sizes *first, boo
         if (take(graph, &sizes, is_full))
             return true;
     }
+    sizes = *first;
+    make_room(graph, &sizes);
+    if (take(graph, &sizes, is_full))
+        return true;
     for (size_t k = 0; k < SY_ARRAY_LEN(scales); k++) {
         for (int i = 0; i < SY_MAX_SYMBOLS; i++)
             sizes.of[i] = scales[k] < 0 ? first->of[i] >> -scales[k] : first->of[i] << scales[k];

@@ -128,7 +128,7 @@ static bool floor_bounds(struct sy_dim dim, struct sy_dim own, int64_t factor,
     return true;
 }
 
-/* dim = rest + factor * min(0, x), and the min is neither above 0 nor above x. */
+/* dim = rest + factor * min(0, x) is rest or rest + factor * x: the smaller of the two, or the larger where the factor is negative. */
 static bool min_bounds(struct sy_dim dim, struct sy_dim own, int64_t factor,
                        const struct sy_atom *atom, int depth, struct bounds *out)
 {
@@ -138,9 +138,9 @@ static bool min_bounds(struct sy_dim dim, struct sy_dim own, int64_t factor,
         return false;
     struct bounds a = bounds_of(rest, depth + 1), b = bounds_of(with, depth + 1);
     if (factor < 0)
-        out->least = SY_MAX(a.least, b.least);
+        *out = (struct bounds){SY_MAX(a.least, b.least), SY_MAX(a.most, b.most)};
     else
-        out->most = SY_MIN(a.most, b.most);
+        *out = (struct bounds){SY_MIN(a.least, b.least), SY_MIN(a.most, b.most)};
     return true;
 }
 

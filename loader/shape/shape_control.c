@@ -1,4 +1,5 @@
 /* Rules of nodes with bodies, and of numbers that are known. A body is inferred with the types and shapes that it is called with. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "loader/graph/size_expr.h"
@@ -72,26 +73,68 @@ static int infer_branch(struct sy_infer *in, struct sy_node *node, const char *n
     return sy_error_prefix(SY_EUNSUPPORTED, "a branch of other sizes");
 }
 
-/* A condition that is known leaves one branch; else both must give the same types and shapes. */
+static const char *const branch_names[] = {"else_branch", "then_branch"};
+
+/* Both branches of an If that the run decides, each without what the other one assumes of sizes. *agree: they assume the same, which so holds for every run. */
+static int infer_both(struct sy_infer *in, struct sy_node *node, struct sy_graph **bodies,
+                      bool *agree)
+{
+    struct sy_facts before = {0}, aside = {0};
+    int n = in->facts ? in->facts->n_conditions : 0;
+    if (in->facts)
+        SY_TRY(sy_facts_save(in->facts, &before));
+    int status = infer_branch(in, node, branch_names[0], true, &bodies[0]);
+    if (status == SY_OK && in->facts)
+        status = sy_facts_set_aside(in->facts, &before, &aside);
+    else
+        free(before.rewrites);
+    if (status == SY_OK)
+        status = infer_branch(in, node, branch_names[1], true, &bodies[1]);
+    *agree = status == SY_OK && (!in->facts || sy_facts_are(in->facts, n, &aside));
+    sy_facts_finish(&aside);
+    return status;
+}
+
+/* How much has been assumed about sizes. */
+static int n_facts(const struct sy_infer *in)
+{
+    return in->facts ? in->facts->n_conditions + in->facts->n_rewrites : 0;
+}
+
+static int infer_branches(struct sy_infer *in, struct sy_node *node, int known,
+                          struct sy_graph **bodies, bool *agree)
+{
+    *agree = true;
+    if (known < 0) {
+        SY_TRY(infer_both(in, node, bodies, agree));
+    } else {
+        drop_attr(node, branch_names[1 - known]);
+        SY_TRY(infer_branch(in, node, branch_names[known], false, &bodies[known]));
+    }
+    for (int i = 0; i < 2; i++)
+        if (bodies[i] && bodies[i]->n_outputs != node->n_outputs)
+            return sy_infer_fail(node, SY_ECORRUPT, "'%s' has %d results", branch_names[i],
+                                 bodies[i]->n_outputs);
+    return SY_OK;
+}
+
+/* A condition that is known leaves one branch. Else both must give the same types and shapes, for all sizes: what one branch assumes of sizes, or that
+ * the results are alike, is not true of a run that takes the other branch. */
 int sy_rule_if(struct sy_infer *in, struct sy_node *node)
 {
-    static const char *const names[] = {"else_branch", "then_branch"};
     const struct sy_tensor *condition;
     struct sy_graph *bodies[2] = {NULL};
+    bool agree;
     SY_TRY(sy_infer_need(in, node, 0, &condition));
     if (condition->dtype != SY_DTYPE_BOOL || sy_shape_elements(&condition->shape, 1) != 1)
         return sy_infer_fail(node, SY_EUNSUPPORTED, "a condition that is not one boolean");
     int known = condition->data ? *(const unsigned char *)condition->data != 0 : -1;
-    for (int i = 0; i < 2; i++) {
-        if (known == 1 - i) {
-            drop_attr(node, names[i]);
-            continue;
-        }
-        SY_TRY(infer_branch(in, node, names[i], known < 0, &bodies[i]));
-        if (bodies[i]->n_outputs != node->n_outputs)
-            return sy_infer_fail(node, SY_ECORRUPT, "'%s' has %d results", names[i],
-                                 bodies[i]->n_outputs);
+    SY_TRY(infer_branches(in, node, known, bodies, &agree));
+    if (!agree) {
+        SY_TRY(sy_branches_offer(in, node));
+        return sy_infer_defer(in, node, "its branches need other sizes");
     }
+    int before = n_facts(in);
     const struct sy_graph *one = bodies[1] ? bodies[1] : bodies[0];
     for (int i = 0; i < node->n_outputs; i++) {
         const struct sy_tensor *a = body_output(one, i);
@@ -99,7 +142,8 @@ int sy_rule_if(struct sy_infer *in, struct sy_node *node)
         if (a->dtype != b->dtype)
             return sy_infer_fail(node, SY_EUNSUPPORTED, "its branches give result %d other types",
                                  i);
-        if (!sy_infer_same_shape(in, node, &a->shape, &b->shape)) {
+        if (!sy_infer_same_shape(in, node, &a->shape, &b->shape) ||
+            (known < 0 && n_facts(in) > before)) {
             SY_TRY(sy_branches_offer(in, node));
             return sy_infer_defer(in, node, "its branches give result %d other shapes", i);
         }

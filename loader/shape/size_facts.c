@@ -41,6 +41,58 @@ void sy_facts_restore(struct sy_facts *facts, struct sy_facts *saved)
     free(saved->rewrites);
 }
 
+int sy_facts_set_aside(struct sy_facts *facts, struct sy_facts *saved, struct sy_facts *aside)
+{
+    int n = facts->n_conditions - saved->n_conditions;
+    *aside = (struct sy_facts){0};
+    int status = sy_graph_alloc((size_t)n + 1, sizeof *aside->conditions, &aside->conditions);
+    if (status == SY_OK)
+        status = sy_graph_alloc((size_t)facts->n_rewrites + 1, sizeof *aside->rewrites,
+                                &aside->rewrites);
+    if (status == SY_OK) {
+        for (int i = 0; i < n; i++) {
+            aside->conditions[i] = facts->conditions[saved->n_conditions + i];
+            aside->conditions[i].where = NULL;
+        }
+        if (facts->n_rewrites > 0)
+            memcpy(aside->rewrites, facts->rewrites,
+                   (size_t)facts->n_rewrites * sizeof *facts->rewrites);
+        aside->n_conditions = n;
+        aside->n_rewrites = facts->n_rewrites;
+    }
+    sy_facts_restore(facts, saved);
+    return status;
+}
+
+static bool has_rewrite(const struct sy_facts *facts, const struct sy_rewrite *wanted)
+{
+    for (int i = 0; i < facts->n_rewrites; i++)
+        if (facts->rewrites[i].atom == wanted->atom &&
+            sy_dim_equal(facts->rewrites[i].to, wanted->to))
+            return true;
+    return false;
+}
+
+static bool has_condition(int n, const struct sy_condition *list, const struct sy_condition *wanted)
+{
+    for (int i = 0; i < n; i++)
+        if (list[i].at_most == wanted->at_most && sy_dim_equal(list[i].left, wanted->left) &&
+            sy_dim_equal(list[i].right, wanted->right))
+            return true;
+    return false;
+}
+
+bool sy_facts_are(const struct sy_facts *facts, int first, const struct sy_facts *aside)
+{
+    int n = facts->n_conditions - first;
+    bool same = n == aside->n_conditions && facts->n_rewrites == aside->n_rewrites;
+    for (int i = 0; i < aside->n_rewrites && same; i++)
+        same = has_rewrite(facts, &aside->rewrites[i]);
+    for (int i = 0; i < n && same; i++)
+        same = has_condition(n, facts->conditions + first, &aside->conditions[i]);
+    return same;
+}
+
 static int rewritten(const struct sy_facts *facts, struct sy_dim dim, struct sy_dim *out)
 {
     *out = dim;

@@ -247,12 +247,73 @@ static void test_two_levels(void **state)
     sy_graph_free(g);
 }
 
+/* Weights of 4 bits that lie outside of the branches that unpack them, as tools quantise a decoder of two branches: one block a column, zeros of 8. Smaller
+ * ones are copied into the branches. */
+enum { BITS_K = 64, BITS_N = 64, UINT8 = 2, NODE_DOMAIN = 7 };
+
+static void add_four_bits(struct ob *body, const char *then)
+{
+    ob_graph(body);
+    ob_node(&node, "MatMulNBits", NAMES("x", "q", "s"), NAMES("p"));
+    ob_text(&node, NODE_DOMAIN, "com.microsoft");
+    ob_attr_int(&node, "K", BITS_K);
+    ob_attr_int(&node, "N", BITS_N);
+    ob_attr_int(&node, "bits", 4);
+    ob_attr_int(&node, "block_size", BITS_K);
+    ob_message(body, OB_GRAPH_NODE, &node);
+    ob_add(body, then, NAMES("p"), NAMES("o"));
+    ob_input(body, OB_GRAPH_OUTPUT, "o", FLOAT, DIMS(-1, BITS_N));
+}
+
+static void test_four_bits(void **state)
+{
+    (void)state;
+    float scales[BITS_N];
+    unsigned char q[BITS_N * BITS_K / 2];
+    for (size_t i = 0; i < sizeof q; i++)
+        q[i] = (unsigned char)(i * 37 + i / 64 * 11);
+    for (int n = 0; n < BITS_N; n++)
+        scales[n] = 0.5f + (float)n / BITS_N;
+    ob_graph(&graph);
+    ob_initializer(&graph, "q", UINT8, DIMS(BITS_N, 1, BITS_K / 2), q, sizeof q);
+    ob_initializer(&graph, "s", FLOAT, DIMS(BITS_N), scales, sizeof scales);
+    ob_input(&graph, OB_GRAPH_INPUT, "x", FLOAT, DIMS(-1, BITS_K));
+    ob_input(&graph, OB_GRAPH_INPUT, "flag", BOOL, 0, NULL);
+    add_four_bits(&inner[0], "Identity");
+    add_four_bits(&inner[1], "Neg");
+    add_if(&graph, "flag", "out", &inner[0], &inner[1]);
+    ob_input(&graph, OB_GRAPH_OUTPUT, "out", FLOAT, DIMS(-1, BITS_N));
+    ob_save(ob_path, &graph, 14);
+    struct sy_graph *g = sized_import(ob_path);
+    for (int64_t rows = 1; rows <= 3; rows++)
+        for (unsigned char flag = 0; flag < 2; flag++) {
+            struct sized_output out;
+            const float *x = random_steps(rows * BITS_K);
+            const struct sized_input in[] = {{x, 2, {rows, BITS_K}}, {&flag, 0, {0}}};
+            if (sized_run(g, 2, in, &out) < 0)
+                fail_msg("%s", sy_error_text());
+            assert_int_equal(out.bytes, (uint64_t)rows * sizeof scales);
+            for (int64_t i = 0; i < rows * BITS_N; i++) {
+                int64_t row = i / BITS_N, n = i % BITS_N;
+                float sum = 0;
+                for (int64_t k = 0; k < BITS_K; k++) {
+                    int value = q[(n * BITS_K + k) / 2] >> (k % 2 ? 4 : 0) & 15;
+                    sum += x[row * BITS_K + k] * scales[n] * (float)(value - 8);
+                }
+                assert_true(fabsf(((float *)out.data)[i] - (flag ? sum : -sum)) < 1e-3f);
+            }
+            free(out.data);
+        }
+    sy_graph_free(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_either_branch),
         cmocka_unit_test(test_constant_handed_out),
         cmocka_unit_test(test_two_levels),
+        cmocka_unit_test(test_four_bits),
     };
     seed = rig_start();
     return cmocka_run_group_tests(tests, ob_open_folder, ob_close_folder);

@@ -25,9 +25,10 @@ int sy_at_if_run(struct sy_at_state *state, const struct sy_node *node,
     int status =
         sy_at_plan_run(state, bodies[condition], inputs + sy_node_int(node, "formal", 1), outputs);
     /* A branch that does not fit fails for this request's sizes and data only: other requests may take the other branch. */
-    return status == SY_ECORRUPT ? sy_error_prefix(SY_EARG, "in the %s branch of node '%.120s'",
-                                                   condition ? "then" : "else", node->name)
-                                 : status;
+    if (status != SY_ECORRUPT && status != SY_EUNSUPPORTED)
+        return status;
+    return sy_error_prefix(SY_EARG, "in the %s branch of node '%.120s'",
+                           condition ? "then" : "else", node->name);
 }
 
 struct loop {
