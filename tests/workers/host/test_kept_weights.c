@@ -200,9 +200,9 @@ static void test_bounds(void **state)
 
 /* ---- bodies --------------------------------------------------------------------------------------------- */
 
-enum { FLOAT = 1, BOOL = 9, INNER = 32, TAPS = 3, TIMES = 8 };
+enum { FLOAT = 1, BOOL = 9, OUTER = 8, INNER = 32, TAPS = 3, TIMES = 8 };
 
-static float branch_weights[2][INNER * CHANNELS * TAPS];
+static float branch_weights[2][INNER * OUTER * TAPS];
 
 static void add_branch(struct ob *branch, const char *weights, const char *result)
 {
@@ -222,9 +222,9 @@ static struct sy_graph *make_branches(void)
     struct sy_graph *g;
     ob_graph(&graph);
     for (int k = 0; k < 2; k++) {
-        for (int i = 0; i < INNER * CHANNELS * TAPS; i++)
+        for (int i = 0; i < INNER * OUTER * TAPS; i++)
             branch_weights[k][i] = (float)gb_uniform(&first_seed, -0.1, 0.1);
-        ob_initializer(&graph, names[k], FLOAT, 3, (int64_t[]){INNER, CHANNELS, TAPS},
+        ob_initializer(&graph, names[k], FLOAT, 3, (int64_t[]){INNER, OUTER, TAPS},
                        branch_weights[k], sizeof branch_weights[k]);
     }
     add_branch(&branches[0], "w0", "then");
@@ -233,7 +233,7 @@ static struct sy_graph *make_branches(void)
     ob_attr_graph(&node, "then_branch", &branches[0]);
     ob_attr_graph(&node, "else_branch", &branches[1]);
     ob_message(&graph, OB_GRAPH_NODE, &node);
-    ob_input(&graph, OB_GRAPH_INPUT, "x", FLOAT, DIMS(1, CHANNELS, TIMES));
+    ob_input(&graph, OB_GRAPH_INPUT, "x", FLOAT, DIMS(1, OUTER, TIMES));
     ob_input(&graph, OB_GRAPH_INPUT, "flag", BOOL, DIMS(1));
     ob_input(&graph, OB_GRAPH_OUTPUT, "y", FLOAT, DIMS(1, INNER, TIMES));
     ob_save(ob_path, &graph, 13);
@@ -245,10 +245,10 @@ static struct sy_graph *make_branches(void)
 static float convolved(const float *x, const float *w, int channel, int time)
 {
     float sum = 0;
-    for (int c = 0; c < CHANNELS; c++)
+    for (int c = 0; c < OUTER; c++)
         for (int k = 0; k < TAPS; k++)
             if (time + k >= 1 && time + k <= TIMES)
-                sum += x[c * TIMES + time + k - 1] * w[(channel * CHANNELS + c) * TAPS + k];
+                sum += x[c * TIMES + time + k - 1] * w[(channel * OUTER + c) * TAPS + k];
     return sum;
 }
 
@@ -256,7 +256,7 @@ static void run_branch(const struct engine_rig *rig, struct sy_program *p, unsig
                        struct rig_tensors *in, struct rig_tensors *out)
 {
     float *x = in->data[0];
-    for (int i = 0; i < CHANNELS * TIMES; i++)
+    for (int i = 0; i < OUTER * TIMES; i++)
         x[i] = (float)((i * 7 + flag) % 23 - 11) / 8;
     *(unsigned char *)in->data[1] = flag;
     assert_int_equal(rig_run(rig, p, in, out, 0xff, NULL), SY_OK);
@@ -303,7 +303,8 @@ int main(void)
         cmocka_unit_test(test_programs_of_a_package_share),
         cmocka_unit_test(test_packages_do_not_share),
         cmocka_unit_test(test_bounds),
-        cmocka_unit_test(test_captured_weights_are_moved_once),
+        cmocka_unit_test_setup_teardown(test_captured_weights_are_moved_once, ob_open_folder,
+                                        ob_close_folder),
     };
     first_seed = rig_start();
     return cmocka_run_group_tests(tests, find_length, NULL);
