@@ -39,7 +39,7 @@ ONE_THREAD := test_engine% fake_cuda_engine% fake_cuda_dynamic% fake_cuda_train_
               test_gradient_node test_text_grams test_state_operators test_contrib_operators test_small_types test_row_independence test_string_tensor test_sim% test_sched% test_policy test_policy_decisions test_predictor test_interference test_fill test_slice_plan test_replay \
               test_lanes test_residency% test_pool test_idx test_npy test_pbtxt test_model_config test_warmup_files test_front_stats test_text_pattern test_tree_weights test_trees test_attend test_channel_parts \
               test_channels_last test_conv_chain test_grid_volumes test_growing_concat test_kept_weights test_int8% test_late_curve test_packed_product test_product_norm test_blocked_product test_depthwise \
-              test_attention_columns test_float_curves test_kernel_% test_norm_rows test_pool_rows test_reblock test_short_rows test_winograd test_train_optimizers test_train_step test_train_inputs test_trainer
+              test_attention_columns test_float_curves test_kernel_% test_norm_rows test_number_rows test_pool_rows test_reblock test_short_rows test_winograd test_train_optimizers test_train_step test_train_inputs test_trainer
 TEST_RUN  := $(TEST_BIN)
 # With the address sanitizer the tests end with a short run of each fuzz target, always the same inputs.
 ifneq ($(findstring address,$(SAN)),)

@@ -139,6 +139,9 @@ def keras_model(kind, dims, dtype, opset):
     import tf2onnx
     tf.keras.utils.set_random_seed(1)
     net = keras_net(kind, tf)
+    for layer in net.layers:
+        if isinstance(layer, tf.keras.layers.Normalization):  # a tensor that a function captures becomes an input of the file, a variable a weight
+            layer.mean, layer.variance = tf.Variable(layer.mean), tf.Variable(layer.variance)
     call = tf.function(lambda x: net(x, training=False), input_signature=[tf.TensorSpec(dims, dtype, name="x")])
     made, _ = tf2onnx.convert.from_function(call, input_signature=call.input_signature, opset=opset)
     return far_ends(made) if kind == "bytes" else made

@@ -11,7 +11,9 @@
 #include <cmocka.h>
 
 #include "runtime/base/status.h"
+#include "tests/nets/onnx_bytes.h"
 #include "tests/rigs/engine_rig.h"
+#include "workers/host/base/cpu_class.h"
 #include "workers/host/program/kept_weights.h"
 
 enum { CHANNELS = 192, KERNEL = 5, USUAL = 1000, LONGEST = 96 };
@@ -197,6 +199,105 @@ static void test_bounds(void **state)
     free(y);
 }
 
+/* ---- bodies --------------------------------------------------------------------------------------------- */
+
+enum { FLOAT = 1, BOOL = 9, OUTER = 8, INNER = 32, TAPS = 3, TIMES = 8 };
+
+static float branch_weights[2][INNER * OUTER * TAPS];
+
+static void add_branch(struct ob *branch, const char *weights, const char *result)
+{
+    static struct ob node;
+    ob_graph(branch);
+    ob_node(&node, "Conv", NAMES("x", weights), NAMES(result));
+    ob_attr_ints(&node, "pads", 2, (int64_t[]){1, 1});
+    ob_message(branch, OB_GRAPH_NODE, &node);
+    ob_input(branch, OB_GRAPH_OUTPUT, result, FLOAT, DIMS(1, INNER, TIMES));
+}
+
+/* if flag: Conv(x, w0), else Conv(x, w1): weights of the graph around the branches. */
+static struct sy_graph *make_branches(void)
+{
+    static const char *names[] = {"w0", "w1"};
+    static struct ob graph, branches[2], node;
+    struct sy_graph *g;
+    ob_graph(&graph);
+    for (int k = 0; k < 2; k++) {
+        for (int i = 0; i < INNER * OUTER * TAPS; i++)
+            branch_weights[k][i] = (float)gb_uniform(&first_seed, -0.1, 0.1);
+        ob_initializer(&graph, names[k], FLOAT, 3, (int64_t[]){INNER, OUTER, TAPS},
+                       branch_weights[k], sizeof branch_weights[k]);
+    }
+    add_branch(&branches[0], "w0", "then");
+    add_branch(&branches[1], "w1", "else");
+    ob_node(&node, "If", NAMES("flag"), NAMES("y"));
+    ob_attr_graph(&node, "then_branch", &branches[0]);
+    ob_attr_graph(&node, "else_branch", &branches[1]);
+    ob_message(&graph, OB_GRAPH_NODE, &node);
+    ob_input(&graph, OB_GRAPH_INPUT, "x", FLOAT, DIMS(1, OUTER, TIMES));
+    ob_input(&graph, OB_GRAPH_INPUT, "flag", BOOL, DIMS(1));
+    ob_input(&graph, OB_GRAPH_OUTPUT, "y", FLOAT, DIMS(1, INNER, TIMES));
+    ob_save(ob_path, &graph, 13);
+    if (sy_onnx_read(ob_path, &g) < 0 || sy_graph_infer(g) < 0)
+        fail_msg("%s", sy_error_text());
+    return g;
+}
+
+static float convolved(const float *x, const float *w, int channel, int time)
+{
+    float sum = 0;
+    for (int c = 0; c < OUTER; c++)
+        for (int k = 0; k < TAPS; k++)
+            if (time + k >= 1 && time + k <= TIMES)
+                sum += x[c * TIMES + time + k - 1] * w[(channel * OUTER + c) * TAPS + k];
+    return sum;
+}
+
+static void run_branch(const struct engine_rig *rig, struct sy_program *p, unsigned char flag,
+                       struct rig_tensors *in, struct rig_tensors *out)
+{
+    float *x = in->data[0];
+    for (int i = 0; i < OUTER * TIMES; i++)
+        x[i] = (float)((i * 7 + flag) % 23 - 11) / 8;
+    *(unsigned char *)in->data[1] = flag;
+    assert_int_equal(rig_run(rig, p, in, out, 0xff, NULL), SY_OK);
+    for (int i = 0; i < INNER * TIMES; i++) {
+        float got = ((float *)out->data[0])[i],
+              want = convolved(x, branch_weights[!flag], i / TIMES, i % TIMES);
+        if (!(got - want < 1e-3f && want - got < 1e-3f))
+            fail_msg("branch %d: element %d is %g, not %g", flag, i, (double)got, (double)want);
+    }
+}
+
+/* Weights that branches capture are moved in a branch's first run and not read again. */
+static void test_captured_weights_are_moved_once(void **state)
+{
+    struct engine_rig rig;
+    struct rig_tensors in, out;
+    (void)state;
+    struct sy_graph *g = make_branches();
+    assert_int_equal(rig_open(&rig, g, true), SY_OK);
+    struct sy_program *p = rig_program(&rig, 1);
+    rig_take(&rig, rig.graph->inputs, rig.graph->n_inputs, 1, 0, &in);
+    rig_take(&rig, rig.graph->outputs, rig.graph->n_outputs, 1, 0xff, &out);
+    bool are_kept = sy_kept_weights_bytes() >= sizeof branch_weights;
+    assert_true(are_kept || !sy_dnnl_has_avx512());
+    for (unsigned char flag = 0; flag < 2; flag++)
+        run_branch(&rig, p, flag, &in, &out);
+    struct engine_rig gone = rig;
+    gone.params = rig.absent;
+    for (unsigned char flag = 0; are_kept && flag < 2; flag++)
+        run_branch(&gone, p, flag, &in, &out);
+    sy_host_engine.program_destroy(p);
+    assert_int_equal(sy_kept_weights_bytes(), 0);
+    rig_drop(&in);
+    rig_drop(&out);
+    rig_close(&rig);
+    sy_graph_free(g);
+    if (!are_kept) /* oneDNN computes with plain weights on this CPU */
+        skip();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -204,6 +305,8 @@ int main(void)
         cmocka_unit_test(test_programs_of_a_package_share),
         cmocka_unit_test(test_packages_do_not_share),
         cmocka_unit_test(test_bounds),
+        cmocka_unit_test_setup_teardown(test_captured_weights_are_moved_once, ob_open_folder,
+                                        ob_close_folder),
     };
     first_seed = rig_start();
     return cmocka_run_group_tests(tests, find_length, NULL);

@@ -35,12 +35,22 @@ static void control_free(void *state)
     free(c);
 }
 
-static int add_body(struct sy_program *p, struct control *c, int which, const char *name)
+/* first: the body's input that is the first captured one. */
+static int add_body(struct sy_program *p, struct control *c, int which, const char *name, int first)
 {
-    const struct sy_attr *attr = sy_node_attr(sy_program_node(p), name);
+    const struct sy_node *node = sy_program_node(p);
+    const struct sy_attr *attr = sy_node_attr(node, name);
     if (!attr)
         return SY_OK; /* a branch that is never taken */
-    SY_TRY(sy_body_init(&c->bodies[which], attr->graph, p->batch));
+    int n = attr->graph->n_inputs;
+    struct sy_captured_param *captured = calloc((size_t)n + 1, sizeof *captured);
+    SY_TRY_ALLOC(captured, "no memory for a body of %d inputs", n);
+    for (int i = c->formal; i < c->n_in && first + i - c->formal < n; i++)
+        if (node->inputs[i] >= 0)
+            captured[first + i - c->formal] = sy_program_param_of(p, i);
+    int status = sy_body_init_inside(&c->bodies[which], attr->graph, p->batch, captured);
+    free(captured);
+    SY_TRY(status);
     c->workspace_bytes =
         SY_MAX(c->workspace_bytes, sy_program_workspace_bytes(c->bodies[which].program));
     return SY_OK;
@@ -149,9 +159,9 @@ static int build_if(struct sy_program *p)
     SY_TRY(new_control(p, &c));
     int status = c->formal == 1 ? SY_OK : sy_unsupported(sy_program_node(p), "other inputs");
     if (status == SY_OK)
-        status = add_body(p, c, 0, "else_branch");
+        status = add_body(p, c, 0, "else_branch", 0);
     if (status == SY_OK)
-        status = add_body(p, c, 1, "then_branch");
+        status = add_body(p, c, 1, "then_branch", 0);
     const struct sy_body *one = &c->bodies[c->bodies[0].program ? 0 : 1];
     if (status == SY_OK && (!one->program || one->graph->n_outputs != c->n_out ||
                             one->graph->n_inputs != c->n_in - c->formal))
@@ -277,7 +287,7 @@ static int build_loop(struct sy_program *p)
     struct control *c;
     SY_TRY(new_control(p, &c));
     c->n_carried = c->formal - 2;
-    int status = add_body(p, c, 0, "body");
+    int status = add_body(p, c, 0, "body", c->formal);
     if (status == SY_OK)
         status = check_loop(p, c);
     if (status < 0) {

@@ -241,7 +241,7 @@ static bool has_sizes(const int64_t *sizes, int n)
     return true;
 }
 
-/* Weights that are computed, or belong to a node that is executed alone: each run reorders them. */
+/* Weights that are computed, captured by a body, or belong to a node that is executed alone: each run reorders those that may differ. */
 static int build_with_computed(struct sy_program *p)
 {
     struct sy_conv_shape c;
@@ -260,9 +260,7 @@ static int build_with_computed(struct sy_program *p)
     SY_TRY(sy_conv_make_pd(node, &c, NULL, &pd));
     int status = wanted_md(node, &c, pd, dnnl_query_weights_md, &md);
     if (status == SY_OK)
-        status = sy_program_new_laid_out(p, node->inputs[1], &md, &weights);
-    if (status == SY_OK)
-        status = sy_program_add_reorder(p, seen, weights);
+        status = sy_program_weights_as(p, seen, 1, &md, sy_conv_rows(&c), &weights);
     if (status == SY_OK)
         status = build_with(p, &c, pd, weights);
     dnnl_primitive_desc_destroy(pd);

@@ -8,6 +8,7 @@
 #include "workers/host/operators/part_rows.h"
 #include "workers/host/program/program_internal.h"
 #include "workers/host/rows/curve_rows.h"
+#include "workers/host/rows/cast_rows.h"
 #include "workers/host/rows/elementwise.h"
 
 /* ---- one input ---------------------------------------------------------------------------------------- */
@@ -272,8 +273,8 @@ static bool has_loop(const struct sy_program *p)
     for (int i = 1; i < node->n_inputs; i++)
         if (sy_program_input_tensor(p, i)->dtype != dtype)
             return false;
-    return dtype == SY_DTYPE_F32 || dtype == SY_DTYPE_I32 || dtype == SY_DTYPE_I64 ||
-           (node->op == SY_OP_EQUAL && dtype == SY_DTYPE_BOOL);
+    return dtype == SY_DTYPE_F32 || dtype == SY_DTYPE_F64 || dtype == SY_DTYPE_I32 ||
+           dtype == SY_DTYPE_I64 || (node->op == SY_OP_EQUAL && dtype == SY_DTYPE_BOOL);
 }
 
 /* Channels last, as oneDNN's convolutions prefer: *order lists the dimensions in storage order, outermost first. */

@@ -9,7 +9,6 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "workers/engine/layer_node.h"
-#include "workers/host/program/program.h"
 
 /* Header of a layer's packed constants; as long as their alignment. */
 struct packed {
@@ -161,13 +160,8 @@ static int pack(struct sy_body *b, int l, const struct sy_body *like)
     return sy_host_engine.pack_layer(b->graph, layer, b->params[l]);
 }
 
-int sy_body_init(struct sy_body *b, const struct sy_graph *graph, int64_t batch)
-{
-    return sy_body_init_like(b, graph, batch, NULL);
-}
-
-int sy_body_init_like(struct sy_body *b, const struct sy_graph *graph, int64_t batch,
-                      struct sy_body *like)
+static int init(struct sy_body *b, const struct sy_graph *graph, int64_t batch,
+                struct sy_body *like, const struct sy_captured_param *captured)
 {
     size_t n = (size_t)graph->n_nodes;
     b->graph = graph;
@@ -181,7 +175,24 @@ int sy_body_init_like(struct sy_body *b, const struct sy_graph *graph, int64_t b
     for (int l = 0; l < graph->n_nodes; l++)
         SY_TRY(pack(b, l, like));
     choose_threads(b, batch);
-    return sy_program_create(graph, b->layers, graph->n_nodes, batch, &b->program);
+    return sy_program_create_inside(graph, b->layers, graph->n_nodes, batch, captured, &b->program);
+}
+
+int sy_body_init(struct sy_body *b, const struct sy_graph *graph, int64_t batch)
+{
+    return sy_body_init_like(b, graph, batch, NULL);
+}
+
+int sy_body_init_like(struct sy_body *b, const struct sy_graph *graph, int64_t batch,
+                      struct sy_body *like)
+{
+    return init(b, graph, batch, like, NULL);
+}
+
+int sy_body_init_inside(struct sy_body *b, const struct sy_graph *graph, int64_t batch,
+                        const struct sy_captured_param *captured)
+{
+    return init(b, graph, batch, NULL, captured);
 }
 
 int sy_body_run(struct sy_body *b, void *workspace)

@@ -3,6 +3,7 @@
 #define SY_WORKERS_HOST_PROGRAM_BODY_H
 
 #include "loader/graph/engine.h"
+#include "workers/host/program/program.h"
 
 struct sy_body {
     const struct sy_graph *graph; /* borrowed */
@@ -16,6 +17,9 @@ struct sy_body {
 
 /* Packs the graph's constants and makes its program. Call sy_body_finish after a failure too. */
 int sy_body_init(struct sy_body *body, const struct sy_graph *graph, int64_t batch);
+/* As sy_body_init, of a graph that captures parameters: one for each of its inputs (program.h). */
+int sy_body_init_inside(struct sy_body *body, const struct sy_graph *graph, int64_t batch,
+                        const struct sy_captured_param *captured);
 /* As sy_body_init, sharing packed constants of `like` in layers whose constants and layouts are equal. A constant with borrowed data is identified by its
  * name, all others by their data. NULL: share nothing. */
 int sy_body_init_like(struct sy_body *body, const struct sy_graph *graph, int64_t batch,

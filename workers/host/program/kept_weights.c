@@ -58,18 +58,16 @@ static void release_hold(void *hold)
     free(hold);
 }
 
-static struct kept *find(const struct sy_program *p, const struct sy_value *packed,
-                         const dnnl_memory_desc_t *md)
+static struct kept *find(struct sy_captured_param param, const dnnl_memory_desc_t *md)
 {
     struct kept *k = all.first;
-    while (k && !(k->layer == &p->layers[p->layer] && k->offset == packed->offset &&
+    while (k && !(k->layer == param.layer && k->offset == param.offset &&
                   dnnl_memory_desc_equal(&k->md, md)))
         k = k->next;
     return k;
 }
 
-static struct kept *create(const struct sy_program *p, const struct sy_value *packed,
-                           const dnnl_memory_desc_t *md)
+static struct kept *create(struct sy_captured_param param, const dnnl_memory_desc_t *md)
 {
     uint64_t bytes = dnnl_memory_desc_get_size(md);
     struct kept *k = calloc(1, sizeof *k);
@@ -80,8 +78,8 @@ static struct kept *create(const struct sy_program *p, const struct sy_value *pa
         return NULL;
     }
     *k = (struct kept){.next = all.first,
-                       .layer = &p->layers[p->layer],
-                       .offset = packed->offset,
+                       .layer = param.layer,
+                       .offset = param.offset,
                        .md = *md,
                        .bytes = bytes,
                        .data = data};
@@ -90,17 +88,26 @@ static struct kept *create(const struct sy_program *p, const struct sy_value *pa
     return k;
 }
 
-/* NULL: not kept, or no memory. */
-static struct kept *acquire(const struct sy_program *p, int packed, const dnnl_memory_desc_t *md,
-                            int64_t rows)
+/* Where value `packed`, input `input` of the layer being built, comes from. */
+static struct sy_captured_param param_of(const struct sy_program *p, int packed, int input)
 {
     const struct sy_value *from = &p->values[packed];
+    if (from->place == SY_IN_PARAMS)
+        return (struct sy_captured_param){&p->layers[p->layer], from->offset};
+    return p->values[from->root].place == SY_IN_INPUT ? sy_program_param_of(p, input)
+                                                      : (struct sy_captured_param){NULL, 0};
+}
+
+/* NULL: not kept, or no memory. */
+static struct kept *acquire(struct sy_captured_param param, const dnnl_memory_desc_t *md,
+                            int64_t rows)
+{
     uint64_t bytes = dnnl_memory_desc_get_size(md);
-    if (from->place != SY_IN_PARAMS || rows > SY_KEPT_MOST_ROWS)
+    if (!param.layer || rows > SY_KEPT_MOST_ROWS)
         return NULL;
-    struct kept *k = find(p, from, md);
+    struct kept *k = find(param, md);
     if (!k && bytes <= all.most && all.bytes <= all.most - bytes)
-        k = create(p, from, md);
+        k = create(param, md);
     if (k)
         k->refs++;
     return k;
@@ -139,7 +146,7 @@ int sy_program_weights_as(struct sy_program *p, int packed, int input, const dnn
     if (dnnl_memory_desc_equal(&want, &p->values[packed].md))
         return SY_OK;
     SY_TRY(sy_program_new_laid_out(p, sy_program_node(p)->inputs[input], &want, out));
-    struct kept *kept = acquire(p, packed, &want, rows);
+    struct kept *kept = acquire(param_of(p, packed, input), &want, rows);
     if (!kept)
         return sy_program_add_reorder(p, packed, *out);
     p->values[*out].place = SY_IN_CONSTANT;

@@ -202,11 +202,20 @@ static int new_program(const struct sy_graph *graph, const struct sy_layer *laye
 int sy_program_create(const struct sy_graph *graph, const struct sy_layer *layers, int n_layers,
                       int64_t batch, struct sy_program **out)
 {
+    return sy_program_create_inside(graph, layers, n_layers, batch, NULL, out);
+}
+
+int sy_program_create_inside(const struct sy_graph *graph, const struct sy_layer *layers,
+                             int n_layers, int64_t batch, const struct sy_captured_param *captured,
+                             struct sy_program **out)
+{
     struct sy_program *p;
     if (batch < 1)
         return sy_error_set(SY_EARG, "a program for batch size %lld", (long long)batch);
     SY_TRY(new_program(graph, layers, n_layers, batch, &p));
+    p->captured = captured;
     int status = build_layers(p);
+    p->captured = NULL;
     if (status == SY_OK)
         status = plan_memory(p);
     if (status < 0) {

@@ -22,6 +22,7 @@
 #include "workers/engine/layer_node.h"
 #include "workers/host/base/cpu_class.h"
 #include "workers/host/base/dnnl_compat.h"
+#include "workers/host/program/program.h"
 
 #define SY_STEP_MAX_ARGS    40
 #define SY_STEP_MAX_NUMBERS 48
@@ -100,9 +101,10 @@ struct sy_program {
     struct sy_step *steps;
     int *layer_steps; /* first step of each layer, n_layers + 1 entries */
     uint64_t workspace_bytes, scratch_bytes, scratch_offset;
-    int strings;                      /* the run's string heap; -1: a body, or no strings */
-    int layer;                        /* being built */
-    const struct sy_binding *binding; /* of the current run */
+    int strings;                              /* the run's string heap; -1: a body, or no strings */
+    int layer;                                /* being built */
+    const struct sy_captured_param *captured; /* per input, while the program is made; or NULL */
+    const struct sy_binding *binding;         /* of the current run */
 };
 
 /* ---- values ---- */
@@ -121,6 +123,8 @@ int sy_program_param(struct sy_program *p, int input, int *out);
 /* As sy_program_param, in the package's type: perhaps bf16 on a CPU that cannot multiply it. */
 int sy_program_stored_param(struct sy_program *p, int input, int *out);
 bool sy_program_is_param(const struct sy_program *p, int input);
+/* The parameter that node input `input` of the layer being built is, of this layer or captured from around the graph; `layer` NULL: none, or not row-major. */
+struct sy_captured_param sy_program_param_of(const struct sy_program *p, int input);
 /* A constant whose elements are in the graph. */
 int sy_program_constant(struct sy_program *p, int tensor, int *out);
 bool sy_program_is_plain(const struct sy_value *value);          /* row-major */

@@ -15,6 +15,18 @@ bool sy_program_is_param(const struct sy_program *p, int input)
     return find_param(p, input) != NULL;
 }
 
+struct sy_captured_param sy_program_param_of(const struct sy_program *p, int input)
+{
+    const struct sy_param *param = find_param(p, input);
+    int tensor = sy_program_node(p)->inputs[input],
+        value = param || tensor < 0 ? -1 : p->native[tensor];
+    if (param && param->layout_bytes == 0)
+        return (struct sy_captured_param){&p->layers[p->layer], param->offset_bytes};
+    if (value >= 0 && p->captured && p->values[value].place == SY_IN_INPUT)
+        return p->captured[p->values[value].index];
+    return (struct sy_captured_param){NULL, 0};
+}
+
 int sy_program_stored_param(struct sy_program *p, int input, int *out)
 {
     const struct sy_param *param = find_param(p, input);

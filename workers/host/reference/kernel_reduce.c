@@ -4,6 +4,7 @@
 #include "workers/engine/reduction_formulas.h"
 #include "workers/host/base/strings.h"
 #include "workers/host/reference/kernel.h"
+#include "workers/host/rows/collect_rows.h"
 #include "workers/host/rows/scan_rows.h"
 #include "workers/host/rows/top_rows.h"
 
@@ -53,28 +54,62 @@ static bool result_strides(const struct sy_array *x, const struct sy_array *y,
     return k < 0;
 }
 
-/* The exponentials of a LogSumExp come one by one: the sum's logarithm is kept. */
-static double collect(enum sy_op op, double sum, double x)
+#define PIECE 256 /* elements of a row that are widened at once */
+
+/* Elements [from, from + n) as doubles. */
+static void widen(const struct sy_array *x, int64_t from, int64_t n, double *to)
 {
-    if (op != SY_OP_REDUCE_LOG_SUM_EXP)
-        return sy_reduction_collect(op, sum, x);
-    if (isnan(x) || isnan(sum))
-        return sum + x;
-    if (x == -INFINITY || sum == INFINITY)
-        return sum;
-    return fmax(sum, x) + log1p(exp(fmin(sum, x) - fmax(sum, x)));
+    if (x->dtype == SY_DTYPE_F64)
+        memcpy(to, (const double *)x->data + from, (size_t)n * sizeof *to);
+    else if (x->dtype == SY_DTYPE_F32)
+        for (int64_t i = 0; i < n; i++)
+            to[i] = (double)((const float *)x->data)[from + i];
+    else
+        for (int64_t i = 0; i < n; i++)
+            to[i] = sy_get(x, from + i);
+}
+
+/* Elements [from, from + n) in the order of the integers where the reduction asks for it. */
+static void widen_integers(const struct sy_array *x, bool ordered, int64_t from, int64_t n,
+                           int64_t *to)
+{
+    if (x->dtype == SY_DTYPE_I64)
+        memcpy(to, (const int64_t *)x->data + from, (size_t)n * sizeof *to);
+    else if (x->dtype == SY_DTYPE_I32)
+        for (int64_t i = 0; i < n; i++)
+            to[i] = ((const int32_t *)x->data)[from + i];
+    else
+        for (int64_t i = 0; i < n; i++)
+            to[i] = ordered ? sy_get_ordered(x, from + i) : sy_get_int(x, from + i);
+}
+
+/* A row of x: elements that follow each other and go to sums `stride` apart. Without dimensions it is one element. */
+struct rows {
+    int64_t length, stride;
+};
+
+static struct rows rows_of(const struct sy_array *x, const int64_t *strides)
+{
+    return x->rank == 0 ? (struct rows){1, 0}
+                        : (struct rows){x->dims[x->rank - 1], strides[x->rank - 1]};
 }
 
 /* In scratch: one accumulator for each element of the result. */
 static void reduce_floats(const struct sy_call *call, const int64_t *strides, double *sums)
 {
     const struct sy_array *x = &call->in[0], *y = &call->out[0];
+    const struct rows rows = rows_of(x, strides);
     enum sy_op op = call->node->op;
+    double piece[PIECE];
     for (int64_t i = 0; i < y->n; i++)
         sums[i] = op == SY_OP_REDUCE_LOG_SUM_EXP ? -INFINITY : sy_reduction_start(op);
-    for (int64_t i = 0; i < x->n; i++) {
-        double *sum = &sums[sy_array_offset(x, i, strides)];
-        *sum = collect(op, *sum, sy_get(x, i));
+    for (int64_t row = 0; row < x->n; row += rows.length) {
+        double *to = &sums[sy_array_offset(x, row, strides)];
+        for (int64_t i = 0, n; i < rows.length; i += n) {
+            n = SY_MIN(rows.length - i, PIECE);
+            widen(x, row + i, n, piece);
+            sy_collect_row(op, n, piece, to + i * rows.stride, rows.stride);
+        }
     }
     for (int64_t i = 0; i < y->n; i++)
         sy_put(y, i, sy_reduction_finish(op, sums[i], y->n ? x->n / y->n : 0));
@@ -94,16 +129,21 @@ static int64_t finish_integer(enum sy_op op, const struct sy_array *x, int64_t s
 static void reduce_integers(const struct sy_call *call, const int64_t *strides, int64_t *sums)
 {
     const struct sy_array *x = &call->in[0], *y = &call->out[0];
+    const struct rows rows = rows_of(x, strides);
     enum sy_op op = call->node->op, how = op;
     bool ordered = op == SY_OP_REDUCE_MAX || op == SY_OP_REDUCE_MIN;
-    int64_t *seen = sums + y->n, count = y->n ? x->n / y->n : 0;
+    int64_t *seen = sums + y->n, count = y->n ? x->n / y->n : 0, piece[PIECE];
     if (op == SY_OP_REDUCE_L1 && x->dtype == SY_DTYPE_U64)
         how = SY_OP_REDUCE_SUM; /* nothing is below 0 */
     memset(sums, 0, 2 * (size_t)y->n * sizeof *sums);
-    for (int64_t i = 0; i < x->n; i++) {
-        int64_t k = sy_array_offset(x, i, strides);
-        int64_t value = ordered ? sy_get_ordered(x, i) : sy_get_int(x, i);
-        sums[k] = sy_reduction_collect_integer(how, sums[k], value, seen[k]++ == 0);
+    for (int64_t row = 0; row < x->n; row += rows.length) {
+        int64_t at = sy_array_offset(x, row, strides);
+        for (int64_t i = 0, n; i < rows.length; i += n) {
+            n = SY_MIN(rows.length - i, PIECE);
+            widen_integers(x, ordered, row + i, n, piece);
+            sy_collect_integers(how, n, piece, &sums[at + i * rows.stride],
+                                &seen[at + i * rows.stride], rows.stride);
+        }
     }
     for (int64_t i = 0; i < y->n; i++)
         sy_put_int(y, i, finish_integer(op, x, sums[i], count));

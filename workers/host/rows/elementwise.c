@@ -8,6 +8,7 @@
 #include "runtime/base/status.h"
 #include "workers/engine/pair_formulas.h"
 #include "workers/host/base/clones.h"
+#include "workers/host/rows/pair_rows.h"
 
 #define FEW_ROWS      64    /* fewer are cut */
 #define PARALLEL_FROM 16384 /* elements; below it waking the threads costs more than they save */
@@ -228,7 +229,7 @@ bool sy_elementwise_supports(const struct sy_broadcast *b)
         return sy_dtype_bytes((enum sy_dtype)b->dtype) > 0;
     default:
         return (b->op == SY_OP_EQUAL && b->dtype == SY_DTYPE_BOOL) || b->dtype == SY_DTYPE_F32 ||
-               b->dtype == SY_DTYPE_I32 || b->dtype == SY_DTYPE_I64;
+               b->dtype == SY_DTYPE_F64 || b->dtype == SY_DTYPE_I32 || b->dtype == SY_DTYPE_I64;
     }
 }
 
@@ -248,6 +249,9 @@ static void one_element(const struct sy_broadcast *b, const void *const *in, con
     } else if (b->dtype == SY_DTYPE_F32) {
         ((float *)out)[to] =
             binary_float(b->op, ((const float *)in[0])[at[0]], ((const float *)in[1])[at[1]]);
+    } else if (b->dtype == SY_DTYPE_F64) {
+        ((double *)out)[to] = sy_pair_of_floats(&rules, ((const double *)in[0])[at[0]],
+                                                ((const double *)in[1])[at[1]]);
     } else if (b->dtype == SY_DTYPE_I64) {
         ((int64_t *)out)[to] = sy_pair_of_integers(&rules, ((const int64_t *)in[0])[at[0]],
                                                    ((const int64_t *)in[1])[at[1]]);
@@ -273,6 +277,7 @@ static void one_element(const struct sy_broadcast *b, const void *const *in, con
             out[i] = a[i * of_a] >= b[i * of_b];                                                  \
     }
 COMPARE(compare_floats, float)
+COMPARE(compare_doubles, double)
 COMPARE(compare_int32s, int32_t)
 COMPARE(compare_int64s, int64_t)
 COMPARE(compare_bools, uint8_t)
@@ -287,6 +292,9 @@ static bool compared_row(const struct sy_broadcast *b, const void *const *in, co
     if (b->dtype == SY_DTYPE_F32)
         compare_floats(b->op, n, (const float *)in[0] + at[0], of_a, (const float *)in[1] + at[1],
                        of_b, out);
+    else if (b->dtype == SY_DTYPE_F64)
+        compare_doubles(b->op, n, (const double *)in[0] + at[0], of_a,
+                        (const double *)in[1] + at[1], of_b, out);
     else if (b->dtype == SY_DTYPE_I32)
         compare_int32s(b->op, n, (const int32_t *)in[0] + at[0], of_a,
                        (const int32_t *)in[1] + at[1], of_b, out);
@@ -320,19 +328,44 @@ static bool fast_row(const struct sy_broadcast *b, const void *const *in, const 
     return true;
 }
 
-/* Masks: elements of 4 bytes, chosen one by one. */
+/* A row of other numbers. */
+static bool pair_row(const struct sy_broadcast *b, const void *const *in, const int64_t *at,
+                     char *out, int64_t n)
+{
+    size_t bytes = sy_dtype_bytes((enum sy_dtype)b->dtype);
+    int64_t last = b->rank - 1;
+    return b->n_inputs == 2 && last >= 0 &&
+           sy_pair_row((enum sy_op)b->op, (enum sy_dtype)b->dtype, n,
+                       (const char *)in[0] + (size_t)at[0] * bytes, b->strides[0][last],
+                       (const char *)in[1] + (size_t)at[1] * bytes, b->strides[1][last], out);
+}
+
+#define CHOSEN(name, type)                                                               \
+    static void name(int64_t n, const uint8_t *choice, int64_t of_choice, const type *a, \
+                     int64_t of_a, const type *b, int64_t of_b, type *out)               \
+    {                                                                                    \
+        for (int64_t i = 0; i < n; i++)                                                  \
+            out[i] = choice[i * of_choice] ? a[i * of_a] : b[i * of_b];                  \
+    }
+CHOSEN(chosen_4_bytes, uint32_t)
+CHOSEN(chosen_8_bytes, uint64_t)
+
+/* Masks: elements of 4 or 8 bytes, chosen one by one. */
 static bool chosen_row(const struct sy_broadcast *b, const void *const *in, const int64_t *at,
                        void *out, int64_t to, int64_t n)
 {
+    size_t bytes = sy_dtype_bytes((enum sy_dtype)b->dtype);
     int64_t last = b->rank - 1;
-    if (b->op != SY_OP_WHERE || last < 0 || sy_dtype_bytes((enum sy_dtype)b->dtype) != 4)
+    if (b->op != SY_OP_WHERE || last < 0 || (bytes != 4 && bytes != 8))
         return false;
     int64_t of_choice = b->strides[0][last], of_a = b->strides[1][last], of_b = b->strides[2][last];
     const uint8_t *choice = (const uint8_t *)in[0] + at[0];
-    const uint32_t *a = (const uint32_t *)in[1] + at[1], *other = (const uint32_t *)in[2] + at[2];
-    uint32_t *y = (uint32_t *)out + to;
-    for (int64_t i = 0; i < n; i++)
-        y[i] = choice[i * of_choice] ? a[i * of_a] : other[i * of_b];
+    if (bytes == 4)
+        chosen_4_bytes(n, choice, of_choice, (const uint32_t *)in[1] + at[1], of_a,
+                       (const uint32_t *)in[2] + at[2], of_b, (uint32_t *)out + to);
+    else
+        chosen_8_bytes(n, choice, of_choice, (const uint64_t *)in[1] + at[1], of_a,
+                       (const uint64_t *)in[2] + at[2], of_b, (uint64_t *)out + to);
     return true;
 }
 
@@ -372,6 +405,7 @@ static void one_row(const struct sy_broadcast *b, const void *const *in, int64_t
             at[k] += index * b->strides[k][d];
     }
     if (compared_row(b, in, at, (uint8_t *)out + to, n) || fast_row(b, in, at, out, to, n) ||
+        pair_row(b, in, at, (char *)out + (size_t)to * bytes, n) ||
         chosen_row(b, in, at, out, to, n) ||
         copied_row(b, (const char *)in[0] + (size_t)at[0] * bytes, (char *)out + (size_t)to * bytes,
                    n))
@@ -415,143 +449,5 @@ int sy_elementwise_broadcast(const struct sy_broadcast *b, const void *const *in
         int64_t from = i % pieces * piece;
         one_row(&joined, inputs, i / pieces, from, SY_MIN(piece, n - from), output);
     }
-    return SY_OK;
-}
-
-/* ---- casts ------------------------------------------------------------------------------------------------ */
-
-/* As C converts; a float outside the integer's range gives 0, as nothing is defined for it. */
-static int64_t to_integer(float x)
-{
-    return x > -9.2e18f && x < 9.2e18f ? (int64_t)x : 0;
-}
-
-static int64_t load_integer(enum sy_dtype dtype, const void *in, int64_t i)
-{
-    switch (dtype) {
-    case SY_DTYPE_I64:
-        return ((const int64_t *)in)[i];
-    case SY_DTYPE_I32:
-        return ((const int32_t *)in)[i];
-    case SY_DTYPE_U32:
-        return ((const uint32_t *)in)[i];
-    case SY_DTYPE_I16:
-        return ((const int16_t *)in)[i];
-    case SY_DTYPE_U16:
-        return ((const uint16_t *)in)[i];
-    case SY_DTYPE_I8:
-        return ((const int8_t *)in)[i];
-    case SY_DTYPE_F32:
-        return to_integer(((const float *)in)[i]);
-    default:
-        return ((const uint8_t *)in)[i];
-    }
-}
-
-static bool castable(enum sy_dtype dtype)
-{
-    switch (dtype) {
-    case SY_DTYPE_F32:
-    case SY_DTYPE_I64:
-    case SY_DTYPE_I32:
-    case SY_DTYPE_U32:
-    case SY_DTYPE_I16:
-    case SY_DTYPE_U16:
-    case SY_DTYPE_I8:
-    case SY_DTYPE_U8:
-    case SY_DTYPE_BOOL:
-        return true;
-    default:
-        return false;
-    }
-}
-
-/* The pairs that models have on long tensors (samples, pixels, masks, indices), in loops of one type. */
-#define CAST(name, type, result, value)                                                \
-    SY_CLONES static void name(int64_t n, const void *restrict in, void *restrict out) \
-    {                                                                                  \
-        const type *x = in;                                                            \
-        result *y = out;                                                               \
-        for (int64_t i = 0; i < n; i++)                                                \
-            y[i] = (result)(value);                                                    \
-    }
-CAST(f32_of_i64, int64_t, float, x[i])
-CAST(f32_of_i32, int32_t, float, x[i])
-CAST(f32_of_i16, int16_t, float, x[i])
-CAST(f32_of_u16, uint16_t, float, x[i])
-CAST(f32_of_i8, int8_t, float, x[i])
-CAST(f32_of_u8, uint8_t, float, x[i])
-CAST(i64_of_f32, float, int64_t, to_integer(x[i]))
-CAST(i32_of_f32, float, int32_t, to_integer(x[i]))
-CAST(bool_of_f32, float, uint8_t, x[i] != 0)
-CAST(i64_of_i32, int32_t, int64_t, x[i])
-CAST(i32_of_i64, int64_t, int32_t, x[i])
-CAST(i64_of_u8, uint8_t, int64_t, x[i])
-CAST(i32_of_u8, uint8_t, int32_t, x[i])
-CAST(bool_of_i64, int64_t, uint8_t, x[i] != 0)
-CAST(bool_of_i32, int32_t, uint8_t, x[i] != 0)
-CAST(f64_of_f32, float, double, x[i])
-CAST(f32_of_f64, double, float, x[i])
-#ifdef __FLT16_MAX__ /* the compiler has the type */
-CAST(f16_of_f32, float, _Float16, x[i])
-CAST(f32_of_f16, _Float16, float, x[i])
-#endif
-
-static const struct fast_cast {
-    enum sy_dtype from, to;
-    void (*run)(int64_t n, const void *restrict in, void *restrict out);
-} fast_casts[] = {
-    {SY_DTYPE_I64, SY_DTYPE_F32, f32_of_i64},   {SY_DTYPE_I32, SY_DTYPE_F32, f32_of_i32},
-    {SY_DTYPE_I16, SY_DTYPE_F32, f32_of_i16},   {SY_DTYPE_U16, SY_DTYPE_F32, f32_of_u16},
-    {SY_DTYPE_I8, SY_DTYPE_F32, f32_of_i8},     {SY_DTYPE_U8, SY_DTYPE_F32, f32_of_u8},
-    {SY_DTYPE_BOOL, SY_DTYPE_F32, f32_of_u8},   {SY_DTYPE_F32, SY_DTYPE_I64, i64_of_f32},
-    {SY_DTYPE_F32, SY_DTYPE_I32, i32_of_f32},   {SY_DTYPE_F32, SY_DTYPE_BOOL, bool_of_f32},
-    {SY_DTYPE_I32, SY_DTYPE_I64, i64_of_i32},   {SY_DTYPE_I64, SY_DTYPE_I32, i32_of_i64},
-    {SY_DTYPE_U8, SY_DTYPE_I64, i64_of_u8},     {SY_DTYPE_BOOL, SY_DTYPE_I64, i64_of_u8},
-    {SY_DTYPE_U8, SY_DTYPE_I32, i32_of_u8},     {SY_DTYPE_BOOL, SY_DTYPE_I32, i32_of_u8},
-    {SY_DTYPE_F32, SY_DTYPE_F64, f64_of_f32},   {SY_DTYPE_F64, SY_DTYPE_F32, f32_of_f64},
-    {SY_DTYPE_I64, SY_DTYPE_BOOL, bool_of_i64}, {SY_DTYPE_I32, SY_DTYPE_BOOL, bool_of_i32},
-#ifdef __FLT16_MAX__
-    {SY_DTYPE_F32, SY_DTYPE_F16, f16_of_f32},   {SY_DTYPE_F16, SY_DTYPE_F32, f32_of_f16},
-#endif
-};
-
-static bool fast_cast(enum sy_dtype from, enum sy_dtype to, int64_t n, const void *in, void *out)
-{
-    for (size_t i = 0; i < sizeof fast_casts / sizeof *fast_casts; i++)
-        if (fast_casts[i].from == from && fast_casts[i].to == to) {
-            fast_casts[i].run(n, in, out);
-            return true;
-        }
-    return false;
-}
-
-/* Integers keep their low bits. */
-static void cast_block(enum sy_dtype from, enum sy_dtype to, int64_t n, const char *in, char *out)
-{
-    size_t bytes = sy_dtype_bytes(to);
-    bool float_in = from == SY_DTYPE_F32;
-    if (fast_cast(from, to, n, in, out))
-        return;
-    for (int64_t i = 0; i < n; i++) {
-        float x = float_in ? ((const float *)(const void *)in)[i] : 0;
-        int64_t whole = load_integer(from, in, i);
-        float wide = float_in ? x : (float)whole;
-        whole = to != SY_DTYPE_BOOL ? whole : float_in ? x != 0 : whole != 0;
-        memcpy(out + (size_t)i * bytes,
-               to == SY_DTYPE_F32 ? (const void *)&wide : (const void *)&whole, bytes);
-    }
-}
-
-int sy_elementwise_cast(enum sy_dtype from, enum sy_dtype to, int64_t n, const void *in, void *out)
-{
-    if (!fast_cast(from, to, 0, in, out) && (!castable(from) || !castable(to)))
-        return sy_error_set(SY_EUNSUPPORTED, "no cast between these types");
-    int64_t block = PARALLEL_FROM;
-#pragma omp parallel for schedule(static) if (n > PARALLEL_FROM)
-    for (int64_t i = 0; i < n; i += block)
-        cast_block(from, to, SY_MIN(block, n - i),
-                   (const char *)in + (size_t)i * sy_dtype_bytes(from),
-                   (char *)out + (size_t)i * sy_dtype_bytes(to));
     return SY_OK;
 }

@@ -32,7 +32,5 @@ void sy_elementwise_widen(int64_t n, const uint16_t *from, float *to);
 /* flat on bf16: computed in float32, each result rounded once. */
 void sy_elementwise_flat_narrow(enum sy_op op, int64_t n, const uint16_t *a, const uint16_t *b,
                                 uint16_t *out);
-/* Between F32, BOOL and all integers but U64, and between F32 and F64 or F16; EUNSUPPORTED for others (also with n = 0, to ask). */
-int sy_elementwise_cast(enum sy_dtype from, enum sy_dtype to, int64_t n, const void *in, void *out);
 
 #endif

@@ -4,6 +4,7 @@
 
 #include "runtime/base/status.h"
 #include "workers/host/base/clones.h"
+#include "workers/host/rows/cast_rows.h"
 #include "workers/host/rows/elementwise.h"
 #include "workers/host/train/train_internal.h"
 
