@@ -171,10 +171,10 @@ int sy_grpc_server_connections(const struct sy_grpc_server *server)
 
 uint64_t sy_grpc_server_unsent(const struct sy_grpc_server *server)
 {
-    const struct sy_grpc_connection *connection = server ? server->connections : NULL;
+    const struct sy_grpc_connection *connection = server ? LIST_FIRST(&server->connections) : NULL;
     uint64_t bytes = 0;
 
-    for (; connection; connection = connection->next)
+    for (; connection; connection = LIST_NEXT(connection, link))
         bytes +=
             connection->unsent_bytes + (connection->out && !sy_grpc_out_is_empty(connection->out));
     return bytes;

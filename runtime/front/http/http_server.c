@@ -155,10 +155,10 @@ int sy_http_server_connections(const struct sy_http_server *server)
 
 uint64_t sy_http_server_unsent(const struct sy_http_server *server)
 {
-    const struct sy_http_connection *connection = server ? server->connections : NULL;
+    const struct sy_http_connection *connection = server ? LIST_FIRST(&server->connections) : NULL;
     uint64_t bytes = 0;
 
-    for (; connection; connection = connection->next)
+    for (; connection; connection = LIST_NEXT(connection, link))
         bytes += connection->unsent_bytes;
     return bytes;
 }

@@ -245,10 +245,10 @@ int sy_rpc_server_connections(const struct sy_rpc_server *server)
 
 uint64_t sy_rpc_server_unsent(const struct sy_rpc_server *server)
 {
-    const struct sy_rpc_connection *connection = server ? server->connections : NULL;
+    const struct sy_rpc_connection *connection = server ? LIST_FIRST(&server->connections) : NULL;
     uint64_t bytes = 0;
 
-    for (; connection; connection = connection->next)
+    for (; connection; connection = LIST_NEXT(connection, link))
         bytes += connection->unsent_bytes;
     return bytes;
 }
