@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <spawn.h>
@@ -131,6 +132,12 @@ int posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *
     return 0;
 }
 
+static void reaped(struct process *p)
+{
+    close(p->exit_fd);
+    *p = (struct process){0};
+}
+
 pid_t waitpid(pid_t pid, int *wait_status, int options)
 {
     struct process *p = os.open ? find(pid) : NULL;
@@ -140,9 +147,42 @@ pid_t waitpid(pid_t pid, int *wait_status, int options)
         return 0;
     if (wait_status)
         *wait_status = p->wait_status;
-    close(p->exit_fd);
-    *p = (struct process){0};
+    reaped(p);
     return pid;
+}
+
+int waitid(idtype_t type, id_t id, siginfo_t *info, int options)
+{
+    struct process *p = os.open && type == P_PID ? find((int)id) : NULL;
+    if (!p)
+        return (int)real_syscall(SYS_waitid, type, (long)id, (long)info, options, 0, 0);
+    memset(info, 0, sizeof *info);
+    if (!p->gone)
+        return 0;
+    bool exited = WIFEXITED(p->wait_status);
+    info->si_signo = SIGCHLD;
+    info->si_pid = p->pid;
+    info->si_code = exited ? CLD_EXITED : CLD_KILLED;
+    info->si_status = exited ? WEXITSTATUS(p->wait_status) : WTERMSIG(p->wait_status);
+    if (!(options & WNOWAIT))
+        reaped(p);
+    return 0;
+}
+
+/* A thread that nobody joins, which reaps a process, has done its work at once. */
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *ctx),
+                   void *ctx)
+{
+    static int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+    int state = PTHREAD_CREATE_JOINABLE;
+    if (!real)
+        *(void **)&real = dlsym(RTLD_NEXT, "pthread_create");
+    if (os.open && attributes)
+        pthread_attr_getdetachstate(attributes, &state);
+    if (state != PTHREAD_CREATE_DETACHED)
+        return real(thread, attributes, run, ctx);
+    run(ctx);
+    return 0;
 }
 
 int kill(pid_t pid, int number)
