@@ -138,7 +138,7 @@ static void one_net(int64_t gates, bool narrow, int64_t hidden, int64_t directio
     int64_t packed = sy_recurrence_packed(r.directions, gates, r.hidden, r.units, narrow);
     bool given = rig_int(&seed, 0, 1);
     float *x = numbers(r.steps * r.batch * r.directions * gates * r.hidden, 3),
-          *plain = numbers(r.directions * gates * r.hidden * r.hidden, 0.5f),
+          *plain = numbers(r.directions * gates * r.hidden * r.hidden, hidden > 70 ? 0.1f : 0.5f),
           *weights = numbers(packed, 1), *late = numbers(r.directions * r.hidden, 1),
           *h0 = numbers(state, 1), *c0 = numbers(state, 2), *y = numbers(r.steps * state, 1),
           *last = numbers(state, 1), *cell = numbers(state, 1),
