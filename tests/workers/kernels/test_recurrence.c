@@ -124,13 +124,13 @@ static void round_weights(struct sy_recurrence *r, float *plain, float *weights)
     }
 }
 
-static void one_net(int64_t gates, bool narrow)
+static void one_net(int64_t gates, bool narrow, int64_t hidden, int64_t directions)
 {
     struct sy_recurrence r = {.gates = gates,
                               .steps = rig_int(&seed, 1, 7),
                               .batch = rig_int(&seed, 1, 9),
-                              .hidden = rig_int(&seed, 1, 70),
-                              .directions = rig_int(&seed, 1, 2)};
+                              .hidden = hidden,
+                              .directions = directions};
     r.first_is_reverse = r.directions == 1 && rig_int(&seed, 0, 1);
     int64_t state = r.directions * r.batch * r.hidden;
     bool wide = narrow || (__builtin_cpu_supports("avx512f") && rig_int(&seed, 0, 1));
@@ -138,7 +138,7 @@ static void one_net(int64_t gates, bool narrow)
     int64_t packed = sy_recurrence_packed(r.directions, gates, r.hidden, r.units, narrow);
     bool given = rig_int(&seed, 0, 1);
     float *x = numbers(r.steps * r.batch * r.directions * gates * r.hidden, 3),
-          *plain = numbers(r.directions * gates * r.hidden * r.hidden, 0.5f),
+          *plain = numbers(r.directions * gates * r.hidden * r.hidden, hidden > 70 ? 0.1f : 0.5f),
           *weights = numbers(packed, 1), *late = numbers(r.directions * r.hidden, 1),
           *h0 = numbers(state, 1), *c0 = numbers(state, 2), *y = numbers(r.steps * state, 1),
           *last = numbers(state, 1), *cell = numbers(state, 1),
@@ -172,18 +172,24 @@ static void one_net(int64_t gates, bool narrow)
         free(all[i]);
 }
 
+static void small_net(int64_t gates, bool narrow)
+{
+    int64_t hidden = rig_int(&seed, 1, 70);
+    one_net(gates, narrow, hidden, rig_int(&seed, 1, 2));
+}
+
 static void test_lstm(void **state)
 {
     (void)state;
     for (int i = 0; i < N_NETS; i++)
-        one_net(4, false);
+        small_net(4, false);
 }
 
 static void test_gru(void **state)
 {
     (void)state;
     for (int i = 0; i < N_NETS; i++)
-        one_net(3, false);
+        small_net(3, false);
 }
 
 /* Rounding the state makes errors of 1/512 of it, which the steps carry on. */
@@ -193,7 +199,15 @@ static void test_narrow(void **state)
     if (!__builtin_cpu_supports("avx512bf16"))
         skip();
     for (int i = 0; i < N_NETS; i++)
-        one_net(i % 2 ? 4 : 3, true);
+        small_net(i % 2 ? 4 : 3, true);
+}
+
+/* Threads then share each direction in turn. */
+static void test_two_directions_of_many_weights(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 12; i++)
+        one_net(i % 2 ? 4 : 3, false, rig_int(&seed, 250, 330), 2);
 }
 
 /* Far outside where e^x is finite the curves are flat, and not a number stays one. */
@@ -220,9 +234,9 @@ static void test_extremes(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_lstm), cmocka_unit_test(test_gru),
-                                       cmocka_unit_test(test_narrow),
-                                       cmocka_unit_test(test_extremes)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_lstm), cmocka_unit_test(test_gru), cmocka_unit_test(test_narrow),
+        cmocka_unit_test(test_two_directions_of_many_weights), cmocka_unit_test(test_extremes)};
     seed = rig_start();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,7 +9,11 @@
 #include "runtime/base/assert.h"
 #include "workers/host/products/recurrence_internal.h"
 
-enum { MAX_DIRECTIONS = 2, SPINS = 4096 };
+enum {
+    MAX_DIRECTIONS = 2,
+    SPINS = 4096,
+    CACHED_BYTES = 1 << 20, /* of weights that a core keeps */
+};
 
 /* ---- packing ----------------------------------------------------------------------------------------------- */
 
@@ -72,12 +76,14 @@ static sy_recurrence_block *block_of(const struct sy_recurrence *r)
     return lstm ? sy_lstm_block_8 : sy_gru_block_8;
 }
 
-/* The share of thread `part` of `parts` in one direction. `thread`: of all. */
+/* The share of thread `part` of `parts` in one direction. `thread`: of all. Every second step goes through the blocks from the end, where the weights are
+ * that the step before left in the cache. */
 static void one_direction(const struct sy_recurrence *r, int64_t direction, int part, int parts,
                           int thread, struct meeting *meeting)
 {
     bool reverse = direction == 1 || r->first_is_reverse;
-    int64_t blocks = blocks_of(r->hidden, r->units);
+    int64_t blocks = blocks_of(r->hidden, r->units), first = blocks * part / parts,
+            end = blocks * (part + 1) / parts;
     sy_recurrence_block *run_block = block_of(r);
     struct place p = {.r = r, .direction = direction, .before = -1};
     for (int64_t s = 0; s < r->steps; s++) {
@@ -85,18 +91,30 @@ static void one_direction(const struct sy_recurrence *r, int64_t direction, int 
         p.time = reverse ? r->steps - 1 - s : s;
         if (r->int8)
             sy_recurrence_int8_start(&p, thread);
-        for (int64_t block = blocks * part / parts; block < blocks * (part + 1) / parts; block++)
-            run_block(&p, block);
+        for (int64_t i = 0, n = end - first; i < n; i++)
+            run_block(&p, s % 2 ? end - 1 - i : first + i);
         p.before = p.time;
         meet(meeting, parts, (long)s + 1);
     }
 }
 
-/* The directions of thread `t` of `n`: all of them if it is alone, otherwise every second thread has the same one. */
+/* Whether the weights of one direction stay in the second caches of half of the threads from step to step. */
+static bool stays_in_half(const struct sy_recurrence *r, int threads)
+{
+    int64_t bytes = r->int8     ? 1
+                    : r->narrow ? 2
+                                : (int64_t)sizeof(float),
+            rows = blocks_of(r->hidden, r->units) * r->units;
+    return r->gates * rows * r->hidden * bytes <= (int64_t)CACHED_BYTES * (threads / 2);
+}
+
+/* What thread `t` of `n` does. Two directions run beside each other, every second thread has the same one, unless their weights would then come from
+ * memory in each step: one after the other, each core sees half as many. */
 static void share(const struct sy_recurrence *r, int t, int n, struct meeting *meetings)
 {
+    bool beside = n > 1 && r->directions == 2 && stays_in_half(r, n);
     for (int64_t d = 0; d < r->directions; d++) {
-        if (n == 1 || r->directions == 1)
+        if (!beside)
             one_direction(r, d, t, n, t, &meetings[d]);
         else if (t % 2 == d)
             one_direction(r, d, t / 2, (n - (int)d + 1) / 2, t, &meetings[d]);

@@ -1,5 +1,6 @@
 /* The recurrent half of LSTM and GRU: what comes from the inputs has been computed for all steps, here each step adds what comes from the
- * state before. Directions run beside each other; the threads of one direction share its units and meet after each step. */
+ * state before. Directions run beside each other where their weights stay in the cores' caches, else one after the other; the threads of one
+ * direction share its units and meet after each step. */
 #ifndef SY_WORKERS_HOST_PRODUCTS_RECURRENCE_H
 #define SY_WORKERS_HOST_PRODUCTS_RECURRENCE_H
 
