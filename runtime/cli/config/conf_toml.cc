@@ -4,11 +4,15 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <map>
 #include <sstream>
 #include <string>
 #include <system_error>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cpptoml.h>
 
@@ -19,6 +23,8 @@ extern "C" {
 namespace
 {
 
+constexpr int PIPE_WAIT_MS = 1000;
+
 struct bad_value {
     std::string why;
 };
@@ -28,20 +34,50 @@ struct entry {
     sy_conf_kind kind;
 };
 
+bool is_pipe(int fd)
+{
+    struct stat found;
+    return fstat(fd, &found) == 0 && S_ISFIFO(found.st_mode);
+}
+
+struct descriptor {
+    int fd;
+    ~descriptor()
+    {
+        close(fd);
+    }
+};
+
+/* A pipe, from a shell's <(...) say, is waited for a second at a time: a reload must not hold the server up. */
+ssize_t read_part(int fd, char *part, size_t bytes)
+{
+    for (;;) {
+        struct pollfd readable = {fd, POLLIN, 0};
+        ssize_t n = read(fd, part, bytes);
+
+        if (n >= 0)
+            return n;
+        if (errno == EAGAIN && poll(&readable, 1, PIPE_WAIT_MS) == 0)
+            throw bad_value{"a pipe, and nothing was written to it for a second"};
+        if (errno != EAGAIN && errno != EINTR)
+            throw std::system_error(errno, std::generic_category());
+    }
+}
+
 /* A folder opens as a file does, and fails when it is read. */
 std::string read_file(const char *path)
 {
-    std::ifstream file(path, std::ios::binary);
     std::string text;
     char part[4096];
+    ssize_t n;
+    descriptor file = {open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
 
-    if (!file)
+    if (file.fd < 0)
         throw std::system_error(errno, std::generic_category());
-    errno = 0;
-    while (text.size() <= SY_CONF_MAX_BYTES && (file.read(part, sizeof(part)), file.gcount() > 0))
-        text.append(part, static_cast<size_t>(file.gcount()));
-    if (file.bad())
-        throw std::system_error(errno ? errno : EIO, std::generic_category());
+    while (text.size() <= SY_CONF_MAX_BYTES && (n = read_part(file.fd, part, sizeof(part))) > 0)
+        text.append(part, static_cast<size_t>(n));
+    if (text.empty() && is_pipe(file.fd))
+        throw bad_value{"a pipe, and nobody writes to it"};
     if (text.compare(0, 3, "\xef\xbb\xbf") == 0) /* a byte order mark, as some editors write it */
         text.erase(0, 3);
     return text;

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -123,6 +124,25 @@ static void what_is_wrong_is_refused_by_name(void **state)
     assert_non_null(strstr(output, "cannot read /: Is a directory"));
     assert_int_equal(run("serve --config /dev/zero"), 2);
     assert_non_null(strstr(output, "/dev/zero: more than 1048576 bytes"));
+}
+
+/* At SIGHUP a file that blocks would hold up all requests. */
+static void a_pipe_is_read_or_refused(void **state)
+{
+    (void)state;
+    char arguments[400];
+
+    snprintf(conf_path, sizeof conf_path, "%s/pipe", f.folder);
+    assert_int_equal(mkfifo(conf_path, 0600), 0);
+    snprintf(arguments, sizeof arguments, "serve --check-config --config %s", conf_path);
+    assert_int_equal(run(arguments), 2);
+    assert_non_null(strstr(output, "a pipe, and nobody writes to it"));
+    int status = shell_run(output, sizeof output,
+                           "bash -c \"'%s' serve --check-config --config <(sleep 0.1; echo '"
+                           "workers = true')\" 2>&1 </dev/null",
+                           fixture_program("switchyard"));
+    assert_int_equal(status, 2);
+    assert_non_null(strstr(output, "workers"));
 }
 
 static void deep_nesting_is_refused(void **state)
@@ -337,6 +357,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_printed_file_is_toml_when_uncommented, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(what_is_wrong_is_refused_by_name, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_pipe_is_read_or_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(deep_nesting_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_file_is_checked_without_a_server, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_reload_changes_what_can_be_changed, set_up, tear_down),
