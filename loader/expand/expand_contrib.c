@@ -123,7 +123,7 @@ static int expand_branch_norm(struct sy_expand *e)
     SY_TRY(last_size(e, 0, &rank, &width));
     int64_t size = branches > 0 ? width / branches : width;
     if (branches < 0 || size < 1 || (branches > 0 && width % branches != 0) ||
-        (scale && (n < size || n % size != 0)))
+        (scale && n != size && n != width))
         return sy_expand_fail(e, SY_EUNSUPPORTED,
                               "%lld branches of %lld numbers with a scale of %lld",
                               (long long)branches, (long long)width, (long long)n);

@@ -350,6 +350,10 @@ static void test_refused(void **state)
     ob_input(&graph, OB_GRAPH_INPUT, "x", FLOAT, DIMS(-1, 4));
     ob_input(&graph, OB_GRAPH_INPUT, "scale", FLOAT, DIMS(0));
     refuse("with a scale of 0");
+    start("BranchwiseRMSNorm", "com.microsoft", NAMES("x", "scale"));
+    ob_input(&graph, OB_GRAPH_INPUT, "x", FLOAT, DIMS(-1, 4));
+    ob_input(&graph, OB_GRAPH_INPUT, "scale", FLOAT, DIMS(8));
+    refuse("with a scale of 8");
     start("BeamSearch", "com.microsoft", NAMES("x"));
     ob_input(&graph, OB_GRAPH_INPUT, "x", FLOAT, DIMS(-1, 3, 4));
     refuse("BeamSearch");
