@@ -121,14 +121,16 @@ static int expand_branch_norm(struct sy_expand *e)
                    n = scale ? sy_shape_elements(&scale->shape, 1) : 0;
     int rank;
     SY_TRY(last_size(e, 0, &rank, &width));
-    if (branches < 0 || (branches > 0 && width % branches != 0))
-        return sy_expand_fail(e, SY_ECORRUPT, "%lld branches of %lld numbers", (long long)branches,
-                              (long long)width);
     int64_t size = branches > 0 ? width / branches : width;
+    if (branches < 0 || size < 1 || (branches > 0 && width % branches != 0) ||
+        (scale && n != size && n != width))
+        return sy_expand_fail(e, SY_EUNSUPPORTED,
+                              "%lld branches of %lld numbers with a scale of %lld",
+                              (long long)branches, (long long)width, (long long)n);
     int y = wide(e, 0);
     y = unit_rms(e, branches > 0 ? in_parts(e, y, rank, width, size) : y);
     if (n > 0) {
-        const int64_t dims[] = {n / SY_MAX(size, 1), size};
+        const int64_t dims[] = {n / size, size};
         y = SY_EXPAND(e, MUL, y,
                       n == size ? wide(e, 1) : sy_expand_reshape(e, wide(e, 1), dims, 2));
     }

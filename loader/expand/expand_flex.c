@@ -40,9 +40,12 @@ static int measure_flex(struct sy_expand *e, struct flex *f)
 static int operand(struct sy_expand *e, const struct flex *f, int i)
 {
     const struct sy_tensor *t = sy_expand_tensor(e, i);
-    int64_t size, times[] = {1, 1, f->heads / f->groups, 1, 1}, flat[] = {0, f->heads, -1, 0};
+    int64_t size = 0, times[] = {1, 1, f->heads / f->groups, 1, 1}, flat[] = {0, f->heads, -1, 0};
     int x = sy_expand_input(e, i);
-    SY_TRY(sy_infer_fixed(e->in, e->node, &t->shape, 3, &size));
+    if (e->status == SY_OK)
+        e->status = sy_infer_fixed(e->in, e->node, &t->shape, 3, &size);
+    if (e->status < 0)
+        return -1;
     if (f->dtype != f->as)
         x = sy_expand_cast(e, x, f->as);
     if (i == QUERY || f->heads == f->groups)

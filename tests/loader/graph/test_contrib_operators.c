@@ -295,6 +295,23 @@ static void test_attention_with_a_body(void **state)
     finish();
 }
 
+/* Values whose size only a run knows: the run expands the node. */
+static void test_attention_of_open_values(void **state)
+{
+    struct sy_graph *g;
+    (void)state;
+    start("FlexAttention", "ai.onnx.preview", NAMES("q", "k", "v"));
+    ob_input(&graph, OB_GRAPH_INPUT, "q", FLOAT, DIMS(1, 2, 3, 4));
+    ob_input(&graph, OB_GRAPH_INPUT, "k", FLOAT, DIMS(1, 1, 5, 4));
+    ob_input(&graph, OB_GRAPH_INPUT, "v", FLOAT, DIMS(1, 1, 5, -1));
+    ob_message(&graph, OB_GRAPH_NODE, &node);
+    ob_input(&graph, OB_GRAPH_OUTPUT, "y", FLOAT, 0, NULL);
+    ob_save(ob_path, &graph, 21);
+    if (sy_onnx_read(ob_path, &g) < 0 || sy_graph_infer(g) < 0)
+        fail_msg("%s", sy_error_text());
+    sy_graph_free(g);
+}
+
 /* With CRD result channel c * 4 + r * 2 + w holds pixels (r, w) of channel c's blocks. */
 static void test_space_to_depth(void **state)
 {
@@ -325,6 +342,18 @@ static void test_refused(void **state)
     ob_attr_text(&node, "update_rule", "linear");
     ob_input(&graph, OB_GRAPH_INPUT, "x", FLOAT, DIMS(-1, 3, 4));
     refuse("windows of states");
+    start("BranchwiseRMSNorm", "com.microsoft", NAMES("x"));
+    ob_attr_int(&node, "num_branches", 2);
+    ob_input(&graph, OB_GRAPH_INPUT, "x", FLOAT, DIMS(-1, 0));
+    refuse("2 branches of 0 numbers");
+    start("BranchwiseRMSNorm", "com.microsoft", NAMES("x", "scale"));
+    ob_input(&graph, OB_GRAPH_INPUT, "x", FLOAT, DIMS(-1, 4));
+    ob_input(&graph, OB_GRAPH_INPUT, "scale", FLOAT, DIMS(0));
+    refuse("with a scale of 0");
+    start("BranchwiseRMSNorm", "com.microsoft", NAMES("x", "scale"));
+    ob_input(&graph, OB_GRAPH_INPUT, "x", FLOAT, DIMS(-1, 4));
+    ob_input(&graph, OB_GRAPH_INPUT, "scale", FLOAT, DIMS(8));
+    refuse("with a scale of 8");
     start("BeamSearch", "com.microsoft", NAMES("x"));
     ob_input(&graph, OB_GRAPH_INPUT, "x", FLOAT, DIMS(-1, 3, 4));
     refuse("BeamSearch");
@@ -550,6 +579,7 @@ int main(void)
         cmocka_unit_test(test_rotary_of_three_streams),
         cmocka_unit_test(test_gated_norm),
         cmocka_unit_test(test_attention_with_a_body),
+        cmocka_unit_test(test_attention_of_open_values),
         cmocka_unit_test(test_space_to_depth),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_four_bits),

@@ -201,26 +201,46 @@ static void test_bounds(void **state)
 
 /* ---- bodies --------------------------------------------------------------------------------------------- */
 
-enum { FLOAT = 1, BOOL = 9, OUTER = 8, INNER = 32, TAPS = 3, TIMES = 8 };
+enum { FLOAT = 1, BOOL = 9, OUTER = 8, INNER = 32, SQUARE = 16, TIED = 32, TAPS = 3, TIMES = 8 };
 
 static float branch_weights[2][INNER * OUTER * TAPS];
 
-static void add_branch(struct ob *branch, const char *weights, const char *result)
+static void add_branch(struct ob *branch, const char *op, const char *weights, const char *result,
+                       int results, int groups)
 {
     static struct ob node;
     ob_graph(branch);
-    ob_node(&node, "Conv", NAMES("x", weights), NAMES(result));
+    ob_node(&node, op, NAMES("x", weights), NAMES(result));
+    ob_attr_int(&node, "group", groups);
     ob_attr_ints(&node, "pads", 2, (int64_t[]){1, 1});
     ob_message(branch, OB_GRAPH_NODE, &node);
-    ob_input(branch, OB_GRAPH_OUTPUT, result, FLOAT, DIMS(1, INNER, TIMES));
+    ob_input(branch, OB_GRAPH_OUTPUT, result, FLOAT, DIMS(1, results, TIMES));
+}
+
+/* Adds an If of x, [1, channels, TIMES], to [1, results, TIMES], and reads the graph. */
+static struct sy_graph *read_branches(struct ob *graph, const struct ob *branches, int channels,
+                                      int results)
+{
+    static struct ob node;
+    struct sy_graph *g;
+    ob_node(&node, "If", NAMES("flag"), NAMES("y"));
+    ob_attr_graph(&node, "then_branch", &branches[0]);
+    ob_attr_graph(&node, "else_branch", &branches[1]);
+    ob_message(graph, OB_GRAPH_NODE, &node);
+    ob_input(graph, OB_GRAPH_INPUT, "x", FLOAT, DIMS(1, channels, TIMES));
+    ob_input(graph, OB_GRAPH_INPUT, "flag", BOOL, DIMS(1));
+    ob_input(graph, OB_GRAPH_OUTPUT, "y", FLOAT, DIMS(1, results, TIMES));
+    ob_save(ob_path, graph, 13);
+    if (sy_onnx_read(ob_path, &g) < 0 || sy_graph_infer(g) < 0)
+        fail_msg("%s", sy_error_text());
+    return g;
 }
 
 /* if flag: Conv(x, w0), else Conv(x, w1): weights of the graph around the branches. */
 static struct sy_graph *make_branches(void)
 {
     static const char *names[] = {"w0", "w1"};
-    static struct ob graph, branches[2], node;
-    struct sy_graph *g;
+    static struct ob graph, branches[2];
     ob_graph(&graph);
     for (int k = 0; k < 2; k++) {
         for (int i = 0; i < INNER * OUTER * TAPS; i++)
@@ -228,19 +248,9 @@ static struct sy_graph *make_branches(void)
         ob_initializer(&graph, names[k], FLOAT, 3, (int64_t[]){INNER, OUTER, TAPS},
                        branch_weights[k], sizeof branch_weights[k]);
     }
-    add_branch(&branches[0], "w0", "then");
-    add_branch(&branches[1], "w1", "else");
-    ob_node(&node, "If", NAMES("flag"), NAMES("y"));
-    ob_attr_graph(&node, "then_branch", &branches[0]);
-    ob_attr_graph(&node, "else_branch", &branches[1]);
-    ob_message(&graph, OB_GRAPH_NODE, &node);
-    ob_input(&graph, OB_GRAPH_INPUT, "x", FLOAT, DIMS(1, OUTER, TIMES));
-    ob_input(&graph, OB_GRAPH_INPUT, "flag", BOOL, DIMS(1));
-    ob_input(&graph, OB_GRAPH_OUTPUT, "y", FLOAT, DIMS(1, INNER, TIMES));
-    ob_save(ob_path, &graph, 13);
-    if (sy_onnx_read(ob_path, &g) < 0 || sy_graph_infer(g) < 0)
-        fail_msg("%s", sy_error_text());
-    return g;
+    add_branch(&branches[0], "Conv", "w0", "then", INNER, 1);
+    add_branch(&branches[1], "Conv", "w1", "else", INNER, 1);
+    return read_branches(&graph, branches, OUTER, INNER);
 }
 
 static float convolved(const float *x, const float *w, int channel, int time)
@@ -298,6 +308,68 @@ static void test_captured_weights_are_moved_once(void **state)
         skip();
 }
 
+static float tied_weights[TIED * SQUARE * TAPS];
+
+/* if flag: Conv(x, w), else ConvTranspose(x, w), in two groups: one weight, whose first dimension is the results' and the inputs'. In blocks of 16 channels
+ * both want the same layout. */
+static struct sy_graph *make_tied(void)
+{
+    static struct ob graph, branches[2];
+    ob_graph(&graph);
+    for (int i = 0; i < TIED * SQUARE * TAPS; i++)
+        tied_weights[i] = (float)gb_uniform(&first_seed, -0.1, 0.1);
+    ob_initializer(&graph, "w", FLOAT, 3, (int64_t[]){TIED, SQUARE, TAPS}, tied_weights,
+                   sizeof tied_weights);
+    add_branch(&branches[0], "Conv", "w", "then", TIED, TIED / SQUARE);
+    add_branch(&branches[1], "ConvTranspose", "w", "else", TIED, TIED / SQUARE);
+    return read_branches(&graph, branches, TIED, TIED);
+}
+
+/* Result `i` of a branch: a transposed convolution reads the taps backwards. */
+static float tied(const float *x, bool transposed, int i)
+{
+    float sum = 0;
+    int y = i / TIMES, time = i % TIMES, first = y / SQUARE * SQUARE;
+    for (int c = 0; c < SQUARE; c++)
+        for (int k = 0; k < TAPS; k++) {
+            int at = transposed ? time + 1 - k : time + k - 1,
+                row = transposed ? (first + c) * SQUARE + y - first : y * SQUARE + c;
+            if (at >= 0 && at < TIMES)
+                sum += x[(first + c) * TIMES + at] * tied_weights[row * TAPS + k];
+        }
+    return sum;
+}
+
+/* Nodes that read one captured weight in other orders of its dimensions do not share what they moved. */
+static void test_one_weight_in_two_orders(void **state)
+{
+    struct engine_rig rig;
+    struct rig_tensors in, out;
+    (void)state;
+    struct sy_graph *g = make_tied();
+    assert_int_equal(rig_open(&rig, g, true), SY_OK);
+    struct sy_program *p = rig_program(&rig, 1);
+    rig_take(&rig, rig.graph->inputs, rig.graph->n_inputs, 1, 0, &in);
+    rig_take(&rig, rig.graph->outputs, rig.graph->n_outputs, 1, 0xff, &out);
+    float *x = in.data[0];
+    for (int i = 0; i < TIED * TIMES; i++)
+        x[i] = (float)(i * 7 % 23 - 11) / 8;
+    for (unsigned char flag = 0; flag < 2; flag++) {
+        *(unsigned char *)in.data[1] = flag;
+        assert_int_equal(rig_run(&rig, p, &in, &out, 0xff, NULL), SY_OK);
+        for (int i = 0; i < TIED * TIMES; i++) {
+            float got = ((float *)out.data[0])[i], want = tied(x, !flag, i);
+            if (!(got - want < 1e-3f && want - got < 1e-3f))
+                fail_msg("branch %d: element %d is %g, not %g", flag, i, (double)got, (double)want);
+        }
+    }
+    sy_host_engine.program_destroy(p);
+    rig_drop(&in);
+    rig_drop(&out);
+    rig_close(&rig);
+    sy_graph_free(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -305,8 +377,8 @@ int main(void)
         cmocka_unit_test(test_programs_of_a_package_share),
         cmocka_unit_test(test_packages_do_not_share),
         cmocka_unit_test(test_bounds),
-        cmocka_unit_test_setup_teardown(test_captured_weights_are_moved_once, ob_open_folder,
-                                        ob_close_folder),
+        cmocka_unit_test_setup(test_captured_weights_are_moved_once, ob_open_folder),
+        cmocka_unit_test_teardown(test_one_weight_in_two_orders, ob_close_folder),
     };
     first_seed = rig_start();
     return cmocka_run_group_tests(tests, find_length, NULL);

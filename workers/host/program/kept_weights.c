@@ -11,7 +11,8 @@ struct kept {
     struct kept *next;
     const struct sy_layer *layer;
     uint64_t offset; /* in the layer's parameters */
-    dnnl_memory_desc_t md;
+    /* How the parameter is read: nodes that capture the same one may read it in other orders of its dimensions, and want one layout. */
+    dnnl_memory_desc_t from, md;
     uint64_t bytes;
     bool is_made;
     void *data;
@@ -58,16 +59,18 @@ static void release_hold(void *hold)
     free(hold);
 }
 
-static struct kept *find(struct sy_captured_param param, const dnnl_memory_desc_t *md)
+static struct kept *find(struct sy_captured_param param, const dnnl_memory_desc_t *from,
+                         const dnnl_memory_desc_t *md)
 {
     struct kept *k = all.first;
     while (k && !(k->layer == param.layer && k->offset == param.offset &&
-                  dnnl_memory_desc_equal(&k->md, md)))
+                  dnnl_memory_desc_equal(&k->from, from) && dnnl_memory_desc_equal(&k->md, md)))
         k = k->next;
     return k;
 }
 
-static struct kept *create(struct sy_captured_param param, const dnnl_memory_desc_t *md)
+static struct kept *create(struct sy_captured_param param, const dnnl_memory_desc_t *from,
+                           const dnnl_memory_desc_t *md)
 {
     uint64_t bytes = dnnl_memory_desc_get_size(md);
     struct kept *k = calloc(1, sizeof *k);
@@ -80,6 +83,7 @@ static struct kept *create(struct sy_captured_param param, const dnnl_memory_des
     *k = (struct kept){.next = all.first,
                        .layer = param.layer,
                        .offset = param.offset,
+                       .from = *from,
                        .md = *md,
                        .bytes = bytes,
                        .data = data};
@@ -99,15 +103,15 @@ static struct sy_captured_param param_of(const struct sy_program *p, int packed,
 }
 
 /* NULL: not kept, or no memory. */
-static struct kept *acquire(struct sy_captured_param param, const dnnl_memory_desc_t *md,
-                            int64_t rows)
+static struct kept *acquire(struct sy_captured_param param, const dnnl_memory_desc_t *from,
+                            const dnnl_memory_desc_t *md, int64_t rows)
 {
     uint64_t bytes = dnnl_memory_desc_get_size(md);
     if (!param.layer || rows > SY_KEPT_MOST_ROWS)
         return NULL;
-    struct kept *k = find(param, md);
+    struct kept *k = find(param, from, md);
     if (!k && bytes <= all.most && all.bytes <= all.most - bytes)
-        k = create(param, md);
+        k = create(param, from, md);
     if (k)
         k->refs++;
     return k;
@@ -146,7 +150,8 @@ int sy_program_weights_as(struct sy_program *p, int packed, int input, const dnn
     if (dnnl_memory_desc_equal(&want, &p->values[packed].md))
         return SY_OK;
     SY_TRY(sy_program_new_laid_out(p, sy_program_node(p)->inputs[input], &want, out));
-    struct kept *kept = acquire(param_of(p, packed, input), &want, rows);
+    const dnnl_memory_desc_t from = p->values[packed].md;
+    struct kept *kept = acquire(param_of(p, packed, input), &from, &want, rows);
     if (!kept)
         return sy_program_add_reorder(p, packed, *out);
     p->values[*out].place = SY_IN_CONSTANT;

@@ -12,8 +12,8 @@
 #define SY_KEPT_MOST_ROWS  1024
 #define SY_KEPT_MOST_BYTES (64ull << 20) /* of a process */
 
-/* Value `packed`, input `input` of the layer being built, in the layout `md`: a parameter, or one that the graph of a body captures; rows: how often the layer multiplies by each weight. The value itself if that
- * is its layout. Programs of one layer table share what they keep. */
+/* Value `packed`, input `input` of the layer being built, in the layout `md`: a parameter, or one that the graph of a body captures; rows: how often the
+ * layer multiplies by each weight. The value itself if that is its layout. Programs of one layer table share what they keep. */
 int sy_program_weights_as(struct sy_program *p, int packed, int input, const dnnl_memory_desc_t *md,
                           int64_t rows, int *out);
 
