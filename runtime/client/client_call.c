@@ -13,6 +13,7 @@
 #include "runtime/client/client_internal.h"
 #include "runtime/client/client_json.h"
 #include "runtime/client/json_msgpack.h"
+#include "runtime/net/low_water.h"
 
 #define MAX_ANSWER_BYTES    (2ull << 30)
 #define MAX_ANSWER_ELEMENTS (8ull << 20) /* a long trace */
@@ -42,8 +43,13 @@ static int receive_long(sy_client *client, struct sy_msgpack_scan *scan)
     uint64_t room = 0, n;
 
     SY_TRY(sy_client_long_begin(client, scan, &to, &room));
-    for (; room > 0; to += n, room -= n)
+    for (; room > 0; to += n, room -= n) {
+        if (client->is_tcp && !client->tls)
+            sy_net_set_low_water(client->fd, &client->low_water, room);
         SY_TRY(sy_client_receive(client, to, room, &n));
+    }
+    if (client->low_water > 0)
+        sy_net_set_low_water(client->fd, &client->low_water, 0);
     return SY_OK;
 }
 

@@ -29,8 +29,9 @@ struct sy_client {
     uint64_t next_id;
     unsigned char *buffer; /* the answer being received */
     uint64_t used, capacity;
-    bool takes_longs; /* of the call that is made */
-    int n_longs;      /* of the answer */
+    bool takes_longs;   /* of the call that is made */
+    uint32_t low_water; /* sy_net_set_low_water */
+    int n_longs;        /* of the answer */
     struct sy_client_long longs[SY_CLIENT_MAX_LONGS];
     bool expects_fd; /* of the call that is made */
     int received_fd; /* -1: none came */

@@ -332,6 +332,7 @@ static void on_readable(evutil_socket_t fd, short what, void *ctx)
     for (int i = 0; i < 64 && connection->fd >= 0 && connection->events.reading; i++)
         if (!read_some(connection, &left_of_turn))
             break;
+    sy_rpc_long_after_turn(connection, TURN_BYTES - left_of_turn);
     read_on(connection);
     sy_rpc_connection_release(connection);
 }

@@ -70,6 +70,7 @@ struct sy_rpc_connection {
     uint64_t used, capacity;
     struct sy_msgpack_scan scan;
     struct sy_rpc_longs longs; /* long values of the message at the front of the buffer */
+    uint32_t low_water; /* sy_net_set_low_water: of a client that sends a long one fast (L3) */
     struct sy_tls_stream *tls; /* NULL: plain */
     struct sy_grant grant;     /* rights of this client */
     sy_ns opened_ns;
@@ -121,7 +122,7 @@ void sy_rpc_reply_free(struct sy_rpc_reply *reply);
 /* ---- rpc_send.c ---- */
 /* Sends: takes the reply over. A closed connection drops it. */
 void sy_rpc_reply_send(struct sy_rpc_connection *connection, struct sy_rpc_reply *reply);
-/* Writes what the socket takes, at most 4 MiB: the rest in the next turns of the loop. False: the connection is broken. */
+/* Writes what the socket takes, at most 1 MiB: the rest in the next turns of the loop. False: the connection is broken. */
 bool sy_rpc_reply_flush(struct sy_rpc_connection *connection);
 /* Steals the reference. */
 void sy_rpc_answer_json(struct sy_rpc_connection *connection, bool answers, uint64_t id,

@@ -6,7 +6,9 @@
  * L1: only a client with the right to infer is given memory for what it announces: a bin of at least SY_RPC_LONG_BYTES, while at most half of the slab is in use, and within
  *     the server's limit of buffered bytes, and while what this caller (a token; all without one are one) has announced and not sent is at most a quarter of
  *     the slab. Else the bytes are buffered as any others. A connection that sends too slowly is closed (least_rate.h).
- * L2: a client may send such an ext itself: it names a tensor of its own message, or none, and each is taken once. */
+ * L2: a client may send such an ext itself: it names a tensor of its own message, or none, and each is taken once.
+ * L3: while a client sends one fast over plain TCP, its socket is readable with half a megabyte, or the tensor's rest if that is less (../../net/low_water.h).
+ *     Each look for stalled clients takes that back, so that what a client sends slowly from then on counts. */
 #ifndef SY_RUNTIME_RPC_LONG_H
 #define SY_RUNTIME_RPC_LONG_H
 
@@ -38,6 +40,8 @@ void sy_rpc_long_filled(struct sy_rpc_connection *connection, uint64_t n);
 /* The tensor that `data` stands for; NULL: none. The caller that keeps its memory sets held to false. */
 struct sy_rpc_long *sy_rpc_long_find(struct sy_rpc_connection *connection,
                                      const msgpack_object *data);
+/* After a turn of the loop that took moved_bytes of the socket, also of no long tensor; and, with 0, at each look for stalled clients. L3. */
+void sy_rpc_long_after_turn(struct sy_rpc_connection *connection, uint64_t moved_bytes);
 /* The message is over: gives back bins that were not taken. */
 void sy_rpc_long_drop(struct sy_rpc_connection *connection);
 /* A slab offset as an address. */

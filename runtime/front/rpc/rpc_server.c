@@ -52,6 +52,7 @@ static void look(void *ctx, sy_ns now, bool counts)
         sy_rpc_connection_close(connection);
     } else {
         sy_rpc_receive_tick(connection, now);
+        sy_rpc_long_after_turn(connection, 0);
     }
 }
 

@@ -24,6 +24,7 @@ _READ_BYTES = 1 << 18
 _SEND_BYTES = 2 << 20
 _HEAD_LEAST = 1 << 14  # shorter beginnings of answers are not looked at: more comes
 _FILLED = b"filled"  # in the place of bytes: they went to a long tensor
+_LOW_WATER_BYTES = 512 << 10  # of a long tensor: the sender wakes the reader once for so many, not for each segment
 _MOST_BYTES = (1 << 32) - 1  # of a tensor in a message
 CUT_BYTES = 1 << 12  # shorter tensors are copied into the message
 
@@ -118,7 +119,8 @@ class Connection:
         self.address = address
         self._socket = _connect(address, timeout, security)
         self._socket.setblocking(False)
-        self.is_local = self._socket.family == socket.AF_UNIX
+        self.is_local = self._socket.family == socket.AF_UNIX  # until it turns out to be attached to a server of another machine
+        self._low_water = 1  # bytes with which the socket is readable
         self._process = os.getpid()
         self._sending = threading.Lock()
         self._changed = threading.Condition(threading.Lock())  # guards what follows
@@ -281,7 +283,19 @@ class Connection:
     def _fill(self, long: Long) -> bytes:
         n = self._socket.recv_into(long.rest())
         long.left -= n
+        self._set_low_water(long.left)
         return _FILLED if n > 0 else b""
+
+    def _set_low_water(self, left: int) -> None:
+        """Over plain TCP the socket is readable when as many bytes have come of a long tensor of which `left` are missing; 0: with any byte."""
+        wanted = max(min(left, _LOW_WATER_BYTES), 1)
+        if wanted == self._low_water or self._socket.family == socket.AF_UNIX or isinstance(self._socket, TlsSocket):
+            return
+        try:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wanted)
+            self._low_water = wanted
+        except OSError:
+            pass  # closed meanwhile, which the next read says
 
     def _hand_out(self, data: bytes) -> None:
         first, self._has_heard = not self._has_heard, True
@@ -322,6 +336,7 @@ class Connection:
         self._longs.append(long)
         self._unpacker, self._fed, self._head = _unpacker(), 0, b""
         self._feed(head)
+        self._set_low_water(long.left)
 
     def _take(self, answer: object) -> None:
         if not isinstance(answer, (list, tuple)) or len(answer) != 4 or answer[0] != 1:
