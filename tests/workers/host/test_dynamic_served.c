@@ -310,6 +310,7 @@ static void ask_counted(struct fixture *f, int64_t by)
     int status = sy_client_infer(f->client, "counted", &input, 1, &result);
     if (by == 0) {
         assert_int_equal(status, SY_EARG);
+        assert_non_null(strstr(sy_client_error(f->client), "model counted: node 'y'"));
         assert_non_null(strstr(sy_client_error(f->client), "step 0"));
         return;
     }
