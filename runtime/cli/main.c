@@ -1,5 +1,6 @@
 /* The command line: a table of commands. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -104,8 +105,23 @@ static int run_command(int argc, char **argv)
     return unknown_command(argv[0]);
 }
 
+/*
+ * A caller may have closed descriptors 0 to 2. The next file or socket would get the number, and what is printed or logged would be
+ * written to it. The null device is opened there instead: for stdout such that writing fails, which checked_output reports. A
+ * program that is started finds them closed, as it would by itself.
+ */
+static void hold_standard_descriptors(void)
+{
+    static const int modes[] = {O_RDONLY, O_RDONLY, O_WRONLY};
+
+    for (int fd = 0; fd < (int)SY_ARRAY_LEN(modes); fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", modes[fd] | O_CLOEXEC) < 0)
+            return;
+}
+
 int main(int argc, char **argv)
 {
+    hold_standard_descriptors();
     sy_log_init("switchyard");
     if (argc < 2)
         return sy_cli_usage("which command? see switchyard help");

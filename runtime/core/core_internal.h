@@ -502,7 +502,7 @@ size_t sy_core_sizes_words(const struct sy_core_model *m, const struct sy_core_s
 /* Finds the sizes that a worker names; false: no longer remembered. NULL in *out: the usual ones. */
 bool sy_core_sizes_find(const struct sy_core_model *m, const struct sy_u64s *words,
                         struct sy_core_sizes **out);
-/* ", seq 77", or "" for a model without open sizes. */
+/* ", seq 77": the sizes that the request's inputs have; "" for a model without open sizes. */
 const char *sy_core_sizes_text(const struct sy_core_model *m, const struct sy_core_sizes *sizes,
                                char *buffer, size_t bytes);
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "loader/graph/graph_bind.h"
+#include "loader/graph/string_tensor.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
 #include "runtime/core/core_internal.h"
@@ -232,7 +233,9 @@ const char *sy_core_sizes_text(const struct sy_core_model *m, const struct sy_co
     size_t used = 0;
     buffer[0] = '\0';
     for (int i = 0; i < g->n_symbols && used < bytes; i++)
-        used += (size_t)snprintf(buffer + used, bytes - used, ", %.60s %lld", g->symbols[i].name,
+        if (!sy_graph_is_own_size(g, i))
+            used +=
+                (size_t)snprintf(buffer + used, bytes - used, ", %.60s %lld", g->symbols[i].name,
                                  (long long)(sizes ? sizes->of.of[i] : g->symbols[i].usual));
     return buffer;
 }

@@ -106,13 +106,23 @@ static struct sy_binding bind(const struct rig *rig)
                                rig->outputs};
 }
 
-/* The bytes of strings that a run makes are unknown before; a layer's time is what it took until they did not fit. */
+static bool is_sized_at_run(const struct sy_package *package, int layer)
+{
+    return package->graph->nodes[package->layers[layer].node].op == SY_OP_DYNAMIC;
+}
+
+/*
+ * A layer's time is what it took until it ended early: where the bytes of strings, which are unknown before, did not fit, and where
+ * zeros yield no size (a Reshape to a shape that each request sends). Nothing reads the results of the latter but the request.
+ */
 static int run_layers(const struct rig *rig, const struct sy_binding *binding, int first, int n)
 {
     int status = rig->engine->program_run(rig->program, binding, first, n);
-    bool too_long = status == SY_ETOOBIG && rig->package->usual->string_bytes > 0;
+    bool ended_early = status == SY_ETOOBIG && rig->package->usual->string_bytes > 0;
 
-    return too_long ? SY_OK : status;
+    for (int i = first; status == SY_EARG && i < first + n; i++)
+        ended_early = ended_early || is_sized_at_run(rig->package, i);
+    return ended_early ? SY_OK : status;
 }
 
 /* Each layer's median, of many runs the lower quartile: what else runs on the machine only adds to times. */
@@ -220,13 +230,8 @@ static void times_at(uint64_t *const layer_ns[SY_PROFILE_BATCHES], const int64_t
     }
 }
 
-/* Steps sized at run take as long as the run's data needs, not the profile's. */
-static bool may_be_solo(const struct sy_package *package, int layer)
-{
-    return package->graph->nodes[package->layers[layer].node].op != SY_OP_DYNAMIC;
-}
-
-/* The masks of solo layers for all batch sizes up to 2^(SOLO_SIZES - 1), and the profile's times with them. */
+/* The masks of solo layers for all batch sizes up to 2^(SOLO_SIZES - 1), and the profile's times with them. Steps sized at run are not
+ * solo: they take as long as the run's data needs, not the profile's. */
 static int choose_solo(const struct sy_package *package, const struct both *both,
                        struct sy_profile *out)
 {
@@ -241,8 +246,8 @@ static int choose_solo(const struct sy_package *package, const struct both *both
         times_at(both->layer_ns[0], out->batch, n, (int64_t)1 << k, team);
         sy_solo_choose(n, one, team, wake_ns(both, n), solo);
         for (int i = 0; i < n; i++)
-            out->solo_batches[i] |= (uint32_t)(solo[i] && one[i] <= most && may_be_solo(package, i))
-                                    << k;
+            out->solo_batches[i] |=
+                (uint32_t)(solo[i] && one[i] <= most && !is_sized_at_run(package, i)) << k;
     }
     for (int b = 0; has_memory && b < SY_PROFILE_BATCHES; b++)
         for (int i = 0; i < n; i++)

@@ -203,12 +203,34 @@ static void a_terminal_has_room_for_what_counts(void **state)
     fixture_finish(&f);
 }
 
+/* A closed descriptor is not reused for the server's socket: what is printed would go to the server, and nobody would learn of it. */
+static void a_closed_output_is_a_failure(void **state)
+{
+    (void)state;
+    char text[4096];
+    struct fixture f;
+    fixture_init(&f, "shown");
+    const char *const args[] = {"--models", fixture_models(), NULL};
+    fixture_start(&f, args);
+    assert_int_equal(shell_run(text, sizeof text, "'%s' status --socket %s 2>&1 >&-",
+                               fixture_program("switchyard"), f.address),
+                     1);
+    assert_non_null(strstr(text, "cannot write the output"));
+    assert_int_equal(shell_run(text, sizeof text, "'%s' status --socket %s <&- 2>&-",
+                               fixture_program("switchyard"), f.address),
+                     0);
+    assert_non_null(strstr(text, "device host"));
+    assert_int_equal(fixture_stop(&f), 0);
+    fixture_finish(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_refused_job_shows_nothing_of_the_one_before),
         cmocka_unit_test(a_paused_job_says_that_it_is),
         cmocka_unit_test(a_terminal_has_room_for_what_counts),
+        cmocka_unit_test(a_closed_output_is_a_failure),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -97,6 +97,29 @@ static void save_spread_wider(const char *path)
     ob_save(path, &graph, 13);
 }
 
+/* "x" in a shape that comes with the request. */
+static void save_shaped(const char *path)
+{
+    ob_graph(&graph);
+    ob_input(&graph, OB_GRAPH_INPUT, "x", FLOAT, DIMS(-1));
+    ob_input(&graph, OB_GRAPH_INPUT, "sizes", INT64, DIMS(2));
+    add("Reshape", NAMES("x", "sizes"), NAMES("y"));
+    ob_input(&graph, OB_GRAPH_OUTPUT, "y", FLOAT, DIMS(OB_NAMELESS, OB_NAMELESS));
+    ob_save(path, &graph, 13);
+}
+
+/* 0, step, 2 step ... below 12; the step comes with the request. */
+static void save_counted(const char *path)
+{
+    ob_graph(&graph);
+    ob_input(&graph, OB_GRAPH_INPUT, "step", INT64, 0, NULL);
+    ob_int64s(&graph, "first", 0, (const int64_t[]){0});
+    ob_int64s(&graph, "limit", 0, (const int64_t[]){12});
+    add("Range", NAMES("first", "limit", "step"), NAMES("y"));
+    ob_input(&graph, OB_GRAPH_OUTPUT, "y", INT64, DIMS(OB_NAMELESS));
+    ob_save(path, &graph, 13);
+}
+
 static void import(const char *folder, const char *name, void (*save)(const char *path))
 {
     char path[300], command[1000];
@@ -249,12 +272,87 @@ static void rooms_grow(void **state)
     fixture_finish(&f);
 }
 
+/* Twelve numbers as rows x columns; refused as the request's fault where they are not twelve. */
+static void ask_shaped(struct fixture *f, int64_t rows, int64_t columns)
+{
+    static const float x[12] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
+    const int64_t sizes[] = {rows, columns};
+    sy_client_result *result = NULL;
+    const sy_client_tensor inputs[] = {
+        {.name = "x", .dtype = "FP32", .rank = 1, .shape = {12}, .data = x, .bytes = sizeof x},
+        {.name = "sizes",
+         .dtype = "INT64",
+         .rank = 1,
+         .shape = {2},
+         .data = sizes,
+         .bytes = sizeof sizes}};
+    int status = sy_client_infer(f->client, "shaped", inputs, 2, &result);
+    if (rows * columns != 12) {
+        assert_int_equal(status, SY_EARG);
+        assert_non_null(strstr(sy_client_error(f->client), "cannot reshape [12]"));
+        return;
+    }
+    if (status < 0)
+        fail_msg("shaped: %s", sy_client_error(f->client));
+    const sy_client_tensor *y = &result->outputs[0];
+    assert_true(y->rank == 2 && y->shape[0] == rows && y->shape[1] == columns);
+    assert_int_equal(y->bytes, sizeof x);
+    assert_memory_equal(y->data, x, sizeof x);
+    sy_client_result_free(result);
+}
+
+/* A step of 0 is the request's fault. */
+static void ask_counted(struct fixture *f, int64_t by)
+{
+    sy_client_result *result = NULL;
+    const sy_client_tensor input = {
+        .name = "step", .dtype = "INT64", .rank = 0, .data = &by, .bytes = sizeof by};
+    int status = sy_client_infer(f->client, "counted", &input, 1, &result);
+    if (by == 0) {
+        assert_int_equal(status, SY_EARG);
+        assert_non_null(strstr(sy_client_error(f->client), "model counted: node 'y'"));
+        assert_non_null(strstr(sy_client_error(f->client), "step 0"));
+        return;
+    }
+    if (status < 0)
+        fail_msg("counted: %s", sy_client_error(f->client));
+    const sy_client_tensor *y = &result->outputs[0];
+    assert_true(y->rank == 1 && y->shape[0] == 12 / by);
+    for (int64_t i = 0; i < 12 / by; i++) {
+        int64_t value;
+        memcpy(&value, (const char *)y->data + 8 * i, 8);
+        assert_int_equal(value, i * by);
+    }
+    sy_client_result_free(result);
+}
+
+/* Models that zeros, which import measures with, give no size to: they are imported, and serve the requests that do. */
+static void sizes_that_zeros_do_not_give(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_init(&f, "dynamic_zeros");
+    import(f.folder, "shaped", save_shaped);
+    import(f.folder, "counted", save_counted);
+    const char *const args[] = {"--models", f.folder, "--device", "host", NULL};
+    fixture_start(&f, args);
+    static const int64_t shapes[][2] = {{3, 4}, {0, 5}, {1, 12}, {5, 5}, {12, 1}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        ask_shaped(&f, shapes[i][0], shapes[i][1]);
+    static const int64_t steps[] = {3, 0, 1, 4};
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
+        ask_counted(&f, steps[i]);
+    assert_int_equal(fixture_stop(&f), 0);
+    fixture_finish(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(served_again_and_again_on_host),
         cmocka_unit_test(served_again_and_again_on_emulated),
         cmocka_unit_test(rooms_grow),
+        cmocka_unit_test(sizes_that_zeros_do_not_give),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

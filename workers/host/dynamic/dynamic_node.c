@@ -247,7 +247,7 @@ static int infer_graph(struct sy_at_node *m, const struct sy_at_call *call)
     m->graph = NULL;
     SY_TRY(make_graph(call, true, m->packed_bytes > 0, &m->graph));
     status = sy_graph_infer_now(m->graph, &needs_values);
-    if (status == SY_EUNSUPPORTED && needs_values)
+    if (status == SY_EUNSUPPORTED || status == SY_ECORRUPT)
         return SY_EARG; /* these values yield no size; the error text has the reason */
     SY_TRY(status);
     return set_keys(m, call->node, call->inputs, true);
