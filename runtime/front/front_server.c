@@ -67,13 +67,19 @@ static void rest(struct sy_front_server *server, int fd)
             event_del(server->listeners[i]);
 }
 
+/* Sockets that wait to be closed hold descriptors, which the limit of connections leaves to others. The next turns close them. */
+static bool waits_for_closes(const struct sy_front_server *server)
+{
+    return server->n_ends > 0 && server->n_connections + server->n_ends >= server->max_connections;
+}
+
 /* FE1: clients that connect faster than they are accepted would hold the loop for as long as they come. */
 static void on_acceptable(evutil_socket_t fd, short what, void *ctx)
 {
     struct sy_front_server *server = ctx;
 
     (void)what;
-    for (int i = 0; i < SY_FRONT_ACCEPTS; i++) {
+    for (int i = 0; i < SY_FRONT_ACCEPTS && !waits_for_closes(server); i++) {
         struct sockaddr_storage address = {0};
         socklen_t n = sizeof address;
         int client = accept4(fd, (struct sockaddr *)&address, &n, SOCK_NONBLOCK | SOCK_CLOEXEC);

@@ -64,7 +64,8 @@ void sy_front_server_init(struct sy_front_server *server, const struct sy_front_
                           struct event_base *loop);
 /* Calls ops->look on each connection every period, on SY_FRONT_LOOKS of them in one turn of the loop, or until SY_FRONT_CLOSES are closed. ENOMEM_HOST. */
 int sy_front_server_start_looks(struct sy_front_server *server, sy_ns period_ns);
-/* Accepts from a bound socket, which it takes over; SY_FRONT_ACCEPTS clients in one turn of the loop. EBUSY: the address is taken; EIO, ENOMEM_HOST. */
+/* Accepts from a bound socket, which it takes over; SY_FRONT_ACCEPTS clients in one turn of the loop, none while open connections and sockets that wait to be
+ * closed are max_connections. EBUSY: the address is taken; EIO, ENOMEM_HOST. */
 int sy_front_server_listen(struct sy_front_server *server, int fd);
 /* Binds "host:port" as sy_tcp_bind does, and accepts from it. */
 int sy_front_server_listen_tcp(struct sy_front_server *server, const char *address);

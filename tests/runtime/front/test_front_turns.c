@@ -266,6 +266,39 @@ static void test_sockets_that_end_together_are_closed_in_turns(void **state)
     }
 }
 
+/* Descriptors of clients that are gone count until they are closed; nobody is refused for them. */
+static void test_new_clients_wait_for_closes(void **state)
+{
+    struct event_base *loop = start(0);
+    int gone[2 * CLIENTS], clients[CLIENTS];
+
+    (void)state;
+    server.base.max_connections = CLIENTS;
+    assert_int_equal(sy_front_server_listen_tcp(&server.base, "127.0.0.1:0"), SY_OK);
+    for (int i = 0; i < 2 * CLIENTS; i++) {
+        int pair[2];
+
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+        gone[i] = pair[0];
+        sy_front_server_close(&server.base, pair[1]);
+    }
+    for (int i = 0; i < CLIENTS; i++)
+        clients[i] = connect_to(server.base.port);
+    while (server.n_accepted < CLIENTS) {
+        turn(loop);
+        if (server.n_accepted > 0)
+            assert_true(server.base.n_connections + server.base.n_ends <= CLIENTS);
+    }
+    assert_false(server.base.is_full);
+    for (int i = 0; i < 2 * CLIENTS; i++)
+        close(gone[i]);
+    for (int i = 0; i < CLIENTS; i++) {
+        close(clients[i]);
+        close(server.fds[i]);
+    }
+    finish(loop);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -274,6 +307,7 @@ int main(void)
         cmocka_unit_test(test_connections_that_fell_silent_together_are_closed_in_turns),
         cmocka_unit_test(test_sockets_that_end_together_are_closed_in_turns),
         cmocka_unit_test(test_the_next_one_ends_between_two_turns),
+        cmocka_unit_test(test_new_clients_wait_for_closes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -164,13 +164,17 @@ static void give_back(struct sy_graph *graph)
             graph->tensors[t].data = NULL;
 }
 
-static int add_input(struct sy_graph *graph, const struct sy_at_value *v, bool by_value, int i,
+/* elements: a copy that decides; NULL: the value is an input. */
+static int add_input(struct sy_graph *graph, const struct sy_at_value *v, void *elements, int i,
                      int *out)
 {
     struct sy_shape shape = sy_at_shape_of(&v->a);
+    struct sy_array a = v->a;
     char name[32];
-    if (v->is_constant || (by_value && may_decide(v)))
-        return sy_at_add_constant(graph, &v->a, sy_at_value_size(v), out);
+    if (elements)
+        a.data = elements;
+    if (v->is_constant || elements)
+        return sy_at_add_constant(graph, &a, sy_at_value_size(v), out);
     snprintf(name, sizeof name, "input %d", i);
     SY_TRY(sy_graph_add_tensor(graph, name, v->a.dtype, &shape, out));
     graph->inputs[graph->n_inputs++] = *out;
@@ -195,7 +199,7 @@ int sy_at_add_attributes(struct sy_graph *graph, const struct sy_graph *from, st
 }
 
 /* The node with tensors of the new graph. */
-static int add_node(struct sy_graph *graph, const struct sy_at_call *call, bool by_value,
+static int add_node(struct sy_graph *graph, const struct sy_at_call *call, const struct key *keys,
                     bool packs)
 {
     const struct sy_node *node = call->node;
@@ -210,7 +214,7 @@ static int add_node(struct sy_graph *graph, const struct sy_at_call *call, bool 
         if (packs && sy_at_node_packs(node, i, inputs[i]))
             SY_TRY(add_borrowed(graph, inputs[i], &to->inputs[i]));
         else if (inputs[i])
-            SY_TRY(add_input(graph, inputs[i], by_value, i, &to->inputs[i]));
+            SY_TRY(add_input(graph, inputs[i], keys ? keys[i].elements : NULL, i, &to->inputs[i]));
     }
     for (int i = 0; i < to->n_outputs; i++) {
         if (to->outputs[i] < 0)
@@ -223,21 +227,22 @@ static int add_node(struct sy_graph *graph, const struct sy_at_call *call, bool 
     return sy_at_add_attributes(graph, from, to);
 }
 
-static int make_graph(const struct sy_at_call *call, bool by_value, bool packs,
+static int make_graph(const struct sy_at_call *call, const struct key *keys, bool packs,
                       struct sy_graph **out)
 {
     const struct sy_node *node = call->node;
     SY_TRY(sy_graph_create(node->name, out));
     SY_TRY(sy_graph_alloc((size_t)node->n_inputs, sizeof *(*out)->inputs, &(*out)->inputs));
     SY_TRY(sy_graph_alloc((size_t)node->n_outputs, sizeof *(*out)->outputs, &(*out)->outputs));
-    return add_node(*out, call, by_value, packs);
+    return add_node(*out, call, keys, packs);
 }
 
-/* Infers without the inputs' elements first, so that the result can be reused for other values. */
+/* Infers without the inputs' elements first, so that the result can be reused for other values. With them, the graph has the key's copies (S6): a client
+ * that changes its shared memory meanwhile must not leave a program for other elements than its key says. */
 static int infer_graph(struct sy_at_node *m, const struct sy_at_call *call)
 {
     bool needs_values = false;
-    SY_TRY(make_graph(call, false, m->packed_bytes > 0, &m->graph));
+    SY_TRY(make_graph(call, NULL, m->packed_bytes > 0, &m->graph));
     int status = sy_graph_infer_now(m->graph, &needs_values);
     if (status != SY_EUNSUPPORTED || !needs_values) {
         SY_TRY(status);
@@ -245,12 +250,12 @@ static int infer_graph(struct sy_at_node *m, const struct sy_at_call *call)
     }
     sy_graph_free(m->graph);
     m->graph = NULL;
-    SY_TRY(make_graph(call, true, m->packed_bytes > 0, &m->graph));
+    SY_TRY(set_keys(m, call->node, call->inputs, true));
+    SY_TRY(make_graph(call, m->keys, m->packed_bytes > 0, &m->graph));
     status = sy_graph_infer_now(m->graph, &needs_values);
     if (status == SY_EUNSUPPORTED || status == SY_ECORRUPT)
         return SY_EARG; /* these values yield no size; the error text has the reason */
-    SY_TRY(status);
-    return set_keys(m, call->node, call->inputs, true);
+    return status;
 }
 
 /* ---- made ready ---------------------------------------------------------------------------------- */
