@@ -10,12 +10,14 @@ LIMIT_S = 120  # of one wait: a hang, on whatever machine
 
 
 class CheckServer:
-    """`switchyard serve` with these arguments and no metrics; `folder` has its socket and its log. It is ready once this returns."""
+    """`switchyard serve` with these arguments and no metrics; `folder` has its socket, `name`, and its log, NAME.log. It is ready once this returns."""
 
-    def __init__(self, folder, *arguments):
-        self.folder, self.log_path, self.socket = folder, os.path.join(folder, "log"), os.path.join(folder, "socket")
+    def __init__(self, folder, *arguments, name="socket"):
+        self.folder, self.socket = folder, os.path.join(folder, name)
+        self.log_path = self.socket + ".log"
         with open(self.log_path, "w", encoding="utf-8") as log:
-            self.process = subprocess.Popen([BINARY, "serve", "--socket", self.socket, "--metrics", "off", *arguments], stdout=subprocess.PIPE, stderr=log, text=True)
+            self.process = subprocess.Popen([BINARY, "serve", "--socket", self.socket, "--metrics", "off", *arguments], stdout=subprocess.PIPE, stderr=log, text=True,
+                                            env=dict(os.environ, SY_LOG="info"))  # which has the ports
         while (line := self.process.stdout.readline().strip()) != "ready":
             assert line, self.log()  # no line: it has ended
 
@@ -24,7 +26,7 @@ class CheckServer:
             return log.read()
 
     def address(self, what):
-        """HOST:PORT of one of its front ends: http, grpc."""
+        """HOST:PORT of one of its front ends: http, grpc, tcp."""
         return "127.0.0.1:" + re.search(rf"what={what} port=(\d+)", self.log()).group(1)
 
     def stop(self):
