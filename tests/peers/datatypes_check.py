@@ -4,9 +4,6 @@
 Prints a line a test, as the C tests do. SY_BINARY: the program."""
 import json
 import os
-import re
-import signal
-import subprocess
 import sys
 import tempfile
 import urllib.error
@@ -28,35 +25,18 @@ from onnx import TensorProto as T  # noqa: E402
 from onnx import helper as h  # noqa: E402
 from tritonclient.grpc import service_pb2, service_pb2_grpc  # noqa: E402
 from checks import run_tests, tests_of  # noqa: E402
+from check_server import LIMIT_S, CheckServer  # noqa: E402
 
-BINARY = os.path.abspath(os.environ.get("SY_BINARY", os.path.join(ROOT, "build/switchyard")))
-LIMIT_S = 120
 INTEGERS = {"INT8": T.INT8, "INT16": T.INT16, "INT32": T.INT32, "INT64": T.INT64, "UINT8": T.UINT8, "UINT16": T.UINT16, "UINT32": T.UINT32, "UINT64": T.UINT64}
 NUMPY = {name: np.dtype(name.lower()) for name in INTEGERS}
 LIST = {"INT8": "int_contents", "INT16": "int_contents", "INT32": "int_contents", "INT64": "int64_contents",
         "UINT8": "uint_contents", "UINT16": "uint_contents", "UINT32": "uint_contents", "UINT64": "uint64_contents"}
 
 
-class Server:
+class Server(CheckServer):
     def __init__(self, folder, *args):
-        self.folder = folder
-        self.log_path = os.path.join(folder, "log")
-        self.socket = os.path.join(folder, "socket")
-        with open(self.log_path, "w") as log:
-            self.process = subprocess.Popen([BINARY, "serve", "--models", os.path.join(folder, "models"), "--socket", self.socket, "--grpc", "127.0.0.1:0",
-                                             "--metrics", "off", "--http", "127.0.0.1:0", *args], stdout=subprocess.PIPE, stderr=log, text=True)
-        while (line := self.process.stdout.readline().strip()) != "ready":
-            assert line, self.log()
-        self.http = "127.0.0.1:" + re.search(r"what=http port=(\d+)", self.log()).group(1)
-        self.grpc = "127.0.0.1:" + re.search(r"what=grpc port=(\d+)", self.log()).group(1)
-
-    def log(self):
-        with open(self.log_path) as log:
-            return log.read()
-
-    def stop(self):
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(LIMIT_S)
+        super().__init__(folder, "--models", os.path.join(folder, "models"), "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", *args)
+        self.http, self.grpc = self.address("http"), self.address("grpc")
 
 
 def run_on(server, names):

@@ -29,37 +29,21 @@ from tritonclient.utils import InferenceServerException  # noqa: E402
 import decoder_models  # noqa: E402
 import switchyard  # noqa: E402
 from checks import run_tests  # noqa: E402
+from check_server import BINARY, LIMIT_S, CheckServer  # noqa: E402
 
-BINARY = os.path.abspath(os.environ.get("SY_BINARY", os.path.join(ROOT, "build/switchyard")))
-LIMIT_S = 120  # of one wait: a hang, on whatever machine
 LAYERS, GROUPS, WIDTH = 2, {"gpt2": 4, "llama": 2, "genai": 2, "attention": 2}, 16
 NEAR = 2e-5  # sums of 128 products in another order, values near 1: some 100 float32 roundings
 
 
-class Server:
+class Server(CheckServer):
     def __init__(self, folder, *args, packages=tuple(GROUPS)):
-        self.folder, self.log_path = folder, os.path.join(folder, "log")
         packages = [word for name in packages for word in ("--package", os.path.join(folder, name + ".sypkg"))]
-        with open(self.log_path, "w") as log:
-            self.process = subprocess.Popen(
-                [BINARY, "serve", *packages, "--socket", os.path.join(folder, "socket"), "--threads", "1", "--workers", "3", "--metrics",
-                 "off", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--slab-bytes", "64Mi", *args],
-                stdout=subprocess.PIPE, stderr=log, text=True)
-        while (line := self.process.stdout.readline().strip()) != "ready":
-            assert self.process.poll() is None, self.log()
-        self.client = switchyard.Client("unix:" + os.path.join(folder, "socket"))
-
-    def log(self):
-        with open(self.log_path) as log:
-            return log.read()
-
-    def port(self, what):
-        return "127.0.0.1:" + re.search(rf"what={what} port=(\d+)", self.log()).group(1)
+        super().__init__(folder, *packages, "--threads", "1", "--workers", "3", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--slab-bytes", "64Mi", *args)
+        self.client = switchyard.Client("unix:" + self.socket)
 
     def stop(self):
         self.client.close()
-        self.process.send_signal(signal.SIGTERM)
-        code = self.process.wait(LIMIT_S)
+        code = super().stop()
         assert code == 0, (code, self.log())
 
 
@@ -294,7 +278,7 @@ def triton_step(module, tokens, past):
 def test_triton(server):
     """Triton's sequence parameters, over HTTP and gRPC, ids as numbers and as texts."""
     for module, what in ((triton, "http"), (triton_grpc, "grpc")):
-        client = module.InferenceServerClient(server.port(what))
+        client = module.InferenceServerClient(server.address(what))
         for key in (17, "seventeen"):
             reference, tokens, past = Reference(server.folder, "llama"), prompt(12), 0
             for i in range(4):

@@ -7,7 +7,6 @@ import json
 import os
 import queue
 import random
-import re
 import shutil
 import signal
 import socket
@@ -32,9 +31,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc  # noqa: E402
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase  # noqa: E402
 from tritonclient.grpc import service_pb2, service_pb2_grpc  # noqa: E402
 from tritonclient.utils import InferenceServerException, shared_memory as shm  # noqa: E402
+from check_server import BINARY, LIMIT_S, CheckServer  # noqa: E402
 
-BINARY = os.path.abspath(os.environ.get("SY_BINARY", os.path.join(ROOT, "build/switchyard")))
-LIMIT_S = 120  # of one wait: a hang, on whatever machine
 MESSAGE_BYTES = 128 << 20
 WIDE = 1 << 16  # numbers in a row of the model "wide"
 CHANNEL = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
@@ -44,35 +42,21 @@ class Skip(Exception):
     pass
 
 
-class Server:
+class Server(CheckServer):
     def __init__(self, folder, *args):
-        self.log_path = os.path.join(folder, "log")
-        with open(self.log_path, "w") as log:
-            self.process = subprocess.Popen(
-                [BINARY, "serve", "--models", os.path.join(folder, "models"), "--socket", os.path.join(folder, "socket"), "--http", "off",
-                 "--metrics", "off", "--grpc", "127.0.0.1:0", "--grpc-message-bytes", str(MESSAGE_BYTES), *args],
-                stdout=subprocess.PIPE, stderr=log, text=True)
-        while (line := self.process.stdout.readline().strip()) != "ready":
-            assert line, self.log()
-        self.port = int(re.search(r"what=grpc port=(\d+)", self.log()).group(1))
-        self.address = "127.0.0.1:%d" % self.port
-
-    def log(self):
-        with open(self.log_path) as log:
-            return log.read()
+        super().__init__(folder, "--models", os.path.join(folder, "models"), "--http", "off", "--grpc", "127.0.0.1:0",
+                         "--grpc-message-bytes", str(MESSAGE_BYTES), *args)
+        self.grpc = self.address("grpc")
+        self.port = int(self.grpc.split(":")[1])
 
     def client(self):
-        return triton.InferenceServerClient(self.address)
+        return triton.InferenceServerClient(self.grpc)
 
     def channel(self):
-        return grpc.insecure_channel(self.address, options=CHANNEL + [("grpc.use_local_subchannel_pool", 1)])
+        return grpc.insecure_channel(self.grpc, options=CHANNEL + [("grpc.use_local_subchannel_pool", 1)])
 
     def stub(self, channel):
         return service_pb2_grpc.GRPCInferenceServiceStub(channel)
-
-    def stop(self):
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(LIMIT_S)
 
 
 def refused(code, call, *args, **kwargs):
@@ -572,7 +556,7 @@ time.sleep(600)
 
 def test_clients_that_vanish(server):
     """Killed while they send and while answers wait that they do not read."""
-    children = [subprocess.Popen([sys.executable, "-c", CHILD, server.address], stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    children = [subprocess.Popen([sys.executable, "-c", CHILD, server.grpc], stdout=subprocess.PIPE, text=True) for _ in range(2)]
     for child in children:
         child.stdout.readline()
     time.sleep(0.5)
@@ -585,7 +569,7 @@ def test_clients_that_vanish(server):
 
 def test_client_that_does_not_read(server):
     """It holds up itself alone."""
-    child = subprocess.Popen([sys.executable, "-c", CHILD, server.address], stdout=subprocess.PIPE, text=True)
+    child = subprocess.Popen([sys.executable, "-c", CHILD, server.grpc], stdout=subprocess.PIPE, text=True)
     child.stdout.readline()
     time.sleep(0.3)
     child.send_signal(signal.SIGSTOP)

@@ -5,9 +5,7 @@ Prints a line a test, as the C tests do. SY_BINARY: the program; its folder also
 import asyncio
 import concurrent.futures
 import os
-import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -25,32 +23,16 @@ import tritonclient.http as triton  # noqa: E402
 import tritonclient.http.aio as triton_aio  # noqa: E402
 from tritonclient.utils import InferenceServerException, shared_memory as shm  # noqa: E402
 from checks import run_tests, tests_of  # noqa: E402
-
-BINARY = os.path.abspath(os.environ.get("SY_BINARY", os.path.join(ROOT, "build/switchyard")))
-LIMIT_S = 120  # of one wait: a hang, on whatever machine
+from check_server import BINARY, LIMIT_S, CheckServer  # noqa: E402
 
 
-class Server:
+class Server(CheckServer):
     def __init__(self, folder, *args):
-        self.log_path = os.path.join(folder, "log")
-        with open(self.log_path, "w") as log:
-            self.process = subprocess.Popen(
-                [BINARY, "serve", "--models", os.path.join(folder, "models"), "--socket", os.path.join(folder, "socket"), "--grpc", "off",
-                 "--metrics", "off", "--http", "127.0.0.1:0", *args], stdout=subprocess.PIPE, stderr=log, text=True)
-        while (line := self.process.stdout.readline().strip()) != "ready":
-            assert line, self.log()
-        self.address = "127.0.0.1:" + re.search(r"what=http port=(\d+)", self.log()).group(1)
-
-    def log(self):
-        with open(self.log_path) as log:
-            return log.read()
+        super().__init__(folder, "--models", os.path.join(folder, "models"), "--http", "127.0.0.1:0", "--grpc", "off", *args)
+        self.http = self.address("http")
 
     def client(self, **options):
-        return triton.InferenceServerClient(self.address, network_timeout=LIMIT_S, connection_timeout=LIMIT_S, **options)
-
-    def stop(self):
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(LIMIT_S)
+        return triton.InferenceServerClient(self.http, network_timeout=LIMIT_S, connection_timeout=LIMIT_S, **options)
 
 
 def refused(status, call, *args, **kwargs):
@@ -199,7 +181,7 @@ def test_async(server):
 
 def test_asyncio(server):
     async def run():
-        async with triton_aio.InferenceServerClient(server.address) as client:
+        async with triton_aio.InferenceServerClient(server.http) as client:
             assert await client.is_server_ready()
             inputs = [numbers(1 + i % 5, seed=i) for i in range(100)]
             results = await asyncio.gather(*[client.infer("identity", [tensor(x)]) for x in inputs])
@@ -225,7 +207,7 @@ def test_bodies(server):
     """generate_request_body and parse_response_body, through another HTTP client."""
     x = numbers(3)
     body, json_bytes = triton.InferenceServerClient.generate_request_body([tensor(x)])
-    request = urllib.request.Request("http://%s/v2/models/identity/infer" % server.address, body,
+    request = urllib.request.Request("http://%s/v2/models/identity/infer" % server.http, body,
                                      {"Inference-Header-Content-Length": str(json_bytes)})
     with urllib.request.urlopen(request, timeout=LIMIT_S) as response:
         got = triton.InferenceServerClient.parse_response_body(response.read(), header_length=int(response.headers["Inference-Header-Content-Length"] or 0) or None)

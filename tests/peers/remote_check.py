@@ -5,7 +5,6 @@ import http.client
 import json
 import os
 import queue
-import re
 import signal
 import socket
 import ssl
@@ -25,10 +24,9 @@ import numpy as np  # noqa: E402
 import onnx  # noqa: E402
 import switchyard  # noqa: E402
 from checks import run_tests, wait_for  # noqa: E402
+from check_server import BINARY, LIMIT_S, CheckServer  # noqa: E402
 
-BINARY = os.path.abspath(os.environ.get("SY_BINARY", os.path.join(ROOT, "build/switchyard")))
 BUILD = os.path.dirname(BINARY)
-LIMIT_S = 60
 TOKENS = {"ops": ("o" * 40, "admin"), "team": ("t" * 40, "infer tenant=blue"), "loader": ("l" * 40, "models"), "trainer": ("j" * 40, "jobs"),
           "blue": ("b" * 40, "admin tenant=blue"), "red": ("r" * 40, "infer,jobs tenant=red")}
 
@@ -67,24 +65,13 @@ def write_keeper(folder):
               os.path.join(folder, "model.onnx"))
 
 
-class Server:
+class Server(CheckServer):
     def __init__(self, folder, name, *arguments, models=True):
-        self.socket, self.log_path = os.path.join(folder, name), os.path.join(folder, name + ".log")
-        with open(self.log_path, "w", encoding="utf-8") as log:
-            self.process = subprocess.Popen(
-                [BINARY, "serve", *(["--models", os.path.join(folder, "models")] if models else []), "--socket", self.socket, "--tcp", "127.0.0.1:0",
-                 "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--metrics", "off", "--workers", "2", "--threads", "1", "--pool-bytes", "64Mi",
-                 "--slab-bytes", "64Mi", *arguments], stdout=subprocess.PIPE, stderr=log, text=True, env=dict(os.environ, SY_LOG="info"))
-        while (line := self.process.stdout.readline().strip()) != "ready":
-            assert self.process.poll() is None, self.log()
-            assert line is not None
-
-    def log(self):
-        with open(self.log_path, encoding="utf-8") as log:
-            return log.read()
+        super().__init__(folder, *(["--models", os.path.join(folder, "models")] if models else []), "--tcp", "127.0.0.1:0", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0",
+                         "--workers", "2", "--threads", "1", "--pool-bytes", "64Mi", "--slab-bytes", "64Mi", *arguments, name=name)
 
     def port(self, what):
-        return int(re.search(rf"what={what} port=(\d+)", self.log()).group(1))
+        return int(self.address(what).split(":")[1])
 
     def stop(self):
         if self.process.poll() is None:

@@ -15,35 +15,21 @@ import tempfile
 import time
 import urllib.request
 
+from check_server import BINARY, CheckServer
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-BINARY = os.path.join(ROOT, os.environ.get("SY_BINARY", "build/switchyard"))
 PLACE = "@FOLDER@"  # in files of the state that name folders
 
 
-class Server:
+class Server(CheckServer):
     def __init__(self, folder):
-        self.folder = folder
-        self.log = open(folder + "/log", "w+")
-        self.process = subprocess.Popen([BINARY, "serve", "--models", folder + "/models", "--state", folder + "/state", "--socket", folder + "/socket", "--http",
-                                         "127.0.0.1:0", "--grpc", "off", "--metrics", "off", "--pool-bytes", "64Mi", "--workers", "2"], stdout=self.log, stderr=subprocess.STDOUT)
-        for _ in range(1200):
-            text = open(folder + "/log").read()
-            if re.search("^ready$", text, re.M):
-                self.port = int(re.search(r"what=http port=(\d+)", text)[1])
-                return
-            if self.process.poll() is not None:
-                break
-            time.sleep(0.05)
-        raise AssertionError("the server does not start: " + open(folder + "/log").read())
+        super().__init__(folder, "--models", folder + "/models", "--state", folder + "/state", "--http", "127.0.0.1:0", "--grpc", "off", "--pool-bytes", "64Mi", "--workers", "2")
+        self.url = "http://" + self.address("http")
 
     def job(self):
-        done = subprocess.run([BINARY, "status", "--json", "--socket", self.folder + "/socket"], capture_output=True, check=True)
+        done = subprocess.run([BINARY, "status", "--json", "--socket", self.socket], capture_output=True, check=True)
         jobs = json.loads(done.stdout)["jobs"]
         return jobs[0] if jobs else None
-
-    def stop(self):
-        self.process.terminate()
-        return self.process.wait(60)
 
 
 def make(folder):
@@ -67,7 +53,7 @@ def make(folder):
     while server.job()["step"] < 100:
         time.sleep(0.01)
     assert server.stop() == 0
-    for name in ("log", "job.json"):
+    for name in ("socket.log", "job.json"):
         os.unlink(work + "/" + name)
     for path in glob.glob(work + "/state/**", recursive=True):
         if os.path.isfile(path):
@@ -99,15 +85,15 @@ def goes_on(version_folder):
         is_same = open(work + "/models/identity/1/model.sypkg", "rb").read() == package
         print("  the package " + ("stayed" if is_same else "was made anew"))
         body = json.dumps({"inputs": [{"name": "input", "shape": [1, 4], "datatype": "FP32", "data": [1, 2, 3, 4]}]}).encode()
-        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/v2/models/identity/infer", body, timeout=60) as answer:
+        with urllib.request.urlopen(server.url + "/v2/models/identity/infer", body, timeout=60) as answer:
             assert json.loads(answer.read())["outputs"][0]["data"] == [1, 2, 3, 4]
         for _ in range(600):
             job = server.job()
             if job and job["step"] > kept:
                 break
             time.sleep(0.05)
-        assert job and job["step"] > kept, f"the job stands at {job and job['step']}, its snapshot at {kept}: " + open(work + "/log").read()
-        text = open(work + "/log").read()
+        assert job and job["step"] > kept, f"the job stands at {job and job['step']}, its snapshot at {kept}: " + server.log()
+        text = server.log()
         assert re.search(rf"step={kept}\b", text), "the log does not say that it went on from the snapshot: " + text
         assert server.stop() == 0
     finally:

@@ -494,6 +494,7 @@ static void run_loop(const struct sy_serve *serve)
 {
     int status = 0;
 
+    take_core_soon();
     while (status == 0 && !event_base_got_exit(serve->base)) {
         bool polls = sy_core_poll(serve->core);
 
@@ -510,7 +511,6 @@ static int run(struct sy_serve *serve)
 
     signal(SIGPIPE, SIG_IGN);
     allow_descriptors();
-    take_core_soon();
     serve->base = event_base_new();
     if (!serve->base)
         return sy_cli_fail("no event loop");

