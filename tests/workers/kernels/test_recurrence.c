@@ -11,8 +11,10 @@
 
 #include <cmocka.h>
 
+#include "runtime/base/status.h"
 #include "tests/rigs/engine_rig.h"
 #include "workers/host/products/recurrence.h"
+#include "workers/host/reference/kernel.h"
 
 #ifdef SY_SANITIZED
 #define N_NETS 8
@@ -232,11 +234,31 @@ static void test_extremes(void **state)
     assert_true(isnan(y));
 }
 
+/* A tensor without elements may have a dimension of any size: it is not walked. */
+static void test_many_steps_of_no_sequence(void **state)
+{
+    (void)state;
+    float weights[12] = {0};
+    struct sy_attr hidden = {.name = "hidden_size", .kind = SY_ATTR_INT, .i = 1};
+    struct sy_node node = {.op = SY_OP_RNN, .name = (char *)"rnn", .attrs = &hidden, .n_attrs = 1};
+    struct sy_call call = {.node = &node, .n_in = 3, .n_out = 1, .scratch = weights};
+    call.in[0] = (struct sy_array){SY_DTYPE_F32, 3, {INT64_C(1) << 40, 0, 2}, 0, weights};
+    call.in[1] = (struct sy_array){SY_DTYPE_F32, 3, {1, 1, 2}, 2, weights};
+    call.in[2] = (struct sy_array){SY_DTYPE_F32, 3, {1, 1, 1}, 1, weights};
+    call.out[0] = (struct sy_array){SY_DTYPE_F32, 4, {INT64_C(1) << 40, 1, 0, 1}, 0, weights};
+    const struct sy_kernel *kernel = sy_kernel_find(SY_OP_RNN);
+    assert_int_equal(kernel->check(&call), SY_OK);
+    assert_int_equal(kernel->run(&call), SY_OK);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lstm), cmocka_unit_test(test_gru), cmocka_unit_test(test_narrow),
-        cmocka_unit_test(test_two_directions_of_many_weights), cmocka_unit_test(test_extremes)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_lstm),
+                                       cmocka_unit_test(test_gru),
+                                       cmocka_unit_test(test_narrow),
+                                       cmocka_unit_test(test_two_directions_of_many_weights),
+                                       cmocka_unit_test(test_many_steps_of_no_sequence),
+                                       cmocka_unit_test(test_extremes)};
     seed = rig_start();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

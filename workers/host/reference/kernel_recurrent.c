@@ -217,6 +217,9 @@ static int run_recurrent(const struct sy_call *call)
     struct cell c = read_cell(call);
     if (sy_call_out(call, 0))
         memset(call->out[0].data, 0, (size_t)call->out[0].n * sizeof(float));
+    if (c.batch == 0 ||
+        c.hidden == 0) /* nothing is stored of steps, of which there may be any number */
+        return SY_OK;
     for (int d = 0; d < c.directions; d++) {
         start_direction(&c, d);
         run_direction(&c);
@@ -263,8 +266,8 @@ static int check_recurrent(const struct sy_call *call)
     /* Weights that are there bound the sizes whose products are then taken. */
     const int64_t *w = call->in[1].dims, *r = call->in[2].dims;
     int64_t all;
-    if (c.hidden < 1 || r[2] != c.hidden || r[1] / c.gates != c.hidden || w[1] != r[1] ||
-        w[2] != c.input || __builtin_mul_overflow(c.batch, 2 * c.hidden, &all) ||
+    if (c.hidden < 1 || c.input < 1 || r[2] != c.hidden || r[1] / c.gates != c.hidden ||
+        w[1] != r[1] || w[2] != c.input || __builtin_mul_overflow(c.batch, 2 * c.hidden, &all) ||
         __builtin_mul_overflow(c.steps, all, &all))
         return sy_kernel_refuse(call, "weights that do not fit");
     if (c.directions != (both ? 2 : 1) || !sizes_fit(call, &c))
