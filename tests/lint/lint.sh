@@ -89,7 +89,7 @@ longer_files() {
     cat <<'EOF'
 tests/peers/fuzz_diff.py 644
 tests/peers/grpc_client_check.py 717
-tests/peers/python_client_check.py 637
+tests/peers/python_client_check.py 624
 EOF
 }
 

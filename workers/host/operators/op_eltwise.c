@@ -7,8 +7,8 @@
 #include "runtime/base/status.h"
 #include "workers/host/operators/part_rows.h"
 #include "workers/host/program/program_internal.h"
-#include "workers/host/rows/curve_rows.h"
 #include "workers/host/rows/cast_rows.h"
+#include "workers/host/rows/curve_rows.h"
 #include "workers/host/rows/elementwise.h"
 
 /* ---- one input ---------------------------------------------------------------------------------------- */
